@@ -15,8 +15,8 @@ from benchmarks.prefill import Producer
 from benchmarks.report import Line, information
 from pyspark_log.opening import open_log
 from pyspark_log.options import parse_source
-from pyspark_log.read.source_offset import INITIAL
-from pyspark_log.read.stream_planner import StreamPlanner
+from pyspark_log.reading.source_offset import INITIAL
+from pyspark_log.reading.stream_planner import StreamPlanner
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,9 +20,9 @@ import pyarrow as pa
 from benchmarks.prefill import US_PER_MS, VALUE, Writer, opened, without_flushing
 from benchmarks.report import Line, at_most, detail, information
 from benchmarks.stopwatch import percentile
-from pyspark_log.read.fetch import fetch
-from pyspark_log.read.planning import Range, split_of
-from pyspark_log.read.positions import offset_for_time
+from pyspark_log.reading.fetch import fetch
+from pyspark_log.reading.planning import Range, split_of
+from pyspark_log.reading.positions import offset_for_time
 from pyspark_log_coordinator.model.batch import SequencedFile, StagedFile
 from pyspark_log_coordinator.model.partition import Holder, SegmentRef
 from pyspark_log_coordinator.model.topic_config import parse

@@ -28,8 +28,8 @@ from benchmarks import plot
 from benchmarks.planning import KILO, MILLI, Reader, opening
 from benchmarks.prefill import STEP_MS, Clock, Producer, another_process, without_flushing
 from benchmarks.report import Line, at_most
-from pyspark_log.read.fetch import fetch
-from pyspark_log.read.planning import Range, split_of
+from pyspark_log.reading.fetch import fetch
+from pyspark_log.reading.planning import Range, split_of
 from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.topic import machine as topic

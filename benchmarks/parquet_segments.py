@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from benchmarks.prefill import Writer, opened, without_flushing
 from benchmarks.report import Line, at_most, detail, information
-from pyspark_log.read.fetch import fetch
-from pyspark_log.read.planning import Range, split_of
+from pyspark_log.reading.fetch import fetch
+from pyspark_log.reading.planning import Range, split_of
 from pyspark_log_coordinator.maintenance.roll_job import roll_task_of
 from pyspark_log_coordinator.maintenance.roll_run import run_roll
 from pyspark_log_coordinator.model.batch import SequencedFile, StagedFile

@@ -2,8 +2,8 @@
 
 PLACES: dict[str, str] = {
     "pyspark_log.source.checkpoint:parse": "offsets of a batch in a checkpoint",
-    "pyspark_log.read.handover:_decode": "metadata of a committed offset",
-    "pyspark_log.read.source_offset:parse": "offset in a checkpoint",
+    "pyspark_log.reading.handover:_decode": "metadata of a committed offset",
+    "pyspark_log.reading.source_offset:parse": "offset in a checkpoint",
     "pyspark_log.cli.rows.json_rows:_row": "rows in JSON",
     "pyspark_log.cli.rows.json_rows:_fields": "rows in JSON",
     "pyspark_log.cli.rows.json_rows:_text": "rows in JSON",
@@ -77,9 +77,9 @@ OWN: dict[str, str] = {
     "pyspark_log_storage.delta.delta_log:protocol_of": "the schema of a table that this process has made",
     **{f"pyspark_log.cli.repair.dump:{name}": "test_a_changed_file_is_dumped_or_refused" for name in DUMPED},
     "pyspark_log.cli.repair.dump:_typed_rows": "JSON that this process has made",
-    "pyspark_log.write.row_bytes:_between": "columns that this process has made",
-    "pyspark_log.write.partitioner:_buffers": "columns that this process has made",
-    "pyspark_log.write.partitioner:_hash_short": "columns that this process has made",
+    "pyspark_log.writing.row_bytes:_between": "columns that this process has made",
+    "pyspark_log.writing.partitioner:_buffers": "columns that this process has made",
+    "pyspark_log.writing.partitioner:_hash_short": "columns that this process has made",
     "pyspark_log.clients.row_output:values_of": "columns that `chunk` has decoded",
     "pyspark_log.clients.row_output:_microseconds": "columns that `chunk` has decoded",
     "pyspark_log.source.row:_null_where_empty": "columns that `chunk` has decoded",

@@ -121,8 +121,8 @@ def test_a_task_imports_neither_state_machines_nor_what_the_driver_does(imported
     assert coordinator <= MAY_COME_WITH_A_TASK
     assert not [name for name in imported[task] if name.startswith("pyspark_log.options")]
     assert not imported[task] & {
-        "pyspark_log.read.planning",
-        "pyspark_log.write.commit",
+        "pyspark_log.reading.planning",
+        "pyspark_log.writing.commit",
         "pyspark_log_coordinator.commit.inline_maintenance",
     }
 

@@ -10,8 +10,8 @@ import pytest
 
 from pyspark_log import Consumer
 from pyspark_log.options import parse_source
-from pyspark_log.read import source_offset
-from pyspark_log.read.stream_planner import StreamPlanner
+from pyspark_log.reading import source_offset
+from pyspark_log.reading.stream_planner import StreamPlanner
 from pyspark_log_coordinator.commit.inline_maintenance import plan_inline
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.maintenance.roll_job import roll_task_of

@@ -18,9 +18,9 @@ from pyspark_log.clients.subscribed_topics import SubscribedTopics
 from pyspark_log.options.consumer import parse_consumer
 from pyspark_log.options.sink import parse_sink
 from pyspark_log.options.source import parse_source
-from pyspark_log.write.destination import destination_of
-from pyspark_log.write.rows import Rows
-from pyspark_log.write.staging import Staging
+from pyspark_log.writing.destination import destination_of
+from pyspark_log.writing.rows import Rows
+from pyspark_log.writing.staging import Staging
 from pyspark_log_storage.errors import InvalidName, LogError
 from tests.command_line import CommandLine
 from tests.hostile_names import HOSTILE, TYPICAL, UNPRINTABLE

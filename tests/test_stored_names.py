@@ -12,7 +12,7 @@ The names are forged: the bytes are whole, and their checksums are right. Doors 
 import msgspec
 import pytest
 
-from pyspark_log.read import source_offset
+from pyspark_log.reading import source_offset
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.cluster import nodes
 from pyspark_log_coordinator.cluster.groups import GroupCreated, GroupRecord

@@ -12,8 +12,8 @@ from tests.elsewhere import KIND
 
 ROOT = Path(__file__).parent.parent
 SAMPLES = {
-    "s3": ["tests/pyspark_log/write/test_commit.py", "tests/coordinator/commit/test_combined_commit.py"],
-    "chaos": ["tests/pyspark_log/write/test_commit.py", "tests/coordinator/sync/test_catch_up.py"],
+    "s3": ["tests/pyspark_log/writing/test_commit.py", "tests/coordinator/commit/test_combined_commit.py"],
+    "chaos": ["tests/pyspark_log/writing/test_commit.py", "tests/coordinator/sync/test_catch_up.py"],
 }
 """What is different there: entries of which the answer is lost, and journals without spares."""
 

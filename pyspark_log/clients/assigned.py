@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark_log.clients.records import ConsumerBatch, TopicPartition
-from pyspark_log.read.fetch import fetch, newest_rows
-from pyspark_log.read.planning import Range, find_again, split_of
+from pyspark_log.reading.fetch import fetch, newest_rows
+from pyspark_log.reading.planning import Range, find_again, split_of
 from pyspark_log_storage.errors import DataLoss, InvalidInput, ObjectMissing
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_log.options.consumer import ConsumerOptions
-    from pyspark_log.read.fetch import Split
+    from pyspark_log.reading.fetch import Split
     from pyspark_log_coordinator.group.state import Group
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import Partition

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark_log.clients.producer_batch import OnDelivery
     from pyspark_log.clients.records import RecordMetadata
     from pyspark_log.clients.row_input import GivenHeaders, Text
-    from pyspark_log.write.destination import Destination
+    from pyspark_log.writing.destination import Destination
 
 _NS_PER_US = 1000
 

@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from pyspark_log.clients.delivery import Delivery
 from pyspark_log.clients.records import OFFSET_UNKNOWN, BatchMetadata, Headers, RecordMetadata
-from pyspark_log.write.partitioner import group_by_partition, partition_of
-from pyspark_log.write.rows import Rows
+from pyspark_log.writing.partitioner import group_by_partition, partition_of
+from pyspark_log.writing.rows import Rows
 from pyspark_log_storage import logs
 from pyspark_log_storage.columns import schema
 

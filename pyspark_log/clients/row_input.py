@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.clients.records import Headers
-from pyspark_log.write.destination import check_sizes
-from pyspark_log.write.rows import Rows, rows_of
+from pyspark_log.writing.destination import check_sizes
+from pyspark_log.writing.rows import Rows, rows_of
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import InvalidRecord
 
 if TYPE_CHECKING:
-    from pyspark_log.write.destination import Destination
+    from pyspark_log.writing.destination import Destination
 
 Text: TypeAlias = "bytes | bytearray | memoryview | str"
 GivenHeaders: TypeAlias = "Mapping[str, Text | None] | Iterable[tuple[str, Text | None]]"
@@ -170,8 +170,8 @@ def _check_partitions(destination: Destination, explicit: pa.Array | None) -> No
 
 def _typed_rows(data: pa.RecordBatch, destination: Destination, now_us: int) -> Rows:
     """Return the rows of a batch for a typed topic. Raises `InvalidRecord`."""
-    from pyspark_log.write import typed_plan
-    from pyspark_log.write.typed_rows import typed_rows
+    from pyspark_log.writing import typed_plan
+    from pyspark_log.writing.typed_rows import typed_rows
 
     name, stored = destination.name, destination.schemas
     plan = typed_plan.plan(name, stored, typed_plan.arrow_columns(data.schema, name), destination.key_column)

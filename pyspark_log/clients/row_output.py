@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pyspark_log.clients.records import ConsumerRecord
-from pyspark_log.read.fetch import fetch
+from pyspark_log.reading.fetch import fetch
 from pyspark_log_storage.columns.schema import is_typed
 from pyspark_log_storage.errors import InvalidInput
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pyspark_log.clients.records import ConsumerBatch
-    from pyspark_log.read.fetch import Split
+    from pyspark_log.reading.fetch import Split
     from pyspark_log_storage.stores.store import Store
 
 _US_PER_MS = 1000

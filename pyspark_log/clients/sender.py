@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log.clients.producer_batch import share_out
-from pyspark_log.write.destination import Destination, destination_of
-from pyspark_log.write.retrying_staging import RetryingStaging
-from pyspark_log.write.staging import Staging
+from pyspark_log.writing.destination import Destination, destination_of
+from pyspark_log.writing.retrying_staging import RetryingStaging
+from pyspark_log.writing.staging import Staging
 from pyspark_log_coordinator.commit.commit import Batch, commit, detect_failures
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import retry

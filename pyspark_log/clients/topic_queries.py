@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pyspark_log.clients.arguments import partition_of
 from pyspark_log.clients.records import OffsetAndTimestamp, TopicPartition
 from pyspark_log.clients.row_output import first_timestamp_ms
-from pyspark_log.read.planning import Range, split_of
-from pyspark_log.read.positions import offset_for_time
+from pyspark_log.reading.planning import Range, split_of
+from pyspark_log.reading.positions import offset_for_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -20,7 +20,7 @@ from pyspark_log.history import archived_rows
 from pyspark_log.history.archive_table import ArchiveState, ArchiveTable
 from pyspark_log.opening import open_log
 from pyspark_log.options import as_texts, parse_source
-from pyspark_log.read import batch_plan
+from pyspark_log.reading import batch_plan
 from pyspark_log.source.replay import replay
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.retry import RetryPolicy, retry

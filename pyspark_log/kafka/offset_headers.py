@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from pyspark_log.read.fetch import fetch
-from pyspark_log.read.planning import Range, find_again, split_of
+from pyspark_log.reading.fetch import fetch
+from pyspark_log.reading.planning import Range, find_again, split_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pyspark_log.kafka.offset_headers import KAFKA_OFFSET, LOG_OFFSET, headers_of, without
-from pyspark_log.read.fetch import fetch
-from pyspark_log.read.planning import Range, find_again, split_of
-from pyspark_log.write.destination import is_typed
+from pyspark_log.reading.fetch import fetch
+from pyspark_log.reading.planning import Range, find_again, split_of
+from pyspark_log.writing.destination import is_typed
 from pyspark_log_storage.errors import InvalidInput, InvalidRecord
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log.metrics.family import Family, Kind
-from pyspark_log.read.groups import lags
-from pyspark_log.read.partition_health import Trouble, troubles
+from pyspark_log.reading.groups import lags
+from pyspark_log.reading.partition_health import Trouble, troubles
 from pyspark_log_coordinator.cluster.nodes import live
 from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_coordinator.journal.paxos import majority

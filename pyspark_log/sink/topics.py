@@ -11,8 +11,8 @@ import enum
 from typing import TYPE_CHECKING
 
 from pyspark_log.opening import open_log
-from pyspark_log.write.destination import is_typed
-from pyspark_log.write.rows import check_columns
+from pyspark_log.writing.destination import is_typed
+from pyspark_log.writing.rows import check_columns
 from pyspark_log_coordinator.model.settings import INT_MAX
 from pyspark_log_storage.errors import InvalidOption, InvalidRecord, NoCluster, UnknownTopic
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_log.sink_options import SinkOptions
-    from pyspark_log.write.typed_plan import TypedPlan
+    from pyspark_log.writing.typed_plan import TypedPlan
     from pyspark_log_coordinator.log.log import Log, TopicHandle
 
 committed: set[tuple[str, str]] = set()
@@ -167,14 +167,14 @@ def _last_committed(log: Log, options: SinkOptions) -> TopicHandle | None:
 
 
 def _columns(options: SinkOptions, frame: StructType) -> pa.Schema:
-    from pyspark_log.write import typed_plan
+    from pyspark_log.writing import typed_plan
 
     assert options.topic is not None
     return typed_plan.frame_columns(frame.jsonValue(), options.topic)
 
 
 def _create_typed(options: SinkOptions, frame: StructType, may_create: Creates) -> tuple[Log, TopicHandle, TypedPlan]:
-    from pyspark_log.write import typed_plan
+    from pyspark_log.writing import typed_plan
     from pyspark_log_coordinator.commit import typed_topics
     from pyspark_log_coordinator.model import topic_config
     from pyspark_log_coordinator.model.topic_config import TopicConfig
@@ -197,7 +197,7 @@ def _create_typed(options: SinkOptions, frame: StructType, may_create: Creates) 
 
 def _typed_plan(options: SinkOptions, handle: TopicHandle, columns: pa.Schema) -> TypedPlan:
     """Return the plan of a write, after the topic has got the key.column and the columns that the options say."""
-    from pyspark_log.write import typed_plan
+    from pyspark_log.writing import typed_plan
     from pyspark_log_coordinator.commit import typed_topics
 
     if options.key_column is not None and handle.journal.state.config.key_column:

@@ -27,10 +27,10 @@ from pyspark.sql.datasource import (
 
 from pyspark_log.opening import canonical, open_log, stores_at
 from pyspark_log.spark_calls import spark_entry
-from pyspark_log.write.destination import Destination, destination_of
-from pyspark_log.write.retrying_staging import RetryingStaging
-from pyspark_log.write.rows import Rows, rows_of
-from pyspark_log.write.staging import Staging
+from pyspark_log.writing.destination import Destination, destination_of
+from pyspark_log.writing.retrying_staging import RetryingStaging
+from pyspark_log.writing.rows import Rows, rows_of
+from pyspark_log.writing.staging import Staging
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.model.batch import StagedFile
 from pyspark_log_coordinator.model.settings import INT_MAX
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from pyspark_log.sink.topics import Creates
     from pyspark_log.sink_options import SinkOptions
-    from pyspark_log.write.typed_plan import TypedPlan
+    from pyspark_log.writing.typed_plan import TypedPlan
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.maintenance.roll_job import RollTask
     from pyspark_log_coordinator.model.producers import ProducerClaim
@@ -181,7 +181,7 @@ class _Sink:
         if self._typed is None:
             yield rows_of(batch, now_us=now_us, by_topic_column=options.topic is None, keeps_refused=keeps)
             return
-        from pyspark_log.write.typed_rows import typed_rows
+        from pyspark_log.writing.typed_rows import typed_rows
 
         assert options.topic is not None
         yield from typed_rows(batch, self._typed, options.topic, now_us=now_us, keeps_refused=keeps)
@@ -200,7 +200,7 @@ class _Sink:
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], claim: ProducerClaim | None) -> None:
         from pyspark_log.sink import topics
-        from pyspark_log.write.commit import commit_staged
+        from pyspark_log.writing.commit import commit_staged
 
         options = self.options
         staged = [message for message in messages if isinstance(message, StagedMessage)]

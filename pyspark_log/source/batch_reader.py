@@ -36,7 +36,7 @@ class BatchReader(DataSourceReader):
     @spark_entry
     def partitions(self) -> Sequence[InputPartition]:
         """Return the splits. Reads no rows, except to resolve a timestamp."""
-        from pyspark_log.read import batch_plan  # tasks must not import it
+        from pyspark_log.reading import batch_plan  # tasks must not import it
 
         options = self._options
         return partitions_of(options.path, options.storage_options, batch_plan.plan(options))

@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from pyspark_log.read import source_offset
-from pyspark_log.read.source_offset import SourceOffset
+from pyspark_log.reading import source_offset
+from pyspark_log.reading.source_offset import SourceOffset
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
 
 if TYPE_CHECKING:

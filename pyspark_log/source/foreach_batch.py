@@ -95,8 +95,8 @@ class _Batches:
         Spark calls one batch after the other, but not in the thread that started the query.
         """
         from pyspark_log.options import of_batch_read
-        from pyspark_log.read import native_files, offset_ranges
-        from pyspark_log.read.positions import Subscribed
+        from pyspark_log.reading import native_files, offset_ranges
+        from pyspark_log.reading.positions import Subscribed
         from pyspark_log.source import checkpoint
         from pyspark_log.source.pinned_read import ids_of, union
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType, TimestampType
 
 from pyspark_log.options import parse_source
-from pyspark_log.read import batch_plan, native_files
+from pyspark_log.reading import batch_plan, native_files
 from pyspark_log.source.identifiers import quoted
 from pyspark_log.source.row import CREATE_TIME, row_schema
 from pyspark_log.source.typed_row import OWN, same_columns, typed_schema
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column
 
-    from pyspark_log.read.native_files import NativeRows
-    from pyspark_log.read.planning import Range
+    from pyspark_log.reading.native_files import NativeRows
+    from pyspark_log.reading.planning import Range
     from pyspark_log_coordinator.log.log import TopicHandle
 
 _POSITIONS = {"partition": IntegerType(), "offset": LongType(), "timestamp": TimestampType()}

@@ -12,7 +12,7 @@ import msgspec
 from pyspark.sql.datasource import InputPartition
 
 from pyspark_log import opening
-from pyspark_log.read.fetch import Split, fetch, schemas_of
+from pyspark_log.reading.fetch import Split, fetch, schemas_of
 from pyspark_log.source.row import arrow_schema, chosen_columns, rows
 from pyspark_log_storage.columns.schema import is_typed
 from pyspark_log_storage.stores.storage_options import NO_OPTIONS, StorageOptions
@@ -65,7 +65,7 @@ def read_split(partition: InputPartition, schema: StructType) -> Iterator[pa.Rec
             return rows(record, names, arrow, split.topic, split.partition, offset)
 
     def find_again(offset: int) -> Split:
-        from pyspark_log.read.planning import find_again
+        from pyspark_log.reading.planning import find_again
 
         found = find_again(opening.open_log(url, options), split, offset)
         return msgspec.structs.replace(found, columns=columns)

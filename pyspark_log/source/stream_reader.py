@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from pyspark_log.read.stream_planner import StreamPlanner
+    from pyspark_log.reading.stream_planner import StreamPlanner
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -45,7 +45,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _planner(self) -> StreamPlanner:
         if self._made is None:
             from pyspark_log.options import parse_source
-            from pyspark_log.read.stream_planner import StreamPlanner
+            from pyspark_log.reading.stream_planner import StreamPlanner
 
             self._made = StreamPlanner(parse_source(self._options_given, streaming=True))
         return self._made
@@ -61,7 +61,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @spark_entry
     def initialOffset(self) -> dict[str, Any]:
         """Return the sentinel that `latestOffset` resolves."""
-        from pyspark_log.read import source_offset
+        from pyspark_log.reading import source_offset
 
         return source_offset.INITIAL
 

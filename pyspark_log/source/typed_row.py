@@ -23,7 +23,7 @@ from pyspark_log_storage.errors import InvalidInput, InvalidRecord
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark_log.read.fetch import Split
+    from pyspark_log.reading.fetch import Split
 
 OWN = column_types.RESERVED
 

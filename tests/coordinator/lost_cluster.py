@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyspark_log.read.fetch import fetch
-from pyspark_log.read.planning import Range, split_of
+from pyspark_log.reading.fetch import fetch
+from pyspark_log.reading.planning import Range, split_of
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.log import Log, TopicHandle

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from pyspark_log.read.fetch import fetch
-from pyspark_log.read.planning import Range, split_of
+from pyspark_log.reading.fetch import fetch
+from pyspark_log.reading.planning import Range, split_of
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log.log import Log, TopicHandle
 from pyspark_log_coordinator.maintenance.roll_job import roll_task_of

@@ -18,11 +18,11 @@ import pytest
 from pyspark_log.cli.groups import describe_group
 from pyspark_log.cli.repair import dump
 from pyspark_log.cli.topics import describe
-from pyspark_log.read import partition_health
-from pyspark_log.read.fetch import fetch
-from pyspark_log.read.handover import handover_of
-from pyspark_log.read.planning import Range, split_of
-from pyspark_log.write.destination import destination_of
+from pyspark_log.reading import partition_health
+from pyspark_log.reading.fetch import fetch
+from pyspark_log.reading.handover import handover_of
+from pyspark_log.reading.planning import Range, split_of
+from pyspark_log.writing.destination import destination_of
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.group import machine as group

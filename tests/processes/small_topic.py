@@ -13,12 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyspark_log.read.fetch import fetch
-from pyspark_log.read.planning import Range, find_again, split_of
-from pyspark_log.write.commit import commit_staged
-from pyspark_log.write.destination import destination_of
-from pyspark_log.write.rows import Rows
-from pyspark_log.write.staging import Staging
+from pyspark_log.reading.fetch import fetch
+from pyspark_log.reading.planning import Range, find_again, split_of
+from pyspark_log.writing.commit import commit_staged
+from pyspark_log.writing.destination import destination_of
+from pyspark_log.writing.rows import Rows
+from pyspark_log.writing.staging import Staging
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.commit import inline_maintenance
 from pyspark_log_coordinator.commit.inline_maintenance import plan_inline, roll_inline

@@ -1,7 +1,7 @@
 """Topics to maintain with the command line."""
 
-from pyspark_log.read.fetch import fetch
-from pyspark_log.read.planning import Range, split_of
+from pyspark_log.reading.fetch import fetch
+from pyspark_log.reading.planning import Range, split_of
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from tests.command_line import CommandLine
 from tests.plain_log import PlainLog

@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from pyspark_log.read.fetch import fetch
-from pyspark_log.read.planning import Range, split_of
+from pyspark_log.reading.fetch import fetch
+from pyspark_log.reading.planning import Range, split_of
 from pyspark_log_coordinator.sync import catch_up
 from tests.elsewhere import PlainStore
 

@@ -1,5 +1,6 @@
 """What `import pyspark_log` offers."""
 
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,12 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_names_shown_are_those_that_users_type():
     assert dir(pyspark_log) == sorted(pyspark_log.__all__)
+
+
+def test_no_module_has_the_name_of_something_that_users_type():
+    """Once it is imported, it would be what they get."""
+    modules = {each.name for each in pkgutil.iter_modules(pyspark_log.__path__)}
+    assert not modules & set(pyspark_log.__all__)
 
 
 @pytest.mark.slow

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from pyspark_log.clients.consumer import Consumer
-from pyspark_log.read import native_files
-from pyspark_log.read.planning import Range
-from pyspark_log.read.positions import Subscribed
+from pyspark_log.reading import native_files
+from pyspark_log.reading.planning import Range
+from pyspark_log.reading.positions import Subscribed
 from pyspark_log_coordinator.audit.verify import verify
 from tests.command_line import CommandLine
 from tests.plain_log import PlainLog, flip_bit

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark_log.read import groups as operations
-from pyspark_log.read import source_offset
+from pyspark_log.reading import groups as operations
+from pyspark_log.reading import source_offset
 from pyspark_log_coordinator.assignors.subscription import decode_assignment
 from pyspark_log_coordinator.group import machine as group
 from pyspark_log_coordinator.group.lifecycle import DeleteGroup, GroupDeleted
@@ -20,7 +20,7 @@ from pyspark_log_storage.errors import LogError, UnknownGroup, UnknownTopic
 from tests.simulator.invariants import History, require
 
 if TYPE_CHECKING:
-    from pyspark_log.read.source_offset import SourceOffset
+    from pyspark_log.reading.source_offset import SourceOffset
     from tests.simulator.store import Objects
     from tests.simulator.world import Process, World
 

@@ -14,10 +14,10 @@ from unittest import mock
 import msgspec
 
 from pyspark_log import opening
-from pyspark_log.read import failover, fetch, stream_planner
-from pyspark_log.read.recent_chunks import RecentChunks
+from pyspark_log.reading import failover, fetch, stream_planner
+from pyspark_log.reading.recent_chunks import RecentChunks
 from pyspark_log.source import topic_columns  # noqa: F401 -- not first in a run, when it would keep a world's `open_log`
-from pyspark_log.write import staging
+from pyspark_log.writing import staging
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.commit import inline_maintenance, isr_recovery
 from pyspark_log_coordinator.journal import (

@@ -8,7 +8,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from pyspark_log.opening import open_log
-from pyspark_log.read import groups
+from pyspark_log.reading import groups
 from tests.log_reader import read_topic
 from tests.spark.faulty_source import COMMITTED, COMMITTING, STAGED, Trap
 from tests.spark.kills import Query

@@ -6,7 +6,7 @@ import time
 import pyarrow as pa
 import pytest
 
-from pyspark_log.write.partitioner import partition_of
+from pyspark_log.writing.partitioner import partition_of
 from tests.spark.spark_log import SparkLog, configured, refused
 
 KAFKA_MURMUR2 = {

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import functions as f
 
 import pyspark_log
-from pyspark_log.write.rows import Rows
+from pyspark_log.writing.rows import Rows
 from tests.plain_log import NOON_MS, record
 from tests.spark.spark_log import SparkLog, configured
 

@@ -15,7 +15,7 @@ from pyspark_log.opening import open_log
 from pyspark_log_storage.errors import CorruptObject
 
 if TYPE_CHECKING:
-    from pyspark_log.read.groups import PartitionLag
+    from pyspark_log.reading.groups import PartitionLag
     from pyspark_log_coordinator.group.state import Group
     from pyspark_log_coordinator.log.log import Log
 
@@ -70,7 +70,7 @@ def _is_wanted(key: str, *, state: bool, members: bool) -> bool:
 
 
 def _look(log: Log, group_id: str) -> Document:
-    from pyspark_log.read.groups import lags
+    from pyspark_log.reading.groups import lags
     from pyspark_log_coordinator.group import config as group_config
 
     handle = log.group(group_id)
@@ -169,7 +169,7 @@ def _assigned(state: Group, member_id: str, assignment: bytes) -> Any:
 
 
 def _document(log: Log, each: PartitionLag) -> dict[str, Any]:
-    from pyspark_log.read.groups import oldest_unread_ms
+    from pyspark_log.reading.groups import oldest_unread_ms
 
     oldest = oldest_unread_ms(log, each)
     return {

@@ -79,7 +79,7 @@ def import_(
     reset with its next micro-batch, a stopped one when it starts again. Other consumers of the groups must be stopped.
     Either all groups are reset, or nothing is changed.
     """
-    from pyspark_log.read.groups import reset, within_log
+    from pyspark_log.reading.groups import reset, within_log
     from pyspark_log_storage.names import check_group
 
     wanted = _chosen(offset_files.read_offsets(file), group, file)
@@ -131,14 +131,14 @@ def _chosen(found: dict[str | None, Offsets], group: list[str] | None, file: str
 
 def _check_resettable(log: Log, groups: dict[str, Offsets]) -> None:
     """Raise what the reset of any of the groups would raise, before the first is reset."""
-    from pyspark_log.read.groups import check_reset
+    from pyspark_log.reading.groups import check_reset
 
     for name, offsets in groups.items():
         check_reset(log, name, offsets)
 
 
 def _committed(log: Log, group: str) -> Offsets:
-    from pyspark_log.read.groups import lags
+    from pyspark_log.reading.groups import lags
 
     state = log.group(group).journal.state
     return {(each.topic, each.partition): each.committed for each in lags(log, state)}

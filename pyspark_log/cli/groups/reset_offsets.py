@@ -117,7 +117,7 @@ def reset_offsets(  # noqa: PLR0913 -- the options of a command
             wanted = _at_time(log, partitions, time)
         else:
             wanted = dict.fromkeys(partitions, to_offset if to_offset is not None else LATEST if to_latest else 0)
-    from pyspark_log.read.groups import reset, within_log
+    from pyspark_log.reading.groups import reset, within_log
 
     offsets = within_log(log, wanted)
     if execute:
@@ -133,7 +133,7 @@ def _require_one(chosen: dict[str, bool], what: str) -> None:
 
 
 def _committed(log: Log, group: str) -> Offsets:
-    from pyspark_log.read.groups import lags
+    from pyspark_log.reading.groups import lags
 
     try:
         state = log.group(group).journal.state
@@ -182,7 +182,7 @@ def _time(log: Log, to_datetime: str | None, by_duration: str | None) -> int | N
 
 
 def _at_time(log: Log, partitions: Iterable[TopicPartition], ms: int) -> Offsets:
-    from pyspark_log.read.groups import offsets_at
+    from pyspark_log.reading.groups import offsets_at
 
     by_topic: dict[str, list[int]] = {}
     for topic, number in partitions:

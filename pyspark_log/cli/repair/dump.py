@@ -302,7 +302,7 @@ def _schemas(file: str) -> Any:
 
 def _typed_rows(batch: Any) -> Documents:
     from pyspark_log.cli.rows.json_rows import typed_columns
-    from pyspark_log.write.typed_json import ENCODER
+    from pyspark_log.writing.typed_json import ENCODER
 
     for first in range(0, batch.num_rows, ROWS_AT_ONCE):
         rows = batch.slice(first, ROWS_AT_ONCE)

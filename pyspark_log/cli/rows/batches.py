@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
-from pyspark_log.write.commit import commit_staged
-from pyspark_log.write.destination import destination_of
-from pyspark_log.write.retrying_staging import RetryingStaging
-from pyspark_log.write.rows import rows_of
-from pyspark_log.write.staging import Staging
+from pyspark_log.writing.commit import commit_staged
+from pyspark_log.writing.destination import destination_of
+from pyspark_log.writing.retrying_staging import RetryingStaging
+from pyspark_log.writing.rows import rows_of
+from pyspark_log.writing.staging import Staging
 from pyspark_log_coordinator.commit.commit import detect_failures
 from pyspark_log_coordinator.retry import RetryPolicy
 

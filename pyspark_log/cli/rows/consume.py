@@ -232,8 +232,8 @@ class _Reading:
 
     def poll(self, log: Log, write: Write, rows_max: int | None) -> int:
         """Write new rows, at most `rows_max`, and return their number."""
-        from pyspark_log.read.fetch import BATCH_ROWS, fetch, newest_rows
-        from pyspark_log.read.planning import Range, find_again, split_of
+        from pyspark_log.reading.fetch import BATCH_ROWS, fetch, newest_rows
+        from pyspark_log.reading.planning import Range, find_again, split_of
 
         rows = 0
         name, state = self._handle.name, self._handle.journal.state

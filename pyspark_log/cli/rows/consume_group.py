@@ -89,7 +89,7 @@ def _print_all(
 
 
 def _print(batch: ConsumerBatch, rows: int, write: Write, printed: _Printed) -> None:
-    from pyspark_log.read.fetch import BATCH_ROWS
+    from pyspark_log.reading.fetch import BATCH_ROWS
 
     key = TopicPartition(batch.topic, batch.partition)
     printed.add(key, batch.offset)

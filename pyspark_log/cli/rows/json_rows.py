@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from pyspark_log.write import typed_json
+from pyspark_log.writing import typed_json
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import InvalidRecord
 

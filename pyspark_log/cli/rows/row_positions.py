@@ -37,7 +37,7 @@ def offsets_at(option: str, text: str, handle: TopicHandle, partitions: Sequence
     Raises `InvalidInput` for an offset of several partitions, `DataLoss` for one that the partition does not have.
     """
     from pyspark_log.options import Earliest, GlobalTimestamp, Latest, NoMatch
-    from pyspark_log.read.positions import Subscribed, resolve
+    from pyspark_log.reading.positions import Subscribed, resolve
 
     if _OFFSET.fullmatch(text):
         return _at_offset(option, handle, partitions, int(text))

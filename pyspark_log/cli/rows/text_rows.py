@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.cli.rows import json_rows
-from pyspark_log.write import typed_json
+from pyspark_log.writing import typed_json
 from pyspark_log_storage.columns.schema import is_typed
 from pyspark_log_storage.errors import InvalidInput, InvalidRecord
 

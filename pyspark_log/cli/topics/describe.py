@@ -13,7 +13,7 @@ from pyspark_log.opening import open_log
 from pyspark_log_storage.errors import UnknownTopic
 
 if TYPE_CHECKING:
-    from pyspark_log.read.partition_health import Trouble
+    from pyspark_log.reading.partition_health import Trouble
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import Partition
     from pyspark_log_coordinator.model.topic_state import Topic
@@ -55,7 +55,7 @@ def describe(  # noqa: PLR0913, PLR0917 -- the options of a command
     LEO (log end offset) is the offset of the next row to be written; HW (high watermark) is that of the next row that
     readers will see.
     """
-    from pyspark_log.read.partition_health import Trouble
+    from pyspark_log.reading.partition_health import Trouble
 
     wanted = {
         Trouble.UNDER_REPLICATED: under_replicated,
@@ -140,7 +140,7 @@ def _partition(number: int, partition: Partition) -> dict[str, Any]:
 
 def _print_troubled(described: list[tuple[TopicHandle, dict[str, Any]]], kind: Trouble, *, json: bool) -> None:
     """Print the partitions in trouble of a kind."""
-    from pyspark_log.read.partition_health import troubles
+    from pyspark_log.reading.partition_health import troubles
 
     rows: list[tuple[Any, ...]] = []
     for handle, document in described:

@@ -77,7 +77,7 @@ def _milliseconds(text: str) -> int:
 
 
 def _print_offsets_of_time(handle: TopicHandle, time: int, *, json: bool) -> None:
-    from pyspark_log.read.positions import offset_for_time
+    from pyspark_log.reading.positions import offset_for_time
 
     found: list[tuple[int, Any]] = []
     for number, partition in enumerate(handle.journal.state.partitions):

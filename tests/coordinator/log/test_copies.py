@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log.write.destination import destination_of
+from pyspark_log.writing.destination import destination_of
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.cluster.machine import AddNode, MoveCluster, RecordAddress
 from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, Node

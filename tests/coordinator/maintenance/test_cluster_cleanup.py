@@ -4,8 +4,8 @@ from functools import partial
 
 import pytest
 
-from pyspark_log.read.fetch import fetch
-from pyspark_log.read.planning import Range, find_again, split_of
+from pyspark_log.reading.fetch import fetch
+from pyspark_log.reading.planning import Range, find_again, split_of
 from pyspark_log_coordinator.journal import journal as journal_module
 from pyspark_log_coordinator.journal import snapshot
 from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster

@@ -5,7 +5,7 @@ import random
 import msgspec
 import pytest
 
-from pyspark_log.read.positions import offset_for_time
+from pyspark_log.reading.positions import offset_for_time
 from pyspark_log_coordinator.audit.verify import verify
 from pyspark_log_coordinator.maintenance import roll_job, roll_run, topic_cleanup, topic_roll
 from pyspark_log_coordinator.segments import roll_plan

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from pyspark_log.read.fetch import fetch
-from pyspark_log.read.planning import Range, split_of
+from pyspark_log.reading.fetch import fetch
+from pyspark_log.reading.planning import Range, split_of
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.segments.roll_plan import ROLL_CHUNKS
 from pyspark_log_coordinator.topic.machine import CommitBatch, MaintainSegments

@@ -11,9 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from pyspark_log.read.fetch import fetch
-from pyspark_log.read.planning import Range, split_of
-from pyspark_log.read.positions import offset_for_time
+from pyspark_log.reading.fetch import fetch
+from pyspark_log.reading.planning import Range, split_of
+from pyspark_log.reading.positions import offset_for_time
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.journal import journal, trimming

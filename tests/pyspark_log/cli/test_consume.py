@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyspark_log.cli.rows.row_files import PARQUET
-from pyspark_log.read.fetch import BATCH_ROWS
+from pyspark_log.reading.fetch import BATCH_ROWS
 from tests.command_line import CommandLine, files_of_t
 from tests.pyspark_log.cli_rows import consumed, produced
 

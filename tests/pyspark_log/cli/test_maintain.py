@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_log.write.destination import destination_of
-from pyspark_log.write.rows import Rows
-from pyspark_log.write.staging import Staging
+from pyspark_log.writing.destination import destination_of
+from pyspark_log.writing.rows import Rows
+from pyspark_log.writing.staging import Staging
 from pyspark_log_coordinator.topic.machine import AlterConfig, RaiseOrphanFloor
 from tests.command_line import CommandLine
 from tests.coordinator.spares import spare_file

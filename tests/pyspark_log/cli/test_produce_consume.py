@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_log.cli.rows import json_rows
-from pyspark_log.write.rows import rows_of
+from pyspark_log.writing.rows import rows_of
 from tests.command_line import CommandLine
 from tests.pyspark_log.cli_rows import consumed, produced
 

@@ -5,7 +5,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from pyspark_log.write import typed_json
+from pyspark_log.writing import typed_json
 from pyspark_log_storage.columns.column_ddl import parse
 from tests.command_line import CommandLine
 from tests.lost_folders import lose_folder

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log import Producer, RecordMetadata
-from pyspark_log.write.partitioner import murmur2
+from pyspark_log.writing.partitioner import murmur2
 from pyspark_log_storage.errors import (
     InvalidInput,
     InvalidRecord,

@@ -11,7 +11,7 @@ from pyspark_log import Producer
 from pyspark_log.clients import housekeeper
 from pyspark_log.clients.producer_batch import ArrowBatch
 from pyspark_log.clients.sender import Sender
-from pyspark_log.write.staging import Staging
+from pyspark_log.writing.staging import Staging
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_storage.errors import (

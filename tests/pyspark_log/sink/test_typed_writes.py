@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.types import IntegerType, NullType, StringType, StructField, StructType
 
 from pyspark_log import Producer
-from pyspark_log.write.partitioner import murmur2
+from pyspark_log.writing.partitioner import murmur2
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, InvalidRecord, NoCluster, UnknownTopic
 from tests.direct import read, source
 from tests.plain_log import PlainLog
@@ -162,9 +162,9 @@ def test_rows_that_do_not_fit_become_dead_letters(typed):
 
 
 def test_text_that_is_not_utf8_is_refused_where_readers_would_take_it_for_damage(typed):
-    from pyspark_log.write.rows import TypedSchema
-    from pyspark_log.write.typed_plan import TypedPlan
-    from pyspark_log.write.typed_rows import typed_rows
+    from pyspark_log.writing.rows import TypedSchema
+    from pyspark_log.writing.typed_plan import TypedPlan
+    from pyspark_log.writing.typed_rows import typed_rows
     from pyspark_log_storage.columns import schema
     from pyspark_log_storage.columns.column_ddl import parse
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pyspark_log.read import query_thread
-from pyspark_log.read.stream_planner import LONGEST_PAUSE
+from pyspark_log.reading import query_thread
+from pyspark_log.reading.stream_planner import LONGEST_PAUSE
 from tests.counted_bucket import CountedCluster
 from tests.direct import Stream
 

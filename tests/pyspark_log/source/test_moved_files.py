@@ -5,7 +5,7 @@ import itertools
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from pyspark_log.read.planning import Range, split_of
+from pyspark_log.reading.planning import Range, split_of
 from pyspark_log.source.split_reader import SplitPartition, read_split
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords

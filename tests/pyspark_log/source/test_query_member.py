@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from pyspark_log import opening
-from pyspark_log.read import query_thread, stream_planner
-from pyspark_log.read.query_member import QueryMember
-from pyspark_log.read.stream_planner import StreamPlanner
+from pyspark_log.reading import query_thread, stream_planner
+from pyspark_log.reading.query_member import QueryMember
+from pyspark_log.reading.stream_planner import StreamPlanner
 from pyspark_log_coordinator.assignors.subscription import TopicPartition, decode_assignment, decode_subscription, flat
 from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
 from pyspark_log_coordinator.group.state import GroupState

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pyspark_log
-from pyspark_log.read import fetch
+from pyspark_log.reading import fetch
 from pyspark_log_storage.errors import InvalidInput
 from tests.direct import read, values
 from tests.plain_log import NOON_MS, PlainLog

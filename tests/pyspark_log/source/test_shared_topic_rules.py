@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_log import opening
-from pyspark_log.read import query_thread, stream_planner
+from pyspark_log.reading import query_thread, stream_planner
 from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
 from pyspark_log_coordinator.replication.reassignment import AddPartitions
 from pyspark_log_storage.errors import FencedInstance, FencedMember, InvalidOption

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyspark_log import opening
-from pyspark_log.read import query_thread, stream_planner
+from pyspark_log.reading import query_thread, stream_planner
 from pyspark_log_storage.errors import FencedMember
 from tests.pyspark_log.source.shared_queries import Clock, Queries
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_log.opening import open_log
-from pyspark_log.read.source_offset import SourceOffset
+from pyspark_log.reading.source_offset import SourceOffset
 from pyspark_log.source.foreach_batch import _Batches
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.topic.machine import DeleteRecords

@@ -1,0 +1,81 @@
+"""The plan of a batch read: from options to splits. Every topic is read at one consistent version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark_log import opening
+from pyspark_log.options.read_range import ending_option, starting_option
+from pyspark_log.reading.data_loss import report_loss
+from pyspark_log.reading.planning import Range, splits
+from pyspark_log.reading.positions import resolve, subscribed
+from pyspark_log_coordinator.journal import history
+from pyspark_log_storage.errors import DataLoss, InvalidInput, InvalidOption
+
+if TYPE_CHECKING:
+    from pyspark_log.options import SourceOptions
+    from pyspark_log.reading.fetch import Split
+    from pyspark_log.reading.positions import Subscribed
+    from pyspark_log_coordinator.model.topic_state import Topic
+
+
+def plan(options: SourceOptions) -> list[Split]:
+    """Return the splits. Reads no rows, except to resolve a timestamp."""
+    now, ranges = ranges_of(options)
+    return splits(now.handles, ranges, options)
+
+
+def ranges_of(options: SourceOptions) -> tuple[Subscribed, list[Range]]:
+    """Return the topics at one version each, and the rows to read. Reads no rows, except to resolve a timestamp."""
+    log = opening.open_log(options.path, options.storage_options)
+    now = subscribed(log, options.subscription, missing_is_error=True, rack=options.client_rack)
+    for topic, handle in now.handles.items():
+        if options.topic_ids.get(topic, handle.topic_id) != handle.topic_id:
+            raise DataLoss(f"topic {topic!r} was deleted and created again since this frame was made; make another one")
+    fail = options.fail_on_data_loss
+    # Must come first: it refreshes the state that the rest of the plan uses.
+    version = None if options.version_as_of is None else _version(now, options.version_as_of)
+    start = resolve(now, options.starting, options.starting_no_match, ending=False, fail_on_data_loss=fail)
+    end = resolve(now, options.ending, options.starting_no_match, ending=True, fail_on_data_loss=fail)
+    _check_order(options, start, end)
+    if version is not None:
+        end = _as_of(now, end, version, fail_on_data_loss=fail)
+    # A version may end before the start, and then it has none of the rows.
+    return now, [Range(*key, start[key], max(start[key], end[key])) for key in now.topic_partitions()]
+
+
+def _check_order(options: SourceOptions, start: dict[tuple[str, int], int], end: dict[tuple[str, int], int]) -> None:
+    """Raise `InvalidOption` if a partition starts after its end. Two options of one form are compared by the parser."""
+    for (topic, p), first in start.items():
+        last = end[topic, p]
+        if first > last:
+            start_name, end_name = starting_option(options.starting), ending_option(options.ending)
+            raise InvalidOption(
+                end_name,
+                f"topic {topic!r}, partition {p}: {end_name} is at offset {last}, which is before {start_name},"
+                f" at offset {first}; set an end that is not before the start",
+            )
+
+
+def _version(now: Subscribed, version: int) -> Topic:
+    """Return a version of the one subscribed topic, and refresh the topic.
+
+    Raises `InvalidInput` for several topics, `UnknownVersion` for a version that is not kept.
+    """
+    if len(now.handles) != 1:
+        raise InvalidInput(f"versionAsOf is a version of one topic, and {len(now.handles)} are subscribed; read one")
+    (handle,) = now.handles.values()
+    return history.state_at(handle.journal, version)
+
+
+def _as_of(
+    now: Subscribed, end: dict[tuple[str, int], int], version: Topic, *, fail_on_data_loss: bool
+) -> dict[tuple[str, int], int]:
+    """Return the ends, cut to those of a version of the topic."""
+    cut = [partition.high_watermark for partition in version.partitions]
+    for topic, p in end:
+        had_rows = p < len(cut) and version.partitions[p].log_start < cut[p]
+        if had_rows and cut[p] < now.partition(topic, p).log_start:
+            what = f"topic {topic!r}, partition {p}: all rows of the version have expired"
+            report_loss(what, fail=fail_on_data_loss)
+    return {(topic, p): min(at, cut[p]) if p < len(cut) else 0 for (topic, p), at in end.items()}

@@ -1,0 +1,265 @@
+"""Fetch: reads the rows of a split as Arrow batches, in a task.
+
+Every chunk's CRC is checked before Arrow decodes it. A large chunk becomes one batch. Small chunks are joined, because
+each batch has a cost on its way to the JVM.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+
+from pyspark_log.reading.failover import Failover, ReadReplica
+from pyspark_log.reading.recent_chunks import RecentChunks
+from pyspark_log_coordinator.model.partition import ChunkRef
+from pyspark_log_storage import layout
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.columns.column_conversion import as_newest
+from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreError
+from pyspark_log_storage.files.append_file import read_chunk
+from pyspark_log_storage.files.staged_chunk import StagedChunk
+from pyspark_log_storage.segments import segment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from pyspark_log_storage.files.index import IndexEntry
+    from pyspark_log_storage.stores.store import Store
+
+BATCH_ROWS = 50_000
+"""Small chunks are joined up to this many rows."""
+BATCH_BYTES_MAX = 8 * 1024 * 1024
+
+_recent = RecentChunks()
+
+
+class Split(msgspec.Struct, frozen=True):
+    """Rows `[start, end)` of a partition, and their files: segments, then unrolled chunks, at least one of them."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    start: int
+    end: int
+    segments: tuple[str, ...]
+    """The keys of the segments."""
+    segment_ends: tuple[int, ...]
+    """The end offset of each segment."""
+    files: dict[int, str]
+    """The keys of the append files, by the numbers in `chunks`."""
+    chunks: tuple[ChunkRef, ...]
+    schemas: tuple[bytes, ...]
+    nodes: tuple[ReadReplica, ...]
+    """The nodes to read from, nearest first."""
+    partial_holders: dict[str, tuple[int, ...]]
+    """The indexes in `nodes` of the holders, for each file that not all of the nodes hold."""
+    rack: str = ""
+    """The reader's rack."""
+    columns: tuple[str, ...] | None = None
+    """The columns to decode, of a typed topic. None: all."""
+
+    def holders(self, key: str) -> tuple[ReadReplica, ...]:
+        """Return the nodes that hold a segment or an append file, nearest first."""
+        numbers = self.partial_holders.get(key)
+        return self.nodes if numbers is None else tuple(self.nodes[number] for number in numbers)
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A chunk of a split: the key of its file, its place in the file, and its first offset."""
+
+    key: str
+    staged: StagedChunk
+    base_offset: int
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the chunk's last row."""
+        return self.base_offset + self.staged.rows
+
+
+def fetch(
+    store_at: Callable[[str], Store],
+    split: Split,
+    find_again: Callable[[int], Split] | None = None,
+    batch_bytes_max: int = BATCH_BYTES_MAX,
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the split's rows in order, each batch with its first row's offset.
+
+    `store_at` opens the store at an address as the cluster knows it. Small chunks are joined up to `batch_bytes_max`
+    bytes. Holds one batch and one chunk in memory, besides `recent_chunks`; between two batches it holds only the
+    chunk that it has read and that did not fit, if there is one. If a node fails, the next holder is read. If a file is
+    missing or no holder can be read, `find_again(offset)` is called once: it returns a new split of the rows from
+    `offset`, which maintenance may have moved. Raises the nearest node's `CorruptObject`, which names topic, partition
+    and offset, or `StoreError`.
+    """
+    return _grouped(_chunks(store_at, split, find_again), split.start, batch_bytes_max)
+
+
+def _grouped(batches: Iterable[pa.RecordBatch], offset: int, bytes_max: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows from `offset` on; small batches are joined."""
+    group: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        is_full = rows + batch.num_rows > BATCH_ROWS or size + batch.nbytes > bytes_max
+        if group and (is_full or batch.schema != group[0].schema):
+            yield offset, _taken(group)
+            offset, rows, size = offset + rows, 0, 0
+        group.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        del batch  # a generator that waits would keep it in memory
+        if 2 * rows > BATCH_ROWS or 2 * size > bytes_max:  # another one as large would not fit
+            yield offset, _taken(group)
+            offset, rows, size = offset + rows, 0, 0
+    if group:
+        yield offset, _taken(group)
+
+
+def _taken(group: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Take the rows out of a list, as one batch. A generator that yields them keeps none of them in memory."""
+    joined = group[0] if len(group) == 1 else pa.concat_batches(group)
+    group.clear()
+    return joined
+
+
+def _chunks(
+    store_at: Callable[[str], Store], split: Split, find_again: Callable[[int], Split] | None
+) -> Iterator[pa.RecordBatch]:
+    reached = split.start
+    try:
+        for batch in _read(store_at, split):
+            reached += batch.num_rows
+            rows = [batch]
+            del batch
+            yield _taken(rows)
+        return
+    except (CorruptObject, StoreError) as error:
+        is_missing = isinstance(error, ObjectMissing)
+        if find_again is None or (len(split.nodes) == 1 and not is_missing):
+            raise
+        try:
+            again = find_again(reached)
+        except StoreError:
+            if is_missing:
+                raise
+            raise error from None  # the error of the rows is of more use than that of the journal
+    try:
+        for batch in _read(store_at, again):
+            reached += batch.num_rows
+            rows = [batch]
+            del batch
+            yield _taken(rows)
+    except ObjectMissing as error:
+        name = f"topic {split.topic!r}, partition {split.partition}, offset {reached}"
+        raise ObjectMissing(error.url, error.key, name) from error
+
+
+def _read(store_at: Callable[[str], Store], split: Split) -> Iterator[pa.RecordBatch]:
+    schemas = schemas_of(split)
+    failover = Failover(store_at, split.topic, split.partition)
+    log = store_at(split.nodes[0].url).url if split.nodes else ""
+    for place, nodes in _places(failover, split):
+        known = (log, place, split.columns)
+        batch = _recent.take(known)
+        if batch is None:
+            batch = read_one(failover, nodes, place, schemas, split.columns)
+        if place.end_offset > split.end:  # the next micro-batch continues in the same chunk
+            _recent.keep(known, batch)
+        rows = [_cut(batch, place, split)]
+        del batch
+        yield _taken(rows)
+
+
+def schemas_of(split: Split) -> tuple[pa.Schema, ...]:
+    """Return the schemas of a split's topic, oldest first. Raises `CorruptObject`, `NewerFormat`."""
+    return _schemas(split.schemas, f"topic {split.topic!r}")
+
+
+def newest_rows(split: Split, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows of a split, of a typed topic as those of its newest schema that the split knows."""
+    if not schema.is_typed(batch.schema):
+        return batch
+    return as_newest(batch, schemas_of(split)[-1])
+
+
+@functools.lru_cache(maxsize=8)
+def _schemas(stored: tuple[bytes, ...], name: str) -> tuple[pa.Schema, ...]:
+    return schema.decode_all(stored, name)
+
+
+def _places(failover: Failover, split: Split) -> Iterator[tuple[Place, tuple[ReadReplica, ...]]]:
+    """Yield the split's chunks in order, with their holders. A segment's index is read when its turn comes."""
+    reached = split.start
+    for key, end in zip(split.segments, split.segment_ends, strict=True):
+        nodes = split.holders(key)
+        for entry in _entries(failover, nodes, split, key, (reached, min(end, split.end))):
+            yield place_in_segment(key, entry), nodes
+        reached = end
+    for chunk in split.chunks:
+        key = split.files[chunk.file]
+        yield Place(key, chunk.place(split.partition), chunk.base_offset), split.holders(key)
+
+
+def _entries(
+    failover: Failover, nodes: Sequence[ReadReplica], split: Split, key: str, rows: tuple[int, int]
+) -> list[IndexEntry]:
+    """Return the chunks of a segment that hold any of the rows `[first, end)`.
+
+    Raises `CorruptObject` if the segment does not hold all of these rows.
+    """
+
+    def whole(found: list[IndexEntry]) -> list[IndexEntry]:
+        reached, end = rows
+        for entry in found:
+            if entry.base_offset > reached:
+                break
+            reached = entry.end_offset
+        if reached < end:
+            name = f"topic {split.topic!r}, partition {split.partition}, offset {reached}"
+            raise CorruptObject(name, f"segment {key} does not hold it, though the journal says so: the file was cut")
+        return found
+
+    return failover.look_up(
+        nodes,
+        rows[0],
+        lambda store: whole(segment.indexed_between(store, key, *rows)),
+        lambda store: whole(segment.scanned_between(store, key, *rows)),
+    )
+
+
+def place_in_segment(key: str, entry: IndexEntry) -> Place:
+    """Return a chunk, or row group, of the segment at `key`."""
+    return Place(layout.segment_file(key), entry.place(), entry.base_offset)
+
+
+def read_one(
+    failover: Failover,
+    nodes: Sequence[ReadReplica],
+    place: Place,
+    schemas: tuple[pa.Schema, ...],
+    columns: tuple[str, ...] | None = None,
+) -> pa.RecordBatch:
+    """Return the rows of one chunk, or row group, from one of these nodes. Raises `CorruptObject`, `StoreError`."""
+    name = f"{failover.name}, offsets {place.base_offset} to {place.end_offset - 1}"
+    read = _reader_of(place.key)
+    return failover.read(
+        nodes, place.base_offset, lambda store: read(store, place.key, place.staged, schemas, name, columns)
+    )
+
+
+def _reader_of(key: str) -> Callable[..., pa.RecordBatch]:
+    """Return what reads a chunk, or a row group, of the file at `key`."""
+    if not layout.is_parquet(key):
+        return read_chunk
+    from pyspark_log_storage.parquet import row_group  # imports pyarrow.parquet, which few tasks need
+
+    return row_group.read
+
+
+def _cut(batch: pa.RecordBatch, place: Place, split: Split) -> pa.RecordBatch:
+    start = max(split.start, place.base_offset) - place.base_offset
+    end = min(split.end, place.end_offset) - place.base_offset
+    return batch if (start, end) == (0, batch.num_rows) else batch.slice(start, end - start)

@@ -1,0 +1,114 @@
+"""What operators do with groups: show their lag, and set the offsets at which they continue.
+
+The positions of `reset-offsets` are those of `kafka-consumer-groups`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+
+from pyspark_log.reading.fetch import fetch
+from pyspark_log.reading.planning import Range, find_again, split_of
+from pyspark_log.reading.positions import offset_for_time
+from pyspark_log_coordinator.assignors.consumer import QUERY_PROTOCOL_TYPE
+from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets, decide
+from pyspark_log_storage.errors import UnknownGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyspark_log_coordinator.group.state import Group
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
+
+US_PER_MS = 1000
+
+
+class PartitionLag(msgspec.Struct, frozen=True):
+    """How far a group is in a partition."""
+
+    topic: str
+    partition: int
+    committed: int
+    log_start: int
+    latest: int
+    committed_ms: int
+    """When it was committed."""
+
+    @property
+    def lag(self) -> int:
+        """The number of rows that have not been read: those that expired do not count."""
+        return max(0, self.latest - max(self.committed, self.log_start))
+
+
+def lags(log: Log, group: Group) -> list[PartitionLag]:
+    """Return the partitions with committed offsets, by topic and number. Leaves out topics that were deleted."""
+    names = {record.topic_id: name for name, record in log.topics().items()}
+    found = []
+    for topic_id, offsets in group.offsets.items():
+        if topic_id not in names:
+            continue
+        partitions = log.topic(names[topic_id]).journal.state.partitions
+        for number, at in offsets.items():
+            if number < len(partitions):
+                low, high = partitions[number].log_start, partitions[number].high_watermark
+                found.append(PartitionLag(names[topic_id], number, at.offset, low, high, at.at_ms))
+    return sorted(found, key=lambda each: (each.topic, each.partition))
+
+
+def oldest_unread_ms(log: Log, behind: PartitionLag) -> int | None:
+    """Return the timestamp of the first row that the group has not read, None if it has read all. Reads that row."""
+    if behind.lag == 0:
+        return None
+    first = max(behind.committed, behind.log_start)
+    split = split_of(log.topic(behind.topic), Range(behind.topic, behind.partition, first, first + 1))
+    ((_, batch),) = fetch(log.store_at, split, functools.partial(find_again, log, split))
+    return int(batch.column("timestamp").cast(pa.int64())[0].as_py()) // US_PER_MS
+
+
+def reset(log: Log, group_id: str, offsets: Mapping[tuple[str, int], int]) -> None:
+    """Let the group continue at these offsets, by topic and partition. Raises `GroupNotEmpty`, `UnknownTopic`.
+
+    Members that are Spark queries follow it while they run.
+    """
+    group = log.group(group_id, create=True)
+    group.submit(_reset(log, group.journal.state, offsets))
+
+
+def check_reset(log: Log, group_id: str, offsets: Mapping[tuple[str, int], int]) -> None:
+    """Raise what `reset` would raise, and change nothing."""
+    with contextlib.suppress(UnknownGroup):
+        group = log.group(group_id).journal.state
+        decide(group, _reset(log, group, offsets), log.environment.now_ms())
+
+
+def _reset(log: Log, group: Group, offsets: Mapping[tuple[str, int], int]) -> ResetOffsets:
+    new: dict[str, dict[int, Offset]] = {}
+    for (topic, number), offset in offsets.items():
+        handle = log.topic(topic)
+        epoch = handle.journal.state.partitions[number].leader_epoch
+        new.setdefault(handle.topic_id, {})[number] = Offset(offset, epoch)
+    return ResetOffsets(new, running=group.protocol_type == QUERY_PROTOCOL_TYPE)
+
+
+def within_log(log: Log, offsets: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+    """Return the offsets, sorted, each outside the log replaced by the nearest one in it, as Kafka's tool does.
+
+    Raises `UnknownTopic`, and `InvalidInput` for a partition that does not exist.
+    """
+    found = {}
+    for (topic, number), offset in sorted(offsets.items()):
+        partition = log.topic(topic).journal.state.partition(number)
+        found[topic, number] = min(max(offset, partition.log_start), partition.high_watermark)
+    return found
+
+
+def offsets_at(handle: TopicHandle, numbers: Iterable[int], ms: int) -> dict[int, int]:
+    """Return the offset of the first row of each partition at or after a time, or the end if there is none."""
+    partitions = handle.journal.state.partitions
+    found = {number: offset_for_time(handle, number, ms) for number in numbers}
+    return {number: partitions[number].high_watermark if at is None else at for number, at in found.items()}

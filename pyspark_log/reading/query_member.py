@@ -1,0 +1,404 @@
+"""A streaming query as a member of its group: it shares the topics' partitions with the group's other queries.
+
+    planner            between two micro-batches: `look`, then `hand_over`; before a batch is read: `check_owned`
+    a thread           heartbeats and rebalances, also while a micro-batch runs. They take nothing from the query
+
+`hand_over` commits what the query has processed and what it takes over, in one entry, and only then gives up what the
+others get. So a partition has one reader at a time, and the next one begins at the offset where this one ended.
+
+The query is a static member: a process that starts again with its `group.instance.id` keeps its partitions. If the
+group has given them to others, because the session had expired, `FencedMember` is raised unless all that was processed
+had been committed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import weakref
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from pyspark_log import opening
+from pyspark_log.reading import query_thread
+from pyspark_log.reading.group_offsets import warn_once
+from pyspark_log.reading.handover import Handover, handover_of
+from pyspark_log.reading.source_offset import Membership, Position, TakenRewinds
+from pyspark_log_coordinator.assignors.subscription import decode_assignment, flat
+from pyspark_log_coordinator.group.leaving import LeaveGroup
+from pyspark_log_coordinator.group.offsets import Offset
+from pyspark_log_coordinator.group.state import NO_GENERATION
+from pyspark_log_coordinator.maintenance import group_cleanup
+from pyspark_log_coordinator.membership.group_member import GroupMember
+from pyspark_log_coordinator.membership.member_settings import MemberSettings, heartbeat_interval_ms
+from pyspark_log_coordinator.membership.query_partitions import QueryPartitions
+from pyspark_log_coordinator.membership.session import Session
+from pyspark_log_storage import logs
+from pyspark_log_storage.errors import (
+    FencedInstance,
+    FencedMember,
+    GroupError,
+    InvalidOption,
+    LogError,
+    OutcomeUnknown,
+    RebalanceInProgress,
+    RewindPending,
+    UnknownTopic,
+)
+from pyspark_log_storage.stores.storage_options import NO_OPTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyspark_log.options.source import GroupMembership
+    from pyspark_log.reading.source_offset import SourceOffset, TopicPartition
+    from pyspark_log_coordinator.group.offsets import NewOffsets
+    from pyspark_log_coordinator.group.state import CommittedOffset, Group, MemberId
+    from pyspark_log_storage.stores.storage_options import StorageOptions
+
+REBALANCE_INTERVALS = 5
+"""A rebalance waits so many heartbeat intervals for a query. One that is late, or restarts, keeps what it has."""
+JOIN_SECONDS = 60.0
+"""How long a query that is started again tries to take its former place in the group."""
+
+
+class View(msgspec.Struct, frozen=True):
+    """The group at one moment, and what the query owns."""
+
+    group: Group
+    journal_id: str
+    member_id: MemberId
+    membership: Membership
+    owned: frozenset[TopicPartition]
+    leaving: frozenset[TopicPartition]
+
+    @property
+    def staying(self) -> frozenset[TopicPartition]:
+        """What the next micro-batch may read."""
+        return self.owned - self.leaving
+
+    @property
+    def rewinds(self) -> TakenRewinds:
+        """The rewind that a query that continues from here has followed."""
+        return TakenRewinds(self.journal_id, self.group.rewinds)
+
+
+class QueryMember:
+    """A query's membership, used by the planner's thread and by one of its own."""
+
+    def __init__(
+        self, path: str, group_id: str, options: GroupMembership, storage_options: StorageOptions = NO_OPTIONS
+    ) -> None:
+        """Do no I/O yet."""
+        self._options = options
+        self._group_id = group_id
+        self._log = opening.own_log(path, storage_options)
+        self._lock = threading.RLock()
+        self._woken = threading.Event()
+        interval_ms = heartbeat_interval_ms(
+            options.heartbeat_interval_ms, options.session_timeout_ms, is_remote=self._log.is_remote
+        )
+        self._session = Session(self._log, group_id, interval_ms)
+        self._partitions = QueryPartitions(self, keeps=options.keeps_partitions, is_member=self._is_member)
+        settings = MemberSettings(
+            instance_id=options.instance_id,
+            session_timeout_ms=options.session_timeout_ms,
+            max_poll_interval_ms=REBALANCE_INTERVALS * interval_ms,
+            client_id="spark",
+            host=socket.gethostname(),
+        )
+        self._member = GroupMember(self._session, self._partitions, settings, self._log.environment)
+        self._counts: Mapping[str, int] = {}
+        self._is_begun = False
+        self._fenced: FencedMember | None = None
+
+    # What the planner calls
+
+    def subscribe(self, counts: Mapping[str, int]) -> None:
+        """Share these topics, which have so many partitions, from now on."""
+        self._counts = counts
+
+    def begin(self, before: SourceOffset) -> None:
+        """Join, if that is not done, as the owner of the partitions of the newest offset.
+
+        Raises `InvalidOption` if the offset is that of another group or member, and `LogError`.
+        """
+        with self._lock:
+            if self._is_begun:
+                return
+            handle = self._session.open()
+            self._check_offset(before, handle.journal_id)
+            self._session.refresh(create=True)
+            if before.member is not None and self._is_member(since=before.member.generation):
+                self._partitions.restore(before.ends(), before.member.generation)
+            self._join()
+            if before.member is not None and not self._is_member(since=before.member.generation):
+                self._partitions.lose()
+                self._member.rejoin()
+            self._is_begun = True
+            query_thread.start(weakref.ref(self), self._woken)
+
+    def group_id_and_rewinds(self) -> tuple[str, int]:
+        """Return the id of the group's journal, and its newest rewind that is known. Raises `LogError`."""
+        with self._lock:
+            return self._session.open().journal_id, self._session.group.rewinds
+
+    def look(self) -> View | None:
+        """Return the newest state, or None while the query waits for its assignment.
+
+        Raises `FencedInstance` if another process is the member now, and `LogError`.
+        """
+        with self._lock:
+            try:
+                self._refresh(polls=True)
+            except LogError as error:
+                if not error.retriable:
+                    raise
+                warn_once(self._group_id, str(error))
+                return None
+            return None if self._member.generation == NO_GENERATION else self._view()
+
+    def hand_over(
+        self, view: View, ends: Mapping[TopicPartition, tuple[str, Position]], taken: Iterable[TakenOver]
+    ) -> bool:
+        """Commit where the query is and what it takes over, and give up what is leaving. Return whether it is done.
+
+        `ends` are topic ids and positions. If it is not done the group is rebalancing, or was rewound, or a store did
+        not answer: look again. What was committed already is not committed again.
+        """
+        new: NewOffsets = {}
+        for (_, number), (topic_id, at) in ends.items():
+            known = handover_of(view.group.committed(topic_id, number))
+            self._add(new, topic_id, number, at, known)
+        for each in taken:
+            known = handover_of(view.group.committed(each.topic_id, each.number))
+            if known.partitions is None:
+                known = msgspec.structs.replace(known, partitions=each.partitions)
+            self._add(new, each.topic_id, each.number, each.at, known)
+        with self._lock:
+            if self._member.member_id != view.member_id or not view.owned <= self._partitions.owned:
+                return False
+            if not self._commit(new, view):
+                return False
+            if view.leaving and view.leaving == self._partitions.leaving:
+                self._partitions.give_up()
+                self._member.rejoin()
+                self._poll()
+                self._woken.set()
+                return True
+            return not view.leaving
+
+    def check_settled(self, view: View, before: SourceOffset) -> None:
+        """Raise `FencedMember` if others have partitions whose newest rows in `before` were not committed before."""
+        self._fence(view, before, [key for key in before.ends() if self.is_elsewhere(view, before, key)])
+
+    def is_elsewhere(self, view: View, before: SourceOffset, key: TopicPartition) -> bool:
+        """Return whether the query does not own a partition of `before` any more, or others have read it since."""
+        committed = self._unless_rewound(view, before, key)
+        owner = None if committed is None else handover_of(committed).owner
+        return key not in view.owned or owner not in {None, self._options.instance_id}
+
+    def check_owned(self, ended: SourceOffset, keys: Iterable[TopicPartition]) -> None:
+        """Raise `FencedMember` unless the query owns the partitions of a batch, which has rows of `keys`.
+
+        Raises `FencedInstance` if another process is the member now, and `LogError`.
+        """
+        with self._lock:
+            self.begin(ended)
+            self._refresh()
+            if self._member.member_id not in self._session.group.members:
+                self._partitions.lose()
+            view = self._view()
+        lost = [key for key in keys if self.is_elsewhere(view, ended, key)]
+        if lost:
+            self._fail(view.group, lost)
+
+    # What the group asks, see `shared_partitions.Topics`
+
+    def topics(self) -> tuple[str, ...]:
+        """Return the topics that the query subscribes to."""
+        return tuple(self._counts)
+
+    def partitions(self, topics: Iterable[str]) -> dict[str, int]:
+        """Return how many partitions each topic has; other queries may subscribe to more topics."""
+        found = {}
+        for topic in topics:
+            if topic in self._counts:
+                found[topic] = self._counts[topic]
+                continue
+            with contextlib.suppress(UnknownTopic):
+                found[topic] = len(self._log.topic(topic).journal.state.partitions)
+        return found
+
+    # Its thread
+
+    def act(self) -> float | None:
+        """Do what is due; return after how many seconds there is more to do, None if the member was fenced."""
+        with self._lock:
+            if self._fenced is not None:
+                return None
+            if not self._is_begun:
+                return self._session.interval
+            try:
+                self._member.poll()
+            except FencedInstance:
+                return None  # the planner raises it
+            except LogError as error:
+                self._warn(error)
+                return 1.0
+            return self._member.pause()
+
+    # Steps
+
+    def _refresh(self, *, polls: bool = False) -> None:
+        if self._fenced is not None:
+            raise self._fenced
+        if not (polls and self._log.is_remote):  # there the member looks when it sends a heartbeat
+            self._session.refresh(create=True)
+        self._member.poll()
+
+    def _poll(self) -> None:
+        try:
+            self._member.poll()
+        except LogError as error:
+            self._warn(error)
+
+    def _warn(self, error: LogError) -> None:
+        message = "a query's member of group %(group)r tries again: %(error)s"
+        logs.warning(message, group=self._group_id, error=error)
+
+    def _view(self) -> View:
+        membership = Membership(self._options.instance_id, self._member.generation)
+        partitions = self._partitions
+        return View(
+            self._session.group,
+            self._session.open().journal_id,
+            self._member.member_id,
+            membership,
+            partitions.owned,
+            partitions.leaving,
+        )
+
+    def _is_member(self, since: int | None = None) -> bool:
+        """Return whether the query has been a member without a break, since a generation that gave it partitions."""
+        known = self._session.group.instance(self._options.instance_id)
+        return known is not None and known.first_generation <= (self._partitions.generation if since is None else since)
+
+    def _join(self) -> None:
+        """Wait until the group knows this process."""
+        environment = self._log.environment
+        deadline = environment.monotonic() + JOIN_SECONDS
+        while True:
+            self._member.poll()
+            if self._member.member_id in self._session.group.members:
+                return
+            if environment.monotonic() > deadline:
+                raise RebalanceInProgress(
+                    self._group_id,
+                    self._member.member_id,
+                    f"the query could not join group {self._group_id!r} for {JOIN_SECONDS:.0f} s; start it again when "
+                    "the group's journal can be written",
+                )
+            environment.sleep(query_thread.pause_of(self._member))
+
+    def _commit(self, new: NewOffsets, view: View) -> bool:
+        if not new:
+            return True
+        command = msgspec.structs.replace(self._member.offset_commit(new), rewinds=view.group.rewinds)
+        try:
+            self._member.carry_out(command)
+        except (RebalanceInProgress, RewindPending):
+            return False
+        except FencedInstance:
+            raise
+        except GroupError:  # removed: the next look says what is lost
+            return False
+        except (LogError, OutcomeUnknown) as error:
+            if not (error.retriable or isinstance(error, OutcomeUnknown)):
+                raise
+            warn_once(self._group_id, str(error))
+            return False
+        self._session.use(group_cleanup.clean_up_inline)
+        return True
+
+    def _add(self, new: NewOffsets, topic_id: str, number: int, at: Position, known: Handover) -> None:
+        if known.owner == self._options.instance_id and known.read[known.owner] == at.offset:
+            return
+        text = known.committed(self._options.instance_id, at.offset).text()
+        new.setdefault(topic_id, {})[number] = Offset(at.offset, at.epoch, text)
+
+    def _unless_rewound(self, view: View, before: SourceOffset, key: TopicPartition) -> CommittedOffset | None:
+        """Return what is committed, or None also if it is of a rewind that `before` has not followed."""
+        topic, number = key
+        committed = view.group.committed(before.topics[topic].topic_id, number)
+        taken = 0 if before.group is None else before.group.number
+        return None if committed is None or committed.rewind > taken else committed
+
+    def _fence(self, view: View, before: SourceOffset, elsewhere: Iterable[TopicPartition]) -> None:
+        lost = []
+        for topic, number in elsewhere:
+            topic_id, end = before.topics[topic].topic_id, before.topics[topic].end[number]
+            committed = view.group.committed(topic_id, number)
+            if committed is not None and committed.rewind > (0 if before.group is None else before.group.number):
+                continue  # it is read again from there, whoever does it
+            if handover_of(committed).read.get(self._options.instance_id) != end.offset:
+                lost.append((topic, number))
+        if lost:
+            self._fail(view.group, lost)
+
+    def _fail(self, group: Group, lost: Iterable[TopicPartition]) -> NoReturn:
+        """Raise `FencedMember`, now and at each later call, and leave the group: the query cannot continue."""
+        holders = {}
+        for name, member in group.members.items():
+            for key in flat(decode_assignment(member.assignment, name).partitions):
+                holders[tuple(key)] = member.details.instance_id or name
+        found = tuple(sorted(lost))
+        shown = ", ".join(f"{topic}-{p} ({holders.get((topic, p), 'assigned to nobody now')})" for topic, p in found)
+        self._fenced = FencedMember(
+            self._group_id,
+            self._member.member_id,
+            found,
+            f"group {self._group_id!r} gave partitions of query {self._options.instance_id!r} to others before their "
+            f"newest rows were committed: {shown}. The query had been silent for session.timeout.ms="
+            f"{self._options.session_timeout_ms}, or was removed. The others go on from the committed offsets, so rows "
+            "of its last micro-batch may be processed twice: look at these, then start the query with a new checkpoint "
+            "and startingOffsets=group",
+        )
+        with self._lock, contextlib.suppress(LogError, OutcomeUnknown):
+            self._session.submit(LeaveGroup(self._member.member_id, self._options.instance_id))
+        raise self._fenced
+
+    def _check_offset(self, before: SourceOffset, journal_id: str) -> None:
+        """Raise `InvalidOption` if the checkpoint is not that of this member."""
+        if before.initial:
+            return
+        if before.member is None:
+            raise InvalidOption(
+                "group.protocol",
+                "the checkpoint is that of a query which read all partitions by itself, so the query cannot become a "
+                "member that shares them; start it with a new checkpoint and startingOffsets=group",
+            )
+        if before.member.instance_id != self._options.instance_id:
+            raise InvalidOption(
+                "group.instance.id",
+                f"the checkpoint is that of member {before.member.instance_id!r} of the group, and group.instance.id "
+                f"is {self._options.instance_id!r}; give each query its own checkpoint",
+            )
+        if before.group is not None and before.group.journal_id != journal_id:
+            raise InvalidOption(
+                "group.id",
+                f"the checkpoint is that of a member of another group than {self._group_id!r}; start the query with a "
+                "new checkpoint",
+            )
+
+
+class TakenOver(msgspec.Struct, frozen=True):
+    """A partition that the query begins to read, or continues to read elsewhere."""
+
+    topic_id: str
+    number: int
+    at: Position
+    partitions: int
+    """How many the topic has."""

@@ -1,0 +1,149 @@
+"""The topics that a query shares with the other queries of its group: which partitions the next micro-batch reads.
+
+A partition that the query gets begins at the group's committed offset. If it has none, the group has not read it: a
+partition that was added since the group reads the topic begins at its start, and others at `startingOffsets`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pyspark_log.reading import source_offset
+from pyspark_log.reading.handover import is_later
+from pyspark_log.reading.positions import resolve
+from pyspark_log.reading.query_member import QueryMember, TakenOver, View
+from pyspark_log.reading.source_offset import Membership, Position, SourceOffset, TakenRewinds, TopicPartition
+from pyspark_log.reading.tracking import Start, within
+from pyspark_log_coordinator.group.state import NO_GENERATION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from collections.abc import Set as AbstractSet
+
+    from pyspark_log.options import SourceOptions
+    from pyspark_log.options.source import GroupMembership
+    from pyspark_log.reading.positions import Subscribed
+
+
+class Share(msgspec.Struct, frozen=True):
+    """The query's part of the partitions."""
+
+    partitions: AbstractSet[TopicPartition]
+    kept: SourceOffset
+    """The part of the predecessor's end from which the query continues, and partitions that do not exist any more."""
+    starts: Mapping[TopicPartition, Start]
+    """Where the partitions begin that the query did not have, or that were rewound."""
+    rewinds: TakenRewinds
+    membership: Membership
+
+
+class SharedTopics:
+    """The topics, for the planner of one query."""
+
+    def __init__(self, options: SourceOptions, membership: GroupMembership) -> None:
+        self._options = options
+        self.member = QueryMember(options.path, options.group_id, membership, options.storage_options)
+        self._instance_id = membership.instance_id
+        self._is_begun = False
+        self._view: View | None = None
+        self.is_waiting = True
+        """Whether the query has no assignment yet, or the group is rebalancing so that it cannot commit."""
+
+    def nothing(self) -> dict[str, Any]:
+        """Return the end of a first batch without partitions, if the group has not assigned any yet."""
+        taken = TakenRewinds(*self.member.group_id_and_rewinds())
+        member = Membership(self._instance_id, NO_GENERATION)
+        return source_offset.to_json(SourceOffset(group=taken, member=member))
+
+    def look(self) -> None:
+        """See what the query owns. Raises `FencedInstance`, `LogError`."""
+        self._view = self.member.look() if self._is_begun else None
+
+    def share(self, before: SourceOffset, now: Subscribed) -> Share | None:
+        """Return what the batch after `before` reads, or None while the group is rebalancing.
+
+        Commits `before`, which Spark has committed, and where new partitions begin; gives up what others get. Raises
+        `FencedMember`, `FencedInstance`, `DataLoss`, `LogError`.
+        """
+        self.is_waiting = True
+        self._subscribe(now)
+        there = set(now.topic_partitions())
+        same = before.only([key for key in before.ends() if key in there and _is_same(before, now, key[0])])
+        if not self._is_begun:
+            self.member.begin(before)
+            self._is_begun = True
+            return None
+        view = self._view
+        if view is None:
+            return None
+        self.member.check_settled(view, same)
+        owned, staying = view.owned & there, view.staying & there
+        read_on = {
+            key: at
+            for key, at in same.ends().items()
+            if key in owned and not self._is_rewound(view, same, key) and not self.member.is_elsewhere(view, same, key)
+        }
+        starts = self._starts(view, now, staying - read_on.keys(), before)
+        ends = {key: (same.topics[key[0]].topic_id, at) for key, at in read_on.items()}
+        taken = [
+            TakenOver(now.handles[topic].topic_id, number, start.at, len(now.handles[topic].journal.state.partitions))
+            for (topic, number), start in starts.items()
+        ]
+        if not self.member.hand_over(view, ends, taken):
+            return None
+        self.is_waiting = False
+        kept = before.only([key for key in before.ends() if key in staying or key not in there])
+        return Share(staying, kept, starts, view.rewinds, view.membership)
+
+    def check_owned(self, now: Subscribed, ended: SourceOffset, keys: Iterable[TopicPartition]) -> None:
+        """Raise `FencedMember` unless the query owns the partitions `keys` of a batch, and may read their rows."""
+        self._subscribe(now)
+        self.member.check_owned(ended, keys)
+        self._is_begun = True
+
+    def _subscribe(self, now: Subscribed) -> None:
+        self.member.subscribe({name: len(handle.journal.state.partitions) for name, handle in now.handles.items()})
+
+    def _is_rewound(self, view: View, before: SourceOffset, key: TopicPartition) -> bool:
+        at = view.group.committed(before.topics[key[0]].topic_id, key[1])
+        return at is not None and at.rewind > (0 if before.group is None else before.group.number)
+
+    def _starts(
+        self, view: View, now: Subscribed, keys: AbstractSet[TopicPartition], before: SourceOffset
+    ) -> dict[TopicPartition, Start]:
+        """Return where partitions begin that the query has not read up to here."""
+        starts: dict[TopicPartition, Start] = {}
+        unread = []
+        for key in sorted(keys):
+            topic_id, partition = now.handles[key[0]].topic_id, now.partition(*key)
+            at = view.group.committed(topic_id, key[1])
+            if at is not None:
+                epoch = at.leader_epoch if at.leader_epoch >= 0 else partition.leader_epoch
+                fail = self._options.fail_on_data_loss
+                offset = within(partition, key, Position(at.offset, epoch), fail_on_data_loss=fail)
+                starts[key] = Start(Position(offset, epoch), explicit=True)
+            elif key[0] in before.topics and not _is_same(before, now, key[0]):
+                continue  # created again: it is reported, and read from its start
+            elif is_later(key[1], view.group.offsets.get(topic_id, {}).values()):
+                starts[key] = Start(Position(partition.log_start, partition.leader_epoch), explicit=True)
+            else:
+                unread.append(key)
+        if unread:
+            options = self._options
+            first = resolve(
+                now,
+                options.starting,
+                options.starting_no_match,
+                ending=False,
+                fail_on_data_loss=options.fail_on_data_loss,
+            )
+            for key in unread:
+                starts[key] = Start(Position(first[key], now.partition(*key).leader_epoch), explicit=True)
+        return starts
+
+
+def _is_same(before: SourceOffset, now: Subscribed, topic: str) -> bool:
+    """Return whether a topic exists and is the one that the query has read."""
+    return topic in now.handles and before.topics[topic].topic_id == now.handles[topic].topic_id

@@ -1,0 +1,381 @@
+"""The planner of a stream, on the driver: where the next micro-batch ends, and its splits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark_log import opening
+from pyspark_log.options import CommittedOffsets
+from pyspark_log.reading import limits, offset_ranges, source_offset
+from pyspark_log.reading.data_loss import report_loss
+from pyspark_log.reading.group_offsets import GroupOffsets
+from pyspark_log.reading.partition_health import Trouble, troubles
+from pyspark_log.reading.planning import splits
+from pyspark_log.reading.positions import Subscribed, resolve, subscribed
+from pyspark_log.reading.shared_topics import Share, SharedTopics
+from pyspark_log.reading.source_offset import Membership, Position, SourceOffset, TakenRewinds, TopicPositions
+from pyspark_log.reading.tracking import Start, go_on
+from pyspark_log_storage.errors import InvalidOption
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark_log.options import SourceOptions
+    from pyspark_log.reading.fetch import Split
+    from pyspark_log.reading.source_offset import TopicPartition
+    from pyspark_log_coordinator.log.group_handle import GroupHandle
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.model.partitions import Partitions
+
+IDLE_WAIT_SECONDS = 0.1
+"""How long a call that finds no new rows waits for some before it returns."""
+ASSIGNMENT_WAIT_SECONDS = 60.0
+"""How long a query that ends when it has read everything waits for its part of the group's partitions."""
+POLL_SECONDS = 0.005
+QUIET_SHARE = 8
+"""In an object store, the pause between two looks is this part of the time since the last rows ..."""
+LONGEST_PAUSE = 2.5
+"""... but no longer than this for each topic: the default of fetch.max.wait.ms, in seconds."""
+
+
+class _Begin(NamedTuple):
+    """Where a batch begins."""
+
+    starts: dict[TopicPartition, Start]
+    taken: TakenRewinds | None
+    """The newest rewind that the batch follows, if the query is in a group."""
+    is_moved: bool
+    """Whether it does not begin where its predecessor ended: it must be planned, even if it is empty."""
+    member: Membership | None = None
+    """Who owns these partitions, if they are shared with other queries."""
+
+
+class _Known(NamedTuple):
+    """All that the end of a batch follows from: its beginning, and the states of the topics and of the group."""
+
+    before: SourceOffset
+    topics: dict[str, Partitions]
+    group: int
+
+    def is_still(self, now: _Known) -> bool:
+        """Return whether nothing has changed since. Partitions are compared as objects, however many there are."""
+        if self.before is not now.before or self.group != now.group or self.topics.keys() != now.topics.keys():
+            return False
+        return all(partitions is now.topics[topic] for topic, partitions in self.topics.items())
+
+
+class StreamPlanner:
+    """Plans the micro-batches of a query."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+        self._group = None
+        self._shared: SharedTopics | None = None
+        if options.membership is not None:
+            self._shared = SharedTopics(options, options.membership)
+        elif options.group_id:
+            self._group = GroupOffsets(options.group_id, fail_on_data_loss=options.fail_on_data_loss)
+        self._available_now: SourceOffset | None = None
+        """Where the query ends, with AvailableNow."""
+        self._last_batch: float | None = None
+        self._active: float | None = None
+        """When there was a batch, or the query began."""
+        self._rest: tuple[SourceOffset, float] | None = None
+        """The offset after which there was nothing, and until when not to look again."""
+        self._seen: tuple[Subscribed, dict[TopicPartition, int], dict[TopicPartition, int]] | None = None
+        """The partitions that the last call of `end` saw, their newest offsets, and where the batch ends."""
+        self._parsed: tuple[dict[str, Any], SourceOffset] | None = None
+        """The offset that was parsed last: with many partitions that takes long, and idle queries repeat it."""
+        self._quiet: _Known | None = None
+        """What was known when there was nothing to read."""
+
+    @property
+    def _log(self) -> Log:
+        """Refreshed each time."""
+        return opening.open_log(self.options.path, self.options.storage_options)
+
+    @property
+    def latest(self) -> dict[str, Any] | None:
+        """The newest offsets, the lag and the partitions in trouble, as the last call of `end` saw them."""
+        if self._seen is None:
+            return None
+        now, newest, ends = self._seen
+        return _latest(newest, ends) | _health(now)
+
+    def stop_at_present(self) -> None:
+        """Make the present ends of all partitions the end of the query."""
+        now = subscribed(self._log, self.options.subscription, missing_is_error=False)
+        topics = {}
+        for topic, numbers in now.partitions.items():
+            found = {number: now.partition(topic, number) for number in numbers}
+            ends = {number: Position(each.high_watermark, each.leader_epoch) for number, each in found.items()}
+            topics[topic] = TopicPositions(now.handles[topic].topic_id, ends)
+        self._available_now = SourceOffset(topics)
+
+    def end(self, start: dict[str, Any], *, unlimited: bool) -> dict[str, Any]:
+        """Return where the batch after `start` ends, or `start` itself if there is nothing to read.
+
+        Spark has committed `start`, so the query's group gets it now.
+        """
+        may_wait = self._available_now is None and not unlimited
+        before = self._parse(start)
+        if self._rest is not None and self._rest[0] != before:
+            self._rest = None
+        if may_wait and self._is_resting():
+            return start
+        log = self._log
+        before.check_cluster(log.cluster.state.cluster_id, self.options.path)
+        if self._group is not None and not before.initial:
+            self._group.commit(log, before)
+        begun = log.environment.monotonic()
+        while True:
+            found = self._next(log, before, unlimited=unlimited)
+            if found is not None:
+                return found
+            self._begin_rest(log, before)
+            patience = IDLE_WAIT_SECONDS if may_wait else 0.0
+            if not may_wait and self._shared is not None and self._shared.is_waiting:
+                patience = ASSIGNMENT_WAIT_SECONDS
+            # In an object store each look is a request: one for each call is enough.
+            pause = IDLE_WAIT_SECONDS if log.is_remote else POLL_SECONDS
+            if log.is_remote and may_wait:
+                log.environment.sleep(pause)
+            if log.environment.monotonic() >= begun + patience:
+                return self._shared.nothing() if before.initial and self._shared is not None else start
+            log.environment.sleep(pause)
+            log = self._log
+
+    def _begin_rest(self, log: Log, before: SourceOffset) -> None:
+        """Note how long the query need not look after this offset, in an object store."""
+        now = log.environment.monotonic()
+        if self._active is None:
+            self._active = now
+        self._rest = None
+        if self._seen is None or not log.is_remote or (self._shared is not None and self._shared.is_waiting):
+            return
+        subscribed_now, newest, ends = self._seen
+        if any(newest[key] > ends[key] for key in newest):
+            return  # there are rows, for which the query waits with minOffsetsPerTrigger
+        longest = self.options.longest_pause
+        if longest is None:
+            longest = LONGEST_PAUSE * max(1, len(subscribed_now.handles) + (self._group is not None))
+        self._rest = before, now + min((now - self._active) / QUIET_SHARE, longest)
+
+    def _is_resting(self) -> bool:
+        """Wait a moment and return true if there is no need to look yet.
+
+        Calls are kept short, so that the query can be stopped.
+        """
+        if self._rest is None:
+            return False
+        environment = opening.log_at(opening.canonical(self.options.path), self.options.storage_options).environment
+        left = self._rest[1] - environment.monotonic()
+        if left <= 0:
+            return False
+        environment.sleep(min(left, IDLE_WAIT_SECONDS))
+        return True
+
+    def splits(self, start: dict[str, Any], end: dict[str, Any]) -> list[Split]:
+        """Return the splits of the batch between two offsets. The same offsets always give the same splits."""
+        if start == end:  # an empty batch has its predecessor's offset, including that one's `begin`
+            return []
+        begun, ended = source_offset.parse(start), self._parse(end, is_done=False)
+        log = self._log
+        ended.check_cluster(log.cluster.state.cluster_id, self.options.path)
+        handles, ranges = offset_ranges.between(
+            begun,
+            ended,
+            lambda topic, positions: self._seen_topic(log, topic, positions) or log.topic(topic),
+            fail_on_data_loss=self.options.fail_on_data_loss,
+        )
+        if self._shared is not None:
+            self._shared.check_owned(
+                self._subscribed(log, ended), ended, {(each.topic, each.partition) for each in ranges}
+            )
+        return splits(handles, ranges, self.options)
+
+    def _seen_topic(self, log: Log, name: str, positions: TopicPositions) -> TopicHandle | None:
+        """Return the handle of a topic that `end` saw a moment ago, if a look is a request and is not needed."""
+        handle = self._seen[0].handles.get(name) if log.is_remote and self._seen is not None else None
+        if handle is None or handle.topic_id != positions.topic_id or not handle.journal.is_recent:
+            return None
+        found = handle.journal.state.partitions
+        has_all = all(n < len(found) and found[n].high_watermark >= at.offset for n, at in positions.end.items())
+        return handle if has_all and not handle.journal.state.deleted else None
+
+    def _parse(self, offset: dict[str, Any], *, is_done: bool = True) -> SourceOffset:
+        if self._parsed is not None and self._parsed[0] == offset:
+            return self._parsed[1]
+        parsed = source_offset.parse(offset, is_done=is_done)
+        if parsed.member is not None and self._shared is None:
+            raise InvalidOption(
+                "group.protocol",
+                f"the checkpoint is that of a member of a group, {parsed.member.instance_id!r}, which shares its topics"
+                " with other queries; set group.protocol=cooperative, or start with a new checkpoint",
+            )
+        self._parsed = offset, parsed
+        return parsed
+
+    def _report(self, lost: str) -> None:
+        report_loss(lost, fail=self.options.fail_on_data_loss)
+
+    def _next(self, log: Log, before: SourceOffset, *, unlimited: bool) -> dict[str, Any] | None:
+        """Return the next batch's end, or None if the batch would be empty. Only the first batch may be empty."""
+        if before.initial and self._group is not None:
+            self._subscribed(log, before)  # a topic that does not exist is refused before the group is created
+        # Before the topics: else the group may be set to rows that are newer than what is known of the topics.
+        handle = None if self._group is None else self._group.refresh(log, required=before.initial)
+        if self._shared is not None:
+            self._shared.look()  # before the topics, for the same reason
+        now = self._subscribed(log, before, polls=self._rest is not None and not unlimited)
+        self._check_available(before, now)
+        known = _Known(
+            before,
+            {topic: each.journal.state.partitions for topic, each in now.handles.items()},
+            0 if handle is None else handle.journal.number,
+        )
+        if self._quiet is not None and self._quiet.is_still(known):
+            return None
+        self._quiet = None
+        if self._shared is None:
+            found = self._begin(handle, before, now)
+        else:
+            share = self._shared.share(before, now)
+            if share is None:
+                return None
+            now = now.only(share.partitions)
+            found = self._begin_shared(share, before, now)
+        starts = found.starts
+        begin = {key: start.at.offset for key, start in starts.items()}
+        newest = {key: now.partition(*key).high_watermark for key in starts}
+        until = {key: max(begin[key], self._available(now, key)) for key in starts}
+        ends = until if unlimited else self._limited(now, begin, until, log.environment.monotonic())
+        self._seen = now, newest, ends
+        is_quiet = not found.is_moved and self._shared is None and self._available_now is None
+        if is_quiet and all(until[key] <= begin[key] for key in until):
+            self._quiet = known
+        if not found.is_moved and all(ends[key] <= begin[key] for key in ends):
+            return None
+        self._last_batch = self._active = log.environment.monotonic()
+        return source_offset.to_json(_offset(log.cluster.state.cluster_id, now, starts, ends, found))
+
+    def _subscribed(self, log: Log, before: SourceOffset, *, polls: bool = False) -> Subscribed:
+        options = self.options
+        missing_is_error, rack = before.initial, options.client_rack
+        return subscribed(log, options.subscription, missing_is_error=missing_is_error, rack=rack, polls=polls)
+
+    def _available(self, now: Subscribed, key: TopicPartition) -> int:
+        """Return up to where the query may read: the high watermark, or with AvailableNow its value at the beginning.
+
+        A topic that was created again since, and rows that replaced truncated ones, are not read with AvailableNow.
+        """
+        topic, number = key
+        partition = now.partition(topic, number)
+        if self._available_now is None:
+            return partition.high_watermark
+        fixed = self._available_now.topics.get(topic)
+        if fixed is None or fixed.topic_id != now.handles[topic].topic_id or number not in fixed.end:
+            return 0
+        end = fixed.end[number]
+        return min(end.offset, partition.end_of_epoch(end.epoch), partition.high_watermark)
+
+    def _check_available(self, before: SourceOffset, now: Subscribed) -> None:
+        """Raise `DataLoss` if a topic was deleted that existed when the query began and has not been read yet.
+
+        For topics that have been read, `go_on` does this.
+        """
+        fixed = {} if self._available_now is None else self._available_now.topics
+        for topic in fixed.keys() - before.topics.keys():
+            handle = now.handles.get(topic)
+            if handle is None or handle.topic_id != fixed[topic].topic_id:
+                self._report(f"topic {topic!r} was deleted{'' if handle is None else ' and created again'}")
+
+    def _begin(self, handle: GroupHandle | None, before: SourceOffset, now: Subscribed) -> _Begin:
+        """Return where the batch after `before` begins. `handle` is that of the group, if it is known."""
+        options = self.options
+        fail = options.fail_on_data_loss
+        moved: dict[TopicPartition, Start] = {}
+        taken = before.group
+        if self._group is not None and handle is not None:
+            group, taken = handle.journal.state, TakenRewinds(handle.journal_id, handle.journal.state.rewinds)
+            if not before.initial:
+                moved = self._group.starts(group, now, self._group.taken(handle, before).number)
+            elif isinstance(options.starting, CommittedOffsets):
+                moved = self._group.starts(group, now)
+        if not before.initial:
+            return _Begin(go_on(before, now, moved, fail_on_data_loss=fail), taken, is_moved=bool(moved))
+        first = resolve(now, options.starting, options.starting_no_match, ending=False, fail_on_data_loss=fail)
+        epochs = {key: now.partition(*key).leader_epoch for key in first}
+        starts = {key: Start(Position(at, epochs[key]), explicit=True) for key, at in first.items()}
+        return _Begin(starts | moved, taken, is_moved=True)
+
+    def _begin_shared(self, share: Share, before: SourceOffset, now: Subscribed) -> _Begin:
+        """Return where the batch after `before` begins in the partitions that the query owns, which are those in `now`.
+
+        What others have got is not lost.
+        """
+        starts = go_on(share.kept, now, share.starts, fail_on_data_loss=self.options.fail_on_data_loss)
+        is_moved = before.initial or bool(share.starts) or before.ends().keys() != starts.keys()
+        return _Begin(starts, share.rewinds, is_moved, share.membership)
+
+    def _limited(
+        self, now: Subscribed, begin: Mapping[TopicPartition, int], until: dict[TopicPartition, int], seconds: float
+    ) -> dict[TopicPartition, int]:
+        """Return where the batch ends within the options' limits; `seconds` is the present monotonic time."""
+        options = self.options
+        minimum, maximum = options.min_offsets_per_trigger, options.max_offsets_per_trigger
+        if minimum is not None and self._available_now is None:
+            backlog = sum(max(0, until[key] - begin[key]) for key in until)
+            if limits.waits(backlog, minimum, seconds, self._last_batch, options.max_trigger_delay_ms):
+                return dict(begin)
+        if (of_each := options.max_offsets_per_trigger_per_partition) is not None:
+            until = {key: min(end, begin[key] + of_each) for key, end in until.items()}
+        if options.max_bytes_per_trigger is not None:
+            pieces = [limits.pieces_between(now.partition(*key), begin[key], until[key]) for key in until]
+            rows = limits.rows_within(options.max_bytes_per_trigger, pieces, [until[key] - begin[key] for key in until])
+            maximum = max(1, rows) if maximum is None else max(1, min(maximum, rows))
+        return until if maximum is None else limits.share_out(maximum, begin, until)
+
+
+def _offset(
+    cluster_id: str,
+    now: Subscribed,
+    starts: Mapping[TopicPartition, Start],
+    ends: Mapping[TopicPartition, int],
+    begin: _Begin,
+) -> SourceOffset:
+    topics = {}
+    for topic, numbers in now.partitions.items():
+        epochs = {number: now.partition(topic, number).leader_epoch for number in numbers}
+        topics[topic] = TopicPositions(
+            topic_id=now.handles[topic].topic_id,
+            end={number: Position(ends[topic, number], epochs[number]) for number in numbers},
+            begin={number: starts[topic, number].at for number in numbers if starts[topic, number].explicit},
+        )
+    return SourceOffset(topics, group=begin.taken, member=begin.member, cluster=cluster_id)
+
+
+def _latest(newest: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> dict[str, Any]:
+    topics: dict[str, dict[str, int]] = {}
+    for (topic, number), offset in sorted(newest.items()):
+        topics.setdefault(topic, {})[str(number)] = offset
+    behind = [newest[key] - ends[key] for key in newest] or [0]
+    lag = {
+        "minOffsetsBehindLatest": str(min(behind)),
+        "maxOffsetsBehindLatest": str(max(behind)),
+        "avgOffsetsBehindLatest": str(sum(behind) / len(behind)),
+    }
+    return {"topics": topics, "offsetsBehindLatest": lag}
+
+
+def _health(now: Subscribed) -> dict[str, str]:
+    """Return how many of the partitions that are read are in trouble. Numbers are texts, as those of the lag are."""
+    found = [
+        troubles(now.partition(topic, number), now.handles[topic].journal.state.config)
+        for topic, numbers in now.partitions.items()
+        for number in numbers
+    ]
+    return {
+        "underReplicatedPartitions": str(sum(Trouble.UNDER_REPLICATED in each for each in found)),
+        "offlinePartitions": str(sum(Trouble.UNAVAILABLE in each for each in found)),
+    }

@@ -1,0 +1,81 @@
+"""Tracking: where each partition of a stream continues after a batch.
+
+Compares the batch's end with the log: topic ids, log starts and leader epochs show new partitions, and logs that were
+created again, expired or truncated under the query (`failOnDataLoss`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyspark_log.reading.data_loss import report_loss
+from pyspark_log.reading.source_offset import Position, SourceOffset, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark_log.reading.positions import Subscribed
+    from pyspark_log_coordinator.model.partition import Partition
+
+
+class Start(msgspec.Struct, frozen=True):
+    """Where a partition continues; `explicit` if that is not its last batch's end."""
+
+    at: Position
+    explicit: bool
+
+
+def go_on(
+    before: SourceOffset,
+    now: Subscribed,
+    moved: Mapping[TopicPartition, Start] | None = None,
+    *,
+    fail_on_data_loss: bool,
+) -> dict[TopicPartition, Start]:
+    """Return where each subscribed partition continues after `before`: those in `moved` there, whatever was read.
+
+    A new partition begins at its log start, as in Spark's Kafka source. Raises `DataLoss` if unread rows are lost; with
+    `fail_on_data_loss` false, logs one warning and continues at the nearest offset in the log.
+    """
+    starts: dict[TopicPartition, Start] = {}
+    known = before.ends()
+    for topic, number in sorted(known.keys() - set(now.topic_partitions())):
+        what = f"topic {topic!r}, partition {number} does not exist or is not subscribed any more"
+        if topic in now.handles and before.topics[topic].topic_id != now.handles[topic].topic_id:
+            what = f"topic {topic!r} was deleted and created again"
+        report_loss(what, fail=fail_on_data_loss)
+    for topic, number in now.topic_partitions():
+        partition = now.partition(topic, number)
+        log_start = Start(Position(partition.log_start, partition.leader_epoch), explicit=True)
+        position = known.get((topic, number))
+        if moved and (topic, number) in moved:
+            starts[topic, number] = moved[topic, number]
+        elif position is None:
+            starts[topic, number] = log_start
+        elif before.topics[topic].topic_id != now.handles[topic].topic_id:
+            report_loss(f"topic {topic!r} was deleted and created again", fail=fail_on_data_loss)
+            starts[topic, number] = log_start
+        else:
+            nearest = within(partition, (topic, number), position, fail_on_data_loss=fail_on_data_loss)
+            explicit = nearest != position.offset
+            starts[topic, number] = Start(Position(nearest, position.epoch), explicit)
+    return starts
+
+
+def within(
+    partition: Partition, topic_partition: TopicPartition, position: Position, *, fail_on_data_loss: bool
+) -> int:
+    """Return the offset of `position`, or the nearest in the log. Raises `DataLoss` if these differ."""
+    offset, where = position.offset, f"topic {topic_partition[0]!r}, partition {topic_partition[1]}"
+    if offset < partition.log_start:
+        what = f"{where}: offset {offset} has expired, the log begins at {partition.log_start}"
+        report_loss(what, fail=fail_on_data_loss)
+        return partition.log_start
+    end = min(partition.end_of_epoch(position.epoch), partition.high_watermark)
+    if offset > end:
+        what = f"{where}: offset {offset} of epoch {position.epoch} was truncated, that epoch ends at {end}"
+        report_loss(what, fail=fail_on_data_loss)
+        return end
+    return offset

@@ -1,0 +1,109 @@
+"""The destination of rows: what a writing task needs to know of a topic, found before the rows are read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow.compute as pc
+
+from pyspark_log.writing.row_bytes import bytes_if_above
+from pyspark_log_coordinator.cluster.nodes import node_of
+from pyspark_log_coordinator.model.partition import NodeId
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.errors import CopiedLog, InvalidRecord
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_log.writing.rows import Rows
+    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.model.batch import Acks
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A node's store: its address as the cluster knows it, and the incarnation that it must have."""
+
+    url: str
+    incarnation: str
+
+
+class Destination(msgspec.Struct, frozen=True):
+    """The facts of a topic that a writing task needs."""
+
+    name: str
+    topic_id: str
+    targets: tuple[tuple[NodeId, ...], ...]
+    """The nodes that get the rows, by partition."""
+    nodes: dict[NodeId, Place]
+    """The places of these nodes."""
+    enough: int | None
+    """The number of nodes after which the writer stops waiting for the others. None: all."""
+    compression: str
+    max_message_bytes: int
+    born: int
+    """The newest known entry of the topic's journal; part of the names of files."""
+    schemas: tuple[bytes, ...] = ()
+    """Those of a typed topic, none of a topic of records."""
+    key_column: str = ""
+    """The topic's key.column, if it is typed and has one."""
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions."""
+        return len(self.targets)
+
+
+def destination_of(
+    handle: TopicHandle, compression: str | None, max_message_bytes: int, acks: Acks = "all"
+) -> Destination:
+    """Return the topic as it is known now. `compression` None means the topic's own. Raises `CopiedLog`."""
+    from pyspark_log_coordinator.replication.write_targets import enough, used_nodes, write_targets  # not for tasks
+
+    state, log = handle.journal.state, handle.log
+    if log.journals.refusal:
+        raise CopiedLog(log.journals.refusal)
+    targets = write_targets(state, acks, log.missing_nodes)
+    used = used_nodes(state, acks, log.missing_nodes)
+    return Destination(
+        name=handle.name,
+        topic_id=handle.topic_id,
+        targets=targets,
+        nodes={each: Place(node_of(log.cluster.state.nodes, each).url, state.incarnations[each]) for each in used},
+        enough=enough(state, acks),
+        compression=compression or state.config.compression_type,
+        max_message_bytes=min(max_message_bytes, state.config.max_message_bytes),
+        born=handle.journal.number,
+        schemas=state.schemas if is_typed(handle) else (),
+        key_column=state.config.key_column,
+    )
+
+
+def is_typed(handle: TopicHandle) -> bool:
+    """Return whether a topic has columns of its own, as far as this process knows its journal."""
+    return schema.is_typed(handle.schemas[0])
+
+
+def check_kind(destination: Destination, rows: Rows) -> None:
+    """Raise `InvalidRecord` if a topic takes other rows than these."""
+    name, typed = destination.name, rows.typed
+    if typed is None:
+        if destination.schemas:
+            raise InvalidRecord(
+                f"topic {name!r} is typed: it has columns of its own, and takes no records of key and value; write a "
+                f"frame with these columns and the option topic={name}"
+            )
+    elif typed.stored not in destination.schemas[typed.schema_id : typed.schema_id + 1]:
+        raise InvalidRecord(
+            f"topic {name!r} was deleted and created again with other columns during the write; start the write again"
+        )
+
+
+def check_sizes(destination: Destination, record: pa.RecordBatch) -> None:
+    """Raise `InvalidRecord` if a row is larger than the topic or the write allows."""
+    sizes = bytes_if_above(record, destination.max_message_bytes)
+    if sizes is not None:
+        raise InvalidRecord(
+            f"topic {destination.name!r}: a row of {pc.max(sizes).as_py()} bytes is larger than max.message.bytes "
+            f"({destination.max_message_bytes}); raise it for the topic and for the write, or write smaller rows"
+        )

@@ -1,0 +1,129 @@
+"""Rows of a frame as rows of a typed topic: whole columns at a time; rows that do not fit are separated.
+
+A row does not fit if it has a null where the topic has none, a whole number that is too large for a narrower column, or
+text that is not UTF-8, which Spark accepts and readers refuse. The bytes of a key are those of Kafka's serializers:
+text in UTF-8, binary as it is, whole numbers in big-endian order, 8 for a bigint, 4 for an int.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_log.writing.rows import Rows, timestamps_of
+from pyspark_log.writing.typed_letters import json_records
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.columns.column_conversion import converted
+from pyspark_log_storage.errors import InvalidRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from pyspark_log.writing.typed_plan import TypedPlan
+
+
+def typed_rows(
+    batch: pa.RecordBatch, plan: TypedPlan, topic: str, *, now_us: int, keeps_refused: bool = False
+) -> Iterator[Rows]:
+    """Yield the rows of a batch of the planned frame. `now_us` is the timestamp of rows without one, in microseconds.
+
+    Raises `InvalidRecord` for a row that does not fit; with `keeps_refused` such rows come apart, as letters.
+    """
+    wanted = schema.decode(plan.schema.stored, f"topic {topic!r}")
+    if batch.num_rows == 0:
+        return
+    given = {name: batch.column(place) for place, name in enumerate(batch.schema.names)}
+    times = timestamps_of(given.get("timestamp"), batch.num_rows, now_us)
+    columns, reasons = _columns(given, plan, wanted, batch.num_rows)
+    partition = given.get("partition")
+    keys = None if plan.key is None else _key_bytes(columns[wanted.get_field_index(plan.key)])
+    record = pa.RecordBatch.from_arrays([*columns, times], schema=wanted)
+    reasons = _with_wrong_text(record, reasons)
+    if reasons is None:
+        yield Rows(record, None, partition, typed=plan.schema, keys=keys)
+        return
+    if not keeps_refused:
+        raise InvalidRecord(f"topic {topic!r}: {reasons.drop_null()[0].as_py()}")
+    rows = Rows(record, None, partition, reasons, plan.schema, keys)
+    is_bad = reasons.is_valid()
+    bad = rows.filter(is_bad)
+    own = batch.select([name for name in plan.sources if name is not None]).filter(is_bad)
+    letters = json_records(own, bad.keys, bad.record.column("timestamp"))
+    yield Rows(letters, None, bad.partition, bad.refused, are_letters=True)
+    yield rows.filter(pc.invert(is_bad))
+
+
+def _columns(
+    given: dict[str, pa.Array], plan: TypedPlan, wanted: pa.Schema, rows: int
+) -> tuple[list[pa.Array], pa.Array | None]:
+    """Return the topic's columns, and why rows do not fit, null for one that does; None if all do."""
+    columns, reasons = [], None
+    for source, field in zip(plan.sources, wanted, strict=False):  # `timestamp` has no source
+        if source is None:
+            columns.append(pa.nulls(rows, field.type))
+            continue
+        column = given[source]
+        try:
+            stored = converted(column, field.type)
+        except pa.ArrowInvalid:
+            stored = column.cast(field.type, safe=False)
+            lost = pc.not_equal(stored.cast(column.type), column)
+            text = f"column '{field.name}' has a number that is too large for the topic's column"
+            reasons = _and(reasons, lost, f"{text}; write smaller numbers, or set mergeSchema=true to make it wider")
+        if not field.nullable and column.null_count > 0:
+            text = f"column '{field.name}' is null, and the topic's column is not null; fill or filter it"
+            reasons = _and(reasons, column.is_null(), f"{text} before the write")
+        columns.append(stored)
+    return columns, reasons
+
+
+def _and(reasons: pa.Array | None, chosen: pa.Array, text: str) -> pa.Array:
+    more = pc.if_else(chosen.fill_null(False), pa.scalar(text), pa.scalar(None, pa.string()))
+    return more if reasons is None else pc.coalesce(reasons, more)
+
+
+def _with_wrong_text(record: pa.RecordBatch, reasons: pa.Array | None) -> pa.Array | None:
+    """Return the reasons, also of rows with text that is not UTF-8, which readers would take for damage."""
+    try:
+        record.validate(full=True)
+    except pa.ArrowInvalid:
+        wrong = np.zeros(record.num_rows, bool)
+        for name, column in zip(record.schema.names, record.columns, strict=True):
+            bad = _invalid(column)
+            wrong[bad] = True
+            if bad:
+                text = f"column '{name}' has text that is not UTF-8; encode it, or write it as binary"
+                is_bad = np.zeros(record.num_rows, bool)
+                is_bad[bad] = True
+                reasons = _and(reasons, pa.array(is_bad), text)
+        assert wrong.any(), "a batch is invalid, and none of its columns is"
+    return reasons
+
+
+def _invalid(column: pa.Array, first: int = 0) -> list[int]:
+    """Return the rows of a column that are invalid, by bisection; the first row has number `first`."""
+    try:
+        pa.concat_arrays([column]).validate(full=True)
+    except pa.ArrowInvalid:
+        if len(column) == 1:
+            return [first]
+        half = len(column) // 2
+        return _invalid(column[:half], first) + _invalid(column[half:], first + half)
+    return []
+
+
+def _key_bytes(column: pa.Array) -> pa.Array:
+    """Return the bytes that Kafka's serializers make of a column's values."""
+    if not pa.types.is_integer(column.type):
+        return column if pa.types.is_binary(column.type) else column.view(pa.binary())
+    width = column.type.bit_width // 8
+    numbers: NDArray[np.int64] = np.asarray(column.fill_null(0))
+    data = numbers.astype(f">i{width}")
+    offsets = np.arange(0, width * (len(column) + 1), width, dtype=np.int32)
+    keys = pa.Array.from_buffers(pa.binary(), len(column), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return keys if column.null_count == 0 else pc.if_else(column.is_valid(), keys, pa.scalar(None, pa.binary()))

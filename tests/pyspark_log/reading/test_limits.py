@@ -1,0 +1,149 @@
+import itertools
+import random
+
+import pytest
+
+from pyspark_log.reading.limits import Piece, pieces_between, rows_within, share_out, waits
+from tests.plain_log import PlainLog
+
+
+def kafka_rate_limit(limit, begin, until):
+    """What Spark's KafkaMicroBatchStream.rateLimit returns, in exact arithmetic."""
+    sizes = {key: until[key] - begin[key] for key in until if until[key] > begin[key]}
+    total = sum(sizes.values())
+    if total < 1:
+        return until
+    ends = dict(until)
+    for key, size in sizes.items():
+        share = limit * size
+        whole = -(-share // total) if share < total else share // total
+        ends[key] = min(until[key], begin[key] + whole)
+    return ends
+
+
+def test_a_backlog_below_the_limit_is_taken_whole():
+    assert share_out(10, {"a": 0, "b": 5}, {"a": 4, "b": 11}) == {"a": 4, "b": 11}
+
+
+def test_partitions_share_the_limit_by_what_they_have_waiting():
+    assert share_out(10, {"a": 0, "b": 100}, {"a": 80, "b": 120}) == {"a": 8, "b": 102}
+
+
+def test_a_large_partition_does_not_starve_a_small_one():
+    assert share_out(10, {"a": 0, "b": 0}, {"a": 1_000_000, "b": 1}) == {"a": 9, "b": 1}
+
+
+def test_a_partition_without_backlog_stays_where_it_is():
+    assert share_out(2, {"a": 7, "b": 0}, {"a": 7, "b": 9}) == {"a": 7, "b": 2}
+
+
+def test_every_backlog_advances_even_if_the_limit_is_below_their_number():
+    assert share_out(1, dict.fromkeys("abc", 0), dict.fromkeys("abc", 5)) == dict.fromkeys("abc", 1)
+
+
+def test_a_part_of_a_row_is_left_for_later():
+    assert share_out(10, {"a": 0, "b": 0}, {"a": 20, "b": 10}) == {"a": 6, "b": 3}
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_the_shares_are_those_of_sparks_kafka_source(seed):
+    dice = random.Random(seed)
+    begin = {key: dice.randrange(2**40) for key in range(dice.randrange(1, 40))}
+    until = {key: at + dice.choice([0, 1, 2, dice.randrange(10**6)]) for key, at in begin.items()}
+    limit = dice.choice([1, 7, 100, 10**5, 10**9])
+    assert share_out(limit, begin, until) == kafka_rate_limit(limit, begin, until)
+
+
+def test_a_small_backlog_waits():
+    assert waits(9, 10, now=100.0, last_batch=99.0, delay_ms=5000)
+
+
+def test_a_backlog_of_the_minimum_does_not_wait():
+    assert not waits(10, 10, now=100.0, last_batch=99.0, delay_ms=5000)
+
+
+def test_a_small_backlog_waits_no_longer_than_the_delay():
+    assert waits(9, 10, now=103.999, last_batch=99.0, delay_ms=5000)
+    assert not waits(9, 10, now=104.0, last_batch=99.0, delay_ms=5000)
+
+
+def test_the_first_batch_of_a_run_does_not_wait():
+    assert not waits(0, 10, now=100.0, last_batch=None, delay_ms=5000)
+
+
+def rows_that_fit(limit, *partitions):
+    """`rows_within` for partitions that are given as lists of (rows, bytes)."""
+    pieces = [[Piece(*each) for each in partition] for partition in partitions]
+    return rows_within(limit, pieces, [sum(piece.rows for piece in partition) for partition in pieces])
+
+
+def test_a_backlog_below_the_limit_in_bytes_is_taken_whole():
+    assert rows_that_fit(100, [(10, 60)], [(5, 40)], []) == 15
+
+
+def test_rows_of_a_piece_count_as_equally_large():
+    assert rows_that_fit(55, [(10, 100)]) == 5
+
+
+def test_rows_are_counted_piece_by_piece():
+    assert rows_that_fit(150, [(10, 100), (10, 1000), (10, 1)]) == 10
+
+
+def test_each_partition_gives_the_same_fraction_of_its_backlog():
+    assert rows_that_fit(55, [(100, 100)], [(10, 10)]) == 55
+    assert rows_that_fit(300, [(100, 100), (100, 500)], [(20, 60)]) == pytest.approx(220 * (0.5 + 170 / 1060), abs=1)
+
+
+def test_a_limit_below_one_row_is_no_row():
+    assert rows_that_fit(1, [(10, 1000)]) == 0
+
+
+def test_no_more_pieces_are_looked_at_than_fit():
+    seen = 0
+
+    def endless():
+        nonlocal seen
+        for _ in itertools.count():
+            seen += 1
+            yield Piece(10, 100)
+
+    assert rows_within(1000, [endless()], [10**9]) == pytest.approx(100, abs=1)
+    assert seen <= 11
+
+
+def exactly_within(limit, partitions):
+    """The rows of the largest fraction of 1,000 that has `limit` bytes, found by trying all."""
+    total = sum(rows for pieces in partitions for rows, _ in pieces)
+    for part in range(1000, -1, -1):
+        size = 0
+        for pieces in partitions:
+            left = sum(rows for rows, _ in pieces) * part / 1000
+            for rows, stored in pieces:
+                size += stored * min(1, max(0, left) / rows)
+                left -= rows
+        if size <= limit:
+            return total * part / 1000
+    raise AssertionError
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_rows_are_those_of_the_largest_fraction_that_fits(seed):
+    dice = random.Random(seed)
+    partitions = [
+        [(dice.randrange(1, 50), dice.randrange(1, 5000)) for _ in range(dice.randrange(5))]
+        for _ in range(dice.randrange(1, 6))
+    ]
+    limit = dice.randrange(1, 20_000)
+    total = sum(rows for pieces in partitions for rows, _ in pieces)
+    assert rows_that_fit(limit, *partitions) == pytest.approx(exactly_within(limit, partitions), abs=1 + total / 1000)
+
+
+def test_the_pieces_of_a_range_are_its_chunks_in_proportion():
+    log = PlainLog()
+    log.create("t")
+    for rows in (4, 10, 2):
+        log.append("t", {0: [b"x"] * rows})
+    partition = log.log.topic("t").journal.state.partitions[0]
+    first, second, third = (chunk.length for chunk in partition.chunks)
+    assert list(pieces_between(partition, 0, 16)) == [(4, first), (10, second), (2, third)]
+    assert list(pieces_between(partition, 2, 9)) == [(2, first / 2), (5, second / 2)]

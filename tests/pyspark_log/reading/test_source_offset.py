@@ -1,0 +1,74 @@
+import json
+
+import pytest
+
+from pyspark_log.reading import source_offset
+from pyspark_log.reading.source_offset import INITIAL, Position, SourceOffset, TopicPositions, parse, to_json
+from pyspark_log_storage.errors import CorruptObject, InvalidOption, NewerFormat
+
+OFFSET = SourceOffset(
+    {
+        "b": TopicPositions("id-b", {10: Position(7, 1), 2: Position(5, 0)}, {2: Position(3, 0)}),
+        "a": TopicPositions("id-a", {0: Position(2**62, 4)}),
+    }
+)
+TEXT = (
+    '{"version": 1, "topics": {"a": {"id": "id-a", "end": {"0": [4611686018427387904, 4]}}, '
+    '"b": {"id": "id-b", "end": {"2": [5, 0], "10": [7, 1]}, "begin": {"2": [3, 0]}}}}'
+)
+
+
+def test_the_same_offset_is_always_the_same_text():
+    assert json.dumps(to_json(OFFSET)) == TEXT
+
+
+def test_an_offset_round_trips():
+    assert parse(json.loads(TEXT)) == OFFSET
+
+
+def test_the_sentinel_is_recognized():
+    assert parse(json.loads(json.dumps(INITIAL))).initial
+
+
+def test_a_batch_begins_where_its_predecessor_ended_unless_it_has_a_begin():
+    before = SourceOffset({"b": TopicPositions("id-b", {2: Position(1, 0), 10: Position(6, 1)})})
+    after = SourceOffset({"b": OFFSET.topics["b"]})
+    assert after.begins(before) == {("b", 2): Position(3, 0), ("b", 10): Position(6, 1)}
+
+
+def test_a_begin_at_offset_0_counts():
+    before = SourceOffset({"t": TopicPositions("id", {0: Position(9, 0)})})
+    after = SourceOffset({"t": TopicPositions("other", {0: Position(4, 0)}, {0: Position(0, 0)})})
+    assert after.begins(before) == {("t", 0): Position(0, 0)}
+
+
+def test_a_batch_without_a_known_begin_is_an_error():
+    after = SourceOffset({"t": TopicPositions("id", {0: Position(4, 0)})})
+    with pytest.raises(CorruptObject, match="it has no begin for partition 0 of topic 't'"):
+        after.begins(SourceOffset())
+
+
+def test_an_offset_of_a_newer_version_is_not_guessed_at():
+    with pytest.raises(NewerFormat, match="offset version 2"):
+        parse({"version": source_offset.VERSION + 1, "topics": {}})
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        {"version": 1, "topics": {"t": {"end": {}}}},
+        {"version": 1, "topics": {"t": {"id": "x", "end": {"0": [1]}}}},
+        {"version": 1, "topics": {"t": {"id": "x", "end": {"zero": [1, 0]}}}},
+        {"version": 1, "topics": {"t": {"id": "x", "end": {"-1": [1, 0]}}}},
+        {"version": 1, "topics": {"t": {"id": "x", "end": {"0": [-1, 0]}}}},
+    ],
+)
+def test_an_offset_that_is_incomplete_or_impossible_is_damaged(foreign):
+    with pytest.raises(CorruptObject, match="the offset in the checkpoint is damaged"):
+        parse(foreign)
+
+
+@pytest.mark.parametrize("foreign", [{"t": {"0": 5}}, {"version": "one"}])
+def test_an_offset_of_another_source_is_refused(foreign):
+    with pytest.raises(InvalidOption, match="the checkpoint is that of a query"):
+        parse(foreign)

@@ -1,0 +1,109 @@
+import logging
+from itertools import count
+
+import msgspec
+import pytest
+
+from pyspark_log.options import Subscribe
+from pyspark_log.reading.data_loss import report_loss
+from pyspark_log.reading.positions import subscribed
+from pyspark_log.reading.source_offset import Position, SourceOffset, TopicPositions
+from pyspark_log.reading.tracking import Start, go_on, within
+from pyspark_log_storage.errors import DataLoss
+from tests.plain_log import PlainLog
+
+_number = count()
+
+
+@pytest.fixture
+def log():
+    made = PlainLog()
+    made.create("t", 2)
+    made.append("t", {0: [b"a", b"b", b"c"], 1: [b"d"]})
+    return made
+
+
+def now(log, *topics):
+    return subscribed(log.log, Subscribe(topics or ("t",)), missing_is_error=False)
+
+
+def ended(log, ends, topic="t"):
+    topic_id = log.log.topic(topic).topic_id
+    return SourceOffset({topic: TopicPositions(topic_id, {p: Position(at, 0) for p, at in ends.items()})})
+
+
+def test_a_partition_continues_where_its_last_batch_ended(log):
+    starts = go_on(ended(log, {0: 2, 1: 1}), now(log), fail_on_data_loss=True)
+    assert starts == {("t", 0): Start(Position(2, 0), explicit=False), ("t", 1): Start(Position(1, 0), explicit=False)}
+
+
+def test_a_new_partition_begins_explicitly_at_its_first_row(log):
+    starts = go_on(ended(log, {0: 2}), now(log), fail_on_data_loss=True)
+    assert starts["t", 1] == Start(Position(0, 0), explicit=True)
+
+
+def test_a_topic_that_was_recreated_with_fewer_partitions_is_called_recreated(log):
+    before = ended(log, {0: 3, 1: 1})
+    log.delete("t")
+    log.create("t", 1)
+    with pytest.raises(DataLoss, match="topic 't' was deleted and created again"):
+        go_on(before, now(log), fail_on_data_loss=True)
+
+
+def test_a_recreated_topic_is_a_loss(log):
+    before = ended(log, {0: 3, 1: 1})
+    log.delete("t")
+    log.create("t", 2)
+    with pytest.raises(DataLoss, match="topic 't' was deleted and created again"):
+        go_on(before, now(log), fail_on_data_loss=True)
+
+
+def test_a_recreated_topic_begins_anew_if_losses_do_not_matter(log):
+    before = ended(log, {0: 3, 1: 1})
+    log.delete("t")
+    log.create("t", 2)
+    starts = go_on(before, now(log), fail_on_data_loss=False)
+    assert set(starts.values()) == {Start(Position(0, 0), explicit=True)}
+
+
+def test_a_deleted_topic_is_a_loss(log):
+    before = ended(log, {0: 3, 1: 1})
+    log.delete("t")
+    with pytest.raises(DataLoss, match="topic 't', partition 0 does not exist or is not subscribed any more"):
+        go_on(before, now(log), fail_on_data_loss=True)
+
+
+def test_a_deleted_topic_is_left_out_if_losses_do_not_matter(log):
+    before = ended(log, {0: 3, 1: 1})
+    log.delete("t")
+    assert go_on(before, now(log), fail_on_data_loss=False) == {}
+
+
+def test_an_expired_offset_is_a_loss_or_the_first_one_left(log):
+    partition = msgspec.structs.replace(now(log).partition("t", 0), log_start=2)
+    with pytest.raises(DataLoss, match="offset 1 has expired, the log begins at 2"):
+        within(partition, ("t", 0), Position(1, 0), fail_on_data_loss=True)
+    assert within(partition, ("t", 0), Position(1, 0), fail_on_data_loss=False) == 2
+
+
+def test_a_truncated_offset_is_a_loss_or_the_end_of_its_epoch(log):
+    partition = msgspec.structs.replace(now(log).partition("t", 0), epoch_starts=((0, 0), (1, 2)), leader_epoch=1)
+    with pytest.raises(DataLoss, match="offset 3 of epoch 0 was truncated, that epoch ends at 2"):
+        within(partition, ("t", 0), Position(3, 0), fail_on_data_loss=True)
+    assert within(partition, ("t", 0), Position(3, 0), fail_on_data_loss=False) == 2
+    assert within(partition, ("t", 0), Position(3, 1), fail_on_data_loss=True) == 3
+
+
+def test_a_loss_says_what_to_do():
+    with pytest.raises(DataLoss, match="set failOnDataLoss=false to continue with the rest"):
+        report_loss("something happened", fail=True)
+
+
+def test_a_loss_that_does_not_matter_is_logged_once(caplog):
+    what = f"loss {next(_number)}"
+    with caplog.at_level(logging.WARNING, "pyspark_log"):
+        for _ in range(3):
+            report_loss(what, fail=False)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{what}; continuing with the rest (failOnDataLoss=false)"
+    ]

@@ -1,0 +1,135 @@
+"""Committing staged files: one journal entry for each topic, and retries while a journal does not answer."""
+
+import sys
+
+import msgspec
+import pytest
+
+from pyspark_log.writing.commit import commit_staged
+from pyspark_log.writing.destination import destination_of
+from pyspark_log.writing.rows import Rows
+from pyspark_log.writing.staging import Staging
+from pyspark_log_coordinator.model.producers import ProducerClaim
+from pyspark_log_coordinator.retry import RetryPolicy
+from pyspark_log_storage.errors import BatchMismatch, StoreUnavailable, UnknownTopic
+from tests.coordinator.breakable_store import BreakableStore
+from tests.coordinator.fake_environment import fake_environment
+from tests.plain_log import PlainLog, record
+
+QUICK = RetryPolicy(retries=5, retry_backoff_ms=0, delivery_timeout_ms=10_000)
+
+
+@pytest.fixture
+def log():
+    made = PlainLog()
+    made.create("t", 2)
+    made.create("u")
+    return made
+
+
+def task(log, topic, *values):
+    staging = Staging(
+        log.log.store_at,
+        lambda name: destination_of(log.log.topic(name), None, 1000),
+        topic,
+        environment=log.log.environment,
+        durable=True,
+        sticky=0,
+    )
+    staging.add(Rows(record(values), None, None))
+    return staging.finish()
+
+
+def claim(batch):
+    return ProducerClaim("query", "query", "run", batch)
+
+
+def rows(log, topic):
+    return sum(partition.high_watermark for partition in log.log.topic(topic).journal.state.partitions)
+
+
+def commit(log, *tasks, batch=None, always=None):
+    return commit_staged(log.log, tasks, None if batch is None else claim(batch), "all", QUICK, always)
+
+
+def test_all_tasks_of_a_topic_are_one_entry(log):
+    before = log.log.topic("t").journal.number
+    commit(log, task(log, "t", b"a"), [], task(log, "t", b"b"))
+    assert log.log.topic("t").journal.number == before + 1
+    assert rows(log, "t") == 2
+
+
+def test_each_topic_is_an_entry_of_its_own(log):
+    assert sorted(commit(log, task(log, "t", b"a"), task(log, "u", b"b"))) == ["t", "u"]
+    assert (rows(log, "t"), rows(log, "u")) == (1, 1)
+
+
+def test_a_replayed_batch_changes_nothing(log):
+    commit(log, task(log, "t", b"a"), batch=0)
+    number = log.log.topic("t").journal.number
+    commit(log, task(log, "t", b"a"), batch=0)
+    assert log.log.topic("t").journal.number == number
+    assert rows(log, "t") == 1
+
+
+def test_a_repeated_batch_has_the_offsets_that_it_got(log):
+    commit(log, task(log, "t", b"before"))
+    staged = task(log, "t", b"a", b"b")
+    assert commit(log, staged, batch=0) == {"t": {0: (1, 3)}}
+    commit(log, task(log, "t", b"after"))
+    assert commit(log, staged, batch=0) == {"t": {0: (1, 3)}}
+
+
+def test_a_batch_that_is_staged_again_has_no_offsets(log):
+    commit(log, task(log, "t", b"a"), batch=0)
+    assert commit(log, task(log, "t", b"a"), batch=0) == {"t": {}}
+
+
+def test_a_replay_without_rows_is_noticed_in_the_topic_of_the_option(log):
+    commit(log, task(log, "t", b"a"), batch=0, always="t")
+    with pytest.raises(BatchMismatch, match="batch 0 again with 0 rows, but 1 are in the log"):
+        commit(log, [], batch=0, always="t")
+
+
+def test_rows_for_an_earlier_topic_of_the_name_are_refused(log):
+    staged = task(log, "t", b"a")
+    log.delete("t")
+    log.create("t")
+    with pytest.raises(UnknownTopic, match="'t' was deleted and created again during the write"):
+        commit(log, staged)
+    assert rows(log, "t") == 0
+
+
+@pytest.mark.on_disk("a journal in a bucket is not read before each commit, so what became of the entry is unknown")
+def test_a_commit_waits_for_a_journal_that_does_not_answer():
+    store, clock = BreakableStore("/log"), fake_environment()
+
+    def sleep(seconds):
+        clock.sleep(seconds)
+        if clock.monotonic() >= 8:
+            store.broken = None
+
+    log = PlainLog(store=store)
+    log.create("t")
+    staged = task(log, "t", b"a")
+    log.log.environment = msgspec.structs.replace(clock, sleep=sleep)
+    store.broken = StoreUnavailable
+    commit_staged(log.log, [staged], None, "all", RetryPolicy(), None)
+    assert rows(log, "t") == 1
+
+
+def test_a_commit_is_one_call_into_the_coordinator(log):
+    staged, calls = task(log, "t", b"a"), []
+
+    def profile(frame, event, _):
+        caller = frame.f_back.f_globals.get("__name__", "") if frame.f_back else ""
+        module = frame.f_globals.get("__name__", "")
+        if event == "call" and caller == commit_staged.__module__ != module:
+            calls.append(f"{module.removeprefix('pyspark_log_coordinator.')}.{frame.f_code.co_name}")
+
+    sys.setprofile(profile)
+    try:
+        commit(log, staged, batch=0)
+    finally:
+        sys.setprofile(None)
+    assert calls == ["retry.retry", "commit.commit.commit"], "it finds the topic, and commits the batch"

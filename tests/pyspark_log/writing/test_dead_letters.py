@@ -1,0 +1,254 @@
+"""Rows that cannot be written: they are in the dead letter topic with the reason, and the others are written."""
+
+import random
+
+import pyarrow as pa
+import pytest
+
+from pyspark_log.writing import dead_letters
+from pyspark_log.writing.commit import commit_staged
+from pyspark_log.writing.dead_letters import HEADERS, Refused
+from pyspark_log.writing.destination import destination_of
+from pyspark_log.writing.rows import rows_of
+from pyspark_log.writing.staging import Staging
+from pyspark_log_coordinator.model.producers import ProducerClaim
+from pyspark_log_coordinator.retry import RetryPolicy
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.errors import InvalidRecord, UnknownTopic
+from tests.direct import read
+from tests.plain_log import MESSAGE_BYTES_MAX, PlainLog, record
+
+LIMIT = 100
+NOW_US = 1_700_000_000_000_000
+
+
+@pytest.fixture
+def log(root):
+    made = PlainLog(root)
+    made.create("t", 2, max_message_bytes=LIMIT)
+    made.create("u")
+    made.create("dead", 3)
+    return made
+
+
+def staged(log, *batches, topic=None, dead_letter_topic="dead"):
+    """What a task stages of batches, and how many dead letters it counts."""
+    task = Staging(
+        log.log.store_at,
+        lambda name: destination_of(log.log.topic(name), None, MESSAGE_BYTES_MAX),
+        topic,
+        environment=log.log.environment,
+        durable=False,
+        sticky=0,
+        dead_letter_topic=dead_letter_topic,
+    )
+    for columns in batches:
+        batch = pa.RecordBatch.from_pydict(columns)
+        task.add(rows_of(batch, now_us=NOW_US, by_topic_column=topic is None, keeps_refused=bool(dead_letter_topic)))
+    return task.finish(), task.dead_letters
+
+
+def write(log, *batches, **options):
+    files, count = staged(log, *batches, **options)
+    commit_staged(log.log, [files], None, "all", RetryPolicy(), options.get("topic"))
+    return count
+
+
+def values(log, topic):
+    return sorted((row["partition"], row["value"]) for row in read(log.path, subscribe=topic))
+
+
+def letters(log):
+    """Value, own headers, and what the other headers say of each dead letter."""
+    found = []
+    for row in read(log.path, subscribe="dead", includeHeaders="true"):
+        headers = [(each["key"], each["value"]) for each in row["headers"]]
+        said = dict(headers[-len(HEADERS) :])
+        assert tuple(said) == HEADERS
+        found.append((row["value"], headers[: -len(HEADERS)], *(said[name] for name in HEADERS)))
+    return sorted(found)
+
+
+def test_a_row_that_is_too_large_is_a_dead_letter_and_the_others_are_written(log):
+    large = b"x" * (LIMIT + 1)
+    count = write(log, {"value": [b"a", large, b"b"], "partition": pa.array([0, 1, 1], pa.int32())}, topic="t")
+    reason = (
+        b"a row of 101 bytes is larger than max.message.bytes (100); raise it for the topic and for the write, or "
+        b"write smaller rows"
+    )
+    assert count == 1
+    assert values(log, "t") == [(0, b"a"), (1, b"b")]
+    assert letters(log) == [(large, [], b"t", b"1", b"InvalidRecord", reason)]
+
+
+def test_a_row_that_names_a_partition_that_does_not_exist_is_a_dead_letter(log):
+    partitions = pa.array([1, 2, None, -1], pa.int32())
+    write(log, {"value": [b"a", b"b", b"c", b"d"], "partition": partitions}, topic="t")
+    reason = "a row names partition %d, but the topic has 2 partitions (0 to 1); correct the column 'partition' or add "
+    assert values(log, "t") == [(0, b"c"), (1, b"a")]
+    assert letters(log) == [
+        (b"b", [], b"t", b"2", b"InvalidRecord", f"{reason % 2}partitions".encode()),
+        (b"d", [], b"t", b"-1", b"InvalidRecord", f"{reason % -1}partitions".encode()),
+    ]
+
+
+def test_a_row_without_a_topic_is_a_dead_letter(log):
+    count = write(log, {"value": [b"a", b"b"], "topic": ["u", None]}, {"value": [b"c"], "topic": ["u"]})
+    [(value, _, topic, partition, error, reason)] = letters(log)
+    assert count == 1
+    assert values(log, "u") == [(0, b"a"), (0, b"c")]
+    assert (value, topic, partition, error) == (b"b", None, None, b"InvalidRecord")
+    assert reason.startswith(b"a row has a null topic; set the option 'topic'")
+
+
+def test_a_row_of_a_topic_that_does_not_exist_is_a_dead_letter(log):
+    write(log, {"value": [b"a", b"b"], "topic": ["u", "missing"]})
+    [(value, _, topic, _, error, reason)] = letters(log)
+    assert values(log, "u") == [(0, b"a")]
+    assert (value, topic, error) == (b"b", b"missing", b"UnknownTopic")
+    assert reason.startswith(b"topic 'missing' does not exist")
+
+
+def test_a_topic_of_the_options_that_does_not_exist_is_an_error(log):
+    with pytest.raises(UnknownTopic):
+        staged(log, {"value": [b"a"]}, topic="missing")
+
+
+def test_a_topic_of_the_options_that_is_deleted_while_it_is_written_is_an_error(log):
+    found = iter(["t"])
+
+    def deleted_later(name):
+        known = name if name == "dead" else next(found, "deleted")
+        return destination_of(log.log.topic(known), None, MESSAGE_BYTES_MAX)
+
+    environment = log.log.environment
+    task = Staging(
+        log.log.store_at, deleted_later, "t", environment=environment, durable=False, sticky=0, dead_letter_topic="dead"
+    )
+    task.add(rows_of(pa.RecordBatch.from_pydict({"value": [b"a"]}), now_us=NOW_US, by_topic_column=False))
+    with pytest.raises(UnknownTopic):
+        task.finish()
+
+
+def with_wrong_key(*keys):
+    """A column with one header for each key, in bytes that need not be UTF-8."""
+    texts = pa.array(keys, pa.binary())
+    texts = pa.Array.from_buffers(pa.string(), len(keys), texts.buffers())
+    entries = pa.StructArray.from_arrays([texts, pa.array([b"v"] * len(keys))], ["key", "value"])
+    return pa.ListArray.from_arrays(pa.array(range(len(keys) + 1), pa.int32()), entries)
+
+
+def test_a_row_with_a_header_whose_key_is_not_utf8_is_a_dead_letter(log):
+    headers = with_wrong_key(b"good", b"b\xffd", "größe".encode(), b"\xc3")
+    write(log, {"value": [b"a", b"b", b"c", b"d"], "headers": headers}, topic="u")
+    assert [
+        (row["value"], row["headers"][0]["key"]) for row in read(log.path, subscribe="u", includeHeaders="true")
+    ] == [
+        (b"a", "good"),
+        (b"c", "größe"),
+    ]
+    assert [(value, own) for value, own, *_ in letters(log)] == [
+        (b"b", [("b\N{REPLACEMENT CHARACTER}d", b"v")]),
+        (b"d", [("\N{REPLACEMENT CHARACTER}", b"v")]),
+    ]
+
+
+def test_a_dead_letter_keeps_key_headers_and_timestamp(log):
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    own = [[{"key": "h", "value": b"1"}, {"key": "h", "value": None}], None, [], [{"key": "i", "value": b"2"}]]
+    times = pa.array([1_000_000, 2_000_000, 3_000_000, 4_000_000], schema.TIMESTAMP)
+    columns = {"key": ["k0", None, "k2", "k3"], "value": [None, b"1", b"2", b"3"], "timestamp": times}
+    write(log, columns | {"headers": pa.array(own, kind), "topic": pa.nulls(4, pa.string())})
+    rows = read(log.path, subscribe="dead", includeHeaders="true")
+    rows = sorted(rows, key=lambda row: row["timestamp"])
+    assert [row["key"] for row in rows] == [b"k0", None, b"k2", b"k3"]
+    assert [row["value"] for row in rows] == [None, b"1", b"2", b"3"]
+    assert [row["timestamp"].second for row in rows] == [1, 2, 3, 4]
+    assert [row["headers"][: -len(HEADERS)] for row in rows] == [each or [] for each in own]
+
+
+def test_dead_letters_have_the_partition_of_their_key(log):
+    columns = {"key": [b"%d" % n for n in range(50)], "value": [b""] * 50}
+    write(log, columns | {"topic": pa.nulls(50, pa.string())})
+    log.create("same", 3)
+    write(log, columns, topic="same")
+    placed = {
+        name: {row["key"]: row["partition"] for row in read(log.path, subscribe=name)} for name in ("dead", "same")
+    }
+    assert placed["dead"] == placed["same"]
+
+
+def test_a_row_that_is_too_large_for_the_dead_letter_topic_is_an_error(log):
+    log.create("small", max_message_bytes=150)
+    with pytest.raises(
+        InvalidRecord, match=r"dead letter topic 'small': a row of \d+ bytes, .* \(150\); raise it with: pyspark-log"
+    ):
+        staged(log, {"value": [b"x" * 140]}, topic="t", dead_letter_topic="small")
+
+
+def test_a_row_that_the_dead_letter_topic_itself_refuses_is_a_dead_letter(log):
+    write(log, {"value": [b"a"], "topic": ["dead"], "partition": pa.array([3], pa.int32())})
+    [(value, _, topic, partition, *_)] = letters(log)
+    assert (value, topic, partition) == (b"a", b"dead", b"3")
+
+
+def test_without_a_dead_letter_topic_a_row_that_cannot_be_written_is_an_error(log):
+    for columns in ({"topic": pa.nulls(1, pa.string())}, {"topic": ["t"], "partition": pa.array([7], pa.int32())}):
+        with pytest.raises(InvalidRecord):
+            staged(log, {"value": [b"a"]} | columns, dead_letter_topic=None)
+
+
+def test_a_batch_may_have_nothing_but_dead_letters(log):
+    write(log, {"value": [b"x" * 200] * 3}, topic="t")
+    write(log, {"value": [b"x"], "topic": ["missing"]})
+    assert (values(log, "t"), len(letters(log))) == ([], 4)
+
+
+def test_dead_letters_of_a_batch_that_is_written_again_are_in_the_log_once(log):
+    columns = {"value": [b"a", b"x" * 200], "partition": pa.array([0, 0], pa.int32())}
+    for _ in range(2):
+        claim = ProducerClaim("query", "query", "run", 4)
+        commit_staged(log.log, [staged(log, columns, topic="t")[0]], claim, "all", RetryPolicy(), "t")
+    assert len(values(log, "t")) == len(letters(log)) == 1
+
+
+def test_dead_letters_that_were_not_committed_with_their_batch_are_committed_by_its_replay(log):
+    columns = {"value": [b"a", b"x" * 200], "partition": pa.array([0, 0], pa.int32())}
+    claim = ProducerClaim("query", "query", "run", 4)
+    files, _ = staged(log, columns, topic="t")
+    commit_staged(log.log, [[file for file in files if file.topic == "t"]], claim, "all", RetryPolicy(), "t")
+    assert (len(values(log, "t")), letters(log)) == (1, [])
+    commit_staged(log.log, [staged(log, columns, topic="t")[0]], claim, "all", RetryPolicy(), "t")
+    assert len(values(log, "t")) == len(letters(log)) == 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_every_row_is_written_or_a_dead_letter(log, seed):
+    dice = random.Random(seed)
+    rows = dice.randrange(1, 60)
+    topics = [dice.choice(["t", "u", "missing", None]) for _ in range(rows)]
+    partitions = [dice.choice([None, 0, 1, 2]) for _ in range(rows)]
+    bodies = [b"%d " % n + b"x" * dice.choice([0, LIMIT]) for n in range(rows)]
+    batch = {"value": bodies, "topic": pa.array(topics, pa.string()), "partition": pa.array(partitions, pa.int32())}
+    count = write(log, batch)
+
+    def is_good(topic, partition, body):
+        most = {"t": (2, LIMIT), "u": (1, MESSAGE_BYTES_MAX)}
+        return topic in most and (partition or 0) < most[topic][0] and len(body) <= most[topic][1]
+
+    good = [is_good(*row) for row in zip(topics, partitions, bodies, strict=True)]
+    written = sorted(value for topic in ("t", "u") for _, value in values(log, topic))
+    assert written == sorted(body for body, fine in zip(bodies, good, strict=True) if fine)
+    dead = [value for value, *_ in letters(log)]
+    assert dead == sorted(body for body, fine in zip(bodies, good, strict=True) if not fine)
+    assert count == len(dead)
+
+
+def test_dead_letters_are_made_some_at_a_time(monkeypatch):
+    monkeypatch.setattr(dead_letters, "LETTERS_ROWS", 3)
+    made = record([b"%d" % n for n in range(7)])
+    refused = Refused(made, pa.array([f"t{n}" for n in range(7)]), None, "InvalidRecord", pa.repeat("why", 7))
+    parts = list(refused.letters())
+    assert [part.num_rows for part in parts] == [3, 3, 1]
+    topics = [headers[0]["value"] for part in parts for headers in part.column("headers").to_pylist()]
+    assert topics == [b"t%d" % n for n in range(7)]

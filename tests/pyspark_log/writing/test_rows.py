@@ -1,0 +1,138 @@
+import datetime as dt
+
+import pyarrow as pa
+import pytest
+
+from pyspark_log.writing.row_bytes import record_bytes
+from pyspark_log.writing.rows import check_columns, rows_of
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.errors import InvalidRecord
+
+NOW_US = 1_700_000_000_000_000
+HEADERS_TYPE = "array<struct<key:string,value:binary>>"
+
+
+def made(*, by_topic_column=False, **columns):
+    batch = pa.RecordBatch.from_pydict(columns)
+    return rows_of(batch, now_us=NOW_US, by_topic_column=by_topic_column)
+
+
+def test_a_frame_needs_a_value_and_a_topic_and_no_more():
+    check_columns({"value": "string"}, "t")
+    check_columns({"value": "binary", "topic": "string"}, None)
+
+
+def test_other_columns_are_ignored():
+    check_columns({"value": "string", "delay": "array<int>", "offset": "string"}, "t")
+
+
+def test_a_frame_without_value_is_refused():
+    with pytest.raises(InvalidRecord, match=r"no column 'value' \(it has id, key\); give the payload this name"):
+        check_columns({"id": "bigint", "key": "string"}, "t")
+
+
+def test_a_frame_without_topic_is_refused():
+    with pytest.raises(InvalidRecord, match="no topic is given: set the option 'topic'"):
+        check_columns({"value": "string"}, None)
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "expected"),
+    [
+        ("value", "int", "binary or string"),
+        ("key", "bigint", "binary or string"),
+        ("headers", "map<string,binary>", HEADERS_TYPE.replace("<", "<")),
+        ("headers", "array<struct<key:string,value:string>>", HEADERS_TYPE),
+        ("topic", "binary", "string"),
+        ("partition", "bigint", "int"),
+        ("timestamp", "timestamp_ntz", "timestamp"),
+    ],
+)
+def test_a_column_of_a_wrong_type_is_refused(column, kind, expected):
+    with pytest.raises(InvalidRecord) as caught:
+        check_columns({"value": "string", "topic": "string"} | {column: kind}, None)
+    assert str(caught.value) == f"column '{column}' has type {kind}, expected {expected}; cast it before the write"
+
+
+def test_a_topic_column_that_the_option_overrides_may_be_anything():
+    check_columns({"value": "string", "topic": "int"}, "t")
+
+
+def test_a_string_with_a_collation_is_a_string():
+    check_columns({"value": "string collate UTF8_LCASE"}, "t")
+
+
+def test_strings_and_bytes_are_stored_as_bytes():
+    stored = made(key=["k", None, ""], value=[b"\xff", b"", None]).record
+    assert stored.schema == schema.RECORD
+    assert stored.column("key").to_pylist() == [b"k", None, b""]
+    assert stored.column("value").to_pylist() == [b"\xff", b"", None]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()])
+def test_every_arrow_type_of_a_text_is_taken(kind):
+    column = pa.array(["ä", None, ""]).cast(kind)
+    assert made(value=column).record.column("value").to_pylist() == ["ä".encode(), None, b""]
+
+
+def test_a_column_of_nothing_but_nulls_is_taken():
+    stored = made(value=pa.nulls(2), key=pa.nulls(2), timestamp=pa.nulls(2)).record
+    assert stored.column("value").to_pylist() == [None, None]
+
+
+def test_rows_without_a_time_get_the_time_of_the_write():
+    now = dt.datetime.fromtimestamp(NOW_US / 1e6, dt.timezone.utc)
+    given = dt.datetime(2001, 2, 3, tzinfo=dt.timezone.utc)
+    assert made(value=[b"a"]).record.column("timestamp").to_pylist() == [now]
+    column = pa.array([given, None], pa.timestamp("us", "UTC"))
+    assert made(value=[b"a", b"b"], timestamp=column).record.column("timestamp").to_pylist() == [given, now]
+
+
+def test_a_time_of_another_zone_is_the_same_instant():
+    column = pa.array([1_000_000], pa.timestamp("us", "Asia/Kathmandu"))
+    stored = made(value=[b"a"], timestamp=column).record.column("timestamp")
+    assert stored.cast(pa.int64()).to_pylist() == [1_000_000]
+
+
+def headers(*entries, large=False):
+    text, data = (pa.large_string(), pa.large_binary()) if large else (pa.string(), pa.binary())
+    kind = pa.list_(pa.field("element", pa.struct([pa.field("key", text), pa.field("value", data)])))
+    return pa.array(entries, kind)
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_headers_are_kept(large):
+    entries = ([{"key": "a", "value": b"1"}, {"key": "a", "value": None}], None, [])
+    stored = made(value=[b"x"] * 3, headers=headers(*entries, large=large)).record
+    assert stored.schema == schema.RECORD_WITH_HEADERS
+    assert stored.column("headers").to_pylist() == list(entries)
+
+
+def test_a_batch_whose_headers_are_all_null_is_stored_without():
+    assert made(value=[b"x"], headers=headers(None)).record.schema == schema.RECORD
+
+
+def test_a_null_topic_is_refused():
+    with pytest.raises(InvalidRecord, match="a row has a null topic"):
+        made(value=[b"x", b"y"], topic=["t", None], by_topic_column=True)
+
+
+def test_a_null_topic_that_the_option_overrides_is_accepted():
+    assert made(value=[b"x"], topic=pa.array([None], pa.string())).topic is None
+
+
+def test_the_bytes_of_a_row_are_those_of_key_value_and_headers():
+    entries = ([{"key": "ab", "value": b"123"}, {"key": "c", "value": None}], None, [], [{"key": "", "value": b"9"}])
+    stored = made(key=["k", None, "kk", None], value=[b"v", b"vv", None, None], headers=headers(*entries)).record
+    assert record_bytes(stored).to_pylist() == [2 + 6, 2, 2, 1]
+    assert record_bytes(stored.slice(1)).to_pylist() == [2, 2, 1]
+    assert record_bytes(made(value=[b"abc", None]).record).to_pylist() == [3, 0]
+
+
+def test_a_header_whose_key_is_not_utf8_is_refused():
+    """Spark's strings hold any bytes, for example those of a binary column that was cast."""
+    keys = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])
+    entries = pa.StructArray.from_arrays([keys, pa.array([b"v"])], ["key", "value"])
+    headers = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), entries)
+    with pytest.raises(InvalidRecord, match="the key of a header is not UTF-8"):
+        made(value=pa.array([b"x"]), headers=headers)
