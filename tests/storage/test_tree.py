@@ -1,5 +1,6 @@
 """A store's folder: nothing outside of it is read, written, listed or deleted, whatever keys and links there are."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -200,3 +201,20 @@ def test_an_object_that_is_larger_than_any_is_not_read_whole(local):
     with pytest.raises(CorruptObject, match="the maximum for objects of its kind"):
         local.read("a")
     assert local.read("a", 1, 4) == b"ello"
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_an_interrupt_at_any_close_closes_no_descriptor_twice(tmp_path, monkeypatch, at):
+    """The number may be that of another thread's file by then."""
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "c").write_bytes(b"")
+    real, calls = os.close, itertools.count()
+
+    def close(fd: int) -> None:
+        real(fd)  # OSError if it is closed already
+        if next(calls) == at:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "close", close)
+    with pytest.raises(KeyboardInterrupt):
+        tree.Tree(str(tmp_path)).delete("a/b/c")
