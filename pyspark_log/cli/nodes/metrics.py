@@ -34,7 +34,7 @@ def metrics(
     ] = None,
     json: arguments.Json = False,
 ) -> None:
-    """Print the metrics of the cluster in Prometheus' text format.
+    """Print the metrics of the cluster for Prometheus.
 
     They come from the journals: offsets, ISR, partitions in trouble and sizes of all topics, nodes, and the lag of
     groups. Requests to stores are those of this process. If something cannot be read, the rest is printed, and the

@@ -36,6 +36,14 @@ def test_every_command_has_help_with_an_example(cli, command):
     assert f"  pyspark-log {' '.join(command)}" in shown
 
 
+@pytest.mark.parametrize("group", [[], ["cluster"], ["nodes"], ["topics"], ["groups"]])
+def test_no_summary_is_cut_on_a_narrow_terminal(cli, group, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    listed = cli.out(*group, "--help").partition("Commands:")[2]
+    assert listed
+    assert [line for line in listed.splitlines() if line.endswith(("...", "…"))] == []
+
+
 def test_a_command_that_is_not_there_suggests_one(cli):
     assert cli.misuse("topics", "creat") == "Error: No such command 'creat'. Did you mean 'create'?"
 
