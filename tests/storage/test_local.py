@@ -22,7 +22,7 @@ RACES = 40
 # Creates each key that it is told, with bytes that are its own, and says whether it did it.
 RACER = """
 import sys
-from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.stores.local import LocalStore
 store = LocalStore(sys.argv[1])
 for line in sys.stdin:
     print(store.create(line.strip(), (sys.argv[2] + " ").encode() * 5000), flush=True)
@@ -31,7 +31,7 @@ for line in sys.stdin:
 # Hangs in the system call whose name it is given, in the middle of a `create`.
 STOPS_INSIDE = """
 import os, sys
-from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.stores.local import LocalStore
 def stop(*_):
     print("inside", flush=True)
     sys.stdin.read()
@@ -43,7 +43,7 @@ store.create("a/b", bytes(100_000))
 
 STOPS_WHILE_WRITING = """
 import sys
-from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.stores.local import LocalStore
 writer = LocalStore(sys.argv[1]).open_write("a/b")
 writer.write(bytes(100_000))
 print("inside", flush=True)

@@ -218,7 +218,7 @@ def test_a_thread_that_outlives_the_main_one_still_reaches_the_server(moto, moto
     """A producer does so when its program ends. The first connection resolves a name and loads certificates."""
     program = """
 import sys, threading
-from pyspark_log_storage.s3 import S3Store
+from pyspark_log_storage.stores.s3 import S3Store
 store = S3Store(sys.argv[1])
 def write():
     threading.main_thread().join()

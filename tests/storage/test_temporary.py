@@ -24,7 +24,7 @@ SECONDS = 1.5
 # Stops inside the call that it is told, in the middle of a `create`, a `put` or a large object, until stdin ends.
 STOPS = """
 import os, sys
-from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.stores.local import LocalStore
 root, method, call = sys.argv[1:]
 store = LocalStore(root)
 store.put("a/other", b"")
@@ -46,7 +46,7 @@ else:
 # Writes objects of all kinds until stdin ends, and says how many.
 WRITES = """
 import sys, threading
-from pyspark_log_storage.local import LocalStore
+from pyspark_log_storage.stores.local import LocalStore
 store, count = LocalStore(sys.argv[1]), 0
 ended = threading.Event()
 threading.Thread(target=lambda: (sys.stdin.read(), ended.set())).start()

@@ -41,7 +41,7 @@ def test_it_is_refused_by_an_optimized_python_too(tmp_path):
     script = """
 import sys
 from pyspark_log_storage.errors import CorruptObject, StoreRefused
-from pyspark_log_storage.local import WHOLE_BYTES_MAX, LocalStore
+from pyspark_log_storage.stores.local import WHOLE_BYTES_MAX, LocalStore
 try:
     LocalStore(sys.argv[1]).delete("../outside")
 except StoreRefused:
