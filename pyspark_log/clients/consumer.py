@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
@@ -14,10 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 from pyspark_log.clients.arguments import address_of, committed_of, offset_of, partition_of, partitions_of
 from pyspark_log.clients.assigned import AssignedPartition
 from pyspark_log.clients.consumer_group import ConsumerGroup
-from pyspark_log.clients.iteration import RowIteration
 from pyspark_log.clients.looks import Looks
 from pyspark_log.clients.outages import Outages
-from pyspark_log.clients.positions import Positions
 from pyspark_log.clients.reading import Reading
 from pyspark_log.clients.rebalance_listener import ConsumerRebalanceListener
 from pyspark_log.clients.records import (
@@ -25,12 +24,15 @@ from pyspark_log.clients.records import (
     ConsumerGroupMetadata,
     ConsumerRecord,
     OffsetAndMetadata,
+    OffsetAndTimestamp,
     TopicPartition,
 )
+from pyspark_log.clients.row_output import first_timestamp_ms
 from pyspark_log.clients.subscribed_topics import SubscribedTopics
-from pyspark_log.clients.topic_queries import TopicQueries
 from pyspark_log.opening import own_log
 from pyspark_log.options.consumer import parse_consumer
+from pyspark_log.reading.planning import Range, split_of
+from pyspark_log.reading.positions import offset_for_time
 from pyspark_log_storage.errors import InvalidInput, LogError, NoCluster, UnknownTopic
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 
     from pyspark_log.clients.commits import OnCommit
     from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.model.partition import Partition
 
 GivenOffsets: TypeAlias = (
     "Mapping[TopicPartition, OffsetAndMetadata | int] | Mapping[tuple[str, int], OffsetAndMetadata | int]"
@@ -48,7 +51,10 @@ GivenOffsets: TypeAlias = (
 T = TypeVar("T")
 
 
-class Consumer(TopicQueries, Positions, RowIteration):
+_ITERATION_MS = 1000
+
+
+class Consumer:
     """Reads topics, alone or as a member of a group.
 
         with Consumer("/data/log", group_id="etl", auto_offset_reset="earliest") as consumer:
@@ -200,6 +206,80 @@ class Consumer(TopicQueries, Positions, RowIteration):
         """
         return self._wait_for(self._reading.take_batches, timeout_ms)
 
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> ConsumerRecord:
+        """Return the next row; wait until there is one, or the Consumer is closed."""
+        while not self._closed.is_set():
+            if self._reading.ahead:
+                return self._reading.next_ahead()
+            with self._alone():
+                self._read_ahead(_ITERATION_MS)
+        raise StopIteration
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ConsumerRecord:
+        """Return the next row; wait without blocking the event loop. Rows are read in a thread of its executor."""
+        while not self._closed.is_set():
+            if self._reading.ahead:
+                return self._reading.next_ahead()
+            reading = asyncio.ensure_future(asyncio.to_thread(self._read_now))
+            try:
+                await asyncio.shield(reading)
+            except asyncio.CancelledError:
+                await reading  # a moment: what it reads stays for the next call
+                raise
+            if not self._reading.ahead:
+                await asyncio.sleep(self._looks.pause())
+        raise StopAsyncIteration
+
+    def seek(self, partition: TopicPartition | tuple[str, int], offset: int) -> None:
+        """Read a partition from `offset` next.
+
+        If the log does not have that offset when the partition is read, `auto.offset.reset` decides.
+        """
+        with self._alone():
+            self._reading.hand_back()
+            self._of(partition).seek(offset_of(offset))
+
+    def seek_to_beginning(self, *partitions: TopicPartition | tuple[str, int]) -> None:
+        """Read partitions, by default all that are assigned, from their first row."""
+        self._seek_to(partitions, lambda state: state.log_start)
+
+    def seek_to_end(self, *partitions: TopicPartition | tuple[str, int]) -> None:
+        """Read only rows that are new from now on, of some or all assigned partitions."""
+        self._seek_to(partitions, lambda state: state.high_watermark)
+
+    def position(self, partition: TopicPartition | tuple[str, int]) -> int:
+        """Return the offset of the next row of a partition.
+
+        In an iteration that is the row after the one that was returned last. Raises as `poll`.
+        """
+        with self._alone():
+            found = self._of(partition)
+            first = self._reading.next_returned(found.key)
+            return found.position() if first is None else first
+
+    def pause(self, *partitions: TopicPartition | tuple[str, int]) -> None:
+        """Return no rows of these partitions until `resume`."""
+        with self._alone():
+            self._reading.hand_back()
+            for each in partitions:
+                self._of(each).is_paused = True
+
+    def resume(self, *partitions: TopicPartition | tuple[str, int]) -> None:
+        """Return rows of these partitions again."""
+        with self._alone():
+            for each in partitions:
+                self._of(each).is_paused = False
+
+    def paused(self) -> set[TopicPartition]:
+        """Return the paused partitions."""
+        return {key for key, each in self._reading.partitions.items() if each.is_paused}
+
     def commit(self, offsets: GivenOffsets | None = None) -> None:
         """Commit offsets to the group, and return when they are durable; by default those after the returned rows.
 
@@ -248,6 +328,47 @@ class Consumer(TopicQueries, Positions, RowIteration):
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return the group, the member id and the generation of this consumer."""
         return self._the_group("be a member").metadata()
+
+    def topics(self) -> set[str]:
+        """Return the names of all topics."""
+        with self._alone():
+            return self._looks.topic_names()
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        """Return the numbers of a topic's partitions. Raises `UnknownTopic`."""
+        with self._alone():
+            return set(range(len(self._looks.topic(topic).journal.state.partitions)))
+
+    def partitions(self, *topics: str) -> list[TopicPartition]:
+        """Return all partitions of some topics, for `assign`. Raises `UnknownTopic`."""
+        return [
+            TopicPartition(topic, number) for topic in topics for number in sorted(self.partitions_for_topic(topic))
+        ]
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> dict[TopicPartition, int]:
+        """Return the first offset of each partition."""
+        return self._offsets(partitions, lambda state: state.log_start)
+
+    def end_offsets(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> dict[TopicPartition, int]:
+        """Return the end of each partition: its high watermark, the offset of the next row that can be read."""
+        return self._offsets(partitions, lambda state: state.high_watermark)
+
+    def offsets_for_times(
+        self, times_ms: Mapping[TopicPartition, int] | Mapping[tuple[str, int], int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first row of each partition whose timestamp is the given one or later; None if there is none."""
+        with self._alone():
+            found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+            for given, ms in times_ms.items():
+                key = partition_of(given)
+                handle = self._looks.topic(key.topic)
+                handle.journal.state.partition(key.partition)  # raises if there is no such partition
+                offset = offset_for_time(handle, key.partition, ms, self._options.rack)
+                found[key] = None
+                if offset is not None:
+                    split = split_of(handle, Range(*key, offset, offset + 1), self._options.rack)
+                    found[key] = OffsetAndTimestamp(offset, first_timestamp_ms(self._log.store_at, split))
+            return found
 
     def close(self) -> None:
         """Stop: a waiting `poll` returns, iterations end, and later calls raise `InvalidInput`. For any thread.
@@ -373,8 +494,38 @@ class Consumer(TopicQueries, Positions, RowIteration):
             self._group.topic_deleted(error.topic)
 
     def _read_ahead(self, timeout_ms: float) -> None:
+        """Read rows for the iteration, and wait for them for some time."""
         rows_max = self._options.max_poll_records
         self._reading.ahead = self._wait_for(lambda: self._reading.take_records(rows_max), timeout_ms)[::-1]
 
-    def _pause(self) -> float:
-        return self._looks.pause()
+    def _read_now(self) -> None:
+        if self._closed.is_set():
+            return
+        with self._alone():
+            self._read_ahead(0)
+
+    def _of(self, partition: TopicPartition | tuple[str, int]) -> AssignedPartition:
+        key = partition_of(partition)
+        found = self._reading.partitions.get(key)
+        if found is None:
+            raise InvalidInput(f"topic {key.topic!r}, partition {key.partition} is not assigned; assign it first")
+        return found
+
+    def _seek_to(
+        self, partitions: Iterable[TopicPartition | tuple[str, int]], where: Callable[[Partition], int]
+    ) -> None:
+        with self._alone():
+            self._reading.hand_back()
+            chosen = [self._of(each) for each in partitions] or list(self._reading.partitions.values())
+            for handle in {each.handle.topic_id: each.handle for each in chosen}.values():
+                handle.refresh()
+            for each in chosen:
+                each.seek(where(each.state))
+
+    def _offsets(
+        self, partitions: Iterable[TopicPartition | tuple[str, int]], which: Callable[[Partition], int]
+    ) -> dict[TopicPartition, int]:
+        with self._alone():
+            keys = [partition_of(each) for each in partitions]
+            handles = {topic: self._looks.topic(topic) for topic in {key.topic for key in keys}}
+            return {key: which(handles[key.topic].journal.state.partition(key.partition)) for key in keys}
