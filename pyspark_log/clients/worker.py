@@ -60,8 +60,8 @@ class Worker:
 
     `tasks` are the names of all tasks of the group, the same in each worker, or a function that returns them and is
     called again and again: tasks may come and go. A dict also says since which version of the configuration each task
-    exists, a number that grows with each change: new tasks then start at once. Without it, a new task cannot be told
-    from one whose worker is gone, and waits as long.
+    exists, a number that grows with each change: new tasks then start at once. Without it, a new task looks the same
+    as one whose worker is gone, and waits as long.
 
     A Worker is for one thread at a time, except `close`.
     """

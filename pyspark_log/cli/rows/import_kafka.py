@@ -119,7 +119,7 @@ def _ranges(kafka: Kafka, topic: KafkaTopic, start: str) -> tuple[list[Partition
 def _opened(path: str, name: str) -> tuple[Log, TopicHandle | None]:
     """Return the log and the topic, which is None if it does not exist. Raises `NoCluster`.
 
-    A repeated import must not begin a new log where a disk is not mounted, and the first one cannot be told from it.
+    A repeated import must not begin a new log where a disk is not mounted, and the first one looks the same.
     """
     log = open_log(path)
     try:
