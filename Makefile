@@ -21,7 +21,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3
 PARALLEL ?= --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 # Where the stores of the tests are: STORE=s3 in a bucket of Ceph's, STORE=chaos with faults. A test that was told of such
-# a fault is run again (tests/elsewhere.py).
+# a fault is run again (tests/support/elsewhere.py).
 STORE ?=
 # A request there takes milliseconds, and a test may make 10,000: the limit for tests that hang is longer.
 LONGER := $(if $(STORE),--timeout=1200)
@@ -98,7 +98,7 @@ $(VENV)/demo.stamp: $(REQUIREMENTS) | $(BIN)/python $(call IN_TEST,$(VENV)/dev.s
 
 # Without it the tests take longer, so a JVM that cannot make it fails nothing.
 $(VENV)/spark-classes.jsa: $(VENV)/demo.stamp
-	-$(WITH_SPARK) $(BIN)/python -m tests.class_archive
+	-$(WITH_SPARK) $(BIN)/python -m tests.support.class_archive
 
 # Without it the tests of Kafka are skipped, and say why.
 $(VENV)/kafka.stamp: tests/servers/kafka_jars.txt $(VENV)/dev.stamp | $(call IN_TEST,$(VENV)/demo.stamp)

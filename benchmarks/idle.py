@@ -21,8 +21,8 @@ from pyspark_log.clients.producer import Producer
 from pyspark_log.opening import own_log
 from pyspark_log_storage.stores.request_counts import counts_of
 from pyspark_log_storage.stores.storage_options import ENVIRONMENT_VARIABLE, StorageOptions
-from tests.direct import Stream
 from tests.servers.running import Server
+from tests.support.direct import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable

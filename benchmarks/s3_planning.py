@@ -20,9 +20,9 @@ from benchmarks.report import Line, at_most
 from pyspark_log.opening import own_log
 from pyspark_log_storage.stores.request_counts import counts_of
 from pyspark_log_storage.stores.storage_options import StorageOptions
-from tests.memory_store import MemoryStore
 from tests.servers import ceph
 from tests.servers.running import Server, ceph_in
+from tests.support.memory_store import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

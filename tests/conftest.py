@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import class_archive, elsewhere
-from tests.elsewhere import Root
+from tests.support import class_archive, elsewhere
+from tests.support.elsewhere import Root
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

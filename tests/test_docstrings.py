@@ -16,7 +16,7 @@ import pyspark_log_coordinator
 import pyspark_log_storage
 from pyspark_log import Producer
 from pyspark_log_coordinator.assignors.subscription import Subscription
-from tests.plain_log import PlainLog
+from tests.support.plain_log import PlainLog
 
 PACKAGES = (pyspark_log, pyspark_log_coordinator, pyspark_log_storage)
 EXTRA = {"Producer": Producer, "Subscription": Subscription}

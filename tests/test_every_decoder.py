@@ -21,10 +21,10 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, LogError
 from pyspark_log_storage.objects import node
 from pyspark_log_storage.objects.envelope import HEADER_BYTES, seal
-from tests import decoder_worker
-from tests.decoder_places import OWN, PLACES
-from tests.decoders import ENVELOPED, EVERY
-from tests.memory_store import MemoryStore
+from tests.support import decoder_worker
+from tests.support.decoder_places import OWN, PLACES
+from tests.support.decoders import ENVELOPED, EVERY
+from tests.support.memory_store import MemoryStore
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = {
@@ -99,7 +99,7 @@ def places():
 
 def test_every_place_that_decodes_is_in_the_table():
     known = {*PLACES, *OWN}
-    assert places() - known == set(), "add it to tests/decoder_places.py and tests/decoders.py"
+    assert places() - known == set(), "add it to tests/support/decoder_places.py and tests/support/decoders.py"
     assert known - places() == set(), "it decodes nothing any more"
     assert set(PLACES.values()) <= set(EVERY)
 

@@ -10,9 +10,9 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from tests.bare_venv import environment_with_pandas
-from tests.direct import Stream, source
-from tests.plain_log import PlainLog
+from tests.support.bare_venv import environment_with_pandas
+from tests.support.direct import Stream, source
+from tests.support.plain_log import PlainLog
 
 ROOT = Path(__file__).parent.parent
 

@@ -19,10 +19,10 @@ from pyspark_log_coordinator.maintenance.roll_run import run_roll
 from pyspark_log_coordinator.replication.file_holders import FilesHeld, evolve
 from pyspark_log_coordinator.segments.roll_plan import RollJob
 from pyspark_log_coordinator.topic.machine import HoldFiles, MaintainSegments
-from tests.bytecodes import executed
-from tests.coordinator.several_nodes import Stores
-from tests.coordinator.topics import after, commit, file, incarnation, started
-from tests.plain_log import PlainLog
+from tests.support.bytecodes import executed
+from tests.support.coordinator.several_nodes import Stores
+from tests.support.coordinator.topics import after, commit, file, incarnation, started
+from tests.support.plain_log import PlainLog
 
 SMALL, LARGE = 64, 1024
 UNTOUCHED_MAX = 8

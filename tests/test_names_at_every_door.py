@@ -22,9 +22,9 @@ from pyspark_log.writing.destination import destination_of
 from pyspark_log.writing.rows import Rows
 from pyspark_log.writing.staging import Staging
 from pyspark_log_storage.errors import InvalidName, LogError
-from tests.command_line import CommandLine
-from tests.hostile_names import HOSTILE, TYPICAL, UNPRINTABLE
-from tests.plain_log import PlainLog, record
+from tests.support.command_line import CommandLine
+from tests.support.hostile_names import HOSTILE, TYPICAL, UNPRINTABLE
+from tests.support.plain_log import PlainLog, record
 
 REAL = "flights"
 PADDED = {"empty", "a line break at the end"}

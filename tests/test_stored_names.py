@@ -46,14 +46,14 @@ from pyspark_log_storage.stores.faults import ChaosOptions, RandomFaults
 from pyspark_log_storage.stores.local import LocalStore
 from pyspark_log_storage.stores.s3 import S3Store
 from pyspark_log_storage.stores.storage_options import StorageOptions
-from tests.coordinator.fake_environment import fake_environment
-from tests.coordinator.forged import forge
-from tests.coordinator.forged_worker import segment
-from tests.coordinator.groups import after, join, started
-from tests.coordinator.several_nodes import Stores
-from tests.coordinator.stored_topic import Clock, StoredTopic
-from tests.hostile_names import ADDRESSES, HOSTILE, KEYS, UNPRINTABLE
-from tests.memory_store import MemoryStore
+from tests.support.coordinator.fake_environment import fake_environment
+from tests.support.coordinator.forged import forge
+from tests.support.coordinator.forged_worker import segment
+from tests.support.coordinator.groups import after, join, started
+from tests.support.coordinator.several_nodes import Stores
+from tests.support.coordinator.stored_topic import Clock, StoredTopic
+from tests.support.hostile_names import ADDRESSES, HOSTILE, KEYS, UNPRINTABLE
+from tests.support.memory_store import MemoryStore
 from tests.test_names_at_every_door import door, each
 
 NOT_STORED = {"half a character"}

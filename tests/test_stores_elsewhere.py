@@ -1,4 +1,4 @@
-"""A sample of the tests passes with its stores in a bucket, and on stores with faults (`tests.elsewhere`)."""
+"""A sample of the tests passes with its stores in a bucket, and on stores with faults (`tests.support.elsewhere`)."""
 
 import os
 import subprocess
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import elsewhere
-from tests.elsewhere import KIND
+from tests.support import elsewhere
+from tests.support.elsewhere import KIND
 
 ROOT = Path(__file__).parent.parent
 SAMPLES = {

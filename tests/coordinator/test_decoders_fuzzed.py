@@ -42,13 +42,13 @@ from pyspark_log_coordinator.sync import catch_up, failure_detector
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import ElectLeaders, ElectPreferred, Holder
 from pyspark_log_storage.errors import LogError
-from tests.coordinator.forged import forge, within
-from tests.coordinator.members import Topics
-from tests.coordinator.replicated_topic import write
-from tests.coordinator.several_nodes import Stores
-from tests.decoders import ENVELOPED, FILLED, GROUP, HANDLE, OBJECTS, PLAIN, Decode
-from tests.memory_store import MemoryStore
-from tests.mutations import arbitrary, changed, cut_or_flipped, resealed
+from tests.support.coordinator.forged import forge, within
+from tests.support.coordinator.members import Topics
+from tests.support.coordinator.replicated_topic import write
+from tests.support.coordinator.several_nodes import Stores
+from tests.support.decoders import ENVELOPED, FILLED, GROUP, HANDLE, OBJECTS, PLAIN, Decode
+from tests.support.memory_store import MemoryStore
+from tests.support.mutations import arbitrary, changed, cut_or_flipped, resealed
 
 MUTANTS = 500
 """Of each kind of object."""

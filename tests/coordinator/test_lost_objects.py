@@ -23,10 +23,10 @@ from pyspark_log_coordinator.journal.trimming import oldest_kept
 from pyspark_log_coordinator.log import bootstrap
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_storage.errors import LogError
-from tests.coordinator.several_nodes import one_after_another
-from tests.coordinator.stand_in_threads import ShuffledThreads
-from tests.elsewhere import PlainStore
 from tests.processes.small_topic import SNAPSHOT_EVERY, TopicClient, error_of, make_constants_small, rows_of_all, seeded
+from tests.support.coordinator.several_nodes import one_after_another
+from tests.support.coordinator.stand_in_threads import ShuffledThreads
+from tests.support.elsewhere import PlainStore
 
 ROOT = ("/root",)
 THREE = ("/disk/a", "/disk/b", "/disk/c")

@@ -5,7 +5,7 @@ import pytest
 
 from pyspark_log_coordinator.retry import RetryPolicy, retry
 from pyspark_log_storage.errors import StoreRefused, StoreUnavailable
-from tests.coordinator.fake_environment import fake_environment
+from tests.support.coordinator.fake_environment import fake_environment
 
 QUICK = RetryPolicy(retries=5, retry_backoff_ms=0, delivery_timeout_ms=10_000)
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.coordinator.scenario import play
-from tests.coordinator.scenario_words import StoryError
+from tests.support.coordinator.scenario import play
+from tests.support.coordinator.scenario_words import StoryError
 
 STORIES = sorted((Path(__file__).parent.parent / "scenarios").glob("*.txt"))
 

@@ -24,8 +24,8 @@ from pyspark_log_coordinator.journal import single_store
 from pyspark_log_coordinator.model import producers
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.stores.faults import Fault
-from tests.coordinator.fault_story import LIES, ON_THE_ROOT, ON_THREE_STORES, Process, tell
-from tests.countdown import CHANGES
+from tests.support.coordinator.fault_story import LIES, ON_THE_ROOT, ON_THREE_STORES, Process, tell
+from tests.support.countdown import CHANGES
 
 KINDS = {"root": ON_THE_ROOT, "journals": ON_THREE_STORES}
 """A cluster whose journals are on its root alone, and one with three journal nodes."""

@@ -10,8 +10,8 @@ import os
 import pytest
 
 from pyspark_log_storage.delta import delta_log
-from tests.coordinator.fault_story import ON_THE_ROOT, told
-from tests.coordinator.table_story import TableStory
+from tests.support.coordinator.fault_story import ON_THE_ROOT, told
+from tests.support.coordinator.table_story import TableStory
 
 WANTED = int(os.environ.get("PYSPARK_LOG_KILLS", "0"))
 SINGLE = ("/root",)

@@ -6,8 +6,8 @@
 import pyspark
 import pytest
 
-from tests.delta.delta_session import delta_session
 from tests.servers import maven_jars
+from tests.support.delta.delta_session import delta_session
 
 if not pyspark.__version__.startswith("4.2."):
     collect_ignore_glob = ["test_*.py"]

@@ -13,8 +13,8 @@ import pyspark_log
 from pyspark_log.history.archive_table import ArchiveTable
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidInput
-from tests.plain_log import PlainLog
-from tests.spark.spark_log import configured
+from tests.support.plain_log import PlainLog
+from tests.support.spark.spark_log import configured
 
 pytestmark = pytest.mark.spark
 SECONDS = float(os.environ.get("PYSPARK_LOG_ARCHIVE_SECONDS", "10"))

@@ -7,7 +7,7 @@ import pytest
 
 import pyspark_log
 from pyspark_log_storage.errors import InvalidInput
-from tests.plain_log import PlainLog
+from tests.support.plain_log import PlainLog
 
 pytestmark = pytest.mark.spark
 ROWS = 5

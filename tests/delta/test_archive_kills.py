@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import pyspark_log
-from tests.plain_log import PlainLog
+from tests.support.plain_log import PlainLog
 
 KILLS = int(os.environ.get("PYSPARK_LOG_ARCHIVE_KILLS", "1"))
 VERSIONS = 4
@@ -46,7 +46,7 @@ def test_after_kills_each_row_is_once_in_the_table_and_the_log(spark, tmp_path):
     try:
         for nth in range(KILLS):
             with (tmp_path / "output").open("wb") as output:
-                program = [sys.executable, "-m", "tests.delta.archive_program", log.path, "t", table]
+                program = [sys.executable, "-m", "tests.support.delta.archive_program", log.path, "t", table]
                 doomed = subprocess.Popen(program, stdout=output, stderr=output, start_new_session=True)
             due = versions(table) + VERSIONS + nth % 2  # after an append, and after a record of one
             while doomed.poll() is None and versions(table) < due:

@@ -11,10 +11,10 @@ from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.sync.controller import Controller, ControllerSettings
 from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_storage.errors import BatchMismatch, LogError
-from tests.direct import Stream
 from tests.processes.line_file import LineFile
 from tests.processes.nodes import NODES
 from tests.processes.small_topic import PARTITIONS, TOPIC, TopicClient, Values
+from tests.support.direct import Stream
 
 SESSION_TIMEOUT_MS = 150
 PAUSE_S = 0.02

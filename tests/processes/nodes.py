@@ -15,7 +15,7 @@ from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_storage.files.append_file import read_chunk
 from pyspark_log_storage.stores.local import LocalStore
 from tests.processes.small_topic import AT_ONCE, PARTITIONS, TOPIC, TopicClient
-from tests.segment_reads import entries_between
+from tests.support.segment_reads import entries_between
 
 NODES = ("0", "1", "2")
 

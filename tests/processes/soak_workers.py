@@ -13,9 +13,9 @@ import msgspec
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_storage.errors import DataLoss
-from tests.direct import Stream, read
 from tests.processes.line_file import LineFile
 from tests.processes.small_topic import PARTITIONS, TOPIC, TopicClient, make_constants_small, rows_of
+from tests.support.direct import Stream, read
 
 ROWS_KEPT = 500
 """So many rows of a partition stay at least."""

@@ -17,11 +17,11 @@ import pytest
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_storage.errors import StoreRefused
 from pyspark_log_storage.stores import reserve
-from tests.command_line import CommandLine
 from tests.processes import workers
 from tests.processes.small_topic import TopicClient, error_of, rows_of
 from tests.processes.steps import PRODUCER, leave_undone, what_is_left
 from tests.processes.system_calls import CHANGES, FLUSHES, READS, BrokenFrom
+from tests.support.command_line import CommandLine
 
 FOR_EVER = 10**9
 TAKES_SPACE = tuple(name for name in CHANGES if name != "unlink")

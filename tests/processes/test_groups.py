@@ -6,10 +6,10 @@ import time
 import pytest
 
 from pyspark_log_coordinator.group.state import GroupState
-from tests.plain_log import PlainLog
 from tests.processes.group_workers import OPTIONS, SESSION_MS, lead_without_assigning, work, work_once
 from tests.processes.line_file import LineFile
-from tests.pyspark_log.clients.group_programs import Programs
+from tests.support.plain_log import PlainLog
+from tests.support.pyspark_log.clients.group_programs import Programs
 
 ROWS = 40
 

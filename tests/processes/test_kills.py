@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from tests.direct import Stream
 from tests.processes import workers
 from tests.processes.line_file import LineFile
 from tests.processes.small_topic import PARTITIONS, TOPIC, TopicClient, rows_of_all, seeded
 from tests.processes.steps import LATER_MS, PRODUCER, RETAIN_LITTLE, STEPS, Writing, kind_of, what_is_left
+from tests.support.direct import Stream
 
 ROUNDS = 100
 CLEAN_UP_EVERY = 10

@@ -15,9 +15,9 @@ from pyspark_log.opening import forget_logs, open_log
 from pyspark_log_storage.stores.addresses import open_store
 from pyspark_log_storage.stores.s3_client import client_of
 from pyspark_log_storage.stores.storage_options import StorageOptions
-from tests.direct import Stream, read, source
-from tests.evidence import Evidence, encodings
 from tests.servers.broken_link import BrokenLink
+from tests.support.direct import Stream, read, source
+from tests.support.evidence import Evidence, encodings
 
 SCHEMA = StructType([StructField("value", BinaryType())])
 LEVELS = {"botocore": logging.INFO, "": logging.DEBUG}

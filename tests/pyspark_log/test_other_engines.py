@@ -13,9 +13,9 @@ import pytest
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage import layout
-from tests.command_line import CommandLine
-from tests.plain_log import PlainLog
-from tests.pyspark_log import typed_frames
+from tests.support.command_line import CommandLine
+from tests.support.plain_log import PlainLog
+from tests.support.pyspark_log import typed_frames
 
 PAGE = Path(__file__).parents[2] / "docs" / "tables.md"
 BATCHES, ROWS = 6, 500

@@ -9,8 +9,8 @@ from pyspark_log.reading import native_files
 from pyspark_log.reading.planning import Range
 from pyspark_log.reading.positions import Subscribed
 from pyspark_log_coordinator.audit.verify import verify
-from tests.command_line import CommandLine
-from tests.plain_log import PlainLog, flip_bit
+from tests.support.command_line import CommandLine
+from tests.support.plain_log import PlainLog, flip_bit
 
 VALUES = [b"value %d" % number for number in range(600)]
 NEWER = [b"newer %d" % number for number in range(5)]

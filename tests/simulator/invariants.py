@@ -29,8 +29,8 @@ from pyspark_log_storage.files import append_file, chunk
 from pyspark_log_storage.layout import born_of, number_of_newest_first
 from pyspark_log_storage.objects import spare
 from pyspark_log_storage.segments import segment
-from tests.memory_store import MemoryStore
 from tests.simulator.store import Objects
+from tests.support.memory_store import MemoryStore
 
 Row = tuple[bytes, int]
 """A row's value, and its timestamp in microseconds."""

@@ -21,10 +21,10 @@ from pyspark_log.history import backfill_plan, ordering
 from pyspark_log.history.backfill_plan import BackfillPlan, BackfillSettings
 from pyspark_log_storage.errors import CorruptObject, InvalidInput, InvalidOption, InvalidRecord, UnknownTopic
 from pyspark_log_storage.stores.local import LocalStore
-from tests.log_reader import read_topic
-from tests.plain_log import flip_bit
-from tests.spark.kills import wait_for
-from tests.spark.spark_log import SparkLog
+from tests.support.log_reader import read_topic
+from tests.support.plain_log import flip_bit
+from tests.support.spark.kills import wait_for
+from tests.support.spark.spark_log import SparkLog
 
 pytestmark = pytest.mark.spark
 ROWS = 400
@@ -242,7 +242,7 @@ def test_a_killed_backfill_continues_beside_a_live_producer_and_each_row_is_ther
     files = str(log.folder / "files")
     history(spark).write.parquet(files)
     given = {"backfill_id": "b", "checkpoint": str(log.folder / "backfill"), "order_by": "number", "rows_per_range": 20}
-    program = [sys.executable, "-m", "tests.spark.backfill_program"]
+    program = [sys.executable, "-m", "tests.support.spark.backfill_program"]
     live, stopped = [], threading.Event()
 
     def produce():

@@ -10,14 +10,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests import class_archive
-from tests.bare_venv import bare_environment, bare_python, environment_with_pandas
 from tests.conftest import PACKAGE_FOLDERS
-from tests.log_reader import read_topic
-from tests.plain_log import PlainLog
-from tests.spark import connect_client, connect_history
-from tests.spark.connect_client import ROWS
-from tests.spark.kills import wait_for
+from tests.support import class_archive
+from tests.support.bare_venv import bare_environment, bare_python, environment_with_pandas
+from tests.support.log_reader import read_topic
+from tests.support.plain_log import PlainLog
+from tests.support.spark import connect_client, connect_history
+from tests.support.spark.connect_client import ROWS
+from tests.support.spark.kills import wait_for
 
 pytestmark = pytest.mark.slow
 

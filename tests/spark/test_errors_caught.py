@@ -3,8 +3,8 @@
 import pytest
 from pyspark.errors import AnalysisException, PySparkException, PythonException, StreamingQueryException
 
-from tests.plain_log import flip_bit
-from tests.spark.spark_log import SparkLog
+from tests.support.plain_log import flip_bit
+from tests.support.spark.spark_log import SparkLog
 
 AT_PLANNING = (AnalysisException, "PYTHON_DATA_SOURCE_ERROR")
 IN_A_TASK = (PythonException, "PYTHON_EXCEPTION")

@@ -4,9 +4,9 @@ import pytest
 
 from pyspark_log_storage import layout
 from pyspark_log_storage.objects import node
-from tests.coordinator.spares import spare_file
-from tests.plain_log import NOON_MS, flip_bit
-from tests.spark.spark_log import SparkLog, refused
+from tests.support.coordinator.spares import spare_file
+from tests.support.plain_log import NOON_MS, flip_bit
+from tests.support.spark.spark_log import SparkLog, refused
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 import pyspark_log
 from pyspark_log.source import checkpoint
 from pyspark_log_storage.errors import CorruptObject, InvalidInput, InvalidOption, NewerFormat
-from tests.log_reader import read_topic
-from tests.plain_log import PlainLog
-from tests.spark.faulty_source import HANDED, WRITTEN, Trap
-from tests.spark.kills import Query, driver
-from tests.spark.rolled import roll
+from tests.support.log_reader import read_topic
+from tests.support.plain_log import PlainLog
+from tests.support.spark.faulty_source import HANDED, WRITTEN, Trap
+from tests.support.spark.kills import Query, driver
+from tests.support.spark.rolled import roll
 
 pytestmark = pytest.mark.spark
 PARTITIONS = 3

@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from pyspark_log.opening import open_log
 from pyspark_log.reading import groups
-from tests.log_reader import read_topic
-from tests.spark.faulty_source import COMMITTED, COMMITTING, STAGED, Trap
-from tests.spark.kills import Query
+from tests.support.log_reader import read_topic
+from tests.support.spark.faulty_source import COMMITTED, COMMITTING, STAGED, Trap
+from tests.support.spark.kills import Query
 
 ROWS = 300
 PARTITIONS = 2

@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 
 from pyspark_log.opening import open_log
 from pyspark_log_storage.stores.addresses import inner_url
-from tests.elsewhere import Root
-from tests.log_reader import orphans, read_topic
-from tests.spark.faulty_source import COMMITTED, COMMITTING, PLANNING, READING, STAGED, STAGING, Trap, sequenced
-from tests.spark.kills import Query, driver
+from tests.support.elsewhere import Root
+from tests.support.log_reader import orphans, read_topic
+from tests.support.spark.faulty_source import COMMITTED, COMMITTING, PLANNING, READING, STAGED, STAGING, Trap, sequenced
+from tests.support.spark.kills import Query, driver
 
 ROWS = 300
 PARTITIONS = 4

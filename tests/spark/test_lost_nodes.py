@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark.lost_nodes import HANGS_S, NODES, ThreeDisks, TwoDisksAndABucket, Values, wait_for
-from tests.spark.spark_log import FORMAT, SparkLog
+from tests.support.spark.lost_nodes import HANGS_S, NODES, ThreeDisks, TwoDisksAndABucket, Values, wait_for
+from tests.support.spark.spark_log import FORMAT, SparkLog
 
 ROWS = 6_000
 BATCH_ROWS = 200

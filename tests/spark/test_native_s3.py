@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 import pyspark_log
 from pyspark_log_storage.stores.storage_options import ENVIRONMENT_VARIABLE
-from tests.command_line import CommandLine
 from tests.servers.running import Server
+from tests.support.command_line import CommandLine
 
 ROWS = 3000
 MOUNTED = "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme"

@@ -4,7 +4,7 @@ import pytest
 
 from pyspark_log_coordinator.maintenance import topic_roll
 from pyspark_log_storage.parquet import parquet_segment
-from tests.spark.spark_log import SparkLog
+from tests.support.spark.spark_log import SparkLog
 
 ROWS = 6_000
 """Rows that are in Parquet segments."""

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.direct import read
-from tests.spark.lost_nodes import HANGS_S, ThreeDisks, wait_for
-from tests.spark.spark_log import FORMAT, SparkLog
+from tests.support.direct import read
+from tests.support.spark.lost_nodes import HANGS_S, ThreeDisks, wait_for
+from tests.support.spark.spark_log import FORMAT, SparkLog
 
 AWAY_S = 3
 ROWS = 3_000

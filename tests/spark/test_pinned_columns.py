@@ -3,8 +3,8 @@
 import pytest
 
 import pyspark_log
-from tests.plain_log import PlainLog
-from tests.spark.rolled import roll
+from tests.support.plain_log import PlainLog
+from tests.support.spark.rolled import roll
 
 pytestmark = pytest.mark.spark
 

@@ -5,9 +5,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 import pyspark_log
-from tests.plain_log import PlainLog
-from tests.spark.rolled import roll
-from tests.spark.spark_log import configured
+from tests.support.plain_log import PlainLog
+from tests.support.spark.rolled import roll
+from tests.support.spark.spark_log import configured
 
 pytestmark = pytest.mark.spark
 ROWS = 40

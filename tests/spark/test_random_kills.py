@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 
 from pyspark_log_storage.layout import number, topic_journal
 from pyspark_log_storage.stores.addresses import inner_url, open_store
-from tests.elsewhere import Root
-from tests.log_reader import open_topic, read_topic
-from tests.spark.kills import Driver, Query
+from tests.support.elsewhere import Root
+from tests.support.log_reader import open_topic, read_topic
+from tests.support.spark.kills import Driver, Query
 
 ROWS = 60_000
 PARTITIONS = 4

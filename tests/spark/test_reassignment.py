@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.log import node_admin
-from tests.spark.lost_nodes import ThreeDisks, wait_for
-from tests.spark.spark_log import FORMAT, SparkLog
+from tests.support.spark.lost_nodes import ThreeDisks, wait_for
+from tests.support.spark.spark_log import FORMAT, SparkLog
 
 ROWS = 12_000
 BATCH_ROWS = 100

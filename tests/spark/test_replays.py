@@ -14,10 +14,10 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from tests.elsewhere import Root
-from tests.log_reader import orphans, read_topic
-from tests.spark.faulty_source import COMMITTED, COMMITTING, STAGED, Trap
-from tests.spark.kills import Query, driver
+from tests.support.elsewhere import Root
+from tests.support.log_reader import orphans, read_topic
+from tests.support.spark.faulty_source import COMMITTED, COMMITTING, STAGED, Trap
+from tests.support.spark.kills import Query, driver
 
 PARTITIONS = 3
 

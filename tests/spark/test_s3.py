@@ -14,9 +14,9 @@ from pyspark.sql.streaming import StreamingQuery
 
 from pyspark_log import Consumer, Producer
 from pyspark_log_storage.stores.storage_options import ENVIRONMENT_VARIABLE
-from tests.command_line import CommandLine
-from tests.evidence import Evidence
 from tests.servers.running import Server
+from tests.support.command_line import CommandLine
+from tests.support.evidence import Evidence
 
 FORMAT = "pyspark_log"
 SPARKS = "org.apache.spark"

@@ -15,8 +15,8 @@ from pyspark_log_storage.stores.addresses import open_store
 from pyspark_log_storage.stores.storage_options import StorageOptions
 from tests.servers.gateway import Gateway
 from tests.servers.running import Server
-from tests.spark.lost_nodes import wait_for
-from tests.spark.spark_log import FORMAT, SparkLog
+from tests.support.spark.lost_nodes import wait_for
+from tests.support.spark.spark_log import FORMAT, SparkLog
 
 ROWS = 1_500
 BATCH_ROWS = 100

@@ -10,8 +10,8 @@ from collections import Counter
 import pytest
 
 from pyspark_log_storage.stores.addresses import inner_url
-from tests.direct import read
-from tests.spark.shared_drivers import NAMES, PARTITIONS, Story, intervals, run_story, taken_up
+from tests.support.direct import read
+from tests.support.spark.shared_drivers import NAMES, PARTITIONS, Story, intervals, run_story, taken_up
 
 KILLS = int(os.environ.get("PYSPARK_LOG_SHARED_KILLS", "2"))
 SEED = 20_261_122

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.writing.partitioner import partition_of
-from tests.spark.spark_log import SparkLog, configured, refused
+from tests.support.spark.spark_log import SparkLog, configured, refused
 
 KAFKA_MURMUR2 = {
     "21": -973932308,

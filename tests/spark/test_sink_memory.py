@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.spark.measured_source import MeasuredSource, measurements
-from tests.spark.spark_log import SparkLog
+from tests.support.spark.measured_source import MeasuredSource, measurements
+from tests.support.spark.spark_log import SparkLog
 
 LIMIT_MIB = 512
 

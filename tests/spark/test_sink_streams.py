@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as f
 
-from tests.spark.spark_log import SparkLog, refused
+from tests.support.spark.spark_log import SparkLog, refused
 
 KAFKA_JOB = {
     "kafka.bootstrap.servers": "broker-1:9092,broker-2:9092",

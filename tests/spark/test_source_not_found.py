@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from tests.bare_venv import bare_environment, bare_python
 from tests.conftest import PACKAGE_FOLDERS
-from tests.plain_log import PlainLog
+from tests.support.bare_venv import bare_environment, bare_python
+from tests.support.plain_log import PlainLog
 
 PROGRAM = f"""
 import json, sys, warnings

@@ -8,8 +8,8 @@ from pyspark.sql import functions as f
 
 import pyspark_log
 from pyspark_log.writing.rows import Rows
-from tests.plain_log import NOON_MS, record
-from tests.spark.spark_log import SparkLog, configured
+from tests.support.plain_log import NOON_MS, record
+from tests.support.spark.spark_log import SparkLog, configured
 
 KAFKA_ROW = [
     ("key", "binary"),

@@ -6,7 +6,7 @@ import time
 import pytest
 from pyspark.sql import functions as f
 
-from tests.spark.spark_log import SparkLog, configured
+from tests.support.spark.spark_log import SparkLog, configured
 
 DEADLINE_SECONDS = 60
 PAUSE_SECONDS = 0.05

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.log_reader import read_topic
-from tests.spark import cluster_program
-from tests.spark.cluster_program import HELD_BATCH, ROWS
-from tests.spark.kills import wait_for
-from tests.spark.standalone_cluster import may_drop_rights, standalone_cluster
+from tests.support.log_reader import read_topic
+from tests.support.spark import cluster_program
+from tests.support.spark.cluster_program import HELD_BATCH, ROWS
+from tests.support.spark.kills import wait_for
+from tests.support.spark.standalone_cluster import may_drop_rights, standalone_cluster
 
 pytestmark = pytest.mark.slow
 

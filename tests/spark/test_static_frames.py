@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.spark_log import SparkLog
+from tests.support.spark.spark_log import SparkLog
 
 PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 

@@ -8,8 +8,8 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.log_reader import TopicContents, read_topic
-from tests.spark.kills import Query
+from tests.support.log_reader import TopicContents, read_topic
+from tests.support.spark.kills import Query
 
 
 class Log:

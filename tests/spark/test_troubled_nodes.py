@@ -21,9 +21,9 @@ from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.sync import replica_file
 from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_storage.stores.addresses import open_store
-from tests.direct import read
-from tests.spark.lost_nodes import NODES, ThreeDisks, wait_for
-from tests.spark.spark_log import FORMAT, SparkLog
+from tests.support.direct import read
+from tests.support.spark.lost_nodes import NODES, ThreeDisks, wait_for
+from tests.support.spark.spark_log import FORMAT, SparkLog
 
 PARTITIONS = 3
 """One for each node: with three each leads one."""

@@ -11,9 +11,9 @@ import pyspark_log
 from pyspark_log_coordinator.maintenance.topic_cleanup import clean_up_topic
 from pyspark_log_coordinator.model.topic_config import UNLIMITED, TopicConfig
 from pyspark_log_storage.columns.column_ddl import parse
-from tests.command_line import CommandLine
-from tests.spark.lost_nodes import NODES, ThreeDisks
-from tests.spark.rolled import roll
+from tests.support.command_line import CommandLine
+from tests.support.spark.lost_nodes import NODES, ThreeDisks
+from tests.support.spark.rolled import roll
 
 pytestmark = pytest.mark.spark
 ROWS = 20

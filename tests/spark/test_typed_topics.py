@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from tests.spark.faulty_source import COMMITTING, Trap
-from tests.spark.kills import Query
-from tests.spark.spark_log import SparkLog, refused
+from tests.support.spark.faulty_source import COMMITTING, Trap
+from tests.support.spark.kills import Query
+from tests.support.spark.spark_log import SparkLog, refused
 
 ALL_TYPES = """
     cast(id as tinyint) a, cast(id as smallint) b, cast(id as int) c, id d, cast(id as float) e, cast(id as double) f,

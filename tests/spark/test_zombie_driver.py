@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.elsewhere import Root
-from tests.log_reader import entries, read_topic
-from tests.spark.faulty_source import COMMITTING, Trap
-from tests.spark.kills import Query, driver, wait_for
+from tests.support.elsewhere import Root
+from tests.support.log_reader import entries, read_topic
+from tests.support.spark.faulty_source import COMMITTING, Trap
+from tests.support.spark.kills import Query, driver, wait_for
 
 ROWS = 300
 PARTITIONS = 4

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pytest
 
 import pyspark_log
-from tests.plain_log import PlainLog
-from tests.spark.rolled import roll
+from tests.support.plain_log import PlainLog
+from tests.support.spark.rolled import roll
 
 SCANS = ("spark.sql.files.", "spark.sql.legacy.parquet.", "spark.sql.parquet.", "spark.sql.sources.")
 """How the settings begin that Spark's readers of files ask. Each of them is changed, or is in `OTHERS`."""

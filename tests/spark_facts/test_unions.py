@@ -5,7 +5,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from pyspark_log.spark_conf import profiles
-from tests.plain_log import PlainLog
+from tests.support.plain_log import PlainLog
 
 
 def test_a_union_is_compiled_with_what_follows_only_with_the_setting_of_the_profiles(

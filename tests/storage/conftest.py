@@ -14,7 +14,7 @@ from pyspark_log_storage.stores.chaos import ChaosStore
 from pyspark_log_storage.stores.faults import ChaosOptions, RandomFaults
 from pyspark_log_storage.stores.local import LocalStore
 from pyspark_log_storage.stores.storage_options import StorageOptions
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 
 # A property is tested as long as it takes: a busy machine is no failure.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -51,10 +51,10 @@ def store(request):
     if request.param == TEST_URL:
         return open_store(absolute_url(f"{TEST_URL}/{uuid.uuid4().hex}"))
     if request.param == "fsspec":
-        importlib.import_module("tests.fsspec_kinds")
+        importlib.import_module("tests.support.fsspec_kinds")
         return open_store(f"once://{uuid.uuid4().hex}/log")
     if request.param == "s3 through fsspec":
-        importlib.import_module("tests.fsspec_kinds")
+        importlib.import_module("tests.support.fsspec_kinds")
         server, bucket = (request.getfixturevalue(each) for each in ("ceph", "ceph_bucket"))
         return open_store(f"s3again://{bucket}/{uuid.uuid4().hex}/log", StorageOptions.given(server.options))
     if request.param in {"memory", "chaos"}:

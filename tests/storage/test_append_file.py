@@ -11,7 +11,7 @@ from pyspark_log_storage.columns.schema import RECORD, RECORD_ID, RECORD_SCHEMAS
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, StoreError
 from pyspark_log_storage.files import chunk
 from pyspark_log_storage.files.append_file import AppendFileWriter, read_chunk, scan
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 
 KEY = "topics/t/1/append/a"
 NAME = "topic t, partition 0, offset 7"

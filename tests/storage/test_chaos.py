@@ -18,7 +18,7 @@ from pyspark_log_storage.stores.local import LocalStore
 from pyspark_log_storage.stores.self_test import self_test
 from pyspark_log_storage.stores.storage_options import StorageOptions
 from pyspark_log_storage.stores.store import is_object_store
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 
 LIES = ("stale_lists", "ignored_conditions", "torn_writes", "bit_rot", "bad_reads")
 WITHIN_THE_PROMISE = ("unavailable", "slow_down", "lost_answers", "missing_markers")

@@ -9,7 +9,7 @@ import pytest
 from pyspark_log_storage.columns import column_types, schema
 from pyspark_log_storage.columns.column_ddl import parse
 from pyspark_log_storage.errors import InvalidRecord, NewerFormat
-from tests.storage import random_columns
+from tests.support.storage import random_columns
 
 
 def test_ddl_names_all_types():

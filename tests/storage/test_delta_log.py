@@ -13,7 +13,7 @@ from pyspark_log_storage.delta import delta_checkpoint, delta_log
 from pyspark_log_storage.delta.delta_actions import Action, AddFile, Metadata, Transaction
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.stores.local import LocalStore
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 
 COLUMNS = {"type": "struct", "fields": [{"name": "offset", "type": "long", "nullable": True, "metadata": {}}]}
 METADATA = Metadata(id="6f7e", schema_string=json.dumps(COLUMNS))

@@ -7,7 +7,7 @@ import pytest
 
 from pyspark_log_storage.errors import StoreRefused, StoreUnavailable, StoreUnwritable
 from pyspark_log_storage.stores.fan_out import FanOutWriter
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 
 KEY = "folder/object"
 

@@ -23,9 +23,9 @@ from pyspark_log_storage.stores.addresses import absolute_url, open_store
 from pyspark_log_storage.stores.request_counts import Requests, counts_of
 from pyspark_log_storage.stores.self_test import self_test
 from pyspark_log_storage.stores.storage_options import ENVIRONMENT_VARIABLE, StorageOptions
-from tests import fsspec_kinds
-from tests.log_reader import read_topic
-from tests.plain_log import PlainLog
+from tests.support import fsspec_kinds
+from tests.support.log_reader import read_topic
+from tests.support.plain_log import PlainLog
 
 SECRET = "canary-4711"
 

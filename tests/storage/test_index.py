@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pyspark_log_storage.errors import CorruptObject, NewerFormat, ObjectMissing
 from pyspark_log_storage.files import index
 from pyspark_log_storage.files.index import BLOCK_ENTRIES, Index, IndexEntry
-from tests.counting_store import CountingStore
-from tests.memory_store import MemoryStore
+from tests.support.counting_store import CountingStore
+from tests.support.memory_store import MemoryStore
 
 KEY = "t/0/a.index"
 BASE = 1000

@@ -14,7 +14,7 @@ from pyspark_log_storage.errors import (
 )
 from pyspark_log_storage.stores import writeback
 from pyspark_log_storage.stores.local import LocalStore
-from tests.storage.local_writes import fail, start, temporaries
+from tests.support.storage.local_writes import fail, start, temporaries
 
 RACERS = 16
 RACES = 40

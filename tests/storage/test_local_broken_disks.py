@@ -12,7 +12,7 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
 )
 from pyspark_log_storage.stores.local import LocalStore
-from tests.storage.local_writes import fail, temporaries, write
+from tests.support.storage.local_writes import fail, temporaries, write
 
 
 def create(store):

@@ -9,7 +9,7 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, NewerFormat, NodeMissing
 from pyspark_log_storage.objects import node
 from pyspark_log_storage.objects.envelope import seal
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 
 MARKER = node.Marker(cluster="c", node="0", incarnation="i")
 ENCODED = node.encode(MARKER)

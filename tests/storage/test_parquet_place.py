@@ -8,9 +8,9 @@ from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.parquet import row_group
 from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
 from pyspark_log_storage.segments import segment
-from tests.memory_store import MemoryStore
-from tests.plain_log import record
-from tests.storage import hostile_parquet
+from tests.support.memory_store import MemoryStore
+from tests.support.plain_log import record
+from tests.support.storage import hostile_parquet
 
 NAME = "00000000000000001000-00000000000000000007-abc.parquet"
 KEY = f"topics/t/1/2/{NAME}"

@@ -17,10 +17,10 @@ from pyspark_log_storage.files import chunk
 from pyspark_log_storage.files.segment_file import NotAsParquet
 from pyspark_log_storage.parquet import parquet_footer, parquet_segment, row_group, row_group_size
 from pyspark_log_storage.segments import segment
-from tests.counting_store import CountingStore
-from tests.memory_store import MemoryStore
-from tests.segment_reads import entries_between, entry_reaching
-from tests.storage.parquet_rows import BASE, EPOCHS, KEY, START, batch_of, rows_of, simple, whole, write
+from tests.support.counting_store import CountingStore
+from tests.support.memory_store import MemoryStore
+from tests.support.segment_reads import entries_between, entry_reaching
+from tests.support.storage.parquet_rows import BASE, EPOCHS, KEY, START, batch_of, rows_of, simple, whole, write
 
 headers = st.none() | st.lists(
     st.fixed_dictionaries({"key": st.text(max_size=3), "value": st.none() | st.binary(max_size=3)}), max_size=2

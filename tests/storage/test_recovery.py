@@ -11,7 +11,7 @@ from pyspark_log_storage.files import chunk
 from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
 from pyspark_log_storage.segments import segment
 from pyspark_log_storage.segments.recovery import recover
-from tests.counting_store import CountingStore
+from tests.support.counting_store import CountingStore
 
 FOLDER = "topics/t/1/0/"
 WHEN = dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc)

@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_log_storage.stores import reserve
 from pyspark_log_storage.stores.local import LocalStore
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 
 BYTES = reserve.RESERVE_BYTES
 

@@ -14,9 +14,9 @@ from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.files.segment_file import NotAsParquet
 from pyspark_log_storage.parquet import parquet_footer, parquet_segment, row_group, row_group_size
 from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
-from tests.memory_store import MemoryStore
-from tests.storage import random_columns
-from tests.storage.hostile_parquet import BASE, KEY, forged
+from tests.support.memory_store import MemoryStore
+from tests.support.storage import random_columns
+from tests.support.storage.hostile_parquet import BASE, KEY, forged
 
 BYTES_MAX, VALUES_MAX = 2**16, 1000
 TEXT = b"a" * 1000

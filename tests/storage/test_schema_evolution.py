@@ -11,7 +11,7 @@ from pyspark_log_storage.columns.column_ddl import parse
 from pyspark_log_storage.columns.column_types import ddl
 from pyspark_log_storage.errors import InvalidRecord
 from pyspark_log_storage.files import chunk
-from tests.storage import random_columns
+from tests.support.storage import random_columns
 
 
 @pytest.mark.parametrize("seed", range(10))  # 34 topics with 3 evolutions each

@@ -13,10 +13,10 @@ from pyspark_log_storage.columns.schema import RECORD, RECORD_ID, RECORD_SCHEMAS
 from pyspark_log_storage.errors import CorruptObject, LogError, NewerFormat, ObjectMissing, StoreError
 from pyspark_log_storage.files import chunk, index
 from pyspark_log_storage.segments import segment
-from tests import elsewhere
-from tests.counting_store import CountingStore
-from tests.memory_store import MemoryStore
-from tests.segment_reads import entries_between, entry_reaching
+from tests.support import elsewhere
+from tests.support.counting_store import CountingStore
+from tests.support.memory_store import MemoryStore
+from tests.support.segment_reads import entries_between, entry_reaching
 
 FOLDER = "topics/t/1/0/"
 NAME = "00000000000000001000-00000000000000000007-abc"

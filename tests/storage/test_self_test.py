@@ -7,7 +7,7 @@ import pytest
 
 from pyspark_log_storage.errors import ObjectMissing, StoreUnfit
 from pyspark_log_storage.stores.self_test import self_test
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 
 
 def test_a_store_that_keeps_its_promises_passes(store):

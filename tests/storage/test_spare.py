@@ -8,7 +8,7 @@ from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreError,
 from pyspark_log_storage.objects import spare
 from pyspark_log_storage.objects.envelope import is_whole, seal
 from pyspark_log_storage.stores.local import LocalStore
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 
 JOURNAL = "topics/t/1/journal/"
 OBJECT = f"{JOURNAL}entries/00000000000000000001"

@@ -7,7 +7,7 @@ import pytest
 from pyspark_log_storage.errors import InvalidOption, ObjectMissing, StoreUnavailable, StoreUnfit
 from pyspark_log_storage.stores.local import LocalStore
 from pyspark_log_storage.stores.store_check import ROUNDS, meet, meet_oneself
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 
 
 def stores_in(folder, kind=LocalStore):

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pyspark_log_storage.errors import ObjectMissing, StoreError
 from pyspark_log_storage.stores.local import LocalStore
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 
 # Whole keys in plain order. Part by part, or with folders taken for names without "/", they sort otherwise.
 IN_ORDER = ["a", "b-c", "b.d/e", "b/a-", "b/a-x/y", "b/a/x", "b/a/y/z", "b/a0", "b/c", "b0", "c/.tmp/x"]

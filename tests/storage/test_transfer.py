@@ -15,7 +15,7 @@ from pyspark_log_storage.files.append_file import AppendFileWriter
 from pyspark_log_storage.parquet import parquet_footer
 from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
 from pyspark_log_storage.segments import segment, transfer
-from tests.memory_store import MemoryStore
+from tests.support.memory_store import MemoryStore
 
 FILE = "topics/t/1/append/a"
 NAME = "00000000000000001000-00000000000000000007-abc"

@@ -11,10 +11,10 @@ import pytest
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.files import chunk
-from tests.storage import hostile_chunks as hostile
-from tests.storage.hostile_chunks import chunk_of, message_of, ordered, with_headers, with_offsets
+from tests.support.storage import hostile_chunks as hostile
+from tests.support.storage.hostile_chunks import chunk_of, message_of, ordered, with_headers, with_offsets
 
-WORKER = Path(__file__).with_name("hostile_worker.py")
+WORKER = Path(__file__).parents[1] / "support" / "storage" / "hostile_worker.py"
 EVERY_COMPRESSION = pytest.mark.parametrize("compression", chunk.COMPRESSIONS)
 FEW_AND_MANY = pytest.mark.parametrize("rows", [3, hostile.MANY])
 

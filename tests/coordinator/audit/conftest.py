@@ -4,7 +4,7 @@ import pytest
 
 from pyspark_log_coordinator.journal import journal as journal_module
 from pyspark_log_coordinator.topic.machine import DeleteRecords
-from tests.coordinator.stored_topic import StoredTopic
+from tests.support.coordinator.stored_topic import StoredTopic
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from pyspark_log_coordinator.audit.repair import repair
 from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.topic.machine import DeleteRecords, ElectLeaders, Holder, Suspect, Suspicion
 from pyspark_log_storage.objects import checkpoints
-from tests.coordinator.audited_topic import audit, cut_last_chunk, flip
-from tests.coordinator.topics import after, commit, file, incarnation, started
-from tests.memory_store import MemoryStore
+from tests.support.coordinator.audited_topic import audit, cut_last_chunk, flip
+from tests.support.coordinator.topics import after, commit, file, incarnation, started
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.no_faults("an audit reports what it cannot read")
 

@@ -7,7 +7,7 @@ from pyspark_log_coordinator.maintenance import checkpoint_files, roll_job, roll
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.topic.machine import ElectLeaders, Holder, Suspect, Suspicion
-from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
+from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 
 
 @pytest.fixture

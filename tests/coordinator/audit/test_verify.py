@@ -11,10 +11,10 @@ from pyspark_log_coordinator.journal import journal_entry
 from pyspark_log_coordinator.journal.replay import EntryMissing
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.topic.machine import DeleteRecords
-from tests.coordinator.audited_topic import audit, cut_last_chunk, finding, flip, said
-from tests.coordinator.spares import lose_both
-from tests.coordinator.stored_topic import StoredTopic
-from tests.coordinator.topics import filled, rolled
+from tests.support.coordinator.audited_topic import audit, cut_last_chunk, finding, flip, said
+from tests.support.coordinator.spares import lose_both
+from tests.support.coordinator.stored_topic import StoredTopic
+from tests.support.coordinator.topics import filled, rolled
 
 pytestmark = pytest.mark.no_faults("an audit reports what it cannot read")
 

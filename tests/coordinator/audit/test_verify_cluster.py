@@ -16,9 +16,9 @@ from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from pyspark_log_storage import layout
 from pyspark_log_storage.layout import newest_first
 from pyspark_log_storage.stores.local import LocalStore
-from tests.coordinator.audited_topic import finding, flip, said
-from tests.coordinator.spares import lose_both
-from tests.coordinator.stored_topic import StoredTopic
+from tests.support.coordinator.audited_topic import finding, flip, said
+from tests.support.coordinator.spares import lose_both
+from tests.support.coordinator.stored_topic import StoredTopic
 
 pytestmark = pytest.mark.no_faults("an audit reports what it cannot read")
 

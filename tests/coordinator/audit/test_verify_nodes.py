@@ -16,9 +16,9 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import InvalidOption, ObjectMissing, StoreUnavailable
 from pyspark_log_storage.layout import born_name
 from pyspark_log_storage.segments import segment, transfer
-from tests.coordinator.breakable_store import BreakableStore
-from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
-from tests.coordinator.several_nodes import Stores
+from tests.support.coordinator.breakable_store import BreakableStore
+from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
+from tests.support.coordinator.several_nodes import Stores
 
 pytestmark = pytest.mark.no_faults("an audit reports what it cannot read")
 

@@ -15,9 +15,9 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import InvalidOption, LogError, NodeMissing
 from pyspark_log_storage.objects import node
 from tests.coordinator.backup.test_backup import Failing, Killed, commit, rows_in
-from tests.coordinator.several_nodes import Stores, one_after_another
-from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
-from tests.memory_store import MemoryStore
+from tests.support.coordinator.several_nodes import Stores, one_after_another
+from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
+from tests.support.memory_store import MemoryStore
 
 
 class Mortal(Failing):

@@ -21,9 +21,9 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, InvalidOption, ObjectMissing
 from pyspark_log_storage.stores.addresses import open_store
 from pyspark_log_storage.stores.self_test import self_test
-from tests import fsspec_kinds
-from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
-from tests.memory_store import MemoryStore
+from tests.support import fsspec_kinds
+from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
+from tests.support.memory_store import MemoryStore
 
 
 class Killed(BaseException):

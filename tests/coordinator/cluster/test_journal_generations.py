@@ -19,7 +19,7 @@ from pyspark_log_coordinator.journal.journal_nodes import JournalNode
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import DeleteTopic, MoveJournal, StartTopic
-from tests.coordinator.clusters import NOW, after, refusal
+from tests.support.coordinator.clusters import NOW, after, refusal
 
 
 def node(name):

@@ -18,7 +18,7 @@ from pyspark_log_coordinator.cluster.machine import (
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage.errors import InvalidName, InvalidOption, TopicExists, UnknownTopic
-from tests.coordinator.clusters import NOW, after
+from tests.support.coordinator.clusters import NOW, after
 
 
 def create(name="flights", topic_id="1", partitions=2, min_insync=1):

@@ -20,7 +20,7 @@ from pyspark_log_coordinator.cluster.machine import (
 )
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_storage.errors import InvalidName
-from tests.coordinator.clusters import NOW, after, refusal
+from tests.support.coordinator.clusters import NOW, after, refusal
 
 
 def node(name, url="", incarnation="", rack=""):

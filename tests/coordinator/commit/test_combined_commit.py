@@ -15,8 +15,8 @@ from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.topic.machine import CommitBatch
 from pyspark_log_storage.errors import OutcomeUnknown, StaleFile, StoreRefused, StoreUnavailable
-from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
-from tests.coordinator.troubled_store import TroubledStore
+from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
+from tests.support.coordinator.troubled_store import TroubledStore
 
 NO_RETRIES, ONE_RETRY = RetryPolicy(retries=0), RetryPolicy(retries=1, retry_backoff_ms=1)
 

@@ -19,8 +19,8 @@ from pyspark_log_coordinator.segments.roll_plan import ROLL_CHUNKS
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, StoreRefused
 from pyspark_log_storage.stores.store import is_object_store
-from tests.coordinator.spares import spare_file
-from tests.plain_log import PlainLog, flip_bit
+from tests.support.coordinator.spares import spare_file
+from tests.support.plain_log import PlainLog, flip_bit
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from pyspark_log_coordinator.commit.isr_recovery import INLINE_EVERY_SECONDS
 from pyspark_log_coordinator.replication import file_holders
 from pyspark_log_coordinator.sync import catch_up, replica_file
 from pyspark_log_storage.errors import StoreUnavailable
-from tests.coordinator.breakable_store import BreakableStore
-from tests.coordinator.fake_environment import fake_environment
-from tests.coordinator.replicated_topic import ALL, ReplicatedTopic, write
-from tests.coordinator.several_nodes import Stores
+from tests.support.coordinator.breakable_store import BreakableStore
+from tests.support.coordinator.fake_environment import fake_environment
+from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic, write
+from tests.support.coordinator.several_nodes import Stores
 
 
 def environment():

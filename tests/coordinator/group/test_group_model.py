@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from tests.coordinator.group_model import COOPERATIVE, Flaws, Model
+from tests.support.coordinator.group_model import COOPERATIVE, Flaws, Model
 
 LARGE = os.environ.get("PYSPARK_LOG_MODEL") == "large"
 PAIR = {"A": "", "B": ""}

@@ -24,8 +24,8 @@ from pyspark_log_coordinator.group.state import Group, GroupState, MemberDetails
 from pyspark_log_coordinator.group.sync import SyncGroup
 from pyspark_log_storage import decoding
 from pyspark_log_storage.errors import InvalidName, LogError
-from tests.coordinator.groups import NOW, after, commit, join, rejoin, stable, started
-from tests.mutations import changed
+from tests.support.coordinator.groups import NOW, after, commit, join, rejoin, stable, started
+from tests.support.mutations import changed
 
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """The machine may be busy."""

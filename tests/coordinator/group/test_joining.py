@@ -22,7 +22,7 @@ from pyspark_log_storage.errors import (
     InvalidOption,
     UnknownMember,
 )
-from tests.coordinator.groups import NOW, after, join, refusal, rejoin, stable, started
+from tests.support.coordinator.groups import NOW, after, join, refusal, rejoin, stable, started
 
 
 def kinds(state, command, now=NOW):

@@ -11,7 +11,7 @@ from pyspark_log_coordinator.group.offsets import ResetOffsets
 from pyspark_log_coordinator.group.state import Group, GroupState
 from pyspark_log_coordinator.journal.journal_move import JournalMoved, MoveJournal
 from pyspark_log_storage.errors import GroupNotEmpty, InvalidName, InvalidOption, UnknownGroup
-from tests.coordinator.groups import NOW, after, commit, join, refusal, stable, started
+from tests.support.coordinator.groups import NOW, after, commit, join, refusal, stable, started
 
 
 def test_a_group_starts_empty_and_once():

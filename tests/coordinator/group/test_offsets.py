@@ -18,7 +18,7 @@ from pyspark_log_storage.errors import (
     RewindPending,
     UnknownMember,
 )
-from tests.coordinator.groups import NOW, after, commit, join, refusal, rejoin, stable, started
+from tests.support.coordinator.groups import NOW, after, commit, join, refusal, rejoin, stable, started
 
 
 def reset(offset, partition=0, **fields):

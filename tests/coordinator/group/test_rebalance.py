@@ -5,7 +5,7 @@ from pyspark_log_coordinator.group.joining import JoinGroup
 from pyspark_log_coordinator.group.leaving import ExpireMember, LeaveGroup
 from pyspark_log_coordinator.group.rebalance import CompleteJoin, ExpireSync
 from pyspark_log_coordinator.group.state import GroupState, joined_members
-from tests.coordinator.groups import NOW, after, join, rejoin, stable, started
+from tests.support.coordinator.groups import NOW, after, join, rejoin, stable, started
 
 
 def complete(group):

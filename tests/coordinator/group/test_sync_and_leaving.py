@@ -7,7 +7,7 @@ from pyspark_log_coordinator.group.leaving import ExpireMember, LeaveGroup
 from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_coordinator.group.sync import SyncGroup, WorkAssigned
 from pyspark_log_storage.errors import FencedInstance, IllegalGeneration, RebalanceInProgress, UnknownMember
-from tests.coordinator.groups import NOW, after, commit, join, refusal, rejoin, stable
+from tests.support.coordinator.groups import NOW, after, commit, join, refusal, rejoin, stable
 
 
 def completing():

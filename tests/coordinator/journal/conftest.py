@@ -3,10 +3,10 @@
 import pytest
 
 from pyspark_log_coordinator.journal import journal as journal_module
-from tests.coordinator.item_list import open_list
-from tests.coordinator.journal_objects import EVERY
-from tests.coordinator.three_stores import ThreeStores
-from tests.coordinator.troubled_store import TroubledStore
+from tests.support.coordinator.item_list import open_list
+from tests.support.coordinator.journal_objects import EVERY
+from tests.support.coordinator.three_stores import ThreeStores
+from tests.support.coordinator.troubled_store import TroubledStore
 
 
 class TroubledBucket(TroubledStore):

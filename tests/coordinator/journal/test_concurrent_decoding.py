@@ -7,7 +7,7 @@ import pytest
 
 from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_storage.stores.local import LocalStore
-from tests.coordinator.stored_topic import StoredTopic
+from tests.support.coordinator.stored_topic import StoredTopic
 
 STARTS = 40
 
@@ -18,6 +18,6 @@ def test_many_threads_may_begin_to_decode_at_once(tmp_path):
     topic.fill(260)  # so that there is a snapshot, and entries behind it
     topic.roll(50)
     checkpoint_files.write_on_nodes(topic.handle)
-    command = [sys.executable, "-m", "tests.coordinator.decode_worker", str(tmp_path), str(STARTS)]
+    command = [sys.executable, "-m", "tests.support.coordinator.decode_worker", str(tmp_path), str(STARTS)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["0"] * STARTS, done.stderr[-2000:]

@@ -13,8 +13,8 @@ from pyspark_log_storage.errors import (
 )
 from pyspark_log_storage.layout import newest_first, number
 from pyspark_log_storage.objects.envelope import seal
-from tests.coordinator.item_list import open_list
-from tests.coordinator.journal_objects import (
+from tests.support.coordinator.item_list import open_list
+from tests.support.coordinator.journal_objects import (
     ENTRIES,
     MANIFESTS,
     SNAPSHOTS,
@@ -25,9 +25,9 @@ from tests.coordinator.journal_objects import (
     one_store,
     raw_entry,
 )
-from tests.coordinator.spares import lose_both, replace_both, spare_of
-from tests.coordinator.three_stores import ThreeStores
-from tests.coordinator.troubled_store import TroubledStore
+from tests.support.coordinator.spares import lose_both, replace_both, spare_of
+from tests.support.coordinator.three_stores import ThreeStores
+from tests.support.coordinator.troubled_store import TroubledStore
 
 
 def objects_in(store):

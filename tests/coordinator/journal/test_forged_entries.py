@@ -17,10 +17,10 @@ from pyspark_log_coordinator.replication import reassignment
 from pyspark_log_coordinator.segments import orphans, retention, swap
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage.errors import CorruptObject
-from tests.coordinator.forged import forge, within
-from tests.coordinator.forged_worker import OF_A_NEW_TOPIC, OF_A_TOPIC, OF_THE_CLUSTER
-from tests.coordinator.stored_topic import StoredTopic
-from tests.elsewhere import PlainStore
+from tests.support.coordinator.forged import forge, within
+from tests.support.coordinator.forged_worker import OF_A_NEW_TOPIC, OF_A_TOPIC, OF_THE_CLUSTER
+from tests.support.coordinator.stored_topic import StoredTopic
+from tests.support.elsewhere import PlainStore
 
 PATIENCE_SECONDS = 20
 NO_VERSION = {"an event that no version knows", "an event that is none"}
@@ -30,7 +30,7 @@ ALL = [*OF_A_TOPIC, *OF_A_NEW_TOPIC, *OF_THE_CLUSTER]
 @pytest.fixture(scope="module", params=["", "-O"], ids=["with assertions", "without assertions"])
 def outcomes(request) -> dict[str, str]:
     """What came of each impossible entry, in a process of its own."""
-    command = [sys.executable, *filter(None, [request.param]), "-m", "tests.coordinator.forged_worker"]
+    command = [sys.executable, *filter(None, [request.param]), "-m", "tests.support.coordinator.forged_worker"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return dict(line.split("\t", 1) for line in printed.splitlines())
 

@@ -8,8 +8,8 @@ from pyspark_log_coordinator.journal.history import history, state_at
 from pyspark_log_coordinator.journal.replay import EntryMissing, Replay
 from pyspark_log_storage.errors import CorruptObject, UnknownVersion
 from pyspark_log_storage.layout import newest_first, number
-from tests.coordinator.item_list import ItemAdded, open_list
-from tests.coordinator.journal_objects import (
+from tests.support.coordinator.item_list import ItemAdded, open_list
+from tests.support.coordinator.journal_objects import (
     EVERY,
     KEPT,
     SNAPSHOTS,
@@ -20,8 +20,8 @@ from tests.coordinator.journal_objects import (
     one_store,
     snapshots_in,
 )
-from tests.coordinator.spares import lose_both, replace_both, spare_of
-from tests.elsewhere import PlainStore
+from tests.support.coordinator.spares import lose_both, replace_both, spare_of
+from tests.support.elsewhere import PlainStore
 
 pytestmark = pytest.mark.usefixtures("snapshots_are_close")
 

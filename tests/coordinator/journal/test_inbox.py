@@ -10,9 +10,19 @@ from pyspark_log_coordinator.journal.trimming import trim
 from pyspark_log_storage.errors import StoreUnavailable
 from pyspark_log_storage.layout import born_name
 from pyspark_log_storage.objects.envelope import seal
-from tests.coordinator.fake_environment import fake_environment
-from tests.coordinator.item_list import FOLDER, AddItems, ItemAdded, ListFull, open_list
-from tests.coordinator.journal_objects import ENTRIES, EVERY, KEPT, add, another, entry_key, fill, one_store, raw_entry
+from tests.support.coordinator.fake_environment import fake_environment
+from tests.support.coordinator.item_list import FOLDER, AddItems, ItemAdded, ListFull, open_list
+from tests.support.coordinator.journal_objects import (
+    ENTRIES,
+    EVERY,
+    KEPT,
+    add,
+    another,
+    entry_key,
+    fill,
+    one_store,
+    raw_entry,
+)
 
 INBOX = f"{FOLDER}inbox/"
 decode = msgspec.msgpack.Decoder(AddItems).decode

@@ -9,8 +9,8 @@ from pyspark_log_coordinator.journal import journal_entry, trimming
 from pyspark_log_coordinator.journal.history import history, state_at
 from pyspark_log_storage.errors import UnknownVersion
 from pyspark_log_storage.layout import newest_first, number
-from tests.coordinator.item_list import FOLDER, AddItems, open_list
-from tests.elsewhere import PlainStore
+from tests.support.coordinator.item_list import FOLDER, AddItems, open_list
+from tests.support.elsewhere import PlainStore
 
 SNAPSHOTS, ENTRIES = f"{FOLDER}snapshots/", f"{FOLDER}entries/"
 

@@ -17,8 +17,8 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
 )
 from pyspark_log_storage.layout import newest_first
-from tests.coordinator.item_list import AddItems, ItemAdded, ItemList, ListFull, open_list
-from tests.coordinator.journal_objects import (
+from tests.support.coordinator.item_list import AddItems, ItemAdded, ItemList, ListFull, open_list
+from tests.support.coordinator.journal_objects import (
     ENTRIES,
     MANIFESTS,
     SNAPSHOTS,
@@ -30,8 +30,8 @@ from tests.coordinator.journal_objects import (
     raw_entry,
     snapshots_in,
 )
-from tests.coordinator.local_stores import begin, open_at
-from tests.coordinator.spares import is_spare, lose_both, replace_both, spare_of
+from tests.support.coordinator.local_stores import begin, open_at
+from tests.support.coordinator.spares import is_spare, lose_both, replace_both, spare_of
 
 ROOT = Path(__file__).parents[3]
 PROCESSES = 10
@@ -46,7 +46,7 @@ EACH = 200
 def test_what_ten_processes_append_at_once_is_all_there_once_and_in_one_chain(tmp_path, stores):
     roots = [str(tmp_path / f"root-{number}") for number in range(stores)]
     begin(roots)
-    command = [sys.executable, "-m", "tests.coordinator.add_worker", ",".join(roots)]
+    command = [sys.executable, "-m", "tests.support.coordinator.add_worker", ",".join(roots)]
     workers = [subprocess.Popen([*command, f"w{i}", str(EACH)], cwd=ROOT) for i in range(PROCESSES)]
     assert [worker.wait() for worker in workers] == [0] * PROCESSES
 

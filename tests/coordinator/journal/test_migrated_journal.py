@@ -15,12 +15,12 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     StoreUnavailable,
 )
-from tests.coordinator.fake_environment import fake_environment
-from tests.coordinator.item_list import FOLDER, MACHINE, AddItems, MoveJournal
-from tests.coordinator.local_stores import begin, open_moving
-from tests.coordinator.stand_in_threads import ShuffledThreads
-from tests.coordinator.three_stores import mark
-from tests.elsewhere import PlainStore
+from tests.support.coordinator.fake_environment import fake_environment
+from tests.support.coordinator.item_list import FOLDER, MACHINE, AddItems, MoveJournal
+from tests.support.coordinator.local_stores import begin, open_moving
+from tests.support.coordinator.stand_in_threads import ShuffledThreads
+from tests.support.coordinator.three_stores import mark
+from tests.support.elsewhere import PlainStore
 
 ROOT = Path(__file__).parents[3]
 PROCESSES, EACH = 10, 40
@@ -113,7 +113,7 @@ def test_ten_processes_write_and_trim_while_the_journal_moves_and_moves_on(tmp_p
     begin([str(tmp_path / str(number)) for number in range(5)])
     generations = [[str(tmp_path / name) for name in names] for names in ("012", "034", "341")]
     words = ";".join(",".join(each) for each in generations)
-    command = [sys.executable, "-m", "tests.coordinator.move_worker", words]
+    command = [sys.executable, "-m", "tests.support.coordinator.move_worker", words]
     workers = [subprocess.Popen([*command, f"w{i}", str(EACH)], cwd=ROOT) for i in range(PROCESSES)]
     watching = open_moving(generations)
     for generation, count in ((2, 50), (3, 150)):

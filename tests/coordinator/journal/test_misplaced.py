@@ -11,11 +11,11 @@ from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.layout import newest_first
 from pyspark_log_storage.objects import spare
 from pyspark_log_storage.objects.envelope import HEADER_BYTES, seal
-from tests.coordinator.item_list import FOLDER, open_list
 from tests.coordinator.journal.conftest import TroubledBucket
-from tests.coordinator.journal_objects import ENTRIES, SNAPSHOTS, add, entry_key, fill, raw_entry
-from tests.coordinator.three_stores import ThreeStores
-from tests.coordinator.troubled_store import TroubledStore
+from tests.support.coordinator.item_list import FOLDER, open_list
+from tests.support.coordinator.journal_objects import ENTRIES, SNAPSHOTS, add, entry_key, fill, raw_entry
+from tests.support.coordinator.three_stores import ThreeStores
+from tests.support.coordinator.troubled_store import TroubledStore
 
 pytestmark = pytest.mark.no_faults("damages single stores")
 three_stores = pytest.mark.parametrize("store", [ThreeStores], indirect=True, ids=["three stores"])

@@ -7,11 +7,11 @@ import pytest
 from pyspark_log_coordinator.journal import single_store
 from pyspark_log_coordinator.journal.pace import REFRESH_SECONDS_REMOTE
 from pyspark_log_storage.errors import StoreUnavailable
-from tests.coordinator.fake_environment import fake_environment
-from tests.coordinator.item_list import open_list
-from tests.coordinator.journal_objects import ENTRIES, EVERY, add, entry_key, fill
-from tests.coordinator.spares import is_spare
-from tests.memory_store import MemoryStore
+from tests.support.coordinator.fake_environment import fake_environment
+from tests.support.coordinator.item_list import open_list
+from tests.support.coordinator.journal_objects import ENTRIES, EVERY, add, entry_key, fill
+from tests.support.coordinator.spares import is_spare
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.usefixtures("snapshots_are_close")
 

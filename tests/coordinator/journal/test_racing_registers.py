@@ -23,11 +23,11 @@ from pyspark_log_storage.errors import (
 )
 from pyspark_log_storage.objects import node
 from pyspark_log_storage.objects.node import Marker
-from tests.coordinator.register_stores import JOURNAL, PATIENCE_MS, Stores, fail
-from tests.coordinator.stand_in_threads import SimulatedThreads
-from tests.coordinator.troubled_store import TroubledStore
 from tests.simulator.clock import Clock
 from tests.simulator.store import Crashed, Objects, SimulatedStore, Weather
+from tests.support.coordinator.register_stores import JOURNAL, PATIENCE_MS, Stores, fail
+from tests.support.coordinator.stand_in_threads import SimulatedThreads
+from tests.support.coordinator.troubled_store import TroubledStore
 
 PROCESSES = 4
 

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from tests.coordinator.register_model import Flaws, Model
+from tests.support.coordinator.register_model import Flaws, Model
 
 LARGE = os.environ.get("PYSPARK_LOG_MODEL") == "large"
 

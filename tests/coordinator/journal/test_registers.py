@@ -12,8 +12,8 @@ from pyspark_log_storage.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from tests.coordinator.register_stores import FOLDER, JOURNAL, Stores, fail, mark
-from tests.elsewhere import PlainStore
+from tests.support.coordinator.register_stores import FOLDER, JOURNAL, Stores, fail, mark
+from tests.support.elsewhere import PlainStore
 
 
 @pytest.fixture

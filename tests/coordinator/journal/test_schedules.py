@@ -19,10 +19,10 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from pyspark_log_storage.objects import node
 from pyspark_log_storage.objects.node import Marker
-from tests.coordinator.item_list import FOLDER, MACHINE, AddItems, MoveJournal
-from tests.coordinator.stand_in_threads import SimulatedThreads
 from tests.simulator.clock import Clock
 from tests.simulator.store import Crashed, Objects, SimulatedStore, Weather
+from tests.support.coordinator.item_list import FOLDER, MACHINE, AddItems, MoveJournal
+from tests.support.coordinator.stand_in_threads import SimulatedThreads
 
 WRITERS, THINGS = 3, 14
 PATIENCE_MS = 20_000

@@ -5,8 +5,8 @@ import pytest
 
 from pyspark_log_coordinator.journal import journal_entry, replay, trimming
 from pyspark_log_storage.errors import OutcomeUnknown, StoreError, StoreUnavailable
-from tests.coordinator.item_list import AddItems, ItemAdded, open_list
-from tests.coordinator.journal_objects import (
+from tests.support.coordinator.item_list import AddItems, ItemAdded, open_list
+from tests.support.coordinator.journal_objects import (
     ENTRIES,
     EVERY,
     KEPT,

@@ -20,12 +20,12 @@ from pyspark_log_storage.errors import (
 )
 from pyspark_log_storage.layout import number
 from pyspark_log_storage.objects import node
-from tests.coordinator.item_list import AddItems, open_list
-from tests.coordinator.journal_objects import ENTRIES, EVERY, KEPT, SNAPSHOTS, add, fill
-from tests.coordinator.journal_stores import Cluster, Killed, assert_whole
-from tests.coordinator.spares import spare_of
-from tests.coordinator.three_stores import ThreeStores, marked_stores
-from tests.elsewhere import PlainStore
+from tests.support.coordinator.item_list import AddItems, open_list
+from tests.support.coordinator.journal_objects import ENTRIES, EVERY, KEPT, SNAPSHOTS, add, fill
+from tests.support.coordinator.journal_stores import Cluster, Killed, assert_whole
+from tests.support.coordinator.spares import spare_of
+from tests.support.coordinator.three_stores import ThreeStores, marked_stores
+from tests.support.elsewhere import PlainStore
 
 pytestmark = pytest.mark.usefixtures("snapshots_are_close")
 

@@ -12,10 +12,10 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
 )
 from pyspark_log_storage.layout import number
-from tests.coordinator.item_list import FOLDER
-from tests.coordinator.journal_objects import ENTRIES, EVERY, KEPT, MANIFESTS, SNAPSHOTS, add, fill
-from tests.coordinator.journal_stores import Cluster, assert_whole
-from tests.elsewhere import PlainStore
+from tests.support.coordinator.item_list import FOLDER
+from tests.support.coordinator.journal_objects import ENTRIES, EVERY, KEPT, MANIFESTS, SNAPSHOTS, add, fill
+from tests.support.coordinator.journal_stores import Cluster, assert_whole
+from tests.support.elsewhere import PlainStore
 
 pytestmark = pytest.mark.usefixtures("snapshots_are_close")
 

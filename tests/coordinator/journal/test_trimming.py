@@ -15,8 +15,8 @@ from pyspark_log_coordinator.journal.history import history, state_at
 from pyspark_log_coordinator.journal.trimming import SNAPSHOTS_KEPT
 from pyspark_log_storage.layout import born_name
 from pyspark_log_storage.stores.local import LocalStore
-from tests.coordinator.item_list import AddItems, open_list
-from tests.coordinator.journal_objects import (
+from tests.support.coordinator.item_list import AddItems, open_list
+from tests.support.coordinator.journal_objects import (
     ENTRIES,
     EVERY,
     KEPT,
@@ -29,11 +29,11 @@ from tests.coordinator.journal_objects import (
     one_store,
     snapshots_in,
 )
-from tests.coordinator.local_stores import begin, open_at
-from tests.coordinator.spares import is_spare
-from tests.coordinator.trim_worker import STOP
-from tests.coordinator.troubled_store import TroubledStore
-from tests.elsewhere import PlainStore
+from tests.support.coordinator.local_stores import begin, open_at
+from tests.support.coordinator.spares import is_spare
+from tests.support.coordinator.trim_worker import STOP
+from tests.support.coordinator.troubled_store import TroubledStore
+from tests.support.elsewhere import PlainStore
 
 ROOT = Path(__file__).parents[3]
 PROCESSES = 10
@@ -220,7 +220,7 @@ def test_removed_objects_that_come_back_in_any_order_do_no_harm(data):
 def test_ten_processes_append_while_another_trims_as_fast_as_it_can(tmp_path, stores):
     roots = [str(tmp_path / f"root-{number}") for number in range(stores)]
     begin(roots)
-    command = [sys.executable, "-m", "tests.coordinator.trim_worker", ",".join(roots)]
+    command = [sys.executable, "-m", "tests.support.coordinator.trim_worker", ",".join(roots)]
     trimmer = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
     workers = [subprocess.Popen([*command, f"w{i}", str(EACH)], cwd=ROOT) for i in range(PROCESSES)]
     assert [worker.wait() for worker in workers] == [0] * PROCESSES

@@ -26,10 +26,10 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
 )
 from pyspark_log_storage.objects import node
-from tests.coordinator.fake_environment import fake_environment
-from tests.coordinator.journal_disks import URLS, Disks, patient
-from tests.coordinator.several_nodes import one_after_another
-from tests.counting_store import CountingStore
+from tests.support.coordinator.fake_environment import fake_environment
+from tests.support.coordinator.journal_disks import URLS, Disks, patient
+from tests.support.coordinator.several_nodes import one_after_another
+from tests.support.counting_store import CountingStore
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, Node
 from pyspark_log_coordinator.log import adoption, node_admin
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_storage.errors import CopiedLog, NodeMissing
-from tests.coordinator.clusters import NOW, after
-from tests.coordinator.fake_environment import fake_environment
-from tests.coordinator.several_nodes import Stores, one_after_another
-from tests.memory_store import MemoryStore
+from tests.support.coordinator.clusters import NOW, after
+from tests.support.coordinator.fake_environment import fake_environment
+from tests.support.coordinator.several_nodes import Stores, one_after_another
+from tests.support.memory_store import MemoryStore
 
 ROOT = Node("0", AT_THE_ROOT, "", "incarnation of 0")
 OTHER = Node("1", "/disk/1", "", "incarnation of 1")

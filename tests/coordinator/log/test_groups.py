@@ -5,9 +5,9 @@ import pytest
 from pyspark_log_coordinator.group.lifecycle import DeleteGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_storage.errors import InvalidName, UnknownGroup
-from tests.coordinator.journal_disks import URLS
-from tests.coordinator.migrated_journals import NEW, cluster_of_six, move
-from tests.coordinator.several_nodes import Stores
+from tests.support.coordinator.journal_disks import URLS
+from tests.support.coordinator.migrated_journals import NEW, cluster_of_six, move
+from tests.support.coordinator.several_nodes import Stores
 
 
 @pytest.fixture

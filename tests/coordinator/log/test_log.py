@@ -19,10 +19,10 @@ from pyspark_log_storage.errors import (
     UnknownTopic,
 )
 from pyspark_log_storage.objects import node
-from tests.coordinator.fake_environment import fake_environment
-from tests.coordinator.spares import spare_of
-from tests.coordinator.topics import claim, commit, file
-from tests.coordinator.troubled_store import TroubledStore
+from tests.support.coordinator.fake_environment import fake_environment
+from tests.support.coordinator.spares import spare_of
+from tests.support.coordinator.topics import claim, commit, file
+from tests.support.coordinator.troubled_store import TroubledStore
 
 ROOT = Path(__file__).parents[3]
 CLUSTER_ENTRIES = f"{layout.CLUSTER_JOURNAL}entries/"
@@ -191,7 +191,7 @@ def test_a_process_that_loses_the_race_to_create_a_topic_takes_the_other_ones(lo
 
 
 def test_of_many_processes_that_ensure_a_topic_at_once_one_creates_it(root):
-    command = [sys.executable, "-m", "tests.coordinator.ensure_worker", str(root / "root"), "flights"]
+    command = [sys.executable, "-m", "tests.support.coordinator.ensure_worker", str(root / "root"), "flights"]
     workers = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)]
     answers = [worker.communicate()[0].strip() for worker in workers]
     assert [worker.returncode for worker in workers] == [0] * PROCESSES

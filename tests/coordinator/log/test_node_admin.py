@@ -23,9 +23,9 @@ from pyspark_log_storage.errors import (
 from pyspark_log_storage.objects import node
 from pyspark_log_storage.objects.envelope import seal
 from pyspark_log_storage.objects.node import Marker
-from tests.coordinator.several_nodes import Stores
-from tests.coordinator.troubled_store import TroubledStore
-from tests.elsewhere import PlainStore
+from tests.support.coordinator.several_nodes import Stores
+from tests.support.coordinator.troubled_store import TroubledStore
+from tests.support.elsewhere import PlainStore
 
 CLUSTER_ENTRIES = f"{layout.CLUSTER_JOURNAL}entries/"
 

@@ -4,8 +4,8 @@ import pytest
 
 from pyspark_log_coordinator.maintenance import checkpoint_files, topic_cleanup, topic_description
 from pyspark_log_storage.objects import checkpoints
-from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
-from tests.elsewhere import PlainStore
+from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
+from tests.support.elsewhere import PlainStore
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
 from pyspark_log_coordinator.topic.machine import CommitBatch
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import ObjectMissing, UnknownTopic
-from tests.coordinator.deleted_topics import DELETED_MS, LATER_MS, contents, delete, end_of, filled, left_of
-from tests.coordinator.stored_topic import StoredTopic
-from tests.coordinator.troubled_store import TroubledStore
+from tests.support.coordinator.deleted_topics import DELETED_MS, LATER_MS, contents, delete, end_of, filled, left_of
+from tests.support.coordinator.stored_topic import StoredTopic
+from tests.support.coordinator.troubled_store import TroubledStore
 
 
 @pytest.fixture

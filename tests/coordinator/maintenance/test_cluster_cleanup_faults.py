@@ -13,10 +13,10 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, StoreUnavailable, UnknownTopic
 from pyspark_log_storage.stores.faults import Fault
 from pyspark_log_storage.stores.local import LocalStore
-from tests.coordinator.deleted_topics import DELAY_MS, LATER_MS, contents, delete, end_of, filled, left_of
-from tests.coordinator.spares import lose_both, replace_both
-from tests.coordinator.stored_topic import StoredTopic
-from tests.countdown import Countdown
+from tests.support.coordinator.deleted_topics import DELAY_MS, LATER_MS, contents, delete, end_of, filled, left_of
+from tests.support.coordinator.spares import lose_both, replace_both
+from tests.support.coordinator.stored_topic import StoredTopic
+from tests.support.countdown import Countdown
 
 LEFT = "f" * 32
 """The name of a temporary file."""

@@ -11,8 +11,8 @@ import pytest
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_storage.delta import delta_checkpoint, delta_log
 from pyspark_log_storage.delta.delta_actions import Action
-from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
-from tests.delta_reader import DeltaFolder
+from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
+from tests.support.delta_reader import DeltaFolder
 
 SETTINGS = AT_ONCE | {"segment_format": "parquet"}
 SEGMENTS, ROWS = 7, 3

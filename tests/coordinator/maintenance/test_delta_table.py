@@ -16,8 +16,8 @@ from pyspark_log_storage.delta import delta_log
 from pyspark_log_storage.delta.delta_actions import Action
 from pyspark_log_storage.errors import StoreUnwritable
 from pyspark_log_storage.layout import topic_folder
-from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
-from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
+from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
+from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
 
 NOW = AT_ONCE | {"segment_format": "parquet"}
 

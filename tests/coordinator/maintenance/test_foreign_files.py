@@ -21,8 +21,8 @@ from pyspark_log_storage import decoding, layout
 from pyspark_log_storage.errors import CorruptObject, StoreRefused
 from pyspark_log_storage.objects import checkpoints, node
 from pyspark_log_storage.stores.local import LocalStore
-from tests.coordinator.deleted_topics import end_of
-from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
+from tests.support.coordinator.deleted_topics import end_of
+from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
 
 NONCE = "f" * 32
 BORN = layout.born_name(0, NONCE)

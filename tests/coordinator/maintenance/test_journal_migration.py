@@ -20,11 +20,11 @@ from pyspark_log_storage.errors import (
     UnknownVersion,
 )
 from pyspark_log_storage.stores.store_threads import finish_calls
-from tests.coordinator.fake_environment import fake_environment
-from tests.coordinator.journal_disks import URLS, Disks
-from tests.coordinator.migrated_journals import NEW, assert_whole, cluster_of_six, finish, move, write, written
-from tests.coordinator.stand_in_threads import PromptThreads
-from tests.elsewhere import PlainStore, wipe
+from tests.support.coordinator.fake_environment import fake_environment
+from tests.support.coordinator.journal_disks import URLS, Disks
+from tests.support.coordinator.migrated_journals import NEW, assert_whole, cluster_of_six, finish, move, write, written
+from tests.support.coordinator.stand_in_threads import PromptThreads
+from tests.support.elsewhere import PlainStore, wipe
 
 CALLS_SECONDS_MAX = 60
 """How long calls to stores in memory may take on a busy machine."""

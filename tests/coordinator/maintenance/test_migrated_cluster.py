@@ -15,11 +15,11 @@ from pyspark_log_storage.errors import (
     StoreError,
     UnknownTopic,
 )
-from tests.coordinator.fake_environment import fake_environment
-from tests.coordinator.journal_disks import URLS, patient
-from tests.coordinator.migrated_journals import NEW, assert_whole, cluster_of_six, finish, move, write, written
-from tests.coordinator.several_nodes import one_after_another
-from tests.elsewhere import PlainStore
+from tests.support.coordinator.fake_environment import fake_environment
+from tests.support.coordinator.journal_disks import URLS, patient
+from tests.support.coordinator.migrated_journals import NEW, assert_whole, cluster_of_six, finish, move, write, written
+from tests.support.coordinator.several_nodes import one_after_another
+from tests.support.elsewhere import PlainStore
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.parquet import parquet_segment
-from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
-from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
+from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
+from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
 
 NOW = AT_ONCE | {"segment_format": "parquet"}
 

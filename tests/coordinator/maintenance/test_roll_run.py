@@ -12,7 +12,7 @@ from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import CorruptObject, NodeMissing
 from pyspark_log_storage.files import append_file
 from pyspark_log_storage.segments import segment
-from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
+from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
 
 
 @pytest.fixture

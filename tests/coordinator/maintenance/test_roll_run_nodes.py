@@ -14,9 +14,9 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, NodeMissing, StoreRefused, StoreUnavailable, StoreUnwritable
 from pyspark_log_storage.parquet import parquet_segment
 from pyspark_log_storage.segments import segment
-from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
-from tests.coordinator.rolled_nodes import breakable, disk, fill, holders, job, roll
-from tests.coordinator.stored_topic import StoredTopic
+from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
+from tests.support.coordinator.rolled_nodes import breakable, disk, fill, holders, job, roll
+from tests.support.coordinator.stored_topic import StoredTopic
 
 
 @pytest.fixture(params=["log", "parquet"])

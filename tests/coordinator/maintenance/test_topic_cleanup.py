@@ -11,8 +11,8 @@ from pyspark_log_coordinator.segments.roll_plan import ROLL_CHUNKS
 from pyspark_log_coordinator.topic.machine import CommitBatch, MaintainSegments
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StaleFile
 from pyspark_log_storage.segments import segment
-from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
-from tests.elsewhere import PlainStore
+from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
+from tests.support.elsewhere import PlainStore
 
 HOUR = 3_600_000
 

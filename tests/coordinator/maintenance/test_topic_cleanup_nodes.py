@@ -10,9 +10,9 @@ from pyspark_log_coordinator.topic.machine import RaiseOrphanFloor
 from pyspark_log_storage.errors import StoreRefused, StoreUnavailable
 from pyspark_log_storage.layout import born_name, topic_folder
 from pyspark_log_storage.objects import checkpoints
-from tests.coordinator.breakable_store import BreakableStore
-from tests.coordinator.replicated_topic import ALL
-from tests.coordinator.rolled_nodes import breakable, disk, fill, holders, roll
+from tests.support.coordinator.breakable_store import BreakableStore
+from tests.support.coordinator.replicated_topic import ALL
+from tests.support.coordinator.rolled_nodes import breakable, disk, fill, holders, roll
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_description
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
-from tests.coordinator.stored_topic import StoredTopic
+from tests.support.coordinator.stored_topic import StoredTopic
 
 
 @pytest.fixture

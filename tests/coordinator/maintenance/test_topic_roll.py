@@ -9,8 +9,8 @@ from pyspark_log_coordinator.maintenance.topic_roll import SWAPS_MAX
 from pyspark_log_coordinator.segments.roll_plan import MERGE_COUNT, ROLL_CHUNKS
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from pyspark_log_storage.stores.local import LocalStore
-from tests.coordinator.stored_topic import AT_ONCE, StoredTopic
-from tests.elsewhere import PlainStore
+from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
+from tests.support.elsewhere import PlainStore
 
 NOTHING = {"segments": 0, "bytes": 0}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.coordinator.members import COOPERATIVE
+from tests.support.coordinator.members import COOPERATIVE
 
 
 @pytest.fixture(params=[("range",), COOPERATIVE], ids=["eager", "cooperative"])

@@ -12,7 +12,7 @@ from pyspark_log_storage.errors import (
     InvalidOption,
     UnknownMember,
 )
-from tests.coordinator.members import COOPERATIVE, SESSION, Election, Processes, die, numbers, shares, told
+from tests.support.coordinator.members import COOPERATIVE, SESSION, Election, Processes, die, numbers, shares, told
 
 
 def test_members_share_the_partitions_as_they_come_and_go(strategies):

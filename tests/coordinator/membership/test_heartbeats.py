@@ -5,10 +5,10 @@ import pytest
 from pyspark_log_coordinator.membership.heartbeats import Heartbeats
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import StoreUnavailable
-from tests.coordinator.breakable_store import BreakableStore
-from tests.coordinator.fake_environment import fake_environment
-from tests.coordinator.journal_disks import Disks
-from tests.coordinator.several_nodes import Stores
+from tests.support.coordinator.breakable_store import BreakableStore
+from tests.support.coordinator.fake_environment import fake_environment
+from tests.support.coordinator.journal_disks import Disks
+from tests.support.coordinator.several_nodes import Stores
 
 
 @pytest.fixture

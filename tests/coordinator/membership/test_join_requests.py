@@ -15,10 +15,10 @@ from pyspark_log_coordinator.membership.join_requests import JoinRequests, decod
 from pyspark_log_coordinator.membership.next_step import Standing, after_request, after_take, is_joined
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import RebalanceInProgress
-from tests.coordinator.fake_environment import fake_environment
-from tests.coordinator.groups import after, join, rejoin, stable, started
-from tests.coordinator.members import COOPERATIVE, Killed, Processes
-from tests.coordinator.several_nodes import Stores
+from tests.support.coordinator.fake_environment import fake_environment
+from tests.support.coordinator.groups import after, join, rejoin, stable, started
+from tests.support.coordinator.members import COOPERATIVE, Killed, Processes
+from tests.support.coordinator.several_nodes import Stores
 
 
 def took(group, asked):

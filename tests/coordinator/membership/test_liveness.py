@@ -3,7 +3,7 @@
 from pyspark_log_coordinator.group.leaving import ExpireMember
 from pyspark_log_coordinator.group.rebalance import CompleteJoin, ExpireSync
 from pyspark_log_coordinator.membership.liveness import Liveness
-from tests.coordinator.groups import after, commit, join, stable, started
+from tests.support.coordinator.groups import after, commit, join, stable, started
 
 SESSION = 10
 """Seconds."""

@@ -9,7 +9,7 @@ from pyspark_log_storage.errors import (
     IllegalGeneration,
     UnknownMember,
 )
-from tests.coordinator.members import COOPERATIVE, Processes
+from tests.support.coordinator.members import COOPERATIVE, Processes
 
 
 def test_a_commit_for_a_generation_that_is_over_is_refused_and_the_member_goes_on():

@@ -17,7 +17,7 @@ from pyspark_log_coordinator.membership.next_step import (
     has_missed_a_join,
     next_step,
 )
-from tests.coordinator.groups import after, join, rejoin, stable, started
+from tests.support.coordinator.groups import after, join, rejoin, stable, started
 
 
 def working(group, name, instance=""):

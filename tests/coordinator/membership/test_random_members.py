@@ -12,7 +12,7 @@ import pytest
 from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.membership.shared_partitions import SharedPartitions
 from pyspark_log_storage.errors import FencedInstance, MemberError
-from tests.coordinator.members import COOPERATIVE, Processes, Topics
+from tests.support.coordinator.members import COOPERATIVE, Processes, Topics
 
 STEPS = 120
 PARTITIONS = 7

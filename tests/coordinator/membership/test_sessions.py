@@ -10,9 +10,9 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
     UnknownMember,
 )
-from tests.coordinator.breakable_store import BreakableStore
-from tests.coordinator.members import SESSION, Processes, shares, told
-from tests.elsewhere import PlainStore
+from tests.support.coordinator.breakable_store import BreakableStore
+from tests.support.coordinator.members import SESSION, Processes, shares, told
+from tests.support.elsewhere import PlainStore
 
 
 def test_a_store_that_does_not_answer_for_a_while_costs_nobody_their_partitions():

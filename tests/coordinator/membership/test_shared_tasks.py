@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_log_coordinator.membership.shared_tasks import SharedTasks
-from tests.coordinator.members import Processes
+from tests.support.coordinator.members import Processes
 
 TASKS = {"A": 1, "A-0": 1, "A-1": 1, "B": 1, "B-0": 1}
 DELAY_MS = 120_000

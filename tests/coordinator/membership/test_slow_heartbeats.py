@@ -4,8 +4,8 @@ import pytest
 
 from pyspark_log_coordinator.membership.member_settings import heartbeat_interval_ms
 from pyspark_log_storage.errors import StoreUnavailable
-from tests.coordinator.breakable_store import BreakableStore
-from tests.coordinator.members import SESSION, Processes, shares, told
+from tests.support.coordinator.breakable_store import BreakableStore
+from tests.support.coordinator.members import SESSION, Processes, shares, told
 
 INTERVAL_MS = 15_000
 

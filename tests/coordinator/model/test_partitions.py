@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyspark_log_coordinator.model import topic_state
 from pyspark_log_coordinator.model.partition import empty
 from pyspark_log_coordinator.model.partitions import BLOCK, Fact, Partitions
-from tests.coordinator.topics import after, commit, file, started
+from tests.support.coordinator.topics import after, commit, file, started
 
 slices = st.builds(slice, *[st.none() | st.integers(-3 * BLOCK, 3 * BLOCK)] * 2)
 counts = st.integers(0, 2 * BLOCK + 3)

@@ -7,7 +7,7 @@ from pyspark_log_coordinator.model.producers import BEGINS_MAX, ProducerClaim
 from pyspark_log_coordinator.topic.machine import RaiseOrphanFloor
 from pyspark_log_storage.errors import StaleFile
 from pyspark_log_storage.layout import born_name
-from tests.coordinator.topics import after, at, commit, decide, file, started
+from tests.support.coordinator.topics import after, at, commit, decide, file, started
 
 DAY = 86_400_000
 

@@ -7,10 +7,10 @@ from pyspark_log_coordinator.model.topic_config import parse as config_of
 from pyspark_log_coordinator.rebuild import found_columns
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.columns.column_ddl import parse
-from tests.coordinator.lost_cluster import KEEP, LostCluster
-from tests.coordinator.replicated_topic import ALL
-from tests.direct import read
-from tests.pyspark_log.typed_frames import write
+from tests.support.coordinator.lost_cluster import KEEP, LostCluster
+from tests.support.coordinator.replicated_topic import ALL
+from tests.support.direct import read
+from tests.support.pyspark_log.typed_frames import write
 
 OWN = {"topic", "partition", "offset", "timestamp"}
 STEPS = [

@@ -7,11 +7,11 @@ from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.rebuild import execute
 from pyspark_log_coordinator.rebuild.survey import survey
 from pyspark_log_storage.errors import NoCluster, NodeMissing
-from tests.coordinator.fake_environment import fake_environment
-from tests.coordinator.lost_cluster import read
-from tests.coordinator.replicated_topic import ReplicatedTopic
-from tests.coordinator.several_nodes import Stores
-from tests.countdown import Countdown, Killed
+from tests.support.coordinator.fake_environment import fake_environment
+from tests.support.coordinator.lost_cluster import read
+from tests.support.coordinator.replicated_topic import ReplicatedTopic
+from tests.support.coordinator.several_nodes import Stores
+from tests.support.countdown import Countdown, Killed
 
 URLS = ("/cluster", "/disk/1", "/disk/2")
 

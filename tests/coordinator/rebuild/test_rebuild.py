@@ -18,11 +18,11 @@ from pyspark_log_storage.errors import BatchMismatch, InvalidInput, InvalidOptio
 from pyspark_log_storage.files.append_file import AppendFileWriter
 from pyspark_log_storage.layout import born_name
 from pyspark_log_storage.stores.addresses import open_store
-from tests.coordinator.lost_cluster import LostCluster, look
-from tests.coordinator.replicated_topic import ALL, write
-from tests.coordinator.stored_topic import batch_of
-from tests.lost_folders import lose_folder
-from tests.plain_log import flip_bit
+from tests.support.coordinator.lost_cluster import LostCluster, look
+from tests.support.coordinator.replicated_topic import ALL, write
+from tests.support.coordinator.stored_topic import batch_of
+from tests.support.lost_folders import lose_folder
+from tests.support.plain_log import flip_bit
 
 
 @pytest.fixture

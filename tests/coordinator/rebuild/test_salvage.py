@@ -16,10 +16,10 @@ from pyspark_log_storage.files import chunk
 from pyspark_log_storage.parquet import parquet_footer, parquet_segment
 from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
 from pyspark_log_storage.segments import segment
-from tests.coordinator.lost_cluster import LostCluster
-from tests.coordinator.replicated_topic import ALL
-from tests.memory_store import MemoryStore
-from tests.plain_log import flip_bit
+from tests.support.coordinator.lost_cluster import LostCluster
+from tests.support.coordinator.replicated_topic import ALL
+from tests.support.memory_store import MemoryStore
+from tests.support.plain_log import flip_bit
 
 ROWS = 2_000
 """Rows of a batch: enough for a chunk of its own in a segment."""

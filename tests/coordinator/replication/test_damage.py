@@ -11,7 +11,7 @@ from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import AlterReplicaNode, HoldFiles, MaintainSegments, ReportDamage, Suspect
 from pyspark_log_storage.errors import NotEnoughReplicas
-from tests.coordinator.topics import after, claim, commit, decide, file, incarnation, rolled, started, swap
+from tests.support.coordinator.topics import after, claim, commit, decide, file, incarnation, rolled, started, swap
 
 ABC = ("A", "B", "C")
 

@@ -17,7 +17,18 @@ from pyspark_log_coordinator.topic.machine import (
     Suspicion,
 )
 from pyspark_log_storage.errors import BatchMismatch
-from tests.coordinator.topics import after, claim, commit, decide, file, incarnation, pieces, rolled, started, swap
+from tests.support.coordinator.topics import (
+    after,
+    claim,
+    commit,
+    decide,
+    file,
+    incarnation,
+    pieces,
+    rolled,
+    started,
+    swap,
+)
 
 ABC = ("A", "B", "C")
 

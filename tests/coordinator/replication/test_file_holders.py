@@ -7,7 +7,7 @@ import pytest
 from pyspark_log_coordinator.replication.file_holders import FilesHeld, held_alone, missing, newest_held
 from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords, HoldFiles, MaintainSegments
 from pyspark_log_storage.errors import NodeMissing
-from tests.coordinator.topics import after, commit, decide, file, incarnation, rolled, started, swap
+from tests.support.coordinator.topics import after, commit, decide, file, incarnation, rolled, started, swap
 
 
 def held_by(state, number):

@@ -18,7 +18,7 @@ from pyspark_log_coordinator.replication.isr import (
 )
 from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspect, Suspicion
 from pyspark_log_coordinator.topic.machine import HoldFiles
-from tests.coordinator.topics import after, commit, decide, file, incarnation, started
+from tests.support.coordinator.topics import after, commit, decide, file, incarnation, started
 
 ABC = ("A", "B", "C")
 LAG_MAX = 100

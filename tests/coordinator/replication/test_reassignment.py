@@ -20,7 +20,7 @@ from pyspark_log_coordinator.topic.machine import (
     Suspicion,
 )
 from pyspark_log_storage.errors import InvalidInput
-from tests.coordinator.topics import after, commit, decide, file, filled, incarnation, rolled, started, swap
+from tests.support.coordinator.topics import after, commit, decide, file, filled, incarnation, rolled, started, swap
 
 ABC = ("A", "B", "C")
 INCARNATIONS = {node: incarnation(node) for node in "ABCD"}

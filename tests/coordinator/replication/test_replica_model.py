@@ -8,8 +8,8 @@ import os
 
 import pytest
 
-from tests.coordinator.replica_disks import by_high_watermark, by_one_question
-from tests.coordinator.replica_model import Flaws, Model
+from tests.support.coordinator.replica_disks import by_high_watermark, by_one_question
+from tests.support.coordinator.replica_model import Flaws, Model
 
 LARGE = os.environ.get("PYSPARK_LOG_MODEL") == "large"
 PAIR = {"nodes": "AB"}

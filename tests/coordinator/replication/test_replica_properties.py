@@ -34,7 +34,7 @@ from pyspark_log_coordinator.topic.machine import (
 )
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from pyspark_log_storage.errors import BatchMismatch, InvalidInput, NodeMissing, NotEnoughReplicas
-from tests.coordinator.topics import claim, file, started, swap
+from tests.support.coordinator.topics import claim, file, started, swap
 
 NODES = "ABCD"
 PARTITIONS_MAX = 3

@@ -12,7 +12,7 @@ from pyspark_log_coordinator.topic.machine import (
     Suspect,
     Suspicion,
 )
-from tests.coordinator.topics import after, commit, decide, file, incarnation, started
+from tests.support.coordinator.topics import after, commit, decide, file, incarnation, started
 
 PERIOD = 100
 B_LIVES = (Holder("B", incarnation("B")),)

@@ -6,7 +6,7 @@ from pyspark_log_coordinator.segments.first_offsets import FIRST_OFFSET_MAX, Fir
 from pyspark_log_coordinator.topic import integrity
 from pyspark_log_coordinator.topic.machine import DeleteRecords, SetFirstOffsets
 from pyspark_log_storage.errors import InvalidInput
-from tests.coordinator.topics import after, commit, decide, file, pieces, rolled, started
+from tests.support.coordinator.topics import after, commit, decide, file, pieces, rolled, started
 
 
 def test_a_partition_begins_at_its_first_offset_on_all_replicas():

@@ -9,8 +9,8 @@ from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import ConfirmDeletions, MaintainSegments, RaiseOrphanFloor
 from pyspark_log_storage.errors import StaleFile
 from pyspark_log_storage.layout import born_name
-from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
-from tests.coordinator.topics import after, at, claim, commit, decide, file, filled, rolled, swap
+from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
+from tests.support.coordinator.topics import after, at, claim, commit, decide, file, filled, rolled, swap
 
 DAY = 86_400_000
 

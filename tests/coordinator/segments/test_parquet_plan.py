@@ -15,7 +15,7 @@ from pyspark_log_coordinator.segments.roll_plan import (
     PARQUET_LEVEL_MAX,
     plan,
 )
-from tests.coordinator.topics import after, at, commit, file, filled, rolled, started
+from tests.support.coordinator.topics import after, at, commit, file, filled, rolled, started
 
 HOUR = 3_600_000
 MINUTE = 60_000

@@ -10,7 +10,7 @@ from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.segments.retention import LogStartMoved
 from pyspark_log_coordinator.topic.machine import ApplyRetention, DeleteRecords, MaintainSegments
 from pyspark_log_storage.errors import InvalidInput
-from tests.coordinator.topics import after, at, commit, decide, file, filled, pieces, rolled, started, swap
+from tests.support.coordinator.topics import after, at, commit, decide, file, filled, pieces, rolled, started, swap
 
 SECOND = 1000
 SECOND_US = 1_000_000

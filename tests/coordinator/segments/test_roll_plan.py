@@ -25,7 +25,7 @@ from pyspark_log_coordinator.segments.roll_plan import (
 from pyspark_log_coordinator.segments.swap import SwapSegments
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords, MaintainSegments, SequencedFile
 from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX
-from tests.coordinator.topics import after, at, commit, file, filled, incarnation, pieces, rolled, started
+from tests.support.coordinator.topics import after, at, commit, file, filled, incarnation, pieces, rolled, started
 
 CHUNK = 64
 """The size of a chunk in these tests."""

@@ -34,7 +34,7 @@ from pyspark_log_storage.columns import schema
 from pyspark_log_storage.files import index
 from pyspark_log_storage.files.append_file import AppendFileWriter
 from pyspark_log_storage.layout import born_name
-from tests.elsewhere import PlainStore
+from tests.support.elsewhere import PlainStore
 
 PARTITIONS = 2
 HOUR_MS = 3_600_000

@@ -10,7 +10,7 @@ from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords, HoldFiles, MaintainSegments
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
-from tests.coordinator.topics import (
+from tests.support.coordinator.topics import (
     after,
     at,
     claim,

@@ -9,9 +9,9 @@ from pyspark_log_coordinator.sync.replica_file import missing
 from pyspark_log_coordinator.topic.machine import Suspect
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import NodeMissing
-from tests.coordinator.replicated_topic import ReplicatedTopic
-from tests.coordinator.several_nodes import Stores
-from tests.coordinator.watched_topic import Watched, copy, reads
+from tests.support.coordinator.replicated_topic import ReplicatedTopic
+from tests.support.coordinator.several_nodes import Stores
+from tests.support.coordinator.watched_topic import Watched, copy, reads
 
 
 @pytest.fixture

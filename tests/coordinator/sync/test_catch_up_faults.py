@@ -13,11 +13,11 @@ from pyspark_log_coordinator.sync.replica_file import sources
 from pyspark_log_coordinator.topic.machine import Holder, Suspect
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, StoreRefused, StoreUnavailable
-from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
-from tests.coordinator.several_nodes import Stores
-from tests.coordinator.troubled_store import TroubledStore
-from tests.coordinator.watched_topic import Watched, copy, reads
-from tests.elsewhere import PlainStore
+from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
+from tests.support.coordinator.several_nodes import Stores
+from tests.support.coordinator.troubled_store import TroubledStore
+from tests.support.coordinator.watched_topic import Watched, copy, reads
+from tests.support.elsewhere import PlainStore
 
 
 @pytest.fixture

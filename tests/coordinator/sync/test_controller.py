@@ -10,9 +10,9 @@ from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.replica_probe import live
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.errors import StoreUnavailable
-from tests.coordinator.breakable_store import BreakableStore
-from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
-from tests.coordinator.several_nodes import Stores
+from tests.support.coordinator.breakable_store import BreakableStore
+from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
+from tests.support.coordinator.several_nodes import Stores
 
 
 class Watched(ReplicatedTopic):

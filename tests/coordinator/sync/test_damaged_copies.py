@@ -19,10 +19,10 @@ from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import NodeMissing, NotEnoughReplicas
 from pyspark_log_storage.segments import transfer
-from tests.coordinator.lost_cluster import KEEP, LostCluster
-from tests.coordinator.replicated_topic import ALL, write
-from tests.lost_folders import lose_folder
-from tests.plain_log import flip_bit
+from tests.support.coordinator.lost_cluster import KEEP, LostCluster
+from tests.support.coordinator.replicated_topic import ALL, write
+from tests.support.lost_folders import lose_folder
+from tests.support.plain_log import flip_bit
 
 
 @pytest.fixture(params=["log", "parquet"])

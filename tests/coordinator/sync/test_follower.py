@@ -10,8 +10,8 @@ from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteTopic,
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import InvalidOption, NodeMissing, ObjectMissing
 from pyspark_log_storage.objects import checkpoints
-from tests.coordinator.replicated_topic import ReplicatedTopic, write
-from tests.memory_store import MemoryStore
+from tests.support.coordinator.replicated_topic import ReplicatedTopic, write
+from tests.support.memory_store import MemoryStore
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pyspark_log_coordinator.topic.machine import RaiseOrphanFloor
 from pyspark_log_storage.delta import delta_log
 from pyspark_log_storage.layout import topic_folder
 from tests.coordinator.audit.test_returned_node import elect_uncleanly
-from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
+from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_coordinator.sync.reassigner import PartitionMove, ReassignmentProgress
 from pyspark_log_coordinator.topic.machine import AddPartitions, DeleteRecords
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, NodeMissing, StoreUnavailable
-from tests.coordinator.breakable_store import BreakableStore
-from tests.coordinator.replicated_topic import ReplicatedTopic
-from tests.coordinator.several_nodes import Stores
+from tests.support.coordinator.breakable_store import BreakableStore
+from tests.support.coordinator.replicated_topic import ReplicatedTopic
+from tests.support.coordinator.several_nodes import Stores
 
 HERE = (("0", "1"), ("1", "0"))
 THERE = (("3", "4"), ("4", "3"))

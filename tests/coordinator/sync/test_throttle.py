@@ -3,10 +3,10 @@
 import pytest
 
 from pyspark_log_coordinator.sync.throttle import Throttle
-from tests.coordinator.fake_environment import fake_environment
-from tests.coordinator.replicated_topic import ReplicatedTopic
-from tests.coordinator.several_nodes import Stores
-from tests.coordinator.watched_topic import Watched, copy
+from tests.support.coordinator.fake_environment import fake_environment
+from tests.support.coordinator.replicated_topic import ReplicatedTopic
+from tests.support.coordinator.several_nodes import Stores
+from tests.support.coordinator.watched_topic import Watched, copy
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from pyspark_log_storage.columns import schema
 from pyspark_log_storage.columns.column_ddl import parse
 from pyspark_log_storage.columns.column_types import ddl
 from pyspark_log_storage.errors import InvalidRecord
-from tests.coordinator.topics import after, commit, decide, file, incarnation, started
-from tests.storage import random_columns
+from tests.support.coordinator.topics import after, commit, decide, file, incarnation, started
+from tests.support.storage import random_columns
 
 
 def typed(columns: str) -> Topic:

@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_log_storage.errors import BatchMismatch
-from tests.coordinator.topics import after, claim, commit, decide, file, pieces, started
+from tests.support.coordinator.topics import after, claim, commit, decide, file, pieces, started
 
 
 def test_a_batch_is_appended_where_its_writer_expects_the_end():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pyspark_log_coordinator.model.topic_state import with_partition
 from pyspark_log_coordinator.topic import integrity
-from tests.coordinator.topics import filled, rolled
+from tests.support.coordinator.topics import filled, rolled
 
 SEGMENTS = 12
 TOPIC = rolled(filled(SEGMENTS), *range(0, SEGMENTS * 10 + 1, 10))

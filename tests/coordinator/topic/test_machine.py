@@ -19,7 +19,7 @@ from pyspark_log_storage.errors import (
     UnknownTopic,
 )
 from pyspark_log_storage.files.staged_chunk import StagedChunk
-from tests.coordinator.topics import after, claim, commit, decide, file, rolled, started
+from tests.support.coordinator.topics import after, claim, commit, decide, file, rolled, started
 
 ABC = ("A", "B", "C")
 

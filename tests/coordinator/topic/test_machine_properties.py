@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage.errors import BatchMismatch, NotEnoughReplicas
-from tests.coordinator.topics import after, claim, commit, decide, file, started
+from tests.support.coordinator.topics import after, claim, commit, decide, file, started
 
 PARTITIONS = 3
 NODES = ("A", "B", "C")

@@ -15,7 +15,7 @@ from pyspark_log_storage.errors import (
     InvalidOption,
     NotEnoughReplicas,
 )
-from tests.coordinator.topics import after, claim, commit, decide, file, incarnation, started
+from tests.support.coordinator.topics import after, claim, commit, decide, file, incarnation, started
 
 ABC = ("A", "B", "C")
 

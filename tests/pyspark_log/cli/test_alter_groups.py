@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.command_line import CommandLine
+from tests.support.command_line import CommandLine
 
 DELAY = "group.initial.rebalance.delay.ms"
 

@@ -8,7 +8,7 @@ from pyspark_log_storage.errors import StoreUnfit
 from pyspark_log_storage.stores import self_test
 from pyspark_log_storage.stores.local import LocalStore
 from pyspark_log_storage.stores.store_check import meet
-from tests.command_line import CommandLine
+from tests.support.command_line import CommandLine
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from pyspark_log.opening import canonical, open_log
 from pyspark_log_coordinator.cluster.machine import StartJournalMigration
 from pyspark_log_storage.stores.local import LocalStore
-from tests.command_line import CommandLine
-from tests.lost_folders import lose_folder
+from tests.support.command_line import CommandLine
+from tests.support.lost_folders import lose_folder
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 
 from pyspark_log.cli.rows.row_files import PARQUET
 from pyspark_log.reading.fetch import BATCH_ROWS
-from tests.command_line import CommandLine, files_of_t
-from tests.pyspark_log.cli_rows import consumed, produced
+from tests.support.command_line import CommandLine, files_of_t
+from tests.support.pyspark_log.cli_rows import consumed, produced
 
 
 @pytest.fixture

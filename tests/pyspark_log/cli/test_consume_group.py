@@ -8,8 +8,8 @@ from pyspark_log.opening import open_log
 from pyspark_log_coordinator.group.joining import JoinGroup
 from pyspark_log_coordinator.group.state import MemberDetails, Protocol
 from pyspark_log_storage.errors import UnknownMember
-from tests.command_line import CommandLine
-from tests.pyspark_log.cli_rows import produced
+from tests.support.command_line import CommandLine
+from tests.support.pyspark_log.cli_rows import produced
 
 
 @pytest.fixture

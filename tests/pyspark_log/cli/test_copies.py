@@ -7,7 +7,7 @@ import pytest
 from pyspark_log.opening import forget_logs, open_log
 from pyspark_log_coordinator.backup import as_new
 from pyspark_log_coordinator.journal import journal_nodes
-from tests.command_line import CommandLine, on_three_nodes
+from tests.support.command_line import CommandLine, on_three_nodes
 
 
 def files(folder):

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import CommandLine
-from tests.plain_log import PlainLog
+from tests.support.command_line import CommandLine
+from tests.support.plain_log import PlainLog
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pytest
 
 from pyspark_log_coordinator.journal import journal, journal_entry
 from pyspark_log_coordinator.topic.machine import AlterConfig
-from tests.command_line import CommandLine
-from tests.lost_folders import lose_folder
-from tests.plain_log import PlainLog, flip_bit
+from tests.support.command_line import CommandLine
+from tests.support.lost_folders import lose_folder
+from tests.support.plain_log import PlainLog, flip_bit
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 
 from pyspark_log.opening import forget_logs, own_log
 from pyspark_log_coordinator.topic.machine import SetFirstOffsets
-from tests.command_line import on_three_nodes
-from tests.lost_folders import lose_folder
+from tests.support.command_line import on_three_nodes
+from tests.support.lost_folders import lose_folder
 
 
 @pytest.fixture

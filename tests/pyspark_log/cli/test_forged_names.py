@@ -14,7 +14,7 @@ from pyspark_log_coordinator.journal.snapshot import Snapshot
 from pyspark_log_coordinator.model.topic_state import PendingDeletion
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
-from tests.plain_log import PlainLog
+from tests.support.plain_log import PlainLog
 
 COMMANDS = [("maintain",), ("verify",), ("consume", "t"), ("topics", "describe", "t"), ("recover", "t")]
 

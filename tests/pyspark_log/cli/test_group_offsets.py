@@ -6,7 +6,7 @@ from pyspark_log.opening import open_log
 from pyspark_log_coordinator.group.joining import JoinGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.group.state import MemberDetails, Protocol
-from tests.command_line import CommandLine
+from tests.support.command_line import CommandLine
 
 COMMA = 'a, "b"'
 

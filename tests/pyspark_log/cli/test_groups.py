@@ -15,7 +15,7 @@ from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.group.rebalance import CompleteJoin
 from pyspark_log_coordinator.group.state import MemberDetails, Protocol
 from pyspark_log_coordinator.group.sync import SyncGroup
-from tests.command_line import CommandLine
+from tests.support.command_line import CommandLine
 
 NOON_MS = 1_700_000_000_000
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import pyspark_log
-from tests.command_line import CommandLine
+from tests.support.command_line import CommandLine
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 import typer
 
 from pyspark_log.cli.main import app
-from tests.command_line import CommandLine, on_three_nodes
-from tests.lost_folders import lose_folder
+from tests.support.command_line import CommandLine, on_three_nodes
+from tests.support.lost_folders import lose_folder
 
 NODE = "2"
 COMMANDS = {

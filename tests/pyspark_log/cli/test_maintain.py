@@ -12,10 +12,10 @@ from pyspark_log.writing.destination import destination_of
 from pyspark_log.writing.rows import Rows
 from pyspark_log.writing.staging import Staging
 from pyspark_log_coordinator.topic.machine import AlterConfig, RaiseOrphanFloor
-from tests.command_line import CommandLine
-from tests.coordinator.spares import spare_file
-from tests.plain_log import MESSAGE_BYTES_MAX, PlainLog, flip_bit, record
-from tests.pyspark_log.cli_maintain import NOTHING, files, filled, rows
+from tests.support.command_line import CommandLine
+from tests.support.coordinator.spares import spare_file
+from tests.support.plain_log import MESSAGE_BYTES_MAX, PlainLog, flip_bit, record
+from tests.support.pyspark_log.cli_maintain import NOTHING, files, filled, rows
 
 PATIENCE_SECONDS = 60
 

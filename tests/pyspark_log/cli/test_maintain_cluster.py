@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from pyspark_log_coordinator.topic.machine import DeleteTopic
-from tests.command_line import CommandLine
-from tests.coordinator.spares import spare_file
-from tests.plain_log import PlainLog
-from tests.pyspark_log.cli_maintain import NOTHING, files, filled, rows
+from tests.support.command_line import CommandLine
+from tests.support.coordinator.spares import spare_file
+from tests.support.plain_log import PlainLog
+from tests.support.pyspark_log.cli_maintain import NOTHING, files, filled, rows
 
 LEFT = "f" * 32
 """The name of a temporary file."""

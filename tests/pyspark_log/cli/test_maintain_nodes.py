@@ -7,10 +7,10 @@ import pytest
 
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.topic.machine import AlterConfig
-from tests.command_line import CommandLine, files_of_t, on_three_nodes
-from tests.coordinator.replicated_topic import write
-from tests.lost_folders import lose_folder
-from tests.plain_log import flip_bit
+from tests.support.command_line import CommandLine, files_of_t, on_three_nodes
+from tests.support.coordinator.replicated_topic import write
+from tests.support.lost_folders import lose_folder
+from tests.support.plain_log import flip_bit
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pyspark_log.cli.nodes import metrics
-from tests.command_line import CommandLine
+from tests.support.command_line import CommandLine
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import pytest
 from pyspark_log.cli.nodes import scrubbing, watching
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.sync.controller import ControllerSettings
-from tests.command_line import CommandLine, files_of_t, on_three_nodes
-from tests.coordinator.replicated_topic import write
-from tests.lost_folders import lose_folder
-from tests.plain_log import flip_bit
+from tests.support.command_line import CommandLine, files_of_t, on_three_nodes
+from tests.support.coordinator.replicated_topic import write
+from tests.support.lost_folders import lose_folder
+from tests.support.plain_log import flip_bit
 
 PATIENCE_SECONDS = 60
 

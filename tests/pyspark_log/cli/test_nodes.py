@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import CommandLine
-from tests.lost_folders import lose_folder
+from tests.support.command_line import CommandLine
+from tests.support.lost_folders import lose_folder
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import CommandLine, on_three_nodes
+from tests.support.command_line import CommandLine, on_three_nodes
 
 
 def away(disk: Path) -> Path:

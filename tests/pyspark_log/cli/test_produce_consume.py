@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from pyspark_log.cli.rows import json_rows
 from pyspark_log.writing.rows import rows_of
-from tests.command_line import CommandLine
-from tests.pyspark_log.cli_rows import consumed, produced
+from tests.support.command_line import CommandLine
+from tests.support.pyspark_log.cli_rows import consumed, produced
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import CommandLine
-from tests.pyspark_log.cli_rows import consumed
+from tests.support.command_line import CommandLine
+from tests.support.pyspark_log.cli_rows import consumed
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import PROGRAM, CommandLine
+from tests.support.command_line import PROGRAM, CommandLine
 
 PATIENCE_SECONDS = 60
 

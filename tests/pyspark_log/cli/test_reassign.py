@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pyspark_log.opening import open_log
-from tests.command_line import CommandLine
-from tests.coordinator.replicated_topic import write
-from tests.lost_folders import lose_folder
+from tests.support.command_line import CommandLine
+from tests.support.coordinator.replicated_topic import write
+from tests.support.lost_folders import lose_folder
 
 PATIENCE_SECONDS = 60
 

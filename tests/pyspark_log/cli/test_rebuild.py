@@ -5,8 +5,8 @@ import json
 import pytest
 
 from pyspark_log.opening import forget_logs
-from tests.command_line import CommandLine
-from tests.lost_folders import lose_folder
+from tests.support.command_line import CommandLine
+from tests.support.lost_folders import lose_folder
 
 
 @pytest.fixture

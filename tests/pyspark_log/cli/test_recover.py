@@ -9,10 +9,10 @@ from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance import roll_job, roll_run
 from pyspark_log_coordinator.segments.roll_plan import RollJob
 from pyspark_log_coordinator.topic.machine import AlterConfig, ElectLeaders, Holder, Suspect, Suspicion
-from tests.command_line import CommandLine
-from tests.coordinator.replicated_topic import write
-from tests.lost_folders import lose_folder
-from tests.plain_log import PlainLog, flip_bit
+from tests.support.command_line import CommandLine
+from tests.support.coordinator.replicated_topic import write
+from tests.support.lost_folders import lose_folder
+from tests.support.plain_log import PlainLog, flip_bit
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import uuid
 import pytest
 
 from pyspark_log_storage.stores.storage_options import ENVIRONMENT_VARIABLE
-from tests.command_line import CommandLine
 from tests.servers import ceph as ceph_server
 from tests.servers.broken_link import BrokenLink
+from tests.support.command_line import CommandLine
 
 TOKEN = "canary-token-81c3"
 

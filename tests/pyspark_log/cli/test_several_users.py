@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import CommandLine
+from tests.support.command_line import CommandLine
 
 GROUP = 60_000
 FIRST, SECOND, STRANGER = 60_001, 60_002, 60_003

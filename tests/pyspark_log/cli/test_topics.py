@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import CommandLine
-from tests.coordinator.spares import spare_file
+from tests.support.command_line import CommandLine
+from tests.support.coordinator.spares import spare_file
 
 
 @pytest.fixture

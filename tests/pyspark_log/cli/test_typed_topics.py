@@ -7,9 +7,9 @@ import pytest
 
 from pyspark_log.writing import typed_json
 from pyspark_log_storage.columns.column_ddl import parse
-from tests.command_line import CommandLine
-from tests.lost_folders import lose_folder
-from tests.pyspark_log.typed_frames import write
+from tests.support.command_line import CommandLine
+from tests.support.lost_folders import lose_folder
+from tests.support.pyspark_log.typed_frames import write
 
 DDL = "id BIGINT NOT NULL, price DECIMAL(5,2), tags MAP<STRING, INT>, raw BINARY"
 ROW = {"id": 1, "price": None, "tags": [("a", 1)], "raw": b"\xff"}

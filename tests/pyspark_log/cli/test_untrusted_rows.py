@@ -16,10 +16,10 @@ from pyspark_log_storage.columns import schema
 from pyspark_log_storage.files import chunk, index
 from pyspark_log_storage.files.staged_chunk import StagedChunk
 from pyspark_log_storage.segments import recovery, segment
-from tests.command_line import PROGRAM
-from tests.plain_log import PlainLog
-from tests.storage import hostile_chunks as hostile
-from tests.storage.hostile_chunks import chunk_of, message_of, ordered, with_offsets
+from tests.support.command_line import PROGRAM
+from tests.support.plain_log import PlainLog
+from tests.support.storage import hostile_chunks as hostile
+from tests.support.storage.hostile_chunks import chunk_of, message_of, ordered, with_offsets
 
 MEMORY = 1500 << 20
 """Address space for a process: its libraries take about a third of that."""

@@ -7,10 +7,10 @@ import pytest
 
 from pyspark_log_coordinator.journal import journal
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteTopic
-from tests.command_line import CommandLine
-from tests.coordinator.spares import spare_file
-from tests.lost_folders import lose_folder
-from tests.plain_log import PlainLog, flip_bit
+from tests.support.command_line import CommandLine
+from tests.support.coordinator.spares import spare_file
+from tests.support.lost_folders import lose_folder
+from tests.support.plain_log import PlainLog, flip_bit
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.rebuild import quarantine
 from pyspark_log_storage.stores.local import LocalStore
-from tests.command_line import CommandLine
-from tests.coordinator.replicated_topic import write
+from tests.support.command_line import CommandLine
+from tests.support.coordinator.replicated_topic import write
 
 FAR_AHEAD_MS = 10**15
 """The year 33658."""

@@ -3,8 +3,8 @@
 import pytest
 
 from pyspark_log import Producer
-from tests.plain_log import PlainLog
-from tests.pyspark_log.clients.troubled_cluster import TroubledCluster
+from tests.support.plain_log import PlainLog
+from tests.support.pyspark_log.clients.troubled_cluster import TroubledCluster
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from pyspark_log import BatchMetadata, Consumer, Producer
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import InvalidRecord, UnknownTopic
-from tests.plain_log import PlainLog
+from tests.support.plain_log import PlainLog
 
 
 @pytest.fixture

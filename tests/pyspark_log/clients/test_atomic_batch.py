@@ -6,7 +6,7 @@ import pytest
 
 from pyspark_log import Consumer, Producer
 from pyspark_log_storage.errors import BufferExhausted, InvalidInput, InvalidRecord, StoreRefused
-from tests.plain_log import PlainLog
+from tests.support.plain_log import PlainLog
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from pyspark_log import Producer
 from pyspark_log.clients.sender import Sender
 from pyspark_log_storage.errors import InvalidInput
-from tests.plain_log import PlainLog
+from tests.support.plain_log import PlainLog
 
 GUARD = 20
 

@@ -14,7 +14,7 @@ from pyspark_log_coordinator.maintenance.roll_run import run_roll
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.topic.machine import DeleteRecords, MaintainSegments
 from pyspark_log_storage.errors import CorruptObject, DataLoss, InvalidInput, NoCluster, UnknownTopic
-from tests.plain_log import NOON_MS, PlainLog, flip_bit
+from tests.support.plain_log import NOON_MS, PlainLog, flip_bit
 
 GUARD_MS = 60_000
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

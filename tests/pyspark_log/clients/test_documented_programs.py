@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.plain_log import PlainLog
+from tests.support.plain_log import PlainLog
 
 PAGE = Path(__file__).parents[3] / "docs" / "clients.md"
 

@@ -23,7 +23,7 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
     UnknownMember,
 )
-from tests.pyspark_log.clients.group_programs import GUARD, Committing, Notes, Programs
+from tests.support.pyspark_log.clients.group_programs import GUARD, Committing, Notes, Programs
 
 T = [TopicPartition("t", number) for number in range(3)]
 EAGER, COOPERATIVE = "range", "cooperative-sticky"

@@ -11,7 +11,7 @@ import pytest
 
 from pyspark_log import Consumer, Producer
 from pyspark_log_storage.errors import OutcomeUnknown, StoreRefused, StoreUnavailable
-from tests.plain_log import PlainLog
+from tests.support.plain_log import PlainLog
 
 ROOT = Path(__file__).parents[3]
 PATIENCE = 200

@@ -5,7 +5,7 @@ import pytest
 from pyspark_log import Consumer
 from pyspark_log.clients.looks import LONGEST_PAUSE_REMOTE
 from pyspark_log.clients.member_thread import MemberThread
-from tests.counted_bucket import CountedCluster
+from tests.support.counted_bucket import CountedCluster
 
 HOUR = 3600
 

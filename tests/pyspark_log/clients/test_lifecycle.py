@@ -14,8 +14,8 @@ from pyspark_log import Consumer, Producer
 from pyspark_log.clients.accumulator import Accumulator
 from pyspark_log.clients.sender import Sender
 from pyspark_log_storage.errors import InvalidInput
-from tests.bare_venv import environment_with_pandas
-from tests.plain_log import PlainLog
+from tests.support.bare_venv import environment_with_pandas
+from tests.support.plain_log import PlainLog
 
 ROOT = Path(__file__).parents[3]
 GUARD = 60

@@ -16,7 +16,7 @@ from pyspark_log_storage.errors import (
     NoCluster,
     UnknownTopic,
 )
-from tests.pyspark_log.clients.written_rows import GUARD, entries_of, rows_of, values_of
+from tests.support.pyspark_log.clients.written_rows import GUARD, entries_of, rows_of, values_of
 
 
 class TestARow:

@@ -13,8 +13,8 @@ from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.stores.addresses import open_store
-from tests.coordinator.replicated_topic import write
-from tests.lost_folders import lose_folder
+from tests.support.coordinator.replicated_topic import write
+from tests.support.lost_folders import lose_folder
 
 GUARD = 60
 

@@ -20,7 +20,7 @@ from pyspark_log_storage.errors import (
     UnknownTopic,
 )
 from pyspark_log_storage.layout import born_of
-from tests.pyspark_log.clients.written_rows import GUARD, values_of
+from tests.support.pyspark_log.clients.written_rows import GUARD, values_of
 
 
 class TestTheSender:

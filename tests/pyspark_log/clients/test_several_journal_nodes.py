@@ -3,8 +3,8 @@
 import threading
 
 from pyspark_log import Consumer, Producer
-from tests.command_line import CommandLine
-from tests.lost_folders import lose_folder
+from tests.support.command_line import CommandLine
+from tests.support.lost_folders import lose_folder
 
 GUARD = 60
 

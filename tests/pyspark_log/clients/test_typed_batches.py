@@ -9,7 +9,7 @@ from pyspark_log_coordinator.maintenance import topic_roll
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.columns.column_ddl import parse
 from pyspark_log_storage.errors import InvalidInput, InvalidRecord
-from tests.plain_log import PlainLog
+from tests.support.plain_log import PlainLog
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import sys
 
-from tests.command_line import CommandLine
+from tests.support.command_line import CommandLine
 
 WORDS = ("import", "kafka", "--bootstrap-server", "127.0.0.1:1", "--topic", "t")
 

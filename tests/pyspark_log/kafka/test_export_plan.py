@@ -6,7 +6,7 @@ from pyspark_log.kafka.client import PartitionOffsets
 from pyspark_log.kafka.export_plan import PartitionPlan, plan
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import InvalidInput
-from tests.coordinator.topics import after, commit, file, started
+from tests.support.coordinator.topics import after, commit, file, started
 
 
 def planned(state, last, begin=0, end=0, start=0):

@@ -9,7 +9,7 @@ from pyspark_log.kafka.offset_headers import KAFKA_OFFSET, first_reaching, witho
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.topic.machine import DeleteRecords, SetFirstOffsets
 from pyspark_log_storage.errors import InvalidInput
-from tests.coordinator.topics import after, commit, file, started
+from tests.support.coordinator.topics import after, commit, file, started
 
 TOPIC = KafkaTopic("t", "cluster", "id", 1, {})
 

@@ -5,7 +5,7 @@ import contextlib
 from pyspark_log.kafka.client import KafkaTopic
 from pyspark_log.kafka.export_plan import PartitionPlan
 from pyspark_log.kafka.row_export import RowExport
-from tests.plain_log import PlainLog
+from tests.support.plain_log import PlainLog
 
 
 class Producer:

@@ -13,13 +13,21 @@ from pyspark_log.kafka import row_export, row_import
 from pyspark_log.kafka.row_export import RowExport
 from pyspark_log.opening import own_log
 from pyspark_log_storage.errors import LogError
-from tests.command_line import CommandLine
-from tests.plain_log import PlainLog
 from tests.servers import kafka as server
 from tests.servers.kafka import Unavailable
+from tests.support.command_line import CommandLine
+from tests.support.plain_log import PlainLog
 
 pytest.importorskip("confluent_kafka")
-from tests.pyspark_log.kafka.cluster import NOON_MS, FailingCommit, KafkaCluster, Transfer, exported, imported, values
+from tests.support.pyspark_log.kafka.cluster import (
+    NOON_MS,
+    FailingCommit,
+    KafkaCluster,
+    Transfer,
+    exported,
+    imported,
+    values,
+)
 
 pytestmark = pytest.mark.slow
 

@@ -10,9 +10,9 @@ import yaml
 from pyspark_log.metrics.cluster_metrics import measure
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_storage.errors import CorruptObject, StoreUnavailable
-from tests.coordinator.migrated_journals import cluster_of_six
-from tests.elsewhere import wipe
-from tests.pyspark_log.three_nodes import ThreeNodes
+from tests.support.coordinator.migrated_journals import cluster_of_six
+from tests.support.elsewhere import wipe
+from tests.support.pyspark_log.three_nodes import ThreeNodes
 
 FILE = Path(__file__).parents[3] / "examples" / "operations" / "prometheus-rules.yml"
 COMPARISONS = {"==": operator.eq, ">": operator.gt}

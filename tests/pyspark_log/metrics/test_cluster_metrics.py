@@ -9,8 +9,8 @@ from pyspark_log_coordinator.log import node_admin
 from pyspark_log_storage.errors import CorruptObject, StoreUnavailable
 from pyspark_log_storage.stores import request_counts
 from pyspark_log_storage.stores.request_counts import counts_of
-from tests.plain_log import PlainLog
-from tests.pyspark_log.three_nodes import ThreeNodes
+from tests.support.plain_log import PlainLog
+from tests.support.pyspark_log.three_nodes import ThreeNodes
 
 
 @pytest.fixture

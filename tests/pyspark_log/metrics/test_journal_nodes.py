@@ -9,9 +9,9 @@ from pyspark_log_storage.errors import StoreUnwritable
 from pyspark_log_storage.layout import entries
 from pyspark_log_storage.layout import number as digits
 from pyspark_log_storage.stores.store_threads import finish_calls
-from tests.coordinator.migrated_journals import cluster_of_six, move, write
-from tests.elsewhere import PlainStore, wipe
-from tests.plain_log import PlainLog
+from tests.support.coordinator.migrated_journals import cluster_of_six, move, write
+from tests.support.elsewhere import PlainStore, wipe
+from tests.support.plain_log import PlainLog
 
 CALLS_SECONDS_MAX = 60
 """How long calls to stores in memory may take on a busy machine."""

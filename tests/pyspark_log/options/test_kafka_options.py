@@ -7,7 +7,7 @@ from pyspark_log.options import (
     parse_sink,
     parse_source,
 )
-from tests.pyspark_log.parsed_options import READ, WRITE, batch, refusal, stream, write
+from tests.support.pyspark_log.parsed_options import READ, WRITE, batch, refusal, stream, write
 
 
 class TestKafkaClientOptions:

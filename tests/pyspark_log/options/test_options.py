@@ -18,7 +18,7 @@ from pyspark_log.options import (
 from pyspark_log.options.given import names
 from pyspark_log.options.option import Kind
 from pyspark_log_coordinator.retry import RetryPolicy
-from tests.pyspark_log.parsed_options import READ, batch, refusal, stream, write
+from tests.support.pyspark_log.parsed_options import READ, batch, refusal, stream, write
 
 
 class TestDefaults:

@@ -12,7 +12,7 @@ from pyspark_log.options import (
 from pyspark_log_coordinator.cluster.machine import PARTITIONS_MAX
 from pyspark_log_coordinator.model.batch import Acks as BatchAcks
 from pyspark_log_storage.files.chunk import COMPRESSIONS
-from tests.pyspark_log.parsed_options import refusal, stream, write
+from tests.support.pyspark_log.parsed_options import refusal, stream, write
 
 
 class TestSink:

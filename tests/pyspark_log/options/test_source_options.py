@@ -17,7 +17,7 @@ from pyspark_log.options import (
     Timestamps,
     parse_source,
 )
-from tests.pyspark_log.parsed_options import batch, refusal, stream
+from tests.support.pyspark_log.parsed_options import batch, refusal, stream
 
 
 def test_values_may_be_numbers_and_booleans_as_in_sparks_option():

@@ -13,7 +13,7 @@ from pyspark_log.options.foreign import IGNORED, REFUSED
 from pyspark_log.options.option import SINK, SOURCE, Kind
 from pyspark_log.options.page import page
 from pyspark_log.options.table import TABLE
-from tests.pyspark_log.parsed_options import batch, stream, write
+from tests.support.pyspark_log.parsed_options import batch, stream, write
 
 
 class TestParsedOptions:

@@ -17,11 +17,11 @@ from pyspark_log.reading.timed_reads import lane_of
 from pyspark_log_coordinator.replication.election import ElectLeaders
 from pyspark_log_coordinator.topic.machine import Holder, Suspect, Suspicion
 from pyspark_log_storage.errors import CorruptObject, DataLoss, StoreRefused, StoreUnavailable
-from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
-from tests.coordinator.several_nodes import Stores
-from tests.counting_store import CountingStore
-from tests.plain_log import PlainLog
-from tests.pyspark_log.replicated_rows import (
+from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
+from tests.support.coordinator.several_nodes import Stores
+from tests.support.counting_store import CountingStore
+from tests.support.plain_log import PlainLog
+from tests.support.pyspark_log.replicated_rows import (
     BATCHES,
     ROWS,
     Fallible,

@@ -13,9 +13,9 @@ from pyspark_log_coordinator.replication.election import ElectLeaders
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.replica_probe import live
 from pyspark_log_storage.errors import DataLoss, LogError
-from tests import direct
-from tests.coordinator.replicated_topic import ALL
-from tests.plain_log import PlainLog, flip_bit, record
+from tests.support import direct
+from tests.support.coordinator.replicated_topic import ALL
+from tests.support.plain_log import PlainLog, flip_bit, record
 
 # On disks, as Spark reads
 

@@ -9,10 +9,10 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import ObjectMissing, StoreUnavailable
 from pyspark_log_storage.parquet import parquet_segment
 from pyspark_log_storage.segments import segment
-from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
-from tests.coordinator.several_nodes import Stores
-from tests.elsewhere import address_in_errors
-from tests.pyspark_log.replicated_rows import (
+from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
+from tests.support.coordinator.several_nodes import Stores
+from tests.support.elsewhere import address_in_errors
+from tests.support.pyspark_log.replicated_rows import (
     BATCHES,
     LARGE,
     ROWS,

@@ -11,10 +11,10 @@ from pyspark_log.reading.fetch import BATCH_BYTES_MAX, BATCH_ROWS, Place, fetch,
 from pyspark_log.reading.planning import Range, split_of
 from pyspark_log.writing.rows import Rows
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
-from tests.coordinator.spares import spare_file
-from tests.counting_store import CountingStore
-from tests.direct import read
-from tests.plain_log import PlainLog, flip_bit, record
+from tests.support.coordinator.spares import spare_file
+from tests.support.counting_store import CountingStore
+from tests.support.direct import read
+from tests.support.plain_log import PlainLog, flip_bit, record
 
 FLIPS = 400
 

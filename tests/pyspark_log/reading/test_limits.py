@@ -4,7 +4,7 @@ import random
 import pytest
 
 from pyspark_log.reading.limits import Piece, pieces_between, rows_within, share_out, waits
-from tests.plain_log import PlainLog
+from tests.support.plain_log import PlainLog
 
 
 def kafka_rate_limit(limit, begin, until):

@@ -10,9 +10,9 @@ from pyspark_log.reading import native_files
 from pyspark_log.reading.fetch import fetch
 from pyspark_log.reading.planning import Range, split_of
 from pyspark_log.reading.positions import Subscribed
-from tests.command_line import CommandLine
-from tests.plain_log import PlainLog
-from tests.spark.rolled import roll
+from tests.support.command_line import CommandLine
+from tests.support.plain_log import PlainLog
+from tests.support.spark.rolled import roll
 
 pytestmark = pytest.mark.on_disk("only files on disks are handed over")
 ROWS = Range("t", 0, 0, 400)

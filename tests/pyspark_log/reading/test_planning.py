@@ -4,7 +4,7 @@ import random
 import pytest
 
 from pyspark_log.reading.planning import Range, divide, split_of
-from tests.plain_log import PlainLog
+from tests.support.plain_log import PlainLog
 
 
 def ranges(*rows):

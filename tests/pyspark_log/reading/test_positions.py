@@ -10,10 +10,10 @@ from pyspark_log.reading.positions import offset_for_time
 from pyspark_log_coordinator.sync import catch_up, reassigner
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidInput, InvalidOption, UnknownTopic
-from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
-from tests.direct import Stream, read, values
-from tests.elsewhere import new_root
-from tests.plain_log import NOON_MS, PlainLog
+from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
+from tests.support.direct import Stream, read, values
+from tests.support.elsewhere import new_root
+from tests.support.plain_log import NOON_MS, PlainLog
 
 
 @pytest.fixture(scope="module")

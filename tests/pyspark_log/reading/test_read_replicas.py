@@ -9,9 +9,9 @@ from pyspark_log_coordinator.cluster.machine import FenceNode
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_storage.errors import LogError
-from tests.coordinator.replicated_topic import ALL, ReplicatedTopic
-from tests.coordinator.several_nodes import Stores
-from tests.pyspark_log.replicated_rows import BATCHES, Fallible, lose, planned, read, reads, row
+from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
+from tests.support.coordinator.several_nodes import Stores
+from tests.support.pyspark_log.replicated_rows import BATCHES, Fallible, lose, planned, read, reads, row
 
 
 @pytest.fixture

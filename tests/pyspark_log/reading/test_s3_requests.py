@@ -13,7 +13,7 @@ from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.errors import NodeAway, UnknownTopic
 from pyspark_log_storage.stores.request_counts import counts_of
 from pyspark_log_storage.stores.storage_options import StorageOptions
-from tests.direct import Stream, source
+from tests.support.direct import Stream, source
 
 SCHEMA = StructType([StructField("value", BinaryType())])
 PARTITIONS = 32

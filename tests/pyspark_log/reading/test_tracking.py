@@ -10,7 +10,7 @@ from pyspark_log.reading.positions import subscribed
 from pyspark_log.reading.source_offset import Position, SourceOffset, TopicPositions
 from pyspark_log.reading.tracking import Start, go_on, within
 from pyspark_log_storage.errors import DataLoss
-from tests.plain_log import PlainLog
+from tests.support.plain_log import PlainLog
 
 _number = count()
 

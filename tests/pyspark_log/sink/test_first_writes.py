@@ -16,8 +16,8 @@ from pyspark_log.options import parse_sink
 from pyspark_log.sink import checkpoint
 from pyspark_log_storage.errors import CorruptObject, NoCluster, UnknownTopic
 from pyspark_log_storage.stores.local import LocalStore
-from tests.direct import read, source
-from tests.plain_log import PlainLog
+from tests.support.direct import read, source
+from tests.support.plain_log import PlainLog
 
 RECORDS = StructType([StructField("value", BinaryType())])
 NAMED = StructType([StructField("topic", StringType()), StructField("value", BinaryType())])

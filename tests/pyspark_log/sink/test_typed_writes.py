@@ -10,9 +10,9 @@ from pyspark.sql.types import IntegerType, NullType, StringType, StructField, St
 from pyspark_log import Producer
 from pyspark_log.writing.partitioner import murmur2
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, InvalidRecord, NoCluster, UnknownTopic
-from tests.direct import read, source
-from tests.plain_log import PlainLog
-from tests.pyspark_log.typed_frames import write
+from tests.support.direct import read, source
+from tests.support.plain_log import PlainLog
+from tests.support.pyspark_log.typed_frames import write
 
 NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.timezone.utc)
 
@@ -265,7 +265,7 @@ def test_records_are_refused_by_a_typed_topic_and_columns_by_a_topic_of_records(
 def _write_by_topic_column(path, frame):
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from tests.pyspark_log.typed_frames import _task
+    from tests.support.pyspark_log.typed_frames import _task
 
     writer = source(path).writer(frame, False)
     with _task():

@@ -21,8 +21,8 @@ from pyspark_log_storage.errors import (
     UnknownMember,
     UnknownTopic,
 )
-from tests.direct import Stream, source
-from tests.plain_log import PlainLog
+from tests.support.direct import Stream, source
+from tests.support.plain_log import PlainLog
 
 IN_GROUP = {"subscribe": "t", "group.id": "g"}
 FROM_GROUP = {**IN_GROUP, "startingOffsets": "group"}

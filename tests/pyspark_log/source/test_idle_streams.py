@@ -4,8 +4,8 @@ import pytest
 
 from pyspark_log.reading import query_thread
 from pyspark_log.reading.stream_planner import LONGEST_PAUSE
-from tests.counted_bucket import CountedCluster
-from tests.direct import Stream
+from tests.support.counted_bucket import CountedCluster
+from tests.support.direct import Stream
 
 POLLING_SECONDS = 0.01
 """Spark's spark.sql.streaming.pollingDelay: without a trigger interval it asks so soon again."""

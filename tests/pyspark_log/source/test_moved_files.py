@@ -10,8 +10,8 @@ from pyspark_log.source.split_reader import SplitPartition, read_split
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords
 from pyspark_log_storage.errors import DataLoss, ObjectMissing
-from tests.direct import Stream
-from tests.plain_log import PlainLog
+from tests.support.direct import Stream
+from tests.support.plain_log import PlainLog
 
 VALUE = StructType([StructField("value", BinaryType())])
 

@@ -15,7 +15,7 @@ from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
 from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_coordinator.membership.group_member import GroupMember
 from pyspark_log_storage.errors import FencedInstance, FencedMember, StoreUnavailable
-from tests.pyspark_log.source.shared_queries import Clock, Queries
+from tests.support.pyspark_log.source.shared_queries import Clock, Queries
 
 ROUNDS = 100
 """In which a few hundred milliseconds pass: less than a member takes to find out by itself that work is unbalanced."""

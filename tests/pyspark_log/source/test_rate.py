@@ -6,8 +6,8 @@ import pytest
 
 from pyspark_log_coordinator.maintenance import topic_roll
 from pyspark_log_coordinator.topic.machine import AlterConfig
-from tests.direct import Stream, values
-from tests.plain_log import PlainLog
+from tests.support.direct import Stream, values
+from tests.support.plain_log import PlainLog
 
 LARGE_ROWS, SMALL_ROWS = 4, 400
 

@@ -8,8 +8,8 @@ import pytest
 import pyspark_log
 from pyspark_log.reading import fetch
 from pyspark_log_storage.errors import InvalidInput
-from tests.direct import read, values
-from tests.plain_log import NOON_MS, PlainLog
+from tests.support.direct import read, values
+from tests.support.plain_log import NOON_MS, PlainLog
 
 NOON = datetime.fromtimestamp(NOON_MS / 1000, timezone.utc)
 CHUNKS, CHUNK_ROWS = 40, 10

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pyspark_log.source.row import arrow_schema, rows
 from pyspark_log_storage.columns import schema
-from tests.plain_log import record
+from tests.support.plain_log import record
 
 COLUMNS = ("headers",)
 HEADER = {"key": "h", "value": b"1"}

@@ -6,7 +6,7 @@ from pyspark_log import opening
 from pyspark_log.reading import query_thread, source_offset, stream_planner
 from pyspark_log_coordinator.replication.reassignment import AddPartitions
 from pyspark_log_storage.errors import DataLoss
-from tests.pyspark_log.source.shared_queries import Clock, Queries
+from tests.support.pyspark_log.source.shared_queries import Clock, Queries
 
 
 @pytest.fixture

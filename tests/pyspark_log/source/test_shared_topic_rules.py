@@ -7,8 +7,8 @@ from pyspark_log.reading import query_thread, stream_planner
 from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
 from pyspark_log_coordinator.replication.reassignment import AddPartitions
 from pyspark_log_storage.errors import FencedInstance, FencedMember, InvalidOption
-from tests.direct import source
-from tests.pyspark_log.source.shared_queries import Clock, Queries
+from tests.support.direct import source
+from tests.support.pyspark_log.source.shared_queries import Clock, Queries
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from pyspark_log import opening
 from pyspark_log.reading import query_thread, stream_planner
 from pyspark_log_storage.errors import FencedMember
-from tests.pyspark_log.source.shared_queries import Clock, Queries
+from tests.support.pyspark_log.source.shared_queries import Clock, Queries
 
 
 @pytest.fixture

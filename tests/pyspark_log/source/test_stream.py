@@ -15,8 +15,8 @@ from pyspark_log.source.foreach_batch import _Batches
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidOption, NoCluster, UnknownTopic
-from tests.direct import Stream, values
-from tests.plain_log import PlainLog
+from tests.support.direct import Stream, values
+from tests.support.plain_log import PlainLog
 
 DEADLINE_SECONDS = 20
 

@@ -8,8 +8,8 @@ from pyspark_log_coordinator.maintenance import topic_roll
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidInput, UnknownVersion
-from tests.direct import read, values
-from tests.plain_log import PlainLog
+from tests.support.direct import read, values
+from tests.support.plain_log import PlainLog
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 
 from pyspark_log.opening import open_log
 from pyspark_log_storage.stores.store import is_object_store
-from tests.direct import Stream, read, values
-from tests.plain_log import PlainLog
+from tests.support.direct import Stream, read, values
+from tests.support.plain_log import PlainLog
 
 PARTITIONS = 5
 READS = 15

@@ -12,7 +12,7 @@ from pyspark_log.spark_conf import page
 from pyspark_log.spark_conf.profiles import PROFILES
 from pyspark_log.spark_conf.source_python import SourceNotFoundWarning
 from pyspark_log_storage.errors import InvalidInput
-from tests.bare_venv import bare_environment, bare_python
+from tests.support.bare_venv import bare_environment, bare_python
 
 FILES = Path(__file__).parents[3] / "spark-conf"
 

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import pyspark_log
 from pyspark_log_storage.errors import InvalidInput
-from tests.direct import source
+from tests.support.direct import source
 
 NEEDS = "pyspark_log needs Spark 4.2 or newer, and this is Spark {}; upgrade Spark"
 WITHOUT_SPARK = """

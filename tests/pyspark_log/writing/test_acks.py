@@ -16,7 +16,7 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
     StoreUnwritable,
 )
-from tests.pyspark_log.three_nodes import ALL, QUICK, ThreeNodes, holders
+from tests.support.pyspark_log.three_nodes import ALL, QUICK, ThreeNodes, holders
 
 
 def test_acks_one_writes_to_the_leader_and_the_commit_copies_to_the_followers():

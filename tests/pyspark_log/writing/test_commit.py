@@ -12,9 +12,9 @@ from pyspark_log.writing.staging import Staging
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.errors import BatchMismatch, StoreUnavailable, UnknownTopic
-from tests.coordinator.breakable_store import BreakableStore
-from tests.coordinator.fake_environment import fake_environment
-from tests.plain_log import PlainLog, record
+from tests.support.coordinator.breakable_store import BreakableStore
+from tests.support.coordinator.fake_environment import fake_environment
+from tests.support.plain_log import PlainLog, record
 
 QUICK = RetryPolicy(retries=5, retry_backoff_ms=0, delivery_timeout_ms=10_000)
 

@@ -15,8 +15,8 @@ from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import InvalidRecord, UnknownTopic
-from tests.direct import read
-from tests.plain_log import MESSAGE_BYTES_MAX, PlainLog, record
+from tests.support.direct import read
+from tests.support.plain_log import MESSAGE_BYTES_MAX, PlainLog, record
 
 LIMIT = 100
 NOW_US = 1_700_000_000_000_000

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.plain_log import PlainLog
+from tests.support.plain_log import PlainLog
 
 LIMIT_MIB = 512
-WORKER = Path(__file__).with_name("memory_worker.py")
+WORKER = Path(__file__).parents[2] / "support" / "pyspark_log" / "writing" / "memory_worker.py"
 
 
 @pytest.fixture

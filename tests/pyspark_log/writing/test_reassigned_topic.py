@@ -14,9 +14,9 @@ from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import UNLIMITED, TopicConfig
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.sync import follower, reassigner
-from tests.coordinator.several_nodes import Stores
-from tests.elsewhere import PlainStore
-from tests.plain_log import record
+from tests.support.coordinator.several_nodes import Stores
+from tests.support.elsewhere import PlainStore
+from tests.support.plain_log import record
 
 OLD, NEW = ("0", "1", "2"), ("3", "4", "5")
 PARTITIONS = 2

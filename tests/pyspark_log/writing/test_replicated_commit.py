@@ -21,9 +21,9 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
     StoreUnwritable,
 )
-from tests.coordinator.several_nodes import Stores
-from tests.plain_log import record
-from tests.pyspark_log.three_nodes import ALL, ThreeNodes, holders
+from tests.support.coordinator.several_nodes import Stores
+from tests.support.plain_log import record
+from tests.support.pyspark_log.three_nodes import ALL, ThreeNodes, holders
 
 
 def test_a_batch_is_on_all_of_the_isr_and_visible_by_one_entry():

@@ -17,10 +17,10 @@ from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.errors import NodeAway, StoreRefused, StoreUnavailable, StoreUnwritable
 from pyspark_log_storage.files.append_file import read_chunk
-from tests.coordinator.breakable_store import BreakableStore
-from tests.coordinator.fake_environment import fake_environment
-from tests.coordinator.several_nodes import Stores
-from tests.plain_log import record
+from tests.support.coordinator.breakable_store import BreakableStore
+from tests.support.coordinator.fake_environment import fake_environment
+from tests.support.coordinator.several_nodes import Stores
+from tests.support.plain_log import record
 
 AWAY_S = 8
 

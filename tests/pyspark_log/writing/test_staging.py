@@ -14,8 +14,8 @@ from pyspark_log_storage.errors import InvalidRecord, NodeMissing
 from pyspark_log_storage.files.append_file import scan
 from pyspark_log_storage.files.chunk import CHUNK_BYTES
 from pyspark_log_storage.objects import node
-from tests.elsewhere import PlainStore
-from tests.plain_log import PlainLog, record
+from tests.support.elsewhere import PlainStore
+from tests.support.plain_log import PlainLog, record
 
 
 @pytest.fixture

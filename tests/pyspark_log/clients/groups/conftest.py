@@ -4,8 +4,8 @@ import pytest
 
 from pyspark_log.clients import consumer_group
 from pyspark_log_coordinator.membership import group_member
-from tests.plain_log import PlainLog
-from tests.pyspark_log.clients.group_programs import COOPERATIVE, EAGER, Programs
+from tests.support.plain_log import PlainLog
+from tests.support.pyspark_log.clients.group_programs import COOPERATIVE, EAGER, Programs
 
 
 @pytest.fixture

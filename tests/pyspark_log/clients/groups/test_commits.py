@@ -9,7 +9,7 @@ from pyspark_log_storage.errors import (
     RewindPending,
     UnknownMember,
 )
-from tests.pyspark_log.clients.group_programs import (
+from tests.support.pyspark_log.clients.group_programs import (
     GUARD,
     T,
     committed,

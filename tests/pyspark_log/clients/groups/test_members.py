@@ -16,7 +16,16 @@ from pyspark_log_storage.errors import (
     InvalidOption,
     UnknownMember,
 )
-from tests.pyspark_log.clients.group_programs import COOPERATIVE, EAGER, GUARD, Committing, Notes, T, committed, fill
+from tests.support.pyspark_log.clients.group_programs import (
+    COOPERATIVE,
+    EAGER,
+    GUARD,
+    Committing,
+    Notes,
+    T,
+    committed,
+    fill,
+)
 
 
 class TestMembers:

@@ -15,8 +15,8 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
     UnknownMember,
 )
-from tests.coordinator.fake_environment import fake_environment
-from tests.pyspark_log.clients.group_programs import GUARD, T, committed, fill
+from tests.support.coordinator.fake_environment import fake_environment
+from tests.support.pyspark_log.clients.group_programs import GUARD, T, committed, fill
 
 AWAY = StoreUnavailable("/log", "", "the disk is away")
 

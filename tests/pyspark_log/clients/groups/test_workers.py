@@ -9,7 +9,7 @@ from pyspark_log import TaskRunner, Worker
 from pyspark_log_coordinator.group.leaving import ExpireMember
 from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
 from pyspark_log_storage.errors import InvalidInput, NoCluster
-from tests.pyspark_log.clients.group_programs import GUARD, QUICK
+from tests.support.pyspark_log.clients.group_programs import GUARD, QUICK
 
 TASKS = ["a", "b", "c", "d"]
 LONG_MS = 3_600_000

@@ -1,0 +1,44 @@
+"""Deleted topics, and what is left of them."""
+
+from pyspark_log_storage.stores.store import is_object_store
+from tests.support.coordinator.spares import is_spare
+from tests.support.coordinator.stored_topic import StoredTopic
+
+DELAY_MS = 60_000
+DELETED_MS = 1_000_000
+LATER_MS = DELETED_MS + DELAY_MS
+
+
+def filled(store=None, **settings):
+    """A topic with segments, unrolled chunks, released files, a snapshot and manifests."""
+    topic = StoredTopic(store, partitions=2, **settings)
+    topic.fill(4, partitions=(0, 1))
+    topic.roll(2, partition=0)
+    topic.roll(2, partition=0)
+    topic.merge(partition=0)
+    topic.fill(2, partitions=(0, 1))
+    return topic
+
+
+def delete(topic):
+    """Delete the topic at a time of its own."""
+    topic.clock.now_ms = DELETED_MS
+    topic.log.delete_topic("t")
+
+
+def contents(store):
+    return {key: store.read(key) for key in store.list("")}
+
+
+def end_of(topic):
+    """Return the keys of what stays of a deleted topic forever."""
+    return sorted(key for key in topic.handle.journal.end_keys() if not is_spare(key) or has_spares(topic))
+
+
+def has_spares(topic):
+    """Whether each object of the journal has a spare: not in an object store."""
+    return not is_object_store(topic.store)
+
+
+def left_of(topic):
+    return list(topic.store.list(topic.folder))

@@ -1,0 +1,111 @@
+"""Three stores that a journal is on, and processes that open it there."""
+
+import random
+
+import pytest
+
+from pyspark_log_coordinator.journal.history import history, state_at
+from pyspark_log_coordinator.journal.journal import Journal
+from pyspark_log_coordinator.journal.place import SeveralStores
+from pyspark_log_coordinator.journal.quorum import Member, Members
+from pyspark_log_storage.errors import (
+    StoreUnavailable,
+    UnknownVersion,
+)
+from tests.support.coordinator.fake_environment import fake_environment
+from tests.support.coordinator.item_list import FOLDER, MACHINE
+from tests.support.coordinator.stand_in_threads import ShuffledThreads
+from tests.support.coordinator.three_stores import mark
+from tests.support.elsewhere import PlainStore, wipe
+
+
+class Killed(BaseException):
+    """The process has ended."""
+
+
+class Store(PlainStore):
+    """A store in memory that may be away, for all processes at once."""
+
+    def __init__(self, url):
+        super().__init__(url)
+        self.away = False
+        self.calls = 0
+        self.away_from = 10**9
+        """The call from which on it is away."""
+        self.deletes_left = 10**9
+        """How many objects may be removed before the process ends that removes the next one."""
+
+    def _answer(self):
+        self.calls += 1
+        if self.away or self.calls >= self.away_from:
+            raise StoreUnavailable(self.url, "", "it is away")
+
+    def create(self, key, data):
+        self._answer()
+        return super().create(key, data)
+
+    def read(self, key, start=0, length=None):
+        self._answer()
+        return super().read(key, start, length)
+
+    def list(self, prefix, after=""):
+        self._answer()
+        yield from super().list(prefix, after)
+
+    def delete(self, key):
+        self._answer()
+        if self.deletes_left == 0:
+            raise Killed
+        self.deletes_left -= 1
+        super().delete(key)
+
+    def keys(self, folder=""):
+        return [key for key in PlainStore.list(self, "") if key.startswith(folder)]
+
+    def get(self, key):
+        return PlainStore.read(self, key)
+
+
+class Cluster:
+    """Three stores, and processes that open the journal on them."""
+
+    def __init__(self, seed=0):
+        self.stores = [Store(f"store-{letter}") for letter in "abc"]
+        for i, store in enumerate(self.stores):
+            mark(store, i)
+        self._chance = random.Random(seed)
+        self._calls = []
+
+    def open(self):
+        calls = ShuffledThreads(self._chance.getrandbits(32))
+        self._calls.append(calls)
+        members = [Member(store, str(i), f"incarnation-{i}") for i, store in enumerate(self.stores)]
+        return Journal(SeveralStores(Members(members, calls)), FOLDER, MACHINE, fake_environment(), 10_000)
+
+    def finish(self):
+        """Make all calls that were begun."""
+        for calls in self._calls:
+            calls.finish()
+
+    def away(self, *stores):
+        self.finish()
+        for i, store in enumerate(self.stores):
+            store.away = i in stores
+
+    def wipe(self, store):
+        wipe(self.stores[store])
+
+
+def assert_whole(cluster, items):
+    """Whoever opens the journal now finds the items, and every version that is said to be kept."""
+    journal = cluster.open()
+    assert journal.refresh().items == tuple(items)
+    told = [state.items for _, _, state in history(cluster.open())]
+    assert not told or told[-1] == tuple(items)
+    with pytest.raises(UnknownVersion) as refused:
+        state_at(journal, len(items) + 1)
+    if not items:
+        return
+    oldest = int(refused.value.message.split("versions ")[1].split()[0])
+    for version in {oldest, len(items)}:
+        assert state_at(journal, version).items == tuple(items)[:version]

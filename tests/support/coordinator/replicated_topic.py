@@ -1,0 +1,101 @@
+"""A topic with real bytes on several nodes, each a store in memory, to which a test writes as it likes."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from pyspark_log_coordinator.environment import Environment
+from pyspark_log_coordinator.log.log import Log, TopicHandle
+from pyspark_log_coordinator.maintenance import roll_job, roll_run
+from pyspark_log_coordinator.model.batch import Acks
+from pyspark_log_coordinator.model.partition import Partition
+from pyspark_log_coordinator.model.producers import ProducerClaim
+from pyspark_log_coordinator.model.topic_config import parse
+from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.topic.machine import CommitBatch, Holder, MaintainSegments, SequencedFile
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.files.append_file import AppendFileWriter
+from pyspark_log_storage.layout import born_name, topic_folder
+from tests.support.coordinator.several_nodes import Stores
+from tests.support.coordinator.stored_topic import batch_of
+
+ALL = ("0", "1", "2")
+
+
+class ReplicatedTopic:
+    """Topic t, whose partitions are on nodes 0, 1 and 2, of which 0 leads, unless `replicas` says otherwise."""
+
+    def __init__(
+        self,
+        stores: Stores | None = None,
+        replicas: Sequence[Sequence[str]] = (ALL,),
+        environment: Environment | None = None,
+        **settings: str,
+    ) -> None:
+        """`settings` are of the topic, with "_" for each "." of Kafka's names."""
+        self.stores = stores or Stores()
+        self.log = self.stores.with_nodes(3, environment)
+        config = {name.replace("_", "."): value for name, value in settings.items()}
+        self.handle = self.log.create_topic("t", len(replicas), parse(config), replicas=replicas)
+        self._batches = itertools.count()
+
+    def open(self) -> tuple[Log, TopicHandle]:
+        """Return the log and the topic as another process would open them."""
+        log = self.stores.log()
+        return log, log.topic("t")
+
+    def partition(self, number: int = 0) -> Partition:
+        """Return a partition's newest state."""
+        return self.handle.refresh().partitions[number]
+
+    def keys(self, node: str) -> list[str]:
+        """Return the keys of the files and segments that a node has, without the topic's folder."""
+        folder = topic_folder("t", self.handle.topic_id)
+        keys = (key.removeprefix(folder) for key in self.log.node_store(node).list(folder))
+        return [key for key in keys if key.startswith("append/") or key.endswith((".log", ".parquet", ".index"))]
+
+    def content(self, node: str) -> dict[str, bytes]:
+        """Return what a node has of the topic's rows."""
+        folder = topic_folder("t", self.handle.topic_id)
+        return {key: self.log.node_store(node).read(folder + key) for key in self.keys(node)}
+
+    def append(
+        self,
+        rows: Mapping[int, Sequence[bytes]] | None = None,
+        on: Sequence[str] = ("0",),
+        acks: Acks = "1",
+    ) -> str:
+        """Append a batch of one file, which lies on some nodes; return the file's name."""
+        batch = next(self._batches)
+        return write(self.log, self.handle, batch, rows or {0: [b"row of batch %d" % batch]}, on, acks)
+
+    def roll(self, chunks: int, on: str = "0", partition: int = 0) -> str:
+        """Roll the oldest chunks of a partition into a segment on one node; return its name."""
+        one = self.partition(partition)
+        taken = tuple(one.chunks[:chunks])
+        parquet = self.handle.journal.state.config.segment_format == "parquet"
+        job = roll_plan.RollJob(partition, one.leader_epoch, 1, (), taken, one.epoch_starts, parquet)
+        work = msgspec.structs.replace(roll_job.roll_task_of(self.handle, job), targets=(on,))
+        swap = roll_run.run_roll(self.log.store_at, work, self.log.environment)
+        self.handle.submit(MaintainSegments((swap,)))
+        return swap.segment.name
+
+
+def write(
+    log: Log, handle: TopicHandle, batch: int, rows: Mapping[int, Sequence[bytes]], on: Sequence[str], acks: Acks = "1"
+) -> str:
+    """Append a batch of one file, which lies on some nodes; return the file's name."""
+    state = handle.refresh()
+    name = born_name(handle.journal.number, log.environment.nonce())
+    chunks = ()
+    for node in on:
+        writer = AppendFileWriter(log.node_store(node).open_write(handle.append_file(name), durable=True))
+        for partition, values in rows.items():
+            writer.append(partition, batch_of(values), schema.RECORD_ID, "none")
+        writer.close()
+        chunks = tuple(writer.chunks)
+    holders = tuple(Holder(node, state.incarnations[node]) for node in on)
+    file = SequencedFile(name, holders, chunks)
+    handle.submit(CommitBatch(ProducerClaim("q", "q", "r", batch), (file,), acks=acks))
+    return name

@@ -1,0 +1,46 @@
+"""A replicated topic to roll and clean up, on nodes that fail."""
+
+import random
+
+from pyspark_log_coordinator.maintenance.roll_job import roll_task_of
+from pyspark_log_coordinator.maintenance.roll_run import run_roll
+from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.topic.machine import MaintainSegments
+from tests.support.coordinator.breakable_store import BreakableStore
+from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
+from tests.support.coordinator.several_nodes import Stores
+
+
+def breakable(**settings):
+    return ReplicatedTopic(Stores(BreakableStore), **settings)
+
+
+def disk(topic, name):
+    return topic.log.node_store(name)
+
+
+def fill(topic, batches, on=ALL):
+    """Append batches of rows that are copied to a segment as they are."""
+    dice = random.Random(batches)
+    for _ in range(batches):
+        topic.append({0: [dice.randbytes(50_000)]}, on=on, acks="all")
+
+
+def job(topic, chunks=None):
+    one = topic.partition()
+    taken = tuple(one.chunks[: len(one.chunks) if chunks is None else chunks])
+    parquet = topic.handle.journal.state.config.segment_format == "parquet"
+    return roll_plan.RollJob(0, one.leader_epoch, 1, (), taken, one.epoch_starts, parquet)
+
+
+def roll(topic, chunks=None):
+    """Roll the oldest chunks as a task does, without opening the log."""
+    work = roll_task_of(topic.handle, job(topic, chunks))
+    task = topic.stores.task()
+    swap = run_roll(task.store_at, work, topic.log.environment)
+    topic.handle.submit(MaintainSegments((swap,)))
+    return swap.segment
+
+
+def holders(ref):
+    return [each.node for each in ref.holders]

@@ -1,0 +1,51 @@
+"""Stores in memory that end their process, or fail, at one of their calls: the n-th that changes something."""
+
+from __future__ import annotations
+
+from pyspark_log_storage.stores.chaos import ChaosStore
+from pyspark_log_storage.stores.faults import Fault
+from tests.support.elsewhere import PlainStore
+
+CHANGES = frozenset({"create", "create_unflushed", "put", "close", "delete"})
+"""The calls that change a store."""
+DURABLE = CHANGES - {"create_unflushed"}
+"""Those on which anything depends."""
+
+
+class Killed(BaseException):
+    """The process has ended. No handler of the product may catch it."""
+
+
+def kill() -> None:
+    raise Killed
+
+
+class Countdown:
+    """Counts the durable changes of some stores. From one of them on each fails: that process is gone."""
+
+    def __init__(self, fault: Fault = Fault.KILL_BEFORE) -> None:
+        self.made = 0
+        self.left: int | None = None
+        """How many more changes are made; None for any number."""
+        self._fault = fault
+
+    def store(self, url: str = "the url") -> ChaosStore:
+        """Return an empty store."""
+        return ChaosStore(PlainStore(url), self, kill=kill)
+
+    def at(self, call: str, key: str) -> Fault | None:
+        if call not in DURABLE:
+            return None
+        self.made += 1
+        if self.left is None:
+            return None
+        if self.left == 0:
+            return self._fault
+        self.left -= 1
+        return None
+
+    def delay(self) -> float:
+        return 0.0
+
+    def below(self, count: int) -> int:
+        return count // 2
