@@ -1,6 +1,5 @@
 """The options of the Spark source and sink: the parser, the messages and docs/options.md come from one table."""
 
-from pyspark_log.options.catalog import is_table_without_options
 from pyspark_log.options.given import IgnoredOptionWarning, as_texts
 from pyspark_log.options.position import (
     EARLIEST_OFFSET,
@@ -15,7 +14,13 @@ from pyspark_log.options.position import (
     Timestamps,
 )
 from pyspark_log.options.sink import parse_sink
-from pyspark_log.options.source import SourceOptions, check_source, of_batch_read, parse_source
+from pyspark_log.options.source import (
+    SourceOptions,
+    check_source,
+    is_table_without_options,
+    of_batch_read,
+    parse_source,
+)
 from pyspark_log.options.subscription import Assign, Subscribe, SubscribePattern, Subscription
 from pyspark_log.sink_options import SinkOptions
 from pyspark_log_coordinator.model.batch import Acks

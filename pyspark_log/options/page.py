@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pyspark_log.options import consumer_table, producer_table, worker
+from pyspark_log.options import consumer, producer, worker
 from pyspark_log.options.foreign import IGNORED, KAFKA_PREFIX, REFUSED, Foreign
 from pyspark_log.options.option import EVERYWHERE, REQUIRED, SINK, SOURCE, Kind, Option
 from pyspark_log.options.table import TABLE
@@ -143,8 +143,8 @@ def page() -> str:
         ROWS,
         _section("Source: `spark.read` and `spark.readStream`", _options(SOURCE)),
         _section("Sink: `df.write` and `df.writeStream`", _options(SINK)),
-        _section("Producer", _client_options(producer_table.OPTIONS)) + CLIENTS,
-        _section("Consumer", _client_options(consumer_table.OPTIONS)),
+        _section("Producer", _client_options(producer.OPTIONS)) + CLIENTS,
+        _section("Consumer", _client_options(consumer.OPTIONS)),
         _section("Worker", _client_options(worker.OPTIONS)),
         _section("Differences from Kafka's clients", _client_differences()),
         _section("Settings of a topic", _topic_settings()) + TOPIC_SETTINGS,
@@ -179,7 +179,7 @@ def _client_options(table: Sequence[Option[Any]]) -> Iterable[Sequence[str]]:
 
 def _client_differences() -> Iterable[Sequence[str]]:
     yield "Option", "How it differs"
-    for option in (*producer_table.OPTIONS, *consumer_table.OPTIONS):
+    for option in (*producer.OPTIONS, *consumer.OPTIONS):
         if option.differs:
             yield f"`{option.name}`", option.differs
 

@@ -245,3 +245,17 @@ def _check_limits(parsed: SourceOptions) -> None:
             f"option minOffsetsPerTrigger is {low}, which is more than maxOffsetsPerTrigger ({high}); decrease it, or"
             " increase maxOffsetsPerTrigger",
         )
+
+
+_TABLE_PROPERTIES = frozenset({"owner", "provider", "comment", "collation", "external", "is_managed_location"})
+"""Those of each table in Spark's catalog: `TableCatalog`'s reserved ones."""
+
+
+def is_table_without_options(options: Mapping[str, str]) -> bool:
+    """Return whether Spark asks for the schema of a new table of its catalog: `CREATE TABLE events USING pyspark_log`.
+
+    Spark passes the OPTIONS of a table neither to a read nor to a write, only those that a statement gives: `FROM
+    events WITH (path='...', subscribe='...')`. So a table has none, and no location. When it is created without
+    columns, Spark asks for the schema with the table's properties as options.
+    """
+    return "owner" in options and _TABLE_PROPERTIES.issuperset(options)

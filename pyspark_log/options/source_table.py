@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from pyspark_log.options import position, subscription
-from pyspark_log.options.group_values import GROUP, MEMBER, RACK
 from pyspark_log.options.option import SOURCE, Kind, Option
-from pyspark_log.options.value import BYTES, DURATION_MS, boolean, choice, integer
+from pyspark_log.options.value import BYTES, DURATION_MS, GROUP, MEMBER, RACK, boolean, choice, integer
 from pyspark_log_coordinator.model.settings import INT_MAX
 
 BATCH_READ = frozenset({Kind.SOURCE_BATCH})

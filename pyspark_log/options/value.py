@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from pyspark_log_storage.errors import InvalidName
-from pyspark_log_storage.names import check_topic
+from pyspark_log_storage.names import check_group, check_member, check_rack, check_topic
 from pyspark_log_storage.stores.storage_options import StorageOptions
 
 T = TypeVar("T")
@@ -127,6 +127,28 @@ def _read_bytes(text: str) -> int:
     return size
 
 
+def _read_group(text: str) -> str:
+    return _checked(check_group, text)
+
+
+def _read_member(text: str) -> str:
+    return _checked(check_member, text)
+
+
+def _read_rack(text: str) -> str:
+    if not text:
+        raise ValueError("it is empty")
+    return _checked(check_rack, text)
+
+
+def _checked(check: Callable[[str], None], text: str) -> str:
+    try:
+        check(text)
+    except InvalidName as error:
+        raise ValueError(error.message) from None
+    return text
+
+
 def _or(names: list[str]) -> str:
     return " or ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
 
@@ -134,7 +156,9 @@ def _or(names: list[str]) -> str:
 TEXT = Value(f"text of 1 to {TEXT_LENGTH_MAX} characters", _read_text, verbatim=True)
 URL = Value("a path or a file: URL, or several separated by commas", _read_url, verbatim=True)
 TOPIC = Value("a topic name", read_topic)
+GROUP = Value("1 to 255 printable characters", _read_group, verbatim=True)
+MEMBER = Value("1 to 249 letters, digits, `.`, `_` and `-`", _read_member)
+RACK = Value("1 to 255 printable characters", _read_rack)
 DURATION_MS = Value("a number with a unit (us, ms, s, m, min, h or d), such as 15m", _read_duration_ms)
 BYTES = Value("a number of bytes with a unit (b, k, m, g or t), such as 512m; 1 or more", _read_bytes)
-
 JSON_OPTIONS = Value('a JSON object, such as {"profile": "prod"}', StorageOptions.parse)

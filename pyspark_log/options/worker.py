@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from pyspark_log.options import consumer_table
+from pyspark_log.options import consumer
 from pyspark_log.options.client_config import gather
 from pyspark_log.options.consumer import member_settings
 from pyspark_log.options.option import WORKER, Kind, Option
@@ -25,22 +25,22 @@ SCHEDULED_REBALANCE_MAX_DELAY_MS = Option(
     meaning="How long tasks whose worker is gone wait for it to return, in milliseconds, before others get them.",
 )
 GROUP_INSTANCE_ID = msgspec.structs.replace(
-    consumer_table.GROUP_INSTANCE_ID,
+    consumer.GROUP_INSTANCE_ID,
     meaning=(
         "Makes the worker a static member: it does not leave when it is closed, and if it is started again within"
         " `session.timeout.ms` it has its tasks without a rebalance. Each process of the group needs its own."
     ),
 )
-CLIENT_ID = msgspec.structs.replace(consumer_table.CLIENT_ID, default="worker")
+CLIENT_ID = msgspec.structs.replace(consumer.CLIENT_ID, default="worker")
 
 OPTIONS: tuple[Option[Any], ...] = (
     SCHEDULED_REBALANCE_MAX_DELAY_MS,
     GROUP_INSTANCE_ID,
     CLIENT_ID,
-    consumer_table.SESSION_TIMEOUT_MS,
-    consumer_table.HEARTBEAT_INTERVAL_MS,
-    consumer_table.MAX_POLL_INTERVAL_MS,
-    consumer_table.STORAGE_OPTIONS,
+    consumer.SESSION_TIMEOUT_MS,
+    consumer.HEARTBEAT_INTERVAL_MS,
+    consumer.MAX_POLL_INTERVAL_MS,
+    consumer.STORAGE_OPTIONS,
 )
 
 
@@ -59,7 +59,7 @@ def parse_worker(config: Mapping[str, object] | None, keywords: Mapping[str, obj
     given = gather(config, keywords, OPTIONS, Kind.WORKER)
     return WorkerOptions(
         member=member_settings(given, given.get(CLIENT_ID)),
-        heartbeat_interval_ms=given.find(consumer_table.HEARTBEAT_INTERVAL_MS),
+        heartbeat_interval_ms=given.find(consumer.HEARTBEAT_INTERVAL_MS),
         scheduled_rebalance_max_delay_ms=given.get(SCHEDULED_REBALANCE_MAX_DELAY_MS),
-        storage_options=given.find(consumer_table.STORAGE_OPTIONS) or StorageOptions.of_environment(),
+        storage_options=given.find(consumer.STORAGE_OPTIONS) or StorageOptions.of_environment(),
     )

@@ -5,14 +5,15 @@ import warnings
 import pytest
 
 from pyspark_log import Consumer, Producer
-from pyspark_log.options import consumer_table, producer_table
+from pyspark_log.options import consumer as consumer_options
+from pyspark_log.options import producer as producer_options
 from pyspark_log.options.consumer import parse_consumer
 from pyspark_log.options.given import IgnoredOptionWarning
 from pyspark_log.options.producer import parse_producer
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, NoCluster
 
-EACH = [*producer_table.OPTIONS, *consumer_table.OPTIONS]
+EACH = [*producer_options.OPTIONS, *consumer_options.OPTIONS]
 
 
 def producer(config=None, **keywords):
