@@ -48,7 +48,7 @@ class AssignedPartition:
     @property
     def state(self) -> Partition:
         """The partition as it is known."""
-        return self.handle.journal.state.partitions[self.key.partition]
+        return self.handle.partitions[self.key.partition]
 
     @property
     def is_paused(self) -> bool:

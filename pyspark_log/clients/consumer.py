@@ -128,7 +128,7 @@ class Consumer:
             for key in dict.fromkeys(partition_of(each) for each in partitions):
                 handle = handles.get(key.topic) or self._looks.topic(key.topic)
                 handles[key.topic] = handle
-                state = handle.journal.state.partition(key.partition)
+                state = handle.partition(key.partition)
                 known = self._reading.partitions.get(key)
                 if known is None or known.handle.topic_id != handle.topic_id:
                     known = AssignedPartition(handle, key.partition, self._options)
@@ -337,7 +337,7 @@ class Consumer:
     def partitions_for_topic(self, topic: str) -> set[int]:
         """Return the numbers of a topic's partitions. Raises `UnknownTopic`."""
         with self._alone():
-            return set(range(len(self._looks.topic(topic).journal.state.partitions)))
+            return set(range(len(self._looks.topic(topic).partitions)))
 
     def partitions(self, *topics: str) -> list[TopicPartition]:
         """Return all partitions of some topics, for `assign`. Raises `UnknownTopic`."""
@@ -362,7 +362,7 @@ class Consumer:
             for given, ms in times_ms.items():
                 key = partition_of(given)
                 handle = self._looks.topic(key.topic)
-                handle.journal.state.partition(key.partition)  # raises if there is no such partition
+                handle.partition(key.partition)  # raises if there is no such partition
                 offset = offset_for_time(handle, key.partition, ms, self._options.rack)
                 found[key] = None
                 if offset is not None:
@@ -528,4 +528,4 @@ class Consumer:
         with self._alone():
             keys = [partition_of(each) for each in partitions]
             handles = {topic: self._looks.topic(topic) for topic in {key.topic for key in keys}}
-            return {key: which(handles[key.topic].journal.state.partition(key.partition)) for key in keys}
+            return {key: which(handles[key.topic].partition(key.partition)) for key in keys}

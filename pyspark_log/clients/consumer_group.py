@@ -251,7 +251,7 @@ class ConsumerGroup:
                     "nothing was committed"
                 )
             handle = reading.handle if reading is not None else self._looks.topic(key.topic)
-            handle.journal.state.partition(key.partition)  # raises if there is no such partition
+            handle.partition(key.partition)  # raises if there is no such partition
             new.setdefault(handle.topic_id, {})[key.partition] = Offset(
                 given.offset, given.leader_epoch, given.metadata
             )
@@ -311,7 +311,7 @@ class ConsumerGroup:
         found = {}
         for topic in topics:
             with contextlib.suppress(UnknownTopic):
-                found[topic] = len(self._looks.topic(topic, polls=True).journal.state.partitions)
+                found[topic] = len(self._looks.topic(topic, polls=True).partitions)
         return found
 
     def assigned(self, added: Sequence[tuple[str, int]], group: Group) -> None:
@@ -371,7 +371,7 @@ class ConsumerGroup:
         self._missing.add(key)
         with contextlib.suppress(UnknownTopic):
             handle = self._looks.topic(key.topic)
-            if key.partition < len(handle.journal.state.partitions):
+            if key.partition < len(handle.partitions):
                 added = AssignedPartition(handle, key.partition, self._options)
                 added.go_to_committed(group)
                 self._reading.add(key, added)

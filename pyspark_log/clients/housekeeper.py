@@ -81,11 +81,11 @@ class Housekeeper:
 
         What other producers have written until then is theirs to clean up. Otherwise each of them would do it.
         """
-        self._record(handle).number = handle.journal.number
+        self._record(handle).number = handle.version
 
     def committed(self, handle: TopicHandle, rows: int) -> None:
         """Start what is due after a commit of `rows` rows to a topic, if nothing is under way and the lot says so."""
-        record, number = self._record(handle), handle.journal.number
+        record, number = self._record(handle), handle.version
         known, record.rows = record.rows, _rows_ever(handle)
         if self._environment.uniform(0, record.rows - known) > rows:
             return
@@ -113,7 +113,7 @@ class Housekeeper:
     def _record(self, handle: TopicHandle) -> _Record:
         known = self._records.get(handle.topic_id)
         if known is None:
-            known = self._records[handle.topic_id] = _Record(handle.journal.number)
+            known = self._records[handle.topic_id] = _Record(handle.version)
             known.rows = _rows_ever(handle)
         return known
 
@@ -148,7 +148,7 @@ class Housekeeper:
 
 def _rows_ever(handle: TopicHandle) -> int:
     """Return how many rows the topic has ever got."""
-    return sum(handle.journal.state.partitions.facts(_LOG_ENDS))
+    return sum(handle.partitions.facts(_LOG_ENDS))
 
 
 def _log_end(partition: Partition, _: object) -> int:

@@ -102,7 +102,7 @@ class Reading:
         self._looks.look(self._topics.values())
         self._looked = monotonic()
         for topic_id, handle in self._topics.items():
-            now = handle.journal.state.partitions
+            now = handle.partitions
             seen, self._seen[topic_id] = self._seen.get(topic_id), now
             if now is not seen:
                 for number in now.changed_since(seen or Partitions()):

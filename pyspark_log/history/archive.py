@@ -24,7 +24,6 @@ from pyspark_log.reading import batch_plan
 from pyspark_log.source.replay import replay
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.retry import RetryPolicy, retry
-from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import DataLoss, InvalidInput
 
@@ -76,7 +75,7 @@ def archive(  # noqa: PLR0913 -- each is a fact of its own
     handle = retry(real_environment(), RetryPolicy(), functools.partial(_topic, given))
     stored = functools.partial(replay, spark, path, topic, options=options)
     into, rows = ArchiveTable(spark, table), functools.partial(_with_columns, stored, topic, columns or {})
-    partitions = dict(enumerate(handle.journal.state.partitions))
+    partitions = dict(enumerate(handle.partitions))
     state = into.state()
     if state is None:
         at_end = {p: each.high_watermark for p, each in partitions.items()}
@@ -193,7 +192,7 @@ def _delete(
     before = {p: end for p, end in before.items() if low[p] < end}
     _counted_ends(into, state, {p: low[p] for p in before})
     for p, end in before.items():
-        handle.submit(DeleteRecords(p, end))
+        handle.delete_records(p, end)
         logs.info(
             "topic %(topic)r, partition %(partition)d: rows before offset %(offset)d are in table %(table)s, and were "
             "deleted from the log",

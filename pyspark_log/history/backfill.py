@@ -18,7 +18,7 @@ from pyspark_log.history import backfill_plan, ordering
 from pyspark_log.history.backfill_plan import BackfillPlan, BackfillSettings
 from pyspark_log.options import as_texts, parse_sink
 from pyspark_log.sink import topics
-from pyspark_log.spark_conf.source_python import source_is_found, use_in_this_thread
+from pyspark_log.spark_conf.installation import source_is_found, use_in_this_thread
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.model.topic_config import UNLIMITED
 from pyspark_log_coordinator.retry import retry
@@ -112,7 +112,7 @@ def _plan(
     frame: DataFrame, order: Ordering, settings: BackfillSettings, handle: TopicHandle, checkpoint: str
 ) -> BackfillPlan:
     """Return a new plan. Raises `InvalidInput` if the topic has batches of this id."""
-    if settings.backfill_id in handle.journal.state.producers:
+    if settings.backfill_id in handle.state.producers:
         raise InvalidInput(
             f"topic {settings.topic!r} has rows of a backfill (or txnAppId) {settings.backfill_id!r}, and there is "
             f"no backfill in {checkpoint}; give the checkpoint with which it began, or choose another id"
@@ -127,7 +127,7 @@ def _plan(
 
 
 def _warn_of_retention(handle: TopicHandle, oldest_ms: int) -> None:
-    kept_ms = handle.journal.state.config.retention_ms
+    kept_ms = handle.config.retention_ms
     if kept_ms != UNLIMITED and oldest_ms < time.time_ns() // 10**6 - kept_ms:
         logs.warning(
             "topic %(topic)r: rows of the backfill are older than retention.ms (%(kept_ms)d) and will expire; to keep "

@@ -71,14 +71,13 @@ def _with_archive(  # noqa: PLR0913 -- those of `read`
     from pyspark_log.history.archive import check_topic
     from pyspark_log.opening import open_log
     from pyspark_log.options import parse_source
-    from pyspark_log_coordinator.journal import history
 
     spark = table.spark
     parsed = parse_source({**(options or {}), "path": path, "subscribe": topic}, streaming=False)
     handle = open_log(path, parsed.storage_options).topic(topic)
     check_topic(archived, handle, table.name)
-    now = handle.journal.state
-    past = now if version is None else history.state_at(handle.journal, version)
+    now = handle.state
+    past = now if version is None else handle.state_at(version)
     chosen = sorted(range(len(past.partitions)) if partitions is None else set(partitions))
     ends = {p: past.partition(p).high_watermark for p in chosen}
     # The seam: rows before it are in the table, rows from it on in the log.

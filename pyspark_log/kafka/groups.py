@@ -9,8 +9,7 @@ import msgspec
 
 from pyspark_log.kafka.export_plan import ExportedRows
 from pyspark_log.kafka.offset_headers import offset_here
-from pyspark_log_coordinator.assignors.consumer import QUERY_PROTOCOL_TYPE
-from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
+from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_storage.errors import InvalidInput, UnknownGroup
 
 if TYPE_CHECKING:
@@ -91,15 +90,15 @@ def carry(log: Log, handle: TopicHandle, offsets: Sequence[KafkaOffset]) -> list
     carried = mapped(log, handle, offsets)
     new: dict[str, dict[int, Offset]] = {}
     for old, each in zip(offsets, carried, strict=True):
-        epoch = handle.journal.state.partitions[each.partition].leader_epoch
+        epoch = handle.partitions[each.partition].leader_epoch
         new.setdefault(each.group, {})[each.partition] = Offset(each.offset, epoch, old.metadata)
     for name, of_group in new.items():
         group = log.group(name, create=True)
-        state = group.journal.state
+        state = group.state
         known = {number: state.committed(handle.topic_id, number) for number in of_group}
         changed = {number: each for number, each in of_group.items() if _differs(known[number], each)}
         if changed:
-            group.submit(ResetOffsets({handle.topic_id: changed}, running=state.protocol_type == QUERY_PROTOCOL_TYPE))
+            group.reset_offsets({handle.topic_id: changed})
     return carried
 
 
@@ -115,7 +114,7 @@ def committed_here(log: Log, handle: TopicHandle, groups: Sequence[str] | None) 
     found = []
     for name in sorted(log.groups()) if groups is None else groups:
         try:
-            offsets = log.group(name).journal.state.offsets.get(handle.topic_id, {})
+            offsets = log.group(name).state.offsets.get(handle.topic_id, {})
         except UnknownGroup:  # it was deleted
             if groups is not None:
                 raise

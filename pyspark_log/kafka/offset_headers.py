@@ -65,7 +65,7 @@ def headers_of(record: pa.RecordBatch) -> list[list[Header]]:
 
 def offset_here(log: Log, handle: TopicHandle, number: int, wanted: int) -> int:
     """Return the offset of the first imported row whose offset in Kafka is `wanted` or higher, or the end."""
-    partition = handle.journal.state.partitions[number]
+    partition = handle.partitions[number]
     find = functools.partial(kafka_offset, log, handle, number)
     low, high = partition.log_start, partition.high_watermark
     if low < wanted < high and find(wanted) == wanted:

@@ -6,14 +6,12 @@ them reads the journals, and no rows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark_log.metrics.family import Family, Kind
 from pyspark_log.reading.groups import lags
 from pyspark_log.reading.partition_health import Trouble, troubles
-from pyspark_log_coordinator.cluster.nodes import live
 from pyspark_log_coordinator.group.state import GroupState
-from pyspark_log_coordinator.journal.paxos import majority
 from pyspark_log_storage.errors import LogError, StoreUnavailable, UnknownTopic
 from pyspark_log_storage.stores.request_counts import all_counts
 
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark_log_coordinator.group.state import Group
-    from pyspark_log_coordinator.journal.journal import Journal
+    from pyspark_log_coordinator.log.group_handle import GroupHandle
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import Partition
 
@@ -58,7 +56,7 @@ def measure(log: Log, failed: Callable[[str, LogError], object]) -> list[Family]
         try:
             handle = log.group_handle(record)
             state = handle.begin()
-            found.add_journal(log, handle.journal)
+            found.handles.append(handle)
             if state.state is not GroupState.DEAD:
                 found.add_group(log, state)
         except LogError as error:
@@ -93,8 +91,8 @@ class _Metrics:
         self._tolerated = self._family(
             "journal_failures_tolerated", "Further journal nodes that may fail before nothing can be read or written."
         )
-        self._journals: dict[str, int] = {}
-        """The newest entries of the journals that are on the journal nodes, by their folders."""
+        self.handles: list[TopicHandle | GroupHandle] = []
+        """The topics and groups whose journals could be read."""
         self._topics = self._family("topics", "Topics.")
         self._partitions = self._family("partitions", "Partitions of all topics.")
         self._totals = {
@@ -128,8 +126,8 @@ class _Metrics:
 
     def add_nodes(self, log: Log) -> None:
         """Add the nodes, as of the last probe."""
-        nodes = log.cluster.state.nodes
-        unfenced = live(nodes)
+        nodes = log.nodes
+        unfenced = log.live_nodes
         self._active.add(len(unfenced.keys() - log.missing_nodes.keys()))
         self._fenced.add(len(nodes) - len(unfenced))
         for name in unfenced:
@@ -144,26 +142,20 @@ class _Metrics:
         for each in journals.nodes:
             self._journal_up.add(int(not isinstance(missing.get(each.node), StoreUnavailable)), each.node)
             self._journal_votes.add(int(each.node not in missing), each.node)
-        self._tolerated.add(max(0, len(journals.nodes) - len(missing) - majority(len(journals.nodes))))
+        self._tolerated.add(log.journals.failures_tolerated(missing))
 
     def add_journals_behind(self, log: Log) -> None:
         """Add in how many of the measured journals each journal node is behind."""
-        self.add_journal(log, log.cluster)
-        for name, count in log.journals.behind(self._journals).items():
+        for name, count in log.journals_behind(self.handles).items():
             self._journal_behind.add(count, name)
-
-    def add_journal(self, log: Log, journal: Journal[Any, Any]) -> None:
-        """Remember how far a journal is. One that is still on the previous nodes of a migration is left out."""
-        if journal.place is log.journals.place:
-            self._journals[journal.folder] = journal.number
 
     def add_topic(self, handle: TopicHandle) -> None:
         """Add a topic and its partitions."""
-        state = handle.journal.state
+        state = handle.state
         self._topic_count += 1
         self._partition_count += len(state.partitions)
-        self._entries.add(handle.journal.number, handle.name)
-        self.add_journal(handle.log, handle.journal)
+        self._entries.add(handle.version, handle.name)
+        self.handles.append(handle)
         for number, each in enumerate(state.partitions):
             found = troubles(each, state.config)
             for kind in self._counted.keys() & found:

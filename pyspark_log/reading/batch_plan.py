@@ -9,7 +9,6 @@ from pyspark_log.options.read_range import ending_option, starting_option
 from pyspark_log.reading.data_loss import report_loss
 from pyspark_log.reading.planning import Range, splits
 from pyspark_log.reading.positions import resolve, subscribed
-from pyspark_log_coordinator.journal import history
 from pyspark_log_storage.errors import DataLoss, InvalidInput, InvalidOption
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def _version(now: Subscribed, version: int) -> Topic:
     if len(now.handles) != 1:
         raise InvalidInput(f"versionAsOf is a version of one topic, and {len(now.handles)} are subscribed; read one")
     (handle,) = now.handles.values()
-    return history.state_at(handle.journal, version)
+    return handle.state_at(version)
 
 
 def _as_of(

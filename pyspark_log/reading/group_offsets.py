@@ -60,7 +60,7 @@ class GroupOffsets:
         if offset.group is not None and offset.group.journal_id == handle.journal_id:
             return offset.group
         if self._first_seen is None:
-            self._first_seen = TakenRewinds(handle.journal_id, handle.journal.state.rewinds)
+            self._first_seen = TakenRewinds(handle.journal_id, handle.state.rewinds)
         return self._first_seen
 
     def commit(self, log: Log, offset: SourceOffset) -> None:

@@ -15,8 +15,7 @@ import pyarrow as pa
 from pyspark_log.reading.fetch import fetch
 from pyspark_log.reading.planning import Range, find_again, split_of
 from pyspark_log.reading.positions import offset_for_time
-from pyspark_log_coordinator.assignors.consumer import QUERY_PROTOCOL_TYPE
-from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets, decide
+from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_storage.errors import UnknownGroup
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def lags(log: Log, group: Group) -> list[PartitionLag]:
     for topic_id, offsets in group.offsets.items():
         if topic_id not in names:
             continue
-        partitions = log.topic(names[topic_id]).journal.state.partitions
+        partitions = log.topic(names[topic_id]).partitions
         for number, at in offsets.items():
             if number < len(partitions):
                 low, high = partitions[number].log_start, partitions[number].high_watermark
@@ -76,23 +75,22 @@ def reset(log: Log, group_id: str, offsets: Mapping[tuple[str, int], int]) -> No
     Members that are Spark queries follow it while they run.
     """
     group = log.group(group_id, create=True)
-    group.submit(_reset(log, group.journal.state, offsets))
+    group.reset_offsets(_new_offsets(log, offsets))
 
 
 def check_reset(log: Log, group_id: str, offsets: Mapping[tuple[str, int], int]) -> None:
     """Raise what `reset` would raise, and change nothing."""
     with contextlib.suppress(UnknownGroup):
-        group = log.group(group_id).journal.state
-        decide(group, _reset(log, group, offsets), log.environment.now_ms())
+        log.group(group_id).check_reset(_new_offsets(log, offsets), log.environment.now_ms())
 
 
-def _reset(log: Log, group: Group, offsets: Mapping[tuple[str, int], int]) -> ResetOffsets:
+def _new_offsets(log: Log, offsets: Mapping[tuple[str, int], int]) -> dict[str, dict[int, Offset]]:
     new: dict[str, dict[int, Offset]] = {}
     for (topic, number), offset in offsets.items():
         handle = log.topic(topic)
-        epoch = handle.journal.state.partitions[number].leader_epoch
+        epoch = handle.partitions[number].leader_epoch
         new.setdefault(handle.topic_id, {})[number] = Offset(offset, epoch)
-    return ResetOffsets(new, running=group.protocol_type == QUERY_PROTOCOL_TYPE)
+    return new
 
 
 def within_log(log: Log, offsets: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
@@ -102,13 +100,13 @@ def within_log(log: Log, offsets: Mapping[tuple[str, int], int]) -> dict[tuple[s
     """
     found = {}
     for (topic, number), offset in sorted(offsets.items()):
-        partition = log.topic(topic).journal.state.partition(number)
+        partition = log.topic(topic).partition(number)
         found[topic, number] = min(max(offset, partition.log_start), partition.high_watermark)
     return found
 
 
 def offsets_at(handle: TopicHandle, numbers: Iterable[int], ms: int) -> dict[int, int]:
     """Return the offset of the first row of each partition at or after a time, or the end if there is none."""
-    partitions = handle.journal.state.partitions
+    partitions = handle.partitions
     found = {number: offset_for_time(handle, number, ms) for number in numbers}
     return {number: partitions[number].high_watermark if at is None else at for number, at in found.items()}

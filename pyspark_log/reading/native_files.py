@@ -61,12 +61,12 @@ def divide(now: Subscribed, ranges: Iterable[Range], *, in_s3: bool) -> tuple[li
 
 def _divided(handle: TopicHandle, wanted: Range, rack: str, *, in_s3: bool) -> tuple[NativeRows, list[Range]]:
     """Return the files with rows of a range, and at most `GAPS_MAX` ranges of the rows between and after them."""
-    partition = handle.journal.state.partitions[wanted.partition]
+    partition = handle.partitions[wanted.partition]
     files: list[str] = []
     gaps: list[Range] = []
     is_cut, read = False, wanted.start
     for segment in partition.segments_between(wanted.start, wanted.end):
-        if not segment.is_parquet or not will_stay(segment, handle.journal.state.config):
+        if not segment.is_parquet or not will_stay(segment, handle.config):
             continue
         url = _url(handle, wanted.partition, segment, rack, in_s3=in_s3)
         if url is None:
@@ -89,7 +89,7 @@ def _url(handle: TopicHandle, partition: int, segment: SegmentRef, rack: str, *,
     A file on a disk that is missing, or has another length than the journal says, is left out: other readers turn to
     another node, or say what is wrong. In S3, where it would be a request for each segment, this is not checked.
     """
-    log, state = handle.log, handle.journal.state
+    log, state = handle.log, handle.state
     nodes = nearest_first(log, rack=rack, leader=state.partitions[partition].leader)
     key = layout.segment_file(handle.segment(partition, segment.name))
     for node in reachable_holders(log, state, nodes, segment.holders):

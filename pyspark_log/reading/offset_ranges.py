@@ -48,7 +48,7 @@ def _range(handle: TopicHandle, number: int, first: Position, finish: Position, 
     """Return the rows between two positions that a partition still has, or None if it does not exist any more."""
     if first.offset >= finish.offset:
         return None
-    partitions = handle.journal.state.partitions
+    partitions = handle.partitions
     if number >= len(partitions):
         what = f"topic {handle.name!r} has no partition {number} any more; was it restored from a backup?"
         report_loss(what, fail=fail)

@@ -84,7 +84,7 @@ def split_of(handle: TopicHandle, part: Range, rack: str = "") -> Split:
 
     `rack` is the reader's, empty if it is not known.
     """
-    state = handle.journal.state
+    state = handle.state
     partition = state.partitions[part.partition]
     segments = partition.segments_between(part.start, part.end)
     chunks = tuple(partition.chunks_between(part.start, part.end))
@@ -142,7 +142,7 @@ def find_again(log: Log, split: Split, offset: int) -> Split:
     handle = log.topic(split.topic)
     if handle.topic_id != split.topic_id:
         raise DataLoss(f"topic {split.topic!r} was deleted and created again while it was read; read it again")
-    partition = handle.journal.state.partitions[split.partition]
+    partition = handle.partitions[split.partition]
     low, high = partition.log_start, partition.high_watermark
     where = f"topic {split.topic!r}, partition {split.partition}"
     if low > offset:

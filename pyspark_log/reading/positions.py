@@ -69,7 +69,7 @@ class Subscribed:
 
     def partition(self, topic: str, number: int) -> Partition:
         """Return a partition's state."""
-        return self.handles[topic].journal.state.partitions[number]
+        return self.handles[topic].partitions[number]
 
 
 def subscribed(
@@ -101,7 +101,7 @@ def subscribed(
                 raise
     partitions = {}
     for name, handle in handles.items():
-        count = len(handle.journal.state.partitions)
+        count = len(handle.partitions)
         chosen = subscription.partitions[name] if isinstance(subscription, Assign) else tuple(range(count))
         if chosen[-1] >= count:
             raise InvalidInput(
@@ -210,7 +210,7 @@ def _at_time(now: Subscribed, key: tuple[str, int], ms: int, no_match: NoMatch, 
 
 def offset_for_time(handle: TopicHandle, number: int, ms: int, rack: str = "") -> int | None:
     """Return the offset of the first row below the HW whose timestamp is `ms` or later (Kafka's offsetsForTimes)."""
-    partition = handle.journal.state.partitions[number]
+    partition = handle.partitions[number]
     failover = Failover(handle.log.store_at, handle.name, number)
     nodes = nearest_first(handle.log, rack=rack, leader=partition.leader)
     for place, holders in _places_reaching(failover, nodes, handle, number, ms * US_PER_MS):
@@ -231,7 +231,7 @@ def _places_reaching(
     failover: Failover, nodes: Sequence[Node], handle: TopicHandle, number: int, timestamp: int
 ) -> Iterator[tuple[Place, tuple[ReadReplica, ...]]]:
     """Yield, in order and lazily, the chunks with a row at or after `timestamp` (microseconds)."""
-    state = handle.journal.state
+    state = handle.state
     partition = state.partitions[number]
     for rolled in partition.segments_reaching(timestamp):
         key = handle.segment(number, rolled.name)

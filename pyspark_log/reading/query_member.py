@@ -14,6 +14,7 @@ had been committed.
 from __future__ import annotations
 
 import contextlib
+import functools
 import socket
 import threading
 import weakref
@@ -22,7 +23,6 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from pyspark_log import opening
-from pyspark_log.reading import query_thread
 from pyspark_log.reading.group_offsets import warn_once
 from pyspark_log.reading.handover import Handover, handover_of
 from pyspark_log.reading.source_offset import Membership, Position, TakenRewinds
@@ -62,6 +62,8 @@ REBALANCE_INTERVALS = 5
 """A rebalance waits so many heartbeat intervals for a query. One that is late, or restarts, keeps what it has."""
 JOIN_SECONDS = 60.0
 """How long a query that is started again tries to take its former place in the group."""
+SHORTEST_PAUSE, _LONGEST_JOIN_PAUSE = 0.005, 0.02
+"""In seconds. The second is for a query that waits for its place in the group."""
 
 
 class View(msgspec.Struct, frozen=True):
@@ -138,7 +140,7 @@ class QueryMember:
                 self._partitions.lose()
                 self._member.rejoin()
             self._is_begun = True
-            query_thread.start(weakref.ref(self), self._woken)
+            _start_thread(weakref.ref(self), self._woken)
 
     def group_id_and_rewinds(self) -> tuple[str, int]:
         """Return the id of the group's journal, and its newest rewind that is known. Raises `LogError`."""
@@ -229,7 +231,7 @@ class QueryMember:
                 found[topic] = self._counts[topic]
                 continue
             with contextlib.suppress(UnknownTopic):
-                found[topic] = len(self._log.topic(topic).journal.state.partitions)
+                found[topic] = len(self._log.topic(topic).partitions)
         return found
 
     # Its thread
@@ -301,7 +303,7 @@ class QueryMember:
                     f"the query could not join group {self._group_id!r} for {JOIN_SECONDS:.0f} s; start it again when "
                     "the group's journal can be written",
                 )
-            environment.sleep(query_thread.pause_of(self._member))
+            environment.sleep(_pause_of(self._member))
 
     def _commit(self, new: NewOffsets, view: View) -> bool:
         if not new:
@@ -402,3 +404,29 @@ class TakenOver(msgspec.Struct, frozen=True):
     at: Position
     partitions: int
     """How many the topic has."""
+
+
+def _pause_of(member: GroupMember) -> float:
+    """Return how long a query that waits for its place in the group does nothing, in seconds."""
+    return min(max(member.pause(), SHORTEST_PAUSE), _LONGEST_JOIN_PAUSE)
+
+
+def _start_thread(reference: weakref.ref[QueryMember], woken: threading.Event) -> None:
+    """Start the thread that keeps a query a member, also while a long micro-batch runs. `woken` ends its pauses."""
+    target = functools.partial(_run_thread, reference, woken)
+    threading.Thread(target=target, name="pyspark_log query member", daemon=True).start()
+
+
+def _run_thread(reference: weakref.ref[QueryMember], woken: threading.Event) -> None:
+    """Keep a query a member, as long as it exists."""
+    while (member := reference()) is not None:
+        woken.clear()
+        try:
+            pause = member.act()
+        except BaseException:  # the thread must live for the next heartbeat
+            logs.exception("a query's member of a group failed, and tries again")
+            pause = 1.0
+        if pause is None:
+            return
+        del member
+        woken.wait(max(pause, SHORTEST_PAUSE))

@@ -88,7 +88,7 @@ class SharedTopics:
         starts = self._starts(view, now, staying - read_on.keys(), before)
         ends = {key: (same.topics[key[0]].topic_id, at) for key, at in read_on.items()}
         taken = [
-            TakenOver(now.handles[topic].topic_id, number, start.at, len(now.handles[topic].journal.state.partitions))
+            TakenOver(now.handles[topic].topic_id, number, start.at, len(now.handles[topic].partitions))
             for (topic, number), start in starts.items()
         ]
         if not self.member.hand_over(view, ends, taken):
@@ -104,7 +104,7 @@ class SharedTopics:
         self._is_begun = True
 
     def _subscribe(self, now: Subscribed) -> None:
-        self.member.subscribe({name: len(handle.journal.state.partitions) for name, handle in now.handles.items()})
+        self.member.subscribe({name: len(handle.partitions) for name, handle in now.handles.items()})
 
     def _is_rewound(self, view: View, before: SourceOffset, key: TopicPartition) -> bool:
         at = view.group.committed(before.topics[key[0]].topic_id, key[1])

@@ -124,7 +124,7 @@ class StreamPlanner:
         if may_wait and self._is_resting():
             return start
         log = self._log
-        before.check_cluster(log.cluster.state.cluster_id, self.options.path)
+        before.check_cluster(log.cluster_id, self.options.path)
         if self._group is not None and not before.initial:
             self._group.commit(log, before)
         begun = log.environment.monotonic()
@@ -181,7 +181,7 @@ class StreamPlanner:
             return []
         begun, ended = source_offset.parse(start), self._parse(end, is_done=False)
         log = self._log
-        ended.check_cluster(log.cluster.state.cluster_id, self.options.path)
+        ended.check_cluster(log.cluster_id, self.options.path)
         handles, ranges = offset_ranges.between(
             begun,
             ended,
@@ -197,11 +197,11 @@ class StreamPlanner:
     def _seen_topic(self, log: Log, name: str, positions: TopicPositions) -> TopicHandle | None:
         """Return the handle of a topic that `end` saw a moment ago, if a look is a request and is not needed."""
         handle = self._seen[0].handles.get(name) if log.is_remote and self._seen is not None else None
-        if handle is None or handle.topic_id != positions.topic_id or not handle.journal.is_recent:
+        if handle is None or handle.topic_id != positions.topic_id or not handle.is_recent:
             return None
-        found = handle.journal.state.partitions
+        found = handle.partitions
         has_all = all(n < len(found) and found[n].high_watermark >= at.offset for n, at in positions.end.items())
-        return handle if has_all and not handle.journal.state.deleted else None
+        return handle if has_all and not handle.state.deleted else None
 
     def _parse(self, offset: dict[str, Any], *, is_done: bool = True) -> SourceOffset:
         if self._parsed is not None and self._parsed[0] == offset:
@@ -231,8 +231,8 @@ class StreamPlanner:
         self._check_available(before, now)
         known = _Known(
             before,
-            {topic: each.journal.state.partitions for topic, each in now.handles.items()},
-            0 if handle is None else handle.journal.number,
+            {topic: each.partitions for topic, each in now.handles.items()},
+            0 if handle is None else handle.version,
         )
         if self._quiet is not None and self._quiet.is_still(known):
             return None
@@ -257,7 +257,7 @@ class StreamPlanner:
         if not found.is_moved and all(ends[key] <= begin[key] for key in ends):
             return None
         self._last_batch = self._active = log.environment.monotonic()
-        return source_offset.to_json(_offset(log.cluster.state.cluster_id, now, starts, ends, found))
+        return source_offset.to_json(_offset(log.cluster_id, now, starts, ends, found))
 
     def _subscribed(self, log: Log, before: SourceOffset, *, polls: bool = False) -> Subscribed:
         options = self.options
@@ -297,7 +297,7 @@ class StreamPlanner:
         moved: dict[TopicPartition, Start] = {}
         taken = before.group
         if self._group is not None and handle is not None:
-            group, taken = handle.journal.state, TakenRewinds(handle.journal_id, handle.journal.state.rewinds)
+            group, taken = handle.state, TakenRewinds(handle.journal_id, handle.state.rewinds)
             if not before.initial:
                 moved = self._group.starts(group, now, self._group.taken(handle, before).number)
             elif isinstance(options.starting, CommittedOffsets):
@@ -371,7 +371,7 @@ def _latest(newest: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, 
 def _health(now: Subscribed) -> dict[str, str]:
     """Return how many of the partitions that are read are in trouble. Numbers are texts, as those of the lag are."""
     found = [
-        troubles(now.partition(topic, number), now.handles[topic].journal.state.config)
+        troubles(now.partition(topic, number), now.handles[topic].config)
         for topic, numbers in now.partitions.items()
         for number in numbers
     ]

@@ -66,12 +66,12 @@ def check_known(options: SinkOptions) -> None:
     try:
         log = open_log(options.path, options.storage_options)
         if options.topic is not None:
-            found = log.cluster.state.topics.get(options.topic)
+            found = log.known_topics.get(options.topic)
             topic_id = log.topic(options.topic).topic_id if found is None else found.topic_id
     except (NoCluster, UnknownTopic) as absent:
         checkpoint.check_absent(options, absent)
     else:
-        checkpoint.check(options, log.cluster.state.cluster_id, topic_id)
+        checkpoint.check(options, log.cluster_id, topic_id)
 
 
 def prepare(
@@ -200,13 +200,13 @@ def _typed_plan(options: SinkOptions, handle: TopicHandle, columns: pa.Schema) -
     from pyspark_log.writing import typed_plan
     from pyspark_log_coordinator.commit import typed_topics
 
-    if options.key_column is not None and handle.journal.state.config.key_column:
+    if options.key_column is not None and handle.config.key_column:
         typed_topics.set_key(handle, options.key_column)  # another one is refused before the columns change
     if options.merge_schema and typed_plan.needs_evolution(handle, columns):
         typed_topics.evolve(handle, columns)
     if options.key_column is not None:
         typed_topics.set_key(handle, options.key_column)
-    state = handle.journal.state
+    state = handle.state
     return typed_plan.plan(handle.name, state.schemas, columns, state.config.key_column)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark_log.spark_conf.source_python import source_is_found
+from pyspark_log.spark_conf.installation import source_is_found
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import InvalidInput
 
@@ -103,7 +103,7 @@ class _Batches:
         spark, options = frame.sparkSession, self._options
         start, end = checkpoint.offsets_of(spark, self._checkpoint, batch_id)
         log = self._opened()
-        end.check_cluster(log.cluster.state.cluster_id, self._path)
+        end.check_cluster(log.cluster_id, self._path)
         fail = options.fail_on_data_loss
         handles, ranges = offset_ranges.between(start, end, lambda topic, _: log.topic(topic), fail_on_data_loss=fail)
         now = Subscribed(handles, {}, options.client_rack)

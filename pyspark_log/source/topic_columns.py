@@ -65,7 +65,7 @@ def check_schema(wanted: StructType, options: SourceOptions) -> None:
 
 
 def _names(log: Log, subscription: Subscription) -> list[str]:
-    known = log.cluster.state.topics
+    known = log.known_topics
     match subscription:
         case Subscribe():
             return [name for name in subscription.topics if name in known]
@@ -76,7 +76,7 @@ def _names(log: Log, subscription: Subscription) -> list[str]:
 
 
 def _is_typed(log: Log, name: str) -> bool:
-    stored = log.cluster.state.topics[name].schemas
+    stored = log.known_topics[name].schemas
     return schema.is_typed(schema.decode_all(stored[:1], f"topic {name!r}")[0])
 
 

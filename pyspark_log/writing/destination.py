@@ -8,7 +8,6 @@ import msgspec
 import pyarrow.compute as pc
 
 from pyspark_log.writing.row_bytes import bytes_if_above
-from pyspark_log_coordinator.cluster.nodes import node_of
 from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import CopiedLog, InvalidRecord
@@ -60,7 +59,7 @@ def destination_of(
     """Return the topic as it is known now. `compression` None means the topic's own. Raises `CopiedLog`."""
     from pyspark_log_coordinator.replication.write_targets import enough, used_nodes, write_targets  # not for tasks
 
-    state, log = handle.journal.state, handle.log
+    state, log = handle.state, handle.log
     if log.journals.refusal:
         raise CopiedLog(log.journals.refusal)
     targets = write_targets(state, acks, log.missing_nodes)
@@ -69,11 +68,11 @@ def destination_of(
         name=handle.name,
         topic_id=handle.topic_id,
         targets=targets,
-        nodes={each: Place(node_of(log.cluster.state.nodes, each).url, state.incarnations[each]) for each in used},
+        nodes={each: Place(log.node(each).url, state.incarnations[each]) for each in used},
         enough=enough(state, acks),
         compression=compression or state.config.compression_type,
         max_message_bytes=min(max_message_bytes, state.config.max_message_bytes),
-        born=handle.journal.number,
+        born=handle.version,
         schemas=state.schemas if is_typed(handle) else (),
         key_column=state.config.key_column,
     )

@@ -75,7 +75,10 @@ PLACES: dict[str, str] = {
 DUMPED = ("_entry", "_manifest", "_snapshot", "_description")
 OWN: dict[str, str] = {
     "pyspark_log_storage.delta.delta_log:protocol_of": "the schema of a table that this process has made",
-    **{f"pyspark_log.cli.repair.dump:{name}": "test_a_changed_file_is_dumped_or_refused" for name in DUMPED},
+    **{
+        f"pyspark_log_coordinator.audit.stored_objects:{name}": "test_a_changed_file_is_dumped_or_refused"
+        for name in DUMPED
+    },
     "pyspark_log.cli.repair.dump:_typed_rows": "JSON that this process has made",
     "pyspark_log.writing.row_bytes:_between": "columns that this process has made",
     "pyspark_log.writing.partitioner:_buffers": "columns that this process has made",

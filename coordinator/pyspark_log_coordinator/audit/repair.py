@@ -10,7 +10,7 @@ copies        that are damaged or missing are copied again from another node. A 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark_log_coordinator.audit.readable_copies import ReadableCopies
 from pyspark_log_coordinator.journal import spare_repair
@@ -24,7 +24,8 @@ from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.journal.journal import Journal
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_coordinator.sync.replica_file import ReplicaFile
@@ -42,6 +43,15 @@ def repair(handle: TopicHandle, node: NodeId | None = None) -> list[str]:
         repairs.file(state, file)
     repairs.checkpoints(state)
     return [*spare_repair.repair(handle.journal, contents=True), *repairs.made]
+
+
+def repair_journals(log: Log) -> list[str]:
+    """Repair the objects of the journals of the cluster and of all groups. Return the keys of those repaired."""
+    journals: list[Journal[Any, Any]] = [
+        log.cluster,
+        *(log.group_handle(each).journal for each in log.groups().values()),
+    ]
+    return [key for each in journals for key in spare_repair.repair(each, contents=True)]
 
 
 class _Repairs:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import enum
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.cluster.journal_generations import replaced
@@ -28,7 +28,7 @@ from pyspark_log_storage.objects.node import read_marker
 from pyspark_log_storage.stores.addresses import is_same_place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.group.state import Group
@@ -227,17 +227,23 @@ class ClusterJournals:
         assert isinstance(self.place, SeveralStores)
         return journal_nodes.missing(self.nodes, self.place.members, self._environment)
 
+    def failures_tolerated(self, missing: Collection[NodeId]) -> int:
+        """Return how many journal nodes may fail, besides the missing ones, before nothing can be read or written."""
+        count = len(self.node_ids)
+        return max(0, count - len(missing) - paxos.majority(count))
+
     def replaced_nodes(self) -> list[NodeId]:
         """Return the journal nodes whose stores were replaced: they do not vote until the journals migrate."""
         return [] if self.nodes is None else replaced(self.nodes.nodes, self.cluster.state.nodes)
 
-    def behind(self, newest: Mapping[str, int]) -> dict[NodeId, int]:
+    def behind(self, journals: Iterable[Journal[Any, Any]]) -> dict[NodeId, int]:
         """Return in how many journals each journal node has no vote in the last slots; nodes without an answer lack.
 
-        `newest` has the number of the newest entry by the journal's folder, of journals that are at the newest place.
-        One that is too short to tell is not counted. The time to wait is that of `missing_nodes`, for all of them.
+        Journals that are still on the previous nodes of a migration, or too short to tell, are not counted. The time
+        to wait is that of `missing_nodes`, for all of them.
         """
         place = self.place
+        newest = {each.folder: each.number for each in journals if each.place is place}
         if isinstance(place, OneStore):
             return {}
         act = partial(journals_behind, newest, place.generation)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark_log_coordinator.assignors.consumer import QUERY_PROTOCOL_TYPE
+from pyspark_log_coordinator.group import lifecycle, offsets
 from pyspark_log_coordinator.group import machine as group
-from pyspark_log_coordinator.group.lifecycle import StartGroup
+from pyspark_log_coordinator.group.offsets import OffsetDelete, ResetOffsets
 from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_storage.errors import UnknownGroup
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark_log_coordinator.cluster.groups import GroupRecord
+    from pyspark_log_coordinator.group.config import GroupConfig
+    from pyspark_log_coordinator.group.offsets import Offset
     from pyspark_log_coordinator.group.state import Group
     from pyspark_log_coordinator.journal.journal import Journal
     from pyspark_log_coordinator.journal.state_machine import Outcome
@@ -23,6 +29,16 @@ class GroupHandle:
         self.group_id = record.group_id
         self.journal_id = record.journal_id
         self.journal = journal
+
+    @property
+    def state(self) -> Group:
+        """The group after the newest entry that this process knows: a value, of which a refresh makes another."""
+        return self.journal.state
+
+    @property
+    def address(self) -> str:
+        """Where the group's journal is: the URL of its folder."""
+        return f"{self.journal.place.url}/{self.journal.folder}"
 
     def begin(self) -> Group:
         """Return the group's newest state; begin its journal if nobody has."""
@@ -50,5 +66,33 @@ class GroupHandle:
         """Carry out a command; see `Journal.submit`."""
         return self.journal.submit(command)
 
+    def alter_config(self, changes: Mapping[str, str]) -> GroupConfig:
+        """Change settings, and return all. Raises `InvalidOption`."""
+        return self.submit(lifecycle.AlterGroupConfig(dict(changes))).state.config
+
+    def delete_offsets(self, topic_id: str) -> int:
+        """Delete the committed offsets of a topic, and return how many there were. Raises `GroupNotEmpty`."""
+        before = self.state.offsets.get(topic_id, {})
+        self.submit(OffsetDelete({topic_id: tuple(before)}))
+        return len(before)
+
+    def reset_offsets(self, new: Mapping[str, Mapping[int, Offset]]) -> None:
+        """Let the group continue at these offsets, by topic id and partition. Queries follow while they run.
+
+        Raises `GroupNotEmpty` if it has members that are no queries.
+        """
+        self.submit(self._reset(new))
+
+    def check_reset(self, new: Mapping[str, Mapping[int, Offset]], now_ms: int) -> None:
+        """Raise what `reset_offsets` would raise, and change nothing."""
+        offsets.decide(self.state, self._reset(new), now_ms)
+
+    def _reset(self, new: Mapping[str, Mapping[int, Offset]]) -> ResetOffsets:
+        return ResetOffsets(new, running=self.state.protocol_type == QUERY_PROTOCOL_TYPE)
+
+    def delete(self) -> None:
+        """Delete the group. Raises `GroupNotEmpty`."""
+        self.submit(lifecycle.DeleteGroup())
+
     def _start(self) -> Group:
-        return self.submit(StartGroup(self.group_id, journal_generation=self.journal.place.generation)).state
+        return self.submit(lifecycle.StartGroup(self.group_id, journal_generation=self.journal.place.generation)).state

@@ -14,8 +14,10 @@ import msgspec
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.cluster.groups import group_of
 from pyspark_log_coordinator.cluster.nodes import live, node_of
+from pyspark_log_coordinator.journal import history
 from pyspark_log_coordinator.log import bootstrap
 from pyspark_log_coordinator.log.cluster_journals import ClusterJournals
+from pyspark_log_coordinator.log.full_disks import with_reserves
 from pyspark_log_coordinator.log.group_handle import GroupHandle
 from pyspark_log_coordinator.log.node_probe import NodeProbe
 from pyspark_log_coordinator.log.open_stores import OpenStores
@@ -31,7 +33,7 @@ from pyspark_log_storage.stores.addresses import open_store
 from pyspark_log_storage.stores.store import is_object_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -42,7 +44,8 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.journal.inbox import Inbox
     from pyspark_log_coordinator.journal.journal import Journal
     from pyspark_log_coordinator.journal.state_machine import Outcome
-    from pyspark_log_coordinator.model.partition import NodeId
+    from pyspark_log_coordinator.model.partition import NodeId, Partition
+    from pyspark_log_coordinator.model.partitions import Partitions
     from pyspark_log_storage.errors import LogError
     from pyspark_log_storage.stores.store import Store
 
@@ -63,6 +66,44 @@ class TopicHandle:
         self.log = log
         self._record = record
         self._schemas: tuple[tuple[bytes, ...], tuple[pa.Schema, ...]] = ((), ())
+
+    @property
+    def state(self) -> topic.Topic:
+        """The topic after the newest entry that this process knows: a value, of which a refresh makes another."""
+        return self.journal.state
+
+    @property
+    def version(self) -> int:
+        """The number of that entry."""
+        return self.journal.number
+
+    @property
+    def partitions(self) -> Partitions:
+        """The partitions of `state`, by number."""
+        return self.journal.state.partitions
+
+    def partition(self, number: int) -> Partition:
+        """Return a partition of `state`. Raises `InvalidInput` for an unknown number."""
+        return self.journal.state.partition(number)
+
+    @property
+    def config(self) -> TopicConfig:
+        """The settings of `state`."""
+        return self.journal.state.config
+
+    @property
+    def is_recent(self) -> bool:
+        """Whether `state` was the newest a moment ago; see `Journal.is_recent`."""
+        return self.journal.is_recent
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether not to refresh; see `Journal.is_fresh`."""
+        return self.journal.is_fresh
+
+    def state_at(self, version: int) -> topic.Topic:
+        """Return the topic after an earlier entry. Raises `UnknownVersion`."""
+        return history.state_at(self.journal, version)
 
     @property
     def schemas(self) -> tuple[pa.Schema, ...]:
@@ -136,6 +177,19 @@ class TopicHandle:
     def submit(self, command: topic.Command, inbox: Inbox[topic.Command] | None = None) -> Outcome[topic.Topic]:
         """Carry out a command; see `Journal.submit`."""
         return self.journal.submit(command, inbox)
+
+    def alter_config(self, changes: Mapping[str, str]) -> TopicConfig:
+        """Change settings, also on a full disk, and return all. Raises `InvalidOption`."""
+        return with_reserves(self.log, lambda: self.submit(topic.AlterConfig(dict(changes)))).state.config
+
+    def delete_records(self, partition: int, before: int) -> int:
+        """Delete the rows before an offset, -1 for all, also on a full disk; return the new start of the log."""
+        done = with_reserves(self.log, lambda: self.submit(topic.DeleteRecords(partition, before)))
+        return done.state.partitions[partition].log_start
+
+    def set_first_offsets(self, offsets: Mapping[int, int]) -> None:
+        """Let partitions that have never had a row begin at these offsets."""
+        self.submit(topic.SetFirstOffsets(dict(offsets)))
 
     def now_ms(self) -> int:
         """Return the time of the process's clock."""
@@ -256,6 +310,10 @@ class Log:
         """The store of the cluster root; with several journal nodes that of the first."""
         return self.journals.place.stores[0]
 
+    def journals_behind(self, handles: Iterable[TopicHandle | GroupHandle]) -> dict[NodeId, int]:
+        """Return in how many journals, those of the handles and the cluster's, each journal node is behind."""
+        return self.journals.behind([self.cluster, *(each.journal for each in handles)])
+
     def probe_nodes(self) -> None:
         """Update `missing_nodes`. Raises `NodeMissing` if the only node is missing."""
         members = self.cluster.state.nodes
@@ -294,6 +352,38 @@ class Log:
         missing = {self.node_store(each).url for each in self.missing_nodes if each in nodes}
         found = [*self.journals.place.stores, *(self.node_store(each) for each in nodes)]
         return list({each.url: each for each in found if each.url not in missing}.values())
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id; empty if it does not exist."""
+        return self.cluster.state.cluster_id
+
+    @property
+    def nodes(self) -> Mapping[NodeId, Node]:
+        """The nodes that this process knows, by id."""
+        return self.cluster.state.nodes
+
+    @property
+    def live_nodes(self) -> Mapping[NodeId, Node]:
+        """The nodes that are not fenced."""
+        return live(self.cluster.state.nodes)
+
+    def node(self, node_id: NodeId) -> Node:
+        """Return a node. Raises `InvalidOption` if this process knows none of this id."""
+        return node_of(self.cluster.state.nodes, node_id)
+
+    def refreshed_node(self, node_id: NodeId) -> Node:
+        """Return a node as it is now. Raises `InvalidOption` if there is none of this id."""
+        return node_of(self.cluster.refresh().nodes, node_id)
+
+    @property
+    def known_topics(self) -> Mapping[str, TopicRecord]:
+        """The topics that this process knows, by name. Reads nothing."""
+        return self.cluster.state.topics
+
+    def check_topic(self, name: str) -> None:
+        """Raise `UnknownTopic` if this process knows no topic of this name."""
+        cluster.topic_of(self.cluster.state, name)
 
     def topics(self, *, polls: bool = False) -> dict[str, TopicRecord]:
         """Return the present topics by name; `polls` as for `topic`."""
@@ -423,8 +513,11 @@ class Log:
     def delete_topic(self, name: str) -> None:
         """Delete a topic: end its journal, then free its name. `cluster_cleanup` deletes its files later.
 
-        Raises `UnknownTopic`.
+        Works on a full disk too. Raises `UnknownTopic`.
         """
+        with_reserves(self, lambda: self._delete_topic(name))
+
+    def _delete_topic(self, name: str) -> None:
         record = cluster.topic_of(self.cluster.refresh(), name)
         handle = self._handle(record)
         try:

@@ -74,7 +74,7 @@ def _look(log: Log, group_id: str) -> Document:
     from pyspark_log_coordinator.group import config as group_config
 
     handle = log.group(group_id)
-    group = handle.journal.state
+    group = handle.state
     assigned = {name: _assigned(group, name, each.assignment) for name, each in group.members.items()}
     owners = {
         (topic, number): name
@@ -105,7 +105,7 @@ def _look(log: Log, group_id: str) -> Document:
         "leader": group.leader if group.members else "",
         "member_count": len(members),
         "rewinds": group.rewinds,
-        "journal": f"{handle.journal.place.url}/{handle.journal.folder}",
+        "journal": handle.address,
         "config": group_config.show(group.config),
         "members": members,
         "partitions": partitions,

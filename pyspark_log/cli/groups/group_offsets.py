@@ -140,7 +140,7 @@ def _check_resettable(log: Log, groups: dict[str, Offsets]) -> None:
 def _committed(log: Log, group: str) -> Offsets:
     from pyspark_log.reading.groups import lags
 
-    state = log.group(group).journal.state
+    state = log.group(group).state
     return {(each.topic, each.partition): each.committed for each in lags(log, state)}
 
 

@@ -60,18 +60,17 @@ def alter(
     changes = arguments.changes(config, delete_config, _CONFIG_EXAMPLE)
 
     from pyspark_log_coordinator.group import config as group_config
-    from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
 
     changes |= group_config.defaults(delete_config or ())
     log = open_log(path)
     try:
-        before = log.group(group).journal.state.config
+        before = log.group(group).state.config
     except UnknownGroup:
         before = group_config.GroupConfig()
     group_config.alter(before, changes)  # a group is not created if a setting is refused
     handle = log.group(group, create=True)
-    old = group_config.show(handle.journal.state.config)
-    new = group_config.show(handle.submit(AlterGroupConfig(changes)).state.config)
+    old = group_config.show(handle.state.config)
+    new = group_config.show(handle.alter_config(changes))
     changed = {key: value for key, value in new.items() if value != old[key]}
     lines = [f"group {group}: {key}={value} (was {old[key]})" for key, value in changed.items()]
     output.show(
@@ -89,16 +88,11 @@ def delete_offsets(
     json: arguments.Json = False,
 ) -> None:
     """Delete a group's committed offsets of a topic. The group must not have members."""
-    from pyspark_log_coordinator.group.offsets import OffsetDelete
-
     log = open_log(path)
-    handle = log.group(group)
-    topic_id = log.topic(topic).topic_id
-    before = handle.journal.state.offsets.get(topic_id, {})
-    handle.submit(OffsetDelete({topic_id: tuple(before)}))
+    deleted = log.group(group).delete_offsets(log.topic(topic).topic_id)
     output.show(
-        {"group": group, "topic": topic, "deleted": len(before)},
-        f"deleted {counted(len(before), 'committed offset')} of group {group} for topic {topic}",
+        {"group": group, "topic": topic, "deleted": deleted},
+        f"deleted {counted(deleted, 'committed offset')} of group {group} for topic {topic}",
         json=json,
     )
 
@@ -108,10 +102,8 @@ def delete(
     group: arguments.GroupId, path: arguments.Path, yes: arguments.Yes = False, json: arguments.Json = False
 ) -> None:
     """Delete a group with its committed offsets. The group must not have members."""
-    from pyspark_log_coordinator.group.lifecycle import DeleteGroup
-
     handle = open_log(path).group(group)
     question = f"delete group {group} and its committed offsets? This cannot be undone."
     arguments.confirm(question, otherwise="nothing was deleted", yes=yes)
-    handle.submit(DeleteGroup())
+    handle.delete()
     output.show({"group": group, "deleted": True}, f"deleted group {group}", json=json)

@@ -136,7 +136,7 @@ def _committed(log: Log, group: str) -> Offsets:
     from pyspark_log.reading.groups import lags
 
     try:
-        state = log.group(group).journal.state
+        state = log.group(group).state
     except UnknownGroup:
         return {}
     return {(each.topic, each.partition): each.committed for each in lags(log, state)}
@@ -149,9 +149,9 @@ def _partitions(log: Log, topics: Iterable[str]) -> list[TopicPartition]:
         handle = log.topic(name)
         if colon and not re.fullmatch(r"\d{1,9}(,\d{1,9})*", numbers):
             arguments.refuse("--topic", f"{text!r} is not TOPIC:P,P, such as flights:0,1")
-        everything = range(len(handle.journal.state.partitions))
+        everything = range(len(handle.partitions))
         for number in sorted({int(each) for each in numbers.split(",")}) if colon else everything:
-            handle.journal.state.partition(number)  # raises if there is none
+            handle.partition(number)  # raises if there is none
             found.append((name, number))
     return found
 

@@ -95,7 +95,7 @@ def _create_on_one(path: str | None, *, json: bool) -> None:
     log.locate()
     created = not log.cluster.refresh().cluster_id
     log.open(create=True)
-    found, url = log.cluster.state.cluster_id, log.store.url
+    found, url = log.cluster_id, log.store.url
     output.show(
         {"cluster": found, "journal_nodes": [], "created": created},
         f"created cluster {found} on one store" if created else f"cluster {found} already exists; nothing was changed",
@@ -261,7 +261,7 @@ def _progress(*, json: bool) -> Callable[[str], object]:
 
 def _journal_nodes(log: Log) -> list[dict[str, Any]]:
     if log.journals.nodes is None:
-        (only,) = (each for each in log.cluster.state.nodes.values() if log.node_store(each.node_id) is log.store)
+        (only,) = (each for each in log.nodes.values() if log.node_store(each.node_id) is log.store)
         return [{"node": only.node_id, "url": log.store.url, "incarnation": only.incarnation, "missing": None}]
     missing = {name: error.message for name, error in log.journals.missing_nodes().items()}
     return [

@@ -8,7 +8,6 @@ from pyspark_log.cli import arguments, output
 from pyspark_log.cli.output import counted
 from pyspark_log.cli.topics import reassign
 from pyspark_log.opening import open_log
-from pyspark_log_coordinator.cluster.nodes import node_of
 
 EXAMPLES = """\b
 Examples:
@@ -33,7 +32,7 @@ def drain(
     from pyspark_log_coordinator.sync import reassigner
 
     log = open_log(path)
-    node_of(log.cluster.state.nodes, node_id)
+    log.node(node_id)
     wanted = reassigner.topics_to_drain(log, node_id)  # raises if it is impossible, before anything moves
     if dry_run:
         reassign.show_plan(wanted, json=json)
@@ -49,7 +48,7 @@ def drain(
             counts["bytes"] += done.bytes
             reassign.check_complete(handle.name, done)
         # Until the node is fenced, a new topic may have placed replicas on it.
-        is_fenced = node_of(log.cluster.refresh().nodes, node_id).fenced
+        is_fenced = log.refreshed_node(node_id).fenced
         wanted = reassigner.topics_to_drain(log, node_id)
         if is_fenced and not wanted:
             break

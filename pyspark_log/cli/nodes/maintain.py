@@ -64,20 +64,19 @@ def maintain(  # noqa: PLR0913, PLR0917 -- the options of a command
     run at once.
     """
     from pyspark_log.cli.nodes.watch_pace import WatchPace
-    from pyspark_log_coordinator.cluster.cluster_state import topic_of
     from pyspark_log_coordinator.sync.controller import ControllerSettings
 
     if now and watch:
         arguments.refuse("--now, --watch", "give only one of these; with --watch, parquet.max.lag.ms decides")
     log = open_log(path)
     for name in topics or ():
-        topic_of(log.cluster.state, name)  # raises if the name is wrong, before anything is done
+        log.check_topic(name)  # raises if the name is wrong, before anything is done
     errors = output.RepeatedErrors()
     pace = WatchPace(log, interval) if watch and log.is_remote else None
     if watch and not dry_run:
         watching.start(path, ControllerSettings(session_timeout_ms, rebalance, rebalance_seconds, rebalance_percentage))
     while True:
-        if len(log.cluster.state.nodes) > 1:
+        if len(log.nodes) > 1:
             log.open(create=False)  # finds missing nodes
         done = _round(log, topics, pace, dry_run=dry_run, at_once=now)
         if json:
@@ -149,12 +148,12 @@ def _topic(log: Log, document: dict[str, Any], *, dry_run: bool, at_once: bool) 
     from pyspark_log_coordinator.segments.roll_plan import RollJob
 
     handle = log.topic(document["topic"])
-    state = handle.journal.state
+    state = handle.state
     ends = [each.high_watermark for each in state.partitions] if at_once else []
     due = roll_plan.plan(state, handle.now_ms(), state.config.segment_bytes, ends)
     size = sum(job.bytes for job in due)
     document["orphans"] = sum(len(each) for each in topic_cleanup.all_orphans(handle).values())
-    if len(log.cluster.state.nodes) > 1:
+    if len(log.nodes) > 1:
         document["copied"] = _catch_up(handle, document["failures"], dry_run=dry_run)
     if dry_run:
         expired = topic_cleanup.expired_by(state, retention.decide_retention(state, handle.now_ms()))
@@ -189,12 +188,11 @@ def _expired(found: Sequence[ExpiredRows]) -> list[dict[str, int]]:
 
 def _catch_up(handle: TopicHandle, failures: list[str], *, dry_run: bool) -> int:
     """Let the reachable nodes catch up with a topic; return the number of files copied, or to be copied."""
-    from pyspark_log_coordinator.cluster.nodes import live
     from pyspark_log_coordinator.sync import catch_up, replica_file
 
     files, log = 0, handle.log
-    for node in live(log.cluster.state.nodes):
-        if node in log.missing_nodes or not any(node in each.replicas for each in handle.journal.state.partitions):
+    for node in log.live_nodes:
+        if node in log.missing_nodes or not any(node in each.replicas for each in handle.partitions):
             continue
         if dry_run:
             files += len(replica_file.missing(handle, node))

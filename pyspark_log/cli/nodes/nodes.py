@@ -9,7 +9,6 @@ import typer
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.nodes import voting
 from pyspark_log.opening import open_log
-from pyspark_log_coordinator.cluster.nodes import node_of
 from pyspark_log_storage.errors import UnknownTopic
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def list_(path: arguments.Path, json: arguments.Json = False) -> None:
     from pyspark_log_coordinator.model.node_order import by_number
 
     log = open_log(path)
-    nodes = log.cluster.state.nodes
+    nodes = log.nodes
     voters = voting.states(log)
     documents = [_document(log, nodes[name]) | {"journals": voters.get(name)} for name in sorted(nodes, key=by_number)]
     if json:
@@ -87,7 +86,7 @@ def describe(node_id: arguments.NodeId, path: arguments.Path, json: arguments.Js
     "Rows behind" is the number of rows that the leaders have and the node lacks.
     """
     log = open_log(path)
-    document = _document(log, node_of(log.cluster.state.nodes, node_id))
+    document = _document(log, log.node(node_id))
     document["topics"] = _replicas(log, node_id)
     if json:
         output.print_json(document)
@@ -117,10 +116,10 @@ def alter(
     from pyspark_log_coordinator.log import node_admin
 
     log = open_log(path)
-    before = node_of(log.cluster.state.nodes, node_id).rack
+    before = log.node(node_id).rack
     changed = node_admin.set_rack(log, node_id, rack)
     output.show(
-        _document(log, log.cluster.state.nodes[node_id]) | {"changed": changed},
+        _document(log, log.nodes[node_id]) | {"changed": changed},
         f"node {node_id}: rack={rack or 'none'} (was {before or 'none'})"
         if changed
         else f"node {node_id} already has rack={rack or 'none'}; nothing was changed",
@@ -163,7 +162,7 @@ def renew(
     from pyspark_log_storage.stores.addresses import absolute_url
 
     log = open_log(path)
-    before = node_of(log.cluster.state.nodes, node_id)
+    before = log.node(node_id)
     url = before.url if address is None else absolute_url(address)
     if read_marker(log.store_at(url)) is None and not yes:
         typer.echo(f"{log.store_at(url).url} has no node marker: the disk is empty, or it is not mounted", err=True)
@@ -190,7 +189,7 @@ def remove(
     from pyspark_log_coordinator.log import node_admin
 
     log = open_log(path)
-    node_of(log.cluster.state.nodes, node_id)
+    log.node(node_id)
     node_admin.check_removable(log, node_id)  # before asking
     arguments.confirm(f"remove node {node_id}? This cannot be undone.", otherwise="nothing was removed", yes=yes)
     removed = node_admin.remove(log, node_id)
@@ -237,7 +236,7 @@ def _replicas(log: Log, node_id: str) -> list[dict[str, Any]]:
     found = []
     for name in sorted(log.topics()):
         try:
-            state = log.topic(name).journal.state
+            state = log.topic(name).state
         except UnknownTopic:
             continue  # deleted after the names were listed
         if any(node_id in each.replicas for each in state.partitions):

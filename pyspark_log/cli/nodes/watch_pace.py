@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.cluster.nodes import live
 from pyspark_log_coordinator.maintenance.topic_cleanup import is_clean
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync import replica_file
@@ -65,13 +64,13 @@ class WatchPace:
         except LogError:
             self._settled.pop(name, None)
             return True
-        self._begun[name] = handle, handle.journal.number
+        self._begun[name] = handle, handle.version
         return True
 
     def note(self, name: str) -> None:
         """Note that the round of a topic has ended, without a failure."""
         handle, number = self._begun.pop(name, (None, 0))
-        if handle is not None and handle.journal.number == number:
+        if handle is not None and handle.version == number:
             now = self._log.environment.monotonic()
             self._settled[name] = _Settled(
                 handle,
@@ -105,7 +104,7 @@ class WatchPace:
             return True
         if now >= settled.look_at:
             handle = self._log.topic(name, polls=True)
-            if handle is not settled.handle or handle.journal.number != settled.number:
+            if handle is not settled.handle or handle.version != settled.number:
                 return True
             settled.pause = min(2 * settled.pause, max(LOOK_SECONDS_MAX, self._interval))
             settled.look_at = now + settled.pause
@@ -113,10 +112,10 @@ class WatchPace:
 
     def _has_work(self, handle: TopicHandle) -> bool:
         """Return whether there is something to do, by what is known."""
-        state, now = handle.journal.state, handle.now_ms()
+        state, now = handle.state, handle.now_ms()
         if not is_clean(handle, now) or roll_plan.plan(state, now, state.config.segment_bytes):
             return True
-        nodes = live(self._log.cluster.state.nodes)
+        nodes = self._log.live_nodes
         return len(nodes) > 1 and any(
             replica_file.missing(handle, each) for each in nodes if each not in self._log.missing_nodes
         )

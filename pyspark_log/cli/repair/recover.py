@@ -8,7 +8,6 @@ import typer
 
 from pyspark_log.cli import arguments, output
 from pyspark_log.opening import open_log
-from pyspark_log_coordinator.cluster.nodes import node_of
 from pyspark_log_storage.errors import InvalidOption, NoCluster, ObjectMissing, UnknownTopic
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ def _store_of(path: str, node: str | None) -> Store:
             raise NoCluster(f"no node at {url}: it has neither a node marker nor topics; check the address")
         return store
     log = open_log(path)
-    member = node_of(log.cluster.state.nodes, node)
+    member = log.node(node)
     store = log.node_store(node)
     require_marker(store, node, member.incarnation)
     return store
@@ -188,7 +187,7 @@ def _known_by(path: str, store: Store, node: str | None) -> Callable[[TopicFolde
         record = log.topics().get(folder.topic)
         if record is None or record.topic_id != folder.topic_id:
             return by_folder(folder)
-        return unrolled.KnownTopic(log.topic(folder.topic).journal.state, is_newest=True)
+        return unrolled.KnownTopic(log.topic(folder.topic).state, is_newest=True)
 
     return by_journal
 

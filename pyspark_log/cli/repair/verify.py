@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,12 +10,10 @@ from pyspark_log.cli import arguments, output
 from pyspark_log.cli.output import counted
 from pyspark_log.cli.progress import bar
 from pyspark_log.opening import open_log
-from pyspark_log_coordinator.cluster.nodes import node_of
 from pyspark_log_storage.errors import LogError, UnknownTopic
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.audit.verify import Report
-    from pyspark_log_coordinator.journal.journal import Journal
     from pyspark_log_coordinator.log.log import Log
 
 EXAMPLES = """\b
@@ -48,15 +46,14 @@ def verify(
     """
     import msgspec
 
+    from pyspark_log_coordinator.audit.repair import repair_journals
     from pyspark_log_coordinator.audit.verify import verify_cluster
-    from pyspark_log_coordinator.cluster.cluster_state import topic_of
-    from pyspark_log_coordinator.journal import spare_repair
 
     log = open_log(path)
     for name in topics or ():
-        topic_of(log.cluster.state, name)  # raises if the name is wrong, before anything is read
+        log.check_topic(name)  # raises if the name is wrong, before anything is read
     if node is not None:
-        node_of(log.cluster.state.nodes, node)
+        log.node(node)
     sound = True
 
     def show(report: Report, repaired: list[str]) -> None:
@@ -68,11 +65,7 @@ def verify(
             _print(report, repaired)
 
     if not topics:
-        journals: list[Journal[Any, Any]] = [
-            log.cluster,
-            *(log.group_handle(each).journal for each in log.groups().values()),
-        ]
-        repaired = [key for each in journals for key in spare_repair.repair(each, contents=True)] if repair else []
+        repaired = repair_journals(log) if repair else []
         show(verify_cluster(log), repaired)
     for name in topics or sorted(log.topics()):
         try:

@@ -128,7 +128,7 @@ def consume(  # noqa: PLR0913  # one for each option of the command
         if group is not None:
             from pyspark_log.cli.rows.consume_group import Wanted, consume_as_member
 
-            found = {number: handle.journal.state.partitions[number].high_watermark for number in partitions}
+            found = {number: handle.partitions[number].high_watermark for number in partitions}
             wanted = Wanted(
                 topic,
                 group,
@@ -236,7 +236,7 @@ class _Reading:
         from pyspark_log.reading.planning import Range, find_again, split_of
 
         rows = 0
-        name, state = self._handle.name, self._handle.journal.state
+        name, state = self._handle.name, self._handle.state
         ends = self._ends or {number: state.partitions[number].high_watermark for number in self._next}
         for number, begin in list(self._next.items()):
             end = ends[number] if rows_max is None else min(ends[number], begin + rows_max - rows)
@@ -254,7 +254,7 @@ class _Reading:
 
 
 def _chosen(handle: TopicHandle, wanted: Sequence[int] | None) -> list[int]:
-    state = handle.journal.state
+    state = handle.state
     for number in wanted or ():
         state.partition(number)  # raises if there is none
     return sorted(set(wanted)) if wanted else list(range(len(state.partitions)))

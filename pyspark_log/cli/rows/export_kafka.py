@@ -69,7 +69,7 @@ def export_kafka(  # noqa: PLR0913 -- the options of a command
     handle.refresh()  # groups come before the ends of partitions
     kafka = kafka_arguments.connection(bootstrap_server, command_config, timeout_ms)
     name = to_topic or topic
-    partitions = range(len(handle.journal.state.partitions))
+    partitions = range(len(handle.partitions))
     starts = list(row_positions.offsets_at(row_positions.FROM, start, handle, partitions).values())
     found = kafka.topic(name)
     if not execute:
@@ -80,7 +80,7 @@ def export_kafka(  # noqa: PLR0913 -- the options of a command
 
     from pyspark_log.kafka.row_export import RowExport
 
-    compression = handle.journal.state.config.compression_type
+    compression = handle.config.compression_type
     whole = RowExport(log, handle, kafka, found, compression)  # from here on no earlier export writes any more
     plans = _plan(kafka, found, handle, starts)
     with row_bar(f"export {topic}", sum(each.rows for each in plans)) as advance:
@@ -91,7 +91,7 @@ def export_kafka(  # noqa: PLR0913 -- the options of a command
 
 def _created(kafka: Kafka, name: str, handle: TopicHandle) -> KafkaTopic:
     """Create a topic in Kafka with the retention that it has here. Raises `LogError`."""
-    state = handle.journal.state
+    state = handle.state
     settings = {
         "retention.ms": state.config.retention_ms,
         "retention.bytes": state.config.retention_bytes,
@@ -105,7 +105,7 @@ def _plan(kafka: Kafka, topic: KafkaTopic | None, handle: TopicHandle, starts: S
     from pyspark_log.kafka import export_plan
     from pyspark_log.kafka.client import PartitionOffsets
 
-    state = handle.journal.state
+    state = handle.state
     count = len(state.partitions)
     ranges = [PartitionOffsets(0, 0)] * count
     last: list[int | None] = [None] * count

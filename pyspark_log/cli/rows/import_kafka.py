@@ -139,7 +139,7 @@ def _plan(
 ) -> list[PartitionPlan]:
     from pyspark_log.kafka import import_plan
 
-    state = None if handle is None else handle.journal.state
+    state = None if handle is None else handle.state
     return import_plan.plan(topic, ranges, starts, name, state, keeps_offsets=keeps)
 
 
@@ -154,11 +154,9 @@ def _config(topic: KafkaTopic, settings: Mapping[str, str]) -> TopicConfig:
 
 def _begin(handle: TopicHandle, plans: Sequence[PartitionPlan]) -> None:
     """Let the partitions that have never had a row begin at their offsets in Kafka."""
-    from pyspark_log_coordinator.topic.machine import SetFirstOffsets
-
-    partitions = handle.journal.state.partitions
+    partitions = handle.partitions
     new = {each.partition: each.offset for each in plans if partitions[each.partition].log_end == 0}
-    handle.submit(SetFirstOffsets(new))
+    handle.set_first_offsets(new)
 
 
 def _import(

@@ -125,7 +125,7 @@ def produce(  # noqa: PLR0913  # one for each option of the command
     with _opened(file) as stream:
         log, handle = retry(real_environment(), policy, open_topic)
         batches = Batches(log, handle, decode, acks=durability, compression=codec, policy=policy)
-        row_bytes_max = handle.journal.state.config.max_message_bytes
+        row_bytes_max = handle.config.max_message_bytes
         lines = Lines(stream, row_bytes_max * LINE_BYTES_PER_ROW_BYTE + LINE_BYTES_BESIDE_ROW)
         try:
             with contextlib.nullcontext(bool) if lines.size is None else bar(f"produce {topic}", lines.size) as advance:

@@ -67,7 +67,7 @@ def _at_offset(option: str, handle: TopicHandle, partitions: Sequence[int], offs
             "select one with --partition"
         )
     (number,) = partitions
-    state = handle.journal.state.partitions[number]
+    state = handle.partitions[number]
     if not state.log_start <= offset <= state.high_watermark:
         raise DataLoss(
             f"topic {handle.name!r}, partition {number} has no offset {offset}; expected an offset from "

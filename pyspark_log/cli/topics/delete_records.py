@@ -31,16 +31,12 @@ def delete_records(
 
     A query that still needs these rows fails, or skips them if failOnDataLoss is false.
     """
-    from pyspark_log_coordinator.log.full_disks import with_reserves
-    from pyspark_log_coordinator.topic.machine import DeleteRecords
-
     handle = open_log(path).topic(topic)
-    low = handle.journal.state.partition(partition).log_start
+    low = handle.partition(partition).log_start
     which = "all rows" if before < 0 else f"the rows before offset {before}"
     question = f"delete {which} of topic {topic}, partition {partition}? This cannot be undone."
     arguments.confirm(question, otherwise="nothing was deleted", yes=yes)
-    done = with_reserves(handle.log, lambda: handle.submit(DeleteRecords(partition, before)))
-    start = done.state.partitions[partition].log_start
+    start = handle.delete_records(partition, before)
     output.show(
         {"topic": topic, "partition": partition, "log_start": start, "rows": start - low},
         f"deleted {counted(start - low, 'row')}; topic {topic}, partition {partition} now starts at offset {start}",

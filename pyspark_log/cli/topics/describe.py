@@ -97,11 +97,11 @@ def _handles(log: Log, topics: list[str] | None) -> list[TopicHandle]:
 def _document(handle: TopicHandle) -> dict[str, Any]:
     from pyspark_log_coordinator.model import topic_config
 
-    state = handle.journal.state
+    state = handle.state
     return {
         "topic": handle.name,
         "id": handle.topic_id,
-        "journal_entry": handle.journal.number,
+        "journal_entry": handle.version,
         "config": topic_config.show(state.config),
         **_schema(handle),
         "partitions": [_partition(number, each) for number, each in enumerate(state.partitions)],
@@ -144,7 +144,7 @@ def _print_troubled(described: list[tuple[TopicHandle, dict[str, Any]]], kind: T
 
     rows: list[tuple[Any, ...]] = []
     for handle, document in described:
-        state = handle.journal.state
+        state = handle.state
         matches = [kind in troubles(each, state.config) for each in state.partitions]
         found = [each for each in document["partitions"] if matches[each["partition"]]]
         rows += [(handle.name, *_row(each), _offsets(each["log_end_offsets"])) for each in found]
@@ -161,12 +161,12 @@ def _print_troubled(described: list[tuple[TopicHandle, dict[str, Any]]], kind: T
 def _print(handle: TopicHandle, document: dict[str, Any], *, all_configs: bool) -> None:
     from pyspark_log_coordinator.model import topic_config
 
-    settings = topic_config.words(handle.journal.state.config)
+    settings = topic_config.words(handle.config)
     defaults = topic_config.words(topic_config.TopicConfig())
     changed = [f"{name}={value}" for name, value in settings.items() if value != defaults[name]]
     typer.echo(f"topic          {handle.name}")
     typer.echo(f"id             {handle.topic_id}")
-    typer.echo(f"journal entry  {handle.journal.number:,}")
+    typer.echo(f"journal entry  {handle.version:,}")
     if "schema" in document:
         typer.echo(f"schema         {document['schema']}")
     if all_configs:
@@ -175,7 +175,7 @@ def _print(handle: TopicHandle, document: dict[str, Any], *, all_configs: bool) 
         output.print_table(("config", "value", "default"), rows)
     else:
         typer.echo(f"config         {', '.join(changed) or 'all default'}")
-    for number, line in enumerate(_table(handle.journal.state)):
+    for number, line in enumerate(_table(handle.state)):
         typer.echo(f"{'' if number else 'table':15}{line}")
     typer.echo()
     _print_partitions(document["partitions"])

@@ -99,7 +99,7 @@ def _unclean(handle: TopicHandle, timeout_ms: int, *, yes: bool) -> list[dict[st
     from pyspark_log_coordinator.sync import unclean_election
 
     unreachable = unclean_election.find_unreachable(handle, timeout_ms)
-    state = handle.journal.state
+    state = handle.state
     leaderless = unclean_election.partitions(state)
     if not leaderless:
         return []

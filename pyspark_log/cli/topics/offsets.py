@@ -54,7 +54,7 @@ def offsets(
         return
     partitions = [
         (number, each.log_start, each.high_watermark, each.high_watermark - each.log_start)
-        for number, each in enumerate(handle.journal.state.partitions)
+        for number, each in enumerate(handle.partitions)
     ]
     if json:
         names = ("partition", "earliest", "latest", "rows")
@@ -80,7 +80,7 @@ def _print_offsets_of_time(handle: TopicHandle, time: int, *, json: bool) -> Non
     from pyspark_log.reading.positions import offset_for_time
 
     found: list[tuple[int, Any]] = []
-    for number, partition in enumerate(handle.journal.state.partitions):
+    for number, partition in enumerate(handle.partitions):
         if time == EARLIEST_TIME:
             found.append((number, partition.log_start))
         elif time == LATEST_TIME:

@@ -93,7 +93,7 @@ def _wanted(
 ) -> Placement:
     from pyspark_log_coordinator.sync import reassigner
 
-    state = handle.journal.state
+    state = handle.state
     assignment = arguments.replica_assignment(replica_assignment)
     if assignment is not None:
         return assignment
@@ -129,7 +129,7 @@ def show_plan(wanted: Iterable[tuple[TopicHandle, Placement]], *, json: bool) ->
 
     rows: list[tuple[Any, ...]] = []
     for handle, assignment in wanted:
-        state = handle.journal.state
+        state = handle.state
         moves = reassigner.moves(state, assignment)
         if json:
             output.print_json(document(handle.name, moves) | {"bytes": reassigner.bytes_to_copy(state, moves)})

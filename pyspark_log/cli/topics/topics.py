@@ -93,7 +93,7 @@ def create(  # noqa: PLR0913, PLR0917 -- the options of a command
         if not if_not_exists:
             raise
         handle, created = log.topic(name), False
-    found = handle.journal.state.partitions
+    found = handle.partitions
     factor = max(len(each.replicas) for each in found)
     size = counted(len(found), "partition") + (f" and replication factor {factor}" if factor > 1 else "")
     facts = {"partitions": len(found), "replication_factor": factor, "created": created}
@@ -140,7 +140,7 @@ def list_(path: arguments.Path, json: arguments.Json = False) -> None:
 def _partition_count(log: Log, record: TopicRecord) -> int:
     """Return the number of partitions; the initial number if the topic's deletion was interrupted."""
     try:
-        return len(log.topic(record.name).journal.state.partitions)
+        return len(log.topic(record.name).partitions)
     except UnknownTopic:
         return len(record.assignments)
 
@@ -162,14 +162,12 @@ def alter(
     """
     changes = arguments.changes(config, delete_config, _CONFIG_EXAMPLE)
 
-    from pyspark_log_coordinator.log.full_disks import with_reserves
     from pyspark_log_coordinator.model import topic_config
-    from pyspark_log_coordinator.topic.machine import AlterConfig
 
     changes |= topic_config.defaults(delete_config or ())
     handle = open_log(path).topic(name)
-    before = handle.journal.state.config
-    after = with_reserves(handle.log, lambda: handle.submit(AlterConfig(changes))).state.config
+    before = handle.config
+    after = handle.alter_config(changes)
     old, new = topic_config.words(before), topic_config.words(after)
     changed = [key for key in new if new[key] != old[key]]
     shown = topic_config.show(after)
@@ -193,12 +191,10 @@ def delete(
 
     A topic created later with the same name shares nothing with it.
     """
-    from pyspark_log_coordinator.log.full_disks import with_reserves
-
     log = open_log(path)
     rows, partitions = 0, 0
     try:
-        state = log.topic(name).journal.state
+        state = log.topic(name).state
     except UnknownTopic:
         if name not in log.topics():
             if not if_exists:
@@ -213,7 +209,7 @@ def delete(
     arguments.confirm(
         f"delete topic {name} with {size}? This cannot be undone.", otherwise="nothing was deleted", yes=yes
     )
-    with_reserves(log, lambda: log.delete_topic(name))
+    log.delete_topic(name)
     document = {"topic": name, "deleted": True, "partitions": partitions, "rows": rows}
     output.show(document, f"deleted topic {name} with {size}", json=json)
 
