@@ -51,17 +51,18 @@ def dump(
 
 
 def _documents(file: Path, *, rows: bool) -> Documents:
+    from pyspark_log_coordinator.audit import stored_objects
     from pyspark_log_storage.stores.local import LocalStore
 
     store, key, name = LocalStore(str(file.resolve().parent)), file.name, str(file)
     if key.endswith("-checkpoint"):
-        yield _head(name, "checkpoint")
+        yield stored_objects.head(name, "checkpoint")
         yield from _checkpoint(store, key, name)
         return
     magic = store.read(key, 0, 4)
     if magic in CHUNKED:
         kind, chunks = CHUNKED[magic]
-        yield _head(name, kind)
+        yield stored_objects.head(name, kind)
         for document, header, data in chunks(store, key):
             yield document
             yield from _rows(header, data, name, file) if rows else ()
@@ -69,120 +70,12 @@ def _documents(file: Path, *, rows: bool) -> Documents:
         yield from _parquet_segment(store, key, file, rows=rows)
     elif magic == b"PLIX":
         yield from _index(store, key, name)
-    elif magic in WHOLE:
-        yield from WHOLE[magic](store.read(key), name)
+    elif (found := stored_objects.documents(magic, store.read(key), name)) is not None:
+        yield from found
     else:
         raise InvalidInput(
             f"{file} is not a file of a log, or its first bytes are damaged; give a file from the folder of a node"
         )
-
-
-def _head(name: str, kind: str, **fields: Any) -> Document:
-    return {"file": name, "is": kind, **fields}
-
-
-def _marker(data: bytes, name: str) -> Documents:
-    from pyspark_log_storage.objects import node
-
-    yield _head(name, "node marker", **msgspec.to_builtins(node.decode(data, name)))
-
-
-def _journal_nodes(data: bytes, name: str) -> Documents:
-    from pyspark_log_coordinator.journal import journal_nodes
-
-    yield _head(name, "journal nodes", **msgspec.to_builtins(journal_nodes.decode(data, name)))
-
-
-def _register(data: bytes, name: str) -> Documents:
-    """Yield a register, and the entry that a vote contains."""
-    from pyspark_log_coordinator.journal import registers
-
-    found = registers.parse(Path(name).name)
-    if found is None:
-        raise CorruptObject(name, "its name is not the name of a register")
-    slot, register = found
-    content = registers.decode(register, data, name)
-    is_a = "claim" if register.is_claim else "vote"
-    head = _head(name, "register", entry=slot, ballot=register.ballot, register=is_a)
-    if register.is_claim:
-        yield head | {"nonce": content.decode("ascii", "backslashreplace")}
-    elif not content:
-        yield head | {"value": None}
-    else:
-        yield head
-        yield from _entry(content, name)
-
-
-def _entry(data: bytes, name: str) -> Documents:
-    from pyspark_log_coordinator.journal import journal_entry
-
-    entry = journal_entry.decode(data, name)
-    yield _head(
-        name,
-        "journal entry",
-        hash=journal_entry.digest(data).hex(),
-        previous=entry.previous.hex(),
-        nonce=entry.nonce,
-        time_ms=entry.time_ms,
-        manifest=entry.manifest.name if entry.manifest else None,
-    )
-    yield from _events(msgspec.msgpack.decode(entry.events))
-
-
-def _manifest(data: bytes, name: str) -> Documents:
-    from pyspark_log_coordinator.journal import manifest
-
-    yield _head(name, "manifest")
-    yield from _events(msgspec.msgpack.decode(manifest.decode(data, name)))
-
-
-def _events(events: list[list[Any]]) -> Documents:
-    """Yield events with the names of their fields; the fields of an unknown event are numbered."""
-    from typing import get_args
-
-    from pyspark_log_coordinator.cluster import machine as cluster
-    from pyspark_log_coordinator.group import machine as group
-    from pyspark_log_coordinator.topic import machine as topic
-
-    events_of = (get_args(each.Event) for each in (cluster, topic, group))
-    known = {each.__name__: each.__struct_fields__ for found in events_of for each in found}
-    for kind, *values in events:
-        names = known.get(kind, tuple(str(number) for number in range(len(values))))
-        yield {"event": kind, **dict(zip(names, _plain(values), strict=False))}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return f"{len(value)} bytes"
-    if isinstance(value, dict):
-        return {str(name): _plain(each) for name, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list) else value
-
-
-def _snapshot(data: bytes, name: str) -> Documents:
-    from pyspark_log_coordinator.journal import snapshot
-
-    found = snapshot.decode(data, name)
-    yield _head(name, "snapshot", entry=found.number, hashes=len(found.hashes))
-    yield {"state": _plain(msgspec.msgpack.decode(found.state))}
-
-
-def _description(data: bytes, name: str) -> Documents:
-    from pyspark_log_coordinator.maintenance import topic_description
-    from pyspark_log_coordinator.model import topic_state
-
-    found = topic_description.decode(data, name)
-    nodes = [msgspec.structs.asdict(each) for each in found.nodes]
-    yield _head(name, "topic description", entry=found.number, created_ms=found.created_ms, nodes=nodes)
-    yield {"state": _plain(msgspec.msgpack.decode(topic_state.encode(found.topic)))}
-
-
-def _join_request(data: bytes, name: str) -> Documents:
-    from pyspark_log_coordinator.membership.join_requests import decode_request
-
-    found = decode_request(data, name)
-    yield _head(name, "join request", generation=found.generation, acted=found.acted)
-    yield _plain(msgspec.to_builtins(found.join))
 
 
 def _append_file(store: LocalStore, key: str) -> Iterator[tuple[Document, Any, Any]]:
@@ -203,12 +96,13 @@ def _segment(store: LocalStore, key: str) -> Iterator[tuple[Document, Any, Any]]
 
 def _parquet_segment(store: LocalStore, key: str, file: Path, *, rows: bool) -> Documents:
     """Yield the row groups of a Parquet segment."""
+    from pyspark_log_coordinator.audit import stored_objects
     from pyspark_log_storage.parquet import parquet_footer, row_group
 
     name = str(file)
     footer = parquet_footer.read(store, key)
     found = footer.segment
-    yield _head(
+    yield stored_objects.head(
         name, "Parquet segment", base_offset=found.base_offset, leader_epochs=found.leader_epochs, tail=footer.tail
     )
     for entry in footer.entries:
@@ -220,11 +114,12 @@ def _parquet_segment(store: LocalStore, key: str, file: Path, *, rows: bool) -> 
 
 
 def _index(store: LocalStore, key: str, name: str) -> Documents:
+    from pyspark_log_coordinator.audit import stored_objects
     from pyspark_log_storage.files.index import Index
 
     index = Index(store, key)
     fields = ("base_offset", "end_offset", "log_bytes", "entries")
-    yield _head(name, "index", **{field: getattr(index, field) for field in fields})
+    yield stored_objects.head(name, "index", **{field: getattr(index, field) for field in fields})
     yield from (msgspec.structs.asdict(entry) for entry in index.read_all())
 
 
@@ -240,17 +135,6 @@ def _checkpoint(store: LocalStore, key: str, name: str) -> Documents:
             yield {"topic": topic, "partition": partition, "offset": offset}
 
 
-WHOLE: dict[bytes, Callable[[bytes, str], Documents]] = {
-    b"PLND": _marker,
-    b"PLJN": _journal_nodes,
-    b"PLRG": _register,
-    b"PLJE": _entry,
-    b"PLMF": _manifest,
-    b"PLSS": _snapshot,
-    b"PLTD": _description,
-    b"PLJQ": _join_request,
-}
-"""By the first bytes of a file, for files that are read as a whole."""
 CHUNKED: dict[bytes, tuple[str, Callable[[LocalStore, str], Iterator[tuple[Document, Any, Any]]]]] = {
     b"PLCK": ("append file", _append_file),
     b"PLSG": ("segment", _segment),
