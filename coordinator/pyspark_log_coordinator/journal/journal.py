@@ -10,32 +10,37 @@ Entries before an existing snapshot may be trimmed (`trimming`). A process that 
 entry, or an old slot free. So a missing entry means the end only if there is no newer snapshot, and a created entry
 counts only if no newer snapshot says otherwise. No clock decides this.
 
-A journal may migrate to other stores (`migration`): its last entry here says so, and nothing after it is decided or
-read here.
+A journal may migrate to other stores: its last entry here says so, and nothing after it is decided or read here. In
+the new place the journal begins with the snapshot of that entry and the entry itself; the first process that folds the
+entry writes both.
 """
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, TypeVar
+import functools
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
-from pyspark_log_coordinator.journal import journal_entry, manifest, migration
-from pyspark_log_coordinator.journal.combined_entry import combine
-from pyspark_log_coordinator.journal.gaps import has_more
-from pyspark_log_coordinator.journal.journal_entry import NO_EVENTS, Entry, ManifestName, digest
+from pyspark_log_coordinator.journal import journal_entry, manifest
+from pyspark_log_coordinator.journal.journal_entry import NO_EVENTS, NO_HASH, Entry, ManifestName, digest
 from pyspark_log_coordinator.journal.pace import Pace
-from pyspark_log_coordinator.journal.replay import PATIENCE_MS, Replay
+from pyspark_log_coordinator.journal.replay import PATIENCE_MS, EntryMissing, Replay
 from pyspark_log_coordinator.journal.state_machine import Machine, Outcome
+from pyspark_log_storage.decoding import IMPOSSIBLE
 from pyspark_log_storage.errors import CopiedLog, CorruptObject, LogError, ObjectMissing, OutcomeUnknown, StoreError
 from pyspark_log_storage.layout import born_name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.inbox import Inbox
-    from pyspark_log_coordinator.journal.migration import Follow
     from pyspark_log_coordinator.journal.place import JournalPlace
+
+    Follow: TypeAlias = Callable[[int], JournalPlace]
+    """Returns the place of a generation of a journal, or a later one in which the journal is known to have begun."""
 
 SNAPSHOT_EVERY = 256
 _CONFLICT_BACKOFF_SECONDS, _CONFLICT_BACKOFF_SECONDS_MAX = 0.002, 0.1
@@ -43,6 +48,16 @@ _POLL_SECONDS, _POLL_SECONDS_MAX = 0.002, 0.02
 
 S = TypeVar("S")
 C = TypeVar("C")
+
+
+class _Tries(msgspec.Struct):
+    """What has become of a command so far."""
+
+    losses: int = 0
+    """How often another process was first."""
+    backoff: float = _CONFLICT_BACKOFF_SECONDS
+    may_be_late: bool = True
+    """Whether to take the next entry before the inbox is looked into: others may have carried the command out."""
 
 
 class Journal(Replay[S, C]):
@@ -144,7 +159,7 @@ class Journal(Replay[S, C]):
             elif self._has_moved:
                 if self._follow is None:
                     return self.state
-                self._migrate(migration.next_place(self, self._follow))
+                self._migrate(self._follow)
                 end = None
             elif not is_end and (data := ahead.get(self.number + 1) or self.entries.read(self.number + 1)) is not None:
                 self._take(data)
@@ -160,24 +175,91 @@ class Journal(Replay[S, C]):
                     self.load(newest)  # it could not be read a moment ago, and nothing else leads further
                 self._opened = True
             else:
-                migration.require_begun(self)
+                self._require_begun()
                 if not self._is_gapless:
-                    if has_more(self):
+                    if self._has_more():
                         end = None
                         continue
                     self._is_gapless, self._pace.is_contended = True, False
                 self._looked, self._seen = self._environment.monotonic(), self.number
                 return self.state
 
+    def _has_more(self) -> bool:
+        """Return whether there is more to read. Raises `EntryMissing` if the next entry is lost.
+
+        Called once after the journal is opened. From then on the process has read every entry that existed.
+        """
+        later = self.entries.newest_after(self.number + 1)
+        if later == 0 or (self.number == 0 and self._has_only_begun(later)):
+            return False
+        if self.entries.read(self.number + 1) is None and self.entries.newest_snapshot() <= self.number:
+            raise EntryMissing(
+                self.entries.name(self.number + 1),
+                f"it is missing, and entry {later} exists; nothing was read or written without it",
+            )
+        return True
+
+    def _has_only_begun(self, newest: int) -> bool:
+        """Return whether `newest` is the first entry of a `begin_at` that was interrupted before its snapshot."""
+        data = self.entries.read(newest)
+        return data is not None and journal_entry.decode(data, self.entries.name(newest)).previous == NO_HASH
+
     @property
     def _has_moved(self) -> bool:
         """Whether the newest known entry is the last one here, or one that only a later place has."""
         return self.generation > self.place.generation
 
-    def _migrate(self, place: JournalPlace) -> None:
-        if place.generation >= self.generation:
+    def _migrate(self, follow: Follow) -> None:
+        """Continue where the newest known entry moves the journal, and begin it there if necessary.
+
+        A snapshot may lead further than to the next generation. Then continue in the generation before, in which the
+        journal had begun when that entry was decided. Raises `CorruptObject`, `EntryMissing`, `StoreError`.
+        """
+        generation = self.generation
+        is_far = generation > self.place.generation + 1
+        place = follow(generation - 1 if is_far else generation)
+        if place.generation <= self.place.generation:  # the search would never end
+            raise CorruptObject(
+                self.entries.name(self.number),
+                f"it moves the journal to generation {generation} of the journals' stores, but the newest of the "
+                f"cluster is {self.place.generation}",
+            )
+        if place.generation == generation and not is_far:
+            self._begin_in(place)
+        if place.generation >= generation:
             self.left_at = self.number
         self._use(place)
+
+    def _begin_in(self, place: JournalPlace) -> None:
+        """Begin the journal in a place, unless another process has; all of them write the same bytes.
+
+        It has begun when its newest known entry is decided there. Before that its snapshot must be there, on a
+        majority, and before that the entry must be durable in the old place, where nobody will look for another one
+        afterwards.
+        """
+        number, there = self.number, self.entries_at(place)
+
+        def has_begun() -> bool:
+            return there.read(number) is not None or there.newest_snapshot() > number
+
+        if has_begun():
+            return
+        self.entries.confirm(number)
+        data = self.entries.read(number)
+        if data is not None and digest(data) == self.last_hash:
+            self.create_snapshot(self.objects_at(place))
+            there.propose(number, data, shared=True)
+        elif not has_begun():
+            # Another entry, or none, means that the old place was trimmed, which happens only after the new one began.
+            reason = f"it is missing, and the journal has not begun at {place.url}"
+            raise EntryMissing(self.entries.name(number), reason)
+
+    def _require_begun(self) -> None:
+        """Raise `EntryMissing` if the journal's place has nothing of it although it must have begun there."""
+        if self.number > 0 and self.generation != self.place.generation:
+            name = self.entries.name(self.number + 1)
+            reason = "the journal has migrated here, but nothing of it exists here; is a disk an old copy?"
+            raise EntryMissing(name, reason)
 
     def _has_migrated(self) -> bool:
         """Use a later place, if the journal is known to have begun there, and return whether it is."""
@@ -204,52 +286,85 @@ class Journal(Replay[S, C]):
         """
         if self.place.refusal:
             raise CopiedLog(self.place.refusal)
-        backoff = _CONFLICT_BACKOFF_SECONDS
-        may_be_late, losses = True, 0
+        tries = _Tries()
         while True:
-            events = self._decide(command, losses, is_final=inbox is not None)
+            events = self._decide(command, tries.losses, is_final=inbox is not None)
             if not events:
                 if self._was_suspended():
                     continue
-                # The outcome rests on entries that were only read: their writer may have died before they were durable.
-                if inbox is None or self._durable < self.number:
-                    self.entries.confirm(self.number)
-                self._pace.has_lost = losses > 0 or (inbox is not None and inbox.is_used)
-                return Outcome(self.number, self.state, [])
+                return self._unchanged(tries, inbox)
             after = self._after(events)  # before they are written: an entry that cannot be folded would end the journal
             own = Outcome(self.number + 1, after, events)
             if inbox is not None and (inbox.is_used or self._pace.wants_a_look(self.number + 1)):
-                if losses or self._pace.has_lost:
-                    inbox.put(self.place, self.number, command)
-                if may_be_late and self._take_next():
+                if self._others_were_first(command, inbox, tries):
                     continue
-                may_be_late = False
-                inbox.look(self.place)
-                losses += inbox.has_others and not inbox.is_used
-                if inbox.must_wait and self._next_came(inbox.patience):
-                    continue
-                now = self._environment.now_ms()
-                events, after = combine(self, self._machine, events, after, inbox, now)
-            mine = self._encode(events)
-            begin = self._environment.monotonic()
-            decided = self.entries.propose(self.number + 1, mine)
-            self._pace.measure(self._environment.monotonic() - begin)
-            if self._counts(self.number + 1, mine, decided):
-                self._advance(mine, after)
-                self._durable = self._seen = self.number
-                self._looked = self._environment.monotonic()
-                self._pace.is_contended, self._pace.has_lost = False, losses > 0
-                self._write_snapshot_when_due()
+                events, after = self._combine(events, after, inbox)
+            if self._propose(events, after, tries):
                 return own
-            losses += 1
-            if decided == mine:
-                self._opened = False  # this process was suspended, and its entry is void
-            else:
-                self._take(decided)
-                self._durable = self.number if self._opened else 0
+            tries.losses += 1
             if inbox is None or not inbox.is_used:
-                self._environment.sleep(self._environment.uniform(0, backoff))
-                backoff = min(backoff * 2, _CONFLICT_BACKOFF_SECONDS_MAX)
+                self._environment.sleep(self._environment.uniform(0, tries.backoff))
+                tries.backoff = min(tries.backoff * 2, _CONFLICT_BACKOFF_SECONDS_MAX)
+
+    def _unchanged(self, tries: _Tries, inbox: Inbox[C] | None) -> Outcome[S]:
+        """Return the outcome of a command that has nothing to change after the newest entry, once that is durable."""
+        # The outcome rests on entries that were only read: their writer may have died before they were durable.
+        if inbox is None or self._durable < self.number:
+            self.entries.confirm(self.number)
+        self._pace.has_lost = tries.losses > 0 or (inbox is not None and inbox.is_used)
+        return Outcome(self.number, self.state, [])
+
+    def _others_were_first(self, command: C, inbox: Inbox[C], tries: _Tries) -> bool:
+        """Look into the inbox, and wait if older commands there go first. Return whether a new entry was taken.
+
+        The command is put there, too, if it or the last one met another process at its entry.
+        """
+        if tries.losses or self._pace.has_lost:
+            inbox.put(self.place, self.number, command)
+        if tries.may_be_late and self._take_next():
+            return True
+        tries.may_be_late = False
+        inbox.look(self.place)
+        tries.losses += inbox.has_others and not inbox.is_used
+        return inbox.must_wait and self._next_came(inbox.patience)
+
+    def _combine(self, events: list[Any], after: S, inbox: Inbox[C]) -> tuple[list[Any], S]:
+        """Return the events of the next entry, with those of all commands in the inbox, and the state after them.
+
+        `events` are those of the own command, and `after` is the state after them.
+        """
+        machine, now_ms = self._machine, self._environment.now_ms()
+        for key, command in inbox.others(self.place):
+            try:
+                more = machine.decide(after, command, now_ms)
+                then = functools.reduce(machine.evolve, more, after)
+                machine.check_entry(self.state, [*events, *more], then, self.number + 1)
+            except (LogError, *IMPOSSIBLE):
+                more, then = [], after  # its own process will meet the error, if it is one
+            if not more:
+                inbox.settle(key)
+            events, after = [*events, *more], then
+        return events, after
+
+    def _propose(self, events: list[Any], after: S, tries: _Tries) -> bool:
+        """Propose the next entry, with `after` as the state after it. Return whether it became part of the journal."""
+        mine = self._encode(events)
+        begin = self._environment.monotonic()
+        decided = self.entries.propose(self.number + 1, mine)
+        self._pace.measure(self._environment.monotonic() - begin)
+        if self._counts(self.number + 1, mine, decided):
+            self._advance(mine, after)
+            self._durable = self._seen = self.number
+            self._looked = self._environment.monotonic()
+            self._pace.is_contended, self._pace.has_lost = False, tries.losses > 0
+            self._write_snapshot_when_due()
+            return True
+        if decided == mine:
+            self._opened = False  # this process was suspended, and its entry is void
+        else:
+            self._take(decided)
+            self._durable = self.number if self._opened else 0
+        return False
 
     def _next_came(self, seconds: float) -> bool:
         """Wait for the next entry, and take it. Return whether it came in time."""

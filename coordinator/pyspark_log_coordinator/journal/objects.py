@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import msgspec
 
 from pyspark_log_coordinator.journal import manifest, registers, single_store, snapshot
-from pyspark_log_coordinator.journal.obsolete import obsolete_keys
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, LogError, NodeMissing, ObjectMissing
 from pyspark_log_storage.objects import spare
@@ -159,7 +158,7 @@ class OneStoreObjects:
         return _needed(itertools.chain.from_iterable(found), self._journal, set(self._obsolete(oldest)))
 
     def _obsolete(self, oldest: int) -> list[str]:
-        return obsolete_keys(self._store, self._journal, oldest, single_store.slot_of)
+        return _obsolete_keys(self._store, self._journal, oldest, single_store.slot_of)
 
 
 class MajorityObjects:
@@ -315,7 +314,7 @@ class MajorityObjects:
         return _needed(found, self._journal, set(self._obsolete(store, oldest)))
 
     def _obsolete(self, store: Store, oldest: int) -> list[str]:
-        return obsolete_keys(store, self._journal, oldest, registers.slot_of, self._generation)
+        return _obsolete_keys(store, self._journal, oldest, registers.slot_of, self._generation)
 
     def _ask_all(self, act: Callable[[Store], T]) -> list[T]:
         return _results(self._ask(act, settled=self._members.is_majority))
@@ -357,6 +356,49 @@ def _needed(faults: Iterable[Fault], journal: str, obsolete: set[str]) -> Iterat
 def _folders(journal: str, generation: int = 1) -> list[str]:
     """Return the folders of a journal's entries, snapshots and manifests."""
     return [layout.entries(journal, generation), snapshot.folder(journal), manifest.key(journal, "")]
+
+
+def _obsolete_keys(
+    store: Store, journal: str, oldest: int, slot_of: Callable[[str], int | None], generation: int = 1
+) -> list[str]:
+    """Return the keys of the objects, and spares, that the snapshot of entry `oldest` makes obsolete.
+
+    They are in the order of their deletion. Snapshots come first, so that each remaining one still has all later ones,
+    wherever the deletion is interrupted; then entries in ascending order; then manifests. The entry that may name a
+    manifest is the one after its born: they become obsolete together. Each object comes before its spare, because the
+    object may be the damaged one of the two.
+
+    `slot_of` returns the number of the entry to which a file among the entries belongs, None for a foreign file.
+    Entries of other generations are not included.
+    """
+    kinds = (
+        (snapshot.folder(journal), _snapshot_of),
+        (layout.entries(journal, generation), slot_of),
+        (manifest.key(journal, ""), _entry_of_manifest),
+    )
+    keys = []
+    for folder, number_of in kinds:
+        objects, spares = spare.listed(store, journal, folder)
+        old = []
+        for of in objects | spares:
+            number = number_of(of.removeprefix(folder))
+            if number is not None and number < oldest:
+                old.append((number, of))
+        for _, of in sorted(old):
+            keys += [of] if of in objects else []
+            keys += [spare.key(journal, of)] if of in spares else []
+    return keys
+
+
+def _snapshot_of(name: str) -> int | None:
+    try:
+        return layout.number_of_newest_first(name)
+    except ValueError:
+        return None
+
+
+def _entry_of_manifest(name: str) -> int | None:
+    return layout.born_of(name) + 1 if layout.is_born_name(name) else None
 
 
 def _needless(data: bytes, key: str, journal: str, *, of_entries: bool = False) -> tuple[bool, bool]:
