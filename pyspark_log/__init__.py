@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyspark_log.history.whole_topic import read
     from pyspark_log.source.foreach_batch import foreach_batch
     from pyspark_log.source.replay import replay
-    from pyspark_log.spark_conf.configure import configure
+    from pyspark_log.spark_conf.profiles import configure
     from pyspark_log_storage.errors import LogError
     from pyspark_log_storage.logs import JsonFormatter
 
@@ -84,7 +84,7 @@ _MODULES = {
     "Worker": "pyspark_log.clients.worker",
     "archive": "pyspark_log.history.archive",
     "backfill": "pyspark_log.history.backfill",
-    "configure": "pyspark_log.spark_conf.configure",
+    "configure": "pyspark_log.spark_conf.profiles",
     "foreach_batch": "pyspark_log.source.foreach_batch",
     "read": "pyspark_log.history.whole_topic",
     "replay": "pyspark_log.source.replay",
@@ -101,9 +101,9 @@ if not TYPE_CHECKING:  # a type checker would accept any name
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "pyspark":
                 raise
-            from pyspark_log.spark_conf.spark_version import missing
+            from pyspark_log.spark_conf.installation import missing_spark
 
-            raise ImportError(missing(name), name="pyspark") from None
+            raise ImportError(missing_spark(name), name="pyspark") from None
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSource
 
 from pyspark_log.options import check_source, is_table_without_options, parse_sink, parse_source
 from pyspark_log.spark_calls import spark_entry
-from pyspark_log.spark_conf import spark_version
+from pyspark_log.spark_conf.installation import check_spark
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -25,7 +25,7 @@ class DefaultSource(DataSource):
     @spark_entry
     def __init__(self, options: dict[str, str]) -> None:
         """Raise `InvalidInput` if this Spark is too old; the readers of a stream could not say so."""
-        spark_version.check(pyspark)
+        check_spark(pyspark)
         super().__init__(options)
 
     @classmethod

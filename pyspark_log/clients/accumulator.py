@@ -20,8 +20,7 @@ from pyspark_log_storage.errors import BufferExhausted, InvalidInput
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pyspark_log.clients.delivery import Delivery
-    from pyspark_log.clients.producer_batch import OnDelivery
+    from pyspark_log.clients.producer_batch import Delivery, OnDelivery
     from pyspark_log.clients.row_input import InputRow
     from pyspark_log.options.producer import ProducerOptions
 

@@ -14,12 +14,11 @@ import operator
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from pyspark_log.clients.delivery import Delivery
 from pyspark_log.clients.records import OFFSET_UNKNOWN, BatchMetadata, Headers, RecordMetadata
 from pyspark_log.writing.partitioner import group_by_partition, partition_of
 from pyspark_log.writing.rows import Rows
@@ -35,6 +34,39 @@ OnDelivery: TypeAlias = Callable[[BaseException | None, RecordMetadata | None], 
 ROW_BYTES = 64
 """Counted for each row besides its key, value and headers."""
 _US_PER_MS = 1000
+_FUTURES_OWN = frozenset(vars(Future()))
+
+
+class Delivery(Future[RecordMetadata]):
+    """The future of one row, which costs almost nothing until it is used.
+
+    A future of the standard library has a lock and a condition of its own, which take longer to make than a row takes
+    to be written. So this is only a batch and the number of a row in it, and becomes a real future on first use.
+    """
+
+    def __init__(self, batch: RowBatch, row: int) -> None:
+        # Future.__init__ is called on first use.
+        self._batch = batch
+        self._row = row
+
+    def __getattr__(self, name: str) -> Any:
+        """Become a real future. Called for an attribute that is missing."""
+        if name not in _FUTURES_OWN:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        with self._batch.lock:
+            if "_condition" not in self.__dict__:
+                made = vars(Future())
+                condition = made.pop("_condition")
+                self.__dict__.update(made)
+                # Other threads wait at the condition as soon as they see it, until the batch knows the future.
+                with condition:
+                    self._condition = condition
+                    self._batch.watch(self, self._row)
+        return getattr(self, name)
+
+    def cancel(self) -> bool:
+        """Return false: a row that was sent is on its way."""
+        return False
 
 
 class ProducerBatch(abc.ABC):

@@ -7,13 +7,14 @@ each batch has a cost on its way to the JVM.
 from __future__ import annotations
 
 import functools
+import threading
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
 
 from pyspark_log.reading.failover import Failover, ReadReplica
-from pyspark_log.reading.recent_chunks import RecentChunks
 from pyspark_log_coordinator.model.partition import ChunkRef
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
@@ -24,14 +25,53 @@ from pyspark_log_storage.files.staged_chunk import StagedChunk
 from pyspark_log_storage.segments import segment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
     from pyspark_log_storage.files.index import IndexEntry
     from pyspark_log_storage.stores.store import Store
 
 BATCH_ROWS = 50_000
 """Small chunks are joined up to this many rows."""
+RECENT_BYTES_MAX = 32 * 1024 * 1024
+"""How much of the chunks that the next micro-batch continues is kept."""
 BATCH_BYTES_MAX = 8 * 1024 * 1024
+
+
+class RecentChunks:
+    """A cache of decoded chunks that the next micro-batch continues, evicted in least recently used order.
+
+    With `maxOffsetsPerTrigger` a micro-batch may take a hundred rows of a chunk of a hundred thousand. Without the
+    cache each would read and decode the whole chunk again. Safe for any number of threads.
+    """
+
+    def __init__(self, bytes_max: int = RECENT_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Hashable, pa.RecordBatch] = OrderedDict()
+
+    def take(self, chunk: Hashable) -> pa.RecordBatch | None:
+        """Remove a chunk and return its rows, or None if it is not cached."""
+        with self._lock:
+            return self._remove(chunk)
+
+    def keep(self, chunk: Hashable, batch: pa.RecordBatch) -> None:
+        """Cache the rows of a chunk, unless they alone exceed the limit."""
+        with self._lock:
+            self._remove(chunk)
+            if batch.nbytes > self._bytes_max:
+                return
+            self._kept[chunk] = batch
+            self._bytes += batch.nbytes
+            while self._kept and self._bytes > self._bytes_max:
+                self._remove(next(iter(self._kept)))
+
+    def _remove(self, chunk: Hashable) -> pa.RecordBatch | None:
+        batch = self._kept.pop(chunk, None)
+        if batch is not None:
+            self._bytes -= batch.nbytes
+        return batch
+
 
 _recent = RecentChunks()
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Literal, SupportsIndex
 
-from pyspark_log.spark_conf.source_python import source_is_found
+from pyspark_log.spark_conf.installation import source_is_found
 from pyspark_log_storage.columns.column_types import RESERVED as OWN
 from pyspark_log_storage.errors import InvalidInput
 

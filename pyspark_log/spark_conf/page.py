@@ -7,8 +7,7 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from pyspark_log.spark_conf.profiles import PROFILES, TESTS
-from pyspark_log.spark_conf.setting import Profile
+from pyspark_log.spark_conf.profiles import PROFILES, TESTS, Profile
 
 FILE = "spark-defaults.conf"
 _WIDTH = 118

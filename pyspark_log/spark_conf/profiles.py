@@ -1,4 +1,4 @@
-"""The profiles: the one place from which `configure` and the files in spark-conf/ come.
+"""The profiles of Spark's settings: `configure` and the files in spark-conf/ come from them.
 
 The gains in ms are medians of micro-batches of 10 rows on a machine with nothing else to do, Spark 4.2, two cores.
 `python -m benchmarks.spark_settings` measures them on another machine, and what shuffle partitions cost (Spark 4.3).
@@ -8,7 +8,39 @@ by hand: docs/object-stores.md.
 
 from __future__ import annotations
 
-from pyspark_log.spark_conf.setting import Profile, Setting
+import os
+import sys
+import warnings
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyspark_log.spark_conf import installation
+from pyspark_log_storage.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of spark-defaults.conf."""
+
+    name: str
+    value: str
+    why: str
+    """What the line is for, and what it gained if that was measured: full sentences."""
+    example: bool = False
+    """The value is an example that each installation replaces: commented out in the file, not set by `configure`."""
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file spark-defaults.conf."""
+
+    name: str
+    about: str
+    """A fragment for the file's first line: where it is for."""
+    settings: tuple[Setting, ...]
+
 
 _FASTER_WORKERS = Setting(
     name="spark.python.unix.domain.socket.enabled",
@@ -179,3 +211,34 @@ DELTA = Profile(
     ),
 )
 PROFILES: dict[str, Profile] = {profile.name: profile for profile in (LOCAL, STANDALONE, S3, DELTA, LOW_LATENCY, TESTS)}
+
+
+def configure(builder: SparkSession.Builder, profile: str = "local") -> SparkSession.Builder:
+    """Set a profile's settings on the builder of a session, and return the builder.
+
+        spark = pyspark_log.configure(SparkSession.builder).getOrCreate()
+        spark = pyspark_log.configure(SparkSession.builder.master("spark://m:7077"), "standalone").getOrCreate()
+
+    The profiles are local (the default), standalone, s3, delta, low-latency and tests; spark-conf/ says what each line
+    is for. Call this again to add another profile, and `builder.config` afterwards to change a setting. What
+    depends on the installation, such as a cluster's address, is an example in the files and is not set here.
+
+    If neither PYSPARK_DRIVER_PYTHON nor PYSPARK_PYTHON is set, PYSPARK_PYTHON becomes the Python of this program: it is
+    where Spark looks for data sources. If they name a Python without pyspark_log, `SourceNotFoundWarning` says so. Call
+    this before the first session of the process, because the JVM takes variables and most settings when it starts.
+
+    Raises `InvalidInput` for a profile that does not exist, and for a Spark that is too old.
+    """
+    import pyspark  # the caller has imported it: it made the builder
+
+    installation.check_spark(pyspark)
+    if profile not in PROFILES:
+        raise InvalidInput(f"there is no profile {profile!r}; choose one of {', '.join(sorted(PROFILES))}")
+    if not installation.is_chosen(os.environ):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    elif installation.lacks_package(installation.source_python(os.environ)):
+        warnings.warn(installation.hint(os.environ), installation.SourceNotFoundWarning, stacklevel=2)
+    for setting in PROFILES[profile].settings:
+        if not setting.example:
+            builder = builder.config(setting.name, setting.value)
+    return builder

@@ -15,7 +15,7 @@ import msgspec
 
 from pyspark_log import opening
 from pyspark_log.reading import failover, fetch, stream_planner
-from pyspark_log.reading.recent_chunks import RecentChunks
+from pyspark_log.reading.fetch import RecentChunks
 from pyspark_log.source import topic_columns  # noqa: F401 -- not first in a run, when it would keep a world's `open_log`
 from pyspark_log.writing import staging
 from pyspark_log_coordinator.audit import verify

@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_log.spark_conf.source_python import use_in_this_thread
+from pyspark_log.spark_conf.installation import use_in_this_thread
 from tests.support.plain_log import PlainLog
 
 VALUES = [b"0", b"1", b"2"]

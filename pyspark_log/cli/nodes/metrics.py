@@ -46,7 +46,7 @@ def metrics(
         _serve(path, *_address(listen))
         return
     from pyspark_log.metrics.cluster_metrics import measure
-    from pyspark_log.metrics.text_format import document, text
+    from pyspark_log.metrics.family import document, text
 
     log = own_log(path)
     errors: list[tuple[str, LogError]] = []

@@ -10,10 +10,10 @@ import weakref
 import msgspec
 import pytest
 
-from pyspark_log.reading import failover, timed_reads
+from pyspark_log.reading import failover
+from pyspark_log.reading.failover import lane_of
 from pyspark_log.reading.fetch import fetch
 from pyspark_log.reading.planning import Range, find_again, split_of
-from pyspark_log.reading.timed_reads import lane_of
 from pyspark_log_coordinator.replication.election import ElectLeaders
 from pyspark_log_coordinator.topic.machine import Holder, Suspect, Suspicion
 from pyspark_log_storage.errors import CorruptObject, DataLoss, StoreRefused, StoreUnavailable
@@ -117,7 +117,7 @@ def test_a_node_is_trusted_again_after_some_time(topic, monkeypatch):
     assert read(topic, planned(topic)) == ROWS
     store(topic, "0").error = None
     began = time.monotonic
-    monkeypatch.setattr(time, "monotonic", lambda: began() + timed_reads.AVOID_SECONDS)
+    monkeypatch.setattr(time, "monotonic", lambda: began() + failover.AVOID_SECONDS)
     reads(topic)
     assert read(topic, planned(topic)) == ROWS
     assert reads(topic) == {"0": BATCHES}

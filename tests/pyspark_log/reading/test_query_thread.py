@@ -6,8 +6,8 @@ import weakref
 
 import pytest
 
-from pyspark_log.reading import query_thread
-from pyspark_log.reading.query_thread import SHORTEST_PAUSE
+from pyspark_log.reading import query_member
+from pyspark_log.reading.query_member import SHORTEST_PAUSE
 
 GUARD = 60
 
@@ -42,7 +42,7 @@ class Waits:
 
 
 def run(actor, waits):
-    query_thread._run(weakref.ref(actor), waits)
+    query_member._run_thread(weakref.ref(actor), waits)
 
 
 def test_it_acts_again_after_each_pause_until_there_is_nothing_more_to_do():
@@ -68,7 +68,7 @@ def test_it_ends_with_its_query():
         gc.collect()
 
     waits = Waits(drop)
-    query_thread._run(weakref.ref(held[0]), waits)
+    query_member._run_thread(weakref.ref(held[0]), waits)
     assert waits.all == [0.1]
 
 
@@ -85,6 +85,6 @@ def test_it_acts_at_once_when_it_is_woken():
             return pause
 
     sleeper = Sleeper()
-    query_thread.start(weakref.ref(sleeper), woken)
+    query_member._start_thread(weakref.ref(sleeper), woken)
     while not acted.wait(0.001):
         woken.set()

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from pyspark_log.reading.recent_chunks import RecentChunks
+from pyspark_log.reading.fetch import RecentChunks
 
 
 def batch(number):

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from pyspark_log import opening
-from pyspark_log.reading import query_thread, stream_planner
+from pyspark_log.reading import query_member, stream_planner
 from pyspark_log.reading.query_member import QueryMember
 from pyspark_log.reading.stream_planner import StreamPlanner
 from pyspark_log_coordinator.assignors.subscription import TopicPartition, decode_assignment, decode_subscription, flat
@@ -30,7 +30,7 @@ def woken():
 @pytest.fixture
 def queries(root, monkeypatch, woken):
     monkeypatch.setattr(opening, "real_environment", Clock().environment)
-    monkeypatch.setattr(query_thread, "start", lambda _, event: woken.append(event))
+    monkeypatch.setattr(query_member, "_start_thread", lambda _, event: woken.append(event))
     monkeypatch.setattr(stream_planner, "IDLE_WAIT_SECONDS", 0.0)
     return Queries(str(root))
 

@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_log import opening
-from pyspark_log.reading import query_thread, stream_planner
+from pyspark_log.reading import query_member, stream_planner
 from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
 from pyspark_log_coordinator.replication.reassignment import AddPartitions
 from pyspark_log_storage.errors import FencedInstance, FencedMember, InvalidOption
@@ -14,7 +14,7 @@ from tests.support.pyspark_log.source.shared_queries import Clock, Queries
 @pytest.fixture
 def queries(root, monkeypatch):
     monkeypatch.setattr(opening, "real_environment", Clock().environment)
-    monkeypatch.setattr(query_thread, "start", lambda *_: None)
+    monkeypatch.setattr(query_member, "_start_thread", lambda *_: None)
     monkeypatch.setattr(stream_planner, "IDLE_WAIT_SECONDS", 0.0)
     return Queries(str(root))
 

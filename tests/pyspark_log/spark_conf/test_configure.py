@@ -9,8 +9,8 @@ import pytest
 
 import pyspark_log
 from pyspark_log.spark_conf import page
+from pyspark_log.spark_conf.installation import SourceNotFoundWarning
 from pyspark_log.spark_conf.profiles import PROFILES
-from pyspark_log.spark_conf.source_python import SourceNotFoundWarning
 from pyspark_log_storage.errors import InvalidInput
 from tests.support.bare_venv import bare_environment, bare_python
 

@@ -20,7 +20,7 @@ from unittest import mock
 import msgspec
 
 from pyspark_log.reading import failover, fetch
-from pyspark_log.reading.recent_chunks import RecentChunks
+from pyspark_log.reading.fetch import RecentChunks
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig

@@ -2,8 +2,7 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from pyspark_log.metrics.family import Family, Kind
-from pyspark_log.metrics.text_format import text
+from pyspark_log.metrics.family import Family, Kind, text
 
 
 def test_what_is_written_is_what_prometheus_reads():

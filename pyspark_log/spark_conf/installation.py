@@ -1,4 +1,4 @@
-"""The Python in which Spark looks for data sources, and the hint if it lacks this package.
+"""What must be installed: a Spark that is new enough, and this package in the Python in which Spark looks for sources.
 
 Spark's JVM takes PYSPARK_DRIVER_PYTHON, or else PYSPARK_PYTHON, or else `python3` (PythonUtils.defaultPythonExec), on
 the driver and in every executor. That is not the Python of the program that is running, unless the variables say so or
@@ -8,6 +8,7 @@ its venv is activated. Without the package there, Spark says only DATA_SOURCE_NO
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,12 +17,32 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark_log_storage.errors import SourceNotFound
+from pyspark_log_storage.errors import InvalidInput, SourceNotFound
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from pyspark.sql import SparkSession
 
 _VARIABLES = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
+_OLDEST = (4, 2)
+
+
+def check_spark(spark: ModuleType) -> None:
+    """Raise `InvalidInput` if the module `pyspark` is too old: its data sources lack what streams need."""
+    version = str(spark.__version__)
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if found is not None and (int(found[1]), int(found[2])) < _OLDEST:
+        oldest = ".".join(map(str, _OLDEST))
+        raise InvalidInput(f"pyspark_log needs Spark {oldest} or newer, and this is Spark {version}; upgrade Spark")
+
+
+def missing_spark(name: str) -> str:
+    """Return the error's message for a name of the package that needs Spark, in a Python without it."""
+    return (
+        f"pyspark_log.{name} needs Spark, and this Python has no pyspark; install it with: "
+        "pip install 'pyspark-log[spark]', or use the Python of your Spark"
+    )
 
 
 class SourceNotFoundWarning(UserWarning):
