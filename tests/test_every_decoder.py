@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.log.topic_inbox import inbox_of
+from pyspark_log_coordinator.log.log import topic_inbox
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, LogError
 from pyspark_log_storage.objects import node
@@ -193,7 +193,7 @@ def test_of_a_huge_object_where_a_small_one_is_expected_little_is_read():
         store.put(key, bytes(2**24))
     with pytest.raises(CorruptObject):
         node.read_marker(store)
-    assert inbox_of("j/", real_environment())._command(store, "a command") is None
+    assert topic_inbox("j/", real_environment())._command(store, "a command") is None
     assert store.longest <= 2**16
 
 

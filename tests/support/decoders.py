@@ -32,7 +32,7 @@ from pyspark_log_coordinator.journal.paxos import NIL, Register
 from pyspark_log_coordinator.journal.place import OneStore
 from pyspark_log_coordinator.journal.replay import Replay
 from pyspark_log_coordinator.journal.state_machine import Machine
-from pyspark_log_coordinator.log.topic_inbox import inbox_of
+from pyspark_log_coordinator.log.log import topic_inbox
 from pyspark_log_coordinator.maintenance import topic_description
 from pyspark_log_coordinator.membership import join_requests
 from pyspark_log_coordinator.model.producers import ProducerClaim
@@ -118,7 +118,7 @@ def as_manifest(machine: Machine[Any, Any]) -> Decode:
 
 def in_inbox(data: bytes) -> object:
     """Read a command of another process, which is passed over if it is none."""
-    store, inbox = MemoryStore(), inbox_of(HANDLE.journal.folder, real_environment())
+    store, inbox = MemoryStore(), topic_inbox(HANDLE.journal.folder, real_environment())
     store.put("command", data)
     found = inbox._command(store, "command")
     if found is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -15,20 +15,29 @@ from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.cluster.groups import group_of
 from pyspark_log_coordinator.cluster.nodes import live, node_of
 from pyspark_log_coordinator.journal import history
+from pyspark_log_coordinator.journal.inbox import Inbox
 from pyspark_log_coordinator.log import bootstrap
 from pyspark_log_coordinator.log.cluster_journals import ClusterJournals
-from pyspark_log_coordinator.log.full_disks import with_reserves
 from pyspark_log_coordinator.log.group_handle import GroupHandle
 from pyspark_log_coordinator.log.node_probe import NodeProbe
 from pyspark_log_coordinator.log.open_stores import OpenStores
-from pyspark_log_coordinator.log.topic_inbox import inbox_of
 from pyspark_log_coordinator.model.node_order import named
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.topic import machine as topic
+from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, NoCluster, NodeMissing, TopicExists, UnknownTopic
+from pyspark_log_storage.errors import (
+    CorruptObject,
+    NoCluster,
+    NodeMissing,
+    OutcomeUnknown,
+    StoreRefused,
+    TopicExists,
+    UnknownTopic,
+)
 from pyspark_log_storage.names import check_topic
 from pyspark_log_storage.objects import node
+from pyspark_log_storage.stores import reserve
 from pyspark_log_storage.stores.addresses import open_store
 from pyspark_log_storage.stores.store import is_object_store
 
@@ -41,7 +50,6 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.cluster.machine import TopicRecord
     from pyspark_log_coordinator.cluster.nodes import Node
     from pyspark_log_coordinator.environment import Environment
-    from pyspark_log_coordinator.journal.inbox import Inbox
     from pyspark_log_coordinator.journal.journal import Journal
     from pyspark_log_coordinator.journal.state_machine import Outcome
     from pyspark_log_coordinator.model.partition import NodeId, Partition
@@ -52,6 +60,19 @@ if TYPE_CHECKING:
 
 FRESH_SECONDS = 30.0
 """For so long a process that uses an object store relies on what it knows of topics and nodes: metadata.max.age.ms."""
+_batch_decoder = msgspec.msgpack.Decoder(CommitBatch)
+
+T = TypeVar("T")
+
+
+def topic_inbox(journal: str, environment: Environment) -> Inbox[topic.Command]:
+    """Return the inbox of a topic's journal. Only for batches with a claim: without one a repetition adds rows."""
+    return Inbox(journal, _decode_batch, environment)
+
+
+def _decode_batch(body: bytes | msgspec.Raw) -> CommitBatch:
+    """Return a batch without its maintenance, which is its own process's."""
+    return msgspec.structs.replace(_batch_decoder.decode(body), swaps=())
 
 
 class TopicHandle:
@@ -61,7 +82,7 @@ class TopicHandle:
         self.name = record.name
         self.topic_id = record.topic_id
         self.journal = log.journals.of_topic(record.name, record.topic_id)
-        self.inbox = inbox_of(self.journal.folder, log.environment)
+        self.inbox = topic_inbox(self.journal.folder, log.environment)
         """For batches that have a claim."""
         self.log = log
         self._record = record
@@ -180,11 +201,11 @@ class TopicHandle:
 
     def alter_config(self, changes: Mapping[str, str]) -> TopicConfig:
         """Change settings, also on a full disk, and return all. Raises `InvalidOption`."""
-        return with_reserves(self.log, lambda: self.submit(topic.AlterConfig(dict(changes)))).state.config
+        return self.log.with_reserves(lambda: self.submit(topic.AlterConfig(dict(changes)))).state.config
 
     def delete_records(self, partition: int, before: int) -> int:
         """Delete the rows before an offset, -1 for all, also on a full disk; return the new start of the log."""
-        done = with_reserves(self.log, lambda: self.submit(topic.DeleteRecords(partition, before)))
+        done = self.log.with_reserves(lambda: self.submit(topic.DeleteRecords(partition, before)))
         return done.state.partitions[partition].log_start
 
     def set_first_offsets(self, offsets: Mapping[int, int]) -> None:
@@ -353,6 +374,28 @@ class Log:
         found = [*self.journals.place.stores, *(self.node_store(each) for each in nodes)]
         return list({each.url: each for each in found if each.url not in missing}.values())
 
+    def with_reserves(self, act: Callable[[], T]) -> T:
+        """Return the result of `act`, which frees space; if it is refused, with the reserves of the stores.
+
+        `act` writes little and may be repeated. The log is open. Raises what `act` raises.
+        """
+        try:
+            return act()
+        except (StoreRefused, OutcomeUnknown):
+            released = [store for store in self.stores() if reserve.release(store)]
+            if not released:
+                raise
+        try:
+            return act()
+        finally:
+            for store in released:
+                reserve.reserve_rest(store)
+
+    def fill_reserves(self) -> None:
+        """Make the reserves that the stores of an open log lack, where there is room. Never raises."""
+        for store in self.stores():
+            reserve.fill(store)
+
     @property
     def cluster_id(self) -> str:
         """The cluster's id; empty if it does not exist."""
@@ -515,7 +558,7 @@ class Log:
 
         Works on a full disk too. Raises `UnknownTopic`.
         """
-        with_reserves(self, lambda: self._delete_topic(name))
+        self.with_reserves(lambda: self._delete_topic(name))
 
     def _delete_topic(self, name: str) -> None:
         record = cluster.topic_of(self.cluster.refresh(), name)

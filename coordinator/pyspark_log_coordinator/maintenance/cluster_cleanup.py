@@ -27,7 +27,6 @@ import msgspec
 
 from pyspark_log_coordinator.journal import snapshot, spare_repair, trimming
 from pyspark_log_coordinator.journal.journal import Journal
-from pyspark_log_coordinator.log.full_disks import fill_reserves, with_reserves
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores, delete_all, reachable_stores
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
@@ -85,7 +84,7 @@ def clean_up_cluster(
             break
         try:
             delete = partial(_delete_topic_files, log, stores, name, topic_id, left, dry_run=dry_run)
-            found = delete() if dry_run else with_reserves(log, delete)
+            found = delete() if dry_run else log.with_reserves(delete)
         except LogError as error:
             if failed is None:
                 raise
@@ -97,7 +96,7 @@ def clean_up_cluster(
     if not dry_run:
         spare_repair.repair(log.cluster)
         log.journals.announce()
-        fill_reserves(log)
+        log.fill_reserves()
     for url, why in stores.failures.items():
         if failed is None:
             raise why

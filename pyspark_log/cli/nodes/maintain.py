@@ -142,7 +142,6 @@ def _round(
 
 def _topic(log: Log, document: dict[str, Any], *, dry_run: bool, at_once: bool) -> None:
     """Do everything that is due in a topic, and record it in the document. Raise `LogError` if nothing can be done."""
-    from pyspark_log_coordinator.log.full_disks import with_reserves
     from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
     from pyspark_log_coordinator.segments import retention, roll_plan
     from pyspark_log_coordinator.segments.roll_plan import RollJob
@@ -167,7 +166,7 @@ def _topic(log: Log, document: dict[str, Any], *, dry_run: bool, at_once: bool) 
     def delete() -> None:  # meanwhile, so that a long run needs little room
         document["deleted"] += len(topic_cleanup.delete_pending(handle, handle.now_ms()))
 
-    document["deleted"], expired = with_reserves(log, lambda: topic_cleanup.expire(handle))
+    document["deleted"], expired = log.with_reserves(lambda: topic_cleanup.expire(handle))
     with bar(f"maintain {handle.name}", size) as progress:
         document.update(topic_roll.roll_and_merge(handle, progress, failed, delete, at_once=at_once))
 
