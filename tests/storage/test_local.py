@@ -12,7 +12,7 @@ from pyspark_log_storage.errors import (
     ObjectMissing,
     StoreUnfit,
 )
-from pyspark_log_storage.stores import writeback
+from pyspark_log_storage.stores import local
 from pyspark_log_storage.stores.local import LocalStore
 from tests.support.storage.local_writes import fail, start, temporaries
 
@@ -167,7 +167,7 @@ class TestFlushes:
 
     def test_write_back_of_a_large_file_begins_early(self, warm, monkeypatch):
         told = []
-        monkeypatch.setattr(writeback, "begin", lambda _, start, length: told.append((start, length)))
+        monkeypatch.setattr(local, "_begin_writeback", lambda _, start, length: told.append((start, length)))
         for durable in (True, False):
             writer = warm.open_write(f"a/b/{durable}", durable=durable)
             for size in (3_000_000, 3_000_000, 9_000_000, 10):
@@ -179,10 +179,10 @@ class TestFlushes:
     def test_write_back_is_begun_before_the_flush(self, warm):
         fd = os.open(f"{warm.url}/a/b/file", os.O_CREAT | os.O_RDWR)
         os.write(fd, bytes(1 << 20))
-        writeback.begin(fd, 0, 1 << 20)
-        writeback.begin(-1, 0, 1)  # whoever flushes is told of errors
+        local._begin_writeback(fd, 0, 1 << 20)
+        local._begin_writeback(-1, 0, 1)  # whoever flushes is told of errors
         os.close(fd)
-        assert writeback._sync_file_range() is not None
+        assert local._sync_file_range() is not None
 
     def test_a_writer_that_need_not_be_durable_flushes_nothing(self, warm, calls):
         warm.open_write("a/b/c", durable=False).close()

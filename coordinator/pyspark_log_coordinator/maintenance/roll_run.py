@@ -6,32 +6,36 @@ another process was first. A node that fails is left out, and the others continu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import pyarrow as pa
 
-from pyspark_log_coordinator.maintenance.roll_input import RollInput
-from pyspark_log_coordinator.maintenance.roll_job import RollTask
-from pyspark_log_coordinator.model.partition import Holder, NodeId, SegmentRef
+from pyspark_log_coordinator.model.partition import Holder, SegmentRef
 from pyspark_log_coordinator.segments.roll_plan import KEPT_LEVEL
 from pyspark_log_coordinator.segments.swap import SwapSegments
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, LogError, StoreError, StoreUnavailable, is_node_failure
-from pyspark_log_storage.files import chunk
+from pyspark_log_storage.files import append_file, chunk
 from pyspark_log_storage.files.chunk import CHUNK_BYTES
 from pyspark_log_storage.files.segment_file import NotAsParquet
 from pyspark_log_storage.objects.node import require_marker, require_written
 from pyspark_log_storage.segments import segment
+from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
 from pyspark_log_storage.stores.fan_out import FanOutWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark_log_coordinator.environment import Environment
+    from pyspark_log_coordinator.maintenance.roll_job import RollSource, RollTask
+    from pyspark_log_coordinator.model.partition import ChunkRef, NodeId
+    from pyspark_log_storage.files.index import IndexEntry
     from pyspark_log_storage.files.segment_file import SegmentPlace
     from pyspark_log_storage.parquet.parquet_segment import ParquetSegmentWriter
     from pyspark_log_storage.stores.store import Store
+
+T = TypeVar("T")
 
 SMALL_CHUNK_BYTES = CHUNK_BYTES // 8
 """A merge copies stored chunks of at least this size unchanged."""
@@ -62,7 +66,7 @@ def _run(store_at: Callable[[str], Store], work: RollTask, environment: Environm
     place = fan_out or next(iter(stores.values()))
     writer = _writer(place, folder, name, work)
     try:
-        rows = RollInput(store_at, work)
+        rows = _RollInput(store_at, work)
         if isinstance(writer, segment.SegmentWriter):
             _copy(rows, work, writer)
         else:
@@ -148,13 +152,88 @@ def _holders(stores: Mapping[NodeId, Store], work: RollTask, key: str) -> tuple[
     return tuple(found)
 
 
-def _decode(rows: RollInput, work: RollTask, writer: ParquetSegmentWriter) -> None:
+class _RollInput:
+    """Reads the rows of a job in order: each chunk from the first holder that has it whole."""
+
+    def __init__(self, store_at: Callable[[str], Store], work: RollTask) -> None:
+        """`store_at` opens a node's store by its address."""
+        self._store_at = store_at
+        self._work = work
+        self._folder = layout.topic_folder(work.topic, work.topic_id)
+        self._where = f"topic {work.topic!r}, partition {work.job.partition}"
+        self._failed: set[NodeId] = set()
+        """Nodes that could not be read once: they come last from then on."""
+
+    def chunks(self) -> Iterator[tuple[int, chunk.Header, pa.Buffer, str]]:
+        """Yield leader epoch, header, bytes and name of each chunk, checked against what is recorded."""
+        work = self._work
+        for ref, source in zip(work.job.segments, work.segments, strict=True):
+            yield from self._of_segment(ref, source)
+        for each in work.job.chunks:
+            name = f"{self._where}, offset {each.base_offset}"
+            header, data = self._bytes(work.files[each.file], each, name)
+            yield each.leader_epoch, header, data, name
+
+    def _bytes(self, source: RollSource, ref: ChunkRef, name: str) -> tuple[chunk.Header, pa.Buffer]:
+        key = layout.append_file(self._work.topic, self._work.topic_id, source.name)
+        place = ref.place(self._work.job.partition)
+        return self._read(source, name, lambda node: append_file.read_bytes(self._store(node), key, place, name))
+
+    def _of_segment(self, ref: SegmentRef, source: RollSource) -> Iterator[tuple[int, chunk.Header, pa.Buffer, str]]:
+        key = f"{self._folder}{self._work.job.partition}/{source.name}"
+        what = f"{self._where}, segment {source.name}"
+        reached = ref.base_offset
+        scans: dict[NodeId, Iterator[tuple[IndexEntry, chunk.Header, pa.Buffer]]] = {}
+
+        def next_chunk(node_id: NodeId) -> tuple[IndexEntry, chunk.Header, pa.Buffer]:
+            if node_id not in scans:
+                scans[node_id] = self._scan(node_id, key)
+            for entry, header, data in scans[node_id]:
+                if entry.base_offset > reached:
+                    raise CorruptObject(what, f"rows from {reached} to {entry.base_offset - 1} are missing")
+                if entry.end_offset > reached:  # earlier ones came from a node that failed later
+                    return entry, header, data
+            raise CorruptObject(what, f"it ends at {reached}, not {ref.end_offset}")
+
+        while reached < ref.end_offset:
+            entry, header, data = self._read(source, what, next_chunk)
+            yield entry.leader_epoch, header, data, f"{self._where}, offset {entry.base_offset}"
+            reached = entry.end_offset
+
+    def _scan(self, node_id: NodeId, key: str) -> Iterator[tuple[IndexEntry, chunk.Header, pa.Buffer]]:
+        """Yield the chunks of a segment on a node; a row group of Parquet is made a chunk."""
+        store = self._store(node_id)
+        if not layout.is_parquet(key):
+            yield from segment.chunks(store, key)
+            return
+        from pyspark_log_storage.parquet import parquet_footer, row_group  # imports pyarrow.parquet
+
+        footer = parquet_footer.read(store, key)
+        for entry in footer.entries:
+            rows = row_group.read_by(store, key, footer, entry, self._work.schemas)
+            header, data = chunk.encode(rows, entry.schema_id, "none")
+            yield entry, header, pa.py_buffer(data)
+
+    def _read(self, source: RollSource, what: str, read: Callable[[NodeId], T]) -> T:
+        """Return what the first holder gives. Raises the first one's error if all fail."""
+        nodes = sorted(source.nodes, key=self._failed.__contains__)
+        try:
+            return first_readable(nodes, read, lambda node, _: self._failed.add(node))
+        except AllCopiesFailed as failed:
+            message = f"{what}: none of the nodes that hold {source.name} is reachable; bring one back"
+            raise failed.first_or(StoreUnavailable("", source.name, message)) from None
+
+    def _store(self, node_id: NodeId) -> Store:
+        return self._store_at(self._work.addresses[node_id])
+
+
+def _decode(rows: _RollInput, work: RollTask, writer: ParquetSegmentWriter) -> None:
     """Write the rows of every chunk."""
     for epoch, header, data, name in rows.chunks():
         writer.append(chunk.decode(data, header, work.schemas, name), header.schema_id, epoch)
 
 
-def _copy(rows: RollInput, work: RollTask, writer: segment.SegmentWriter) -> None:
+def _copy(rows: _RollInput, work: RollTask, writer: segment.SegmentWriter) -> None:
     """Copy large chunks unchanged, and join small ones of the same schema and leader epoch into larger ones."""
     small: list[pa.RecordBatch] = []
     kind, size = (0, 0), 0

@@ -115,6 +115,11 @@ def is_clean(handle: TopicHandle, now: int) -> bool:
     return not (_due_deletions(state, now) or retention.decide_retention(state, now) or raised)
 
 
+def due_to_expire(handle: TopicHandle) -> tuple[ExpiredRows, ...]:
+    """Return the rows that `expire` would let expire now."""
+    return expired_by(handle.state, retention.decide_retention(handle.state, handle.now_ms()))
+
+
 def expired_by(state: Topic, moved: Sequence[LogStartMoved]) -> tuple[ExpiredRows, ...]:
     """Return which rows expire with these events. `state` is the one before them."""
     starts = [each.log_start for each in state.partitions]

@@ -90,6 +90,13 @@ def roll_and_merge(
     return {"segments": made, "bytes": size}
 
 
+def due(handle: TopicHandle, *, at_once: bool = False) -> list[RollJob]:
+    """Return the rolls and merges that are due; with `at_once` also those of rows that could wait for more."""
+    state = handle.state
+    ends = [each.high_watermark for each in state.partitions] if at_once else []
+    return roll_plan.plan(state, handle.now_ms(), state.config.segment_bytes, ends)
+
+
 def roll_led_by(log: Log, node: NodeId, failed: Callable[[TopicHandle, RollJob, LogError], object]) -> None:
     """Do what is due in those partitions of topics with segment.format=parquet that a node leads.
 

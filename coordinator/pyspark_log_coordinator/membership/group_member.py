@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 from typing import TYPE_CHECKING, NoReturn
+from typing import Protocol as Interface
 
 import msgspec
 
@@ -24,7 +25,6 @@ from pyspark_log_coordinator.group.leaving import LeaveGroup
 from pyspark_log_coordinator.group.offsets import OffsetCommit
 from pyspark_log_coordinator.group.state import GroupState, MemberDetails, joined_members
 from pyspark_log_coordinator.group.sync import SyncGroup
-from pyspark_log_coordinator.membership import refusals
 from pyspark_log_coordinator.membership.next_step import (
     Standing,
     Step,
@@ -45,16 +45,18 @@ from pyspark_log_storage.errors import (
     LogError,
     MemberError,
     OutcomeUnknown,
+    RebalanceInProgress,
     UnknownGroup,
     UnknownMember,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.group.offsets import NewOffsets
-    from pyspark_log_coordinator.group.state import Group
+    from pyspark_log_coordinator.group.state import Group, JoinedMember, MemberId, Protocol
     from pyspark_log_coordinator.membership.member_settings import MemberSettings
-    from pyspark_log_coordinator.membership.participant import Participant
     from pyspark_log_coordinator.membership.session import Session
 
 JOIN_SECONDS, JOIN_SECONDS_MAX = 0.005, 0.3
@@ -63,6 +65,45 @@ NEWS_SECONDS = 5.0
 """How often a working member asks whether the work has to be assigned anew; its settings may have a longer time."""
 BACKOFF_SECONDS = 0.1
 """How long a member waits after a store did not answer."""
+
+
+class Participant(Interface):
+    """What a group shares: the part of a member that depends on the protocol type.
+
+    `shared_partitions` has the participant of consumers. A program may have one of its own, for any work that processes
+    share or for the election of a leader: the group stores the metadata of its members, and the assignments, as bytes.
+    All methods are called by the thread that calls `GroupMember.poll`.
+
+    Source: the hooks of Kafka's `AbstractCoordinator` (metadata, onJoinPrepare, onLeaderElected, onJoinComplete,
+    rejoinNeededOrPending, onLeavePrepare).
+    """
+
+    protocol_type: str
+    """Members of a group have the same."""
+
+    def protocols(self, generation: int) -> tuple[Protocol, ...]:
+        """Return what the member says as it joins, the preferred protocol first.
+
+        `generation` is the one whose assignment it has taken last, -1 if none.
+        """
+
+    def prepare(self) -> None:
+        """Give up, before the member joins, what another member may get. It can still be committed."""
+
+    def assign(self, group: Group, members: tuple[JoinedMember, ...]) -> Mapping[MemberId, bytes]:
+        """Return the assignments of the generation, as its leader."""
+
+    def take(self, group: Group, member_id: MemberId) -> bool:
+        """Take the member's assignment, and return whether it has to rejoin, because it has given something up."""
+
+    def rewound(self, group: Group, since: int) -> None:
+        """Go on where the rewinds after number `since` say: offsets of the group were reset."""
+
+    def wants_rebalance(self, group: Group, member_id: MemberId, now: float) -> bool:
+        """Return whether the work has to be assigned anew. Called while it works; `now` is in monotonic seconds."""
+
+    def lose(self) -> None:
+        """Drop everything: the member was removed, and others may have its work. Nothing can be committed."""
 
 
 class GroupMember:
@@ -167,7 +208,7 @@ class GroupMember:
         except IllegalGeneration as error:
             request, is_news = self._request, self._says_news  # `poll`, in another thread, forgets them last
             if has_joined_newer(self.session.group, self._standing, request, command, is_news=is_news):
-                raise refusals.in_a_rebalance(error) from None
+                raise _in_a_rebalance(error) from None
             raise
         except UnknownGroup as error:
             raise UnknownMember(error.group, command.member_id, error.message) from None
@@ -183,7 +224,7 @@ class GroupMember:
 
     def _why_removed(self) -> str:
         """Return why this process believes that it was removed, empty if it does not know."""
-        return self.dropped or refusals.silent(self.session.silence(), self._settings.session_timeout_ms)
+        return self.dropped or _silent(self.session.silence(), self._settings.session_timeout_ms)
 
     def stay(self) -> None:
         """Send a heartbeat if one is due; for a second thread. Raises `LogError`.
@@ -198,7 +239,7 @@ class GroupMember:
         if idle * 1000 < self._settings.max_poll_interval_ms:
             self.session.keep_alive()
         elif not self._settings.instance_id:
-            self.dropped = refusals.not_polled(idle, self._settings.max_poll_interval_ms)
+            self.dropped = _not_polled(idle, self._settings.max_poll_interval_ms)
             self._warn(f"leaves: {self.dropped}")
             self._leave(standing)
 
@@ -395,3 +436,28 @@ class GroupMember:
 
     def _new_standing(self) -> Standing:
         return Standing(self._settings.new_member_id(self._environment.nonce()), self._settings.instance_id)
+
+
+def _in_a_rebalance(error: IllegalGeneration) -> RebalanceInProgress:
+    """Return the error for a member that has joined a newer generation, and keeps most of what it has."""
+    return RebalanceInProgress(
+        error.group,
+        error.member,
+        f"group {error.group!r} is rebalancing, and member {error.member!r} has joined it, so it cannot commit for "
+        f"generation {error.generation} any more; poll, which ends that, then commit what the member still has",
+    )
+
+
+def _silent(seconds: float, session_timeout_ms: int) -> str:
+    """Return why a member that sent no heartbeat for so long was removed; empty if that was not too long."""
+    if seconds * 1000 < session_timeout_ms:
+        return ""
+    return f"this process gave no sign of life for {seconds:.1f} s, and session.timeout.ms={session_timeout_ms}"
+
+
+def _not_polled(seconds: float, max_poll_interval_ms: int) -> str:
+    """Return why a member left by itself."""
+    return (
+        f"poll was not called for {seconds:.1f} s, longer than max.poll.interval.ms={max_poll_interval_ms}, so it left "
+        "the group; raise that, or lower max.poll.records"
+    )
