@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from benchmarks.prefill import PARTITIONS, Clock, Producer, another_process, without_flushing
 from benchmarks.report import Line, at_most, detail, information
+from pyspark_log.source.readers import StreamReader
 from pyspark_log.source.row import row_schema
-from pyspark_log.source.stream_reader import StreamReader
 from pyspark_log_coordinator.topic import machine as topic
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark_log.clients.consumer import Consumer
+    from pyspark_log.clients.consumer_group import ConsumerRebalanceListener
     from pyspark_log.clients.producer import Producer
-    from pyspark_log.clients.rebalance_listener import ConsumerRebalanceListener
     from pyspark_log.clients.records import (
         BatchMetadata,
         ConsumerBatch,
@@ -75,7 +75,7 @@ __all__ = [
 ]
 _MODULES = {
     "Consumer": "pyspark_log.clients.consumer",
-    "ConsumerRebalanceListener": "pyspark_log.clients.rebalance_listener",
+    "ConsumerRebalanceListener": "pyspark_log.clients.consumer_group",
     "DefaultSource": "pyspark_log.datasource",
     "JsonFormatter": "pyspark_log_storage.logs",
     "LogError": "pyspark_log_storage.errors",

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_log.sink.writer import BatchWriter, StreamWriter
-    from pyspark_log.source.batch_reader import BatchReader
-    from pyspark_log.source.stream_reader import StreamReader
+    from pyspark_log.source.readers import BatchReader, StreamReader
 
 
 class DefaultSource(DataSource):
@@ -55,13 +54,13 @@ class DefaultSource(DataSource):
     @spark_entry
     def reader(self, schema: StructType) -> BatchReader:
         """Return a reader of a batch: `spark.read`."""
-        from pyspark_log.source.batch_reader import BatchReader
+        from pyspark_log.source.readers import BatchReader
 
         return BatchReader(schema, parse_source(self.options, streaming=False))
 
     def streamReader(self, schema: StructType) -> StreamReader:
         """Return a reader of a stream. Must not raise: Spark would hide the message (see `StreamReader`)."""
-        from pyspark_log.source.stream_reader import StreamReader
+        from pyspark_log.source.readers import StreamReader
 
         return StreamReader(schema, dict(self.options))
 

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pyspark_log.cli.main import app
-from pyspark_log.clients.subscribed_topics import SubscribedTopics
+from pyspark_log.clients.consumer_group import SubscribedTopics
 from pyspark_log.options.consumer import parse_consumer
 from pyspark_log.options.sink import parse_sink
 from pyspark_log.options.source import parse_source

@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 from pyspark_log.clients.arguments import address_of, committed_of, offset_of, partition_of, partitions_of
 from pyspark_log.clients.assigned import AssignedPartition
-from pyspark_log.clients.consumer_group import ConsumerGroup
+from pyspark_log.clients.consumer_group import ConsumerGroup, ConsumerRebalanceListener, SubscribedTopics
 from pyspark_log.clients.looks import Looks
-from pyspark_log.clients.outages import Outages
-from pyspark_log.clients.reading import Reading
-from pyspark_log.clients.rebalance_listener import ConsumerRebalanceListener
+from pyspark_log.clients.reading import Reading, first_timestamp_ms
 from pyspark_log.clients.records import (
     ConsumerBatch,
     ConsumerGroupMetadata,
@@ -27,12 +25,11 @@ from pyspark_log.clients.records import (
     OffsetAndTimestamp,
     TopicPartition,
 )
-from pyspark_log.clients.row_output import first_timestamp_ms
-from pyspark_log.clients.subscribed_topics import SubscribedTopics
 from pyspark_log.opening import own_log
 from pyspark_log.options.consumer import parse_consumer
 from pyspark_log.reading.planning import Range, split_of
 from pyspark_log.reading.positions import offset_for_time
+from pyspark_log_storage import logs
 from pyspark_log_storage.errors import InvalidInput, LogError, NoCluster, UnknownTopic
 
 if TYPE_CHECKING:
@@ -50,8 +47,35 @@ GivenOffsets: TypeAlias = (
 )
 T = TypeVar("T")
 
-
 _ITERATION_MS = 1000
+BACKOFF_SECONDS = 0.1
+"""The pause before the next try (Kafka's default of retry.backoff.ms)."""
+WARN_SECONDS = 30.0
+"""How often the log has a warning."""
+
+
+class Outages:
+    """What one consumer does while a store does not answer: it waits, and logs that from time to time."""
+
+    def __init__(self) -> None:
+        self._is_out = False
+        self._warned = -float("inf")
+
+    @property
+    def pause(self) -> float:
+        """How many seconds to wait at least before the next try, 0 unless there is an outage."""
+        return BACKOFF_SECONDS if self._is_out else 0.0
+
+    def note(self, error: LogError) -> None:
+        """Note that rows cannot be read now. Logs a warning, unless the last one was a moment ago."""
+        self._is_out = True
+        if monotonic() - self._warned >= WARN_SECONDS:
+            self._warned = monotonic()
+            logs.warning("a consumer waits, and tries again: %(error)s", error=error)
+
+    def end(self) -> None:
+        """Note that the stores answer."""
+        self._is_out = False
 
 
 class Consumer:

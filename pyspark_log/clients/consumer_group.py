@@ -7,6 +7,7 @@ consumer: it only stores its offsets in the group, as long as that has no member
 from __future__ import annotations
 
 import contextlib
+import re
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ from pyspark_log_coordinator.membership.session import Session
 from pyspark_log_coordinator.membership.shared_partitions import SharedPartitions
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import InvalidInput, LogError, RewindPending, UnknownGroup, UnknownTopic
+from pyspark_log_storage.names import check_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
     from pyspark_log.clients.commits import OnCommit
     from pyspark_log.clients.looks import Looks
     from pyspark_log.clients.reading import Reading
-    from pyspark_log.clients.rebalance_listener import ConsumerRebalanceListener
-    from pyspark_log.clients.subscribed_topics import SubscribedTopics
     from pyspark_log.options.consumer import ConsumerOptions, GroupOptions
     from pyspark_log_coordinator.group.state import Group
 
@@ -42,6 +42,77 @@ FIND_AGAIN_SECONDS = 5.0
 """How often a consumer looks for the new incarnation of a topic that was deleted."""
 
 UNKNOWN = "does not exist (UNKNOWN_TOPIC_OR_PARTITION); it is read once it is created"
+
+
+class ConsumerRebalanceListener:
+    """What a program does when its consumer gets partitions and gives them up.
+
+    Give an object of a subclass to `Consumer.subscribe`. The names and the meaning are those of Kafka's.
+
+    `poll`, `unsubscribe` and `close` call the methods, in the thread that calls these (`async for`: in a thread of the
+    loop's executor). They may use the consumer, but not `poll` and `unsubscribe`. If one raises an exception, the
+    partitions change nevertheless, and the call in progress raises the exception afterwards.
+    """
+
+    def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+        """Begin with these partitions, in addition to those that the consumer has. There may be none.
+
+        Positions are at the committed offsets; `seek` chooses others.
+        """
+
+    def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+        """Finish with these partitions: others get them next. `commit` still works."""
+
+    def on_partitions_lost(self, lost: list[TopicPartition]) -> None:
+        """Drop these partitions: others may have them already, so nothing can be committed.
+
+        By default this calls `on_partitions_revoked`, as in Kafka.
+        """
+        self.on_partitions_revoked(lost)
+
+
+class SubscribedTopics:
+    """The topics that a consumer subscribes to: by name, or by a pattern that matches whole names."""
+
+    def __init__(self, topics: Iterable[str], pattern: str | re.Pattern[str] | None) -> None:
+        """Raises `InvalidInput` unless there is exactly one of both, `InvalidName` for an invalid name."""
+        names = [topics] if isinstance(topics, str) else list(topics)
+        if bool(names) == (pattern is not None):
+            raise InvalidInput("give the topics to subscribe to, or a pattern; unsubscribe ends a subscription")
+        for name in names:
+            if not isinstance(name, str):
+                raise InvalidInput(f"topic {name!r} is not text; give the names of topics")
+            check_topic(name)
+        try:
+            self._pattern = None if pattern is None else re.compile(pattern)
+            if self._pattern is not None:
+                self._pattern.fullmatch("")
+        except TypeError:
+            raise InvalidInput(f"pattern {pattern!r} is not text; give a regular expression of text") from None
+        except re.error as error:
+            raise InvalidInput(f"pattern {pattern!r} is not a valid regular expression ({error}); correct it") from None
+        self._names = tuple(sorted(set(names)))
+        self._unseen = set(self._names)
+        """Topics that have not existed at any look."""
+        self._told: set[str] = set()
+
+    def names(self) -> tuple[str, ...]:
+        """Return the topics as they are known; those that match the pattern are known after the first `poll`."""
+        return self._names
+
+    def refresh(self, existing: Callable[[], Iterable[str]]) -> tuple[str, ...]:
+        """Return the topics; `existing` returns all that exist now."""
+        if self._pattern is not None:
+            self._names = tuple(sorted(name for name in existing() if self._pattern.fullmatch(name)))
+        elif self._unseen:
+            self._unseen -= set(existing())
+        return self._names
+
+    def newly_unknown(self) -> list[str]:
+        """Return the topics that have never existed at a look, each once."""
+        found = sorted(self._unseen - self._told)
+        self._told |= self._unseen
+        return found
 
 
 class ConsumerGroup:

@@ -22,8 +22,7 @@ import msgspec
 
 from pyspark_log.clients.producer_batch import share_out
 from pyspark_log.writing.destination import Destination, destination_of
-from pyspark_log.writing.retrying_staging import RetryingStaging
-from pyspark_log.writing.staging import Staging
+from pyspark_log.writing.staging import RetryingStaging, Staging
 from pyspark_log_coordinator.commit.commit import Batch, commit, detect_failures
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import retry
@@ -272,7 +271,7 @@ class Sender:
                     self._environment.sleep(self._options.retry.retry_backoff_ms / 1000)
                 left = max(1, int((deadline - self._environment.monotonic()) * 1000))
                 policy = msgspec.structs.replace(self._options.retry, delivery_timeout_ms=left)
-                if not handle.journal.is_fresh:
+                if not handle.is_fresh:
                     retry(self._environment, policy, handle.refresh)
                 self._housekeeper.begin(handle)
                 return commit(handle, batch, policy, cleans_up=False)

@@ -6,7 +6,12 @@
 
 The properties are set after the rows were counted. So a table may have rows that they do not name yet; readers leave
 these out. The txnVersion of an append is the sum of the ends before it: of two appends after the same rows Delta takes
-one, and none that comes late. Everything here is SQL: the Python package of Delta is not needed.
+one, and none that comes late.
+
+Delta casts rows that are appended to a table by its name: 0.5 becomes 0 in a column of integers. By a path it refuses
+them. So a column is made wider before rows are appended, and rows are cast only to types that hold all their values.
+
+Everything here is SQL: the Python package of Delta is not needed.
 """
 
 from __future__ import annotations
@@ -15,16 +20,18 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampType
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import ArrayType, DataType, MapType, NumericType, StructField, StructType, TimestampType
 
-from pyspark_log.history import archive_columns
-from pyspark_log.source.identifiers import quoted
+from pyspark_log.source.row import quoted
+from pyspark_log_storage.columns.schema_evolution import has_wider
 from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 Extent = tuple[int, int]
 """The first offset of a partition's rows, and the one after the last."""
@@ -122,8 +129,8 @@ class ArchiveTable(NamedTuple):
     def _held(self, frame: DataFrame) -> DataFrame:
         """Return rows as the table holds them, after its columns were made as wide as these. Raises `InvalidInput`."""
         stored = self.rows(self.version()).schema
-        held = archive_columns.held_type(stored, frame.schema)
-        for path, narrow, wide in archive_columns.changed(stored, held):
+        held = _held_type(stored, frame.schema)
+        for path, narrow, wide in _changed(stored, held):
             properties = self.spark.sql(f"DESCRIBE DETAIL {self.identifier}").select("properties").head()
             assert properties is not None
             where = f"table {self.name}: column {path} is {narrow.simpleString()}, and the rows have {_ddl(wide)}"
@@ -136,7 +143,7 @@ class ArchiveTable(NamedTuple):
                 self.spark.sql(f"ALTER TABLE {self.identifier} ALTER COLUMN {path} TYPE {_ddl(wide)}")
             except PySparkException as error:
                 raise InvalidInput(f"{where}: {_first_line(error)}; archive into another table") from None
-        return archive_columns.as_type(frame, held)
+        return as_type(frame, held)
 
     def record(self, state: ArchiveState) -> None:
         """Set the properties."""
@@ -182,3 +189,79 @@ def _offsets(text: str) -> dict[int, Extent]:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().split("\n", 1)[0][:500]
+
+
+def as_type(frame: DataFrame, kind: StructType) -> DataFrame:
+    """Return rows with these columns: found by name, cast, and null if a frame has none of the name."""
+    known = {each.name: each.dataType for each in frame.schema}
+
+    def column(wanted: StructField) -> Column:
+        if wanted.name not in known:
+            return f.lit(None).cast(wanted.dataType)
+        return _converted(f.col(quoted(wanted.name)), known[wanted.name], wanted.dataType)
+
+    return frame.select(*(column(each).alias(each.name) for each in kind))
+
+
+def _held_type(stored: StructType, rows: StructType) -> StructType:
+    """Return the columns of `rows`, each with the table's type if that is the wider one."""
+    held = _wider(stored, rows)
+    assert isinstance(held, StructType)
+    return held
+
+
+def _changed(stored: DataType, wanted: DataType, path: str = "") -> Iterator[tuple[str, DataType, DataType]]:
+    """Yield the columns and nested fields that both have with other types: the path in SQL, and the two types."""
+    match stored, wanted:
+        case StructType(), StructType():
+            known = {each.name.lower(): each.dataType for each in stored}
+            for each in wanted:
+                if each.name.lower() in known:
+                    where = f"{path}.{quoted(each.name)}" if path else quoted(each.name)
+                    yield from _changed(known[each.name.lower()], each.dataType, where)
+        case ArrayType(), ArrayType():
+            yield from _changed(stored.elementType, wanted.elementType, f"{path}.element")
+        case MapType(), MapType():
+            yield from _changed(stored.keyType, wanted.keyType, f"{path}.key")
+            yield from _changed(stored.valueType, wanted.valueType, f"{path}.value")
+        case _:
+            if stored != wanted:
+                yield path, stored, wanted
+
+
+def _wider(stored: DataType, rows: DataType) -> DataType:
+    match stored, rows:
+        case StructType(), StructType():
+            known = {each.name.lower(): each.dataType for each in stored}
+            kinds = [_wider(known.get(each.name.lower(), each.dataType), each.dataType) for each in rows]
+            return StructType([StructField(each.name, kind) for each, kind in zip(rows, kinds, strict=True)])
+        case ArrayType(), ArrayType():
+            return ArrayType(_wider(stored.elementType, rows.elementType))
+        case MapType(), MapType():
+            return MapType(rows.keyType, _wider(stored.valueType, rows.valueType))
+        case _:
+            numbers = isinstance(stored, NumericType) and isinstance(rows, NumericType)
+            return stored if numbers and has_wider(to_arrow_type(rows), to_arrow_type(stored)) else rows
+
+
+def _converted(column: Column, known: DataType, wanted: DataType) -> Column:
+    """Return a column with another type; fields of structs that it lacks are null."""
+    if known.simpleString() == wanted.simpleString():
+        return column
+    match known, wanted:
+        case StructType(), StructType():
+            fields = {each.name: each.dataType for each in known}
+            parts = [
+                _converted(column.getField(each.name), fields[each.name], each.dataType)
+                if each.name in fields
+                else f.lit(None).cast(each.dataType)
+                for each in wanted
+            ]
+            named = (part.alias(each.name) for part, each in zip(parts, wanted, strict=True))
+            return f.when(column.isNotNull(), f.struct(*named))
+        case ArrayType(), ArrayType():
+            return f.transform(column, lambda one: _converted(one, known.elementType, wanted.elementType))
+        case MapType(), MapType():
+            return f.transform_values(column, lambda _, one: _converted(one, known.valueType, wanted.valueType))
+        case _:
+            return column.cast(wanted)

@@ -27,7 +27,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_log.source.identifiers import quoted
+from pyspark_log.source.row import quoted
 from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -67,8 +67,8 @@ def _with_archive(  # noqa: PLR0913 -- those of `read`
     version: int | None,
     options: Mapping[str, object] | None,
 ) -> DataFrame:
-    from pyspark_log.history import archive_columns
     from pyspark_log.history.archive import check_topic
+    from pyspark_log.history.archive_table import as_type
     from pyspark_log.opening import open_log
     from pyspark_log.options import parse_source
 
@@ -94,4 +94,4 @@ def _with_archive(  # noqa: PLR0913 -- those of `read`
     stored = table.rows(table.version())
     seam = f.create_map(*(f.lit(each) for pair in known.items() for each in pair))[f.col("partition")]
     before = stored.where(f.col("partition").isin(list(known)) & (f.col("offset") < seam))
-    return archive_columns.as_type(before, frame.schema).unionAll(frame)
+    return as_type(before, frame.schema).unionAll(frame)

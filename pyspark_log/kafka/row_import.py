@@ -19,9 +19,8 @@ from pyspark_log.kafka.client import is_end
 from pyspark_log.kafka.import_plan import PartitionPlan, gap, producer_of
 from pyspark_log.kafka.offset_headers import KAFKA_OFFSET, LOG_OFFSET, without
 from pyspark_log.writing.destination import destination_of
-from pyspark_log.writing.retrying_staging import RetryingStaging
 from pyspark_log.writing.rows import Rows, rows_of
-from pyspark_log.writing.staging import Staging
+from pyspark_log.writing.staging import RetryingStaging, Staging
 from pyspark_log_coordinator.commit.commit import Batch, commit, detect_failures
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import RetryPolicy, retry

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark_log import opening
 from pyspark_log.options.read_range import ending_option, starting_option
-from pyspark_log.reading.data_loss import report_loss
 from pyspark_log.reading.planning import Range, splits
-from pyspark_log.reading.positions import resolve, subscribed
+from pyspark_log.reading.positions import report_loss, resolve, subscribed
 from pyspark_log_storage.errors import DataLoss, InvalidInput, InvalidOption
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ import msgspec
 
 from pyspark_log.reading.planning import Range
 from pyspark_log_coordinator.log.nearest_holders import nearest_first, reachable_holders
-from pyspark_log_coordinator.segments.roll_plan import will_stay
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import StoreError
 from pyspark_log_storage.stores.local import LocalStore
@@ -66,7 +65,7 @@ def _divided(handle: TopicHandle, wanted: Range, rack: str, *, in_s3: bool) -> t
     gaps: list[Range] = []
     is_cut, read = False, wanted.start
     for segment in partition.segments_between(wanted.start, wanted.end):
-        if not segment.is_parquet or not will_stay(segment, handle.config):
+        if not segment.is_parquet or not handle.will_stay(segment):
             continue
         url = _url(handle, wanted.partition, segment, rack, in_s3=in_s3)
         if url is None:

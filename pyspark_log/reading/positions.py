@@ -1,6 +1,7 @@
 """The positions that users give (earliest, latest, offsets, times), resolved to offsets of partitions.
 
-Rules and precedence are those of Spark's Kafka source (KafkaOffsetReader, KafkaSourceProvider).
+Rules and precedence are those of Spark's Kafka source (KafkaOffsetReader, KafkaSourceProvider). A position whose rows
+are lost is an error, or a warning if failOnDataLoss=false.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from pyspark_log.options import (
     SubscribePattern,
     Timestamps,
 )
-from pyspark_log.reading.data_loss import warn_of_loss
 from pyspark_log.reading.failover import Failover
 from pyspark_log.reading.fetch import Place, place_in_segment, read_one
 from pyspark_log.reading.planning import read_replicas
@@ -256,3 +256,19 @@ def _places_reaching(
         file = state.file(chunk.file)
         place = Place(handle.append_file(file.name), chunk.place(number), chunk.base_offset)
         yield place, read_replicas(state, nodes, file.holders)
+
+
+def report_loss(what: str, *, fail: bool) -> None:
+    """Raise `DataLoss`, or log a warning if `fail` is false."""
+    if fail:
+        raise DataLoss(
+            f"{what}, so rows that this query has not read may be lost; set failOnDataLoss=false to continue with the "
+            "rest"
+        )
+    warn_of_loss(what)
+
+
+@functools.lru_cache(maxsize=1024)
+def warn_of_loss(what: str) -> None:
+    """Log a loss once: an idle query meets it many times a second."""
+    logs.warning("%(what)s; continuing with the rest (failOnDataLoss=false)", what=what)

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark_log import opening
 from pyspark_log.options import CommittedOffsets
-from pyspark_log.reading import limits, offset_ranges, source_offset
-from pyspark_log.reading.data_loss import report_loss
+from pyspark_log.reading import limits, source_offset
 from pyspark_log.reading.group_offsets import GroupOffsets
-from pyspark_log.reading.partition_health import Trouble, troubles
 from pyspark_log.reading.planning import splits
-from pyspark_log.reading.positions import Subscribed, resolve, subscribed
+from pyspark_log.reading.positions import Subscribed, report_loss, resolve, subscribed
 from pyspark_log.reading.shared_topics import Share, SharedTopics
 from pyspark_log.reading.source_offset import Membership, Position, SourceOffset, TakenRewinds, TopicPositions
-from pyspark_log.reading.tracking import Start, go_on
+from pyspark_log.reading.tracking import Start, go_on, ranges_between
+from pyspark_log_coordinator.log.partition_health import Trouble, troubles
 from pyspark_log_storage.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -182,7 +181,7 @@ class StreamPlanner:
         begun, ended = source_offset.parse(start), self._parse(end, is_done=False)
         log = self._log
         ended.check_cluster(log.cluster_id, self.options.path)
-        handles, ranges = offset_ranges.between(
+        handles, ranges = ranges_between(
             begun,
             ended,
             lambda topic, positions: self._seen_topic(log, topic, positions) or log.topic(topic),

@@ -28,9 +28,8 @@ from pyspark.sql.datasource import (
 from pyspark_log.opening import canonical, open_log, stores_at
 from pyspark_log.spark_calls import spark_entry
 from pyspark_log.writing.destination import Destination, destination_of
-from pyspark_log.writing.retrying_staging import RetryingStaging
 from pyspark_log.writing.rows import Rows, rows_of
-from pyspark_log.writing.staging import Staging
+from pyspark_log.writing.staging import RetryingStaging, Staging
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.model.batch import StagedFile
 from pyspark_log_coordinator.model.settings import INT_MAX

@@ -95,8 +95,9 @@ class _Batches:
         Spark calls one batch after the other, but not in the thread that started the query.
         """
         from pyspark_log.options import of_batch_read
-        from pyspark_log.reading import native_files, offset_ranges
+        from pyspark_log.reading import native_files
         from pyspark_log.reading.positions import Subscribed
+        from pyspark_log.reading.tracking import ranges_between
         from pyspark_log.source import checkpoint
         from pyspark_log.source.pinned_read import ids_of, union
 
@@ -105,7 +106,7 @@ class _Batches:
         log = self._opened()
         end.check_cluster(log.cluster_id, self._path)
         fail = options.fail_on_data_loss
-        handles, ranges = offset_ranges.between(start, end, lambda topic, _: log.topic(topic), fail_on_data_loss=fail)
+        handles, ranges = ranges_between(start, end, lambda topic, _: log.topic(topic), fail_on_data_loss=fail)
         now = Subscribed(handles, {}, options.client_rack)
         native, rest = native_files.divide(now, ranges, in_s3=options.native_s3)
         if not native or any(_has_changed(frame.schema, handle.schemas[-1]) for handle in handles.values()):

@@ -147,3 +147,8 @@ def _array(kind: pa.DataType, rows: int, *buffers: bytes | NDArray[Any]) -> pa.A
 def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
     """Return the Arrow schema that Spark expects for these columns."""
     return pa.schema([pa.field(name, COLUMNS[name][1]) for name in columns])
+
+
+def quoted(name: str) -> str:
+    """Return a name so that no character of it has a meaning, such as the dot of a nested field."""
+    return "`" + name.replace("`", "``") + "`"

@@ -7,6 +7,8 @@ dead letter queue (KIP-298) with another prefix:
     __dlq.errors.partition                 the partition that the row names, as text; null if it names none
     __dlq.errors.exception.class.name      the error without a dead letter topic, such as InvalidRecord
     __dlq.errors.exception.message         what is wrong with the row, and what to do
+
+That of a typed topic has no columns: its value is the row as JSON.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from pyspark_log_storage.columns import schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from pyspark_log.writing.rows import Rows
 
 PREFIX = "__dlq.errors."
 HEADERS = tuple(PREFIX + name for name in ("topic", "partition", "exception.class.name", "exception.message"))
@@ -117,3 +121,19 @@ def _with_headers(record: pa.RecordBatch, values: Sequence[pa.BinaryArray]) -> p
     )
     columns = [record.column(name) for name in schema.RECORD.names]
     return pa.RecordBatch.from_arrays([*columns, headers], schema=schema.RECORD_WITH_HEADERS)
+
+
+def as_records(rows: Rows) -> pa.RecordBatch:
+    """Return rows as records: the columns of a typed topic's rows become JSON."""
+    if rows.typed is None:
+        return rows.record
+    return json_records(rows.record.select(rows.record.schema.names[:-1]), rows.keys, rows.record.column("timestamp"))
+
+
+def json_records(columns: pa.RecordBatch, keys: pa.Array | None, timestamps: pa.Array) -> pa.RecordBatch:
+    """Return rows with any columns as records with these keys and times."""
+    from pyspark_log.writing import typed_json
+
+    values = pa.array([typed_json.ENCODER.encode(row) for row in typed_json.objects(columns)], pa.binary())
+    keys = pa.nulls(len(values), pa.binary()) if keys is None else keys.cast(pa.binary())
+    return pa.RecordBatch.from_arrays([keys, values, timestamps.cast(schema.TIMESTAMP)], schema=schema.RECORD)

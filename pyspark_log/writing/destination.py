@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pyspark_log.writing.row_bytes import bytes_if_above
 from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.errors import CopiedLog, InvalidRecord
+from pyspark_log_storage.errors import InvalidRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,19 +57,13 @@ def destination_of(
     handle: TopicHandle, compression: str | None, max_message_bytes: int, acks: Acks = "all"
 ) -> Destination:
     """Return the topic as it is known now. `compression` None means the topic's own. Raises `CopiedLog`."""
-    from pyspark_log_coordinator.replication.write_targets import enough, used_nodes, write_targets  # not for tasks
-
-    state, log = handle.state, handle.log
-    if log.journals.refusal:
-        raise CopiedLog(log.journals.refusal)
-    targets = write_targets(state, acks, log.missing_nodes)
-    used = used_nodes(state, acks, log.missing_nodes)
+    state, targets = handle.state, handle.write_targets(acks)
     return Destination(
         name=handle.name,
         topic_id=handle.topic_id,
-        targets=targets,
-        nodes={each: Place(log.node(each).url, state.incarnations[each]) for each in used},
-        enough=enough(state, acks),
+        targets=targets.of_partitions,
+        nodes={node: Place(*place) for node, place in targets.nodes.items()},
+        enough=targets.enough,
         compression=compression or state.config.compression_type,
         max_message_bytes=min(max_message_bytes, state.config.max_message_bytes),
         born=handle.version,

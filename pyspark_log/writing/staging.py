@@ -9,29 +9,30 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_log.writing.dead_letters import Refused, reasons_against
+from pyspark_log.writing.dead_letters import Refused, as_records, reasons_against
 from pyspark_log.writing.destination import Destination, check_kind, check_sizes
 from pyspark_log.writing.partitioner import group_by_partition, partition_of
 from pyspark_log.writing.row_bytes import bytes_if_above
 from pyspark_log.writing.rows import Rows
-from pyspark_log.writing.typed_letters import as_records
 from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT
 from pyspark_log_coordinator.model.batch import SequencedFile, StagedFile
 from pyspark_log_coordinator.model.partition import Holder, NodeId
 from pyspark_log_coordinator.model.settings import INT_MAX
+from pyspark_log_coordinator.retry import RetryPolicy, retry
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import (
     CorruptObject,
     InvalidName,
     InvalidRecord,
+    LogError,
     StoreError,
     UnknownTopic,
     is_node_failure,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pyspark_log_coordinator.environment import Environment
-    from pyspark_log_storage.errors import LogError
     from pyspark_log_storage.stores.store import ObjectWriter
 
 BLOCK_BYTES = 64 * 1024 * 1024
@@ -56,6 +56,8 @@ BLOCK_BYTES = 64 * 1024 * 1024
 It gathers less if a full chunk for each partition takes less.
 """
 BLOCK_ROWS_MAX = 500_000
+KEPT_BYTES_MAX = 64 * 1024 * 1024
+"""How many bytes of rows a Spark task keeps: as many as it gathers before it writes."""
 
 
 class Staging:
@@ -302,6 +304,82 @@ class _File:
             raise main_reason(failures.values())
         file = SequencedFile(self._name, tuple(holders), tuple(self.writer.chunks))
         return StagedFile(destination.name, destination.topic_id, file, tuple(failures))
+
+
+class Begin(Protocol):
+    """Makes a staging."""
+
+    def __call__(self, *, again: bool) -> Staging:
+        """Return a new staging. `again`: an earlier one failed, so probe the nodes and refresh the topic first."""
+
+
+class RetryingStaging:
+    """Stages one task's rows, again if nodes were unreachable when they were first written.
+
+    The rows come from an iterator that cannot be read twice, so they are kept until their file is durable, and written
+    again into a new file. The first file is never sequenced, so no row appears twice. A task with more rows than may
+    be kept fails instead, and Spark repeats it from its own input.
+    """
+
+    def __init__(
+        self, begin: Begin, environment: Environment, policy: RetryPolicy, kept_bytes_max: int | None = KEPT_BYTES_MAX
+    ) -> None:
+        """`kept_bytes_max` None: the caller bounds the rows."""
+        self._begin = begin
+        self._environment = environment
+        self._policy = policy
+        self._kept_bytes_max = kept_bytes_max
+        self._staging: Staging | None = None
+        self._kept: list[Rows] = []
+        self._is_whole = True
+        """Whether all rows so far are kept."""
+        self.bytes_added = 0
+
+    def add(self, rows: Rows) -> None:
+        """Take some rows. Raises what `Staging.add` raises."""
+        self.bytes_added += rows.record.nbytes
+        if self._is_whole:
+            self._kept.append(rows)
+        try:
+            if self._staging is None:
+                self._staging = self._begin(again=False)
+            self._staging.add(rows)
+        except LogError as error:
+            if not self._is_whole:
+                raise
+            retry(self._environment, self._policy, self._repeated, failed=error)
+        if self._kept_bytes_max is not None and self.bytes_added > self._kept_bytes_max:
+            self._kept, self._is_whole = [], False
+
+    @property
+    def dead_letters(self) -> int:
+        """How many rows so far could not be written to their topic."""
+        return 0 if self._staging is None else self._staging.dead_letters
+
+    def finish(self) -> list[StagedFile]:
+        """Write what is left and name the files, as `Staging.finish` does."""
+        if self._staging is None:
+            return []
+        try:
+            return self._staging.finish()
+        except LogError as error:
+            if not self._is_whole:
+                raise
+            return retry(self._environment, self._policy, lambda: self._repeated().finish(), failed=error)
+
+    def discard(self) -> None:
+        """Discard what was staged."""
+        if self._staging is not None:
+            self._staging.discard()
+            self._staging = None
+
+    def _repeated(self) -> Staging:
+        """Return a new staging that has taken all rows so far."""
+        self.discard()
+        staging = self._staging = self._begin(again=True)
+        for rows in self._kept:
+            staging.add(rows)
+        return staging
 
 
 def _in_order(record: pa.RecordBatch, order: NDArray[np.int64]) -> pa.RecordBatch:

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_log.writing.dead_letters import json_records
 from pyspark_log.writing.rows import Rows, timestamps_of
-from pyspark_log.writing.typed_letters import json_records
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.columns.column_conversion import converted
 from pyspark_log_storage.errors import InvalidRecord

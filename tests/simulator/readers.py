@@ -11,9 +11,8 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 from pyspark_log.options import parse_source
 from pyspark_log.reading import source_offset
-from pyspark_log.source.batch_reader import BatchReader
+from pyspark_log.source.readers import BatchReader, StreamReader
 from pyspark_log.source.row import row_schema
-from pyspark_log.source.stream_reader import StreamReader
 from pyspark_log_storage.errors import (
     DataLoss,
     LogError,

@@ -14,9 +14,8 @@ import pyarrow as pa
 
 from pyspark_log.writing.commit import commit_staged
 from pyspark_log.writing.destination import destination_of
-from pyspark_log.writing.retrying_staging import RetryingStaging
 from pyspark_log.writing.rows import rows_of
-from pyspark_log.writing.staging import Staging
+from pyspark_log.writing.staging import RetryingStaging, Staging
 from pyspark_log_coordinator.commit.commit import detect_failures
 from pyspark_log_coordinator.retry import RetryPolicy
 

@@ -15,7 +15,7 @@ import msgspec
 
 from pyspark_log.cli import output
 from pyspark_log.clients.consumer import Consumer
-from pyspark_log.clients.rebalance_listener import ConsumerRebalanceListener
+from pyspark_log.clients.consumer_group import ConsumerRebalanceListener
 from pyspark_log.clients.records import TopicPartition
 from pyspark_log_storage.errors import MemberError, RebalanceInProgress
 

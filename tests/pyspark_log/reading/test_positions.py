@@ -5,8 +5,7 @@ import warnings
 import pytest
 
 from pyspark_log.options import IgnoredOptionWarning
-from pyspark_log.reading.data_loss import warn_of_loss
-from pyspark_log.reading.positions import offset_for_time
+from pyspark_log.reading.positions import offset_for_time, warn_of_loss
 from pyspark_log_coordinator.sync import catch_up, reassigner
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidInput, InvalidOption, UnknownTopic

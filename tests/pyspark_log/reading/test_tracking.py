@@ -5,8 +5,7 @@ import msgspec
 import pytest
 
 from pyspark_log.options import Subscribe
-from pyspark_log.reading.data_loss import report_loss
-from pyspark_log.reading.positions import subscribed
+from pyspark_log.reading.positions import report_loss, subscribed
 from pyspark_log.reading.source_offset import Position, SourceOffset, TopicPositions
 from pyspark_log.reading.tracking import Start, go_on, within
 from pyspark_log_storage.errors import DataLoss

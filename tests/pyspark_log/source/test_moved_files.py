@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from pyspark_log.reading.planning import Range, split_of
-from pyspark_log.source.split_reader import SplitPartition, read_split
+from pyspark_log.source.readers import SplitPartition, read_split
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords
 from pyspark_log_storage.errors import DataLoss, ObjectMissing

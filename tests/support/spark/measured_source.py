@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from pyspark_log import DefaultSource
 from pyspark_log.options import SourceOptions, parse_sink, parse_source
 from pyspark_log.sink.writer import BatchWriter
-from pyspark_log.source.batch_reader import BatchReader
+from pyspark_log.source.readers import BatchReader
 
 BESIDE = ".memory"
 """What the name of the log is followed by in the name of the folder with the measurements."""

@@ -6,7 +6,7 @@ import pytest
 
 from pyspark_log import Consumer
 from pyspark_log.clients.assigned import AssignedPartition
-from pyspark_log.clients.outages import WARN_SECONDS, Outages
+from pyspark_log.clients.consumer import WARN_SECONDS, Outages
 from pyspark_log_storage.errors import (
     CorruptObject,
     OutcomeUnknown,
@@ -139,7 +139,7 @@ class TestAPoll:
 
 def test_a_long_outage_is_told_now_and_then_and_ends(monkeypatch, caplog):
     now = 0.0
-    monkeypatch.setattr("pyspark_log.clients.outages.monotonic", lambda: now)
+    monkeypatch.setattr("pyspark_log.clients.consumer.monotonic", lambda: now)
     outages = Outages()
     assert outages.pause == 0
     for now in (1.0, 2.0, 1.0 + WARN_SECONDS, 2.0 + WARN_SECONDS):  # noqa: B007 -- the clock reads it

@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
 from pyspark_log.reading.shared_topics import SharedTopics
-from pyspark_log.source.stream_reader import StreamReader
+from pyspark_log.source.readers import StreamReader
 from pyspark_log_coordinator.assignors.subscription import decode_assignment
 from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.group.leaving import ExpireMember

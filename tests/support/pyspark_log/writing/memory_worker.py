@@ -16,9 +16,8 @@ from pyspark_log.reading.planning import Range, split_of
 from pyspark_log.source.row import COLUMNS, arrow_schema, rows
 from pyspark_log.writing.commit import commit_staged
 from pyspark_log.writing.destination import destination_of
-from pyspark_log.writing.retrying_staging import RetryingStaging
 from pyspark_log.writing.rows import rows_of
-from pyspark_log.writing.staging import Staging
+from pyspark_log.writing.staging import RetryingStaging, Staging
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.retry import RetryPolicy

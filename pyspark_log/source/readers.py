@@ -1,0 +1,184 @@
+"""The readers that Spark calls, of batches (`spark.read.format("pyspark_log")`) and of streams (`spark.readStream`).
+
+On the driver a reader plans splits, and Python workers read these. Every worker imports this module, so it imports no
+planning and no state machine.
+
+Spark's order of calls and its traps are in docs/spark.md. Two of them shape the reader of streams. Spark hides an error
+raised in the constructor, so options are checked in `getDefaultReadLimit`. An idle `latestOffset` is called again at
+once, so it waits a little for new rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from pyspark_log import opening
+from pyspark_log.reading.fetch import Split, fetch, schemas_of
+from pyspark_log.source.row import arrow_schema, chosen_columns, rows
+from pyspark_log.spark_calls import spark_entry, spark_iterator
+from pyspark_log_storage.columns.schema import is_typed
+from pyspark_log_storage.stores.storage_options import NO_OPTIONS, StorageOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from pyspark_log.options import SourceOptions
+    from pyspark_log.reading.stream_planner import StreamPlanner
+
+
+class BatchReader(DataSourceReader):
+    """Reads the rows between two positions of each subscribed partition."""
+
+    @spark_entry
+    def __init__(self, schema: StructType, options: SourceOptions) -> None:
+        from pyspark_log.source.topic_columns import check_schema  # tasks must not import it
+
+        check_schema(schema, options)
+        self._schema = schema
+        self._options = options
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the reader for a task: without the options, whose class a task need not import."""
+        return {**self.__dict__, "_options": None}
+
+    @spark_entry
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the splits. Reads no rows, except to resolve a timestamp."""
+        from pyspark_log.reading import batch_plan  # tasks must not import it
+
+        options = self._options
+        return partitions_of(options.path, options.storage_options, batch_plan.plan(options))
+
+    @spark_iterator
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield a split's rows. Runs in an executor's Python worker."""
+        return read_split(partition, self._schema)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches on the driver, and reads their splits in executors."""
+
+    def __init__(self, schema: StructType, options: Mapping[str, str]) -> None:
+        self._schema = schema
+        self._options_given = options
+        self._made: StreamPlanner | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the reader for a task: without the planner, which a task must not import."""
+        return {**self.__dict__, "_made": None}
+
+    @property
+    def _planner(self) -> StreamPlanner:
+        if self._made is None:
+            from pyspark_log.options import parse_source
+            from pyspark_log.reading.stream_planner import StreamPlanner
+
+            self._made = StreamPlanner(parse_source(self._options_given, streaming=True))
+        return self._made
+
+    @spark_entry
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Check the options. Return a limit that Spark passes on to `latestOffset`."""
+        from pyspark_log.source.topic_columns import check_schema  # tasks must not import it
+
+        check_schema(self._schema, self._planner.options)
+        return ReadMaxRows(self._planner.options.max_offsets_per_trigger or 2**62)
+
+    @spark_entry
+    def initialOffset(self) -> dict[str, Any]:
+        """Return the sentinel that `latestOffset` resolves."""
+        from pyspark_log.reading import source_offset
+
+        return source_offset.INITIAL
+
+    @spark_entry
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Make the present ends of all partitions the end of the query."""
+        self._planner.stop_at_present()
+
+    @spark_entry
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return where the next batch ends, or `start` itself if there is nothing to read."""
+        return self._planner.end(start, unlimited=isinstance(limit, ReadAllAvailable))
+
+    @spark_entry
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return the newest offsets and the lag that the last `latestOffset` saw, for the query's progress."""
+        return self._planner.latest
+
+    @spark_entry
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return the splits of the batch between two offsets. The same offsets always give the same splits."""
+        options = self._planner.options
+        return partitions_of(options.path, options.storage_options, self._planner.splits(start, end))
+
+    @spark_iterator
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield a split's rows. Runs in an executor's Python worker."""
+        return read_split(partition, self._schema)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing: Spark's checkpoint records what was read."""
+
+
+@dataclass
+class SplitPartition(InputPartition):
+    """A split, the address of its log, and the options of its stores."""
+
+    url: str
+    split: Split
+    options: StorageOptions = NO_OPTIONS
+
+
+def partitions_of(path: str, options: StorageOptions, splits: Iterable[Split]) -> list[SplitPartition]:
+    """Return Spark's partitions for the splits of the log at `path`."""
+    url = opening.canonical(path)
+    return [SplitPartition(url, split, options) for split in splits]
+
+
+def read_split(partition: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:
+    """Yield a split's rows as Spark expects them. Yield nothing for the dummy partition of an empty plan."""
+    if not isinstance(partition, SplitPartition):
+        return
+    split, url, options = partition.split, partition.url, partition.options
+    newest = schemas_of(split)[-1]
+    columns = None
+    if is_typed(newest):
+        # Topics of records need nothing of it.
+        from pyspark_log.source import typed_row
+
+        wanted = typed_row.wanted_fields(schema.json())
+        columns = typed_row.decoded_columns(wanted, split, newest)
+        split = msgspec.structs.replace(split, columns=columns)
+
+        def rows_as_spark_expects(record: pa.RecordBatch, offset: int) -> pa.RecordBatch:
+            return typed_row.rows(record, wanted, split, offset)
+
+    else:
+        names = chosen_columns(schema)
+        arrow = arrow_schema(names)
+
+        def rows_as_spark_expects(record: pa.RecordBatch, offset: int) -> pa.RecordBatch:
+            return rows(record, names, arrow, split.topic, split.partition, offset)
+
+    def find_again(offset: int) -> Split:
+        from pyspark_log.reading.planning import find_again
+
+        found = find_again(opening.open_log(url, options), split, offset)
+        return msgspec.structs.replace(found, columns=columns)
+
+    for offset, record in fetch(opening.stores_at(url, options), split, find_again):
+        yield rows_as_spark_expects(record, offset)
