@@ -18,7 +18,7 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
     StoreUnfit,
 )
-from pyspark_log_storage.stores import attempts, fsspec_client, fsspec_upload
+from pyspark_log_storage.stores import attempts, fsspec_client, fsspec_store
 from pyspark_log_storage.stores.addresses import absolute_url, open_store
 from pyspark_log_storage.stores.request_counts import Requests, counts_of
 from pyspark_log_storage.stores.self_test import self_test
@@ -161,7 +161,7 @@ def test_a_create_whose_answer_was_lost_does_not_take_the_object_of_another(monk
 @pytest.mark.parametrize("kind", ["loses", "repeats"])
 @pytest.mark.parametrize("size", [10, 3000])
 def test_a_file_whose_answer_was_lost_counts(kind, size, monkeypatch):
-    monkeypatch.setattr(fsspec_upload, "MEMORY_BYTES", 1000)
+    monkeypatch.setattr(fsspec_store, "MEMORY_BYTES", 1000)
     store = new(kind)
     writer = store.open_write("a/b")
     writer.write(bytes(size))
@@ -186,7 +186,7 @@ def test_an_entry_whose_repetition_nobody_saw_is_not_decided_twice(monkeypatch):
 
 
 def test_a_large_file_is_gathered_on_disk_and_its_file_removed(monkeypatch, tmp_path):
-    monkeypatch.setattr(fsspec_upload, "MEMORY_BYTES", 1000)
+    monkeypatch.setattr(fsspec_store, "MEMORY_BYTES", 1000)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     store = new("once")
     for end in ("close", "discard"):
@@ -201,7 +201,7 @@ def test_a_large_file_is_gathered_on_disk_and_its_file_removed(monkeypatch, tmp_
 
 
 def test_a_full_disk_for_gathered_files_is_the_writers_fault_not_the_stores(monkeypatch):
-    monkeypatch.setattr(fsspec_upload, "MEMORY_BYTES", 1000)
+    monkeypatch.setattr(fsspec_store, "MEMORY_BYTES", 1000)
     monkeypatch.setattr("tempfile.tempdir", "/dev/full")
     writer = new("once").open_write("a/b")
     with pytest.raises(StoreRefused, match="set TMPDIR") as caught:

@@ -8,7 +8,7 @@ import uuid
 import pytest
 
 from pyspark_log_storage.errors import InvalidOption, StoreError, StoreUnavailable
-from pyspark_log_storage.stores import attempts, s3_client, s3_upload
+from pyspark_log_storage.stores import attempts, s3, s3_client
 from pyspark_log_storage.stores.addresses import absolute_url, open_store
 from pyspark_log_storage.stores.request_counts import Requests, counts_of
 from pyspark_log_storage.stores.s3 import S3Store
@@ -98,7 +98,7 @@ def test_a_server_that_never_answers_is_given_up(store, behind_link, link, monke
         behind_link.create("a/b", b"mine")
 
 
-LARGE = os.urandom(s3_upload.PART_BYTES * 2 + 12345)
+LARGE = os.urandom(s3.PART_BYTES * 2 + 12345)
 
 
 def test_a_large_object_is_uploaded_in_parts(store, behind_link, link):

@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from pyspark_log_storage.errors import ObjectMissing, StoreError
-from pyspark_log_storage.stores import keys
+from pyspark_log_storage.stores.store import check_key, check_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ class MemoryStore:
         self._lock = threading.Lock()
 
     def create(self, key: str, data: bytes) -> bool:
-        keys.check_key(self.url, key)
+        check_key(self.url, key)
         with self._lock:
             if key in self._objects:
                 return False
@@ -29,14 +29,14 @@ class MemoryStore:
             return True
 
     def exists(self, key: str) -> bool:
-        keys.check_key(self.url, key)
+        check_key(self.url, key)
         return key in self._objects
 
     def create_unflushed(self, key: str, data: bytes) -> bool:
         return MemoryStore.create(self, key, data)
 
     def put(self, key: str, data: bytes) -> None:
-        keys.check_key(self.url, key)
+        check_key(self.url, key)
         with self._lock:
             self._objects[key] = bytes(data)
 
@@ -48,27 +48,27 @@ class MemoryStore:
         return len(self._get(key))
 
     def list(self, prefix: str, after: str = "") -> Iterator[str]:
-        keys.check_prefix(self.url, prefix)
+        check_prefix(self.url, prefix)
         with self._lock:
             found = sorted(key for key in self._objects if key.startswith(prefix) and key > after)
         yield from found
 
     def folders(self, prefix: str) -> Iterator[str]:
-        keys.check_prefix(self.url, prefix)
+        check_prefix(self.url, prefix)
         below = (key.removeprefix(prefix) for key in self.list(prefix))
         yield from sorted({name.partition("/")[0] for name in below if "/" in name})
 
     def delete(self, key: str) -> None:
-        keys.check_key(self.url, key)
+        check_key(self.url, key)
         with self._lock:
             self._objects.pop(key, None)
 
     def remove_folders(self, prefix: str) -> None:
-        keys.check_prefix(self.url, prefix)  # folders are but parts of keys
+        check_prefix(self.url, prefix)  # folders are but parts of keys
 
     def open_write(self, key: str, *, durable: bool = True, replace: bool = False) -> MemoryWriter:
         del durable
-        keys.check_key(self.url, key)
+        check_key(self.url, key)
         return MemoryWriter(self, key, replace=replace)
 
     def delete_unfinished(self, *, dry_run: bool = False) -> Sequence[str]:
@@ -76,7 +76,7 @@ class MemoryStore:
         return ()  # what is half-written dies with the process
 
     def _get(self, key: str) -> bytes:
-        keys.check_key(self.url, key)
+        check_key(self.url, key)
         try:
             return self._objects[key]
         except KeyError:

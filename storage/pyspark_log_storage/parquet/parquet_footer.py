@@ -27,11 +27,13 @@ import pyarrow.parquet as pq
 from pyspark_log_storage import decoding
 from pyspark_log_storage.columns import column_types, schema
 from pyspark_log_storage.errors import CorruptObject, InvalidRecord, NewerFormat
+from pyspark_log_storage.files import index
 from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX, IndexEntry, Tail
 from pyspark_log_storage.files.segment_file import BASE_OFFSET_MAX, LEADER_EPOCHS_MAX
 from pyspark_log_storage.ranges import Count, Int64, UInt32
 
 if TYPE_CHECKING:
+    from pyspark_log_storage.files.segment_file import SegmentFile
     from pyspark_log_storage.stores.store import Readable
 
 MAGIC = b"PAR1"
@@ -233,3 +235,58 @@ def _checksum(tail: bytes, start: int) -> int:
     for part in (b"0" * _CRC_DIGITS, bytes(view[start + _CRC_DIGITS :])):
         crc = google_crc32c.extend(crc, part)
     return crc
+
+
+class ParquetCheck:
+    """Checks that a .parquet is the segment that the journal names, while it is copied: it need not fit in memory.
+
+    Reads the footer first, then takes every byte, in pieces.
+    """
+
+    def __init__(self, store: Readable, key: str, expected: SegmentFile) -> None:
+        """Raises `CorruptObject`, `NewerFormat`, `StoreError`."""
+        self._name = f"segment {store.url}/{key}"
+        self._footer = footer = read(store, key)
+        last = footer.entries[-1]
+        found = (footer.entries[0].base_offset, last.end_offset, len(footer.entries), footer.file_bytes)
+        wanted = (expected.base_offset, expected.end_offset, expected.chunks, expected.log_bytes)
+        if found != wanted:
+            raise CorruptObject(
+                self._name,
+                f"it has {found[2]} row groups of offsets {found[0]} to {found[1]} in {found[3]} bytes, where the "
+                f"journal says {wanted[2]} of {wanted[0]} to {wanted[1]} in {wanted[3]}",
+            )
+        self._parts = [
+            (0, len(MAGIC), google_crc32c.value(MAGIC)),
+            *((each.position, each.length, each.crc) for each in footer.entries),
+            (footer.tail.position, footer.file_bytes - footer.tail.position, footer.tail.crc),
+        ]
+        self._parts.reverse()
+        self._crc = self._taken = 0
+
+    def feed(self, data: bytes) -> None:
+        """Check the next bytes. Raises `CorruptObject`."""
+        left = memoryview(data)
+        while left:
+            if not self._parts:
+                raise CorruptObject(self._name, "it became longer while it was read")
+            position, length, crc = self._parts[-1]
+            piece = left[: length - self._taken]
+            self._crc = google_crc32c.extend(self._crc, bytes(piece))
+            self._taken += len(piece)
+            left = left[len(piece) :]
+            if self._taken == length:
+                if self._crc != crc:
+                    raise CorruptObject(f"{self._name} at byte {position}", "its checksum does not match its bytes")
+                self._parts.pop()
+                self._crc = self._taken = 0
+
+    def end(self) -> None:
+        """Check that nothing is missing. Raises `CorruptObject`."""
+        if self._parts:
+            raise CorruptObject(f"{self._name} at byte {self._parts[-1][0]}", "the file was cut while it was read")
+
+    def index(self) -> bytes:
+        """Return the index of the checked segment."""
+        footer = self._footer
+        return index.encode(footer.segment.base_offset, footer.file_bytes, footer.entries, footer.tail)

@@ -211,7 +211,7 @@ class _IndexedCheck(_Check, Protocol):
 
 def _check_of(store: Store, key: str, expected: SegmentFile) -> _IndexedCheck:
     if layout.is_parquet(key):
-        from pyspark_log_storage.parquet.parquet_check import ParquetCheck
+        from pyspark_log_storage.parquet.parquet_footer import ParquetCheck
 
         return ParquetCheck(store, key, expected)
     return _SegmentCheck(store, layout.segment_file(key), expected)

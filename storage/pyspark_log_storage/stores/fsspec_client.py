@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_log_storage.errors import InvalidOption, LogError, StoreRefused
 from pyspark_log_storage.stores import schemes
-from pyspark_log_storage.stores.foreign_logs import silence
+from pyspark_log_storage.stores.connections import LastingThreads, PerProcess, silence
 from pyspark_log_storage.stores.fsspec_errors import OCCUPIED, is_busy, status_of, translated
-from pyspark_log_storage.stores.lasting_threads import LastingThreads
-from pyspark_log_storage.stores.per_process import PerProcess
 from pyspark_log_storage.stores.request_counts import counts_of
 from pyspark_log_storage.stores.storage_options import OPTION
 

@@ -12,13 +12,16 @@ a missing object only when it writes.
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 from typing import TYPE_CHECKING, Any
 
-from pyspark_log_storage.errors import CorruptObject, InvalidOption, ObjectMissing, StoreError, StoreRefused
-from pyspark_log_storage.stores import keys
+import google_crc32c
+
+from pyspark_log_storage.errors import CorruptObject, InvalidOption, LogError, ObjectMissing, StoreError, StoreRefused
 from pyspark_log_storage.stores.fsspec_client import Exists, client_of, implementation
-from pyspark_log_storage.stores.fsspec_upload import SpooledWriter
 from pyspark_log_storage.stores.storage_options import NO_OPTIONS
+from pyspark_log_storage.stores.store import check_key, check_prefix, is_key
 
 # ruff: isort: split
 from fsspec import AbstractFileSystem
@@ -28,8 +31,14 @@ from pyspark_log_storage.stores.attempts import READ_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from tempfile import _TemporaryFileWrapper
 
     from pyspark_log_storage.stores.storage_options import StorageOptions
+
+
+MEMORY_BYTES = 8 * 1024 * 1024
+"""Up to this size an object is gathered in memory."""
+_PIECE_BYTES = 8 * 1024 * 1024
 
 
 class FsspecStore:
@@ -52,7 +61,7 @@ class FsspecStore:
         self._base = f"{path}/"
 
     def create(self, key: str, data: bytes) -> bool:
-        keys.check_key(self.url, key)
+        check_key(self.url, key)
         body = bytes(data)
         try:
             self.call("pipe_file", key, body, sent=len(body), mode="create")
@@ -64,12 +73,12 @@ class FsspecStore:
         return self.create(key, data)
 
     def put(self, key: str, data: bytes) -> None:
-        keys.check_key(self.url, key)
+        check_key(self.url, key)
         body = bytes(data)
         self.call("pipe_file", key, body, sent=len(body))
 
     def read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        keys.check_key(self.url, key)
+        check_key(self.url, key)
         if length == 0:
             self.size(key)
             return b""
@@ -93,40 +102,40 @@ class FsspecStore:
         return True
 
     def size(self, key: str) -> int:
-        keys.check_key(self.url, key)
+        check_key(self.url, key)
         found = self.call("info", key)
         if found.get("type") != "file":
             raise ObjectMissing(self.url, key)
         return int(found["size"])
 
     def list(self, prefix: str, after: str = "") -> Iterator[str]:
-        keys.check_prefix(self.url, prefix)
+        check_prefix(self.url, prefix)
         try:
             found = self.call("find", prefix) if self._finds else self._walk(prefix)
         except ObjectMissing:
             return
         below = (str(each).lstrip("/").removeprefix(self._base) for each in found)
-        yield from sorted(key for key in below if key.startswith(prefix) and key > after and keys.is_key(key))
+        yield from sorted(key for key in below if key.startswith(prefix) and key > after and is_key(key))
 
     def folders(self, prefix: str) -> Iterator[str]:
-        keys.check_prefix(self.url, prefix)
+        check_prefix(self.url, prefix)
         below = (str(each["name"]).strip("/") for each in self._entries(prefix) if each["type"] == "directory")
         names = (each.removeprefix(f"{self._base}{prefix}") for each in below)
-        yield from sorted(name for name in names if "/" not in name and keys.is_key(f"{prefix}{name}"))
+        yield from sorted(name for name in names if "/" not in name and is_key(f"{prefix}{name}"))
 
     def delete(self, key: str) -> None:
-        keys.check_key(self.url, key)
+        check_key(self.url, key)
         try:
             self.call("rm_file", key)
         except ObjectMissing:
             return
 
     def remove_folders(self, prefix: str) -> None:
-        keys.check_prefix(self.url, prefix)  # folders are but parts of keys
+        check_prefix(self.url, prefix)  # folders are but parts of keys
 
     def open_write(self, key: str, *, durable: bool = True, replace: bool = False) -> SpooledWriter:
         del durable  # whatever the server has answered for is durable
-        keys.check_key(self.url, key)
+        check_key(self.url, key)
         return SpooledWriter(self, key, replace=replace)
 
     def delete_unfinished(self, *, dry_run: bool = False) -> Sequence[str]:
@@ -173,3 +182,92 @@ class FsspecStore:
             return tuple(self.call("ls", prefix, detail=True))
         except ObjectMissing:
             return ()
+
+
+class SpooledWriter:
+    """An object that is gathered in a temporary file, and sent whole when it is complete. Used by one thread.
+
+    fsspec's implementations differ in what a file shows before it is closed, and in how one is discarded. So nothing is
+    sent before the end, and an upload whose answer was lost is resolved like that of a small object. What fits in
+    memory needs no file.
+    """
+
+    def __init__(self, store: FsspecStore, key: str, *, replace: bool) -> None:
+        self._store = store
+        self._key = key
+        self._replace = replace
+        self._buffer = bytearray()
+        self._file: _TemporaryFileWrapper[bytes] | None = None
+        """Has what was written before the buffer, if that does not fit in memory."""
+        self._size, self._checksum = 0, 0
+        self._open = True
+
+    def write(self, *pieces: bytes) -> None:
+        assert self._open, "written to after its end"
+        try:
+            for piece in pieces:
+                data = bytes(piece)
+                self._buffer += data
+                self._size += len(data)
+                self._checksum = google_crc32c.extend(self._checksum, data)
+                if len(self._buffer) > MEMORY_BYTES:
+                    self._spool()
+        except BaseException:
+            self.discard()  # a retry would append to the part of a piece that was written
+            raise
+
+    def close(self) -> None:
+        assert self._open, "closed after its end"
+        try:
+            self._send()
+        except Exists:
+            if not self._is_there():  # else it was made by an attempt whose answer was lost
+                url = self._store.url
+                message = f"{self._key!r} already exists in {url}; names are never reused"
+                raise StoreError(url, self._key, message) from None
+        except LogError as error:
+            if not error.retriable or not self._is_there():
+                raise
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        self._open = False
+        self._buffer = bytearray()
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(OSError):  # what could not be flushed is not needed
+                file.close()
+
+    def _spool(self) -> None:
+        """Move the buffer to the temporary file."""
+        try:
+            if self._file is None:
+                self._file = tempfile.NamedTemporaryFile(prefix="pyspark-log-")  # noqa: SIM115
+            self._file.write(self._buffer)
+            self._file.flush()
+        except OSError as error:
+            where = f"{self._key} for {self._store.url} in {tempfile.gettempdir()}"
+            message = f"cannot gather {where}: {error.strerror}; free some space there, or set TMPDIR"
+            raise StoreRefused(self._store.url, self._key, message) from None
+        self._buffer = bytearray()
+
+    def _send(self) -> None:
+        mode = "overwrite" if self._replace else "create"
+        if self._file is None:
+            self._store.call("pipe_file", self._key, bytes(self._buffer), sent=self._size, mode=mode)
+        else:
+            self._spool()
+            self._store.call("put_file", self._key, self._file.name, sent=self._size, mode=mode)
+
+    def _is_there(self) -> bool:
+        """Return whether the object at the key has these bytes. No other process uses the key."""
+        position, checksum = 0, 0
+        try:
+            if self._store.size(self._key) != self._size:
+                return False
+            while data := self._store.read(self._key, position, _PIECE_BYTES):
+                position, checksum = position + len(data), google_crc32c.extend(checksum, data)
+        except StoreError:
+            return False
+        return (position, checksum) == (self._size, self._checksum)

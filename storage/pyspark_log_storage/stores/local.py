@@ -11,7 +11,7 @@ concurrent processes wins and none sees half an object. `put` renames over the n
 the name, and once the folders above it. Reads are `pread` into buffers: a memory map of a damaged disk would kill the
 process with SIGBUS.
 
-Below the root no symbolic link is followed (`tree`), and no key leads out of it (`keys`).
+Below the root no symbolic link is followed (`tree`), and no key leads out of it (`check_key`).
 """
 
 from __future__ import annotations
@@ -34,14 +34,13 @@ from pyspark_log_storage.errors import (
     StoreUnfit,
     StoreUnwritable,
 )
-from pyspark_log_storage.stores import keys
+from pyspark_log_storage.stores.store import TEMPORARY, check_key, check_prefix
 from pyspark_log_storage.stores.temporary import Temporary, TemporaryFolder
 from pyspark_log_storage.stores.tree import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-_TMP = keys.TEMPORARY
 EARLY_BYTES = 4 * 1024 * 1024
 """Write-back begins whenever so many bytes were written, so never for smaller files."""
 _SYNC_FILE_RANGE_WRITE = 2
@@ -82,7 +81,7 @@ class LocalStore:
         self._tree = Tree(root)
         self._root = root
         self._marker, self._first = marker, first
-        self.temporary_folder = f"{root}/{_TMP}"
+        self.temporary_folder = f"{root}/{TEMPORARY}"
         """Where files are that are not objects. It exists once anything was written."""
         self._temporaries = TemporaryFolder(self.temporary_folder)
         self._reachable: set[str] = set()
@@ -151,22 +150,22 @@ class LocalStore:
             return found.st_size
 
     def list(self, prefix: str, after: str = "") -> Iterator[str]:
-        keys.check_prefix(self.url, prefix)
+        check_prefix(self.url, prefix)
         with _errors(self.url, prefix):
-            yield from self._tree.walk(prefix, after, f"{_TMP}/")
+            yield from self._tree.walk(prefix, after, f"{TEMPORARY}/")
 
     def folders(self, prefix: str) -> Iterator[str]:
-        keys.check_prefix(self.url, prefix)
+        check_prefix(self.url, prefix)
         with _errors(self.url, prefix):
             yield from self._tree.folders(prefix)
 
     def delete(self, key: str) -> None:
-        keys.check_key(self.url, key)
+        check_key(self.url, key)
         with _errors(self.url, key):
             self._tree.delete(key)
 
     def remove_folders(self, prefix: str) -> None:
-        keys.check_prefix(self.url, prefix)
+        check_prefix(self.url, prefix)
         with _errors(self.url, prefix):
             self._tree.remove_folders(prefix.removesuffix("/"))
 
@@ -176,9 +175,9 @@ class LocalStore:
             return LocalWriter(self, key, fd, temporary, durable=durable, replace=replace)
 
     def delete_unfinished(self, *, dry_run: bool = False) -> Sequence[str]:
-        with _errors(self.url, _TMP):
-            self._tree.check(_TMP)
-            return [f"{_TMP}/{name}" for name in self._temporaries.delete_unfinished(dry_run=dry_run)]
+        with _errors(self.url, TEMPORARY):
+            self._tree.check(TEMPORARY)
+            return [f"{TEMPORARY}/{name}" for name in self._temporaries.delete_unfinished(dry_run=dry_run)]
 
     def replace(self, temporary: Temporary, key: str, *, durable: bool = True) -> None:
         """Give a complete file its name, in place of an existing file."""
@@ -216,7 +215,7 @@ class LocalStore:
 
     def _path(self, key: str) -> str:
         """Return the path of an object. Raises `StoreRefused` if it would lead out of the store."""
-        keys.check_key(self.url, key)
+        check_key(self.url, key)
         self._tree.check(key.rpartition("/")[0])
         return f"{self._root}/{key}"
 
@@ -230,7 +229,7 @@ class LocalStore:
 
     def _open_temporary(self, key: str) -> tuple[int, Temporary]:
         self._path(key)
-        self._tree.check(_TMP)
+        self._tree.check(TEMPORARY)
         try:
             return self._temporaries.open()
         except FileNotFoundError:

@@ -11,9 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log_storage.errors import CorruptObject, InvalidOption, LogError, StoreError
-from pyspark_log_storage.stores.foreign_logs import silence
-from pyspark_log_storage.stores.lasting_threads import LastingThreads
-from pyspark_log_storage.stores.per_process import PerProcess
+from pyspark_log_storage.stores.connections import LastingThreads, PerProcess, silence
 from pyspark_log_storage.stores.request_counts import counts_of
 from pyspark_log_storage.stores.storage_options import OPTION
 

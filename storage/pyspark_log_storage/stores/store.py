@@ -1,7 +1,10 @@
 """A store: the folder or bucket that holds a node's objects. Several processes use it at once.
 
-Keys are relative paths with "/" between their parts. An object is never changed; `put` replaces it whole, and no reader
-ever sees half of one. No key is a folder of another, and the folder ".tmp" at the root is the store's own.
+A key is a relative path: parts with "/" between them, none of which is empty, "." or "..". So no key leads out of its
+store; most contain names that were read from files, which may be forged. No key is a folder of another, and the folder
+".tmp" at the root is the store's own. An object is never changed; `put` replaces it whole, and no reader ever sees half
+of one.
+
 There is one implementation for a folder of a file system (`local`), one for a bucket of S3 (`s3`), and one for what
 fsspec can open (`fsspec_store`).
 """
@@ -10,8 +13,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from pyspark_log_storage.errors import StoreRefused
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+
+TEMPORARY = ".tmp"
+_NO_PARTS = frozenset({"", ".", ".."})
 
 
 class ObjectWriter(Protocol):
@@ -109,3 +118,27 @@ def is_object_store(store: object) -> bool:
     Such a store keeps copies and checksums of its own, lists many objects by one request, and is never unmounted.
     """
     return getattr(store, "is_object_store", False)
+
+
+def is_key(key: str) -> bool:
+    """Return whether `key` is a valid object key."""
+    parts = key.split("/")
+    return _NO_PARTS.isdisjoint(parts) and "\0" not in key and parts[0] != TEMPORARY
+
+
+def check_key(url: str, key: str) -> None:
+    """Raise `StoreRefused` unless `key` is a valid object key. `url` is that of the store."""
+    if is_key(key):
+        return
+    raise StoreRefused(
+        url,
+        key,
+        f"{key[:300]!r} is not a valid object key in {url}: the object that names it is damaged or forged; nothing was "
+        "read, written or deleted. Find the damage with pyspark-log verify",
+    )
+
+
+def check_prefix(url: str, prefix: str) -> None:
+    """Raise `StoreRefused` unless `prefix` is empty, or a key and a "/"."""
+    if prefix:
+        check_key(url, prefix.removesuffix("/") if prefix.endswith("/") else "")
