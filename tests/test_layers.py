@@ -1,5 +1,6 @@
 """The three packages import in one direction, and lightly."""
 
+import ast
 import json
 import subprocess
 import sys
@@ -76,6 +77,17 @@ def python(script: str, stdin: bytes = b"") -> str:
 
 def test_the_layers_hold():
     python("import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports())")
+
+
+def test_pyspark_log_asks_handles_and_does_not_look_into_journals():
+    # Else no rule of the coordinator could change the shape of its state alone.
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in (ROOT / "pyspark_log").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr == "journal"
+    ]
+    assert not found
 
 
 def test_importing_the_packages_imports_nothing_heavy():

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from pyspark_log.metrics.family import Family, Kind
 from pyspark_log.reading.groups import lags
-from pyspark_log.reading.partition_health import Trouble, troubles
 from pyspark_log_coordinator.group.state import GroupState
+from pyspark_log_coordinator.log.partition_health import Trouble, troubles
 from pyspark_log_storage.errors import LogError, StoreUnavailable, UnknownTopic
 from pyspark_log_storage.stores.request_counts import all_counts
 

@@ -15,10 +15,9 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from pyspark_log.cli.groups import describe_group
+from pyspark_log.cli.groups import groups
 from pyspark_log.cli.repair import dump
 from pyspark_log.cli.topics import describe
-from pyspark_log.reading import partition_health
 from pyspark_log.reading.fetch import fetch
 from pyspark_log.reading.handover import handover_of
 from pyspark_log.reading.planning import Range, split_of
@@ -30,6 +29,7 @@ from pyspark_log_coordinator.group.lifecycle import DeleteGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit, ResetOffsets
 from pyspark_log_coordinator.journal import journal_entry, snapshot
 from pyspark_log_coordinator.journal.journal import Journal
+from pyspark_log_coordinator.log import partition_health
 from pyspark_log_coordinator.log.log import Log, TopicHandle
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.membership.group_member import GroupMember
@@ -177,7 +177,7 @@ def use_group(log: Log) -> None:
         member.poll,
         member.poll,
         member.leave,
-        lambda: describe_group._print(describe_group._look(log, "g"), everything=True, members=True),
+        lambda: groups._print(groups._look(log, "g"), everything=True, members=True),
         lambda: verify.verify_cluster(log),
         lambda: log.group("g").submit(DeleteGroup()),
     ):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
@@ -23,10 +23,13 @@ from pyspark_log_coordinator.log.node_probe import NodeProbe
 from pyspark_log_coordinator.log.open_stores import OpenStores
 from pyspark_log_coordinator.model.node_order import named
 from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.replication import write_targets
+from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
+    CopiedLog,
     CorruptObject,
     NoCluster,
     NodeMissing,
@@ -52,7 +55,8 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.journal import Journal
     from pyspark_log_coordinator.journal.state_machine import Outcome
-    from pyspark_log_coordinator.model.partition import NodeId, Partition
+    from pyspark_log_coordinator.model.batch import Acks
+    from pyspark_log_coordinator.model.partition import NodeId, Partition, SegmentRef
     from pyspark_log_coordinator.model.partitions import Partitions
     from pyspark_log_storage.errors import LogError
     from pyspark_log_storage.stores.store import Store
@@ -73,6 +77,17 @@ def topic_inbox(journal: str, environment: Environment) -> Inbox[topic.Command]:
 def _decode_batch(body: bytes | msgspec.Raw) -> CommitBatch:
     """Return a batch without its maintenance, which is its own process's."""
     return msgspec.structs.replace(_batch_decoder.decode(body), swaps=())
+
+
+class WriteTargets(NamedTuple):
+    """Where a writing task writes its rows."""
+
+    of_partitions: tuple[tuple[NodeId, ...], ...]
+    """The nodes of each partition; partitions on the same nodes have equal values."""
+    nodes: dict[NodeId, tuple[str, str]]
+    """The address and the incarnation of each of these nodes."""
+    enough: int | None
+    """The number of nodes that must have a file before the writer continues; None means all reachable ones."""
 
 
 class TopicHandle:
@@ -198,6 +213,31 @@ class TopicHandle:
     def submit(self, command: topic.Command, inbox: Inbox[topic.Command] | None = None) -> Outcome[topic.Topic]:
         """Carry out a command; see `Journal.submit`."""
         return self.journal.submit(command, inbox)
+
+    def write_targets(self, acks: Acks) -> WriteTargets:
+        """Return where a writing task writes its rows. Raises `CopiedLog` if the log is a copy."""
+        if self.log.journals.refusal:
+            raise CopiedLog(self.log.journals.refusal)
+        state, missing = self.journal.state, self.log.missing_nodes
+        used = write_targets.used_nodes(state, acks, missing)
+        return WriteTargets(
+            write_targets.write_targets(state, acks, missing),
+            {each: (self.log.node(each).url, state.incarnations[each]) for each in used},
+            write_targets.enough(state, acks),
+        )
+
+    def parquet_end(self, partition: int) -> int:
+        """Return the offset at which the rows end that are in Parquet segments, from the partition's first row on."""
+        return roll_plan.parquet_end(self.partitions[partition])
+
+    def is_kept_in_chunks(self, partition: int, offset: int) -> bool:
+        """Return whether the segment with the row of this offset keeps its chunks: a row is too large for Parquet."""
+        found = self.partitions[partition].segments_between(offset, offset + 1)
+        return any(each.level >= roll_plan.KEPT_LEVEL for each in found)
+
+    def will_stay(self, segment: SegmentRef) -> bool:
+        """Return whether a segment will not be rewritten: its file is there until its rows expire."""
+        return roll_plan.will_stay(segment, self.config)
 
     def alter_config(self, changes: Mapping[str, str]) -> TopicConfig:
         """Change settings, also on a full disk, and return all. Raises `InvalidOption`."""

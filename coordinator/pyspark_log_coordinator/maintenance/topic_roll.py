@@ -90,7 +90,7 @@ def roll_and_merge(
     return {"segments": made, "bytes": size}
 
 
-def due(handle: TopicHandle, *, at_once: bool = False) -> list[RollJob]:
+def jobs_due(handle: TopicHandle, *, at_once: bool = False) -> list[RollJob]:
     """Return the rolls and merges that are due; with `at_once` also those of rows that could wait for more."""
     state = handle.state
     ends = [each.high_watermark for each in state.partitions] if at_once else []

@@ -9,8 +9,7 @@ import typer
 
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.nodes import watching
-from pyspark_log.cli.output import counted
-from pyspark_log.cli.progress import bar
+from pyspark_log.cli.output import bar, counted
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.model import settings
 from pyspark_log_storage.errors import LogError, UnknownTopic
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark_log.cli.nodes.watch_pace import WatchPace
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.maintenance.topic_cleanup import ExpiredRows
+    from pyspark_log_coordinator.segments.roll_plan import RollJob
 
 EXAMPLES = """\b
 Examples:
@@ -143,19 +143,15 @@ def _round(
 def _topic(log: Log, document: dict[str, Any], *, dry_run: bool, at_once: bool) -> None:
     """Do everything that is due in a topic, and record it in the document. Raise `LogError` if nothing can be done."""
     from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
-    from pyspark_log_coordinator.segments import retention, roll_plan
-    from pyspark_log_coordinator.segments.roll_plan import RollJob
 
     handle = log.topic(document["topic"])
-    state = handle.state
-    ends = [each.high_watermark for each in state.partitions] if at_once else []
-    due = roll_plan.plan(state, handle.now_ms(), state.config.segment_bytes, ends)
+    due = topic_roll.jobs_due(handle, at_once=at_once)
     size = sum(job.bytes for job in due)
     document["orphans"] = sum(len(each) for each in topic_cleanup.all_orphans(handle).values())
     if len(log.nodes) > 1:
         document["copied"] = _catch_up(handle, document["failures"], dry_run=dry_run)
     if dry_run:
-        expired = topic_cleanup.expired_by(state, retention.decide_retention(state, handle.now_ms()))
+        expired = topic_cleanup.due_to_expire(handle)
         document.update(segments=len(due), bytes=size, expired=_expired(expired))
         return
 

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyspark_log.cli import arguments, output
-from pyspark_log.cli.nodes import voting
 from pyspark_log.opening import open_log
 from pyspark_log_storage.errors import UnknownTopic
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.cluster.nodes import Node
     from pyspark_log_coordinator.log.log import Log
-    from pyspark_log_coordinator.topic.machine import Topic
+    from pyspark_log_coordinator.model.topic_state import Topic
+
+VOTES, DOES_NOT_VOTE = "votes", "does not vote"
 
 app = typer.Typer(help="Add, list, alter, fence, renew, drain and remove nodes.", no_args_is_help=True)
 
@@ -67,7 +68,7 @@ def list_(path: arguments.Path, json: arguments.Json = False) -> None:
 
     log = open_log(path)
     nodes = log.nodes
-    voters = voting.states(log)
+    voters = _voting_states(log)
     documents = [_document(log, nodes[name]) | {"journals": voters.get(name)} for name in sorted(nodes, key=by_number)]
     if json:
         output.print_json(*documents)
@@ -76,7 +77,7 @@ def list_(path: arguments.Path, json: arguments.Json = False) -> None:
     rows = [[each[column] or "none" for column in columns] for each in documents]
     output.print_table(columns, rows)
     _print_missing(documents)
-    voting.print_advice(log)
+    print_voting_advice(log)
 
 
 @app.command(epilog="\b\nExample:\n  pyspark-log nodes describe 1")
@@ -175,7 +176,7 @@ def renew(
     else:
         said = f"node {node_id} is now empty at {_address(log, node)}; fill it with: pyspark-log node run {node_id}"
     output.show(_document(log, node) | {"renewed": renewed}, said, json=json)
-    voting.print_advice(log)
+    print_voting_advice(log)
 
 
 @app.command(epilog="\b\nExample:\n  pyspark-log nodes remove 1 --yes")
@@ -252,3 +253,22 @@ def _counts(state: Topic, node_id: str) -> dict[str, int]:
         "in_sync": sum(node_id in each.isr for each in mine),
         "behind": sum(each.log_end - each.log_end_offsets.get(node_id, each.log_start) for each in mine),
     }
+
+
+def _voting_states(log: Log) -> dict[str, str]:
+    """Return whether each journal node votes now, by node id; empty if the journals are on the root alone."""
+    missing = log.journals.missing_nodes()
+    return {node: DOES_NOT_VOTE if node in missing else VOTES for node in log.journals.node_ids}
+
+
+def print_voting_advice(log: Log) -> None:
+    """Print on stderr what to do if journal nodes do not vote because their stores were replaced. Reads nothing."""
+    replaced = log.journals.replaced_nodes()
+    if not replaced or log.journals.nodes is None:
+        return
+    ids = ",".join(each.node for each in log.journals.nodes.nodes)
+    nodes = f"node {replaced[0]} does" if len(replaced) == 1 else f"nodes {', '.join(replaced)} do"
+    output.print_error(
+        f"{nodes} not vote in the journals, because the disk was replaced; migrate the journals with: pyspark-log "
+        f"cluster migrate-journals --to {ids}"
+    )

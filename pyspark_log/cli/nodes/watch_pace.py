@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pyspark_log_coordinator.maintenance import topic_roll
 from pyspark_log_coordinator.maintenance.topic_cleanup import is_clean
-from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync import replica_file
 from pyspark_log_storage.errors import LogError
 
@@ -112,8 +112,7 @@ class WatchPace:
 
     def _has_work(self, handle: TopicHandle) -> bool:
         """Return whether there is something to do, by what is known."""
-        state, now = handle.state, handle.now_ms()
-        if not is_clean(handle, now) or roll_plan.plan(state, now, state.config.segment_bytes):
+        if not is_clean(handle, handle.now_ms()) or topic_roll.jobs_due(handle):
             return True
         nodes = self._log.live_nodes
         return len(nodes) > 1 and any(

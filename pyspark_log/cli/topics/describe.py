@@ -13,10 +13,8 @@ from pyspark_log.opening import open_log
 from pyspark_log_storage.errors import UnknownTopic
 
 if TYPE_CHECKING:
-    from pyspark_log.reading.partition_health import Trouble
     from pyspark_log_coordinator.log.log import Log, TopicHandle
-    from pyspark_log_coordinator.model.partition import Partition
-    from pyspark_log_coordinator.model.topic_state import Topic
+    from pyspark_log_coordinator.log.partition_health import Trouble
 
 EXAMPLES = """\b
 Examples:
@@ -55,7 +53,7 @@ def describe(  # noqa: PLR0913, PLR0917 -- the options of a command
     LEO (log end offset) is the offset of the next row to be written; HW (high watermark) is that of the next row that
     readers will see.
     """
-    from pyspark_log.reading.partition_health import Trouble
+    from pyspark_log_coordinator.log.partition_health import Trouble
 
     wanted = {
         Trouble.UNDER_REPLICATED: under_replicated,
@@ -104,7 +102,7 @@ def _document(handle: TopicHandle) -> dict[str, Any]:
         "journal_entry": handle.version,
         "config": topic_config.show(state.config),
         **_schema(handle),
-        "partitions": [_partition(number, each) for number, each in enumerate(state.partitions)],
+        "partitions": [_partition(handle, number) for number in range(len(state.partitions))],
     }
 
 
@@ -118,9 +116,8 @@ def _schema(handle: TopicHandle) -> dict[str, Any]:
     return {"schema": column_types.ddl(schema.columns_of(found[-1])), "schemas": len(found)}
 
 
-def _partition(number: int, partition: Partition) -> dict[str, Any]:
-    from pyspark_log_coordinator.segments.roll_plan import parquet_end
-
+def _partition(handle: TopicHandle, number: int) -> dict[str, Any]:
+    partition = handle.partitions[number]
     return {
         "partition": number,
         "leader": partition.leader,
@@ -133,14 +130,14 @@ def _partition(number: int, partition: Partition) -> dict[str, Any]:
         "log_end": partition.log_end,
         "high_watermark": partition.high_watermark,
         "rows": partition.high_watermark - partition.log_start,
-        "table_end": parquet_end(partition),
+        "table_end": handle.parquet_end(number),
         "log_end_offsets": partition.log_end_offsets,
     }
 
 
 def _print_troubled(described: list[tuple[TopicHandle, dict[str, Any]]], kind: Trouble, *, json: bool) -> None:
     """Print the partitions in trouble of a kind."""
-    from pyspark_log.reading.partition_health import troubles
+    from pyspark_log_coordinator.log.partition_health import troubles
 
     rows: list[tuple[Any, ...]] = []
     for handle, document in described:
@@ -175,18 +172,18 @@ def _print(handle: TopicHandle, document: dict[str, Any], *, all_configs: bool) 
         output.print_table(("config", "value", "default"), rows)
     else:
         typer.echo(f"config         {', '.join(changed) or 'all default'}")
-    for number, line in enumerate(_table(handle.state)):
+    for number, line in enumerate(_table(handle)):
         typer.echo(f"{'' if number else 'table':15}{line}")
     typer.echo()
     _print_partitions(document["partitions"])
 
 
-def _table(state: Topic) -> list[str]:
+def _table(handle: TopicHandle) -> list[str]:
     """Return how many of the topic's rows other engines find in its table, and why not more."""
     from pyspark_log_coordinator.model.topic_config import UNLIMITED
-    from pyspark_log_coordinator.segments.roll_plan import KEPT_LEVEL, parquet_end
 
-    ends = [parquet_end(each) for each in state.partitions]
+    state = handle.state
+    ends = [handle.parquet_end(number) for number in range(len(state.partitions))]
     found = sum(end - each.log_start for end, each in zip(ends, state.partitions, strict=True))
     total = sum(each.high_watermark - each.log_start for each in state.partitions)
     is_parquet = state.config.segment_format == "parquet"
@@ -198,7 +195,7 @@ def _table(state: Topic) -> list[str]:
     if not is_parquet:
         return [*lines, "segment.format is log; with segment.format=parquet pyspark-log maintain adds the others"]
     for number, (end, each) in enumerate(zip(ends, state.partitions, strict=True)):
-        if any(one.level >= KEPT_LEVEL for one in each.segments_between(end, end + 1)):
+        if handle.is_kept_in_chunks(number, end):
             lines.append(f"partition {number} ends at offset {end}: a later row is too large for Parquet")
         elif each.staged:
             lines.append(f"partition {number} ends at offset {end}: not all in-sync replicas have the next segment yet")

@@ -13,7 +13,6 @@ from pyspark_log_coordinator.model.settings import BROKER_SESSION_TIMEOUT_MS
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import TopicHandle
-    from pyspark_log_coordinator.replication.row_loss import RowsLost
 
 EXAMPLES = """\b
 Examples:
@@ -68,13 +67,10 @@ def elect_leaders(
 
 def _preferred(handle: TopicHandle) -> list[dict[str, Any]]:
     """Return a document for each partition whose leader was not the preferred one."""
-    from pyspark_log_coordinator.replication.election import ElectPreferred
-    from pyspark_log_coordinator.sync.replica_probe import live
+    from pyspark_log_coordinator.sync import elections
 
     before = handle.refresh().partitions
-    able = live(handle)
-    after = handle.submit(ElectPreferred(able)).state
-    reachable = {holder.node for holder in able}
+    after, reachable = elections.elect_preferred(handle)
     found = []
     for number, (old, new) in enumerate(zip(before, after.partitions, strict=False)):
         preferred = new.replicas[0]
@@ -95,45 +91,44 @@ def _preferred(handle: TopicHandle) -> list[dict[str, Any]]:
 
 def _unclean(handle: TopicHandle, timeout_ms: int, *, yes: bool) -> list[dict[str, Any]]:
     """Return a document for each partition that had no leader."""
-    from pyspark_log_coordinator.replication.election import LeaderElected
-    from pyspark_log_coordinator.sync import unclean_election
+    from pyspark_log_coordinator.sync import elections
 
-    unreachable = unclean_election.find_unreachable(handle, timeout_ms)
+    unreachable = elections.find_unreachable(handle, timeout_ms)
     state = handle.state
-    leaderless = unclean_election.partitions(state)
+    leaderless = elections.partitions(state)
     if not leaderless:
         return []
-    command = unclean_election.election_of(handle, unreachable)
-    expected = unclean_election.would_lose(state, command)
+    command = elections.election_of(handle, unreachable)
+    expected = elections.would_lose(state, command)
     for number, rows in expected.items():
         where = f"topic {handle.name}, partition {number}"
-        typer.echo(f"{where}: {_rows(rows.start, rows.end)} would be lost", err=True)
-    total = counted(sum(rows.end - rows.start for rows in expected.values()), "row")
+        typer.echo(f"{where}: {_rows(rows)} would be lost", err=True)
+    total = counted(sum(map(len, expected.values())), "row")
     arguments.confirm(
         f"elect out-of-sync leaders for topic {handle.name} and lose {total}?",
         otherwise="no leader was elected",
         yes=yes or not expected,
     )
-    events = handle.submit(command).events
-    leaders = {each.partition: each.leader for each in events if isinstance(each, LeaderElected)}
-    lost = unclean_election.lost(events)
+    leaders, lost = elections.elect_unclean(handle, command)
     found = []
     for number in leaderless:
         leader = leaders.get(number)
-        why = None if leader is not None else unclean_election.why_leaderless(handle, command, number)
-        found.append(_document(handle, number, leader, state.partitions[number].replicas[0], why, lost.get(number)))
+        why = None if leader is not None else elections.why_leaderless(handle, command, number)
+        found.append(
+            _document(handle, number, leader, state.partitions[number].replicas[0], why, lost.get(number, range(0)))
+        )
     return found
 
 
 def _document(
-    handle: TopicHandle, number: int, leader: str | None, preferred: str, why: str | None, lost: RowsLost | None = None
+    handle: TopicHandle, number: int, leader: str | None, preferred: str, why: str | None, lost: range = range(0)
 ) -> dict[str, Any]:
     return {
         "topic": handle.name,
         "partition": number,
         "leader": leader,
-        "rows_lost": 0 if lost is None else lost.end - lost.start,
-        "first_lost_offset": None if lost is None else lost.start,
+        "rows_lost": len(lost),
+        "first_lost_offset": lost.start if lost else None,
         "preferred": preferred,
         "not_elected": why,
     }
@@ -144,7 +139,7 @@ def _sentence(each: dict[str, Any], *, unclean: bool) -> str:
     why, leader = each["not_elected"], each["leader"]
     if why is None:
         first, rows = each["first_lost_offset"], each["rows_lost"]
-        lost = f"; {_rows(first, first + rows)} lost" if rows else ""
+        lost = f"; {_rows(range(first, first + rows))} lost" if rows else ""
         return f"{where} node {leader} is now the leader{lost}"
     if unclean:
         return f"{where} no leader was elected: {why}"
@@ -152,5 +147,5 @@ def _sentence(each: dict[str, Any], *, unclean: bool) -> str:
     return f"{where} {now}; preferred leader {each['preferred']} was not elected: {why}"
 
 
-def _rows(start: int, end: int) -> str:
-    return f"{counted(end - start, 'row')} (offsets {start} to {end - 1})"
+def _rows(offsets: range) -> str:
+    return f"{counted(len(offsets), 'row')} (offsets {offsets.start} to {offsets.stop - 1})"

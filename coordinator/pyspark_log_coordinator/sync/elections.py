@@ -1,8 +1,9 @@
-"""Unclean elections by an operator: what is known before rows that only lost replicas had are lost.
+"""Elections by an operator: of preferred leaders, and unclean ones.
 
-A leaderless partition waits for a member of its ISR. If none comes back, another replica may lead, also one whose disk
-was set back; the rows that it lacks are lost (`ElectLeaders` with `unclean`). A member counts as unreachable if a
-suspicion of it has stood for the session timeout on this process's clock.
+Before an unclean election it is known which rows will be lost because only lost replicas had them. A leaderless
+partition waits for a member of its ISR. If none comes back, another replica may lead, also one whose disk was set
+back; the rows that it lacks are lost (`ElectLeaders` with `unclean`). A member counts as unreachable if a suspicion
+of it has stood for the session timeout on this process's clock.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.replication import election, suspicion
-from pyspark_log_coordinator.replication.election import ElectLeaders
+from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred, LeaderElected
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.sync import damage_reports
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
@@ -21,11 +22,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_coordinator.replication.suspicion import Suspicion
 
 LOOK_SECONDS = 0.5
 """The interval between looks while a suspicion stands."""
+
+
+def elect_preferred(handle: TopicHandle) -> tuple[Topic, frozenset[NodeId]]:
+    """Elect the preferred leaders that may lead. Return the topic after it, and the nodes that may lead."""
+    able = live(handle)
+    return handle.submit(ElectPreferred(able)).state, frozenset(each.node for each in able)
 
 
 def partitions(topic: Topic) -> tuple[int, ...]:
@@ -56,14 +64,19 @@ def election_of(handle: TopicHandle, unreachable: tuple[Suspicion, ...]) -> Elec
     return ElectLeaders(live(handle), unreachable, leaderless, unclean=True, set_back=damage_reports.set_back(handle))
 
 
-def would_lose(topic: Topic, command: ElectLeaders) -> dict[int, RowsLost]:
-    """Return the rows that the election would cut, by partition."""
-    return lost(election.decide(topic, command))
+def would_lose(topic: Topic, command: ElectLeaders) -> dict[int, range]:
+    """Return the offsets of the rows that the election would cut, by partition."""
+    return _lost(election.decide(topic, command))
 
 
-def lost(events: Iterable[object]) -> dict[int, RowsLost]:
-    """Return the rows that were cut, by partition."""
-    return {each.partition: each for each in events if isinstance(each, RowsLost)}
+def elect_unclean(handle: TopicHandle, command: ElectLeaders) -> tuple[dict[int, NodeId | None], dict[int, range]]:
+    """Carry out an unclean election. Return the new leaders, and the offsets of the lost rows, by partition."""
+    events = handle.submit(command).events
+    return {each.partition: each.leader for each in events if isinstance(each, LeaderElected)}, _lost(events)
+
+
+def _lost(events: Iterable[object]) -> dict[int, range]:
+    return {each.partition: range(each.start, each.end) for each in events if isinstance(each, RowsLost)}
 
 
 def why_leaderless(handle: TopicHandle, command: ElectLeaders, number: int) -> str:
