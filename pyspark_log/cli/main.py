@@ -1,4 +1,4 @@
-"""The program `pyspark-log`: its commands, and its exit codes.
+"""The program `pyspark-log`: its commands, plain words for usage errors, and its exit codes.
 
 exit code 0     success; also if the reader of the output has closed the pipe (`| head`)
 exit code 1     an error, printed on stderr
@@ -18,20 +18,18 @@ import typer
 from typer.core import TyperGroup
 
 import pyspark_log
-from pyspark_log.cli import hints
 from pyspark_log.cli.groups import group_offsets, groups, reset_offsets
 from pyspark_log.cli.nodes import cluster, drain, maintain, metrics, node_run, nodes
 from pyspark_log.cli.repair import backup, dump, recover, verify
 from pyspark_log.cli.rows import consume, export_kafka, import_kafka, produce
-from pyspark_log.cli.topics import add_partitions, delete_records, describe, elect_leaders, offsets, reassign, topics
+from pyspark_log.cli.topics import describe, elect_leaders, offsets, reassign, topics
+from pyspark_log_coordinator.model.topic_config import REPLICA_LAG_TIME_MAX_MS
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.stores import store_threads
 from pyspark_log_storage.stores.storage_options import ENVIRONMENT_VARIABLE, StorageOptions
 
 FINISH_SECONDS = 1.0
 """How long the program waits at its end for slow stores. A majority has answered; one that hangs may never do."""
-
-
 _ORDER = (
     *("cluster", "nodes", "topics", "produce", "consume", "offsets", "groups", "delete-records"),
     *("metrics", "maintain", "node", "verify", "recover", "backup", "restore", "dump"),
@@ -40,6 +38,22 @@ _ORDER = (
     *("delete", "remove", "rebuild", "check-store", "kafka"),
 )
 """The commands as help lists them, those of all groups together: what one does first comes first."""
+_OPTIONS_LAST = "put options after the command, as in: pyspark-log topics list --path /data/log"
+_KAFKAS = {
+    "--bootstrap-server": "use --path for the address of the cluster",
+    "--from-beginning": "this is the default; use --from to start elsewhere",
+    "--group": "name the group without an option, as in: pyspark-log groups describe GROUP",
+    "--offset": "use --from",
+    "--property": "use --format and --key-separator",
+    "--replica-lag-time-max-ms": (
+        "it is a setting of the topic: pyspark-log topics alter TOPIC --config "
+        f"replica.lag.time.max.ms={REPLICA_LAG_TIME_MAX_MS}"
+    ),
+    "--topic": "name the topic without an option, as in: pyspark-log consume TOPIC",
+}
+"""Hints for the options of Kafka's tools that have other names here."""
+_ALTER_PARTITIONS = "use: pyspark-log topics add-partitions TOPIC --partitions N"
+_KAFKAS_COMMANDS = dict.fromkeys(("group", "consumer-groups"), "use: pyspark-log groups")
 
 
 class _Group(TyperGroup):
@@ -56,11 +70,11 @@ class _Program(_Group):
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
-            hints.add(error)
+            _add_hint(error)
             raise
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        hint = hints.COMMANDS.get(args[0])
+        hint = _KAFKAS_COMMANDS.get(args[0])
         if hint is not None:
             ctx.fail(f"No such command {args[0]!r}; {hint}")
         return super().resolve_command(ctx, args)
@@ -77,12 +91,46 @@ class _Program(_Group):
                 _discard_output()
             raise typer.Exit(1) from error
         except Exception as error:
-            hints.add(error)
+            _add_hint(error)
             raise
         else:
             return result
         finally:
             store_threads.finish_calls(FINISH_SECONDS)
+
+
+def _add_hint(error: Exception) -> None:
+    """Add a hint to an error about an unknown option, and say in plain words why a value is invalid."""
+    unknown: Any = error
+    cause: Any = error.__cause__
+    if hasattr(cause, "errors"):
+        unknown.message = _why_invalid(cause.errors()[0]) or unknown.message.removeprefix("Value error, ")
+    if not hasattr(unknown, "possibilities"):
+        return
+    command = unknown.ctx.command if unknown.ctx is not None else None
+    if hasattr(command, "commands"):
+        hint: str | None = _OPTIONS_LAST
+    elif (unknown.option_name, getattr(command, "name", None)) == ("--partitions", "alter"):
+        hint = _ALTER_PARTITIONS
+    else:
+        hint = _KAFKAS.get(unknown.option_name)
+    if hint is not None:
+        unknown.message += f"; {hint}"
+        unknown.possibilities = None
+
+
+def _why_invalid(found: dict[str, Any]) -> str:
+    """Return why a number is invalid, or nothing. pydantic, which typer checks values with, says it for developers."""
+    value, limits = found["input"], found.get("ctx", {})
+    if found["type"] in {"int_parsing", "int_from_float"}:
+        return f"{value!r} is not a whole number"
+    if found["type"] == "float_parsing":
+        return f"{value!r} is not a number"
+    if "ge" in limits:
+        return f"{value} is less than {limits['ge']}"
+    if "le" in limits:
+        return f"{value} is greater than {limits['le']}"
+    return ""
 
 
 def _discard_output() -> None:
@@ -116,7 +164,6 @@ Pass the address of the cluster with --path or PYSPARK_LOG_PATH:
 )
 topics.app.command(epilog=describe.EXAMPLES)(describe.describe)
 topics.app.command(epilog=reassign.EXAMPLES)(reassign.reassign)
-topics.app.command("add-partitions", epilog=add_partitions.EXAMPLES)(add_partitions.add_partitions)
 topics.app.command("elect-leaders", epilog=elect_leaders.EXAMPLES)(elect_leaders.elect_leaders)
 nodes.app.command(epilog=drain.EXAMPLES)(drain.drain)
 groups.app.command("reset-offsets", epilog=reset_offsets.EXAMPLES)(reset_offsets.reset_offsets)
@@ -132,7 +179,7 @@ app.command(epilog=offsets.EXAMPLES)(offsets.offsets)
 app.add_typer(groups.app, name="groups", cls=_Group)
 app.add_typer(import_kafka.app, name="import", cls=_Group)
 app.add_typer(export_kafka.app, name="export", cls=_Group)
-app.command("delete-records", epilog=delete_records.EXAMPLES)(delete_records.delete_records)
+app.command("delete-records", epilog=topics.DELETE_RECORDS_EXAMPLES)(topics.delete_records)
 app.command(epilog=metrics.EXAMPLES)(metrics.metrics)
 app.command(epilog=maintain.EXAMPLES)(maintain.maintain)
 app.command(epilog=verify.EXAMPLES)(verify.verify)

@@ -1,20 +1,37 @@
-"""`pyspark-log groups`: list groups, change their settings, and delete them or their offsets."""
+"""`pyspark-log groups`: list groups, describe one with its members and its lag, change settings, delete."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import contextlib
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pyspark_log.cli import arguments, output
-from pyspark_log.cli.groups import describe_group
 from pyspark_log.cli.output import counted
 from pyspark_log.opening import open_log
-from pyspark_log_storage.errors import UnknownGroup
+from pyspark_log_storage.errors import CorruptObject, UnknownGroup
+
+if TYPE_CHECKING:
+    from pyspark_log.reading.groups import PartitionLag
+    from pyspark_log_coordinator.group.state import Group
+    from pyspark_log_coordinator.log.log import Log
 
 NO_GROUPS = "no groups yet; a streaming query or a Consumer creates one with option group.id"
 
 _CONFIG_EXAMPLE = "group.initial.rebalance.delay.ms=0"
+WATCH_SECONDS = 1.0
+"""How old what --watch shows may be."""
+CLEAR = "\x1b[2J\x1b[H"
+"""Clears a terminal."""
+_DESCRIBE_EXAMPLES = """\b
+Examples:
+  pyspark-log groups describe etl
+  pyspark-log groups describe etl --members --watch
+"""
+Document = dict[str, Any]
 
 app = typer.Typer(help="Administer groups and their offsets.", no_args_is_help=True)
 
@@ -38,7 +55,36 @@ def list_groups(path: arguments.Path, json: arguments.Json = False) -> None:
         typer.echo(NO_GROUPS)
 
 
-app.command("describe", epilog=describe_group.EXAMPLES)(describe_group.describe)
+@app.command(epilog=_DESCRIBE_EXAMPLES)
+def describe(
+    *,
+    group: arguments.GroupId,
+    path: arguments.Path,
+    state: Annotated[
+        bool, typer.Option("--state", help="Print only the state of the group, and its settings.")
+    ] = False,
+    members: Annotated[bool, typer.Option("--members", help="Print only the members, each with its lag.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Print it again every second, until Ctrl-C.")] = False,
+    json: arguments.Json = False,
+) -> None:
+    """Show the state of a group, its members, and its lag.
+
+    The lag is the number of rows that the group has not committed; behind is the age of the oldest of them.
+    """
+    log = open_log(path)
+    while True:
+        found = _look(log, group)
+        if watch and sys.stdout.isatty():
+            typer.echo(CLEAR, nl=False)
+        if json:
+            output.print_json(
+                {key: each for key, each in found.items() if _is_wanted(key, state=state, members=members)}
+            )
+        else:
+            _print(found, everything=not (state or members), members=members or not state)
+        if not watch:
+            return
+        time.sleep(WATCH_SECONDS)
 
 
 @app.command(
@@ -107,3 +153,125 @@ def delete(
     arguments.confirm(question, otherwise="nothing was deleted", yes=yes)
     handle.delete()
     output.show({"group": group, "deleted": True}, f"deleted group {group}", json=json)
+
+
+def _is_wanted(key: str, *, state: bool, members: bool) -> bool:
+    """Return whether a part of the document is wanted: the members, the partitions, or the rest."""
+    if key == "partitions":
+        return not (state or members)
+    return key != "members" or members or not state
+
+
+def _look(log: Log, group_id: str) -> Document:
+    from pyspark_log.reading.groups import lags
+    from pyspark_log_coordinator.group import config as group_config
+
+    handle = log.group(group_id)
+    group = handle.state
+    assigned = {name: _assigned(group, name, each.assignment) for name, each in group.members.items()}
+    owners = {
+        (topic, number): name
+        for name, partitions in assigned.items()
+        for topic, numbers in (partitions or {}).items()
+        for number in numbers
+    }
+    partitions = [
+        {**_document(log, each), "member": owners.get((each.topic, each.partition))} for each in lags(log, group)
+    ]
+    members = [
+        {
+            "member": name,
+            "instance": each.details.instance_id,
+            "client": each.details.client_id,
+            "host": each.details.host,
+            "assigned": assigned[name],
+            "lag": sum(part["lag"] for part in partitions if part["member"] == name),
+        }
+        for name, each in group.members.items()
+    ]
+    return {
+        "group": group.group_id,
+        "state": group.state.value,
+        "generation": group.generation,
+        "type": group.protocol_type,
+        "protocol": group.protocol,
+        "leader": group.leader if group.members else "",
+        "member_count": len(members),
+        "rewinds": group.rewinds,
+        "journal": handle.address,
+        "config": group_config.show(group.config),
+        "members": members,
+        "partitions": partitions,
+    }
+
+
+def _print(found: Document, *, everything: bool, members: bool) -> None:
+    rewound = f", {counted(found['rewinds'], 'rewind')}" if found["rewinds"] else ""
+    typer.echo(
+        f"group {found['group']}: {found['state']}, generation {found['generation']}, "
+        f"{counted(found['member_count'], 'member')}{rewound}"
+    )
+    if not members:
+        typer.echo(f"protocol {found['protocol'] or 'none'}, leader {found['leader'] or 'none'}")
+        typer.echo(f"journal {found['journal']}")
+        for name, value in found["config"].items():
+            typer.echo(f"config {name}={value}")
+        return
+    if found["members"]:
+        names = ("member", "instance", "client", "host", "assigned", "lag")
+        output.print_table(names, [[each[name] for name in names] for each in found["members"]])
+    if everything:
+        _print_partitions(found["partitions"], has_members=bool(found["members"]))
+
+
+def _print_partitions(partitions: list[Document], *, has_members: bool) -> None:
+    if not partitions:
+        typer.echo("no committed offsets")
+        return
+    columns = ["topic", "partition", "committed", "earliest", "latest", "lag", "behind"]
+    rows = [
+        [
+            each["topic"],
+            str(each["partition"]),
+            each["committed"],
+            each["earliest"],
+            each["latest"],
+            each["lag"],
+            "" if each["behind_ms"] is None else f"{each['behind_ms'] / 1000:,.1f} s",
+            *([each["member"] or ""] if has_members else []),
+        ]
+        for each in partitions
+    ]
+    totals = ["total", "", "", "", "", sum(each["lag"] for each in partitions), ""] if len(rows) > 1 else None
+    if has_members:
+        columns.append("member")
+        totals = None if totals is None else [*totals, ""]
+    output.print_table(columns, rows, totals)
+
+
+def _assigned(state: Group, member_id: str, assignment: bytes) -> Any:
+    """Return a member's partitions by topic, or None if its assignor writes something else."""
+    from pyspark_log_coordinator.assignors.consumer import PROTOCOL_TYPE, QUERY_PROTOCOL_TYPE
+    from pyspark_log_coordinator.assignors.subscription import decode_assignment
+
+    if state.protocol_type not in {PROTOCOL_TYPE, QUERY_PROTOCOL_TYPE}:
+        return None
+    with contextlib.suppress(CorruptObject):
+        return decode_assignment(assignment, member_id).partitions
+    return None
+
+
+def _document(log: Log, each: PartitionLag) -> dict[str, Any]:
+    from pyspark_log.reading.groups import oldest_unread_ms
+
+    oldest = oldest_unread_ms(log, each)
+    return {
+        "topic": each.topic,
+        "partition": each.partition,
+        "committed": each.committed,
+        "committed_ms": each.committed_ms,
+        "earliest": each.log_start,
+        "latest": each.latest,
+        "lag": each.lag,
+        "behind_ms": None if oldest is None else max(0, log.environment.now_ms() - oldest),
+    }

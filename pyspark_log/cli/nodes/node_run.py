@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyspark_log.cli import arguments, output
-from pyspark_log.cli.nodes import scrubbing, voting, watching
-from pyspark_log.cli.output import counted
-from pyspark_log.cli.progress import bar
+from pyspark_log.cli.nodes import watching
+from pyspark_log.cli.nodes.nodes import print_voting_advice
+from pyspark_log.cli.output import bar, counted
 from pyspark_log.opening import open_log, own_log
 from pyspark_log_coordinator.model import settings
 from pyspark_log_storage.errors import LogError, StoreError
@@ -32,6 +32,11 @@ INTERVAL_SECONDS = 0.5
 QUIET_SHARE, LONGEST_PAUSE = 8, 10.0
 """In an object store, a pause between two checks is this part of the time since data was copied last, and at most so
 many seconds: a third of replica.lag.time.max.ms."""
+
+SCRUB_BYTES_PER_SECOND = 1024 * 1024
+"""How fast a node is scrubbed: the default of HDFS's block scanner."""
+SCRUB_PAUSE_SECONDS = 60.0
+"""Between the end of one pass of the scrubber and the start of the next."""
 
 app = typer.Typer(help="Run the background work of a node.", no_args_is_help=True)
 
@@ -55,7 +60,10 @@ def run(  # noqa: PLR0913, PLR0917 -- the options of a command
             help="Time between checks for new data (default: 0.5; in an object store up to 10).",
         ),
     ] = None,
-    scrub: scrubbing.Scrub = scrubbing.BYTES_PER_SECOND,
+    scrub: Annotated[
+        int,
+        typer.Option("--scrub", min=0, metavar="BYTES", help="Bytes to scrub per second; 0 disables scrubbing."),
+    ] = SCRUB_BYTES_PER_SECOND,
     session_timeout_ms: watching.SessionTimeout = settings.BROKER_SESSION_TIMEOUT_MS.default,
     rebalance: watching.Rebalance = settings.AUTO_LEADER_REBALANCE_ENABLE.default,
     rebalance_seconds: watching.RebalanceSeconds = settings.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS.default,
@@ -84,12 +92,12 @@ def run(  # noqa: PLR0913, PLR0917 -- the options of a command
 
     log = open_log(path)
     follower = Follower(log, node_id)
-    voting.print_advice(log)
+    print_voting_advice(log)
     if not once:
         watching.start(path, ControllerSettings(session_timeout_ms, rebalance, rebalance_seconds, rebalance_percentage))
         threading.Thread(target=_roll, args=(path, node_id), name=f"roll node {node_id}", daemon=True).start()
         if scrub:
-            scrubbing.start(path, node_id, scrub)
+            _start_scrubbing(path, node_id, scrub)
     wait: Callable[[int], object] = bool if throttle is None else Throttle(log.environment, throttle)
     errors = output.RepeatedErrors()
     cleaned = copied = time.monotonic()
@@ -144,6 +152,33 @@ def _roll(path: str, node_id: str) -> None:
             failures.append(f"the partitions that node {node_id} leads were not rolled: {error.message}")
         errors.print(failures)
         time.sleep(CLEAN_SECONDS_REMOTE if log.is_remote else CLEAN_SECONDS)
+
+
+def _start_scrubbing(path: str, node_id: str, bytes_per_second: int) -> None:
+    """Scrub a node, in a thread, until the process ends."""
+    arguments = (path, node_id, bytes_per_second)
+    threading.Thread(target=_scrub, args=arguments, name=f"scrub node {node_id}", daemon=True).start()
+
+
+def _scrub(path: str, node_id: str, bytes_per_second: int) -> None:
+    from pyspark_log_coordinator.sync.scrubber import scrub
+    from pyspark_log_coordinator.sync.throttle import Throttle
+
+    log = own_log(path)
+    wait = Throttle(log.environment, bytes_per_second)
+    errors = output.RepeatedErrors()
+    while True:
+        failures: list[str] = []
+        try:
+            log.open(create=False)
+            done = scrub(log, node_id, wait)
+            for key in done.repaired:
+                typer.echo(f"node {node_id}: {key} was damaged or missing; copied it from another node", err=True)
+            failures += sorted(done.failures)
+        except LogError as error:
+            failures.append(f"node {node_id} was not scrubbed: {error.message}")
+        errors.print(failures)
+        time.sleep(SCRUB_PAUSE_SECONDS)
 
 
 def _round(follower: Follower, node_id: str, wait: Callable[[int], object]) -> FollowerRound:

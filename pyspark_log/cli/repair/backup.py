@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyspark_log.cli import arguments, output
-from pyspark_log.cli.output import counted
-from pyspark_log.cli.progress import bar
+from pyspark_log.cli.output import bar, counted
 from pyspark_log.opening import canonical, open_log
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyspark_log.cli import arguments, output
-from pyspark_log.cli.output import counted
-from pyspark_log.cli.progress import bar
+from pyspark_log.cli.output import bar, counted
 from pyspark_log.opening import open_log
 from pyspark_log_storage.errors import LogError, UnknownTopic
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from pyspark_log.cli import arguments, output
-from pyspark_log.cli.output import counted
-from pyspark_log.cli.progress import row_bar
+from pyspark_log.cli.output import counted, row_bar
 from pyspark_log.cli.rows import kafka_arguments, row_positions
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.model import settings as settings_of_clients

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyspark_log.cli import arguments, output
-from pyspark_log.cli.output import counted
-from pyspark_log.cli.progress import row_bar
+from pyspark_log.cli.output import counted, row_bar
 from pyspark_log.cli.rows import kafka_arguments, row_positions
 from pyspark_log.opening import open_log
 from pyspark_log_storage.errors import InvalidInput, UnknownTopic
@@ -162,8 +161,8 @@ def _begin(handle: TopicHandle, plans: Sequence[PartitionPlan]) -> None:
 def _import(
     log: Log, handle: TopicHandle, kafka: Kafka, topic: KafkaTopic, plans: Sequence[PartitionPlan], *, keeps: bool
 ) -> list[Imported]:
+    from pyspark_log.cli.rows.batches import parse_produce
     from pyspark_log.kafka.row_import import RowImport
-    from pyspark_log.options.produce import parse_produce
 
     whole = RowImport(log, handle, kafka, topic, parse_produce({}), keeps_offsets=keeps)
     with row_bar(f"import {topic.name}", sum(each.rows_max for each in plans)) as advance:

@@ -7,8 +7,11 @@ or when its first row has waited for --linger-ms.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import pathlib
+import select
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -18,15 +21,13 @@ import typer
 
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.arguments import Format
-from pyspark_log.cli.output import counted
-from pyspark_log.cli.progress import bar
+from pyspark_log.cli.output import bar, counted
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.model import settings
-from pyspark_log_storage.errors import LogError, OutcomeUnknown
+from pyspark_log_storage.errors import InvalidRecord, LogError, OutcomeUnknown
 
 if TYPE_CHECKING:
     from pyspark_log.cli.rows.batches import Batches
-    from pyspark_log.cli.rows.lines import Lines
     from pyspark_log_coordinator.log.log import Log, TopicHandle
 
 EXAMPLES = """\b
@@ -50,6 +51,7 @@ LINE_BYTES_BESIDE_ROW = 1024 * 1024
 BATCH_BYTES = 64 * 1024 * 1024
 """Maximum size of a batch, whose rows stay in memory until they are written."""
 INTERRUPTED = 130
+READ_BYTES = 1024 * 1024
 
 
 def produce(  # noqa: PLR0913  # one for each option of the command
@@ -97,10 +99,8 @@ def produce(  # noqa: PLR0913  # one for each option of the command
     arguments.check_key_separator(key_separator, form)
 
     from pyspark_log.cli.rows import json_rows, text_rows
-    from pyspark_log.cli.rows.batches import Batches
-    from pyspark_log.cli.rows.lines import Lines
+    from pyspark_log.cli.rows.batches import Batches, parse_produce
     from pyspark_log.options import sink_table
-    from pyspark_log.options.produce import parse_produce
     from pyspark_log_coordinator.environment import real_environment
     from pyspark_log_coordinator.retry import retry
     from pyspark_log_storage.names import check_topic
@@ -126,7 +126,7 @@ def produce(  # noqa: PLR0913  # one for each option of the command
         log, handle = retry(real_environment(), policy, open_topic)
         batches = Batches(log, handle, decode, acks=durability, compression=codec, policy=policy)
         row_bytes_max = handle.config.max_message_bytes
-        lines = Lines(stream, row_bytes_max * LINE_BYTES_PER_ROW_BYTE + LINE_BYTES_BESIDE_ROW)
+        lines = _Lines(stream, row_bytes_max * LINE_BYTES_PER_ROW_BYTE + LINE_BYTES_BESIDE_ROW)
         try:
             with contextlib.nullcontext(bool) if lines.size is None else bar(f"produce {topic}", lines.size) as advance:
                 interrupted = _write(lines, batches, batch_rows, linger_ms / 1000, advance)
@@ -156,7 +156,74 @@ def _opened(file: pathlib.Path | None) -> Iterator[BinaryIO]:
     yield sys.stdin.buffer
 
 
-def _write(lines: Lines, batches: Batches, rows_max: int, linger: float, advance: Callable[[int], object]) -> bool:
+class _Lines:
+    """Complete lines of a file, a pipe or a terminal, as they arrive, without their ends (LF or CR LF).
+
+    The last line may have no end.
+    """
+
+    def __init__(self, stream: BinaryIO, line_bytes_max: int) -> None:
+        """`line_bytes_max` limits the memory of one line."""
+        self._stream = stream
+        self._line_bytes_max = line_bytes_max
+        self._begun: list[bytes] = []
+        self._begun_bytes = 0
+        self._ended = False
+        self.bytes_read = 0
+        self.lines_read = 0
+        self.size: int | None = None
+        """In bytes, if the stream is a file."""
+        self._waits_on: int | None = None
+        try:
+            descriptor = stream.fileno()
+        except (io.UnsupportedOperation, AttributeError):
+            return
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode):
+            self.size = status.st_size
+        else:
+            self._waits_on = descriptor
+
+    def read(self, timeout: float | None) -> list[bytes] | None:
+        """Return the lines that have arrived, or None at the end of the stream.
+
+        The list is empty if no line arrives within `timeout` seconds (None: wait forever). Raise `InvalidRecord` if a
+        line is too long.
+        """
+        if self._ended:
+            return None
+        if self._waits_on is not None and not select.select([self._waits_on], [], [], timeout)[0]:
+            return []
+        data = self._stream.read1(READ_BYTES)  # type: ignore[attr-defined]  # of every buffered stream
+        self.bytes_read += len(data)
+        if not data:
+            self._ended = True
+            if not self._begun:
+                return None
+            lines = [b"".join(self._begun)]
+        else:
+            lines = self._whole(data)
+        self.lines_read += len(lines)
+        return [line.removesuffix(b"\r") for line in lines]
+
+    def _whole(self, data: bytes) -> list[bytes]:
+        head, end, tail = data.rpartition(b"\n")
+        lines = []
+        if end:
+            lines = b"".join([*self._begun, head]).split(b"\n")
+            self._begun, self._begun_bytes = [], 0
+        if tail:
+            self._begun.append(tail)
+            self._begun_bytes += len(tail)
+            if self._begun_bytes > self._line_bytes_max:
+                raise InvalidRecord(
+                    f"line {self.lines_read + len(lines) + 1} has more than {self._line_bytes_max:,} bytes, which is "
+                    "too long for this topic; check the input, or increase the topic's max.message.bytes"
+                )
+        return lines
+
+
+def _write(lines: _Lines, batches: Batches, rows_max: int, linger: float, advance: Callable[[int], object]) -> bool:
     """Write all lines. Return whether an interrupt ended the input; lines read before it are written."""
     deadline = None
     bytes_shown = 0

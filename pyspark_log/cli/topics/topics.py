@@ -1,4 +1,4 @@
-"""`pyspark-log topics`: create, list, alter, delete."""
+"""`pyspark-log topics`: create, list, alter, delete, add partitions; and `pyspark-log delete-records`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 
 NO_TOPICS = "no topics yet; create one with: pyspark-log topics create NAME"
 _CONFIG_EXAMPLE = "compression.type=zstd"
+_ADD_PARTITIONS_EXAMPLES = """\b
+Examples:
+  pyspark-log topics add-partitions flights --partitions 8
+  pyspark-log topics add-partitions flights --partitions 4 --replica-assignment 0:1,1:2
+"""
+DELETE_RECORDS_EXAMPLES = """\b
+Examples:
+  pyspark-log delete-records flights --partition 0 --before 1000
+  pyspark-log delete-records flights --partition 0 --before -1 --yes
+"""
 
 app = typer.Typer(help="Create, list, describe, alter, reassign and delete topics.", no_args_is_help=True)
 
@@ -212,6 +222,62 @@ def delete(
     log.delete_topic(name)
     document = {"topic": name, "deleted": True, "partitions": partitions, "rows": rows}
     output.show(document, f"deleted topic {name} with {size}", json=json)
+
+
+@app.command("add-partitions", epilog=_ADD_PARTITIONS_EXAMPLES)
+def add_partitions(
+    name: arguments.Topic,
+    path: arguments.Path,
+    partitions: Annotated[int, typer.Option(min=1, metavar="N", help="Total number of partitions after the change.")],
+    replica_assignment: Annotated[
+        str | None,
+        typer.Option(metavar="NODES", help="Nodes of the new partitions only, such as 0:1,1:2 for two partitions."),
+    ] = None,
+    json: arguments.Json = False,
+) -> None:
+    """Add partitions to a topic.
+
+    Partitions cannot be removed. As in Kafka, most keys map to other partitions afterwards: new rows of a key are not
+    in the same partition as its old rows, and not in order with them.
+    """
+    wanted = arguments.replica_assignment(replica_assignment)
+
+    from pyspark_log_coordinator.sync import reassigner
+
+    first, added = reassigner.add_partitions(open_log(path).topic(name), partitions, wanted)
+    documents = [{"partition": number, "replicas": nodes} for number, nodes in enumerate(added, first)]
+    output.show(
+        {"topic": name, "partitions": partitions, "added": documents},
+        f"topic {name} now has {partitions:,} partitions (was {first:,})",
+        json=json,
+    )
+
+
+def delete_records(
+    topic: arguments.Topic,
+    path: arguments.Path,
+    partition: Annotated[int, typer.Option(min=0, metavar="N", help="Partition to delete rows from.")],
+    before: Annotated[
+        int, typer.Option(min=-1, metavar="OFFSET", help="Delete the rows before this offset; -1 deletes all rows.")
+    ],
+    yes: arguments.Yes = False,
+    json: arguments.Json = False,
+) -> None:
+    """Delete the oldest rows of a partition.
+
+    A query that still needs these rows fails, or skips them if failOnDataLoss is false.
+    """
+    handle = open_log(path).topic(topic)
+    low = handle.partition(partition).log_start
+    which = "all rows" if before < 0 else f"the rows before offset {before}"
+    question = f"delete {which} of topic {topic}, partition {partition}? This cannot be undone."
+    arguments.confirm(question, otherwise="nothing was deleted", yes=yes)
+    start = handle.delete_records(partition, before)
+    output.show(
+        {"topic": topic, "partition": partition, "log_start": start, "rows": start - low},
+        f"deleted {counted(start - low, 'row')}; topic {topic}, partition {partition} now starts at offset {start}",
+        json=json,
+    )
 
 
 def _time(ms: int) -> str:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from pyspark_log.cli.groups import describe_group
+from pyspark_log.cli.groups import groups
 from pyspark_log.cli.main import app
 from pyspark_log.opening import forget_logs, open_log
 from pyspark_log_coordinator.assignors.subscription import Assignment, encode_assignment
@@ -118,7 +118,7 @@ def test_a_watched_group_is_shown_every_second_as_it_is_then(cli, monkeypatch):
         rounds.append(seconds)
         commit(cli, {0: 9, 1: 10})
 
-    monkeypatch.setattr(describe_group, "time", SimpleNamespace(sleep=sleep))  # other threads sleep as they like
+    monkeypatch.setattr(groups, "time", SimpleNamespace(sleep=sleep))  # other threads sleep as they like
     result = CliRunner().invoke(app, ["groups", "describe", "g", "--watch", "--json", "--path", str(cli.path)])
     shown = [json.loads(line) for line in result.output.splitlines()]
     assert [each["partitions"][0]["lag"] for each in shown] == [6, 1]

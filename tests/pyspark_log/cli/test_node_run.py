@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pyspark_log.cli.nodes import scrubbing, watching
+from pyspark_log.cli.nodes import node_run, watching
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.sync.controller import ControllerSettings
 from tests.support.command_line import CommandLine, files_of_t, on_three_nodes
@@ -242,12 +242,12 @@ def test_what_is_damaged_on_the_node_is_copied_again_and_told(cli, tmp_path, mon
     passes = iter(range(1))
 
     def sleep(seconds):
-        assert seconds == scrubbing.PAUSE_SECONDS
+        assert seconds == node_run.SCRUB_PAUSE_SECONDS
         next(passes)
 
-    monkeypatch.setattr(scrubbing, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(node_run, "time", SimpleNamespace(sleep=sleep))
     with pytest.raises(StopIteration):
-        scrubbing._scrub(str(cli.path), "1", 10**9)
+        node_run._scrub(str(cli.path), "1", 10**9)
     assert damaged.read_bytes() == whole
     key = damaged.relative_to(tmp_path / "disk1")
     assert capsys.readouterr().err == f"node 1: {key} was damaged or missing; copied it from another node\n"
@@ -258,7 +258,7 @@ def test_what_is_damaged_on_the_node_is_copied_again_and_told(cli, tmp_path, mon
         flip_bit(path, 8 * 100)
     passes = iter(range(1))
     with pytest.raises(StopIteration):
-        scrubbing._scrub(str(cli.path), "1", 10**9)
+        node_run._scrub(str(cli.path), "1", 10**9)
     assert capsys.readouterr().err.count("pyspark-log: topic 't': ") == 1  # told once in two passes
 
 
@@ -270,7 +270,7 @@ def test_a_node_is_scrubbed_as_it_is_told(cli, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(watching, "start", lambda *_: None)
-    monkeypatch.setattr(scrubbing, "start", start)
+    monkeypatch.setattr(node_run, "_start_scrubbing", start)
     cli.run("node", "run", "1", code=130)
     cli.run("node", "run", "1", "--scrub", 5, code=130)
     assert asked == [(str(cli.path), "1", 1024 * 1024), (str(cli.path), "1", 5)]
