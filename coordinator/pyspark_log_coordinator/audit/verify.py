@@ -355,7 +355,7 @@ def _replication(state: Topic, number: int) -> Iterator[Finding]:
         )
         yield Finding(where, detail, partition=number)
         return
-    if state.config.replication_mode == "isr":
+    if not replicas.by_majority(state.config):
         for name in partition.isr:
             end = partition.log_end_offsets[name]
             if end < partition.high_watermark:

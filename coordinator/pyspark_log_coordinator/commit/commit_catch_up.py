@@ -145,7 +145,7 @@ def _wanted(state: Topic, number: int, acks: Acks, having: Collection[NodeId]) -
     partition = state.partitions[number]
     if acks != "all":
         return () if partition.leader is None else (partition.leader,)
-    if state.config.replication_mode != "quorum":
+    if not replicas.by_majority(state.config):
         return partition.isr
     is_enough = len(set(having).intersection(partition.replicas)) >= replicas.required_acks(partition, state.config)
     return () if is_enough else partition.replicas

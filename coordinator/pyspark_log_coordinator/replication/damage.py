@@ -103,7 +103,7 @@ def _changes(topic: Topic, after: Topic, number: int, node: NodeId) -> list[IsrS
     if reached == partition.log_end_offsets:
         return []  # the node lags behind the copies anyway, or is no replica
     mark = partition.high_watermark
-    is_quorum = topic.config.replication_mode == "quorum"
+    is_quorum = replicas.by_majority(topic.config)
     required = max(1, replicas.required_acks(partition, topic.config))
     if is_quorum and partition.log_end_offsets[node] >= mark > reached[node]:
         having = [each for each in partition.isr if reached[each] >= mark and each not in topic.suspects]

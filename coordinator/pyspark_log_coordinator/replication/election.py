@@ -142,7 +142,7 @@ def awaited(
     `found` are the nodes whose disks were set back. These are not awaited, except under suspicion: their disks may be
     in the middle of a restore.
     """
-    voters = partition.replicas if topic.config.replication_mode == "quorum" else partition.isr
+    voters = replicas.voters(partition, topic.config)
     known = {*live, *unreachable, *topic.fenced, *(node for node in found if node not in topic.suspects)}
     return tuple(node for node in voters if node not in known)
 
@@ -211,7 +211,7 @@ def _able(topic: Topic, partition: Partition, live: Collection[NodeId]) -> list[
 
 def _eligible(topic: Topic, partition: Partition, able: list[NodeId]) -> list[NodeId]:
     """Return those of the live replicas that have all committed rows."""
-    if topic.config.replication_mode == "quorum":
+    if replicas.by_majority(topic.config):
         if len(able) < high_watermark.majority(len(partition.replicas)):
             return []
         # A wiped node is live, but no longer part of the majority that had the rows.

@@ -60,12 +60,22 @@ def of_current_incarnations(topic: Topic, holders: Iterable[Holder]) -> tuple[Ho
     return tuple(holder for holder in holders if topic.incarnations.get(holder.node) == holder.incarnation)
 
 
+def by_majority(config: TopicConfig) -> bool:
+    """Return whether a majority of the replicas commits rows, not the whole ISR. Only here is the mode asked for."""
+    return config.replication_mode == "quorum"
+
+
+def voters(partition: Partition, config: TopicConfig) -> tuple[NodeId, ...]:
+    """Return the replicas that commit rows: of the ISR all, of all replicas a majority; see `required_acks`."""
+    return partition.replicas if by_majority(config) else partition.isr
+
+
 def required_acks(partition: Partition, config: TopicConfig) -> int:
     """Return the number of replicas that must hold a batch before it is acknowledged with acks=all.
 
     A partition with fewer replicas than `min.insync.replicas` requires all of them.
     """
-    if config.replication_mode == "quorum":
+    if by_majority(config):
         return high_watermark.majority(len(partition.replicas))
     return min(config.min_insync_replicas, replication_factor(partition))
 
@@ -75,7 +85,7 @@ def keeps_committed(partition: Partition, nodes: Collection[NodeId], of: int, co
 
     Every member of the ISR has them. With replication.mode=quorum a member may lag, so a majority must have them.
     """
-    if config.replication_mode != "quorum":
+    if not by_majority(config):
         return True
     having = [node for node in nodes if partition.log_end_offsets.get(node, 0) >= partition.high_watermark]
     return len(having) >= high_watermark.majority(of)
@@ -112,7 +122,7 @@ def in_preference_order(replicas: Sequence[NodeId], chosen: Iterable[NodeId]) ->
 
 def _advanced(partition: Partition, config: TopicConfig) -> Partition:
     ends, current = partition.log_end_offsets, partition.high_watermark
-    if config.replication_mode == "quorum":
+    if by_majority(config):
         mark = high_watermark.advance_by_majority(ends, current)
     else:
         factor = replication_factor(partition)

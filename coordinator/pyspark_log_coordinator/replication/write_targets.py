@@ -11,7 +11,7 @@ import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark_log_coordinator.model.partitions import Fact
-from pyspark_log_coordinator.replication import high_watermark
+from pyspark_log_coordinator.replication import high_watermark, replicas
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +42,7 @@ def used_nodes(topic: Topic, acks: Acks, missing: Iterable[NodeId]) -> frozenset
 
 def enough(topic: Topic, acks: Acks) -> int | None:
     """Return the number of nodes that must have a file before the writer continues; None means all reachable ones."""
-    if acks != "all" or topic.config.replication_mode != "quorum":
+    if acks != "all" or not replicas.by_majority(topic.config):
         return None
     return high_watermark.majority(max(topic.partitions.facts(_REPLICAS)))
 
@@ -56,7 +56,7 @@ class _Context(NamedTuple):
 
 
 def _context(topic: Topic, acks: Acks, missing: Iterable[NodeId]) -> _Context:
-    return _Context(acks, topic.config.replication_mode == "quorum", frozenset((*missing, *topic.fenced)))
+    return _Context(acks, replicas.by_majority(topic.config), frozenset((*missing, *topic.fenced)))
 
 
 def _of(partition: Partition, context: _Context) -> tuple[NodeId, ...]:

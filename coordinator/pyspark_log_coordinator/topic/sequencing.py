@@ -94,7 +94,7 @@ def _check_holders(topic: Topic, acks: Acks, index: int, growth: Growth) -> IsrS
     partition = topic.partitions[index]
     where = f"topic {topic.name!r}, partition {index}:"
     end = growth.chunks[-1].end_offset
-    voters = partition.replicas if topic.config.replication_mode == "quorum" else partition.isr
+    voters = replicas.voters(partition, topic.config)
     holding = tuple(node for node in voters if growth.log_end_offsets[node] == end and node not in topic.fenced)
     if acks != "all":
         if partition.leader not in holding:
@@ -146,7 +146,7 @@ def _why_no_replica_counts(topic: Topic, partition: Partition) -> str:
 
 
 def _minimum(topic: Topic) -> str:
-    return "a majority" if topic.config.replication_mode == "quorum" else "min.insync.replicas"
+    return "a majority" if replicas.by_majority(topic.config) else "min.insync.replicas"
 
 
 class Growth(msgspec.Struct, frozen=True):
