@@ -13,7 +13,6 @@ from pyspark_log.options.position import (
     SpecificOffsets,
     Timestamps,
 )
-from pyspark_log.options.sink import parse_sink
 from pyspark_log.options.source import (
     SourceOptions,
     check_source,
@@ -22,9 +21,8 @@ from pyspark_log.options.source import (
     parse_source,
 )
 from pyspark_log.options.subscription import Assign, Subscribe, SubscribePattern, Subscription
-from pyspark_log.sink_options import SinkOptions
 from pyspark_log_coordinator.model.batch import Acks
-from pyspark_log_storage.files.compression import Compression
+from pyspark_log_storage.files.row_files import Compression
 
 __all__ = [
     "EARLIEST_OFFSET",
@@ -39,7 +37,6 @@ __all__ = [
     "Latest",
     "NoMatch",
     "Position",
-    "SinkOptions",
     "SourceOptions",
     "SpecificOffsets",
     "Subscribe",
@@ -50,6 +47,5 @@ __all__ = [
     "check_source",
     "is_table_without_options",
     "of_batch_read",
-    "parse_sink",
     "parse_source",
 ]

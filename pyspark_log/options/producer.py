@@ -17,7 +17,7 @@ from pyspark_log.options.value import JSON_OPTIONS, boolean, integer
 from pyspark_log_coordinator.model.batch import Acks
 from pyspark_log_coordinator.model.settings import INT_MAX
 from pyspark_log_coordinator.retry import RetryPolicy
-from pyspark_log_storage.files.compression import Compression
+from pyspark_log_storage.files.row_files import Compression
 from pyspark_log_storage.stores.storage_options import NO_OPTIONS, StorageOptions
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from pyspark_log.options.value import TEXT, TOPIC, boolean, choice, integer
 from pyspark_log_coordinator.model import settings
 from pyspark_log_coordinator.model.batch import Acks
 from pyspark_log_coordinator.model.topic_config import MAX_MESSAGE_BYTES as TOPIC_MAX_MESSAGE_BYTES
-from pyspark_log_storage.files.compression import Compression
+from pyspark_log_storage.files.row_files import Compression
 
 _ACKS: dict[str, Acks] = {"all": "all", "-1": "all", "1": "1", "0": "0"}
 _KAFKAS_CODECS = frozenset({"gzip", "snappy"})

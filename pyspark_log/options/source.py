@@ -9,8 +9,7 @@ import msgspec
 from pyspark_log.options import source_table as table
 from pyspark_log.options.given import Given, Ignored, gather, names, warn
 from pyspark_log.options.option import Kind, Option
-from pyspark_log.options.position import CommittedOffsets, Earliest, NoMatch, Position
-from pyspark_log.options.read_range import check_range
+from pyspark_log.options.position import CommittedOffsets, Earliest, NoMatch, Position, check_range
 from pyspark_log.options.subscription import Subscription
 from pyspark_log.options.table import ASYNC_PROGRESS, PATH, STORAGE_OPTIONS
 from pyspark_log_coordinator.membership.member_settings import HEARTBEAT_INTERVAL_MS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_log import opening
-from pyspark_log.options.read_range import ending_option, starting_option
+from pyspark_log.options.position import ending_option, starting_option
 from pyspark_log.reading.planning import Range, splits
 from pyspark_log.reading.positions import report_loss, resolve, subscribed
 from pyspark_log_storage.errors import DataLoss, InvalidInput, InvalidOption

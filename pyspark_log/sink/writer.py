@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
+    from pyspark_log.sink.options import SinkOptions
     from pyspark_log.sink.topics import Creates
-    from pyspark_log.sink_options import SinkOptions
     from pyspark_log.writing.typed_plan import TypedPlan
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.maintenance.roll_job import RollTask

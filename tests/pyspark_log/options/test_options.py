@@ -8,15 +8,14 @@ from pyspark_log.options import (
     Earliest,
     Latest,
     NoMatch,
-    SinkOptions,
     SourceOptions,
     Subscribe,
     check_source,
-    parse_sink,
     parse_source,
 )
 from pyspark_log.options.given import names
 from pyspark_log.options.option import Kind
+from pyspark_log.sink.options import SinkOptions, parse_sink
 from pyspark_log_coordinator.retry import RetryPolicy
 from tests.support.pyspark_log.parsed_options import READ, batch, refusal, stream, write
 

@@ -1,21 +1,66 @@
-"""The options of a write, parsed once at the edge."""
+"""The options of a write, and their parser, which is called once at the edge.
+
+Tasks receive the parsed options, so the parser imports the tables of the options only when it is called.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from pyspark_log.options import sink_table as table
-from pyspark_log.options.given import Given, gather, warn
-from pyspark_log.options.option import Kind
-from pyspark_log.options.table import ASYNC_PROGRESS, PATH, STORAGE_OPTIONS
-from pyspark_log.sink_options import SinkOptions
-from pyspark_log_coordinator.retry import RetryPolicy
+import msgspec
+
 from pyspark_log_storage.errors import InvalidOption
-from pyspark_log_storage.stores.storage_options import StorageOptions
+from pyspark_log_storage.stores.storage_options import NO_OPTIONS, StorageOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark_log_coordinator.model.batch import Acks
+    from pyspark_log_coordinator.retry import RetryPolicy
+    from pyspark_log_storage.files.row_files import Compression
+
+
+class SinkOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The parsed options of a write."""
+
+    path: str
+    topic: str | None
+    """None: the column `topic` of each row."""
+    acks: Acks
+    compression: Compression | None
+    """None: each topic's own."""
+    txn_app_id: str | None
+    """None: a stream uses its query id, and a batch write is not idempotent."""
+    txn_version: int | None
+    """Set with txn_app_id in a batch write; None in a stream, which uses the number of the micro-batch."""
+    txn_take_over: bool
+    checkpoint: str | None
+    """The checkpointLocation of a query; None in a batch write, and if Spark takes it from its own settings."""
+    retry: RetryPolicy
+    max_message_bytes: int
+    dead_letter_topic: str | None
+    """None: a row that cannot be written is an error."""
+    auto_create_topics: bool
+    num_partitions: int
+    replication_factor: int | None
+    """None: the default, which depends on the number of nodes."""
+    request_timeout_ms: int
+    storage_options: StorageOptions = NO_OPTIONS
+    has_columns: bool = False
+    """Whether a topic that the write creates is typed."""
+    merge_schema: bool = False
+    key_column: str | None = None
+    """None: the topic's, if it has one."""
 
 
 def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     """Return the options of a write; warn once of options without effect. Raise `InvalidOption`."""
+    from pyspark_log.options import sink_table as table  # tasks must not import the tables
+    from pyspark_log.options.given import gather, warn
+    from pyspark_log.options.option import Kind
+    from pyspark_log.options.table import ASYNC_PROGRESS, PATH, STORAGE_OPTIONS
+    from pyspark_log_coordinator.retry import RetryPolicy
+
     given = gather(options, Kind.SINK_STREAM if streaming else Kind.SINK_BATCH)
     parsed = SinkOptions(
         path=given.get(PATH),
@@ -44,7 +89,7 @@ def parse_sink(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
         key_column=given.find(table.KEY_COLUMN),
     )
     given.get(ASYNC_PROGRESS)
-    _check_transaction(parsed, given)
+    _check_transaction(parsed, streaming=streaming)
     _check_dead_letters(parsed)
     _check_typed(parsed)
     warn(given.ignored, given.kind)
@@ -56,8 +101,8 @@ def _checkpoint(options: Mapping[str, str]) -> str | None:
     return next((text for name, text in options.items() if name.lower() == "checkpointlocation"), None)
 
 
-def _check_transaction(parsed: SinkOptions, given: Given) -> None:
-    if given.kind is Kind.SINK_BATCH and (parsed.txn_app_id is None) != (parsed.txn_version is None):
+def _check_transaction(parsed: SinkOptions, *, streaming: bool) -> None:
+    if not streaming and (parsed.txn_app_id is None) != (parsed.txn_version is None):
         has, lacks = ("txnVersion", "txnAppId") if parsed.txn_app_id is None else ("txnAppId", "txnVersion")
         raise InvalidOption(
             lacks,
