@@ -27,7 +27,7 @@ from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.files.staged_chunk import StagedChunk
+from pyspark_log_storage.files.row_files import StagedChunk
 from pyspark_log_storage.layout import born_name
 from pyspark_log_storage.objects import node
 from pyspark_log_storage.stores.local import LocalStore

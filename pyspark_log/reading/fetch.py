@@ -21,7 +21,7 @@ from pyspark_log_storage.columns import schema
 from pyspark_log_storage.columns.column_conversion import as_newest
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreError
 from pyspark_log_storage.files.append_file import read_chunk
-from pyspark_log_storage.files.staged_chunk import StagedChunk
+from pyspark_log_storage.files.row_files import StagedChunk
 from pyspark_log_storage.segments import segment
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyspark_log_storage.columns.schema import HEADERS, RECORD, RECORD_SCHEMAS, RECORD_WITH_HEADERS, TIMESTAMP
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
 from pyspark_log_storage.files import chunk
-from pyspark_log_storage.files.segment_file import NotAsParquet
+from pyspark_log_storage.files.row_files import NotAsParquet
 from pyspark_log_storage.parquet import parquet_footer, parquet_segment, row_group, row_group_size
 from pyspark_log_storage.segments import segment
 from tests.support.counting_store import CountingStore

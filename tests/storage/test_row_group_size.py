@@ -11,7 +11,7 @@ import pytest
 
 from pyspark_log_storage.columns.schema import RECORD, RECORD_WITH_HEADERS, TIMESTAMP
 from pyspark_log_storage.errors import CorruptObject
-from pyspark_log_storage.files.segment_file import NotAsParquet
+from pyspark_log_storage.files.row_files import NotAsParquet
 from pyspark_log_storage.parquet import parquet_footer, parquet_segment, row_group, row_group_size
 from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
 from tests.support.memory_store import MemoryStore

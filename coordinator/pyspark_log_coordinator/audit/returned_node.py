@@ -23,7 +23,7 @@ from pyspark_log_coordinator.replication import truncation
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from pyspark_log_storage.files.index import Index
-from pyspark_log_storage.files.segment_file import EpochStarts
+from pyspark_log_storage.files.row_files import EpochStarts
 from pyspark_log_storage.objects import checkpoints
 from pyspark_log_storage.objects.node import require_marker
 from pyspark_log_storage.segments import recovery, segment

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.partition import ChunkRef, Holder, NodeId, Partition, SegmentRef
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_storage.files.index import IndexEntry
-    from pyspark_log_storage.files.segment_file import EpochStarts
+    from pyspark_log_storage.files.row_files import EpochStarts
     from pyspark_log_storage.stores.store import Store
 
 

@@ -18,7 +18,7 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, LogError, StoreError, StoreUnavailable, is_node_failure
 from pyspark_log_storage.files import append_file, chunk
 from pyspark_log_storage.files.chunk import CHUNK_BYTES
-from pyspark_log_storage.files.segment_file import NotAsParquet
+from pyspark_log_storage.files.row_files import NotAsParquet
 from pyspark_log_storage.objects.node import require_marker, require_written
 from pyspark_log_storage.segments import segment
 from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.maintenance.roll_job import RollSource, RollTask
     from pyspark_log_coordinator.model.partition import ChunkRef, NodeId
     from pyspark_log_storage.files.index import IndexEntry
-    from pyspark_log_storage.files.segment_file import SegmentPlace
+    from pyspark_log_storage.files.row_files import SegmentPlace
     from pyspark_log_storage.parquet.parquet_segment import ParquetSegmentWriter
     from pyspark_log_storage.stores.store import Store
 

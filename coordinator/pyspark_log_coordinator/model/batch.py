@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from pyspark_log_coordinator.model.partition import Holder, NodeId
-from pyspark_log_storage.files.staged_chunk import StagedChunk
+from pyspark_log_storage.files.row_files import StagedChunk
 from pyspark_log_storage.stored_names import BornName
 
 

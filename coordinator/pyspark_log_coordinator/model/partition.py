@@ -10,14 +10,14 @@ import msgspec
 
 from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_storage import layout
-from pyspark_log_storage.files.staged_chunk import StagedChunk
+from pyspark_log_storage.files.row_files import StagedChunk
 from pyspark_log_storage.ranges import Count, Int64, UInt32
 from pyspark_log_storage.stored_names import SegmentName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyspark_log_storage.files.segment_file import SegmentFile
+    from pyspark_log_storage.files.row_files import SegmentFile
 
 NodeId = str
 BEFORE_ALL_TIMES = -(2**63)

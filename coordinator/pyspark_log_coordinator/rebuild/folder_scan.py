@@ -20,7 +20,7 @@ from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, StoreError
 from pyspark_log_storage.files import append_file
-from pyspark_log_storage.files.segment_file import EpochStarts, SegmentFile
+from pyspark_log_storage.files.row_files import EpochStarts, SegmentFile
 from pyspark_log_storage.names import is_topic
 from pyspark_log_storage.objects import checkpoints, spare
 from pyspark_log_storage.segments import recovery, segment

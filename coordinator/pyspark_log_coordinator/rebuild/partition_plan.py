@@ -19,7 +19,7 @@ from pyspark_log_coordinator.rebuild import longest_prefix
 from pyspark_log_coordinator.rebuild.longest_prefix import Prefix
 from pyspark_log_coordinator.rebuild.salvage import Salvage
 from pyspark_log_coordinator.replication import truncation
-from pyspark_log_storage.files.segment_file import EpochStarts, SegmentFile
+from pyspark_log_storage.files.row_files import EpochStarts, SegmentFile
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

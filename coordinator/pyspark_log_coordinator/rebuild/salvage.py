@@ -24,7 +24,7 @@ from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from pyspark_log_storage.files import append_file, chunk
-from pyspark_log_storage.files.segment_file import EpochStarts, SegmentFile
+from pyspark_log_storage.files.row_files import EpochStarts, SegmentFile
 from pyspark_log_storage.parquet import parquet_footer, row_group
 from pyspark_log_storage.segments import segment
 from pyspark_log_storage.segments.segment import SegmentWriter

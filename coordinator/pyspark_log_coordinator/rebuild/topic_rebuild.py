@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.rebuild.partition_plan import ChosenSegment, PartitionPlan
     from pyspark_log_coordinator.rebuild.topic_plan import TopicPlan
-    from pyspark_log_storage.files.staged_chunk import StagedChunk
+    from pyspark_log_storage.files.row_files import StagedChunk
     from pyspark_log_storage.stores.store import Store
 
 _LEVEL = 3

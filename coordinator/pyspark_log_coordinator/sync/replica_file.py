@@ -12,8 +12,7 @@ from pyspark_log_coordinator.model.partition import Holder, SegmentRef
 from pyspark_log_coordinator.replication import file_holders
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject
-from pyspark_log_storage.files.segment_file import SegmentFile
-from pyspark_log_storage.files.staged_chunk import StagedChunk
+from pyspark_log_storage.files.row_files import SegmentFile, StagedChunk
 from pyspark_log_storage.segments import transfer
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.files import chunk
-from pyspark_log_storage.files.staged_chunk import StagedChunk
+from pyspark_log_storage.files.row_files import StagedChunk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -29,7 +29,7 @@ from __future__ import annotations
 import functools
 import itertools
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import google_crc32c
 import msgspec
@@ -38,6 +38,7 @@ import pyarrow as pa
 
 from pyspark_log_storage.errors import CorruptObject, InvalidRecord, NewerFormat
 from pyspark_log_storage.files import untrusted_batch
+from pyspark_log_storage.files.row_files import Compression
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +55,7 @@ DECODED_RATIO_MAX = 16
 """Rows of a larger chunk may take this many times its stored length."""
 _HARMLESS_BYTES = DECODED_BYTES // 32_768
 """A body of this size cannot take more than `DECODED_BYTES`: zstd decompresses 4 bytes to at most 128 KiB."""
-COMPRESSIONS = ("none", "lz4", "zstd")
+COMPRESSIONS: tuple[str, ...] = get_args(Compression)
 
 _MAGIC = b"PLCK"
 _VERSION = 1

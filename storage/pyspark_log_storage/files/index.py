@@ -38,7 +38,7 @@ import msgspec
 import numpy as np
 
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
-from pyspark_log_storage.files.staged_chunk import StagedChunk
+from pyspark_log_storage.files.row_files import StagedChunk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

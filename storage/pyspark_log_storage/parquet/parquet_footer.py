@@ -29,11 +29,11 @@ from pyspark_log_storage.columns import column_types, schema
 from pyspark_log_storage.errors import CorruptObject, InvalidRecord, NewerFormat
 from pyspark_log_storage.files import index
 from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX, IndexEntry, Tail
-from pyspark_log_storage.files.segment_file import BASE_OFFSET_MAX, LEADER_EPOCHS_MAX
+from pyspark_log_storage.files.row_files import BASE_OFFSET_MAX, LEADER_EPOCHS_MAX
 from pyspark_log_storage.ranges import Count, Int64, UInt32
 
 if TYPE_CHECKING:
-    from pyspark_log_storage.files.segment_file import SegmentFile
+    from pyspark_log_storage.files.row_files import SegmentFile
     from pyspark_log_storage.stores.store import Readable
 
 MAGIC = b"PAR1"

@@ -32,7 +32,7 @@ from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.files import index
 from pyspark_log_storage.files.chunk import CHUNK_BYTES, DECODED_BYTES
 from pyspark_log_storage.files.index import IndexEntry, Tail
-from pyspark_log_storage.files.segment_file import NotAsParquet, SegmentFile
+from pyspark_log_storage.files.row_files import NotAsParquet, SegmentFile
 from pyspark_log_storage.parquet import parquet_footer, row_group
 from pyspark_log_storage.parquet.parquet_footer import MAGIC, RowGroup
 from pyspark_log_storage.parquet.row_group_size import VALUES_MAX, values_of
@@ -40,7 +40,7 @@ from pyspark_log_storage.parquet.row_group_size import VALUES_MAX, values_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyspark_log_storage.files.segment_file import EpochStarts, SegmentPlace
+    from pyspark_log_storage.files.row_files import EpochStarts, SegmentPlace
     from pyspark_log_storage.stores.store import ObjectWriter, Readable
 
 ROW_GROUP_BYTES = CHUNK_BYTES

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark_log_storage.files.index import IndexEntry
-    from pyspark_log_storage.files.staged_chunk import StagedChunk
+    from pyspark_log_storage.files.row_files import StagedChunk
     from pyspark_log_storage.parquet.parquet_footer import Footer
     from pyspark_log_storage.stores.store import Readable
 

@@ -34,12 +34,12 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, NewerFormat, ObjectMissing
 from pyspark_log_storage.files import append_file, chunk, index
 from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX, Index, IndexEntry
-from pyspark_log_storage.files.segment_file import BASE_OFFSET_MAX, LEADER_EPOCHS_MAX, EpochStarts, SegmentFile
+from pyspark_log_storage.files.row_files import BASE_OFFSET_MAX, LEADER_EPOCHS_MAX, EpochStarts, SegmentFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyspark_log_storage.files.segment_file import SegmentPlace
+    from pyspark_log_storage.files.row_files import SegmentPlace
     from pyspark_log_storage.stores.store import Readable, Store
 
 ALIGNMENT = 64

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from pyspark_log_storage.files.index import IndexEntry
-    from pyspark_log_storage.files.segment_file import SegmentFile
-    from pyspark_log_storage.files.staged_chunk import StagedChunk
+    from pyspark_log_storage.files.row_files import SegmentFile, StagedChunk
     from pyspark_log_storage.stores.store import ObjectWriter, Store
 
 RANGE_BYTES = 4 * 1024 * 1024

@@ -18,7 +18,7 @@ from pyspark_log_storage.errors import (
     ProducerFenced,
     UnknownTopic,
 )
-from pyspark_log_storage.files.staged_chunk import StagedChunk
+from pyspark_log_storage.files.row_files import StagedChunk
 from tests.support.coordinator.topics import after, claim, commit, decide, file, rolled, started
 
 ABC = ("A", "B", "C")

@@ -14,7 +14,7 @@ from pyspark_log_coordinator.topic.machine import AlterConfig, CommitBatch, Hold
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.files import chunk, index
-from pyspark_log_storage.files.staged_chunk import StagedChunk
+from pyspark_log_storage.files.row_files import StagedChunk
 from pyspark_log_storage.segments import recovery, segment
 from tests.support.command_line import PROGRAM
 from tests.support.plain_log import PlainLog

@@ -6,12 +6,10 @@ import pytest
 
 from pyspark_log.options import (
     Acks,
-    Compression,
     IgnoredOptionWarning,
 )
 from pyspark_log_coordinator.cluster.machine import PARTITIONS_MAX
 from pyspark_log_coordinator.model.batch import Acks as BatchAcks
-from pyspark_log_storage.files.chunk import COMPRESSIONS
 from tests.support.pyspark_log.parsed_options import refusal, stream, write
 
 
@@ -49,8 +47,7 @@ class TestSink:
             " expected none, lz4 or zstd (default: the topic's compression.type, lz4 by default)"
         )
 
-    def test_codecs_and_acks_are_those_of_the_layers_below(self):
-        assert get_args(Compression) == COMPRESSIONS
+    def test_acks_are_those_of_the_layers_below(self):
         assert get_args(Acks) == get_args(BatchAcks)
 
     def test_headers_are_tolerated_as_by_kafkas_sink(self):

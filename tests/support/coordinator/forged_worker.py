@@ -29,7 +29,7 @@ from pyspark_log_coordinator.topic.machine import SequencedFile, TopicStarted
 from pyspark_log_coordinator.topic.restore import RestoredPartition, TopicRestored
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
-from pyspark_log_storage.files.staged_chunk import StagedChunk
+from pyspark_log_storage.files.row_files import StagedChunk
 from pyspark_log_storage.layout import born_name, segment_name
 from tests.support.coordinator.forged import forge
 from tests.support.coordinator.stored_topic import StoredTopic

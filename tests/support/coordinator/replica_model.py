@@ -54,7 +54,7 @@ from pyspark_log_coordinator.topic.machine import (
     Topic,
 )
 from pyspark_log_storage.errors import NotEnoughReplicas
-from pyspark_log_storage.files.staged_chunk import StagedChunk
+from pyspark_log_storage.files.row_files import StagedChunk
 from pyspark_log_storage.layout import born_name
 from tests.support.coordinator.replica_disks import (
     NOTHING,

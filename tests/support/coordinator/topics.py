@@ -21,7 +21,7 @@ from pyspark_log_coordinator.topic.machine import (
     Topic,
 )
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.files.staged_chunk import StagedChunk
+from pyspark_log_storage.files.row_files import StagedChunk
 from pyspark_log_storage.layout import born_name, segment_name
 
 SCHEMAS = tuple(schema.encode(each) for each in schema.RECORD_SCHEMAS)

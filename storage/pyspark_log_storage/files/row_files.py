@@ -1,20 +1,43 @@
-"""What is known of a segment's file, whatever its format, and where segments are written."""
+"""The files with rows as journals and options describe them: chunks of append files, and segments of either format.
+
+This module does not import pyarrow, unlike those that read and write the files.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
+
+from pyspark_log_storage.ranges import Count, Int64, UInt32
 
 if TYPE_CHECKING:
     from pyspark_log_storage.stores.store import ObjectWriter
 
+Compression = Literal["none", "lz4", "zstd"]
+"""How the rows of a chunk are compressed."""
 EpochStarts = tuple[tuple[int, int], ...]
 """Leader epochs with their first offsets, oldest first."""
 BASE_OFFSET_MAX = 2**62
 """Even with the rows of a segment added, offsets stay below 2**63."""
 LEADER_EPOCHS_MAX = 2**20
 """How many leader epochs a segment may name (16 MiB in the header of a .log)."""
+
+
+class StagedChunk(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    """The position of a chunk in an append file, and its contents as a reader must find them.
+
+    `position` and `length` in bytes, timestamps in microseconds since 1970.
+    """
+
+    partition: Count
+    position: Count
+    length: Count
+    rows: UInt32
+    min_timestamp: Int64
+    max_timestamp: Int64
+    schema_id: UInt32
+    crc: UInt32
 
 
 class SegmentFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
