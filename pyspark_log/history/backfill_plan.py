@@ -16,7 +16,7 @@ from pyspark_log.opening import checkpoint_store
 from pyspark_log_storage import decoding
 from pyspark_log_storage.errors import InvalidInput, ObjectMissing
 from pyspark_log_storage.objects.envelope import seal, unseal
-from pyspark_log_storage.ranges import Count
+from pyspark_log_storage.stored_fields import Count
 from pyspark_log_storage.stores.addresses import absolute_url
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ import msgspec
 
 from pyspark_log_storage.errors import CorruptObject, InvalidOption, NewerFormat, NoCluster
 from pyspark_log_storage.names import is_topic
-from pyspark_log_storage.ranges import Count
+from pyspark_log_storage.stored_fields import Count
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -50,7 +50,7 @@ def decode(
     try:
         return decoder(body)
     except msgspec.ValidationError as error:
-        # A number or name that no version writes (`ranges`, `stored_names`); msgspec has no error class for these.
+        # A number or name that no version writes (`stored_fields`); msgspec has no error class for these.
         kind = CorruptObject if _OUT_OF_RANGE.match(str(error)) else mistyped
         raise kind(name, str(error)) from error
     except IMPOSSIBLE as error:

@@ -16,7 +16,7 @@ import msgspec
 
 from pyspark_log_storage.decoding import decode
 from pyspark_log_storage.errors import CorruptObject
-from pyspark_log_storage.ranges import Count
+from pyspark_log_storage.stored_fields import Count
 
 VERSION = 1
 NO_GENERATION = -1

@@ -26,7 +26,7 @@ from pyspark_log_coordinator.topic import integrity as topic_integrity
 from pyspark_log_storage import decoding, layout
 from pyspark_log_storage.names import check_topic
 from pyspark_log_storage.objects.envelope import seal, unseal
-from pyspark_log_storage.ranges import Count, Int64
+from pyspark_log_storage.stored_fields import Count, Int64
 
 if TYPE_CHECKING:
     from pyspark_log_storage.stores.store import Readable, Store

@@ -12,7 +12,7 @@ from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, FormerNode, Node
 from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_storage.errors import UnknownTopic
-from pyspark_log_storage.ranges import Int64
+from pyspark_log_storage.stored_fields import Int64
 
 _SIMILAR = 0.7
 """The `difflib` ratio from which on a known topic is suggested for an unknown name."""

@@ -16,7 +16,7 @@ import msgspec
 from pyspark_log_storage.errors import UnknownGroup
 from pyspark_log_storage.layout import is_id
 from pyspark_log_storage.names import check_group
-from pyspark_log_storage.ranges import Int64
+from pyspark_log_storage.stored_fields import Int64
 
 
 class GroupRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

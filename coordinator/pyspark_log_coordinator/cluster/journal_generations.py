@@ -21,7 +21,7 @@ from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, Node, node_of
 from pyspark_log_coordinator.journal.journal_nodes import LEAST, JournalNode
 from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_storage.errors import InvalidOption
-from pyspark_log_storage.ranges import Count
+from pyspark_log_storage.stored_fields import Count
 
 OPTION = "to"
 _AT_THE_ROOT = (

@@ -22,7 +22,7 @@ from pyspark_log_coordinator.model.node_order import named
 from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_storage.errors import InvalidOption
 from pyspark_log_storage.names import check_node, check_rack
-from pyspark_log_storage.stored_names import NodeName
+from pyspark_log_storage.stored_fields import NodeName
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -19,7 +19,7 @@ from pyspark_log_coordinator.group.config import GroupConfig
 from pyspark_log_coordinator.group.state import Group, GroupState, Offsets
 from pyspark_log_storage.errors import GroupNotEmpty
 from pyspark_log_storage.names import check_group
-from pyspark_log_storage.ranges import Count, Int64
+from pyspark_log_storage.stored_fields import Count, Int64
 
 
 class StartGroup(msgspec.Struct, frozen=True):

@@ -39,7 +39,7 @@ from pyspark_log_storage.errors import (
     RewindPending,
     UnknownMember,
 )
-from pyspark_log_storage.ranges import INT64_MAX, Count, Int64
+from pyspark_log_storage.stored_fields import INT64_MAX, Count, Int64
 
 
 class Offset(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

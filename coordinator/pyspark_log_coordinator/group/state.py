@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from pyspark_log_coordinator.group.config import MAX_POLL_INTERVAL_MS, SESSION_TIMEOUT_MS, GroupConfig
-from pyspark_log_storage.ranges import Count, Int64
+from pyspark_log_storage.stored_fields import Count, Int64
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -22,7 +22,7 @@ import msgspec
 from pyspark_log_storage import decoding
 from pyspark_log_storage.layout import entries, number
 from pyspark_log_storage.objects.envelope import seal, unseal
-from pyspark_log_storage.stored_names import BornName
+from pyspark_log_storage.stored_fields import BornName
 
 HASH_BYTES = 16
 NO_HASH = bytes(HASH_BYTES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pyspark_log_storage.ranges import Count
+from pyspark_log_storage.stored_fields import Count
 
 
 class MoveJournal(msgspec.Struct, frozen=True):

@@ -32,8 +32,7 @@ from pyspark_log_storage.errors import (
 from pyspark_log_storage.layout import CLUSTER_JOURNAL, JOURNAL_NODES, is_of_cluster, number
 from pyspark_log_storage.objects.envelope import seal, unseal
 from pyspark_log_storage.objects.node import read_marker
-from pyspark_log_storage.ranges import Count
-from pyspark_log_storage.stored_names import NodeName
+from pyspark_log_storage.stored_fields import Count, NodeName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

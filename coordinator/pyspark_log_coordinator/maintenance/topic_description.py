@@ -20,7 +20,7 @@ from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.topic import integrity
 from pyspark_log_storage import decoding
 from pyspark_log_storage.objects.envelope import seal, unseal
-from pyspark_log_storage.ranges import Count, Int64
+from pyspark_log_storage.stored_fields import Count, Int64
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import TopicHandle

@@ -8,7 +8,7 @@ import msgspec
 
 from pyspark_log_coordinator.model.partition import Holder, NodeId
 from pyspark_log_storage.files.row_files import StagedChunk
-from pyspark_log_storage.stored_names import BornName
+from pyspark_log_storage.stored_fields import BornName
 
 
 class SequencedFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -11,8 +11,7 @@ import msgspec
 from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_storage import layout
 from pyspark_log_storage.files.row_files import StagedChunk
-from pyspark_log_storage.ranges import Count, Int64, UInt32
-from pyspark_log_storage.stored_names import SegmentName
+from pyspark_log_storage.stored_fields import Count, Int64, SegmentName, UInt32
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

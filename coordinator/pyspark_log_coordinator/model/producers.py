@@ -16,7 +16,7 @@ from __future__ import annotations
 import msgspec
 
 from pyspark_log_storage.errors import BatchMismatch, ProducerFenced
-from pyspark_log_storage.ranges import Count, Int64
+from pyspark_log_storage.stored_fields import Count, Int64
 
 RETIRED_MAX = 64
 BEGINS_MAX = 32

@@ -12,8 +12,7 @@ from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.producers import Producer
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_storage.errors import InvalidInput
-from pyspark_log_storage.ranges import Count, Int64
-from pyspark_log_storage.stored_names import BornName, FileKey
+from pyspark_log_storage.stored_fields import BornName, Count, FileKey, Int64
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

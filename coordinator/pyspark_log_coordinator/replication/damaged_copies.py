@@ -14,7 +14,7 @@ from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.partition import NodeId, Partition
 from pyspark_log_coordinator.model.topic_state import Topic, with_partitions
 from pyspark_log_coordinator.replication import replicas
-from pyspark_log_storage.ranges import Count
+from pyspark_log_storage.stored_fields import Count
 
 DamagedFile = tuple[Count, Count]
 """An append file's number, and the byte at which its first damaged chunk begins."""

@@ -25,7 +25,7 @@ from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.replication.set_back import SetBack
 from pyspark_log_coordinator.replication.suspicion import Suspicion
-from pyspark_log_storage.ranges import Count
+from pyspark_log_storage.stored_fields import Count
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

@@ -18,7 +18,7 @@ from pyspark_log_coordinator.model.topic_state import FileRef, Topic, with_parti
 from pyspark_log_coordinator.replication import replicas, suspicion
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import NodeMissing
-from pyspark_log_storage.ranges import Count
+from pyspark_log_storage.stored_fields import Count
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -22,7 +22,7 @@ from pyspark_log_coordinator.model.partition import NodeId, Partition
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication import replicas, suspicion
 from pyspark_log_coordinator.replication.suspicion import Suspicion
-from pyspark_log_storage.ranges import Count
+from pyspark_log_storage.stored_fields import Count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

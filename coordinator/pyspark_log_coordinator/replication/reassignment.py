@@ -16,7 +16,7 @@ from pyspark_log_coordinator.model.partitions import Fact, Partitions
 from pyspark_log_coordinator.model.topic_state import Topic, with_partition
 from pyspark_log_coordinator.replication import election, node_changes, replicas
 from pyspark_log_storage.errors import InvalidInput
-from pyspark_log_storage.ranges import Count
+from pyspark_log_storage.stored_fields import Count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,7 @@ import msgspec
 from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.partition import Partition
 from pyspark_log_coordinator.model.topic_state import Topic, with_partitions
-from pyspark_log_storage.ranges import Count, Int64
+from pyspark_log_storage.stored_fields import Count, Int64
 
 
 class LostBatch(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -14,7 +14,7 @@ import msgspec
 
 from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_coordinator.model.topic_state import Topic
-from pyspark_log_storage.ranges import Count
+from pyspark_log_storage.stored_fields import Count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

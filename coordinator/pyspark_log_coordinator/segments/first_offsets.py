@@ -11,7 +11,7 @@ import msgspec
 
 from pyspark_log_coordinator.model.topic_state import Topic, with_partitions
 from pyspark_log_storage.errors import InvalidInput
-from pyspark_log_storage.ranges import Count
+from pyspark_log_storage.stored_fields import Count
 
 FIRST_OFFSET_MAX = 2**61
 """Far below the limit of offsets, so that many rows can follow."""

@@ -15,7 +15,7 @@ from pyspark_log_coordinator.model import producers
 from pyspark_log_coordinator.model.topic_state import FloorMark, Topic
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import StaleFile
-from pyspark_log_storage.ranges import Count
+from pyspark_log_storage.stored_fields import Count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

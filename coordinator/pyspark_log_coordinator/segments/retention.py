@@ -14,7 +14,7 @@ from pyspark_log_coordinator.model.topic_state import Topic, with_partition
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.segments import swap
 from pyspark_log_storage.errors import InvalidInput
-from pyspark_log_storage.ranges import Count, Int64
+from pyspark_log_storage.stored_fields import Count, Int64
 
 _US_PER_MS = 1000
 TO_THE_END = -1

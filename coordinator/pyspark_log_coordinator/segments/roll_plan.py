@@ -29,7 +29,7 @@ from pyspark_log_coordinator.model.partitions import Fact
 from pyspark_log_coordinator.model.topic_config import UNLIMITED
 from pyspark_log_coordinator.segments import retention
 from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX
-from pyspark_log_storage.ranges import INT64_MAX
+from pyspark_log_storage.stored_fields import INT64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

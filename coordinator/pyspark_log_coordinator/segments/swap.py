@@ -23,7 +23,7 @@ from pyspark_log_coordinator.model.partitions import Fact
 from pyspark_log_coordinator.model.topic_state import PendingDeletion, Topic, with_partition
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_storage import layout
-from pyspark_log_storage.ranges import INT64_MAX, Count, Int64
+from pyspark_log_storage.stored_fields import INT64_MAX, Count, Int64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

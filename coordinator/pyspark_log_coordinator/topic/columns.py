@@ -17,7 +17,7 @@ import msgspec
 
 from pyspark_log_coordinator.model import topic_config
 from pyspark_log_storage.errors import InvalidOption, InvalidRecord
-from pyspark_log_storage.ranges import Int64
+from pyspark_log_storage.stored_fields import Int64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

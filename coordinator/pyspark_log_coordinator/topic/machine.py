@@ -51,7 +51,7 @@ from pyspark_log_coordinator.topic.columns import EvolveSchema, SchemaEvolved
 from pyspark_log_coordinator.topic.restore import RestoreTopic, TopicRestored
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced, CommitBatch
 from pyspark_log_storage.errors import UnknownTopic
-from pyspark_log_storage.ranges import Int64
+from pyspark_log_storage.stored_fields import Int64
 
 
 class StartTopic(msgspec.Struct, frozen=True):

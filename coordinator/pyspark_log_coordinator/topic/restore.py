@@ -17,7 +17,7 @@ from pyspark_log_coordinator.model.producers import Producer
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.model.topic_state import FileRef, Topic
 from pyspark_log_coordinator.replication import replicas
-from pyspark_log_storage.ranges import Count
+from pyspark_log_storage.stored_fields import Count
 
 
 class RestoredPartition(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

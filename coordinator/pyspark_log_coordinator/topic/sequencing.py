@@ -28,7 +28,7 @@ from pyspark_log_coordinator.segments.swap import SwapSegments
 from pyspark_log_coordinator.topic import columns
 from pyspark_log_storage.errors import BatchMismatch, InvalidRecord, NotEnoughReplicas
 from pyspark_log_storage.layout import born_of
-from pyspark_log_storage.ranges import Count, Int64
+from pyspark_log_storage.stored_fields import Count, Int64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

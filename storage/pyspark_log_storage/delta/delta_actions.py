@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import field
 
-from pyspark_log_storage.ranges import Count, Int64
+from pyspark_log_storage.stored_fields import Count, Int64
 
 
 class AddFile(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
-from pyspark_log_storage.ranges import Count, Int64, UInt32
+from pyspark_log_storage.stored_fields import Count, Int64, UInt32
 
 if TYPE_CHECKING:
     from pyspark_log_storage.stores.store import ObjectWriter

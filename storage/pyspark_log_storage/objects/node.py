@@ -18,7 +18,7 @@ from pyspark_log_storage import decoding
 from pyspark_log_storage.errors import CorruptObject, NodeAway, NodeMissing, ObjectMissing
 from pyspark_log_storage.layout import MARKER
 from pyspark_log_storage.objects.envelope import seal, unseal
-from pyspark_log_storage.stored_names import NodeName
+from pyspark_log_storage.stored_fields import NodeName
 from pyspark_log_storage.stores.store import is_object_store
 
 if TYPE_CHECKING:

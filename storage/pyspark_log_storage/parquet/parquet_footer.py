@@ -30,7 +30,7 @@ from pyspark_log_storage.errors import CorruptObject, InvalidRecord, NewerFormat
 from pyspark_log_storage.files import index
 from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX, IndexEntry, Tail
 from pyspark_log_storage.files.row_files import BASE_OFFSET_MAX, LEADER_EPOCHS_MAX
-from pyspark_log_storage.ranges import Count, Int64, UInt32
+from pyspark_log_storage.stored_fields import Count, Int64, UInt32
 
 if TYPE_CHECKING:
     from pyspark_log_storage.files.row_files import SegmentFile

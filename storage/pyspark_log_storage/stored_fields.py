@@ -1,7 +1,8 @@
-"""Types of the names of files and nodes in stored structs, which msgspec checks when it decodes them.
+"""Types of the numbers and names in stored structs, which msgspec checks when it decodes them.
 
-A file name becomes a path that is read or deleted. So a name that pyspark_log never gives to a file is an error as soon
-as it is decoded: the bytes are damaged or forged.
+So arithmetic on numbers does not exceed the integers of Arrow and Spark, and no index is negative. A file name becomes
+a path that is read or deleted: one that pyspark_log never gives to a file is an error as soon as it is decoded, because
+the bytes are damaged or forged.
 """
 
 from __future__ import annotations
@@ -12,6 +13,15 @@ from msgspec import Meta
 
 from pyspark_log_storage.layout import BORN_NAME, SEGMENT_NAME
 from pyspark_log_storage.names import NAME_LENGTH_MAX
+
+INT64_MAX = 2**63 - 1
+
+Int64 = Annotated[int, Meta(ge=-INT64_MAX - 1, le=INT64_MAX)]
+"""A timestamp, or a number that a user chose."""
+Count = Annotated[int, Meta(ge=0, le=INT64_MAX)]
+"""An offset, a size or an ordinal number."""
+UInt32 = Annotated[int, Meta(ge=0, le=2**32 - 1)]
+"""A field of four bytes in a chunk's header."""
 
 BornName = Annotated[str, Meta(pattern=rf"\A{BORN_NAME}\Z")]
 """The name of an append file or a manifest."""
