@@ -26,7 +26,7 @@ _BEHIND = 64
 """How many offsets before the end the last row is looked for first. Behind it are markers only."""
 
 
-class PartitionPlan(msgspec.Struct, frozen=True):
+class PartitionExport(msgspec.Struct, frozen=True):
     """What is to be copied of one partition: rows `[next, end)`."""
 
     partition: int
@@ -43,7 +43,7 @@ class PartitionPlan(msgspec.Struct, frozen=True):
 
 def plan(
     state: Topic, starts: Sequence[int], kafka: Sequence[PartitionOffsets], last: Sequence[int | None]
-) -> list[PartitionPlan]:
+) -> list[PartitionExport]:
     """Return what is to be copied of each partition. Pure.
 
     `starts` are the offsets from which partitions are copied that were never copied before, `kafka` is where partitions
@@ -66,7 +66,7 @@ def plan(
                 f"{partition.log_start} to {partition.high_watermark}: rows have expired before they were exported, or "
                 "the topic in Kafka is a copy of another one; export to another topic with --to-topic"
             )
-        plans.append(PartitionPlan(number, following, partition.high_watermark, copied is not None))
+        plans.append(PartitionExport(number, following, partition.high_watermark, copied is not None))
     return plans
 
 

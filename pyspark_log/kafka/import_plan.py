@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.topic_state import Topic
 
 
-class PartitionPlan(msgspec.Struct, frozen=True):
+class PartitionImport(msgspec.Struct, frozen=True):
     """What is to be read of one partition."""
 
     partition: int
@@ -56,7 +56,7 @@ def plan(
     state: Topic | None,
     *,
     keeps_offsets: bool,
-) -> list[PartitionPlan]:
+) -> list[PartitionImport]:
     """Return what is to be read of each partition, into the topic `name`, whose state is None if it does not exist.
 
     `starts` are the offsets from which partitions are read that were never read before. Raises `InvalidInput` if the
@@ -83,10 +83,10 @@ def _plan_of(  # noqa: PLR0913 -- the facts of two partitions
     state: Topic | None,
     *,
     keeps_offsets: bool,
-) -> PartitionPlan:
+) -> PartitionImport:
     partition = None if state is None else state.partitions[number]
     if state is None or partition is None or partition.log_end == 0:
-        return PartitionPlan(number, start, kafka.end, start, is_resumed=False)
+        return PartitionImport(number, start, kafka.end, start, is_resumed=False)
     where = f"topic {name!r}, partition {number}"
     known = state.producers.get(producer_of(topic, number))
     following = partition.log_end if known is None else known.batch_id
@@ -106,7 +106,7 @@ def _plan_of(  # noqa: PLR0913 -- the facts of two partitions
             f"{where}: Kafka's partition ends at offset {kafka.end}, but rows up to offset {following} are here: Kafka "
             "has lost rows; import into another topic with --to-topic"
         )
-    return PartitionPlan(number, max(following, kafka.begin), kafka.end, partition.log_end, known is not None)
+    return PartitionImport(number, max(following, kafka.begin), kafka.end, partition.log_end, known is not None)
 
 
 def _check_kept(where: str, partition: Partition, following: int, kafka: PartitionOffsets) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Producer
 
     from pyspark_log.kafka.client import Kafka, KafkaTopic
-    from pyspark_log.kafka.export_plan import PartitionPlan
+    from pyspark_log.kafka.export_plan import PartitionExport
     from pyspark_log_coordinator.log.log import Log, TopicHandle
 
 TRANSACTION_ROWS = 100_000
@@ -63,7 +63,7 @@ class RowExport:
             producer.init_transactions(self._kafka.timeout_seconds)
         return producer
 
-    def run(self, plans: Sequence[PartitionPlan], advance: Callable[[int], object]) -> None:
+    def run(self, plans: Sequence[PartitionExport], advance: Callable[[int], object]) -> None:
         """Export what is planned. `advance` is called with the number of rows of each transaction.
 
         When it returns, readers of committed rows see all of them: Kafka acknowledges a commit before it has written
@@ -87,7 +87,7 @@ class RowExport:
             self._abort()
             raise
 
-    def _export(self, plan: PartitionPlan, advance: Callable[[int], object]) -> None:
+    def _export(self, plan: PartitionExport, advance: Callable[[int], object]) -> None:
         split = split_of(self._handle, Range(self._handle.name, plan.partition, plan.next, plan.end))
         rows = size = 0
         for offset, batch in fetch(self._log.store_at, split, functools.partial(find_again, self._log, split)):

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from pyspark_log.kafka.client import is_end
-from pyspark_log.kafka.import_plan import PartitionPlan, gap, producer_of
+from pyspark_log.kafka.import_plan import PartitionImport, gap, producer_of
 from pyspark_log.kafka.offset_headers import KAFKA_OFFSET, LOG_OFFSET, without
 from pyspark_log.writing.destination import destination_of
 from pyspark_log.writing.rows import Rows, rows_of
@@ -76,7 +76,7 @@ class RowImport:
         self._policy = policy
         self._keeps_offsets = keeps_offsets
 
-    def run(self, plans: Sequence[PartitionPlan], advance: Callable[[int], object]) -> list[Imported]:
+    def run(self, plans: Sequence[PartitionImport], advance: Callable[[int], object]) -> list[Imported]:
         """Import what is planned. `advance` is called with the number of offsets that were passed.
 
         Batches that were committed before an error stay. Raises `InvalidInput` for a gap if offsets are kept.
@@ -182,7 +182,7 @@ class RowImport:
 class _Partition:
     """The import of one partition."""
 
-    def __init__(self, whole: RowImport, plan: PartitionPlan) -> None:
+    def __init__(self, whole: RowImport, plan: PartitionImport) -> None:
         self._whole = whole
         self.plan = plan
         self.next = self.committed = plan.next

@@ -107,7 +107,7 @@ class Split(msgspec.Struct, frozen=True):
         return self.nodes if numbers is None else tuple(self.nodes[number] for number in numbers)
 
 
-class Place(msgspec.Struct, frozen=True):
+class ChunkPlace(msgspec.Struct, frozen=True):
     """A chunk of a split: the key of its file, its place in the file, and its first offset."""
 
     key: str
@@ -230,7 +230,7 @@ def _schemas(stored: tuple[bytes, ...], name: str) -> tuple[pa.Schema, ...]:
     return schema.decode_all(stored, name)
 
 
-def _places(failover: Failover, split: Split) -> Iterator[tuple[Place, tuple[ReadReplica, ...]]]:
+def _places(failover: Failover, split: Split) -> Iterator[tuple[ChunkPlace, tuple[ReadReplica, ...]]]:
     """Yield the split's chunks in order, with their holders. A segment's index is read when its turn comes."""
     reached = split.start
     for key, end in zip(split.segments, split.segment_ends, strict=True):
@@ -240,7 +240,7 @@ def _places(failover: Failover, split: Split) -> Iterator[tuple[Place, tuple[Rea
         reached = end
     for chunk in split.chunks:
         key = split.files[chunk.file]
-        yield Place(key, chunk.place(split.partition), chunk.base_offset), split.holders(key)
+        yield ChunkPlace(key, chunk.place(split.partition), chunk.base_offset), split.holders(key)
 
 
 def _entries(
@@ -270,15 +270,15 @@ def _entries(
     )
 
 
-def place_in_segment(key: str, entry: IndexEntry) -> Place:
+def place_in_segment(key: str, entry: IndexEntry) -> ChunkPlace:
     """Return a chunk, or row group, of the segment at `key`."""
-    return Place(layout.segment_file(key), entry.place(), entry.base_offset)
+    return ChunkPlace(layout.segment_file(key), entry.place(), entry.base_offset)
 
 
 def read_one(
     failover: Failover,
     nodes: Sequence[ReadReplica],
-    place: Place,
+    place: ChunkPlace,
     schemas: tuple[pa.Schema, ...],
     columns: tuple[str, ...] | None = None,
 ) -> pa.RecordBatch:
@@ -299,7 +299,7 @@ def _reader_of(key: str) -> Callable[..., pa.RecordBatch]:
     return row_group.read
 
 
-def _cut(batch: pa.RecordBatch, place: Place, split: Split) -> pa.RecordBatch:
+def _cut(batch: pa.RecordBatch, place: ChunkPlace, split: Split) -> pa.RecordBatch:
     start = max(split.start, place.base_offset) - place.base_offset
     end = min(split.end, place.end_offset) - place.base_offset
     return batch if (start, end) == (0, batch.num_rows) else batch.slice(start, end - start)

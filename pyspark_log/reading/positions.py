@@ -28,7 +28,7 @@ from pyspark_log.options import (
     Timestamps,
 )
 from pyspark_log.reading.failover import Failover
-from pyspark_log.reading.fetch import Place, place_in_segment, read_one
+from pyspark_log.reading.fetch import ChunkPlace, place_in_segment, read_one
 from pyspark_log.reading.planning import read_replicas
 from pyspark_log_coordinator.log.nearest_holders import nearest_first
 from pyspark_log_storage import logs
@@ -229,7 +229,7 @@ def offset_for_time(handle: TopicHandle, number: int, ms: int, rack: str = "") -
 
 def _places_reaching(
     failover: Failover, nodes: Sequence[Node], handle: TopicHandle, number: int, timestamp: int
-) -> Iterator[tuple[Place, tuple[ReadReplica, ...]]]:
+) -> Iterator[tuple[ChunkPlace, tuple[ReadReplica, ...]]]:
     """Yield, in order and lazily, the chunks with a row at or after `timestamp` (microseconds)."""
     state = handle.state
     partition = state.partitions[number]
@@ -254,7 +254,7 @@ def _places_reaching(
             yield from ((place_in_segment(key, each), holders) for each in later if each.max_timestamp >= timestamp)
     for chunk in partition.chunks_reaching(timestamp):
         file = state.file(chunk.file)
-        place = Place(handle.append_file(file.name), chunk.place(number), chunk.base_offset)
+        place = ChunkPlace(handle.append_file(file.name), chunk.place(number), chunk.base_offset)
         yield place, read_replicas(state, nodes, file.holders)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
+class SparkSetting(msgspec.Struct, frozen=True, kw_only=True):
     """A line of spark-defaults.conf."""
 
     name: str
@@ -39,15 +39,15 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     about: str
     """A fragment for the file's first line: where it is for."""
-    settings: tuple[Setting, ...]
+    settings: tuple[SparkSetting, ...]
 
 
-_FASTER_WORKERS = Setting(
+_FASTER_WORKERS = SparkSetting(
     name="spark.python.unix.domain.socket.enabled",
     value="true",
     why="Talk to Python workers over Unix sockets instead of TCP: about 40 ms less for each micro-batch.",
 )
-_FASTER_CHECKPOINT = Setting(
+_FASTER_CHECKPOINT = SparkSetting(
     name="spark.sql.streaming.checkpointFileManagerClass",
     value="org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
     why=(
@@ -55,12 +55,12 @@ _FASTER_CHECKPOINT = Setting(
         " checkpoints on a local disk only: leave it out if a checkpoint is on HDFS or in an object store."
     ),
 )
-_TIME_ZONE = Setting(
+_TIME_ZONE = SparkSetting(
     name="spark.sql.session.timeZone",
     value="UTC",
     why="Timestamps reach Python in the session's time zone: the same on every machine.",
 )
-_FEW_SHUFFLE_PARTITIONS = Setting(
+_FEW_SHUFFLE_PARTITIONS = SparkSetting(
     name="spark.sql.shuffle.partitions",
     value="2",
     why=(
@@ -68,7 +68,7 @@ _FEW_SHUFFLE_PARTITIONS = Setting(
         " cores its micro-batches took nine times as long. A checkpoint keeps the number with which it began."
     ),
 )
-_UNION_IN_ONE_STAGE = Setting(
+_UNION_IN_ONE_STAGE = SparkSetting(
     name="spark.sql.codegen.wholeStage.union.enabled",
     value="true",
     why=(
@@ -76,12 +76,12 @@ _UNION_IN_ONE_STAGE = Setting(
         " 5.6 instead of 8.9 million rows/s (docs/benchmarks.md)."
     ),
 )
-_LOOPBACK = Setting(
+_LOOPBACK = SparkSetting(
     name="spark.driver.host",
     value="127.0.0.1",
     why="No name to look up, so this works on a machine whose own name does not resolve.",
 )
-_QUIET = Setting(
+_QUIET = SparkSetting(
     name="spark.ui.showConsoleProgress",
     value="false",
     why="No progress bar among the lines that the program prints.",
@@ -91,9 +91,9 @@ TESTS = Profile(
     name="tests",
     about="what the tests, the demo and the benchmarks of pyspark_log run with, by SPARK_CONF_DIR",
     settings=(
-        Setting(name="spark.master", value="local[2]", why="Two task threads in this process."),
+        SparkSetting(name="spark.master", value="local[2]", why="Two task threads in this process."),
         _LOOPBACK,
-        Setting(
+        SparkSetting(
             name="spark.ui.enabled",
             value="false",
             why="No web server: several drivers run at once.",
@@ -132,13 +132,13 @@ STANDALONE = Profile(
     name="standalone",
     about="a standalone cluster whose machines mount the log and the checkpoints under the same paths",
     settings=(
-        Setting(
+        SparkSetting(
             name="spark.master",
             value="spark://master:7077",
             why="The cluster's address.",
             example=True,
         ),
-        Setting(
+        SparkSetting(
             name="spark.submit.pyFiles",
             value="/opt/packages.zip",
             why=(
@@ -150,7 +150,7 @@ STANDALONE = Profile(
         _TIME_ZONE,
         _UNION_IN_ONE_STAGE,
         _FASTER_WORKERS,
-        Setting(
+        SparkSetting(
             name="spark.sql.shuffle.partitions",
             value="16",
             why=(
@@ -165,7 +165,7 @@ S3 = Profile(
     name="s3",
     about="checkpoints on S3, through Hadoop's s3a; add it to another profile",
     settings=(
-        Setting(
+        SparkSetting(
             name="spark.jars.packages",
             value="org.apache.spark:spark-hadoop-cloud_2.13:4.3.0",
             why=(
@@ -174,7 +174,7 @@ S3 = Profile(
             ),
             example=True,
         ),
-        Setting(
+        SparkSetting(
             name="spark.sql.streaming.checkpointFileManagerClass",
             value="org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager",
             why=(
@@ -191,18 +191,18 @@ DELTA = Profile(
     name="delta",
     about="Delta tables, for a change feed or an archive; add it to another profile",
     settings=(
-        Setting(
+        SparkSetting(
             name="spark.jars.packages",
             value="io.delta:delta-spark_4.2_2.13:4.4.0",
             why="Delta Lake for Spark 4.2.",
             example=True,
         ),
-        Setting(
+        SparkSetting(
             name="spark.sql.extensions",
             value="io.delta.sql.DeltaSparkSessionExtension",
             why="Delta's SQL: MERGE, DELETE, UPDATE, VACUUM.",
         ),
-        Setting(
+        SparkSetting(
             name="spark.sql.catalog.spark_catalog",
             value="org.apache.spark.sql.delta.catalog.DeltaCatalog",
             why="Delta tables by name.",

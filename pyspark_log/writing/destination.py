@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.batch import Acks
 
 
-class Place(msgspec.Struct, frozen=True):
+class NodePlace(msgspec.Struct, frozen=True):
     """A node's store: its address as the cluster knows it, and the incarnation that it must have."""
 
     url: str
@@ -34,7 +34,7 @@ class Destination(msgspec.Struct, frozen=True):
     topic_id: str
     targets: tuple[tuple[NodeId, ...], ...]
     """The nodes that get the rows, by partition."""
-    nodes: dict[NodeId, Place]
+    nodes: dict[NodeId, NodePlace]
     """The places of these nodes."""
     enough: int | None
     """The number of nodes after which the writer stops waiting for the others. None: all."""
@@ -62,7 +62,7 @@ def destination_of(
         name=handle.name,
         topic_id=handle.topic_id,
         targets=targets.of_partitions,
-        nodes={node: Place(*place) for node, place in targets.nodes.items()},
+        nodes={node: NodePlace(*place) for node, place in targets.nodes.items()},
         enough=targets.enough,
         compression=compression or state.config.compression_type,
         max_message_bytes=min(max_message_bytes, state.config.max_message_bytes),

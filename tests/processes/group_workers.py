@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 
 from pyspark_log import Consumer
-from pyspark_log_coordinator.membership.shared_partitions import SharedTopics
+from pyspark_log_coordinator.membership.shared_partitions import PartitionSharing
 from pyspark_log_storage.errors import LogError
 from tests.processes.line_file import LineFile
 from tests.processes.workers import told
@@ -53,7 +53,7 @@ def work(path, done):
 
 def lead_without_assigning(path, completed, count):
     """Lead the group; note that the join of so many members is complete, and do not assign their work."""
-    assign = SharedTopics.assign
+    assign = PartitionSharing.assign
 
     def assign_or_stall(self, group, members):
         if len(members) == count:
@@ -62,7 +62,7 @@ def lead_without_assigning(path, completed, count):
                 signal.pause()
         return assign(self, group, members)
 
-    SharedTopics.assign = assign_or_stall
+    PartitionSharing.assign = assign_or_stall
     with Consumer(path, **OPTIONS) as consumer:
         consumer.subscribe(["t"])
         while True:

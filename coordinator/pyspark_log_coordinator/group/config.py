@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from pyspark_log_coordinator.model.settings import INT_MAX, StoredSetting
 from pyspark_log_storage.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ SESSION_TIMEOUT_MS = 45_000
 """A member expires when nothing was heard of it for this long."""
 MAX_POLL_INTERVAL_MS = 300_000
 """A member has this long to rejoin. Kafka sends it as the member's rebalance time-out."""
-INT_MAX = 2**31 - 1
 
 
 class _Field(NamedTuple):
@@ -63,20 +63,11 @@ class GroupConfig(
     offset_metadata_max_bytes: int = 4_096
 
 
-class Setting(msgspec.Struct, frozen=True):
-    """A setting as the docs list it: Kafka's name, the values that it takes, its default and its meaning."""
-
-    name: str
-    takes: str
-    default: int
-    meaning: str
-
-
-def all_settings() -> tuple[Setting, ...]:
+def all_settings() -> tuple[StoredSetting, ...]:
     """Return all settings of a group."""
     default = show(GroupConfig())
     return tuple(
-        Setting(name, f"a whole number, {lowest} to {INT_MAX}", default[name], meaning)
+        StoredSetting(name, f"a whole number, {lowest} to {INT_MAX}", str(default[name]), meaning)
         for name, lowest, meaning in _FIELDS.values()
     )
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.cluster.groups import GroupRecord
     from pyspark_log_coordinator.group.config import GroupConfig
-    from pyspark_log_coordinator.group.offsets import Offset
+    from pyspark_log_coordinator.group.offsets import NewOffsets
     from pyspark_log_coordinator.group.state import Group
     from pyspark_log_coordinator.journal.journal import Journal
     from pyspark_log_coordinator.journal.state_machine import Outcome
@@ -34,6 +34,11 @@ class GroupHandle:
     def state(self) -> Group:
         """The group after the newest entry that this process knows: a value, of which a refresh makes another."""
         return self.journal.state
+
+    @property
+    def version(self) -> int:
+        """The number of that entry."""
+        return self.journal.number
 
     @property
     def address(self) -> str:
@@ -76,18 +81,18 @@ class GroupHandle:
         self.submit(OffsetDelete({topic_id: tuple(before)}))
         return len(before)
 
-    def reset_offsets(self, new: Mapping[str, Mapping[int, Offset]]) -> None:
+    def reset_offsets(self, new: NewOffsets) -> None:
         """Let the group continue at these offsets, by topic id and partition. Queries follow while they run.
 
         Raises `GroupNotEmpty` if it has members that are no queries.
         """
         self.submit(self._reset(new))
 
-    def check_reset(self, new: Mapping[str, Mapping[int, Offset]], now_ms: int) -> None:
+    def check_reset(self, new: NewOffsets, now_ms: int) -> None:
         """Raise what `reset_offsets` would raise, and change nothing."""
         offsets.decide(self.state, self._reset(new), now_ms)
 
-    def _reset(self, new: Mapping[str, Mapping[int, Offset]]) -> ResetOffsets:
+    def _reset(self, new: NewOffsets) -> ResetOffsets:
         return ResetOffsets(new, running=self.state.protocol_type == QUERY_PROTOCOL_TYPE)
 
     def delete(self) -> None:

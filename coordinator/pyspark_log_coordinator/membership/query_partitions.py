@@ -23,7 +23,7 @@ from pyspark_log_coordinator.assignors.subscription import (
     flat,
 )
 from pyspark_log_coordinator.group.state import Protocol
-from pyspark_log_coordinator.membership.shared_partitions import COOPERATIVE, SharedTopics
+from pyspark_log_coordinator.membership.shared_partitions import COOPERATIVE, PartitionSharing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.membership.shared_partitions import Topics
 
 
-class QueryPartitions(SharedTopics):
+class QueryPartitions(PartitionSharing):
     """The partitions of one query."""
 
     protocol_type = consumer.QUERY_PROTOCOL_TYPE

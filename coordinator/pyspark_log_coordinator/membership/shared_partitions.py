@@ -68,7 +68,7 @@ class Reader(Topics, Interface):
         """
 
 
-class SharedTopics:
+class PartitionSharing:
     """What a member does for the others of its group: it assigns the partitions if it leads."""
 
     def __init__(self, topics: Topics) -> None:
@@ -94,7 +94,7 @@ class SharedTopics:
         return any(found.get(topic, 0) != self._shared.get(topic, 0) for topic in {*found, *self._shared})
 
 
-class SharedPartitions(SharedTopics):
+class SharedPartitions(PartitionSharing):
     """The partitions of one member."""
 
     protocol_type = consumer.PROTOCOL_TYPE

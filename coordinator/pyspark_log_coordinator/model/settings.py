@@ -6,7 +6,7 @@ are stored with it, are in `topic_config`.
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -23,6 +23,15 @@ class Setting(msgspec.Struct, Generic[T], frozen=True):
     meaning: str
     lowest: int = 1
     highest: int = INT_MAX
+
+
+class StoredSetting(NamedTuple):
+    """A setting that is stored with a topic or a group, as the docs list it; `takes` says which values."""
+
+    name: str
+    takes: str
+    default: str
+    meaning: str
 
 
 RETRIES = Setting(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from pyspark_log_coordinator.model import broker_settings
+from pyspark_log_coordinator.model.settings import StoredSetting
 from pyspark_log_storage.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -137,20 +138,12 @@ class TopicConfig(
     key_column: str = ""
 
 
-class Setting(msgspec.Struct, frozen=True):
-    """A setting as the docs list it: Kafka's name, the values that it takes, its default and its meaning."""
-
-    name: str
-    takes: str
-    default: str
-    meaning: str
-
-
-def all_settings() -> tuple[Setting, ...]:
+def all_settings() -> tuple[StoredSetting, ...]:
     """Return all settings of a topic."""
     default = words(TopicConfig())
     return tuple(
-        Setting(name, _takes(allowed), default[name] or "none", meaning) for name, allowed, meaning in _FIELDS.values()
+        StoredSetting(name, _takes(allowed), default[name] or "none", meaning)
+        for name, allowed, meaning in _FIELDS.values()
     )
 
 

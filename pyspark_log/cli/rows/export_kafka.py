@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark_log.kafka.client import Kafka, KafkaTopic
-    from pyspark_log.kafka.export_plan import PartitionPlan
+    from pyspark_log.kafka.export_plan import PartitionExport
     from pyspark_log.kafka.groups import CarriedOffset, OwnOffset
     from pyspark_log_coordinator.log.log import TopicHandle
 
@@ -99,7 +99,7 @@ def _created(kafka: Kafka, name: str, handle: TopicHandle) -> KafkaTopic:
     return kafka.create_topic(name, len(state.partitions), {key: str(value) for key, value in settings.items()})
 
 
-def _plan(kafka: Kafka, topic: KafkaTopic | None, handle: TopicHandle, starts: Sequence[int]) -> list[PartitionPlan]:
+def _plan(kafka: Kafka, topic: KafkaTopic | None, handle: TopicHandle, starts: Sequence[int]) -> list[PartitionExport]:
     """Return what is to be exported, after a look at what is in Kafka. Raises `InvalidInput`, `LogError`."""
     from pyspark_log.kafka import export_plan
     from pyspark_log.kafka.client import PartitionOffsets
@@ -125,7 +125,7 @@ def _show_plan(
     topic: str,
     name: str,
     found: KafkaTopic | None,
-    plans: Sequence[PartitionPlan],
+    plans: Sequence[PartitionExport],
     committed: Sequence[OwnOffset],
     *,
     json: bool,
@@ -150,7 +150,7 @@ def _show_plan(
 
 
 def _show_exported(
-    topic: str, name: str, plans: Sequence[PartitionPlan], carried: Sequence[CarriedOffset], *, json: bool
+    topic: str, name: str, plans: Sequence[PartitionExport], carried: Sequence[CarriedOffset], *, json: bool
 ) -> None:
     import msgspec
 

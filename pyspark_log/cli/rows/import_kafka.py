@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark_log.kafka.client import Kafka, KafkaTopic, PartitionOffsets
     from pyspark_log.kafka.groups import CarriedOffset, KafkaOffset
-    from pyspark_log.kafka.import_plan import PartitionPlan
+    from pyspark_log.kafka.import_plan import PartitionImport
     from pyspark_log.kafka.row_import import Imported
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.topic_config import TopicConfig
@@ -135,7 +135,7 @@ def _plan(
     handle: TopicHandle | None,
     *,
     keeps: bool,
-) -> list[PartitionPlan]:
+) -> list[PartitionImport]:
     from pyspark_log.kafka import import_plan
 
     state = None if handle is None else handle.state
@@ -151,7 +151,7 @@ def _config(topic: KafkaTopic, settings: Mapping[str, str]) -> TopicConfig:
     return topic_config.parse(copied | dict(settings))
 
 
-def _begin(handle: TopicHandle, plans: Sequence[PartitionPlan]) -> None:
+def _begin(handle: TopicHandle, plans: Sequence[PartitionImport]) -> None:
     """Let the partitions that have never had a row begin at their offsets in Kafka."""
     partitions = handle.partitions
     new = {each.partition: each.offset for each in plans if partitions[each.partition].log_end == 0}
@@ -159,7 +159,7 @@ def _begin(handle: TopicHandle, plans: Sequence[PartitionPlan]) -> None:
 
 
 def _import(
-    log: Log, handle: TopicHandle, kafka: Kafka, topic: KafkaTopic, plans: Sequence[PartitionPlan], *, keeps: bool
+    log: Log, handle: TopicHandle, kafka: Kafka, topic: KafkaTopic, plans: Sequence[PartitionImport], *, keeps: bool
 ) -> list[Imported]:
     from pyspark_log.cli.rows.batches import parse_produce
     from pyspark_log.kafka.row_import import RowImport
@@ -173,7 +173,7 @@ def _show_plan(
     topic: KafkaTopic,
     name: str,
     handle: TopicHandle | None,
-    plans: Sequence[PartitionPlan],
+    plans: Sequence[PartitionImport],
     committed: Sequence[KafkaOffset],
     *,
     json: bool,

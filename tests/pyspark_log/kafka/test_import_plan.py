@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from pyspark_log.kafka.client import KafkaTopic, PartitionOffsets
-from pyspark_log.kafka.import_plan import PartitionPlan, plan, producer_of
+from pyspark_log.kafka.import_plan import PartitionImport, plan, producer_of
 from pyspark_log.kafka.offset_headers import KAFKA_OFFSET, first_reaching, without
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.topic.machine import DeleteRecords, SetFirstOffsets
@@ -28,18 +28,18 @@ def imported(rows, following, state=None, topic=TOPIC):
 
 @pytest.mark.parametrize("state", [None, started()])
 def test_a_new_partition_begins_where_it_is_read_from(state):
-    assert planned(state, 5, 100) == PartitionPlan(0, 5, 100, 5, is_resumed=False)
-    assert planned(state, 5, 100, start=50) == PartitionPlan(0, 50, 100, 50, is_resumed=False)
+    assert planned(state, 5, 100) == PartitionImport(0, 5, 100, 5, is_resumed=False)
+    assert planned(state, 5, 100, start=50) == PartitionImport(0, 50, 100, 50, is_resumed=False)
 
 
 def test_an_import_goes_on_behind_its_last_batch():
-    assert planned(imported(30, 30)) == PartitionPlan(0, 30, 100, 30, is_resumed=True)
-    assert planned(imported(30, 40), keeps=False) == PartitionPlan(0, 40, 100, 30, is_resumed=True)
+    assert planned(imported(30, 30)) == PartitionImport(0, 30, 100, 30, is_resumed=True)
+    assert planned(imported(30, 40), keeps=False) == PartitionImport(0, 40, 100, 30, is_resumed=True)
 
 
 def test_an_import_that_ended_before_its_first_batch_begins_where_it_began():
     begun = after(started(), SetFirstOffsets({0: 50}))
-    assert planned(begun, 5, 100) == PartitionPlan(0, 50, 100, 50, is_resumed=False)
+    assert planned(begun, 5, 100) == PartitionImport(0, 50, 100, 50, is_resumed=False)
 
 
 def test_rows_that_have_expired_here_are_not_imported_again():
@@ -49,7 +49,7 @@ def test_rows_that_have_expired_here_are_not_imported_again():
 def test_rows_that_expired_in_kafka_before_they_were_imported_are_a_gap():
     with pytest.raises(InvalidInput, match="no row with offset 30, the next is 50"):
         planned(imported(30, 30), 50, 100)
-    assert planned(imported(30, 30), 50, 100, keeps=False) == PartitionPlan(0, 50, 100, 30, is_resumed=True)
+    assert planned(imported(30, 30), 50, 100, keeps=False) == PartitionImport(0, 50, 100, 30, is_resumed=True)
 
 
 def test_kept_offsets_need_the_same_end_on_both_sides():

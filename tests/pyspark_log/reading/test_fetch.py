@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.reading.failover import Failover
-from pyspark_log.reading.fetch import BATCH_BYTES_MAX, BATCH_ROWS, Place, fetch, read_one
+from pyspark_log.reading.fetch import BATCH_BYTES_MAX, BATCH_ROWS, ChunkPlace, fetch, read_one
 from pyspark_log.reading.planning import Range, split_of
 from pyspark_log.writing.rows import Rows
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
@@ -166,7 +166,7 @@ def test_another_chunk_in_a_chunks_place_is_an_error(stored):
     splits = [split_of(handle, Range("t", p, 0, 30)) for p in (0, 1)]
     mine, other = (split.chunks[0] for split in splits)
     wrong = msgspec.structs.replace(mine, position=other.position, length=other.length)
-    place = Place(handle.append_file(file.name), wrong.place(0), wrong.base_offset)
+    place = ChunkPlace(handle.append_file(file.name), wrong.place(0), wrong.base_offset)
     with pytest.raises(CorruptObject, match="another chunk than the journal says"):
         read_one(Failover(log.log.store_at, "t", 0), splits[0].nodes, place, handle.schemas)
 
