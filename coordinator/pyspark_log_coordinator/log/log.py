@@ -24,7 +24,6 @@ from pyspark_log_coordinator.log.open_stores import OpenStores
 from pyspark_log_coordinator.model.node_order import named
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.replication import write_targets
-from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage import layout
@@ -228,15 +227,21 @@ class TopicHandle:
 
     def parquet_end(self, partition: int) -> int:
         """Return the offset at which the rows end that are in Parquet segments, from the partition's first row on."""
+        from pyspark_log_coordinator.segments import roll_plan  # NumPy, which most commands do without
+
         return roll_plan.parquet_end(self.partitions[partition])
 
     def is_kept_in_chunks(self, partition: int, offset: int) -> bool:
         """Return whether the segment with the row of this offset keeps its chunks: a row is too large for Parquet."""
+        from pyspark_log_coordinator.segments import roll_plan  # NumPy, which most commands do without
+
         found = self.partitions[partition].segments_between(offset, offset + 1)
         return any(each.level >= roll_plan.KEPT_LEVEL for each in found)
 
     def will_stay(self, segment: SegmentRef) -> bool:
         """Return whether a segment will not be rewritten: its file is there until its rows expire."""
+        from pyspark_log_coordinator.segments import roll_plan  # NumPy, which most commands do without
+
         return roll_plan.will_stay(segment, self.config)
 
     def alter_config(self, changes: Mapping[str, str]) -> TopicConfig:
@@ -332,7 +337,7 @@ class Log:
     def _is_fresh(self) -> bool:
         """Whether the cluster was opened a moment ago, and a store is so far away that it is not worth a look again.
 
-        What a topic's journal says is always read anew; here are but the names of topics, and whether nodes are there.
+        What a topic's journal says is always read anew; kept are the names of topics, and which nodes answer.
         A node that was missing is looked for each time.
         """
         is_recent = self.environment.monotonic() - self._opened_at < FRESH_SECONDS
