@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 
 import pyspark_log
 from pyspark_log.cli.groups import group_offsets, groups, reset_offsets
-from pyspark_log.cli.nodes import cluster, drain, maintain, metrics, node_run, nodes
+from pyspark_log.cli.nodes import cluster, maintain, metrics, node_run, nodes
 from pyspark_log.cli.repair import backup, dump, recover, verify
 from pyspark_log.cli.rows import consume, export_kafka, import_kafka, produce
 from pyspark_log.cli.topics import describe, elect_leaders, offsets, reassign, topics
@@ -165,7 +165,6 @@ Pass the address of the cluster with --path or PYSPARK_LOG_PATH:
 topics.app.command(epilog=describe.EXAMPLES)(describe.describe)
 topics.app.command(epilog=reassign.EXAMPLES)(reassign.reassign)
 topics.app.command("elect-leaders", epilog=elect_leaders.EXAMPLES)(elect_leaders.elect_leaders)
-nodes.app.command(epilog=drain.EXAMPLES)(drain.drain)
 groups.app.command("reset-offsets", epilog=reset_offsets.EXAMPLES)(reset_offsets.reset_offsets)
 groups.app.command(epilog=group_offsets.EXPORT_EXAMPLES)(group_offsets.export)
 groups.app.command("import", epilog=group_offsets.IMPORT_EXAMPLES)(group_offsets.import_)

@@ -130,7 +130,7 @@ class Reading:
         records: list[ConsumerRecord] = []
         with _raised_if_empty(records):
             while len(records) < rows_max and (batch := self._take(rows_max - len(records))) is not None:
-                records += records_of(batch)
+                records += _records_of(batch)
         return records
 
     def take_batches(self) -> list[ConsumerBatch]:
@@ -216,7 +216,7 @@ def _raised_if_empty(found: list[T]) -> Iterator[None]:
             raise
 
 
-def records_of(batch: ConsumerBatch) -> list[ConsumerRecord]:
+def _records_of(batch: ConsumerBatch) -> list[ConsumerRecord]:
     """Return the rows of a batch, one by one."""
     rows, topic, partition = batch.rows, batch.topic, batch.partition
     if is_typed(rows.schema):
