@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import TopicHandle
 
 
-def describe_on_nodes(handle: TopicHandle) -> None:
-    """Write the topic's schemas to its nodes, those that can be reached."""
-    checkpoint_files.write_on_nodes(handle)
-
-
 def set_key(handle: TopicHandle, column: str) -> None:
     """Make a column the topic's key.column unless it is. Raises `InvalidOption` if another one is."""
     if handle.journal.state.config.key_column.lower() != column.lower():
@@ -39,5 +34,5 @@ def evolve(handle: TopicHandle, columns: pa.Schema, *, relax: bool = False) -> b
     after = handle.submit(EvolveSchema(schema.encode(columns), relax)).state.schemas
     if after == before:
         return False
-    describe_on_nodes(handle)
+    checkpoint_files.write_on_nodes(handle)
     return True

@@ -1,4 +1,4 @@
-"""The files of a replica: those that a node lacks or holds, and how one is checked and copied."""
+"""The files of a replica: those that a node lacks or holds, and how one is checked and copied, and how fast."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from pyspark_log_storage.segments import transfer
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import Holder, NodeId, SegmentRef
     from pyspark_log_coordinator.model.topic_state import Topic
@@ -116,6 +117,22 @@ def files_of(state: Topic) -> list[ReplicaFile]:
     numbers = sorted({chunk.file for one in state.partitions for chunk in one.chunks})
     files = tuple((number, state.file(number)) for number in numbers)
     return _replica_files(state, file_holders.TopicFiles(segments, files, ()))
+
+
+class Throttle:
+    """Limits the rate of checks and copies, as their `moved`: waits, so that at most `bytes_per_second` are read."""
+
+    def __init__(self, environment: Environment, bytes_per_second: float) -> None:
+        assert bytes_per_second > 0
+        self._environment = environment
+        self._rate = bytes_per_second
+        self._free_at = 0.0
+
+    def __call__(self, count: int) -> None:
+        """Wait for as long as `count` bytes take at this rate."""
+        now = self._environment.monotonic()
+        self._free_at = max(self._free_at, now) + count / self._rate
+        self._environment.sleep(self._free_at - now)
 
 
 def check(store: Store, file: ReplicaFile, moved: Callable[[int], object] = bool) -> bool:

@@ -88,7 +88,7 @@ def run(  # noqa: PLR0913, PLR0917 -- the options of a command
     """
     from pyspark_log_coordinator.sync.controller import ControllerSettings
     from pyspark_log_coordinator.sync.follower import Follower, FollowerRound, clean_up_node
-    from pyspark_log_coordinator.sync.throttle import Throttle
+    from pyspark_log_coordinator.sync.replica_file import Throttle
 
     log = open_log(path)
     follower = Follower(log, node_id)
@@ -161,8 +161,8 @@ def _start_scrubbing(path: str, node_id: str, bytes_per_second: int) -> None:
 
 
 def _scrub(path: str, node_id: str, bytes_per_second: int) -> None:
+    from pyspark_log_coordinator.sync.replica_file import Throttle
     from pyspark_log_coordinator.sync.scrubber import scrub
-    from pyspark_log_coordinator.sync.throttle import Throttle
 
     log = own_log(path)
     wait = Throttle(log.environment, bytes_per_second)

@@ -109,7 +109,7 @@ def _wanted(
 def carry_out(handle: TopicHandle, throttle: int | None) -> ReassignmentProgress:
     """Copy until the topic's reassignments are complete, with a progress bar on a terminal."""
     from pyspark_log_coordinator.sync import reassigner
-    from pyspark_log_coordinator.sync.throttle import Throttle
+    from pyspark_log_coordinator.sync.replica_file import Throttle
 
     wait = bool if throttle is None else Throttle(handle.log.environment, throttle)
     with bar(f"reassign {handle.name}", reassigner.bytes_behind(handle), wait) as advance:

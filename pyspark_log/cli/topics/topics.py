@@ -96,9 +96,9 @@ def create(  # noqa: PLR0913, PLR0917 -- the options of a command
         )
         created = True
         if columns is not None:
-            from pyspark_log_coordinator.commit.typed_topics import describe_on_nodes
+            from pyspark_log_coordinator.maintenance import checkpoint_files
 
-            describe_on_nodes(handle)
+            checkpoint_files.write_on_nodes(handle)
     except TopicExists:
         if not if_not_exists:
             raise

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log_coordinator.sync.throttle import Throttle
+from pyspark_log_coordinator.sync.replica_file import Throttle
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.replicated_topic import ReplicatedTopic
 from tests.support.coordinator.several_nodes import Stores
