@@ -11,12 +11,19 @@ The survey (`survey`) plans each topic; this module carries the plans out. Offse
     6  begin each topic's journal
     7  begin the cluster's journal
 
+An object that is set aside is moved, and never deleted:
+
+    set-aside/<UTC time>-<nonce>/<the object's former key>
+
+It is copied before the original is deleted, so no moment is without a copy.
+
 Until the last step there is no cluster, so a rebuild that was stopped can start again from the survey. Only one process
 may do it at a time.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.cluster import machine as cluster
@@ -28,14 +35,15 @@ from pyspark_log_coordinator.journal.journal_nodes import JournalNode, JournalNo
 from pyspark_log_coordinator.journal.place import JournalPlace, OneStore, SeveralStores
 from pyspark_log_coordinator.journal.quorum import Member, Members
 from pyspark_log_coordinator.maintenance import topic_description
-from pyspark_log_coordinator.rebuild import quarantine, topic_plan
+from pyspark_log_coordinator.rebuild import topic_plan
 from pyspark_log_coordinator.rebuild.topic_rebuild import TopicRebuild
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.restore import RestoreTopic
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import InvalidOption, NodeMissing
+from pyspark_log_storage.errors import InvalidOption, NodeMissing, ObjectMissing
 from pyspark_log_storage.objects import node
 from pyspark_log_storage.objects.node import Marker
+from pyspark_log_storage.segments.transfer import RANGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,7 +99,7 @@ class _Rebuild:
         self._markers = {each.node_id: each.marker for each in found.given}
         self._is_at_root = len(found.journal_stores) == 1
         self._topics = [TopicRebuild(plan, self._stores) for plan in found.topics]
-        self.aside = quarantine.new_folder(environment)
+        self.aside = new_folder(environment)
 
     def check_markers(self) -> None:
         """Raise `NodeMissing` if a store has another marker than this process saw last."""
@@ -126,7 +134,7 @@ class _Rebuild:
                 keys += [key for stem in stems for key in layout.segment_files(f"{folder}{stem}")]
                 keys += [f"{folder}append/{file}" for file in each.plan.files_aside.get(name, ())]
             for key in keys:
-                quarantine.set_aside(store, key, self.aside)
+                _set_aside(store, key, self.aside)
 
     def complete(self) -> None:
         for each in self._topics:
@@ -184,3 +192,30 @@ class _Rebuild:
         urls = [store.url for store in self._found.journal_stores]
         nodes = tuple(JournalNode(names[url], url, self._markers[names[url]].incarnation) for url in urls)
         return JournalNodes(self._found.cluster_id, nodes, self._found.generation)
+
+
+def new_folder(environment: Environment) -> str:
+    """Return the name of a new folder for objects that are set aside; ends with "/"."""
+    now_ms = environment.now_ms()
+    try:
+        when = f"{dt.datetime.fromtimestamp(now_ms / 1000, dt.timezone.utc):%Y%m%dT%H%M%S}"
+    except (ValueError, OverflowError, OSError):
+        when = f"{now_ms}ms"  # a clock that is wrong: Python has no year 10000
+    return f"set-aside/{when}-{environment.nonce()}/"
+
+
+def _set_aside(store: Store, key: str, folder: str) -> None:
+    """Move an object into a folder from `new_folder`. Do nothing if it does not exist. Raises `StoreError`."""
+    try:
+        size = store.size(key)
+    except ObjectMissing:
+        return
+    writer = store.open_write(f"{folder}{key}")
+    try:
+        for position in range(0, size, RANGE_BYTES):
+            writer.write(store.read(key, position, RANGE_BYTES))
+        writer.close()
+    except BaseException:
+        writer.discard()
+        raise
+    store.delete(key)

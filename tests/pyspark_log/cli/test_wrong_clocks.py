@@ -7,7 +7,7 @@ from pyspark_log import opening
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import checkpoint_files
-from pyspark_log_coordinator.rebuild import quarantine
+from pyspark_log_coordinator.rebuild import execute
 from pyspark_log_storage.stores.local import LocalStore
 from tests.support.command_line import CommandLine
 from tests.support.coordinator.replicated_topic import write
@@ -49,4 +49,4 @@ def test_the_topic_is_maintained_by_a_clock_that_is_right(cli):
 
 def test_a_folder_for_what_is_set_aside_is_named_by_any_clock():
     environment = msgspec.structs.replace(real_environment(), now_ms=lambda: FAR_AHEAD_MS, nonce=lambda: "n")
-    assert quarantine.new_folder(environment) == f"set-aside/{FAR_AHEAD_MS}ms-n/"
+    assert execute.new_folder(environment) == f"set-aside/{FAR_AHEAD_MS}ms-n/"
