@@ -75,7 +75,9 @@ class Subscribed:
 def subscribed(
     log: Log, subscription: Subscription, *, missing_is_error: bool, rack: str = "", polls: bool = False
 ) -> Subscribed:
-    """Return the partitions that a subscription names, refreshed; `polls` as in `Log.topic`.
+    """Return the partitions that a subscription names, refreshed, of a log that was just opened.
+
+    `polls` as in `Log.topic`.
 
     Raises `UnknownTopic` for a named topic that does not exist, and warns of a pattern that matches no topic; with
     `missing_is_error` false, skips it. Raises `InvalidInput` for an assigned partition that does not exist.
@@ -94,7 +96,7 @@ def subscribed(
     handles = {}
     for name in names:
         try:
-            handles[name] = log.topic(name, polls=polls)
+            handles[name] = log.topic(name, polls=polls, just_opened=True)
         except UnknownTopic:
             # A topic that matched the pattern may be deleted by now.
             if missing_is_error and not isinstance(subscription, SubscribePattern):

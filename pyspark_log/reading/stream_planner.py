@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark_log import opening
@@ -14,7 +15,7 @@ from pyspark_log.reading.shared_topics import Share, SharedTopics
 from pyspark_log.reading.source_offset import Membership, Position, SourceOffset, TakenRewinds, TopicPositions
 from pyspark_log.reading.tracking import Start, go_on, ranges_between
 from pyspark_log_coordinator.log.partition_health import Trouble, troubles
-from pyspark_log_storage.errors import InvalidOption
+from pyspark_log_storage.errors import InvalidOption, UnknownTopic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -179,12 +180,15 @@ class StreamPlanner:
         if start == end:  # an empty batch has its predecessor's offset, including that one's `begin`
             return []
         begun, ended = source_offset.parse(start), self._parse(end, is_done=False)
-        log = self._log
+        log = opening.log_at(opening.canonical(self.options.path), self.options.storage_options)
+        seen = {name: self._seen_topic(name, positions) for name, positions in ended.topics.items()}
+        if not all(seen.values()):
+            log = self._log
         ended.check_cluster(log.cluster_id, self.options.path)
         handles, ranges = ranges_between(
             begun,
             ended,
-            lambda topic, positions: self._seen_topic(log, topic, positions) or log.topic(topic),
+            lambda topic: seen[topic] or log.topic(topic, just_opened=True),
             fail_on_data_loss=self.options.fail_on_data_loss,
         )
         if self._shared is not None:
@@ -193,11 +197,17 @@ class StreamPlanner:
             )
         return splits(handles, ranges, self.options)
 
-    def _seen_topic(self, log: Log, name: str, positions: TopicPositions) -> TopicHandle | None:
-        """Return the handle of a topic that `end` saw a moment ago, if a look is a request and is not needed."""
-        handle = self._seen[0].handles.get(name) if log.is_remote and self._seen is not None else None
+    def _seen_topic(self, name: str, positions: TopicPositions) -> TopicHandle | None:
+        """Return the handle of a topic that `end` saw a moment ago, if it has all rows up to these positions.
+
+        On a disk a look tells whether it was deleted since; in a bucket that would be a request.
+        """
+        handle = None if self._seen is None else self._seen[0].handles.get(name)
         if handle is None or handle.topic_id != positions.topic_id or not handle.is_recent:
             return None
+        with contextlib.suppress(UnknownTopic):
+            if not handle.log.is_remote:
+                handle.look()
         found = handle.partitions
         has_all = all(n < len(found) and found[n].high_watermark >= at.offset for n, at in positions.end.items())
         return handle if has_all and not handle.state.deleted else None

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyspark_log.reading.positions import Subscribed
-    from pyspark_log.reading.source_offset import TopicPositions
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import Partition
 
@@ -89,19 +88,19 @@ def within(
 def ranges_between(
     start: SourceOffset,
     end: SourceOffset,
-    topic: Callable[[str, TopicPositions], TopicHandle],
+    topic: Callable[[str], TopicHandle],
     *,
     fail_on_data_loss: bool,
 ) -> tuple[dict[str, TopicHandle], list[Range]]:
     """Return the topics of a batch, and the rows that they still have of it.
 
-    `topic` returns the handle of a topic, refreshed, or raises `UnknownTopic`. Raises `DataLoss` if rows are lost; with
+    `topic` returns the handle of a topic by name, or raises `UnknownTopic`. Raises `DataLoss` if rows are lost; with
     `fail_on_data_loss` false, logs a warning and leaves them out.
     """
     begins, handles, ranges = end.begins(start), {}, []
     for name, positions in end.topics.items():
         try:
-            handle = handles[name] = topic(name, positions)
+            handle = handles[name] = topic(name)
         except UnknownTopic:
             report_loss(f"topic {name!r} was deleted", fail=fail_on_data_loss)
             continue

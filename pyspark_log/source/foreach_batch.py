@@ -106,7 +106,7 @@ class _Batches:
         log = self._opened()
         end.check_cluster(log.cluster_id, self._path)
         fail = options.fail_on_data_loss
-        handles, ranges = ranges_between(start, end, lambda topic, _: log.topic(topic), fail_on_data_loss=fail)
+        handles, ranges = ranges_between(start, end, log.topic, fail_on_data_loss=fail)
         now = Subscribed(handles, {}, options.client_rack)
         native, rest = native_files.divide(now, ranges, in_s3=options.native_s3)
         if not native or any(_has_changed(frame.schema, handle.schemas[-1]) for handle in handles.values()):

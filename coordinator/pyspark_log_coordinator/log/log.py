@@ -477,15 +477,18 @@ class Log:
         """Return the present topics by name; `polls` as for `topic`."""
         return (self.cluster.look() if polls and self.is_remote else self.cluster.refresh()).topics
 
-    def topic(self, name: str, *, recent_suffices: bool = False, polls: bool = False) -> TopicHandle:
+    def topic(
+        self, name: str, *, recent_suffices: bool = False, polls: bool = False, just_opened: bool = False
+    ) -> TopicHandle:
         """Return the handle of a topic's present incarnation, refreshed. Raises `UnknownTopic`.
 
         With `recent_suffices` it may know less than the newest entry, as `Journal.submit` may (`Journal.is_fresh`).
         `polls` is for callers that ask again and again: in an object store each time is one request (`Journal.look`).
+        `just_opened` is for those that have called `open` just now, which has read the names of topics.
         """
         check_topic(name)
         polls = polls and self.is_remote
-        if (self._is_fresh or polls) and (known := self.cluster.state.topics.get(name)) is not None:
+        if (self._is_fresh or polls or just_opened) and (known := self.cluster.state.topics.get(name)) is not None:
             handle = self._handle(known)
             if recent_suffices and handle.journal.is_fresh and not handle.journal.state.deleted:
                 return handle
