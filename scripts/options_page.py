@@ -1,4 +1,4 @@
-"""The page docs/options.md, generated with `python -m pyspark_log.options.page > docs/options.md`."""
+"""The page of options: `python scripts/options_page.py > docs/reference/options.md`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyspark_log_coordinator.model import topic_config
 HEAD = """\
 # Options
 
-<!-- Generated with `python -m pyspark_log.options.page > docs/options.md` from pyspark_log/options. Do not edit. -->
+<!-- Generated: `python scripts/options_page.py > docs/reference/options.md`. Do not edit. -->
 
 The names are those of Spark's Kafka connector. To move a job, change `format("kafka")` to `format("pyspark_log")`, and
 `kafka.bootstrap.servers` to `path`, the address of the cluster.
@@ -53,8 +53,8 @@ A write takes the columns of Spark's Kafka sink and a timestamp. Other columns a
 | `partition` | int | chosen by the key as in Kafka; a task writes all rows of a batch without a key to one partition |
 | `timestamp` | timestamp | the time of the write |
 
-Rows that cannot be written fail the batch, or are [dead letters](operations.md#dead-letters). A
-[typed topic](spark.md#typed-topics) has columns of its own in place of `key`, `value` and `headers`.
+Rows that cannot be written fail the batch, or are [dead letters](../guides/dead-letters.md). A
+[typed topic](../guides/typed-topics.md) has columns of its own in place of `key`, `value` and `headers`.
 """
 TOPIC_SETTINGS = """
 These are not options of a query: set them with `pyspark-log topics create --config`, change them with `topics alter`.
@@ -116,8 +116,8 @@ ELSEWHERE = (
     (
         "a batch DataFrame, also the static side of a join",
         (
-            "Planned [once for each `load()`](spark.md#a-batch-frame-is-planned-once), as for every Python data source;"
-            " the Kafka connector plans it again at each use."
+            "Planned [once for each `load()`](../guides/batch-reads.md#a-batch-frame-is-planned-once), as for every"
+            " Python data source; the Kafka connector plans it again at each use."
         ),
     ),
     (
@@ -137,7 +137,7 @@ ELSEWHERE = (
 
 
 def page() -> str:
-    """Return the text of docs/options.md."""
+    """Return the text of docs/reference/options.md."""
     parts = [
         HEAD,
         ROWS,
