@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class DefaultSource(DataSource):
-    """The format "pyspark_log". Its options are in docs/options.md."""
+    """The format "pyspark_log". Its options are in docs/reference/options.md."""
 
     @spark_entry
     def __init__(self, options: dict[str, str]) -> None:

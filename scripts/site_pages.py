@@ -16,9 +16,9 @@ ROOT = Path(__file__).parent.parent
 
 
 def on_config(config: MkDocsConfig) -> None:
-    """Add the records of decisions to the navigation."""
+    """Add the records of decisions to the last part of the navigation, the internals."""
     records = sorted((ROOT / "docs" / "design").glob("*.md"))
-    config.nav = [*config.nav, {"Decisions": [f"design/{each.name}" for each in records]}]
+    config.nav[-1]["Internals"].append({"Decisions": [f"design/{each.name}" for each in records]})
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import get_args
@@ -110,11 +111,39 @@ def test_each_event_has_its_row(machine):
 
 
 def test_the_dollars_of_idle_clients_are_those_of_their_requests():
-    page = (ROOT / "docs" / "object-stores.md").read_text()
-    rows = page.partition("### Idle clients")[2].partition("| --- |")[2].partition("\n\n")[0].splitlines()[1:]
+    page = (ROOT / "docs" / "guides" / "object-store-costs.md").read_text()
+    rows = page.partition("## Idle clients")[2].partition("| --- |")[2].partition("\n\n")[0].splitlines()[1:]
     for row in rows:
         client, *cells = (each.strip() for each in row.strip("|").split("|"))
         written, read, deleted, dollars = map(float, cells)
         assert dollars == pytest.approx(30 * 24 * 60 * (written * 5e-6 + read * 0.4e-6), abs=0.005), client
         assert written + read + deleted <= 30 or client == "`node run`, two nodes", client
     assert len(rows) > 5
+
+
+def told_and_printed(page: str, folder: Path) -> Iterator[tuple[str, str]]:
+    """Run the commands of a page in one shell, and yield what the page shows of each and what it printed."""
+    blocks = re.findall(r"^```console\n(.*?)^```", page.replace("/tmp/tutorial", str(folder)), re.MULTILINE | re.DOTALL)
+    steps = [step.partition("\n") for block in blocks for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
+    script = "\n".join(f"{command}\necho '-- end'" for command, _, _ in steps)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    shell = subprocess.run(
+        ["bash", "-c", f"exec 2>&1\n{script}"],
+        env=os.environ | {"PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
+    )
+    return zip((told for _, _, told in steps), shell.stdout.split("-- end\n")[:-1], strict=True)
+
+
+def test_the_commands_of_the_tutorial_print_what_it_shows(tmp_path):
+    for told, printed in told_and_printed((ROOT / "docs" / "tutorial.md").read_text(), tmp_path):
+        assert without_chance(printed) == without_chance(told)
+
+
+def without_chance(text: str) -> list[str]:
+    """The lines of a text without ids, numbers of bytes, and the random choice of nodes: leader, epoch, replicas."""
+    chance = r"[0-9a-f]{32}|[\d,]+ bytes|\d+ +\d+ +\d+, .*"
+    return [re.sub(chance, "...", line).rstrip() for line in text.splitlines()]

@@ -109,7 +109,7 @@ class Consumer:
     ) -> None:
         """Take the address of a cluster and options by Kafka's names, as a dict or with `_` for `.`.
 
-        Reads nothing yet. docs/options.md lists the options. Raises `InvalidOption`, `InvalidInput`.
+        Reads nothing yet. docs/reference/options.md lists the options. Raises `InvalidOption`, `InvalidInput`.
         """
         address = address_of(path, config, "subscribe takes the topics")
         self._options = parse_consumer(config, options)

@@ -121,7 +121,9 @@ class Producer:
     ) -> None:
         """Take the address of a cluster and options by Kafka's names, as a dict or with `_` for `.`: `linger_ms=20`.
 
-        Reads and writes nothing yet. docs/options.md lists the options. Raises `InvalidOption`, `InvalidInput`.
+        Reads and writes nothing yet. docs/reference/options.md lists the options.
+
+        Raises `InvalidOption`, `InvalidInput`.
         """
         given = address_of(path, config, "send takes the topic")
         self._options = parse_producer(config, options)

@@ -77,7 +77,7 @@ class Worker:
     ) -> None:
         """Take the address of a cluster and options by name, as a dict or with `_` for `.`.
 
-        Reads nothing yet. docs/options.md lists the options. Raises `InvalidOption`, `InvalidInput`.
+        Reads nothing yet. docs/reference/options.md lists the options. Raises `InvalidOption`, `InvalidInput`.
         """
         address = address_of(path, config, "tasks are the third argument")
         parsed = parse_worker(config, options)

@@ -1,1 +1,1 @@
-"""Metrics of a cluster in Prometheus' conventions: see docs/operations.md."""
+"""Metrics of a cluster in Prometheus' conventions: see docs/reference/metrics.md."""

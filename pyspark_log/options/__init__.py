@@ -1,4 +1,4 @@
-"""The options of the Spark source and sink: the parser, the messages and docs/options.md come from one table."""
+"""The options of the Spark source and sink: the parser, the messages and the page of options come from one table."""
 
 from pyspark_log.options.given import IgnoredOptionWarning, as_texts
 from pyspark_log.options.position import (

@@ -90,7 +90,7 @@ FETCH_MAX_WAIT_MS = Option(
     meaning=(
         "Longest pause between two checks for new rows, in milliseconds. The first pauses are 1 ms; a pause is an"
         " eighth of the time since the last new rows. In an object store each check of a topic is a request, see"
-        " [idle clients](object-stores.md#idle-clients)."
+        " [idle clients](../guides/object-store-costs.md#idle-clients)."
     ),
     differs="There is no broker that responds when rows arrive: this limits how late a row is seen after a pause.",
     prefixed=("fetch.max.wait.ms", "fetch.wait.max.ms"),
@@ -211,14 +211,14 @@ STORAGE_OPTIONS = Option(
     unset="those in PYSPARK_LOG_STORAGE_OPTIONS",
     meaning=(
         "Credentials and settings of object stores, as a dict or JSON, with s3fs's names. See"
-        " [object stores](object-stores.md)."
+        " [object stores](../guides/object-stores.md)."
     ),
     prefixed=("storage.options",),
     secret=True,
 )
 
 OPTIONS: tuple[Option[Any], ...] = tuple(each for each in tuple(globals().values()) if isinstance(each, Option))
-"""In the order of docs/options.md."""
+"""In the order of docs/reference/options.md."""
 
 
 class GroupOptions(msgspec.Struct, frozen=True, kw_only=True):

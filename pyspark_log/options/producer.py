@@ -105,14 +105,14 @@ STORAGE_OPTIONS = Option(
     unset="those in PYSPARK_LOG_STORAGE_OPTIONS",
     meaning=(
         "Credentials and settings of object stores, as a dict or JSON, with s3fs's names. See"
-        " [object stores](object-stores.md)."
+        " [object stores](../guides/object-stores.md)."
     ),
     prefixed=("storage.options",),
     secret=True,
 )
 
 OPTIONS: tuple[Option[Any], ...] = tuple(each for each in tuple(globals().values()) if isinstance(each, Option))
-"""In the order of docs/options.md."""
+"""In the order of docs/reference/options.md."""
 
 
 class ProducerOptions(msgspec.Struct, frozen=True, kw_only=True):

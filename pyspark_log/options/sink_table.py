@@ -131,7 +131,7 @@ SCHEMA = Option(
     unset="a topic that the write creates holds records: key and value",
     meaning=(
         "columns: a topic that the write creates is typed: it has the frame's columns. A topic that exists keeps its"
-        " own kind. See [Typed topics](spark.md#typed-topics)."
+        " own kind. See [Typed topics](../guides/typed-topics.md)."
     ),
     differs="Spark's Kafka sink has no columns of your own.",
 )
@@ -163,7 +163,7 @@ AUTO_CREATE_TOPICS = Option(
     meaning=(
         "Whether to create a topic that does not exist. If false, it is an error. A later micro-batch does not create"
         " the topic of its option, and only a first write creates"
-        " [a log](operations.md#a-disk-that-is-not-mounted)."
+        " [a log](../guides/unmounted-disk.md)."
     ),
     differs=_BROKERS,
 )
@@ -181,4 +181,4 @@ BROKER_SESSION_TIMEOUT_MS = _number(
 )
 
 OPTIONS: tuple[Option[Any], ...] = tuple(each for each in tuple(globals().values()) if isinstance(each, Option))
-"""In the order of docs/options.md."""
+"""In the order of docs/reference/options.md."""

@@ -124,7 +124,7 @@ GROUP_PROTOCOL = Option(
     unset="the query reads all partitions by itself",
     meaning=(
         "cooperative: the query is a member of the group `group.id`, and shares the topics' partitions with the group's"
-        " other queries. See [Queries that share a topic](spark.md#queries-that-share-a-topic)."
+        " other queries. See [Queries that share a topic](../guides/shared-topics.md)."
     ),
     differs="Spark's Kafka source cannot share partitions. Kafka's classic and consumer protocols are not values here.",
     not_here=_NO_GROUP,
@@ -305,10 +305,11 @@ NATIVE_S3 = Option(
     default="false",
     meaning=(
         "For `read`, `replay` and `foreach_batch`: whether Spark reads by itself the Parquet segments that are in S3,"
-        " as it does those on disks. It needs Hadoop's s3a, with credentials of its own. See [In S3](tables.md#in-s3)."
+        " as it does those on disks. It needs Hadoop's s3a, with credentials of its own. See"
+        " [In S3](../guides/tables.md#in-s3)."
     ),
     differs="Not in Kafka.",
 )
 
 OPTIONS: tuple[Option[Any], ...] = tuple(each for each in tuple(globals().values()) if isinstance(each, Option))
-"""In the order of docs/options.md."""
+"""In the order of docs/reference/options.md."""

@@ -1,4 +1,4 @@
-"""The table of all options: the parser, the error messages and docs/options.md come from these rows."""
+"""The table of all options: the parser, the error messages and docs/reference/options.md come from these rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STORAGE_OPTIONS = Option(
     meaning=(
         "Credentials and settings of object stores, with s3fs's names: `key`, `secret`, `token`, `profile`,"
         " `endpoint_url` and others. Options under a URL are for the stores below it. See"
-        " [object stores](object-stores.md)."
+        " [object stores](../guides/object-stores.md)."
     ),
     secret=True,
 )

@@ -3,9 +3,9 @@
 On the driver a reader plans splits, and Python workers read these. Every worker imports this module, so it imports no
 planning and no state machine.
 
-Spark's order of calls and its traps are in docs/spark.md. Two of them shape the reader of streams. Spark hides an error
-raised in the constructor, so options are checked in `getDefaultReadLimit`. An idle `latestOffset` is called again at
-once, so it waits a little for new rows.
+Spark's order of calls and its traps are in docs/spark-calls.md. Two of them shape the reader of streams. Spark hides
+an error raised in the constructor, so options are checked in `getDefaultReadLimit`. An idle `latestOffset` is called
+again at once, so it waits a little for new rows.
 """
 
 from __future__ import annotations

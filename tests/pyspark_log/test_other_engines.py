@@ -17,7 +17,7 @@ from tests.support.command_line import CommandLine
 from tests.support.plain_log import PlainLog
 from tests.support.pyspark_log import typed_frames
 
-PAGE = Path(__file__).parents[2] / "docs" / "tables.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "tables.md"
 BATCHES, ROWS = 6, 500
 
 

@@ -1,4 +1,4 @@
-"""Which exceptions a program catches, as docs/spark.md says: Spark's, with the product's error in the message."""
+"""Which exceptions a program catches, as docs/reference/errors.md says: Spark's, with our error in the message."""
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkException, PythonException, StreamingQueryException

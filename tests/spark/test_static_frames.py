@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.spark.spark_log import SparkLog
 
-PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "batch-reads.md"
 
 
 @pytest.fixture

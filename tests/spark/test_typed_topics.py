@@ -164,8 +164,7 @@ def test_a_process_that_is_killed_between_an_evolution_and_its_batch_loses_and_d
 
 
 def test_the_program_of_the_documentation_runs(spark, tmp_path, capsys):
-    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
-    section = page[page.index("## Typed topics") :]
-    program = re.findall(r"```python\n(.*?)```", section, re.DOTALL)[0]
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "typed-topics.md").read_text()
+    program = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
     exec(program.replace("/data/log", str(tmp_path / "log")), {})
     assert re.search(r"\|\s*0\|1545\|\s*UA\|2013-01-01\|\s*2.5\|", capsys.readouterr().out)

@@ -1,4 +1,4 @@
-"""APIs that take a name: temporary views, tables of the catalog, SQL. These tests are the table in docs/spark.md."""
+"""APIs that take a name: views, tables of the catalog, SQL. They are the table in docs/reference/spark-apis.md."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Several users of one log on a local disk, as docs/deployment.md sets up their rights: setgid and umask 002."""
+"""Several users of one log on a local disk, as docs/guides/deployment.md sets up their rights: setgid and umask 002."""
 
 import multiprocessing
 import os

@@ -1,11 +1,11 @@
-"""The first program of docs/clients.md does what it says."""
+"""The first program of docs/reference/clients.md does what it says."""
 
 import re
 from pathlib import Path
 
 from tests.support.plain_log import PlainLog
 
-PAGE = Path(__file__).parents[3] / "docs" / "clients.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "clients.md"
 
 
 def test_the_program_of_the_page_runs(root, capsys):

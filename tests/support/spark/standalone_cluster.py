@@ -38,7 +38,7 @@ def may_drop_rights() -> bool:
 
 
 def package_zip(folder: Path) -> Path:
-    """Pack the three packages as docs/clusters.md says."""
+    """Pack the three packages as docs/guides/clusters.md says."""
     found = folder / "packages.zip"
     subprocess.run([sys.executable, "-m", "zipfile", "-c", found, *PACKAGES], cwd=ROOT, check=True)
     return found
@@ -132,7 +132,7 @@ class Cluster:
     def submit(self, program: Path, *arguments: str, output: Path) -> subprocess.Popen[bytes]:
         """Start a program as a client of the cluster, with the settings of the profile `standalone`.
 
-        The packages are shipped as docs/clusters.md says: to the driver by PYTHONPATH, to executors by --py-files.
+        They are shipped as docs/guides/clusters.md says: to the driver by PYTHONPATH, to executors by --py-files.
         """
         settings = {
             "spark.driver.host": HOST,
