@@ -129,7 +129,7 @@ def fetch(
     """Yield the split's rows in order, each batch with its first row's offset.
 
     `store_at` opens the store at an address as the cluster knows it. Small chunks are joined up to `batch_bytes_max`
-    bytes. Holds one batch and one chunk in memory, besides `recent_chunks`; between two batches it holds only the
+    bytes. Holds one batch and one chunk in memory, besides `RecentChunks`; between two batches it holds only the
     chunk that it has read and that did not fit, if there is one. If a node fails, the next holder is read. If a file is
     missing or no holder can be read, `find_again(offset)` is called once: it returns a new split of the rows from
     `offset`, which maintenance may have moved. Raises the nearest node's `CorruptObject`, which names topic, partition
