@@ -74,7 +74,7 @@ def test_modules_exist(page):
 @pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="mkdocs-material needs Python 3.11")
 def test_a_site_is_made_of_it_without_a_warning(tmp_path):
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(tmp_path)]
     made = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stdout + made.stderr
     assert "no broker" in (tmp_path / "index.html").read_text()
