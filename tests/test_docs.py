@@ -16,6 +16,7 @@ import pyspark_log
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.group import machine as group
 from pyspark_log_coordinator.topic import machine as topic
+from pyspark_log_storage import errors
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -108,6 +109,13 @@ def test_each_event_has_its_row(machine):
     rows = re.findall(r"^\| (`\w+`.*?) \|", (ROOT / "docs" / "formats.md").read_text(), re.MULTILINE)
     told = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     assert {event.__struct_config__.tag for event in get_args(machine.Event)} <= told
+
+
+def test_each_error_has_its_row():
+    rows = re.findall(r"^\| (`\w+`.*?) \|", (ROOT / "docs" / "reference" / "errors.md").read_text(), re.MULTILINE)
+    told = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    classes = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.LogError)]
+    assert {each.__name__ for each in classes if not any(each in other.__bases__ for other in classes)} <= told
 
 
 def test_the_dollars_of_idle_clients_are_those_of_their_requests():
