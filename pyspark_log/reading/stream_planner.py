@@ -180,10 +180,9 @@ class StreamPlanner:
         if start == end:  # an empty batch has its predecessor's offset, including that one's `begin`
             return []
         begun, ended = source_offset.parse(start), self._parse(end, is_done=False)
-        log = opening.log_at(opening.canonical(self.options.path), self.options.storage_options)
         seen = {name: self._seen_topic(name, positions) for name, positions in ended.topics.items()}
-        if not all(seen.values()):
-            log = self._log
+        handles_seen = [handle for handle in seen.values() if handle is not None]
+        log = handles_seen[0].log if 0 < len(handles_seen) == len(seen) else self._log
         ended.check_cluster(log.cluster_id, self.options.path)
         handles, ranges = ranges_between(
             begun,
