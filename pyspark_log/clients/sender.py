@@ -49,10 +49,10 @@ class _Staged(msgspec.Struct, frozen=True):
     request: Request
     files: Sequence[StagedFile]
     deadline: float
-    topic: Topic
+    topic: TopicTarget
 
 
-class Topic:
+class TopicTarget:
     """What the sender knows of a topic."""
 
     def __init__(self, handle: TopicHandle, destination: Destination) -> None:
@@ -69,7 +69,7 @@ class Sender:
         self._accumulator = accumulator
         self._environment = log.environment
         self._producer = log.environment.nonce()
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, TopicTarget] = {}
         self._sequences: Counter[str] = Counter()
         """The number of the next batch (Kafka's sequence), by topic id."""
         self._log_lock = threading.RLock()
@@ -105,7 +105,7 @@ class Sender:
             for thread in self.threads:
                 thread.join(timeout)
 
-    def topic(self, name: str) -> Topic:
+    def topic(self, name: str) -> TopicTarget:
         """Return a topic; open the log if this is the first look, and create the topic if the options say so.
 
         Called by threads that send. Waits for `max.block.ms` at most. Raises `UnknownTopic`, `NoCluster`, `StoreError`,
@@ -127,7 +127,7 @@ class Sender:
         finally:
             self._log_lock.release()
 
-    def _look_up(self, name: str) -> Topic:
+    def _look_up(self, name: str) -> TopicTarget:
         """Open the log and return what it knows of a topic. The caller holds the lock of the log."""
         options, log = self._options, self._log
         log.open(create=False)
@@ -138,7 +138,7 @@ class Sender:
             handle = log.topic(name)
         known = self._topics.get(name)
         if known is None or known.handle.topic_id != handle.topic_id:
-            known = self._topics[name] = Topic(handle, self._destination(handle))
+            known = self._topics[name] = TopicTarget(handle, self._destination(handle))
         known.handle, known.destination = handle, self._destination(handle)
         return known
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark_log.metrics.family import Family, Kind
+from pyspark_log.metrics.family import Family, MetricKind
 from pyspark_log.reading.groups import lags
 from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_coordinator.log.partition_health import Trouble, troubles
@@ -107,7 +107,10 @@ class _Metrics:
         self._counted = dict.fromkeys(self._totals, 0)
         self._topic_count = self._partition_count = 0
         self._entries = self._family(
-            "topic_journal_entries_total", "Number of the topic's newest journal entry.", "topic", kind=Kind.COUNTER
+            "topic_journal_entries_total",
+            "Number of the topic's newest journal entry.",
+            "topic",
+            kind=MetricKind.COUNTER,
         )
         self._high_watermark = self._of_partition("high_watermark", "Offset of the next row that readers will see.")
         self._log_end = self._of_partition("log_end_offset", "Offset of the next row to be written.")
@@ -192,7 +195,7 @@ class _Metrics:
         for kind, family in self._totals.items():
             family.add(self._counted[kind])
 
-    def _family(self, name: str, meaning: str, *labels: str, kind: Kind = Kind.GAUGE) -> Family:
+    def _family(self, name: str, meaning: str, *labels: str, kind: MetricKind = MetricKind.GAUGE) -> Family:
         family = Family(PREFIX + name, kind, meaning, labels)
         self.families.append(family)
         return family
@@ -208,7 +211,7 @@ def _requests() -> Sequence[Family]:
     """Return the requests of this process to stores that count them."""
     labels = ("store", "operation")
     count, sent, received = (
-        Family(f"{PREFIX}store_{name}_total", Kind.COUNTER, meaning, labels)
+        Family(f"{PREFIX}store_{name}_total", MetricKind.COUNTER, meaning, labels)
         for name, meaning in (
             ("requests", "Requests of this process to a store."),
             ("sent_bytes", "Bytes that these requests sent."),

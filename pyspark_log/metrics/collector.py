@@ -14,7 +14,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from pyspark_log.metrics.cluster_metrics import measure
-from pyspark_log.metrics.family import Kind
+from pyspark_log.metrics.family import MetricKind
 from pyspark_log.opening import own_log
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import InvalidInput, LogError
@@ -57,7 +57,7 @@ class ClusterCollector(Collector):
             families = measure(self._log, _warn)
         for family in families:
             made: Metric
-            if family.kind is Kind.COUNTER:
+            if family.kind is MetricKind.COUNTER:
                 made = CounterMetricFamily(family.name, family.help, labels=family.labels)
             else:
                 made = GaugeMetricFamily(family.name, family.help, labels=family.labels)

@@ -18,7 +18,7 @@ _HELP = str.maketrans({"\\": r"\\", "\n": r"\n"})
 _VALUE = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
-class Kind(enum.Enum):
+class MetricKind(enum.Enum):
     """How a number changes."""
 
     GAUGE = "gauge"
@@ -37,7 +37,7 @@ class Family(msgspec.Struct, frozen=True):
     """A family, with its samples."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     help: str
     labels: tuple[str, ...] = ()
     samples: list[Sample] = []

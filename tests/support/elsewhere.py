@@ -213,12 +213,12 @@ def access_to(server: Server) -> dict[str, str]:
 
 def use(server: Server | None) -> None:
     """Let this process, and those that it starts, reach the stores; and count the calls from now on."""
-    from pyspark_log_storage.stores.s3_client import Client
+    from pyspark_log_storage.stores.s3_client import S3Client
 
     if server is not None:
         os.environ |= access_to(server)
     if KIND == "s3":
-        _count(Client, "start")
+        _count(S3Client, "start")
     else:
         _count(RandomFaults, "at")
 

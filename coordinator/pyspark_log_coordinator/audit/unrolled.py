@@ -18,7 +18,7 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
 from pyspark_log_storage.files import append_file
-from pyspark_log_storage.segments.recovery import Damage
+from pyspark_log_storage.segments.recovery import BadFile
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.environment import Environment
@@ -41,7 +41,7 @@ class BadChunk(msgspec.Struct, frozen=True):
 
     base_offset: int
     end_offset: int
-    damage: Damage
+    damage: BadFile
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -94,15 +94,15 @@ def check(store: Store, folder: TopicFolder, topic: Topic, number: int, start: i
             append_file.read_chunk(store, key, chunk.place(number), schemas, f"offset {chunk.base_offset}")
         except ObjectMissing:
             if node is not None:
-                bad.append(BadChunk(chunk.base_offset, chunk.end_offset, Damage(key, "it is missing")))
+                bad.append(BadChunk(chunk.base_offset, chunk.end_offset, BadFile(key, "it is missing")))
         except CorruptObject as error:
-            bad.append(BadChunk(chunk.base_offset, chunk.end_offset, Damage(key, str(error))))
+            bad.append(BadChunk(chunk.base_offset, chunk.end_offset, BadFile(key, str(error))))
         else:
             good.append((chunk.base_offset, chunk.end_offset))
     return Checked(tuple(files), tuple(good), tuple(bad))
 
 
-def check_unplaced(store: Store, folder: TopicFolder, topic: KnownTopic | None) -> list[Damage]:
+def check_unplaced(store: Store, folder: TopicFolder, topic: KnownTopic | None) -> list[BadFile]:
     """Return the damaged append files whose rows have no known offsets.
 
     Empty if the newest state of the topic is known: a file that it does not name is not in the log. Raises
@@ -120,7 +120,7 @@ def check_unplaced(store: Store, folder: TopicFolder, topic: KnownTopic | None) 
             for _ in append_file.scan(store, key):
                 pass
         except CorruptObject as error:
-            found.append(Damage(key, str(error)))
+            found.append(BadFile(key, str(error)))
         except ObjectMissing:
             pass  # deleted since it was listed
     return found

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.quorum import Members
-    from pyspark_log_storage.objects.spare import Fault
+    from pyspark_log_storage.objects.spare import SpareFault
     from pyspark_log_storage.stores.store import Store
     from pyspark_log_storage.stores.store_threads import Answer
 
@@ -112,7 +112,7 @@ class OneStoreObjects:
         """
         return not is_object_store(self._store) and spare.is_astray(self._store, self._journal, key)
 
-    def faults(self, oldest: int, *, contents: bool) -> list[tuple[str, Fault]]:
+    def faults(self, oldest: int, *, contents: bool) -> list[tuple[str, SpareFault]]:
         """Return the missing objects, and damaged ones if `contents` are read, each with the URL of its store.
 
         Only those that can be repaired and that the snapshot of entry `oldest` does not make obsolete. Of several
@@ -152,7 +152,7 @@ class OneStoreObjects:
             self._store.delete(key)
         return len(obsolete)
 
-    def _faults(self, oldest: int, *, contents: bool) -> Iterator[Fault]:
+    def _faults(self, oldest: int, *, contents: bool) -> Iterator[SpareFault]:
         folders = _folders(self._journal)
         found = (spare.faults(self._store, self._journal, folder, contents=contents) for folder in folders)
         return _needed(itertools.chain.from_iterable(found), self._journal, set(self._obsolete(oldest)))
@@ -220,8 +220,8 @@ class MajorityObjects:
         answers = self._ask(lambda store: store.exists(key), settled=self._members.is_majority)
         return sum(each.result is False for each in answers) >= self._members.majority
 
-    def faults(self, oldest: int, *, contents: bool) -> list[tuple[str, Fault]]:
-        def faults_in(store: Store) -> list[tuple[str, Fault]]:
+    def faults(self, oldest: int, *, contents: bool) -> list[tuple[str, SpareFault]]:
+        def faults_in(store: Store) -> list[tuple[str, SpareFault]]:
             return [(store.url, fault) for fault in self._faults(store, oldest, contents=contents)]
 
         return [each for found in self._ask_all(faults_in) for each in found]
@@ -307,7 +307,7 @@ class MajorityObjects:
         self._members.require_majority(answers, f"the journal in {self._journal} cannot be trimmed")
         return sum(_results(answers))
 
-    def _faults(self, store: Store, oldest: int, *, contents: bool) -> Iterator[Fault]:
+    def _faults(self, store: Store, oldest: int, *, contents: bool) -> Iterator[SpareFault]:
         """Yield the faults of a store's registers. Other stores have copies of snapshots and manifests."""
         folder = layout.entries(self._journal, self._generation)
         found = spare.faults(store, self._journal, folder, contents=contents)
@@ -346,7 +346,7 @@ def _results(answers: Sequence[Answer]) -> list[Any]:
     return [each.result for each in answers if each.error is None]
 
 
-def _needed(faults: Iterable[Fault], journal: str, obsolete: set[str]) -> Iterator[Fault]:
+def _needed(faults: Iterable[SpareFault], journal: str, obsolete: set[str]) -> Iterator[SpareFault]:
     """Yield faults, without missing objects that are obsolete or whose spares are: trimming was interrupted there."""
     for fault in faults:
         if not (fault.is_missing and obsolete.intersection([fault.of, spare.key(journal, fault.of)])):
@@ -419,7 +419,7 @@ def _mend(store: Store, damage: Damage) -> None:
         store.delete(damage.key)
 
 
-def _repair(store: Store, faults: Iterable[Fault]) -> list[str]:
+def _repair(store: Store, faults: Iterable[SpareFault]) -> list[str]:
     made = []
     for fault in faults:
         spare.repair(store, fault)

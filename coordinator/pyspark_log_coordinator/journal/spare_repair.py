@@ -12,10 +12,10 @@ from pyspark_log_coordinator.journal.trimming import oldest_kept
 if TYPE_CHECKING:
     from pyspark_log_coordinator.journal.journal import Journal
     from pyspark_log_coordinator.journal.objects import Damage
-    from pyspark_log_storage.objects.spare import Fault
+    from pyspark_log_storage.objects.spare import SpareFault
 
 
-def faults(journal: Journal[Any, Any]) -> list[tuple[str, Fault]]:
+def faults(journal: Journal[Any, Any]) -> list[tuple[str, SpareFault]]:
     """Return the missing and damaged objects and spares whose other copy is intact, each with the URL of its store."""
     return journal.objects.faults(oldest_kept(journal), contents=True)
 

@@ -34,7 +34,7 @@ FOLDER = SPARES
 T = TypeVar("T")
 
 
-class Fault(msgspec.Struct, frozen=True):
+class SpareFault(msgspec.Struct, frozen=True):
     """An object or its spare that is missing or damaged, while the other of the two is intact."""
 
     key: str
@@ -122,7 +122,7 @@ def listed(store: Store, journal: str, folder: str) -> tuple[set[str], set[str]]
     return objects, {journal + each.removeprefix(f"{journal}{FOLDER}") for each in store.list(key(journal, folder))}
 
 
-def faults(store: Store, journal: str, folder: str, *, contents: bool) -> Iterator[Fault]:
+def faults(store: Store, journal: str, folder: str, *, contents: bool) -> Iterator[SpareFault]:
     """Yield the missing objects and spares in one of the journal's folders that can be repaired from the other copy.
 
     Damaged ones are found, too, if `contents` are to be read. Raises `StoreError`.
@@ -135,9 +135,9 @@ def faults(store: Store, journal: str, folder: str, *, contents: bool) -> Iterat
             data, other = _read(store, of), _read(store, key(journal, of))
             has_object, has_spare = (each is not None and is_whole(each, of) for each in (data, other))
             if data is not None and has_object and not has_spare:
-                yield Fault(key(journal, of), of, other is None, data)
+                yield SpareFault(key(journal, of), of, other is None, data)
             elif other is not None and has_spare and not has_object:
-                yield Fault(of, of, data is None, other)
+                yield SpareFault(of, of, data is None, other)
 
 
 def damaged(store: Store, journal: str, folder: str) -> Iterator[tuple[str, bytes]]:
@@ -162,7 +162,7 @@ def is_astray(store: Store, journal: str, of: str) -> bool:
     return data is not None and is_misplaced(data, of)
 
 
-def repair(store: Store, fault: Fault) -> None:
+def repair(store: Store, fault: SpareFault) -> None:
     """Write the missing or damaged copy again. Raises `StoreError`."""
     if not fault.is_missing:
         store.put(fault.key, fault.good)

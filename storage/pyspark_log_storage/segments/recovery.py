@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark_log_storage.stores.store import Store
 
 
-class Damage(msgspec.Struct, frozen=True):
+class BadFile(msgspec.Struct, frozen=True):
     """The file in which the good rows end, and why."""
 
     file: str
@@ -42,7 +42,7 @@ class Recovered(msgspec.Struct, frozen=True):
     """The segments that were read, without ending."""
     rebuilt: tuple[str, ...]
     """Those whose index was missing or damaged."""
-    damage: Damage | None
+    damage: BadFile | None
     """Why later rows are lost; None if there are none."""
 
 
@@ -91,14 +91,14 @@ def first_offset(store: Store, folder: str, default: int) -> int:
     return min((base_offset for _, base_offset in _segments_from(store, folder, 0)), default=default)
 
 
-def _damage_at(checked: list[_Checked], reached: int) -> Damage | None:
+def _damage_at(checked: list[_Checked], reached: int) -> BadFile | None:
     """Return why the good rows end at `reached`, or None if there are no later ones."""
     for each in checked:
         if each.why is not None and each.base_offset <= reached == each.end_offset:
-            return Damage(each.key, each.why)
+            return BadFile(each.key, each.why)
     for each in checked:
         if each.base_offset > reached:
-            return Damage(each.key, f"it begins at {each.base_offset}, and no segment holds the rows before it")
+            return BadFile(each.key, f"it begins at {each.base_offset}, and no segment holds the rows before it")
     return None
 
 

@@ -106,7 +106,7 @@ def _package_of(scheme: str) -> str:
     return "fsspec" if scheme in fsspec.registry else ""
 
 
-class Client:
+class FileSystemClient:
     """Calls methods of a file system, from any thread of this process."""
 
     def __init__(self, kind: type[Any], scheme: str, options: dict[str, Any], url: str) -> None:
@@ -150,7 +150,7 @@ class Client:
 class _Call:
     """One call, with its attempts."""
 
-    def __init__(self, client: Client, at: tuple[str, str], method: str, start: Any, sent: int) -> None:
+    def __init__(self, client: FileSystemClient, at: tuple[str, str], method: str, start: Any, sent: int) -> None:
         self._client, self._at, self._method, self._start = client, at, method, start
         self._sent, self._received, self._doubtful = sent, 0, False
         self._counts = counts_of(at[0])
@@ -192,10 +192,10 @@ def _retry_only_here(fs: Any) -> None:
         policy.total_retries = 0
 
 
-_clients: PerProcess[Client] = PerProcess()
+_clients: PerProcess[FileSystemClient] = PerProcess()
 
 
-def client_of(kind: type[Any], scheme: str, options: StorageOptions, url: str) -> Client:
+def client_of(kind: type[Any], scheme: str, options: StorageOptions, url: str) -> FileSystemClient:
     """Return the process's client for the store at a URL. Raises `InvalidOption`, `StoreError`."""
     own = options.only_of(url)
-    return _clients.get((kind, own), lambda: Client(kind, scheme, own.at(url), url))
+    return _clients.get((kind, own), lambda: FileSystemClient(kind, scheme, own.at(url), url))

@@ -144,7 +144,7 @@ class FsspecStore:
         return ()
 
     def call(self, method: str, key: str, *arguments: Any, sent: int = 0, **options: Any) -> Any:
-        """Return what a method of the file system returns for a key or a prefix; see `Client.call`."""
+        """Return what a method of the file system returns for a key or a prefix; see `FileSystemClient.call`."""
         client = client_of(self._kind, self._scheme, self._options, self.url)
         path = f"{self._base}{key}".rstrip("/")
         arguments = (*arguments, path) if method == "put_file" else (path, *arguments)

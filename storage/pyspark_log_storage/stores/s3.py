@@ -191,7 +191,7 @@ class S3Store:
     def call(
         self, method: str, key: str, expects: Collection[int] = (), *, as_prefix: bool = False, **arguments: Any
     ) -> Any:
-        """Return the answer to a call for a key, or for a prefix; see `Client.call`."""
+        """Return the answer to a call for a key, or for a prefix; see `S3Client.call`."""
         return result_of(self.start(method, key, expects, as_prefix=as_prefix, **arguments))
 
     def start(

@@ -75,7 +75,7 @@ class Answered(Exception):
         self.status = status
 
 
-class Client:
+class S3Client:
     """Calls methods of S3, from any thread of this process."""
 
     def __init__(self, options: Mapping[str, Any], url: str) -> None:
@@ -122,7 +122,7 @@ class Client:
 class _Call:
     """One call, with its attempts."""
 
-    def __init__(self, client: Client, at: tuple[str, str], method: str, arguments: Any, expects: Any) -> None:
+    def __init__(self, client: S3Client, at: tuple[str, str], method: str, arguments: Any, expects: Any) -> None:
         """`at` are the URL and the key, for messages."""
         self._client, self._at, self._method = client, at, method
         self._arguments, self._expects = arguments, expects
@@ -177,10 +177,10 @@ def _cause(error: Exception) -> Exception:
     return error.__cause__ if isinstance(error.__cause__, Exception) else error
 
 
-_clients: PerProcess[Client] = PerProcess()
+_clients: PerProcess[S3Client] = PerProcess()
 
 
-def client_of(options: StorageOptions, url: str) -> Client:
+def client_of(options: StorageOptions, url: str) -> S3Client:
     """Return the process's client for the store at a URL. Raises `InvalidOption`, `StoreError`."""
     own = options.only_of(url)
-    return _clients.get(own, lambda: Client(own.at(url), url))
+    return _clients.get(own, lambda: S3Client(own.at(url), url))

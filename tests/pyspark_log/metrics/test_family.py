@@ -2,14 +2,14 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from pyspark_log.metrics.family import Family, Kind, text
+from pyspark_log.metrics.family import Family, MetricKind, text
 
 
 def test_what_is_written_is_what_prometheus_reads():
-    lag = Family("lag", Kind.GAUGE, 'Rows, "behind"\nor \\ not.', ("group", "partition"))
+    lag = Family("lag", MetricKind.GAUGE, 'Rows, "behind"\nor \\ not.', ("group", "partition"))
     lag.add(7, 'a "group"\n\\', 0)
     lag.add(2**53, "b", 1)
-    requests = Family("requests_total", Kind.COUNTER, "Requests.")
+    requests = Family("requests_total", MetricKind.COUNTER, "Requests.")
     requests.add(3)
     found = list(text_string_to_metric_families(text([lag, requests])))
     assert [(each.name, each.type, each.documentation) for each in found] == [
@@ -24,4 +24,4 @@ def test_what_is_written_is_what_prometheus_reads():
 
 
 def test_a_family_without_samples_is_left_out():
-    assert text([Family("lag", Kind.GAUGE, "Rows.", ("group",))]) == ""
+    assert text([Family("lag", MetricKind.GAUGE, "Rows.", ("group",))]) == ""
