@@ -104,11 +104,15 @@ class Replay(Generic[S, C]):
             except (CorruptObject, ObjectMissing) as error:
                 # One that is missing was deleted since it was listed, if there is a newer one.
                 if isinstance(error, CorruptObject) or self.newest_snapshot() == numbers[0]:
-                    if not all(self.is_void(each) for each in numbers):
+                    if not all(self.is_void(each) or self._is_incomplete(each) for each in numbers):
                         raise
                     return
             else:
                 return
+
+    def _is_incomplete(self, number: int) -> bool:
+        """Return whether a majority of several stores lacks a snapshot: then no entry was trimmed because of it."""
+        return not self.place.certain and self.objects.is_astray(snapshot.key(self.folder, number))
 
     def _load_first(self, numbers: Sequence[int]) -> None:
         """Load the first of several snapshots that is not damaged; on several stores, that can be read.

@@ -111,6 +111,28 @@ def test_a_newest_snapshot_that_only_one_store_has_damaged_is_done_without(clust
     assert add(cluster.open(), "book").number == 11
 
 
+@pytest.mark.parametrize("seed", range(30))  # of the order in which the stores answer
+def test_a_snapshot_is_done_without_if_the_only_store_that_has_it_answers_only_the_second_time(seed):
+    # As while its writer is at work. That it can be read the second time does not make the first answer an error.
+    cluster = Cluster(seed)
+    journal = cluster.open()
+    fill(journal, EVERY + 2)
+    cluster.finish()
+    newest = snapshot.key(FOLDER, EVERY)
+    only, *others = cluster.stores
+    for store in others:
+        PlainStore.delete(store, newest)
+    read, answers = only.read, iter([StoreUnavailable(only.url, newest, "the answer was lost")])
+
+    def lose_one_answer(wanted, *where):
+        if wanted == newest and (error := next(answers, None)) is not None:
+            raise error
+        return read(wanted, *where)
+
+    only.read = lose_one_answer
+    assert cluster.open().refresh() == journal.state
+
+
 def test_a_snapshot_that_is_damaged_everywhere_is_an_error_that_names_it(cluster):
     journal = cluster.open()
     fill(journal, 3 * KEPT)
