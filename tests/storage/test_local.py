@@ -180,7 +180,7 @@ class TestFlushes:
         fd = os.open(f"{warm.url}/a/b/file", os.O_CREAT | os.O_RDWR)
         os.write(fd, bytes(1 << 20))
         local._begin_writeback(fd, 0, 1 << 20)
-        local._begin_writeback(-1, 0, 1)  # whoever flushes is told of errors
+        local._begin_writeback(-1, 0, 1)  # the flush reports errors
         os.close(fd)
         assert local._sync_file_range() is not None
 
