@@ -60,7 +60,6 @@ MAY_COME_WITH_A_TASK = {
     "model",
     "model.append_list",
     "model.batch",
-    "model.node_order",
     "model.partition",
     "model.settings",
     "retry",

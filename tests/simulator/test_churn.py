@@ -4,7 +4,7 @@ from unittest import mock
 
 import pytest
 
-from pyspark_log_coordinator.assignors import consumer, sticky
+from pyspark_log_coordinator.assignors import consumer
 from pyspark_log_coordinator.membership.shared_partitions import SharedPartitions
 from tests.simulator import churn
 from tests.simulator.invariants import Violation
@@ -62,7 +62,7 @@ def test_members_that_keep_in_a_rebalance_what_others_may_get_are_found(kind):
 
 
 def test_partitions_that_move_before_they_are_given_up_are_found():
-    one_phase = {"cooperative-sticky": sticky.assign_sticky}
+    one_phase = {"cooperative-sticky": consumer.assign_sticky}
     with mock.patch.dict(consumer.ASSIGNORS, one_phase), pytest.raises(Violation, match="owns it"):
         churn.run("cooperative", MEMBERS, PARTITIONS, MINUTES)
 

@@ -27,7 +27,7 @@ from pyspark_log_coordinator.audit.readable_copies import ReadableCopies
 from pyspark_log_coordinator.journal import spare_repair
 from pyspark_log_coordinator.journal.history import history
 from pyspark_log_coordinator.maintenance import checkpoint_files, cluster_cleanup, topic_cleanup
-from pyspark_log_coordinator.model.node_order import named
+from pyspark_log_coordinator.model.partition import named
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.sync.replica_file import check_segment
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced

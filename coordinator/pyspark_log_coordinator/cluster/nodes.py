@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.model.node_order import named
-from pyspark_log_coordinator.model.partition import NodeId
+from pyspark_log_coordinator.model.partition import NodeId, named
 from pyspark_log_storage.errors import InvalidOption
 from pyspark_log_storage.names import check_node, check_rack
 from pyspark_log_storage.stored_fields import NodeName

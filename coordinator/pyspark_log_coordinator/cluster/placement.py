@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator.model.node_order import by_number, named
+from pyspark_log_coordinator.model.partition import by_number, named
 from pyspark_log_coordinator.model.settings import DEFAULT_REPLICATION_FACTOR
 from pyspark_log_storage.errors import InvalidOption
 

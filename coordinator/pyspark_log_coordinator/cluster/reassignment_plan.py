@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator.model.node_order import by_number, named
+from pyspark_log_coordinator.model.partition import by_number, named
 from pyspark_log_storage.errors import InvalidOption
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from pyspark_log_coordinator.log.cluster_journals import ClusterJournals
 from pyspark_log_coordinator.log.group_handle import GroupHandle
 from pyspark_log_coordinator.log.node_probe import NodeProbe
 from pyspark_log_coordinator.log.open_stores import OpenStores
-from pyspark_log_coordinator.model.node_order import named
+from pyspark_log_coordinator.model.partition import named
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.replication import write_targets
 from pyspark_log_coordinator.topic import machine as topic

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator.model.node_order import by_number
-from pyspark_log_coordinator.model.partition import Holder
+from pyspark_log_coordinator.model.partition import Holder, by_number
 from pyspark_log_coordinator.replication import replicas
 
 if TYPE_CHECKING:

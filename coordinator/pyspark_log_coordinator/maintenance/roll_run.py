@@ -1,6 +1,6 @@
-"""Runs a roll task: writes the rows of its job as a new segment to all nodes of the ISR at once.
+"""Roll tasks: they write the rows of a roll job as a new segment to all nodes of the ISR at once.
 
-This needs no journal, so any process may do it. One journal entry puts the segment in its place, or ignores it if
+A task needs no journal, so any process may run it. One journal entry puts the segment in its place, or ignores it if
 another process was first. A node that fails is left out, and the others continue.
 """
 
@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 import pyarrow as pa
 
-from pyspark_log_coordinator.model.partition import Holder, SegmentRef
-from pyspark_log_coordinator.segments.roll_plan import KEPT_LEVEL
+from pyspark_log_coordinator.log.nearest_holders import nearest_first, reachable_holders
+from pyspark_log_coordinator.model.partition import Holder, NodeId, SegmentRef
+from pyspark_log_coordinator.replication.write_targets import targets_of
+from pyspark_log_coordinator.segments.roll_plan import KEPT_LEVEL, RollJob
 from pyspark_log_coordinator.segments.swap import SwapSegments
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, LogError, StoreError, StoreUnavailable, is_node_failure
@@ -28,8 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from pyspark_log_coordinator.environment import Environment
-    from pyspark_log_coordinator.maintenance.roll_job import RollSource, RollTask
-    from pyspark_log_coordinator.model.partition import ChunkRef, NodeId
+    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.model.partition import ChunkRef
+    from pyspark_log_coordinator.model.topic_state import FileRef
     from pyspark_log_storage.files.index import IndexEntry
     from pyspark_log_storage.files.row_files import SegmentPlace
     from pyspark_log_storage.parquet.parquet_segment import ParquetSegmentWriter
@@ -41,6 +44,63 @@ SMALL_CHUNK_BYTES = CHUNK_BYTES // 8
 """A merge copies stored chunks of at least this size unchanged."""
 TINY_CHUNK_BYTES = 32 * 1024
 """The same for a roll, which every row goes through: more encoding would slow the writers."""
+
+
+class RollSource(msgspec.Struct, frozen=True):
+    """A file or a segment to read from, and the nodes that hold it, nearest first."""
+
+    name: str
+    nodes: tuple[NodeId, ...]
+
+
+class RollTask(msgspec.Struct, frozen=True):
+    """A job with the state of its files and nodes."""
+
+    job: RollJob
+    topic: str
+    topic_id: str
+    files: dict[int, RollSource]
+    """The append files of the job's chunks, by number."""
+    segments: tuple[RollSource, ...]
+    """The job's segments."""
+    targets: tuple[NodeId, ...]
+    """The nodes to which the new segment is written."""
+    addresses: dict[NodeId, str]
+    """The addresses of the cluster's nodes."""
+    schemas: tuple[pa.Schema, ...]
+    compression: str
+    incarnations: dict[NodeId, str]
+    born: int
+
+
+def roll_task_of(handle: TopicHandle, job: RollJob) -> RollTask:
+    """Return the task of a job, by the known state of the topic."""
+    state = handle.journal.state
+    targets = targets_of(state, job.partition, "all", handle.log.missing_nodes)
+    for each in targets:
+        handle.log.member(each)  # one may have joined since this process read the cluster's journal
+    members = handle.log.cluster.state.nodes
+    nodes = nearest_first(handle.log, leader=state.partitions[job.partition].leader)
+    known: dict[tuple[Holder, ...], tuple[NodeId, ...]] = {}
+
+    def source(file: FileRef | SegmentRef) -> RollSource:
+        if file.holders not in known:  # most files of a topic have the same holders
+            known[file.holders] = tuple(reachable_holders(handle.log, state, nodes, file.holders))
+        return RollSource(file.name, known[file.holders])
+
+    return RollTask(
+        job=job,
+        topic=handle.name,
+        topic_id=handle.topic_id,
+        files={each.file: source(state.file(each.file)) for each in job.chunks},
+        segments=tuple(source(each) for each in job.segments),
+        targets=targets,
+        addresses={name: member.url for name, member in members.items()},
+        schemas=handle.schemas,
+        compression=state.config.compression_type,
+        incarnations=state.incarnations,
+        born=handle.journal.number,
+    )
 
 
 def run_roll(store_at: Callable[[str], Store], work: RollTask, environment: Environment) -> SwapSegments:

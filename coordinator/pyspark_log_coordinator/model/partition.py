@@ -14,7 +14,7 @@ from pyspark_log_storage.files.row_files import StagedChunk
 from pyspark_log_storage.stored_fields import Count, Int64, SegmentName, UInt32
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark_log_storage.files.row_files import SegmentFile
 
@@ -238,3 +238,14 @@ def _between(pieces: Sequence[ChunkRef | SegmentRef], start: int, end: int) -> s
         return slice(0)
     first = bisect_right(pieces, start, key=_end_offset)
     return slice(first, bisect_left(pieces, end, lo=first, key=_base_offset))
+
+
+def by_number(node: NodeId) -> tuple[bool, int, str]:
+    """Return the sort key of a node."""
+    plain = node.isascii() and node.isdigit()
+    return (not plain, int(node) if plain else 0, node)
+
+
+def named(nodes: Iterable[NodeId]) -> str:
+    """Return the sorted nodes as a comma-separated list for messages, "none" if there are none."""
+    return ", ".join(sorted(nodes, key=by_number)) or "none"

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.model.node_order import by_number
-from pyspark_log_coordinator.model.partition import NodeId
+from pyspark_log_coordinator.model.partition import NodeId, by_number
 from pyspark_log_storage.errors import InvalidOption
 from pyspark_log_storage.objects import node
 from pyspark_log_storage.objects.node import Marker

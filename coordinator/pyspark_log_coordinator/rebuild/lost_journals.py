@@ -15,7 +15,7 @@ from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode, JournalNodes
 from pyspark_log_coordinator.journal.place import JournalPlace, OneStore, SeveralStores
 from pyspark_log_coordinator.journal.quorum import Member, Members
-from pyspark_log_coordinator.model.node_order import named
+from pyspark_log_coordinator.model.partition import named
 from pyspark_log_coordinator.rebuild import folder_scan
 from pyspark_log_coordinator.rebuild.given_nodes import refusal
 from pyspark_log_storage import layout

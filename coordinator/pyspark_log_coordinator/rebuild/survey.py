@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.cluster.nodes import Node
-from pyspark_log_coordinator.model.node_order import by_number
-from pyspark_log_coordinator.model.partition import NodeId
+from pyspark_log_coordinator.model.partition import NodeId, by_number
 from pyspark_log_coordinator.rebuild import folder_scan, found_columns, given_nodes, salvage, topic_plan
 from pyspark_log_coordinator.rebuild.folder_scan import FolderContents, TopicFolder
 from pyspark_log_coordinator.rebuild.given_nodes import GivenNode

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.model.node_order import by_number
-from pyspark_log_coordinator.model.partition import NodeId
+from pyspark_log_coordinator.model.partition import NodeId, by_number
 from pyspark_log_coordinator.model.topic_config import UNLIMITED, TopicConfig
 from pyspark_log_coordinator.rebuild.folder_scan import TopicFolder
 from pyspark_log_coordinator.rebuild.partition_plan import PartitionPlan, PartitionPlanner

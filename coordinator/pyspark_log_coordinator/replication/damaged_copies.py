@@ -1,7 +1,10 @@
 """The event that takes a node out of the holders of files because its copies are damaged or lost.
 
-`damage` decides about reports of such copies. An unclean election that elects a node whose disk was set back records
-with this event what the disk lacks.
+`damage` decides about reports of such copies.
+
+A node whose disk was set back answers, but lacks files that the journal says it holds: the disk was restored from an
+old backup, or files were deleted by hand. The node may not lead while a replica that has the rows may come back. An
+unclean election may elect it, with the rows that it really has, and records with this event what the disk lacks.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from collections import defaultdict
 import msgspec
 
 from pyspark_log_coordinator.model.append_list import AppendList
-from pyspark_log_coordinator.model.partition import NodeId, Partition
+from pyspark_log_coordinator.model.partition import ChunkRef, NodeId, Partition, SegmentRef
 from pyspark_log_coordinator.model.topic_state import Topic, with_partitions
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_storage.stored_fields import Count
@@ -60,3 +63,43 @@ def evolve(topic: Topic, event: CopiesDamaged) -> Topic:
         if partition is not before:
             changed[number] = partition
     return with_partitions(topic, changed)
+
+
+class SetBack(msgspec.Struct, frozen=True):
+    """The files that a node, in this incarnation, lacks: append files by number, segments by partition and name."""
+
+    node: NodeId
+    incarnation: str
+    files: tuple[int, ...] = ()
+    segments: tuple[tuple[int, str], ...] = ()
+
+
+def real_end(topic: Topic, number: int, found: SetBack) -> int:
+    """Return the end of the rows of a partition that the node really has, without a gap from the log start on."""
+    partition = topic.partitions[number]
+    end = partition.log_start
+    for piece in partition.pieces_between(end, partition.log_end):
+        if _is_lost(found, number, piece) or not replicas.is_held(replicas.holders(topic, piece), found.node):
+            break
+        end = piece.end_offset
+    return end
+
+
+def _is_lost(found: SetBack, number: int, piece: SegmentRef | ChunkRef) -> bool:
+    if isinstance(piece, SegmentRef):
+        return (number, piece.name) in found.segments
+    return piece.file in found.files
+
+
+def lost_segments(topic: Topic, number: int, found: SetBack) -> list[CopiesDamaged]:
+    """Return the event that the node lost segments of a partition, none if it has all that it is said to hold.
+
+    Lost append files need no event: the election cuts the log before the first one. But a lost segment that is staged
+    would later replace rows that the node has.
+    """
+    lost = tuple(
+        (number, each.name, 0)
+        for each in topic.partitions[number].all_segments
+        if (number, each.name) in found.segments and replicas.is_held(each.holders, found.node)
+    )
+    return [CopiesDamaged(found.node, (), lost)] if lost else []

@@ -4,7 +4,7 @@ A clean election chooses the live member of the ISR with the highest LEO, then b
 rises by one and begins at the new leader's LEO; rows above it are cut, as in Kafka, and the entry records them
 (`row_loss`). If no member of the ISR is live, the partition has no leader: writes are refused, and reads below the HW
 continue. With unclean.leader.election.enable, the live replica with the highest LEO is elected instead. It counts with
-the rows that it really has, so a node whose disk was set back may lead (`set_back`).
+the rows that it really has, so a node whose disk was set back may lead (`SetBack`).
 
 With replication.mode=quorum a majority of the replicas must be live, and the one with the highest LEO leads.
 
@@ -14,21 +14,22 @@ state says they hold (a disk that was restored from a backup has the marker, too
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from pyspark_log_coordinator.model.partition import Holder, NodeId, Partition
+from pyspark_log_coordinator.model.settings import LEADER_IMBALANCE_PER_BROKER_PERCENTAGE
 from pyspark_log_coordinator.model.topic_state import Topic, with_partition
-from pyspark_log_coordinator.replication import high_watermark, replicas, row_loss, set_back, suspicion
-from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged
+from pyspark_log_coordinator.replication import damaged_copies, high_watermark, replicas, row_loss, suspicion
+from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged, SetBack
 from pyspark_log_coordinator.replication.row_loss import RowsLost
-from pyspark_log_coordinator.replication.set_back import SetBack
 from pyspark_log_coordinator.replication.suspicion import Suspicion
 from pyspark_log_storage.stored_fields import Count
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 
 class ElectLeaders(msgspec.Struct, frozen=True):
@@ -160,7 +161,7 @@ def _elect_unclean(
         return []
     able = _able(topic, partition, live)
     ends = {
-        node: set_back.real_end(topic, number, found[node]) if node in found else partition.log_end_offsets[node]
+        node: damaged_copies.real_end(topic, number, found[node]) if node in found else partition.log_end_offsets[node]
         for node in partition.replicas
         if node in able or (node in found and node not in topic.fenced)
     }
@@ -169,7 +170,7 @@ def _elect_unclean(
         return []
     start = ends[best]
     return [
-        *(set_back.lost_segments(topic, number, found[best]) if best in found else ()),
+        *(damaged_copies.lost_segments(topic, number, found[best]) if best in found else ()),
         *row_loss.cut_from(topic, number, start),
         LeaderElected(number, best, partition.leader_epoch + 1, start, (best,)),
     ]
@@ -226,3 +227,32 @@ def _live_nodes(topic: Topic, live: Iterable[Holder]) -> set[NodeId]:
 def _selected(topic: Topic, partitions: tuple[int, ...] | None) -> list[int]:
     every = range(len(topic.partitions))
     return [number for number in (every if partitions is None else partitions) if number in every]
+
+
+def imbalanced(
+    topics: Mapping[str, Sequence[Partition]], percentage: float = LEADER_IMBALANCE_PER_BROKER_PERCENTAGE.default
+) -> dict[str, tuple[int, ...]]:
+    """Return the partitions, by topic, that their preferred leaders should lead again.
+
+    After a failure the nodes that survived lead more than their share. If other nodes lead more than `percentage` of
+    the partitions that prefer a node, it should lead all of these. Source: Kafka's auto.leader.rebalance.enable,
+    KafkaController's checkAndTriggerAutoLeaderRebalance.
+
+    `topics` has all partitions of each topic. Those that are leaderless or being reassigned do not count.
+    """
+    preferring: dict[NodeId, int] = defaultdict(int)
+    led_by_others: dict[NodeId, list[tuple[str, int]]] = defaultdict(list)
+    for name, partitions in topics.items():
+        for number, partition in enumerate(partitions):
+            if partition.leader is None or partition.adding or partition.removing:
+                continue
+            preferred = partition.replicas[0]
+            preferring[preferred] += 1
+            if partition.leader != preferred:
+                led_by_others[preferred].append((name, number))
+    found: dict[str, list[int]] = defaultdict(list)
+    for node, some in led_by_others.items():
+        if 100 * len(some) > percentage * preferring[node]:
+            for name, number in some:
+                found[name].append(number)
+    return {name: tuple(sorted(numbers)) for name, numbers in found.items()}

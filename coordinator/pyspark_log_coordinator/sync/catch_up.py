@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.log.node_admin import update_topic
-from pyspark_log_coordinator.model.node_order import named
+from pyspark_log_coordinator.model.partition import named
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.replication.file_holders import HoldFiles
 from pyspark_log_coordinator.sync import damage_reports, replica_file

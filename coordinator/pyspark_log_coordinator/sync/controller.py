@@ -19,7 +19,7 @@ from pyspark_log_coordinator.model.settings import (
     LEADER_IMBALANCE_PER_BROKER_PERCENTAGE,
 )
 from pyspark_log_coordinator.model.topic_config import REPLICA_LAG_TIME_MAX_MS
-from pyspark_log_coordinator.replication import leader_balance
+from pyspark_log_coordinator.replication import election
 from pyspark_log_coordinator.replication.election import ElectPreferred, LeaderElected
 from pyspark_log_coordinator.replication.isr import PUBLISH_CHECK_MS
 from pyspark_log_coordinator.sync import replica_probe
@@ -136,7 +136,7 @@ class Controller:
             partitions[handle.name] = handle.journal.state.partitions
 
         self._each(note, failed)
-        found = leader_balance.imbalanced(partitions, self._settings.leader_imbalance_per_broker_percentage)
+        found = election.imbalanced(partitions, self._settings.leader_imbalance_per_broker_percentage)
         elected: list[LeadershipMoved] = []
 
         def elect(handle: TopicHandle) -> None:

@@ -14,8 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.replication.damage import ReportDamage
-from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged
-from pyspark_log_coordinator.replication.set_back import SetBack
+from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged, SetBack
 from pyspark_log_coordinator.sync import replica_file
 from pyspark_log_coordinator.sync.replica_file import check_segment
 from pyspark_log_storage import logs

@@ -15,7 +15,7 @@ from pyspark_log_coordinator.cluster import nodes, placement, reassignment_plan
 from pyspark_log_coordinator.cluster.machine import PARTITIONS_MAX, seed_of
 from pyspark_log_coordinator.cluster.placement import Placement
 from pyspark_log_coordinator.log.node_admin import update_topic
-from pyspark_log_coordinator.model.node_order import by_number, named
+from pyspark_log_coordinator.model.partition import by_number, named
 from pyspark_log_coordinator.replication import reassignment, replicas
 from pyspark_log_coordinator.replication.reassignment import AddPartitions, AlterReplicas
 from pyspark_log_coordinator.sync import catch_up, replica_file

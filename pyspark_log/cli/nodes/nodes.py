@@ -72,7 +72,7 @@ def list_(path: arguments.Path, json: arguments.Json = False) -> None:
 
     With several journal nodes, it also says which of them vote in the journals.
     """
-    from pyspark_log_coordinator.model.node_order import by_number
+    from pyspark_log_coordinator.model.partition import by_number
 
     log = open_log(path)
     nodes = log.nodes

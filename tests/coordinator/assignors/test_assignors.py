@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pyspark_log_coordinator.assignors import basic, consumer, sticky, subscription
+from pyspark_log_coordinator.assignors import consumer, subscription
 from pyspark_log_coordinator.assignors.subscription import Assignment, Subscriber, Subscription, TopicPartition, flat
 from pyspark_log_coordinator.group.state import JoinedMember
 from pyspark_log_storage.errors import CorruptObject
@@ -44,13 +44,13 @@ def next_round(current, shares, generation):
 
 def test_range_gives_the_first_members_one_more_of_each_topic():
     both = [Subscriber(name, Subscription(("t", "u"))) for name in ("C0", "C1")]
-    shares = basic.assign_range({"t": 3, "u": 3}, both)
+    shares = consumer.assign_range({"t": 3, "u": 3}, both)
     assert shares["C0"] == [("t", 0), ("t", 1), ("u", 0), ("u", 1)]
     assert shares["C1"] == [("t", 2), ("u", 2)]
 
 
 def test_roundrobin_deals_out_in_turn():
-    assert numbers(basic.assign_roundrobin({"t": 4}, members(C1=(), C2=(), C3=()))) == {
+    assert numbers(consumer.assign_roundrobin({"t": 4}, members(C1=(), C2=(), C3=()))) == {
         "C1": [0, 3],
         "C2": [1],
         "C3": [2],
@@ -59,7 +59,7 @@ def test_roundrobin_deals_out_in_turn():
 
 def test_roundrobin_passes_members_that_do_not_want_a_topic():
     wanting = {"C0": ("t",), "C1": ("t", "u"), "C2": ("t", "u", "v")}
-    shares = basic.assign_roundrobin(
+    shares = consumer.assign_roundrobin(
         {"t": 1, "u": 2, "v": 3}, [Subscriber(name, Subscription(topics)) for name, topics in wanting.items()]
     )
     assert shares == {"C0": [("t", 0)], "C1": [("u", 0)], "C2": [("u", 1), ("v", 0), ("v", 1), ("v", 2)]}
@@ -67,7 +67,7 @@ def test_roundrobin_passes_members_that_do_not_want_a_topic():
 
 def test_sticky_balances_that_group_better():
     wanting = {"C0": ("t",), "C1": ("t", "u"), "C2": ("t", "u", "v")}
-    shares = sticky.assign_sticky(
+    shares = consumer.assign_sticky(
         {"t": 1, "u": 2, "v": 3}, [Subscriber(name, Subscription(topics)) for name, topics in wanting.items()]
     )
     assert shares == {"C0": [("t", 0)], "C1": [("u", 0), ("u", 1)], "C2": [("v", 0), ("v", 1), ("v", 2)]}
@@ -76,38 +76,38 @@ def test_sticky_balances_that_group_better():
 def test_a_member_that_has_too_much_gives_up_what_it_did_not_own():
     wanting = {"B": (("u",), {}), "C": (("t",), {"t": (3,)}), "D": (("t", "u"), {"t": (2,), "u": (0,)})}
     group = [Subscriber(name, Subscription(topics, owned, 1)) for name, (topics, owned) in wanting.items()]
-    shares = sticky.assign_sticky({"t": 4, "u": 1}, group)
+    shares = consumer.assign_sticky({"t": 4, "u": 1}, group)
     assert shares == {"B": [("u", 0)], "C": [("t", 0), ("t", 3)], "D": [("t", 1), ("t", 2)]}
 
 
 def test_partitions_that_few_members_want_are_assigned_first():
     wanting = {"A": (("t", "u"), {"u": (1,)}), "B": (("t", "u"), {}), "C": (("t",), {})}
     group = [Subscriber(name, Subscription(topics, owned, 1)) for name, (topics, owned) in wanting.items()]
-    shares = sticky.assign_sticky({"t": 1, "u": 2}, group)
+    shares = consumer.assign_sticky({"t": 1, "u": 2}, group)
     assert shares == {"A": [("u", 1)], "B": [("u", 0)], "C": [("t", 0)]}
 
 
 def test_static_members_keep_their_places_when_their_member_ids_change():
     before = [Subscriber("z", Subscription(("t",)), "i1"), Subscriber("a", Subscription(("t",)), "i2")]
     after = [Subscriber("a", Subscription(("t",)), "i1"), Subscriber("z", Subscription(("t",)), "i2")]
-    first, second = (numbers(basic.assign_range({"t": 3}, each)) for each in (before, after))
+    first, second = (numbers(consumer.assign_range({"t": 3}, each)) for each in (before, after))
     assert (first["z"], first["a"]) == (second["a"], second["z"]) == ([0, 1], [2])
 
 
 def test_of_two_claims_the_newer_generation_counts():
     both = [Subscriber(name, Subscription(("t",), {"t": (0, 1)}, at)) for name, at in (("A", 1), ("B", 2))]
-    assert numbers(sticky.assign_sticky({"t": 2}, both)) == {"A": [1], "B": [0]}
-    assert numbers(sticky.assign_cooperative_sticky({"t": 2}, both)) == {"A": [], "B": [0]}
+    assert numbers(consumer.assign_sticky({"t": 2}, both)) == {"A": [1], "B": [0]}
+    assert numbers(consumer.assign_cooperative_sticky({"t": 2}, both)) == {"A": [], "B": [0]}
 
 
 def test_a_partition_that_two_members_claim_alike_is_taken_from_both_first():
     both = members(A=(0, 1), B=(1, 2))
-    assert numbers(sticky.assign_cooperative_sticky({"t": 3}, both)) == {"A": [0], "B": [2]}
+    assert numbers(consumer.assign_cooperative_sticky({"t": 3}, both)) == {"A": [0], "B": [2]}
 
 
 def test_partitions_of_a_deleted_topic_are_given_up():
-    assert numbers(sticky.assign_sticky({}, members(A=(0, 1)))) == {"A": []}
-    assert numbers(sticky.assign_cooperative_sticky({"t": 1}, members(A=(0, 1)))) == {"A": [0]}
+    assert numbers(consumer.assign_sticky({}, members(A=(0, 1)))) == {"A": []}
+    assert numbers(consumer.assign_cooperative_sticky({"t": 1}, members(A=(0, 1)))) == {"A": [0]}
 
 
 # What holds of any group
@@ -174,7 +174,7 @@ def test_members_of_the_same_topics_differ_by_at_most_one(name, given_group):
 @given(groups())
 def test_no_partition_could_move_to_a_member_with_two_fewer(given_group):
     counts, group = given_group
-    shares = sticky.assign_sticky(counts, group)
+    shares = consumer.assign_sticky(counts, group)
     for giver, share in shares.items():
         for partition in share:
             takers = [each.member_id for each in group if partition.topic in each.subscription.topics]
@@ -185,12 +185,12 @@ def test_no_partition_could_move_to_a_member_with_two_fewer(given_group):
 @given(groups(same_topics=True))
 def test_members_of_the_same_topics_keep_as_much_as_balance_allows(given_group):
     counts, group = given_group
-    shares = sticky.assign_sticky(counts, group)
-    claims, every = sticky.claims_on(group), existing(counts, group)
+    shares = consumer.assign_sticky(counts, group)
+    claims, every = consumer.claims_on(group), existing(counts, group)
     owned = {each.member_id: 0 for each in group}
     kept = 0
     for partition in every:
-        owner = sticky.owner_of(claims.get(partition, []))
+        owner = consumer.owner_of(claims.get(partition, []))
         if owner is not None:
             owned[owner] += 1
             kept += partition in shares[owner]
@@ -203,16 +203,16 @@ def test_members_of_the_same_topics_keep_as_much_as_balance_allows(given_group):
 @given(groups())
 def test_a_balanced_group_stays_as_it_is(given_group):
     counts, group = given_group
-    shares = sticky.assign_sticky(counts, group)
-    assert sticky.assign_sticky(counts, next_round(group, shares, 3)) == shares
-    assert sticky.assign_cooperative_sticky(counts, next_round(group, shares, 3)) == shares
+    shares = consumer.assign_sticky(counts, group)
+    assert consumer.assign_sticky(counts, next_round(group, shares, 3)) == shares
+    assert consumer.assign_cooperative_sticky(counts, next_round(group, shares, 3)) == shares
 
 
 @PATIENT
 @given(groups())
 def test_cooperative_gives_nothing_that_another_member_still_owns(given_group):
     counts, group = given_group
-    shares = sticky.assign_cooperative_sticky(counts, group)
+    shares = consumer.assign_cooperative_sticky(counts, group)
     for member in group:
         new = set(shares[member.member_id]) - set(flat(member.subscription.owned))
         others = [each for each in group if each is not member]
@@ -226,9 +226,9 @@ def test_cooperative_gives_nothing_that_another_member_still_owns(given_group):
 @given(groups(same_topics=True))
 def test_cooperative_comes_to_rest_in_two_generations(given_group):
     counts, group = given_group
-    rounds = [sticky.assign_cooperative_sticky(counts, group)]
+    rounds = [consumer.assign_cooperative_sticky(counts, group)]
     for generation in (3, 4):
-        rounds.append(sticky.assign_cooperative_sticky(counts, next_round(group, rounds[-1], generation)))
+        rounds.append(consumer.assign_cooperative_sticky(counts, next_round(group, rounds[-1], generation)))
     assert sorted(each for share in rounds[1].values() for each in share) == existing(counts, group)
     assert rounds[1] == rounds[2]
     assert all(set(first[name]) <= set(second[name]) for first, second in pairwise(rounds) for name in first)
@@ -239,7 +239,7 @@ def test_cooperative_comes_to_rest_in_two_generations(given_group):
 def test_cooperative_comes_to_rest_soon_if_members_want_different_topics(given_group):
     counts, group = given_group
     for generation in range(3, 8):
-        shares = sticky.assign_cooperative_sticky(counts, group)
+        shares = consumer.assign_cooperative_sticky(counts, group)
         group = next_round(group, shares, generation)
     assert sorted(each for share in shares.values() for each in share) == existing(counts, group)
 
@@ -248,10 +248,10 @@ def test_cooperative_comes_to_rest_soon_if_members_want_different_topics(given_g
 @given(groups(), st.sampled_from("ABCDEF"))
 def test_when_a_member_leaves_the_others_keep_everything(given_group, leaver):
     counts, group = given_group
-    shares = sticky.assign_sticky(counts, group)
+    shares = consumer.assign_sticky(counts, group)
     left = [each for each in next_round(group, shares, 3) if each.member_id != leaver]
     if left and all(each.subscription.topics == left[0].subscription.topics for each in group):
-        again = sticky.assign_sticky(counts, left)
+        again = consumer.assign_sticky(counts, left)
         assert all(set(shares[each.member_id]) <= set(again[each.member_id]) for each in left)
 
 
@@ -319,7 +319,7 @@ def test_a_static_member_that_is_away_keeps_what_it_was_assigned():
 def test_many_partitions_are_assigned_soon():
     group = [Subscriber(f"m{n:03}", Subscription(("t", "u"))) for n in range(100)]
     counts = {"t": 1_000, "u": 1_000}
-    shares = sticky.assign_cooperative_sticky(counts, group)
+    shares = consumer.assign_cooperative_sticky(counts, group)
     joined = [*next_round(group, shares, 1), Subscriber("n", Subscription(("t", "u")))]
-    again = sticky.assign_cooperative_sticky(counts, joined)
+    again = consumer.assign_cooperative_sticky(counts, joined)
     assert sum(map(len, again.values())) == 2_000 - 19

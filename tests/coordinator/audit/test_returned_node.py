@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_log_coordinator.audit import returned_node, verify
-from pyspark_log_coordinator.maintenance import checkpoint_files, roll_job, roll_run
+from pyspark_log_coordinator.maintenance import checkpoint_files, roll_run
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.topic.machine import ElectLeaders, Holder, Suspect, Suspicion
@@ -65,7 +65,7 @@ def test_a_segment_that_is_not_swapped_in_yet_stays(topic):
     topic.append(on=ALL, acks="all")
     partition = topic.partition()
     job = roll_plan.RollJob(0, partition.leader_epoch, 1, (), tuple(partition.chunks), partition.epoch_starts)
-    roll_run.run_roll(topic.log.store_at, roll_job.roll_task_of(topic.handle, job), topic.log.environment)
+    roll_run.run_roll(topic.log.store_at, roll_run.roll_task_of(topic.handle, job), topic.log.environment)
     (found,) = returned_node.inspect(topic.handle, "0")
     assert found.strays == ()
 

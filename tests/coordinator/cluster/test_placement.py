@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_log_coordinator.cluster.placement import alternated, check, default_replication_factor, spread
-from pyspark_log_coordinator.model import node_order
+from pyspark_log_coordinator.model import partition
 from pyspark_log_storage.errors import InvalidOption
 
 NO_RACK = ""
@@ -133,5 +133,5 @@ def test_a_wrong_assignment_is_refused_with_the_partition_that_is_wrong(replicas
 
 
 def test_messages_list_nodes_in_the_order_of_their_numbers():
-    assert node_order.named(["10", "b", "9", "a"]) == "9, 10, a, b"
-    assert node_order.named([]) == "none"
+    assert partition.named(["10", "b", "9", "a"]) == "9, 10, a, b"
+    assert partition.named([]) == "none"

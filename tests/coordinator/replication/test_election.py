@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
+from pyspark_log_coordinator.replication.damaged_copies import SetBack
 from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.row_loss import LostBatch, RowsLost
-from pyspark_log_coordinator.replication.set_back import SetBack
 from pyspark_log_coordinator.topic.machine import (
     AlterReplicaNode,
     DeleteRecords,

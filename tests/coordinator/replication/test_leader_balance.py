@@ -3,7 +3,7 @@
 import msgspec
 
 from pyspark_log_coordinator.model.partition import empty
-from pyspark_log_coordinator.replication.leader_balance import imbalanced
+from pyspark_log_coordinator.replication.election import imbalanced
 
 
 def led(by, *replicas):

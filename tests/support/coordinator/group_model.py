@@ -28,7 +28,7 @@ from unittest import mock
 
 import msgspec
 
-from pyspark_log_coordinator.assignors import consumer, sticky
+from pyspark_log_coordinator.assignors import consumer
 from pyspark_log_coordinator.assignors.subscription import (
     Subscription,
     TopicPartition,
@@ -148,7 +148,7 @@ class Model:
 
             yield mock.patch.object(offsets, "_check_committer", unless_rebalancing)
         if self.flaws.one_phase:
-            yield mock.patch.dict(consumer.ASSIGNORS, {COOPERATIVE: sticky.assign_sticky})
+            yield mock.patch.dict(consumer.ASSIGNORS, {COOPERATIVE: consumer.assign_sticky})
 
     def _search(self) -> Result:
         came_from: dict[State, tuple[State, str] | None] = {self.first: None}

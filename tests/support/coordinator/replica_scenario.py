@@ -40,14 +40,13 @@ from typing import Any, Protocol
 
 from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.replication import file_holders, isr
-from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged
+from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged, SetBack
 from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.file_holders import FilesHeld
 from pyspark_log_coordinator.replication.isr import IsrShrunk, Lagging
 from pyspark_log_coordinator.replication.node_changes import ReplicasFenced, ReplicasRenewed, ReplicasUnfenced
 from pyspark_log_coordinator.replication.reassignment import PartitionsAdded, ReplicasAltered
 from pyspark_log_coordinator.replication.row_loss import RowsLost
-from pyspark_log_coordinator.replication.set_back import SetBack
 from pyspark_log_coordinator.replication.suspicion import NodeSuspected, SuspicionCancelled
 from pyspark_log_coordinator.replication.truncation import divergence
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged
