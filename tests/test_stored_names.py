@@ -25,8 +25,7 @@ from pyspark_log_coordinator.journal.journal_nodes import JournalNode, JournalNo
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
 from pyspark_log_coordinator.maintenance.topic_cleanup import clean_up_topic
-from pyspark_log_coordinator.membership.heartbeats import Heartbeats
-from pyspark_log_coordinator.membership.join_requests import JoinRequests
+from pyspark_log_coordinator.membership.member_objects import Heartbeats, JoinRequests
 from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.topic_config import TopicConfig

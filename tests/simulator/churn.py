@@ -34,7 +34,7 @@ from pyspark_log_coordinator.group.offsets import OffsetCommit
 from pyspark_log_coordinator.group.rebalance import GenerationStarted
 from pyspark_log_coordinator.group.state import Group, GroupState
 from pyspark_log_coordinator.group.sync import WorkAssigned
-from pyspark_log_coordinator.membership import heartbeats, join_requests
+from pyspark_log_coordinator.membership import member_objects
 from pyspark_log_coordinator.membership import session as sessions
 from tests.simulator.churn_members import STRATEGIES, TOPIC, Journal, Notes, Process
 from tests.simulator.invariants import require
@@ -225,8 +225,7 @@ def run(kind: str, members: int = 100, partitions: int = 300, minutes: float = 6
     churn = Churn(kind, members, partitions, minutes * 60, seed)
     logger = logging.getLogger("pyspark_log")
     with (
-        mock.patch.object(heartbeats, "MemberObjects", Notes),
-        mock.patch.object(join_requests, "MemberObjects", Notes),
+        mock.patch.object(member_objects, "MemberObjects", Notes),
         mock.patch.object(logger, "disabled", True),
     ):
         churn.run()

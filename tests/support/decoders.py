@@ -34,7 +34,7 @@ from pyspark_log_coordinator.journal.replay import Replay
 from pyspark_log_coordinator.journal.state_machine import Machine
 from pyspark_log_coordinator.log.log import topic_inbox
 from pyspark_log_coordinator.maintenance import topic_description
-from pyspark_log_coordinator.membership import join_requests
+from pyspark_log_coordinator.membership import member_objects
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import AlterConfig, CommitBatch
@@ -161,7 +161,7 @@ ENVELOPED: dict[str, tuple[bytes, Decode]] = {
     "backup": (backup_manifest.encode(BACKUP), named(backup_manifest.decode)),
     "plan of a backfill": (backfill_plan.encode(BACKFILL), named(backfill_plan.decode)),
     "sink in a checkpoint": (sink_checkpoint.encode(SINK), named(sink_checkpoint.decode)),
-    "join request": (join_requests.encode_request(REQUEST), lambda data: join_requests.decode_request(data, "it")),
+    "join request": (member_objects.encode_request(REQUEST), lambda data: member_objects.decode_request(data, "it")),
 }
 PLAIN: dict[str, tuple[bytes, Decode]] = {
     "offset checkpoint": (OFFSETS, lambda data: checkpoints.decode_offsets(data, "it")),

@@ -14,7 +14,7 @@ from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.group import machine as group
 from pyspark_log_coordinator.journal import journal_entry, journal_nodes, manifest, registers, snapshot
 from pyspark_log_coordinator.maintenance import topic_description
-from pyspark_log_coordinator.membership.join_requests import decode_request
+from pyspark_log_coordinator.membership.member_objects import decode_request
 from pyspark_log_coordinator.model import topic_state
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage.errors import CorruptObject

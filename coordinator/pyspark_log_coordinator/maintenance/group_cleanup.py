@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.group.offsets import OffsetDelete
 from pyspark_log_coordinator.journal import spare_repair, trimming
-from pyspark_log_coordinator.membership.heartbeats import Heartbeats
-from pyspark_log_coordinator.membership.join_requests import JoinRequests
+from pyspark_log_coordinator.membership.member_objects import Heartbeats, JoinRequests
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import LogError
 

@@ -12,9 +12,8 @@ import threading
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_log_coordinator.group.state import Group, GroupState
-from pyspark_log_coordinator.membership.heartbeats import Heartbeats
-from pyspark_log_coordinator.membership.join_requests import JoinRequests
 from pyspark_log_coordinator.membership.liveness import Liveness
+from pyspark_log_coordinator.membership.member_objects import Heartbeats, JoinRequests
 from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log_coordinator.membership.heartbeats import Heartbeats
+from pyspark_log_coordinator.membership.member_objects import Heartbeats
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import StoreUnavailable
 from tests.support.coordinator.breakable_store import BreakableStore

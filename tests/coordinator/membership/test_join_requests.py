@@ -11,7 +11,7 @@ from pyspark_log_coordinator.group.rebalance import CompleteJoin
 from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_coordinator.group.sync import SyncGroup
 from pyspark_log_coordinator.membership import group_member
-from pyspark_log_coordinator.membership.join_requests import JoinRequests, decode_request, encode_request
+from pyspark_log_coordinator.membership.member_objects import JoinRequests, decode_request, encode_request
 from pyspark_log_coordinator.membership.next_step import Standing, after_request, after_take, is_joined
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import RebalanceInProgress
