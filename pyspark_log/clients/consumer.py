@@ -13,10 +13,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 from pyspark_log.clients.arguments import address_of, committed_of, offset_of, partition_of, partitions_of
-from pyspark_log.clients.assigned import AssignedPartition
 from pyspark_log.clients.consumer_group import ConsumerGroup, ConsumerRebalanceListener, SubscribedTopics
 from pyspark_log.clients.looks import Looks
-from pyspark_log.clients.reading import Reading, first_timestamp_ms
+from pyspark_log.clients.reading import AssignedPartition, Reading, first_timestamp_ms
 from pyspark_log.clients.records import (
     ConsumerBatch,
     ConsumerGroupMetadata,

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log.clients.assigned import AssignedPartition
 from pyspark_log.clients.commits import Commits
 from pyspark_log.clients.member_thread import MemberThread
+from pyspark_log.clients.reading import AssignedPartition
 from pyspark_log.clients.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from pyspark_log.opening import own_log
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit

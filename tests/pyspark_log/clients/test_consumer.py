@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log import Consumer, ConsumerRecord, OffsetAndTimestamp, Producer, TopicPartition
-from pyspark_log.clients import assigned
+from pyspark_log.clients import reading
 from pyspark_log_coordinator.maintenance.roll_run import roll_task_of, run_roll
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.topic.machine import DeleteRecords, MaintainSegments
@@ -57,7 +57,7 @@ def delete_before(log, offset, partition=0):
 
 
 def interrupt_second_fetch(monkeypatch):
-    fetch, calls = assigned.fetch, []
+    fetch, calls = reading.fetch, []
 
     def interrupted(*arguments):
         calls.append(arguments)
@@ -65,7 +65,7 @@ def interrupt_second_fetch(monkeypatch):
             raise KeyboardInterrupt
         return fetch(*arguments)
 
-    monkeypatch.setattr(assigned, "fetch", interrupted)
+    monkeypatch.setattr(reading, "fetch", interrupted)
 
 
 class TestPoll:

@@ -5,8 +5,8 @@ import logging
 import pytest
 
 from pyspark_log import Consumer
-from pyspark_log.clients.assigned import AssignedPartition
 from pyspark_log.clients.consumer import WARN_SECONDS, Outages
+from pyspark_log.clients.reading import AssignedPartition
 from pyspark_log_storage.errors import (
     CorruptObject,
     OutcomeUnknown,
