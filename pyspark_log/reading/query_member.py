@@ -9,6 +9,15 @@ others get. So a partition has one reader at a time, and the next one begins at 
 The query is a static member: a process that starts again with its `group.instance.id` keeps its partitions. If the
 group has given them to others, because the session had expired, `FencedMember` is raised unless all that was processed
 had been committed.
+
+Beside the offset of a partition that queries share stands how far each of them has read it:
+
+    {"read":{"etl-1":120,"etl-2":180},"partitions":6}
+
+`read` has the offset that each query, by its `group.instance.id`, has committed last. The newest committer is the last
+one: a query commits what it takes over before it reads it, so this is the owner. A query that comes back can tell
+whether all that it has processed was committed before others continued. `partitions` is how many partitions the topic
+had when the group began to read it: later ones are read from their start.
 """
 
 from __future__ import annotations
@@ -24,7 +33,6 @@ import msgspec
 
 from pyspark_log import opening
 from pyspark_log.reading.group_offsets import warn_once
-from pyspark_log.reading.handover import Handover, handover_of
 from pyspark_log.reading.source_offset import Membership, Position, TakenRewinds
 from pyspark_log_coordinator.assignors.subscription import decode_assignment, flat
 from pyspark_log_coordinator.group.leaving import LeaveGroup
@@ -33,8 +41,8 @@ from pyspark_log_coordinator.group.state import NO_GENERATION
 from pyspark_log_coordinator.maintenance import group_cleanup
 from pyspark_log_coordinator.membership.group_member import GroupMember
 from pyspark_log_coordinator.membership.member_settings import MemberSettings, heartbeat_interval_ms
-from pyspark_log_coordinator.membership.query_partitions import QueryPartitions
 from pyspark_log_coordinator.membership.session import Session
+from pyspark_log_coordinator.membership.shared_partitions import QueryPartitions
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import (
     FencedInstance,
@@ -47,6 +55,7 @@ from pyspark_log_storage.errors import (
     RewindPending,
     UnknownTopic,
 )
+from pyspark_log_storage.stored_fields import Count
 from pyspark_log_storage.stores.storage_options import NO_OPTIONS
 
 if TYPE_CHECKING:
@@ -64,6 +73,52 @@ JOIN_SECONDS = 60.0
 """How long a query that is started again tries to take its former place in the group."""
 SHORTEST_PAUSE, _LONGEST_JOIN_PAUSE = 0.005, 0.02
 """In seconds. The second is for a query that waits for its place in the group."""
+READERS_MAX = 8
+"""How many queries are remembered for a partition: those that committed last."""
+
+
+class Handover(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The text that is committed beside an offset, parsed."""
+
+    read: dict[str, Count] = {}
+    partitions: Count | None = None
+
+    @property
+    def owner(self) -> str | None:
+        """The query that has committed last, or None if none has."""
+        return next(reversed(self.read), None)
+
+    def committed(self, instance_id: str, offset: int) -> Handover:
+        """Return the text after a commit of a query."""
+        read = {name: at for name, at in self.read.items() if name != instance_id} | {instance_id: offset}
+        return msgspec.structs.replace(self, read=dict(list(read.items())[-READERS_MAX:]))
+
+    def text(self) -> str:
+        """Return the text to commit."""
+        return msgspec.json.encode(self).decode()
+
+
+_decode = msgspec.json.Decoder(Handover).decode
+
+
+def handover_of(committed: CommittedOffset | None) -> Handover:
+    """Return what is committed beside an offset; nothing if it was not committed by a query that shares its topic."""
+    if committed is None or not committed.metadata.startswith("{"):
+        return Handover()
+    try:
+        return _decode(committed.metadata)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return Handover()
+
+
+def is_later(number: int, committed: Iterable[CommittedOffset]) -> bool:
+    """Return whether a partition was added after the group began to read its topic.
+
+    `committed` are the offsets of the topic. If they do not say it, the answer is yes: no rows are left out then.
+    """
+    found = [handover_of(each) for each in committed]
+    counts = [each.partitions for each in found if each.partitions is not None]
+    return number >= min(counts) if counts else bool(found)
 
 
 class View(msgspec.Struct, frozen=True):

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pyspark_log.reading import source_offset
-from pyspark_log.reading.handover import is_later
 from pyspark_log.reading.positions import resolve
-from pyspark_log.reading.query_member import QueryMember, TakenOver, View
+from pyspark_log.reading.query_member import QueryMember, TakenOver, View, is_later
 from pyspark_log.reading.source_offset import Membership, Position, SourceOffset, TakenRewinds, TopicPartition
 from pyspark_log.reading.tracking import Start, within
 from pyspark_log_coordinator.group.state import NO_GENERATION

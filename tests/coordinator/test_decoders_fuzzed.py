@@ -19,8 +19,8 @@ from pyspark_log.cli.groups import groups
 from pyspark_log.cli.repair import dump
 from pyspark_log.cli.topics import describe
 from pyspark_log.reading.fetch import fetch
-from pyspark_log.reading.handover import handover_of
 from pyspark_log.reading.planning import Range, split_of
+from pyspark_log.reading.query_member import handover_of
 from pyspark_log.writing.destination import destination_of
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.cluster import machine as cluster

@@ -2,7 +2,7 @@
 
 PLACES: dict[str, str] = {
     "pyspark_log.source.checkpoint:parse": "offsets of a batch in a checkpoint",
-    "pyspark_log.reading.handover:_decode": "metadata of a committed offset",
+    "pyspark_log.reading.query_member:_decode": "metadata of a committed offset",
     "pyspark_log.reading.source_offset:parse": "offset in a checkpoint",
     "pyspark_log.cli.rows.json_rows:_row": "rows in JSON",
     "pyspark_log.cli.rows.json_rows:_fields": "rows in JSON",

@@ -11,7 +11,7 @@ from pyspark_log.cli.rows import json_rows, text_rows
 from pyspark_log.history import backfill_plan
 from pyspark_log.options.source import parse_source
 from pyspark_log.reading import source_offset
-from pyspark_log.reading.handover import Handover, handover_of
+from pyspark_log.reading.query_member import Handover, handover_of
 from pyspark_log.sink import checkpoint as sink_checkpoint
 from pyspark_log.source import checkpoint
 from pyspark_log_coordinator.assignors import connect, subscription

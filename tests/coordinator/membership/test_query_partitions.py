@@ -14,7 +14,7 @@ from pyspark_log_coordinator.assignors.subscription import (
     flat,
 )
 from pyspark_log_coordinator.group.state import Group, Member, MemberDetails
-from pyspark_log_coordinator.membership.query_partitions import QueryPartitions
+from pyspark_log_coordinator.membership.shared_partitions import QueryPartitions
 
 
 def partitions(*numbers):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log.reading.handover import READERS_MAX, Handover, handover_of, is_later
+from pyspark_log.reading.query_member import READERS_MAX, Handover, handover_of, is_later
 from pyspark_log_coordinator.group.state import CommittedOffset
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from pyspark_log import Producer
 from pyspark_log.opening import open_log
 from pyspark_log.reading import groups
-from pyspark_log.reading.handover import handover_of
+from pyspark_log.reading.query_member import handover_of
 from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
 from pyspark_log_coordinator.group.offsets import OffsetsCommitted
 from pyspark_log_storage.stores.addresses import inner_url
