@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from unittest import mock
 
 from pyspark_log import DefaultSource
+from pyspark_log.options import parse_sink
 from pyspark_log.sink import writer
-from pyspark_log.sink.options import parse_sink
 from pyspark_log_coordinator.commit import inline_maintenance
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import WriterCommitMessage
     from pyspark.sql.types import StructType
 
-    from pyspark_log.sink.options import SinkOptions
+    from pyspark_log.options import SinkOptions
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.maintenance.roll_run import RollTask
 

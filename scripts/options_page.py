@@ -6,10 +6,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pyspark_log.options import consumer, producer, worker
+from pyspark_log.options import SinkOptions, SourceOptions
+from pyspark_log.options.consumer import ConsumerOptions, WorkerOptions
 from pyspark_log.options.foreign import IGNORED, KAFKA_PREFIX, REFUSED, Foreign
-from pyspark_log.options.option import EVERYWHERE, REQUIRED, SINK, SOURCE, Kind, Option
-from pyspark_log.options.table import TABLE
+from pyspark_log.options.given import TABLE
+from pyspark_log.options.option import EVERYWHERE, REQUIRED, SINK, SOURCE, Kind, Option, Options, table
+from pyspark_log.options.producer import ProducerOptions
 from pyspark_log_coordinator.group import config as group_config
 from pyspark_log_coordinator.model import topic_config
 
@@ -141,11 +143,11 @@ def page() -> str:
     parts = [
         HEAD,
         ROWS,
-        _section("Source: `spark.read` and `spark.readStream`", _options(SOURCE)),
-        _section("Sink: `df.write` and `df.writeStream`", _options(SINK)),
-        _section("Producer", _client_options(producer.OPTIONS)) + CLIENTS,
-        _section("Consumer", _client_options(consumer.OPTIONS)),
-        _section("Worker", _client_options(worker.OPTIONS)),
+        _section("Source: `spark.read` and `spark.readStream`", _options(SourceOptions, SOURCE)),
+        _section("Sink: `df.write` and `df.writeStream`", _options(SinkOptions, SINK)),
+        _section("Producer", _client_options(ProducerOptions)) + CLIENTS,
+        _section("Consumer", _client_options(ConsumerOptions)),
+        _section("Worker", _client_options(WorkerOptions)),
         _section("Differences from Kafka's clients", _client_differences()),
         _section("Settings of a topic", _topic_settings()) + TOPIC_SETTINGS,
         _section("Settings of a group", _group_settings()) + GROUP_SETTINGS,
@@ -162,16 +164,15 @@ def _section(title: str, rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([f"## {title}", "", head, rule, *body, ""])
 
 
-def _options(side: frozenset[Kind]) -> Iterable[Sequence[str]]:
+def _options(options: type[Options], side: frozenset[Kind]) -> Iterable[Sequence[str]]:
     yield "Option", "For", "Value", "Default", "Meaning"
-    for option in TABLE:
-        if here := option.kinds & side:
-            yield _name(option), _which(here), option.value.takes, _default(option), option.meaning
+    for option in table(options):
+        yield _name(option), _which(option.kinds & side), option.value.takes, _default(option), option.meaning
 
 
-def _client_options(table: Sequence[Option[Any]]) -> Iterable[Sequence[str]]:
+def _client_options(options: type[Options]) -> Iterable[Sequence[str]]:
     yield "Option", "Value", "Default", "Meaning"
-    for option in table:
+    for option in table(options):
         others = (name for name in option.prefixed if name != option.name)
         names = ", ".join(f"`{name}`" for name in (option.name, *others))
         yield names, option.value.takes, _default(option), option.meaning
@@ -179,7 +180,7 @@ def _client_options(table: Sequence[Option[Any]]) -> Iterable[Sequence[str]]:
 
 def _client_differences() -> Iterable[Sequence[str]]:
     yield "Option", "How it differs"
-    for option in (*producer.OPTIONS, *consumer.OPTIONS):
+    for option in (*table(ProducerOptions), *table(ConsumerOptions)):
         if option.differs:
             yield f"`{option.name}`", option.differs
 

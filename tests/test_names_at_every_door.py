@@ -15,9 +15,8 @@ from typer.testing import CliRunner
 
 from pyspark_log.cli.main import app
 from pyspark_log.clients.consumer_group import SubscribedTopics
+from pyspark_log.options import parse_sink, parse_source
 from pyspark_log.options.consumer import parse_consumer
-from pyspark_log.options.source import parse_source
-from pyspark_log.sink.options import parse_sink
 from pyspark_log.writing.destination import destination_of
 from pyspark_log.writing.rows import Rows
 from pyspark_log.writing.staging import Staging

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from pyspark_log.clients.arguments import address_of
 from pyspark_log.clients.member_thread import MemberThread
 from pyspark_log.opening import own_log
-from pyspark_log.options.worker import parse_worker
+from pyspark_log.options.consumer import parse_worker
 from pyspark_log_coordinator.membership.group_member import GroupMember
 from pyspark_log_coordinator.membership.member_settings import heartbeat_interval_ms
 from pyspark_log_coordinator.membership.session import Session

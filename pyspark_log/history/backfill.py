@@ -16,9 +16,8 @@ from pyspark.sql import functions as f
 
 from pyspark_log.history import backfill_plan, ordering
 from pyspark_log.history.backfill_plan import BackfillPlan, BackfillSettings
-from pyspark_log.options import as_texts
+from pyspark_log.options import as_texts, parse_sink
 from pyspark_log.sink import topics
-from pyspark_log.sink.options import parse_sink
 from pyspark_log.spark_conf.installation import source_is_found, use_in_this_thread
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.model.topic_config import UNLIMITED
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from pyspark_log.history.ordering import Ordering
-    from pyspark_log.sink.options import SinkOptions
+    from pyspark_log.options import SinkOptions
     from pyspark_log_coordinator.log.log import TopicHandle
 
 ROWS_PER_RANGE = 1_000_000

@@ -1,6 +1,13 @@
-"""The options of the Spark source and sink: the parser, the messages and the page of options come from one table."""
+"""The options of the Spark source and sink, and of the Python clients: each is declared once, see `option`."""
 
-from pyspark_log.options.given import IgnoredOptionWarning, as_texts
+from pyspark_log.options.given import (
+    IgnoredOptionWarning,
+    as_texts,
+    check_source,
+    of_batch_read,
+    parse_sink,
+    parse_source,
+)
 from pyspark_log.options.position import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,
@@ -13,13 +20,8 @@ from pyspark_log.options.position import (
     SpecificOffsets,
     Timestamps,
 )
-from pyspark_log.options.source import (
-    SourceOptions,
-    check_source,
-    is_table_without_options,
-    of_batch_read,
-    parse_source,
-)
+from pyspark_log.options.sink import SinkOptions
+from pyspark_log.options.source import SourceOptions, is_table_without_options
 from pyspark_log.options.subscription import Assign, Subscribe, SubscribePattern, Subscription
 from pyspark_log_coordinator.model.batch import Acks
 from pyspark_log_storage.files.row_files import Compression
@@ -37,6 +39,7 @@ __all__ = [
     "Latest",
     "NoMatch",
     "Position",
+    "SinkOptions",
     "SourceOptions",
     "SpecificOffsets",
     "Subscribe",
@@ -47,5 +50,6 @@ __all__ = [
     "check_source",
     "is_table_without_options",
     "of_batch_read",
+    "parse_sink",
     "parse_source",
 ]

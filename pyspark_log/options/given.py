@@ -1,6 +1,13 @@
-"""Given options, matched against the table: names in any case, `kafka.X` for X, foreign options ignored or refused.
+"""Given options, matched against those that are declared, and parsed.
 
-Messages never show the value of an unknown option, which may be a misspelt password.
+Those of a query have names in any case, and `kafka.X` for X; foreign ones are ignored or refused. Those of a Python
+client are a dict with Kafka's names, keywords, or both:
+
+    Producer(path, {"linger.ms": 20})       Producer(path, linger_ms=20)
+
+Values may be text, numbers and booleans. Names of Kafka's clients that are about connections are ignored with a
+warning, so that a program can keep its configuration. Messages never show the value of an unknown option, which may be
+a misspelt password.
 """
 
 from __future__ import annotations
@@ -8,68 +15,53 @@ from __future__ import annotations
 import difflib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from pyspark_log.options.foreign import IGNORED, KAFKA_PREFIX, REFUSED
-from pyspark_log.options.option import REQUIRED, SOURCE, Kind, Option, is_among
-from pyspark_log.options.table import TABLE
+from pyspark_log.options.option import SOURCE, STORAGE_OPTIONS, Given, Ignored, Kind, Option, is_among, shown, table
+from pyspark_log.options.sink import SinkOptions
+from pyspark_log.options.source import SourceOptions
 from pyspark_log_coordinator.model import broker_settings
 from pyspark_log_storage.errors import InvalidOption
 from pyspark_log_storage.stores.storage_options import StorageOptions
 
-T = TypeVar("T")
+_NO_BROKER = "there is no broker to connect to"
+_NO_LOGIN = "the store's own credentials decide who may read and write"
+_CLIENTS_IGNORED = {
+    "bootstrap.servers": _NO_BROKER,
+    "metadata.broker.list": _NO_BROKER,
+    "client.id": _NO_BROKER,
+    "socket.": _NO_BROKER,
+    "broker.address.": _NO_BROKER,
+    "api.version": _NO_BROKER,
+    "security.": _NO_LOGIN,
+    "sasl.": _NO_LOGIN,
+    "ssl.": _NO_LOGIN,
+    "statistics.interval.ms": "there are no statistics",
+    "isolation.level": "only committed rows are seen",
+    "check.crcs": "every checksum is checked",
+}
+"""Of the Python clients, by name, or by the beginning of names that ends with a dot."""
 
-SHOWN_LENGTH_MAX = 200
+
+CLIENT_STORAGE_OPTIONS = msgspec.structs.replace(
+    STORAGE_OPTIONS,
+    meaning=(
+        "Credentials and settings of object stores, as a dict or JSON, with s3fs's names. See"
+        " [object stores](../guides/object-stores.md)."
+    ),
+    prefixed=("storage.options",),
+)
 
 
 class IgnoredOptionWarning(UserWarning):
     """Some of the given options have no effect."""
 
 
-class Ignored(msgspec.Struct, frozen=True):
-    """An option that has no effect, and why."""
-
-    name: str
-    why: str
-
-
-class Given(msgspec.Struct, frozen=True):
-    """The options with an effect, as text, and those without."""
-
-    kind: Kind
-    texts: Mapping[str, str]
-    """By the canonical name."""
-    ignored: tuple[Ignored, ...]
-
-    def has(self, option: Option[Any]) -> bool:
-        """Return whether the user set the option."""
-        return option.name in self.texts
-
-    def find(self, option: Option[T]) -> T | None:
-        """Return the option's value, else its default, else None."""
-        text = self.texts.get(option.name, option.default)
-        if text is None:
-            return None
-        try:
-            return option.value.read(text if option.value.verbatim else text.strip())
-        except ValueError as error:
-            message = f"option {option.name} is {_shown(text)}: {error}; expected {option.value.takes}"
-            if option.unset != REQUIRED:
-                message += f" (default: {option.unset if option.default is None else option.default})"
-            raise InvalidOption(option.name, message) from None
-
-    def get(self, option: Option[T]) -> T:
-        """Return the value of an option that is required or has a default."""
-        value = self.find(option)
-        if value is None:
-            raise InvalidOption(
-                option.name,
-                f"option {option.name} is required for {self.kind.value}; expected {option.value.takes}."
-                f" {option.meaning}",
-            )
-        return value
+TABLE: tuple[Option[Any], ...] = (*table(SourceOptions)[:-2], *table(SinkOptions)[1:])
+"""All options of queries; the first one and the last two are those of both sides."""
 
 
 def as_text(value: object) -> str:
@@ -84,6 +76,37 @@ def as_texts(options: Mapping[str, object] | None) -> dict[str, str]:
     return {name: as_text(value) for name, value in (options or {}).items() if value is not None}
 
 
+def parse_source(options: Mapping[str, object], *, streaming: bool) -> SourceOptions:
+    """Return the options of a read; warn once of options without effect. Raise `InvalidOption`."""
+    given = gather(options, Kind.SOURCE_STREAM if streaming else Kind.SOURCE_BATCH)
+    parsed = SourceOptions(given)
+    warn((*given.ignored, *SourceOptions.shadowed(given)), given.kind)
+    return parsed
+
+
+def check_source(options: Mapping[str, str]) -> SourceOptions:
+    """Return the options of a read. Raise `InvalidOption` for those that neither a batch read nor a stream accepts.
+
+    It is called before Spark says which of the two it will be. `parse_source` refuses the rest, such as an end of a
+    stream.
+    """
+    return SourceOptions(gather(options, Kind.READ))
+
+
+def of_batch_read(options: Mapping[str, str]) -> dict[str, str]:
+    """Return those options of a stream that a batch read of the same rows has, too. Raise `InvalidOption`."""
+    known = names(Kind.SOURCE_BATCH)
+    return {name: text for name, text in gather(options, Kind.SOURCE_STREAM).texts.items() if name in known}
+
+
+def parse_sink(options: Mapping[str, object], *, streaming: bool) -> SinkOptions:
+    """Return the options of a write; warn once of options without effect. Raise `InvalidOption`."""
+    given = gather(options, Kind.SINK_STREAM if streaming else Kind.SINK_BATCH)
+    parsed = SinkOptions(given, options)
+    warn(given.ignored, given.kind)
+    return parsed
+
+
 def gather(options: Mapping[str, object], kind: Kind) -> Given:
     """Sort the given options. Raise `InvalidOption` for one that is unknown, refused, or given with two values."""
     texts: dict[str, str] = {}
@@ -95,7 +118,7 @@ def gather(options: Mapping[str, object], kind: Kind) -> Given:
             ignored.append(Ignored(name.lower(), f"only Kafka clients support {text.strip()}"))
         elif isinstance(found, Option):
             if texts.setdefault(found.name, text).strip() != text.strip():
-                values = "" if found.secret else f" ({_shown(texts[found.name])} and {_shown(text)})"
+                values = "" if found.secret else f" ({shown(texts[found.name])} and {shown(text)})"
                 raise InvalidOption(
                     found.name,
                     f"options {said[found.name]} and {_spelt(name, found)} mean the same but have different values"
@@ -203,5 +226,41 @@ def _spelt(name: str, option: Option[Any]) -> str:
     return option.name if name.lower() == option.name.lower() else name.lower()
 
 
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= SHOWN_LENGTH_MAX else text[:SHOWN_LENGTH_MAX] + "...")
+def gather_client(
+    config: Mapping[str, object] | None, keywords: Mapping[str, object], known: Sequence[Option[Any]], kind: Kind
+) -> Given:
+    """Return the given options; warn of those that have no effect.
+
+    Raise `InvalidOption` for an unknown name, and for two different values of one option.
+    """
+    texts: dict[str, str] = {}
+    ignored = []
+    words = {name.replace("_", "."): value for name, value in keywords.items()}
+    for spelt, value in [*(config or {}).items(), *words.items()]:
+        key = spelt.lower()
+        option = _option(key, known)
+        if option is None:
+            ignored.append(Ignored(key, _why_ignored(key, known, kind)))
+            continue
+        text = as_text(value)
+        if texts.setdefault(option.name, text) != text:
+            raise InvalidOption(
+                option.name, f"option {option.name} is given twice with different values; remove one of them"
+            )
+    warn(ignored, kind)
+    return Given(kind, texts, ())
+
+
+def _option(key: str, known: Sequence[Option[Any]]) -> Option[Any] | None:
+    for option in known:
+        if key in {option.name.lower(), *option.prefixed}:
+            return option
+    return None
+
+
+def _why_ignored(key: str, known: Sequence[Option[Any]], kind: Kind) -> str:
+    for name, why in _CLIENTS_IGNORED.items():
+        if key == name or (name.endswith(".") and key.startswith(name)):
+            return why
+    names = [option.name for option in known]
+    raise UnknownOption(key, kind, guess(key.removeprefix(KAFKA_PREFIX), names), names)

@@ -11,11 +11,13 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from pyspark_log_coordinator.model.settings import INT_MAX
 from pyspark_log_storage.errors import InvalidName
 from pyspark_log_storage.names import check_group, check_member, check_rack, check_topic
 from pyspark_log_storage.stores.storage_options import StorageOptions
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 LONG_MAX = 2**63 - 1
 TEXT_LENGTH_MAX = 255
@@ -38,11 +40,11 @@ _BINARY_POWERS = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 """Spark's units of size (`JavaUtils.byteStringAs`), as powers of two; a bare number is bytes."""
 
 
-class Value(msgspec.Struct, Generic[T], frozen=True):
+class Value(msgspec.Struct, Generic[T_co], frozen=True):
     """A kind of value: `takes` describes what `read` accepts. Surrounding blanks are removed unless `verbatim`."""
 
     takes: str
-    read: Callable[[str], T]
+    read: Callable[[str], T_co]
     verbatim: bool = False
 
 
@@ -60,6 +62,12 @@ def integer(low: int, high: int = LONG_MAX) -> Value[int]:
         return number
 
     return Value(f"a whole number from {low} to {high}" if high < LONG_MAX else f"a whole number, {low} or more", read)
+
+
+def seconds(low: int) -> Value[float]:
+    """Return a whole number of milliseconds, `low` or more, as seconds."""
+    ms = integer(low, INT_MAX)
+    return Value(ms.takes, lambda text: ms.read(text) / 1000)
 
 
 def choice(meanings: Mapping[str, T], reasons: Mapping[str, str] | None = None) -> Value[T]:

@@ -28,7 +28,7 @@ from pyspark_log_storage.stores.addresses import absolute_url
 from pyspark_log_storage.stores.store import is_object_store
 
 if TYPE_CHECKING:
-    from pyspark_log.sink.options import SinkOptions
+    from pyspark_log.options import SinkOptions
     from pyspark_log_storage.stores.store import Store
 
 FOLDER = "sinks/pyspark_log"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from pyspark_log.sink.options import SinkOptions
+    from pyspark_log.options import SinkOptions
     from pyspark_log.writing.typed_plan import TypedPlan
     from pyspark_log_coordinator.log.log import Log, TopicHandle
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark_log.cli.groups import offset_files
 from pyspark_log.cli.rows import json_rows, text_rows
 from pyspark_log.history import backfill_plan
-from pyspark_log.options.source import parse_source
+from pyspark_log.options import parse_source
 from pyspark_log.reading import source_offset
 from pyspark_log.reading.query_member import Handover, handover_of
 from pyspark_log.sink import checkpoint as sink_checkpoint

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
-from pyspark_log.options import sink_table, table
+from pyspark_log.options import SinkOptions
 from pyspark_log.options.given import UnknownOption, gather
 from pyspark_log.options.option import Kind
 from pyspark_log.writing.commit import commit_staged
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import Log, TopicHandle
 
 
-_TAKEN = (sink_table.RETRIES, sink_table.RETRY_BACKOFF_MS, sink_table.DELIVERY_TIMEOUT_MS)
+_TAKEN = (SinkOptions.retries, SinkOptions.retry_backoff_ms, SinkOptions.delivery_timeout_ms)
 _FLAGS = {
-    sink_table.ACKS.name: "--acks",
-    sink_table.COMPRESSION_TYPE.name: "--compression",
-    table.PATH.name: "--path",
-    sink_table.WRITE_TOPIC.name: "TOPIC",
-    sink_table.AUTO_CREATE_TOPICS.name: "--create",
+    SinkOptions.acks.name: "--acks",
+    SinkOptions.compression.name: "--compression",
+    SinkOptions.path.name: "--path",
+    SinkOptions.topic.name: "TOPIC",
+    SinkOptions.auto_create_topics.name: "--create",
 }
 """Options of the sink that are arguments of `produce`."""
 

@@ -5,15 +5,14 @@ import warnings
 import pytest
 
 from pyspark_log import Consumer, Producer
-from pyspark_log.options import consumer as consumer_options
-from pyspark_log.options import producer as producer_options
-from pyspark_log.options.consumer import parse_consumer
+from pyspark_log.options.consumer import ConsumerOptions, WorkerOptions, parse_consumer
 from pyspark_log.options.given import IgnoredOptionWarning
-from pyspark_log.options.producer import parse_producer
+from pyspark_log.options.option import table
+from pyspark_log.options.producer import ProducerOptions, parse_producer
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, NoCluster
 
-EACH = [*producer_options.OPTIONS, *consumer_options.OPTIONS]
+EACH = [*table(ProducerOptions), *table(ConsumerOptions), *table(WorkerOptions)]
 
 
 def producer(config=None, **keywords):

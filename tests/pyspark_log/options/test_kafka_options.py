@@ -2,8 +2,7 @@
 
 import pytest
 
-from pyspark_log.options import IgnoredOptionWarning, parse_source
-from pyspark_log.sink.options import parse_sink
+from pyspark_log.options import IgnoredOptionWarning, parse_sink, parse_source
 from tests.support.pyspark_log.parsed_options import READ, WRITE, batch, refusal, stream, write
 
 

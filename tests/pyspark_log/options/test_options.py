@@ -8,67 +8,79 @@ from pyspark_log.options import (
     Earliest,
     Latest,
     NoMatch,
-    SourceOptions,
     Subscribe,
     check_source,
+    parse_sink,
     parse_source,
 )
 from pyspark_log.options.given import names
 from pyspark_log.options.option import Kind
-from pyspark_log.sink.options import SinkOptions, parse_sink
 from pyspark_log_coordinator.retry import RetryPolicy
+from pyspark_log_storage.stores.storage_options import NO_OPTIONS
 from tests.support.pyspark_log.parsed_options import READ, batch, refusal, stream, write
 
 
 class TestDefaults:
     def test_of_a_streaming_read_are_kafkas(self):
-        assert stream() == SourceOptions(
-            path="/cluster",
-            subscription=Subscribe(("t",)),
-            starting=Latest(),
-            starting_no_match=NoMatch.ERROR,
-            ending=Latest(),
-            fail_on_data_loss=True,
-            max_offsets_per_trigger=None,
-            max_offsets_per_trigger_per_partition=None,
-            max_bytes_per_trigger=None,
-            min_offsets_per_trigger=None,
-            max_trigger_delay_ms=15 * 60 * 1000,
-            min_partitions=None,
-            max_records_per_partition=None,
-            include_headers=False,
-            version_as_of=None,
-            topic_ids={},
-            group_id="",
-            membership=None,
-            client_rack="",
-            native_s3=False,
-        )
+        assert vars(stream()) == {
+            "path": "/cluster",
+            "subscription": Subscribe(("t",)),
+            "starting": Latest(),
+            "starting_no_match": NoMatch.ERROR,
+            "ending": Latest(),
+            "fail_on_data_loss": True,
+            "max_offsets_per_trigger": None,
+            "max_offsets_per_trigger_per_partition": None,
+            "max_bytes_per_trigger": None,
+            "min_offsets_per_trigger": None,
+            "max_trigger_delay_ms": 15 * 60 * 1000,
+            "min_partitions": None,
+            "max_records_per_partition": None,
+            "include_headers": False,
+            "version_as_of": None,
+            "topic_ids": {},
+            "group_id": "",
+            "membership": None,
+            "client_rack": "",
+            "native_s3": False,
+            "longest_pause": None,
+            "storage_options": NO_OPTIONS,
+            "async_progress": False,
+        }
 
     def test_of_a_batch_read_are_from_earliest_to_latest(self):
         assert (batch().starting, batch().ending) == (Earliest(), Latest())
 
     @pytest.mark.parametrize("streaming", [True, False])
     def test_of_a_write(self, streaming):
-        assert write(streaming=streaming) == SinkOptions(
-            path="/cluster",
-            topic=None,
-            acks="all",
-            compression=None,
-            txn_app_id=None,
-            txn_version=None,
-            txn_take_over=False,
-            checkpoint=None,
-            retry=RetryPolicy(
+        assert vars(write(streaming=streaming)) == {
+            "path": "/cluster",
+            "topic": None,
+            "acks": "all",
+            "compression": None,
+            "txn_app_id": None,
+            "txn_version": None,
+            "txn_take_over": False,
+            "checkpoint": None,
+            "retry": RetryPolicy(
                 retries=2147483647, retry_backoff_ms=100, delivery_timeout_ms=120_000, session_timeout_ms=9_000
             ),
-            max_message_bytes=1_048_588,
-            dead_letter_topic=None,
-            auto_create_topics=True,
-            num_partitions=1,
-            replication_factor=None,
-            request_timeout_ms=30_000,
-        )
+            "max_message_bytes": 1_048_588,
+            "dead_letter_topic": None,
+            "auto_create_topics": True,
+            "num_partitions": 1,
+            "replication_factor": None,
+            "request_timeout_ms": 30_000,
+            "retries": 2147483647,
+            "retry_backoff_ms": 100,
+            "delivery_timeout_ms": 120_000,
+            "broker_session_timeout_ms": 9_000,
+            "has_columns": False,
+            "merge_schema": False,
+            "key_column": None,
+            "storage_options": NO_OPTIONS,
+            "async_progress": False,
+        }
 
 
 class TestNames:

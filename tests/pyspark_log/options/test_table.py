@@ -1,17 +1,13 @@
-"""The table of options, and parsed options through pickle and JSON."""
+"""The table of options, and parsed options through pickle."""
 
 import pickle
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from pyspark_log.options import (
-    SourceOptions,
-)
 from pyspark_log.options.foreign import IGNORED, REFUSED
+from pyspark_log.options.given import TABLE
 from pyspark_log.options.option import SINK, SOURCE, Kind
-from pyspark_log.options.table import TABLE
 from scripts.options_page import page
 from tests.support.pyspark_log.parsed_options import batch, stream, write
 
@@ -22,10 +18,6 @@ class TestParsedOptions:
         assert pickle.loads(pickle.dumps(parsed)) == parsed
         with pytest.raises(AttributeError):
             parsed.path = "elsewhere"
-
-    def test_survive_json(self):
-        parsed = batch(startingoffsets='{"t":{"0":1}}', endingtimestamp="5")
-        assert msgspec.json.decode(msgspec.json.encode(parsed), type=SourceOptions) == parsed
 
 
 class TestTable:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from pyspark_log.options import SourceOptions, parse_source
-from pyspark_log.sink.options import SinkOptions, parse_sink
+from pyspark_log.options import SinkOptions, SourceOptions, parse_sink, parse_source
 from pyspark_log_storage.errors import InvalidOption
 
 READ = {"path": "/cluster", "subscribe": "t"}

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from pyspark_log.datasource import DefaultSource
-from pyspark_log.sink.options import parse_sink
+from pyspark_log.options import parse_sink
 from pyspark_log.sink.writer import BATCH_ID, StreamWriter
 from pyspark_log.source.readers import StreamReader
 from pyspark_log_coordinator.log.log import TopicHandle

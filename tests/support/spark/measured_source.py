@@ -10,8 +10,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from pyspark_log import DefaultSource
-from pyspark_log.options import SourceOptions, parse_source
-from pyspark_log.sink.options import parse_sink
+from pyspark_log.options import SourceOptions, parse_sink, parse_source
 from pyspark_log.sink.writer import BatchWriter
 from pyspark_log.source.readers import BatchReader
 
