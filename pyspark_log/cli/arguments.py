@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import sys
+import textwrap
 from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
 import typer
@@ -11,9 +12,16 @@ import typer
 from pyspark_log.cli import output
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark_log.options.option import Option
 
 T = TypeVar("T")
+Command = TypeVar("Command", bound="Callable[..., None]")
+
+EPILOGS: dict[object, str] = {}
+"""What stands at the end of a command's help, by its function."""
+
 
 Path = Annotated[
     str,
@@ -55,6 +63,18 @@ Throttle = Annotated[
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, without changing anything.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one document per line.")]
+
+
+def examples(*lines: str, more: str = "") -> Callable[[Command], Command]:
+    """Show examples at the end of a command's help, and `more` below them. Its lines stay as they are."""
+    word = "Example" if len(lines) == 1 else "Examples"
+
+    def add(command: Command) -> Command:
+        text = "\n".join(["\b", f"{word}:", *(textwrap.indent(line, "  ") for line in lines)])
+        EPILOGS[command] = f"{text}\n\n\b\n{more}" if more else text
+        return command
+
+    return add
 
 
 class Format(str, enum.Enum):

@@ -1,4 +1,4 @@
-"""The program `pyspark-log`: its commands, plain words for usage errors, and its exit codes.
+"""The program `pyspark-log`: plain words for usage errors, and exit codes.
 
 exit code 0     success; also if the reader of the output has closed the pipe (`| head`)
 exit code 1     an error, printed on stderr
@@ -15,14 +15,9 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 import pyspark_log
-from pyspark_log.cli.groups import group_offsets, groups, reset_offsets
-from pyspark_log.cli.nodes import cluster, maintain, metrics, node_run, nodes
-from pyspark_log.cli.repair import backup, dump, recover, verify
-from pyspark_log.cli.rows import consume, export_kafka, import_kafka, produce
-from pyspark_log.cli.topics import describe, elect_leaders, offsets, reassign, topics
+from pyspark_log.cli.commands import COMMANDS, STYLE, Group
 from pyspark_log_coordinator.model.topic_config import REPLICA_LAG_TIME_MAX_MS
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.stores import store_threads
@@ -30,14 +25,6 @@ from pyspark_log_storage.stores.storage_options import ENVIRONMENT_VARIABLE, Sto
 
 FINISH_SECONDS = 1.0
 """How long the program waits at its end for slow stores. A majority has answered; one that hangs may never do."""
-_ORDER = (
-    *("cluster", "nodes", "topics", "produce", "consume", "offsets", "groups", "delete-records"),
-    *("metrics", "maintain", "node", "verify", "recover", "backup", "restore", "dump"),
-    *("create", "add", "list", "describe", "alter", "add-partitions", "reassign", "elect-leaders", "fence", "unfence"),
-    *("drain", "renew", "adopt", "migrate-journals", "run", "reset-offsets", "export", "import", "delete-offsets"),
-    *("delete", "remove", "rebuild", "check-store", "kafka"),
-)
-"""The commands as help lists them, those of all groups together: what one does first comes first."""
 _OPTIONS_LAST = "put options after the command, as in: pyspark-log topics list --path /data/log"
 _KAFKAS = {
     "--bootstrap-server": "use --path for the address of the cluster",
@@ -56,15 +43,11 @@ _ALTER_PARTITIONS = "use: pyspark-log topics add-partitions TOPIC --partitions N
 _KAFKAS_COMMANDS = dict.fromkeys(("group", "consumer-groups"), "use: pyspark-log groups")
 
 
-class _Group(TyperGroup):
-    """Commands in their order."""
+class _Program(Group):
+    """All commands. An error is printed in one sentence; a traceback is a bug."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return sorted(super().list_commands(ctx), key=_ORDER.index)
-
-
-class _Program(_Group):
-    """The commands. An error is printed in one sentence; a traceback is a bug."""
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings | {"commands": COMMANDS})
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
@@ -157,35 +140,10 @@ Pass the address of the cluster with --path or PYSPARK_LOG_PATH:
   pyspark-log consume flights
 """,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
+    **STYLE,
 )
-topics.app.command(epilog=describe.EXAMPLES)(describe.describe)
-topics.app.command(epilog=reassign.EXAMPLES)(reassign.reassign)
-topics.app.command("elect-leaders", epilog=elect_leaders.EXAMPLES)(elect_leaders.elect_leaders)
-groups.app.command("reset-offsets", epilog=reset_offsets.EXAMPLES)(reset_offsets.reset_offsets)
-groups.app.command(epilog=group_offsets.EXPORT_EXAMPLES)(group_offsets.export)
-groups.app.command("import", epilog=group_offsets.IMPORT_EXAMPLES)(group_offsets.import_)
-app.add_typer(topics.app, name="topics", cls=_Group)
-app.add_typer(cluster.app, name="cluster", cls=_Group)
-app.add_typer(nodes.app, name="nodes", cls=_Group)
-app.add_typer(node_run.app, name="node", cls=_Group)
-app.command(epilog=produce.EXAMPLES)(produce.produce)
-app.command(epilog=consume.EXAMPLES)(consume.consume)
-app.command(epilog=offsets.EXAMPLES)(offsets.offsets)
-app.add_typer(groups.app, name="groups", cls=_Group)
-app.add_typer(import_kafka.app, name="import", cls=_Group)
-app.add_typer(export_kafka.app, name="export", cls=_Group)
-app.command("delete-records", epilog=topics.DELETE_RECORDS_EXAMPLES)(topics.delete_records)
-app.command(epilog=metrics.EXAMPLES)(metrics.metrics)
-app.command(epilog=maintain.EXAMPLES)(maintain.maintain)
-app.command(epilog=verify.EXAMPLES)(verify.verify)
-app.command(epilog=recover.EXAMPLES)(recover.recover)
-app.command(epilog=backup.BACKUP_EXAMPLES)(backup.backup)
-app.command(epilog=backup.RESTORE_EXAMPLES)(backup.restore)
-app.command(epilog=dump.EXAMPLES)(dump.dump)
 
 
 def _show_version(wanted: bool) -> None:

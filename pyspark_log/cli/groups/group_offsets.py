@@ -16,19 +16,11 @@ if TYPE_CHECKING:
     from pyspark_log.cli.groups.offset_files import Offsets
     from pyspark_log_coordinator.log.log import Log
 
-EXPORT_EXAMPLES = """\b
-Examples:
-  pyspark-log groups export etl > offsets.csv
-  pyspark-log groups export --all-groups > offsets.csv
-"""
-IMPORT_EXAMPLES = """\b
-Examples:
-  pyspark-log groups import offsets.csv
-  pyspark-log groups import offsets.csv --execute
-  pyspark-log groups import offsets.csv --group etl --execute
-"""
 
-
+@arguments.examples(
+    "pyspark-log groups export etl > offsets.csv",
+    "pyspark-log groups export --all-groups > offsets.csv",
+)
 def export(
     path: arguments.Path,
     groups: Annotated[
@@ -58,6 +50,11 @@ def export(
         offset_files.print_offsets(found, named=all_groups or len(wanted) > 1)
 
 
+@arguments.examples(
+    "pyspark-log groups import offsets.csv",
+    "pyspark-log groups import offsets.csv --execute",
+    "pyspark-log groups import offsets.csv --group etl --execute",
+)
 def import_(
     path: arguments.Path,
     file: Annotated[str, typer.Argument(metavar="FILE", help="File to read; - is stdin.", show_default=False)],

@@ -26,17 +26,10 @@ WATCH_SECONDS = 1.0
 """How old what --watch shows may be."""
 CLEAR = "\x1b[2J\x1b[H"
 """Clears a terminal."""
-_DESCRIBE_EXAMPLES = """\b
-Examples:
-  pyspark-log groups describe etl
-  pyspark-log groups describe etl --members --watch
-"""
 Document = dict[str, Any]
 
-app = typer.Typer(help="Administer groups and their offsets.", no_args_is_help=True)
 
-
-@app.command("list", epilog="\b\nExample:\n  pyspark-log groups list")
+@arguments.examples("pyspark-log groups list")
 def list_groups(path: arguments.Path, json: arguments.Json = False) -> None:
     """List the groups."""
     log = open_log(path)
@@ -55,7 +48,10 @@ def list_groups(path: arguments.Path, json: arguments.Json = False) -> None:
         typer.echo(NO_GROUPS)
 
 
-@app.command(epilog=_DESCRIBE_EXAMPLES)
+@arguments.examples(
+    "pyspark-log groups describe etl",
+    "pyspark-log groups describe etl --members --watch",
+)
 def describe(
     *,
     group: arguments.GroupId,
@@ -87,9 +83,9 @@ def describe(
         time.sleep(WATCH_SECONDS)
 
 
-@app.command(
-    epilog=f"\b\nExamples:\n  pyspark-log groups alter etl --config {_CONFIG_EXAMPLE}\n"
-    "  pyspark-log groups alter etl --delete-config group.initial.rebalance.delay.ms"
+@arguments.examples(
+    "pyspark-log groups alter etl --config group.initial.rebalance.delay.ms=0",
+    "pyspark-log groups alter etl --delete-config group.initial.rebalance.delay.ms",
 )
 def alter(
     group: arguments.GroupId,
@@ -126,7 +122,7 @@ def alter(
     )
 
 
-@app.command("delete-offsets", epilog="\b\nExample:\n  pyspark-log groups delete-offsets etl --topic flights")
+@arguments.examples("pyspark-log groups delete-offsets etl --topic flights")
 def delete_offsets(
     group: arguments.GroupId,
     path: arguments.Path,
@@ -143,7 +139,7 @@ def delete_offsets(
     )
 
 
-@app.command(epilog="\b\nExample:\n  pyspark-log groups delete etl --yes")
+@arguments.examples("pyspark-log groups delete etl --yes")
 def delete(
     group: arguments.GroupId, path: arguments.Path, yes: arguments.Yes = False, json: arguments.Json = False
 ) -> None:

@@ -23,14 +23,6 @@ if TYPE_CHECKING:
 
     TopicPartition = tuple[str, int]
 
-EXAMPLES = """\b
-Examples:
-  pyspark-log groups reset-offsets etl --topic flights --to-earliest
-  pyspark-log groups reset-offsets etl --topic flights:0,1 --shift-by -100 --execute
-  pyspark-log groups reset-offsets etl --all-topics --by-duration PT1H --execute
-  pyspark-log groups reset-offsets etl --all-topics --to-current --export > offsets.csv
-  pyspark-log groups reset-offsets etl --from-file offsets.csv --execute
-"""
 LATEST = 2**63 - 1
 _DURATION = re.compile(
     r"P(?:(?P<days>\d{1,6})D)?"
@@ -38,6 +30,13 @@ _DURATION = re.compile(
 )
 
 
+@arguments.examples(
+    "pyspark-log groups reset-offsets etl --topic flights --to-earliest",
+    "pyspark-log groups reset-offsets etl --topic flights:0,1 --shift-by -100 --execute",
+    "pyspark-log groups reset-offsets etl --all-topics --by-duration PT1H --execute",
+    "pyspark-log groups reset-offsets etl --all-topics --to-current --export > offsets.csv",
+    "pyspark-log groups reset-offsets etl --from-file offsets.csv --execute",
+)
 def reset_offsets(  # noqa: PLR0913 -- the options of a command
     *,
     group: arguments.GroupId,

@@ -12,7 +12,6 @@ import typer
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.nodes.nodes import DOES_NOT_VOTE, print_voting_advice
 from pyspark_log.cli.output import counted
-from pyspark_log.cli.repair import rebuild
 from pyspark_log.opening import canonical, open_log, own_log
 from pyspark_log_storage.errors import InvalidOption
 
@@ -22,20 +21,12 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import Log
     from pyspark_log_storage.stores.store import Store
 
-_CHECK_STORE_EXAMPLES = """\b
-Examples:
-  pyspark-log cluster check-store /mnt/share/log
-  pyspark-log cluster check-store /mnt/share/log --meet monday
-"""
 _MOUNTS = Path("/proc/self/mounts")
 
-app = typer.Typer(help="Create, describe, adopt and rebuild clusters.", no_args_is_help=True)
-app.command(epilog=rebuild.EXAMPLES)(rebuild.rebuild)
 
-
-@app.command(
-    epilog="\b\nExamples:\n  pyspark-log cluster create --path /data/log\n"
-    "  pyspark-log cluster create --journal-nodes /disk1/log,/disk2/log,/disk3/log"
+@arguments.examples(
+    "pyspark-log cluster create --path /data/log",
+    "pyspark-log cluster create --journal-nodes /disk1/log,/disk2/log,/disk3/log",
 )
 def create(
     path: Annotated[
@@ -113,7 +104,7 @@ def _create_on_one(path: str | None, *, json: bool) -> None:
     )
 
 
-@app.command(epilog="\b\nExample:\n  pyspark-log cluster describe")
+@arguments.examples("pyspark-log cluster describe")
 def describe(path: arguments.Path, json: arguments.Json = False) -> None:
     """Show the cluster and the state of its journal nodes."""
     log = open_log(path)
@@ -150,7 +141,7 @@ def describe(path: arguments.Path, json: arguments.Json = False) -> None:
         )
 
 
-@app.command(epilog="\b\nExample:\n  pyspark-log cluster adopt --moved --path /new/disk1,/new/disk2,/new/disk3")
+@arguments.examples("pyspark-log cluster adopt --moved --path /new/disk1,/new/disk2,/new/disk3")
 def adopt(
     path: arguments.Path,
     moved: Annotated[
@@ -223,7 +214,7 @@ def _adopt_as_new(stores: list[Store], log: Log, path: str, *, yes: bool, json: 
     )
 
 
-@app.command("migrate-journals", epilog="\b\nExample:\n  pyspark-log cluster migrate-journals --to 0,1,3")
+@arguments.examples("pyspark-log cluster migrate-journals --to 0,1,3")
 def migrate_journals(
     path: arguments.Path,
     to: Annotated[
@@ -279,7 +270,10 @@ def _journal_nodes(log: Log) -> list[dict[str, Any]]:
     ]
 
 
-@app.command(epilog=_CHECK_STORE_EXAMPLES)
+@arguments.examples(
+    "pyspark-log cluster check-store /mnt/share/log",
+    "pyspark-log cluster check-store /mnt/share/log --meet monday",
+)
 def check_store(
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Address of the store.", show_default=False)],
     meet: Annotated[

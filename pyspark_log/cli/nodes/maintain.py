@@ -22,15 +22,13 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.maintenance.topic_cleanup import ExpiredRows
     from pyspark_log_coordinator.segments.roll_plan import RollJob
 
-EXAMPLES = """\b
-Examples:
-  pyspark-log maintain
-  pyspark-log maintain flights --dry-run
-  pyspark-log maintain flights --now
-  pyspark-log maintain --watch --interval 30
-"""
 
-
+@arguments.examples(
+    "pyspark-log maintain",
+    "pyspark-log maintain flights --dry-run",
+    "pyspark-log maintain flights --now",
+    "pyspark-log maintain --watch --interval 30",
+)
 def maintain(  # noqa: PLR0913, PLR0917 -- the options of a command
     path: arguments.Path,
     topics: Annotated[

@@ -12,15 +12,14 @@ from pyspark_log.cli import arguments, output
 from pyspark_log.opening import canonical, own_log
 from pyspark_log_storage.errors import LogError, NoCluster
 
-EXAMPLES = """\b
-Examples:
-  pyspark-log metrics
-  pyspark-log metrics --listen 127.0.0.1:9308
-"""
 _ADDRESS = re.compile(r"(?P<host>[\w.-]+|\[[0-9a-fA-F:.]+\])?:(?P<port>[0-9]{1,5})")
 PORT_MAX = 65_535
 
 
+@arguments.examples(
+    "pyspark-log metrics",
+    "pyspark-log metrics --listen 127.0.0.1:9308",
+)
 def metrics(
     path: arguments.Path,
     listen: Annotated[

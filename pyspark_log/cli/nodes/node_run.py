@@ -38,15 +38,11 @@ SCRUB_BYTES_PER_SECOND = 1024 * 1024
 SCRUB_PAUSE_SECONDS = 60.0
 """Between the end of one pass of the scrubber and the start of the next."""
 
-app = typer.Typer(help="Run the background work of a node.", no_args_is_help=True)
 
-
-@app.callback()
-def _node() -> None:
-    """Run the background work of a node."""
-
-
-@app.command(epilog="\b\nExamples:\n  pyspark-log node run 1\n  pyspark-log node run 1 --once --throttle 50000000")
+@arguments.examples(
+    "pyspark-log node run 1",
+    "pyspark-log node run 1 --once --throttle 50000000",
+)
 def run(  # noqa: PLR0913, PLR0917 -- the options of a command
     node_id: arguments.NodeId,
     path: arguments.Path,

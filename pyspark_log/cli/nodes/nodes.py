@@ -19,17 +19,10 @@ if TYPE_CHECKING:
 
 VOTES, DOES_NOT_VOTE = "votes", "does not vote"
 
-_DRAIN_EXAMPLES = """\b
-Examples:
-  pyspark-log nodes drain 1 --dry-run
-  pyspark-log nodes drain 1 --throttle 50000000
-"""
 
-app = typer.Typer(help="Add, list, alter, fence, renew, drain and remove nodes.", no_args_is_help=True)
-
-
-@app.command(
-    epilog="\b\nExamples:\n  pyspark-log nodes add /mnt/disk1/log\n  pyspark-log nodes add /mnt/disk2/log --rack b"
+@arguments.examples(
+    "pyspark-log nodes add /mnt/disk1/log",
+    "pyspark-log nodes add /mnt/disk2/log --rack b",
 )
 def add(
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Address of the node's store.", show_default=False)],
@@ -66,7 +59,7 @@ def add(
     )
 
 
-@app.command("list", epilog="\b\nExample:\n  pyspark-log nodes list --path /data/log")
+@arguments.examples("pyspark-log nodes list --path /data/log")
 def list_(path: arguments.Path, json: arguments.Json = False) -> None:
     """List the nodes and their state.
 
@@ -88,7 +81,7 @@ def list_(path: arguments.Path, json: arguments.Json = False) -> None:
     print_voting_advice(log)
 
 
-@app.command(epilog="\b\nExample:\n  pyspark-log nodes describe 1")
+@arguments.examples("pyspark-log nodes describe 1")
 def describe(node_id: arguments.NodeId, path: arguments.Path, json: arguments.Json = False) -> None:
     """Show a node and its replicas of each topic.
 
@@ -110,7 +103,10 @@ def describe(node_id: arguments.NodeId, path: arguments.Path, json: arguments.Js
     _print_missing([document])
 
 
-@app.command(epilog="\b\nExamples:\n  pyspark-log nodes alter 0 --rack a\n  pyspark-log nodes alter 0 --rack ''")
+@arguments.examples(
+    "pyspark-log nodes alter 0 --rack a",
+    "pyspark-log nodes alter 0 --rack ''",
+)
 def alter(
     node_id: arguments.NodeId,
     path: arguments.Path,
@@ -136,7 +132,7 @@ def alter(
     )
 
 
-@app.command(epilog="\b\nExample:\n  pyspark-log nodes fence 1")
+@arguments.examples("pyspark-log nodes fence 1")
 def fence(node_id: arguments.NodeId, path: arguments.Path, json: arguments.Json = False) -> None:
     """Take a node out of service.
 
@@ -145,13 +141,16 @@ def fence(node_id: arguments.NodeId, path: arguments.Path, json: arguments.Json 
     _set_fenced(path, node_id, fenced=True, json=json)
 
 
-@app.command(epilog="\b\nExample:\n  pyspark-log nodes unfence 1")
+@arguments.examples("pyspark-log nodes unfence 1")
 def unfence(node_id: arguments.NodeId, path: arguments.Path, json: arguments.Json = False) -> None:
     """Return a fenced node to service."""
     _set_fenced(path, node_id, fenced=False, json=json)
 
 
-@app.command(epilog="\b\nExamples:\n  pyspark-log nodes renew 1\n  pyspark-log nodes renew 1 --address /mnt/new/log")
+@arguments.examples(
+    "pyspark-log nodes renew 1",
+    "pyspark-log nodes renew 1 --address /mnt/new/log",
+)
 def renew(
     node_id: arguments.NodeId,
     path: arguments.Path,
@@ -187,7 +186,10 @@ def renew(
     print_voting_advice(log)
 
 
-@app.command(epilog=_DRAIN_EXAMPLES)
+@arguments.examples(
+    "pyspark-log nodes drain 1 --dry-run",
+    "pyspark-log nodes drain 1 --throttle 50000000",
+)
 def drain(
     node_id: arguments.NodeId,
     path: arguments.Path,
@@ -244,7 +246,7 @@ def drain(
     )
 
 
-@app.command(epilog="\b\nExample:\n  pyspark-log nodes remove 1 --yes")
+@arguments.examples("pyspark-log nodes remove 1 --yes")
 def remove(
     node_id: arguments.NodeId, path: arguments.Path, yes: arguments.Yes = False, json: arguments.Json = False
 ) -> None:

@@ -15,19 +15,13 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.backup.manifest import Backup
     from pyspark_log_storage.stores.store import Store
 
-BACKUP_EXAMPLES = """\b
-Examples:
-  pyspark-log backup /backups/log
-  pyspark-log backup s3://bucket/backups/log --verify --keep 7
-"""
-RESTORE_EXAMPLES = """\b
-Examples:
-  pyspark-log restore /backups/log --as-new --path /data/test
-  pyspark-log restore s3://bucket/backups/log --as-original --path /data/log
-"""
 Address = Annotated[str, typer.Argument(metavar="ADDRESS", help="Folder or bucket of the backups.", show_default=False)]
 
 
+@arguments.examples(
+    "pyspark-log backup /backups/log",
+    "pyspark-log backup s3://bucket/backups/log --verify --keep 7",
+)
 def backup(
     target: Address,
     path: arguments.Path,
@@ -67,6 +61,10 @@ def backup(
         raise typer.Exit(1)
 
 
+@arguments.examples(
+    "pyspark-log restore /backups/log --as-new --path /data/test",
+    "pyspark-log restore s3://bucket/backups/log --as-original --path /data/log",
+)
 def restore(  # noqa: PLR0913, PLR0917 -- the options of a command
     source: Address,
     path: arguments.Path,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from pyspark_log.cli import output
+from pyspark_log.cli import arguments, output
 from pyspark_log_storage import decoding
 from pyspark_log_storage.errors import CorruptObject, InvalidInput
 
@@ -23,13 +23,12 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 10_000
 """A Python row takes many times the memory of a row in a chunk."""
-EXAMPLES = """\b
-Examples:
-  pyspark-log dump /data/log/cluster/entries/00000000000000000001
-  pyspark-log dump /data/log/topics/flights/*/append/* --rows
-"""
 
 
+@arguments.examples(
+    "pyspark-log dump /data/log/cluster/entries/00000000000000000001",
+    "pyspark-log dump /data/log/topics/flights/*/append/* --rows",
+)
 def dump(
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="Stored files of any kind.")

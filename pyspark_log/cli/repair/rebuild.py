@@ -13,14 +13,13 @@ from pyspark_log.opening import open_log
 if TYPE_CHECKING:
     from pyspark_log_coordinator.rebuild.survey import Survey
 
-EXAMPLES = """\b
-Examples:
-  pyspark-log cluster rebuild --nodes /disk1/log,/disk2/log,/disk3/log
-  pyspark-log cluster rebuild --nodes /disk2/log,/disk3/log --journals-lost --yes
-"""
 _METAVAR = "ADDRESS,ADDRESS"
 
 
+@arguments.examples(
+    "pyspark-log cluster rebuild --nodes /disk1/log,/disk2/log,/disk3/log",
+    "pyspark-log cluster rebuild --nodes /disk2/log,/disk3/log --journals-lost --yes",
+)
 def rebuild(
     nodes: Annotated[
         str,

@@ -17,15 +17,13 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.rebuild.folder_scan import TopicFolder
     from pyspark_log_storage.stores.store import Store
 
-EXAMPLES = """\b
-Examples:
-  pyspark-log recover flights
-  pyspark-log recover flights --all --dry-run
-  pyspark-log recover --node 1
-  pyspark-log recover --node /mnt/disk1
-"""
 
-
+@arguments.examples(
+    "pyspark-log recover flights",
+    "pyspark-log recover flights --all --dry-run",
+    "pyspark-log recover --node 1",
+    "pyspark-log recover --node /mnt/disk1",
+)
 def recover(
     path: arguments.Path,
     topics: arguments.Topics = None,

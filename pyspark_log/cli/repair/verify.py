@@ -15,15 +15,13 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.audit.verify import Report
     from pyspark_log_coordinator.log.log import Log
 
-EXAMPLES = """\b
-Examples:
-  pyspark-log verify
-  pyspark-log verify flights --repair
-  pyspark-log verify --node 1
-  pyspark-log verify --json
-"""
 
-
+@arguments.examples(
+    "pyspark-log verify",
+    "pyspark-log verify flights --repair",
+    "pyspark-log verify --node 1",
+    "pyspark-log verify --json",
+)
 def verify(
     path: arguments.Path,
     topics: Annotated[

@@ -31,17 +31,16 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import Log, TopicHandle
 
 POLL_SECONDS = 0.1
-EXAMPLES = """\b
-Examples:
-  pyspark-log consume flights --max-messages 10
-  pyspark-log consume flights --follow --from latest --json
-  pyspark-log consume flights --partition 0 --from 120
-  pyspark-log consume flights --from @1700000000000 --to @2026-01-31T12:00:00Z
-  pyspark-log consume flights --to latest --output flights.parquet
-  pyspark-log consume flights --group audit --follow
-"""
 
 
+@arguments.examples(
+    "pyspark-log consume flights --max-messages 10",
+    "pyspark-log consume flights --follow --from latest --json",
+    "pyspark-log consume flights --partition 0 --from 120",
+    "pyspark-log consume flights --from @1700000000000 --to @2026-01-31T12:00:00Z",
+    "pyspark-log consume flights --to latest --output flights.parquet",
+    "pyspark-log consume flights --group audit --follow",
+)
 def consume(  # noqa: PLR0913  # one for each option of the command
     *,
     topic: arguments.Topic,

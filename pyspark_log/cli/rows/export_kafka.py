@@ -21,24 +21,14 @@ if TYPE_CHECKING:
     from pyspark_log.kafka.groups import CarriedOffset, OwnOffset
     from pyspark_log_coordinator.log.log import TopicHandle
 
-EXAMPLES = """\b
-Examples:
-  pyspark-log export kafka --bootstrap-server broker:9092 --topic flights
-  pyspark-log export kafka --bootstrap-server broker:9092 --topic flights \\
-    --to-topic flights-copy --execute
-"""
 ROOM_BYTES = 16 * 1024
 """How much larger a row may be in Kafka: with the header of its offset, and those of its batch."""
 
-app = typer.Typer(help="Copy topics to Kafka.", no_args_is_help=True)
 
-
-@app.callback()
-def _group() -> None:
-    """Copy topics to another system."""
-
-
-@app.command("kafka", epilog=EXAMPLES)
+@arguments.examples(
+    "pyspark-log export kafka --bootstrap-server broker:9092 --topic flights",
+    "pyspark-log export kafka --bootstrap-server broker:9092 --topic flights \\\n  --to-topic flights-copy --execute",
+)
 def export_kafka(  # noqa: PLR0913 -- the options of a command
     *,
     bootstrap_server: kafka_arguments.BootstrapServer,

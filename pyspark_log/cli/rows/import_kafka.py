@@ -22,27 +22,17 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.topic_config import TopicConfig
 
-EXAMPLES = """\b
-Examples:
-  pyspark-log import kafka --bootstrap-server broker:9092 --topic flights
-  pyspark-log import kafka --bootstrap-server broker:9092 --topic flights \\
-    --all-groups --execute
-  pyspark-log import kafka --bootstrap-server broker:9093 --topic flights \\
-    --command-config client.properties --from @2026-01-31T00:00:00Z --execute
-"""
 KEEP, MAP = "keep", "map"
 _COPIED = ("retention.ms", "retention.bytes", "max.message.bytes")
 """The settings of a topic in Kafka that a new topic here gets too."""
 
-app = typer.Typer(help="Copy topics from Kafka.", no_args_is_help=True)
 
-
-@app.callback()
-def _group() -> None:
-    """Copy topics from another system."""
-
-
-@app.command("kafka", epilog=EXAMPLES)
+@arguments.examples(
+    "pyspark-log import kafka --bootstrap-server broker:9092 --topic flights",
+    "pyspark-log import kafka --bootstrap-server broker:9092 --topic flights \\\n  --all-groups --execute",
+    "pyspark-log import kafka --bootstrap-server broker:9093 --topic flights \\\n"
+    "  --command-config client.properties --from @2026-01-31T00:00:00Z --execute",
+)
 def import_kafka(  # noqa: PLR0913 -- the options of a command
     *,
     bootstrap_server: kafka_arguments.BootstrapServer,

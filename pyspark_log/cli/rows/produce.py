@@ -30,21 +30,6 @@ if TYPE_CHECKING:
     from pyspark_log.cli.rows.batches import Batches
     from pyspark_log_coordinator.log.log import Log, TopicHandle
 
-EXAMPLES = """\b
-Examples:
-  pyspark-log produce flights events.txt
-  pyspark-log produce flights --key-separator : < events.txt
-  pyspark-log produce flights --format json < events.jsonl
-  tail -F app.log | pyspark-log produce logs --create
-
-\b
-A JSON line is an object; only "value" is required:
-  {"value": "v", "key": "k", "headers": [{"key": "h", "value": "w"}],
-   "partition": 0, "timestamp": 1700000000000}
-Values and keys are strings, null (a null value is a tombstone), binary data
-such as {"base64": "/w=="}, or any other JSON, which is stored as its text.
-The fields "topic" and "offset", which consume prints, are ignored.
-"""
 LINE_BYTES_PER_ROW_BYTE = 8
 """JSON may encode a byte as six (`\\u0000`); the rest is for field names and blanks."""
 LINE_BYTES_BESIDE_ROW = 1024 * 1024
@@ -54,6 +39,20 @@ INTERRUPTED = 130
 READ_BYTES = 1024 * 1024
 
 
+@arguments.examples(
+    "pyspark-log produce flights events.txt",
+    "pyspark-log produce flights --key-separator : < events.txt",
+    "pyspark-log produce flights --format json < events.jsonl",
+    "tail -F app.log | pyspark-log produce logs --create",
+    more="""\
+A JSON line is an object; only "value" is required:
+  {"value": "v", "key": "k", "headers": [{"key": "h", "value": "w"}],
+   "partition": 0, "timestamp": 1700000000000}
+Values and keys are strings, null (a null value is a tombstone), binary data
+such as {"base64": "/w=="}, or any other JSON, which is stored as its text.
+The fields "topic" and "offset", which consume prints, are ignored.
+""",
+)
 def produce(  # noqa: PLR0913  # one for each option of the command
     *,
     topic: arguments.Topic,
@@ -100,13 +99,15 @@ def produce(  # noqa: PLR0913  # one for each option of the command
 
     from pyspark_log.cli.rows import json_rows, text_rows
     from pyspark_log.cli.rows.batches import Batches, parse_produce
-    from pyspark_log.options import SinkOptions
+    from pyspark_log.options import sink_table
     from pyspark_log_coordinator.environment import real_environment
     from pyspark_log_coordinator.retry import retry
     from pyspark_log_storage.names import check_topic
 
-    durability = arguments.read_as(SinkOptions.acks, acks, "--acks")
-    codec = None if compression is None else arguments.read_as(SinkOptions.compression, compression, "--compression")
+    durability = arguments.read_as(sink_table.ACKS, acks, "--acks")
+    codec = (
+        None if compression is None else arguments.read_as(sink_table.COMPRESSION_TYPE, compression, "--compression")
+    )
 
     policy = parse_produce(arguments.settings(config, "delivery.timeout.ms=60000"))
 

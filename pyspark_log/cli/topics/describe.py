@@ -16,15 +16,14 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.log.partition_health import Trouble
 
-EXAMPLES = """\b
-Examples:
-  pyspark-log topics describe
-  pyspark-log topics describe flights --all-configs
-  pyspark-log topics describe --under-replicated-partitions
-"""
 _COLUMNS = ("partition", "leader", "epoch", "replicas", "ISR", "log start", "LEO", "HW", "rows")
 
 
+@arguments.examples(
+    "pyspark-log topics describe",
+    "pyspark-log topics describe flights --all-configs",
+    "pyspark-log topics describe --under-replicated-partitions",
+)
 def describe(  # noqa: PLR0913, PLR0917 -- the options of a command
     path: arguments.Path,
     topics: arguments.Topics = None,

@@ -14,13 +14,11 @@ from pyspark_log_coordinator.model.settings import BROKER_SESSION_TIMEOUT_MS
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import TopicHandle
 
-EXAMPLES = """\b
-Examples:
-  pyspark-log topics elect-leaders
-  pyspark-log topics elect-leaders flights --unclean
-"""
 
-
+@arguments.examples(
+    "pyspark-log topics elect-leaders",
+    "pyspark-log topics elect-leaders flights --unclean",
+)
 def elect_leaders(
     path: arguments.Path,
     name: Annotated[str | None, typer.Argument(metavar="TOPIC", help="Name of a topic (default: all).")] = None,

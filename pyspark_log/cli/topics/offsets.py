@@ -20,13 +20,11 @@ TIME_MS_MAX = 2**63 // 1000 - 1
 
 _INTEGER = re.compile(r"-?[0-9]{1,30}", re.ASCII)
 
-EXAMPLES = """\b
-Examples:
-  pyspark-log offsets flights
-  pyspark-log offsets flights --time 1700000000000 --json
-"""
 
-
+@arguments.examples(
+    "pyspark-log offsets flights",
+    "pyspark-log offsets flights --time 1700000000000 --json",
+)
 def offsets(
     topic: arguments.Topic,
     path: arguments.Path,

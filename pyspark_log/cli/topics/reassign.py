@@ -17,16 +17,14 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.sync.reassigner import PartitionMove, ReassignmentProgress
 
-EXAMPLES = """\b
-Examples:
-  pyspark-log topics reassign flights --to-nodes 3,4,5 --dry-run
-  pyspark-log topics reassign flights --to-nodes 3,4,5 --throttle 50000000
-  pyspark-log topics reassign flights --replication-factor 2
-  pyspark-log topics reassign flights --replica-assignment 0:1,1:2
-  pyspark-log topics reassign flights --cancel
-"""
 
-
+@arguments.examples(
+    "pyspark-log topics reassign flights --to-nodes 3,4,5 --dry-run",
+    "pyspark-log topics reassign flights --to-nodes 3,4,5 --throttle 50000000",
+    "pyspark-log topics reassign flights --replication-factor 2",
+    "pyspark-log topics reassign flights --replica-assignment 0:1,1:2",
+    "pyspark-log topics reassign flights --cancel",
+)
 def reassign(  # noqa: PLR0913, PLR0917 -- the options of a command
     name: arguments.Topic,
     path: arguments.Path,

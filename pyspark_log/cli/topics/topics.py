@@ -21,25 +21,13 @@ if TYPE_CHECKING:
 
 NO_TOPICS = "no topics yet; create one with: pyspark-log topics create NAME"
 _CONFIG_EXAMPLE = "compression.type=zstd"
-_ADD_PARTITIONS_EXAMPLES = """\b
-Examples:
-  pyspark-log topics add-partitions flights --partitions 8
-  pyspark-log topics add-partitions flights --partitions 4 --replica-assignment 0:1,1:2
-"""
-DELETE_RECORDS_EXAMPLES = """\b
-Examples:
-  pyspark-log delete-records flights --partition 0 --before 1000
-  pyspark-log delete-records flights --partition 0 --before -1 --yes
-"""
-
-app = typer.Typer(help="Create, list, describe, alter, reassign and delete topics.", no_args_is_help=True)
 
 
-@app.command(
-    epilog="\b\nExamples:\n  pyspark-log topics create flights --partitions 8 --replication-factor 3\n"
-    "  pyspark-log topics create flights --replica-assignment 0:1,1:2\n"
-    "  pyspark-log topics create flights --schema 'id BIGINT NOT NULL, carrier STRING'\n"
-    f"  pyspark-log topics create flights --if-not-exists \\\n    --config {_CONFIG_EXAMPLE}"
+@arguments.examples(
+    "pyspark-log topics create flights --partitions 8 --replication-factor 3",
+    "pyspark-log topics create flights --replica-assignment 0:1,1:2",
+    "pyspark-log topics create flights --schema 'id BIGINT NOT NULL, carrier STRING'",
+    "pyspark-log topics create flights --if-not-exists \\\n  --config compression.type=zstd",
 )
 def create(  # noqa: PLR0913, PLR0917 -- the options of a command
     name: arguments.Topic,
@@ -128,7 +116,7 @@ def _columns(schema: str | None) -> pa.Schema | None:
         arguments.refuse("--schema", str(error))
 
 
-@app.command("list", epilog="\b\nExample:\n  pyspark-log topics list --path /data/log")
+@arguments.examples("pyspark-log topics list --path /data/log")
 def list_(path: arguments.Path, json: arguments.Json = False) -> None:
     """List the topics."""
     log = open_log(path)
@@ -155,9 +143,9 @@ def _partition_count(log: Log, record: TopicRecord) -> int:
         return len(record.assignments)
 
 
-@app.command(
-    epilog="\b\nExamples:\n  pyspark-log topics alter flights --config retention.ms=86400000\n"
-    "  pyspark-log topics alter flights --delete-config retention.ms"
+@arguments.examples(
+    "pyspark-log topics alter flights --config retention.ms=86400000",
+    "pyspark-log topics alter flights --delete-config retention.ms",
 )
 def alter(
     name: arguments.Topic,
@@ -189,7 +177,7 @@ def alter(
     )
 
 
-@app.command(epilog="\b\nExample:\n  pyspark-log topics delete flights --yes")
+@arguments.examples("pyspark-log topics delete flights --yes")
 def delete(
     name: arguments.Topic,
     path: arguments.Path,
@@ -224,7 +212,10 @@ def delete(
     output.show(document, f"deleted topic {name} with {size}", json=json)
 
 
-@app.command("add-partitions", epilog=_ADD_PARTITIONS_EXAMPLES)
+@arguments.examples(
+    "pyspark-log topics add-partitions flights --partitions 8",
+    "pyspark-log topics add-partitions flights --partitions 4 --replica-assignment 0:1,1:2",
+)
 def add_partitions(
     name: arguments.Topic,
     path: arguments.Path,
@@ -253,6 +244,10 @@ def add_partitions(
     )
 
 
+@arguments.examples(
+    "pyspark-log delete-records flights --partition 0 --before 1000",
+    "pyspark-log delete-records flights --partition 0 --before -1 --yes",
+)
 def delete_records(
     topic: arguments.Topic,
     path: arguments.Path,

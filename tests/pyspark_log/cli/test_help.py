@@ -1,10 +1,12 @@
 """The version, and the help of each command."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import pyspark_log
+from pyspark_log.cli.commands import COMMANDS, Group, LazyCommands
 from tests.support.command_line import CommandLine
 
 
@@ -42,6 +44,20 @@ def test_no_summary_is_cut_on_a_narrow_terminal(cli, group, monkeypatch):
     listed = cli.out(*group, "--help").partition("Commands:")[2]
     assert listed
     assert [line for line in listed.splitlines() if line.endswith(("...", "…"))] == []
+
+
+def commands(among: LazyCommands = COMMANDS) -> Iterator[tuple[LazyCommands, str]]:
+    """Each command, also those of groups: the table where it is, and its name."""
+    for name in among:
+        yield among, name
+        if isinstance(among[name], Group):
+            yield from commands(among[name].commands)
+
+
+@pytest.mark.parametrize(("table", "name"), [pytest.param(*each, id=each[1]) for each in commands()])
+def test_a_list_shows_the_first_sentence_of_a_commands_own_help(table, name):
+    # It is read from the source, so that the list imports no command.
+    assert table.summary(name) == table[name].get_short_help_str(limit=200)
 
 
 def test_a_command_that_is_not_there_suggests_one(cli):

@@ -86,6 +86,7 @@ try:
     app(sys.argv[1:])
 finally:
     print(*{name.partition(".")[0] for name in sys.modules}, file=sys.stderr)
+    print(*(name for name in sys.modules if name.startswith("pyspark_log.cli.")), file=sys.stderr)
 """
 
 
@@ -109,8 +110,15 @@ def test_a_command_imports_only_what_it_needs(cli, command, heavy):
         env=os.environ | {"PYSPARK_LOG_PATH": str(cli.path)},
         check=False,
     )
-    imported = set(process.stderr.splitlines()[-1].split())
+    imported = set(process.stderr.splitlines()[-2].split())
     assert imported & {"numpy", "pyarrow", "pyspark", "rich"} == heavy
+
+
+@pytest.mark.parametrize("command", [["--help"], ["topics", "--help"], ["--version"], ["topics", "creat"]])
+def test_a_list_of_commands_imports_none_of_them(command):
+    process = subprocess.run([sys.executable, "-c", IMPORTED, *command], capture_output=True, text=True, check=False)
+    imported = process.stderr.splitlines()[-1].split()
+    assert not [name for name in imported if name.count(".") > 2]
 
 
 def test_a_topic_is_followed_while_another_process_writes(start):
