@@ -99,15 +99,13 @@ def produce(  # noqa: PLR0913  # one for each option of the command
 
     from pyspark_log.cli.rows import json_rows, text_rows
     from pyspark_log.cli.rows.batches import Batches, parse_produce
-    from pyspark_log.options import sink_table
+    from pyspark_log.options import SinkOptions
     from pyspark_log_coordinator.environment import real_environment
     from pyspark_log_coordinator.retry import retry
     from pyspark_log_storage.names import check_topic
 
-    durability = arguments.read_as(sink_table.ACKS, acks, "--acks")
-    codec = (
-        None if compression is None else arguments.read_as(sink_table.COMPRESSION_TYPE, compression, "--compression")
-    )
+    durability = arguments.read_as(SinkOptions.acks, acks, "--acks")
+    codec = None if compression is None else arguments.read_as(SinkOptions.compression, compression, "--compression")
 
     policy = parse_produce(arguments.settings(config, "delivery.timeout.ms=60000"))
 
