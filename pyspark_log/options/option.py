@@ -224,7 +224,7 @@ STORAGE_OPTIONS = AlwaysSet(
     meaning=(
         "Credentials and settings of object stores, with s3fs's names: `key`, `secret`, `token`, `profile`,"
         " `endpoint_url` and others. Options under a URL are for the stores below it. See"
-        " [object stores](../guides/object-stores.md)."
+        " [credentials](../guides/object-store-credentials.md)."
     ),
     secret=True,
 )

@@ -350,7 +350,7 @@ class SourceOptions(Options):
         meaning=(
             "For `read`, `replay` and `foreach_batch`: whether Spark reads by itself the Parquet segments that are in"
             " S3, as it does those on disks. It needs Hadoop's s3a, with credentials of its own. See [In"
-            " S3](../guides/tables.md#in-s3)."
+            " S3](../guides/fast-reads.md#in-s3)."
         ),
         differs="Not in Kafka.",
     )

@@ -3,7 +3,7 @@
 The gains in ms are medians of micro-batches of 10 rows on a machine with nothing else to do, Spark 4.2, two cores.
 `python -m benchmarks.spark_settings` measures them on another machine, and what shuffle partitions cost (Spark 4.3).
 It does not run the profiles `s3` and `delta`: their own lines make something possible or safe. Requests were counted
-by hand: docs/guides/object-stores.md.
+by hand: docs/guides/s3-checkpoints.md.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ S3 = Profile(
             value="org.apache.spark:spark-hadoop-cloud_2.13:4.3.0",
             why=(
                 "Hadoop's S3 client, in Spark's own version. For checkpoints, and for reads with nativeS3=true"
-                " (docs/guides/tables.md); the log itself does not use it."
+                " (docs/guides/fast-reads.md); the log itself does not use it."
             ),
             example=True,
         ),
@@ -180,7 +180,7 @@ S3 = Profile(
             why=(
                 "Writes a checkpoint's file with one upload that can be aborted. Spark's default renames each file,"
                 " which S3 does by copying it, and not atomically. A micro-batch makes 25 requests for its checkpoint"
-                " instead of 51 (docs/guides/object-stores.md)."
+                " instead of 51 (docs/guides/s3-checkpoints.md)."
             ),
         ),
         _TIME_ZONE,

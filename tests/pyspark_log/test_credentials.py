@@ -21,7 +21,7 @@ from tests.support.evidence import Evidence, encodings
 
 SCHEMA = StructType([StructField("value", BinaryType())])
 LEVELS = {"botocore": logging.INFO, "": logging.DEBUG}
-"""Below INFO botocore logs requests with their headers, as docs/guides/object-stores.md says; no other has secrets.
+"""Below INFO botocore logs requests with their headers; no other has secrets (docs/guides/object-store-credentials.md).
 The last level is that of pytest's handler, too."""
 TOKEN = "canary-token+3f/5a=="
 ROLE = "arn:aws:iam::123456789012:role/writer"
@@ -124,7 +124,7 @@ def test_nothing_stored_logged_or_shown_has_the_credentials(login, evidence, cap
 
 
 def test_botocore_logs_credentials_at_debug(login, evidence, caplog):
-    """As docs/guides/object-stores.md says: of a role all, of others the token. If no longer, the page may say less."""
+    """Of a role all, of others the token: docs/guides/object-store-credentials.md. If no longer, it may say less."""
     caplog.set_level(logging.DEBUG, "botocore")
     url = f"s3://{login.server.new_bucket()}/log"
     open_store(url, StorageOptions.given(login.options)).put("a", b"bytes")

@@ -192,7 +192,7 @@ def test_nobody_finds_the_credentials_afterwards(
 
 
 def test_py4j_logs_options_at_debug(spark: SparkSession, cloud: Cloud, caplog: pytest.LogCaptureFixture) -> None:
-    """As docs/guides/object-stores.md says. If no longer, the page may say less."""
+    """As docs/guides/object-store-credentials.md says. If no longer, the page may say less."""
     with caplog.at_level(logging.DEBUG, "py4j"):
         spark.read.format(FORMAT).options(**cloud.options)
     assert TOKEN in caplog.text

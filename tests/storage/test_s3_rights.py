@@ -1,4 +1,4 @@
-"""The least rights of each role, as docs/guides/object-stores.md lists them: bucket policies on Ceph."""
+"""The least rights of each role, as docs/guides/object-store-credentials.md lists them: bucket policies on Ceph."""
 
 import json
 import uuid
