@@ -20,7 +20,7 @@ from pyspark_log_coordinator.sync import follower as following
 from pyspark_log_coordinator.sync import scrubber
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.follower import Follower
-from pyspark_log_coordinator.sync.replica_probe import live
+from pyspark_log_coordinator.sync.replica_file import live
 from pyspark_log_coordinator.topic.machine import Suspect
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, LogError
 from tests.simulator import moves

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from pyspark_log_coordinator.audit.readable_copies import ReadableCopies
+from pyspark_log_coordinator.audit.verify import ReadableCopies
 from pyspark_log_coordinator.journal import spare_repair
 from pyspark_log_coordinator.maintenance import checkpoint_files, topic_description
 from pyspark_log_coordinator.replication.file_holders import HoldFiles

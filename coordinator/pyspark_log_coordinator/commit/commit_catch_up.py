@@ -25,7 +25,7 @@ from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.model.partitions import Fact
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.sync import catch_up
-from pyspark_log_coordinator.sync.replica_probe import has_newest
+from pyspark_log_coordinator.sync.replica_file import has_newest
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import CorruptObject, NotEnoughReplicasAfterAppend, StoreError, is_node_failure
 from pyspark_log_storage.objects.node import require_marker, require_written

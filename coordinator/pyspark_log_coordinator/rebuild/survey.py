@@ -12,12 +12,10 @@ import msgspec
 
 from pyspark_log_coordinator.cluster.nodes import Node
 from pyspark_log_coordinator.model.partition import NodeId, by_number
-from pyspark_log_coordinator.rebuild import folder_scan, found_columns, given_nodes, salvage, topic_plan
+from pyspark_log_coordinator.rebuild import folder_scan, found_columns, salvage, topic_plan
 from pyspark_log_coordinator.rebuild.folder_scan import FolderContents, TopicFolder
-from pyspark_log_coordinator.rebuild.given_nodes import GivenNode
-from pyspark_log_coordinator.rebuild.lost_journals import LostJournals
-from pyspark_log_coordinator.rebuild.partition_plan import GoodChunk
-from pyspark_log_coordinator.rebuild.topic_plan import TopicPlan
+from pyspark_log_coordinator.rebuild.lost_journals import GivenNode, LostJournals, identify
+from pyspark_log_coordinator.rebuild.topic_plan import GoodChunk, TopicPlan
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
@@ -90,7 +88,7 @@ def survey(
     call. Raises `InvalidOption` if the cluster's journal can be read, or the stores are not different nodes of one
     cluster; `NewerFormat`, `StoreError`.
     """
-    given = given_nodes.identify(stores)
+    given = identify(stores)
     journals = LostJournals(given)
     journal_stores = journals.stores_to_begin_on(journal_urls)
     journals.refuse_readable(environment, open_node)

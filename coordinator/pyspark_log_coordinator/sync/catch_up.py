@@ -20,8 +20,15 @@ from pyspark_log_coordinator.model.partition import named
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.replication.file_holders import HoldFiles
 from pyspark_log_coordinator.sync import damage_reports, replica_file
-from pyspark_log_coordinator.sync.replica_file import ReplicaFile, absent, check, is_stored, missing, sources
-from pyspark_log_coordinator.sync.replica_probe import has_required_files
+from pyspark_log_coordinator.sync.replica_file import (
+    ReplicaFile,
+    absent,
+    check,
+    has_required_files,
+    is_stored,
+    missing,
+    sources,
+)
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, StoreError, StoreUnavailable
 from pyspark_log_storage.objects import node as node_marker
 from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable

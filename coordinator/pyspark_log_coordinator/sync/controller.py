@@ -22,7 +22,7 @@ from pyspark_log_coordinator.model.topic_config import REPLICA_LAG_TIME_MAX_MS
 from pyspark_log_coordinator.replication import election
 from pyspark_log_coordinator.replication.election import ElectPreferred, LeaderElected
 from pyspark_log_coordinator.replication.isr import PUBLISH_CHECK_MS
-from pyspark_log_coordinator.sync import replica_probe
+from pyspark_log_coordinator.sync import replica_file
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_storage.errors import LogError, UnknownTopic
 
@@ -140,7 +140,7 @@ class Controller:
         elected: list[LeadershipMoved] = []
 
         def elect(handle: TopicHandle) -> None:
-            done = handle.submit(ElectPreferred(replica_probe.live(handle), found[handle.name]))
+            done = handle.submit(ElectPreferred(replica_file.live(handle), found[handle.name]))
             elected.extend(_moves(handle, done.events))
 
         if found:

@@ -15,7 +15,7 @@ from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPref
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.sync import damage_reports
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
-from pyspark_log_coordinator.sync.replica_probe import live
+from pyspark_log_coordinator.sync.replica_file import live
 from pyspark_log_storage.errors import is_node_failure
 
 if TYPE_CHECKING:

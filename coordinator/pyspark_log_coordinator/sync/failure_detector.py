@@ -27,7 +27,7 @@ from pyspark_log_coordinator.replication.isr import FollowerId, FollowerLag, Pub
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, ObservedSuspicion, Suspect
 from pyspark_log_coordinator.sync import damage_reports
-from pyspark_log_coordinator.sync.replica_probe import has_required_files, live
+from pyspark_log_coordinator.sync.replica_file import has_required_files, live
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import is_node_failure
 

@@ -1,4 +1,8 @@
-"""The files of a replica: those that a node lacks or holds, and how one is checked and copied, and how fast."""
+"""The files of a replica: those that a node lacks or holds, and how one is checked and copied, and how fast.
+
+Every walk over the files that a journal names uses these: catch-up, the scrubber, reports of damage, and repair. An
+election asks only for the files that it depends on.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +14,19 @@ import msgspec
 from pyspark_log_coordinator.log.nearest_holders import nearest_first, reachable_holders
 from pyspark_log_coordinator.model.partition import Holder, SegmentRef
 from pyspark_log_coordinator.replication import file_holders
+from pyspark_log_coordinator.replication.file_holders import held_alone, newest_held
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject
+from pyspark_log_storage.errors import CorruptObject, LogError
 from pyspark_log_storage.files.row_files import SegmentFile, StagedChunk
 from pyspark_log_storage.segments import transfer
+from pyspark_log_storage.segments.transfer import has_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.log.log import TopicHandle
-    from pyspark_log_coordinator.model.partition import Holder, NodeId, SegmentRef
+    from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_storage.files.index import IndexEntry
     from pyspark_log_storage.stores.store import Store
@@ -158,7 +164,7 @@ def copy(
 
 def is_stored(store: Store, file: ReplicaFile) -> bool:
     """Return whether a store has a copy of a file, whole or damaged."""
-    return transfer.has_object(store, file.stored_key)
+    return has_object(store, file.stored_key)
 
 
 def _as_stored(ref: SegmentRef) -> SegmentFile:
@@ -180,3 +186,44 @@ def _places(state: Topic, files: set[int]) -> dict[int, list[StagedChunk]]:
             if chunk.file in files:
                 places[chunk.file].append(chunk.place(number))
     return places
+
+
+def live(handle: TopicHandle) -> tuple[Holder, ...]:
+    """Return the nodes that may be elected: they are reachable and have their required files.
+
+    By the last probe of the nodes and the known state of the topic.
+    """
+    log, state = handle.log, handle.journal.state
+    return tuple(
+        Holder(node, incarnation)
+        for node, incarnation in state.incarnations.items()
+        if node in log.cluster.state.nodes  # not removed since
+        and node not in log.missing_nodes
+        and has_required_files(handle, node)
+    )
+
+
+def has_required_files(handle: TopicHandle, node: NodeId) -> bool:
+    """Return whether a node's store has the newest file that the node holds, and every file that only it holds.
+
+    A leader without them would hold up its followers, and so the HW, forever.
+    """
+    return has_newest(handle, node) and all(
+        _is_there(handle, node, key) for key in held_alone(handle.journal.state, node)
+    )
+
+
+def has_newest(handle: TopicHandle, node: NodeId) -> bool:
+    """Return whether a node's store has the newest file that the node holds; False if it does not answer.
+
+    A disk restored from a backup has the right marker, but not this file.
+    """
+    key = newest_held(handle.journal.state, node)
+    return key is None or _is_there(handle, node, key)
+
+
+def _is_there(handle: TopicHandle, node: NodeId, key: str) -> bool:
+    try:
+        return has_object(handle.log.node_store(node), f"{layout.topic_folder(handle.name, handle.topic_id)}{key}")
+    except LogError:
+        return False

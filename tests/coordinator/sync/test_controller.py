@@ -4,10 +4,10 @@ import pytest
 
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.replication.election import ElectPreferred
-from pyspark_log_coordinator.sync import catch_up, controller, reassigner, replica_probe
+from pyspark_log_coordinator.sync import catch_up, controller, reassigner, replica_file
 from pyspark_log_coordinator.sync.controller import Controller, ControllerSettings, LeadershipMoved
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
-from pyspark_log_coordinator.sync.replica_probe import live
+from pyspark_log_coordinator.sync.replica_file import live
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.errors import StoreUnavailable
 from tests.support.coordinator.breakable_store import BreakableStore
@@ -70,9 +70,9 @@ def test_the_controller_looks_every_half_of_the_lag_time_while_all_is_well(monke
 
 def test_a_look_asks_each_node_once_for_its_newest_file(monkeypatch):
     topic = Watched()
-    asked, has_object = [], replica_probe.has_object
+    asked, has_object = [], replica_file.has_object
     monkeypatch.setattr(
-        replica_probe, "has_object", lambda store, key: asked.append(store.url) or has_object(store, key)
+        replica_file, "has_object", lambda store, key: asked.append(store.url) or has_object(store, key)
     )
     failure_detector_of(topic.handle).look(topic.handle)
     assert sorted(asked) == ["/cluster", "/disk/1", "/disk/2"]

@@ -11,7 +11,7 @@ from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.replication.election import ElectLeaders
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
-from pyspark_log_coordinator.sync.replica_probe import live
+from pyspark_log_coordinator.sync.replica_file import live
 from pyspark_log_storage.errors import DataLoss, LogError
 from tests.support import direct
 from tests.support.coordinator.replicated_topic import ALL

@@ -37,7 +37,7 @@ from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.follower import Follower
-from pyspark_log_coordinator.sync.replica_probe import live
+from pyspark_log_coordinator.sync.replica_file import live
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.layout import MARKER
