@@ -12,8 +12,9 @@ from pyspark_log.options.foreign import IGNORED, KAFKA_PREFIX, REFUSED, Foreign
 from pyspark_log.options.given import TABLE
 from pyspark_log.options.option import EVERYWHERE, REQUIRED, SINK, SOURCE, Kind, Option, Options, table
 from pyspark_log.options.producer import ProducerOptions
-from pyspark_log_coordinator.group import config as group_config
-from pyspark_log_coordinator.model import topic_config
+from pyspark_log_coordinator.group.config import GroupConfig
+from pyspark_log_coordinator.model.settings import StoredConfig
+from pyspark_log_coordinator.model.topic_config import TopicConfig
 
 HEAD = """\
 # Options
@@ -149,8 +150,8 @@ def page() -> str:
         _section("Consumer", _client_options(ConsumerOptions)),
         _section("Worker", _client_options(WorkerOptions)),
         _section("Differences from Kafka's clients", _client_differences()),
-        _section("Settings of a topic", _topic_settings()) + TOPIC_SETTINGS,
-        _section("Settings of a group", _group_settings()) + GROUP_SETTINGS,
+        _section("Settings of a topic", _settings(TopicConfig)) + TOPIC_SETTINGS,
+        _section("Settings of a group", _settings(GroupConfig)) + GROUP_SETTINGS,
         _section("Differences from Spark's Kafka connector", _differences()),
         _section("Accepted and ignored", _foreign(IGNORED)),
         _section("Refused", _foreign(REFUSED)),
@@ -185,16 +186,11 @@ def _client_differences() -> Iterable[Sequence[str]]:
             yield f"`{option.name}`", option.differs
 
 
-def _topic_settings() -> Iterable[Sequence[str]]:
+def _settings(config: type[StoredConfig]) -> Iterable[Sequence[str]]:
     yield "Setting", "Value", "Default", "Meaning"
-    for each in topic_config.all_settings():
-        yield f"`{each.name}`", each.takes, f"`{each.default}`", each.meaning
-
-
-def _group_settings() -> Iterable[Sequence[str]]:
-    yield "Setting", "Value", "Default", "Meaning"
-    for each in group_config.all_settings():
-        yield f"`{each.name}`", each.takes, f"`{each.default}`", each.meaning
+    default = config().words()
+    for each in config.settings():
+        yield f"`{each.name}`", each.takes, f"`{default[each.name] or 'none'}`", each.meaning.text
 
 
 def _differences() -> Iterable[Sequence[str]]:

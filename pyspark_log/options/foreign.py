@@ -10,8 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from pyspark_log.options.option import EVERYWHERE, SINK, SOURCE, Kind
-from pyspark_log_coordinator.model import broker_settings
-from pyspark_log_coordinator.model.topic_config import REPLICA_LAG_TIME_MAX_MS
+from pyspark_log_coordinator.model.topic_config import BROKER_SETTINGS, REPLICA_LAG_TIME_MAX_MS
 
 KAFKA_PREFIX = "kafka."
 
@@ -103,7 +102,7 @@ IGNORED = (
 def _brokers() -> tuple[Foreign, ...]:
     """Return the settings of Kafka's brokers, with and without prefix, grouped by advice."""
     names: dict[str, list[str]] = {}
-    for name, why in broker_settings.SETTINGS.items():
+    for name, why in BROKER_SETTINGS.items():
         names.setdefault(why, []).append(name)
     return tuple(Foreign(names=(*found, *_kafka(" ".join(found))), why=why) for why, found in names.items())
 

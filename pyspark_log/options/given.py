@@ -23,7 +23,7 @@ from pyspark_log.options.foreign import IGNORED, KAFKA_PREFIX, REFUSED
 from pyspark_log.options.option import SOURCE, STORAGE_OPTIONS, Given, Ignored, Kind, Option, is_among, shown, table
 from pyspark_log.options.sink import SinkOptions
 from pyspark_log.options.source import SourceOptions
-from pyspark_log_coordinator.model import broker_settings
+from pyspark_log_coordinator.model.topic_config import TopicConfig, broker_advice
 from pyspark_log_storage.errors import InvalidOption
 from pyspark_log_storage.stores.storage_options import StorageOptions
 
@@ -178,14 +178,12 @@ def _misplaced(key: str, kind: Kind) -> Ignored:
         if option.ignored_elsewhere:
             return Ignored(option.name, option.not_here)
         raise InvalidOption(option.name, f"option {option.name} cannot be used in {kind.value}: {option.not_here}")
-    from pyspark_log_coordinator.model import topic_config  # only this message needs it
-
     known = names(kind)
     setting = key.removeprefix(KAFKA_PREFIX)
-    if setting in topic_config.words(topic_config.TopicConfig()) and setting not in known:
+    if setting in TopicConfig().words() and setting not in known:
         advice = f"remove it, and set it with: pyspark-log topics alter TOPIC --config {setting}=VALUE"
         raise InvalidOption(key, f"option {key} cannot be used in {kind.value}: it is a setting of the topic; {advice}")
-    if (advised := broker_settings.advice(setting)) is not None:
+    if (advised := broker_advice(setting)) is not None:
         raise InvalidOption(key, f"option {key} cannot be used: {advised}")
     raise UnknownOption(key, kind, guess(key, known), known)
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark_log_coordinator.cluster import groups
 from pyspark_log_coordinator.cluster.cluster_state import Cluster
 from pyspark_log_coordinator.journal.journal_nodes import LEAST
-from pyspark_log_coordinator.model import topic_config
 from pyspark_log_storage.layout import is_id
 from pyspark_log_storage.names import check_node, check_rack, check_topic
 
@@ -60,7 +59,7 @@ def _check_topic(name: str, topic: TopicRecord) -> None:
     check_topic(name)
     if not is_id(topic.topic_id):
         raise ValueError(f"topic {name!r} has the id {topic.topic_id[:300]!r}")
-    topic_config.check(topic.config)
+    topic.config.check()
     for nodes in topic.assignments:
         if not nodes or len(set(nodes)) != len(nodes):
             raise ValueError(f"a partition of topic {name!r} is on {', '.join(nodes) or 'no node'}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark_log_coordinator.group import config as group_config
 from pyspark_log_coordinator.group import rebalance
 from pyspark_log_coordinator.group.lifecycle import GroupRestored, GroupStarted
 from pyspark_log_coordinator.group.offsets import OffsetsCommitted
@@ -64,7 +63,7 @@ def _check(before: Group | None, group: Group) -> None:
     if before is None or before.group_id != group.group_id:
         check_group(group.group_id)
     if before is None or group.config is not before.config:
-        group_config.check(group.config)
+        group.config.check()
     if (group.state is GroupState.DEAD) != (group.deleted_ms is not None):
         raise ValueError(f"the group is {group.state.value} and was deleted at {group.deleted_ms}")
     if bool(group.members) == (group.state in _MEMBERLESS):

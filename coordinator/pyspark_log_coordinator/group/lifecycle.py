@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import msgspec
 
-from pyspark_log_coordinator.group import config as group_config
 from pyspark_log_coordinator.group.config import GroupConfig
 from pyspark_log_coordinator.group.state import Group, GroupState, Offsets
 from pyspark_log_storage.errors import GroupNotEmpty
@@ -93,7 +92,7 @@ def decide(group: Group, command: Command, now: int) -> list[Event]:
         case RestoreGroup():
             return [] if group.started else [command.found]
         case AlterGroupConfig():
-            changed = group_config.alter(group.config, command.settings)
+            changed = group.config.alter(command.settings)
             return [] if changed == group.config else [GroupConfigAltered(changed)]
         case DeleteGroup():
             if group.state is GroupState.DEAD:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log_coordinator.journal.journal_move import JournalMoved
-from pyspark_log_coordinator.model import topic_config
 from pyspark_log_coordinator.topic import columns
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 
@@ -40,7 +39,7 @@ def check_entry(before: Topic, events: list[Any], after: Topic, number: int) -> 
             raise ValueError(f"{what} goes back from {getattr(before, what)} to {getattr(after, what)}")
     _check_topic(after, number)
     if after.config is not before.config:
-        topic_config.check(after.config)
+        after.config.check()
     if before.started and after.schemas is not before.schemas:
         columns.check_evolution(before.schemas, after.schemas)
     if len(after.partitions) < len(before.partitions):
@@ -62,7 +61,7 @@ def check_description(state: Topic, number: int) -> None:
 
 def _check_state(state: Topic, number: int, *, rolled: bool) -> None:
     _check_topic(state, number)
-    topic_config.check(state.config)
+    state.config.check()
     for index, each in enumerate(state.partitions):
         _check_partition(index, state, None, each, rolled=rolled)
 

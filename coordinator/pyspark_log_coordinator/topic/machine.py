@@ -174,7 +174,7 @@ def _decide(state: Topic, command: Command, now: int) -> list[Any]:
         case RaiseOrphanFloor() | ConfirmDeletions():
             return list(orphans.decide(state, command, now))
         case AlterConfig():
-            changed = topic_config.alter(state.config, command.settings)
+            changed = state.config.alter(command.settings)
             if changed.min_insync_replicas != state.config.min_insync_replicas:
                 topic_config.check_min_insync(state.name, changed, min(len(each.replicas) for each in state.partitions))
             if changed.key_column != state.config.key_column:

@@ -101,18 +101,18 @@ def alter(
     """
     changes = arguments.changes(config, delete_config, _CONFIG_EXAMPLE)
 
-    from pyspark_log_coordinator.group import config as group_config
+    from pyspark_log_coordinator.group.config import GroupConfig
 
-    changes |= group_config.defaults(delete_config or ())
+    changes |= GroupConfig.defaults(delete_config or ())
     log = open_log(path)
     try:
         before = log.group(group).state.config
     except UnknownGroup:
-        before = group_config.GroupConfig()
-    group_config.alter(before, changes)  # a group is not created if a setting is refused
+        before = GroupConfig()
+    before.alter(changes)  # a group is not created if a setting is refused
     handle = log.group(group, create=True)
-    old = group_config.show(handle.state.config)
-    new = group_config.show(handle.alter_config(changes))
+    old = handle.state.config.show()
+    new = handle.alter_config(changes).show()
     changed = {key: value for key, value in new.items() if value != old[key]}
     lines = [f"group {group}: {key}={value} (was {old[key]})" for key, value in changed.items()]
     output.show(
@@ -160,7 +160,6 @@ def _is_wanted(key: str, *, state: bool, members: bool) -> bool:
 
 def _look(log: Log, group_id: str) -> Document:
     from pyspark_log.reading.groups import lags
-    from pyspark_log_coordinator.group import config as group_config
 
     handle = log.group(group_id)
     group = handle.state
@@ -195,7 +194,7 @@ def _look(log: Log, group_id: str) -> Document:
         "member_count": len(members),
         "rewinds": group.rewinds,
         "journal": handle.address,
-        "config": group_config.show(group.config),
+        "config": group.config.show(),
         "members": members,
         "partitions": partitions,
     }

@@ -92,14 +92,13 @@ def _handles(log: Log, topics: list[str] | None) -> list[TopicHandle]:
 
 
 def _document(handle: TopicHandle) -> dict[str, Any]:
-    from pyspark_log_coordinator.model import topic_config
 
     state = handle.state
     return {
         "topic": handle.name,
         "id": handle.topic_id,
         "journal_entry": handle.version,
-        "config": topic_config.show(state.config),
+        "config": state.config.show(),
         **_schema(handle),
         "partitions": [_partition(handle, number) for number in range(len(state.partitions))],
     }
@@ -155,10 +154,10 @@ def _print_troubled(described: list[tuple[TopicHandle, dict[str, Any]]], kind: T
 
 
 def _print(handle: TopicHandle, document: dict[str, Any], *, all_configs: bool) -> None:
-    from pyspark_log_coordinator.model import topic_config
+    from pyspark_log_coordinator.model.topic_config import TopicConfig
 
-    settings = topic_config.words(handle.config)
-    defaults = topic_config.words(topic_config.TopicConfig())
+    settings = handle.config.words()
+    defaults = TopicConfig().words()
     changed = [f"{name}={value}" for name, value in settings.items() if value != defaults[name]]
     typer.echo(f"topic          {handle.name}")
     typer.echo(f"id             {handle.topic_id}")

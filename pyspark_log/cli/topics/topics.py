@@ -70,11 +70,11 @@ def create(  # noqa: PLR0913, PLR0917 -- the options of a command
     if replicas is not None and (partitions is not None or replication_factor is not None):
         arguments.refuse("--replica-assignment", "cannot be combined with --partitions or --replication-factor")
 
-    from pyspark_log_coordinator.model import topic_config
+    from pyspark_log_coordinator.model.topic_config import parse
     from pyspark_log_storage.names import check_topic
 
     check_topic(name)
-    wanted = topic_config.parse(given)
+    wanted = parse(given)
     columns = _columns(schema)
     log = open_log(path, create=True)
     try:
@@ -160,15 +160,15 @@ def alter(
     """
     changes = arguments.changes(config, delete_config, _CONFIG_EXAMPLE)
 
-    from pyspark_log_coordinator.model import topic_config
+    from pyspark_log_coordinator.model.topic_config import TopicConfig
 
-    changes |= topic_config.defaults(delete_config or ())
+    changes |= TopicConfig.defaults(delete_config or ())
     handle = open_log(path).topic(name)
     before = handle.config
     after = handle.alter_config(changes)
-    old, new = topic_config.words(before), topic_config.words(after)
+    old, new = before.words(), after.words()
     changed = [key for key in new if new[key] != old[key]]
-    shown = topic_config.show(after)
+    shown = after.show()
     lines = [f"topic {name}: {key}={new[key]} (was {old[key]})" for key in changed]
     output.show(
         {"topic": name, "changed": {key: shown[key] for key in changed}},

@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from pyspark_log_coordinator.group import config as group_config
 from pyspark_log_coordinator.group import machine
 from pyspark_log_coordinator.group.config import GroupConfig
 from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig, DeleteGroup, GroupStarted, StartGroup
@@ -70,9 +69,9 @@ def test_wrong_settings_are_refused(name, value):
 
 
 def test_a_stored_number_that_no_user_can_have_set_is_found():
-    group_config.check(GroupConfig())
+    GroupConfig().check()
     with pytest.raises(ValueError, match=r"offset\.metadata\.max\.bytes is -1"):
-        group_config.check(GroupConfig(offset_metadata_max_bytes=-1))
+        GroupConfig(offset_metadata_max_bytes=-1).check()
 
 
 def test_a_journal_moves_to_later_generations_only():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log_coordinator.model.topic_config import TopicConfig, defaults, parse, words
+from pyspark_log_coordinator.model.topic_config import TopicConfig, parse
 from pyspark_log_storage.errors import InvalidOption
 
 
@@ -17,16 +17,16 @@ def test_settings_are_taken_by_kafkas_names():
 
 def test_what_is_shown_can_be_set():
     config = TopicConfig("none", 3, 77, unclean_leader_election_enable=True, replication_mode="quorum")
-    assert parse(words(config)) == config
+    assert parse(config.words()) == config
 
 
 def test_defaults_are_had_by_name():
-    assert defaults(["retention.bytes", "unclean.leader.election.enable"]) == {
+    assert TopicConfig.defaults(["retention.bytes", "unclean.leader.election.enable"]) == {
         "retention.bytes": "-1",
         "unclean.leader.election.enable": "false",
     }
     with pytest.raises(InvalidOption, match=r"did you mean 'retention\.ms'"):
-        defaults(["retention.mss"])
+        TopicConfig.defaults(["retention.mss"])
 
 
 def test_the_one_cleanup_policy_may_be_named():
