@@ -19,7 +19,7 @@ from benchmarks.report import Line, at_most, detail
 from benchmarks.rows import fresh_rows
 from benchmarks.stopwatch import percentile, timed
 from benchmarks.unmaintained import Unmaintained
-from pyspark_log.source.row import COLUMNS, arrow_schema
+from pyspark_log.reading.arrow_rows import COLUMNS, record_schema
 from pyspark_log_coordinator.journal.history import history
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 
@@ -78,10 +78,10 @@ class Sides:
         columns = [
             rows.column("key").cast(pa.binary()),
             rows.column("value").cast(pa.binary()),
-            *(pa.nulls(count, kind) for _, kind in list(COLUMNS.values())[2:7]),
+            *(pa.nulls(count, kind) for kind in list(COLUMNS.values())[2:7]),
         ]
         names = tuple(COLUMNS)[:7]
-        table = pa.Table.from_arrays(columns, schema=arrow_schema(names)).combine_chunks()
+        table = pa.Table.from_arrays(columns, schema=record_schema(names)).combine_chunks()
         with pa.ipc.new_file(self._sample, table.schema) as file:
             file.write_table(table)
 

@@ -18,8 +18,9 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType, Ti
 
 from pyspark_log.options import parse_source
 from pyspark_log.reading import batch_plan, native_files
-from pyspark_log.source.row import CREATE_TIME, quoted, row_schema
-from pyspark_log.source.typed_row import OWN, same_columns, typed_schema
+from pyspark_log.reading.arrow_rows import CREATE_TIME, OWN
+from pyspark_log.source.row import quoted, row_schema
+from pyspark_log.source.typed_row import same_columns, typed_schema
 from pyspark_log_storage.columns import schema
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -23,8 +22,9 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from pyspark_log import opening
-from pyspark_log.reading.fetch import Split, fetch, schemas_of
-from pyspark_log.source.row import arrow_schema, chosen_columns, rows
+from pyspark_log.reading.arrow_rows import fetch_rows, record_schema
+from pyspark_log.reading.fetch import Split, schemas_of
+from pyspark_log.source.row import chosen_columns
 from pyspark_log.spark_calls import spark_entry, spark_iterator
 from pyspark_log_storage.columns.schema import is_typed
 from pyspark_log_storage.stores.storage_options import NO_OPTIONS, StorageOptions
@@ -153,32 +153,19 @@ def read_split(partition: InputPartition, schema: StructType) -> Iterator[pa.Rec
     """Yield a split's rows as Spark expects them. Yield nothing for the dummy partition of an empty plan."""
     if not isinstance(partition, SplitPartition):
         return
-    split, url, options = partition.split, partition.url, partition.options
-    newest = schemas_of(split)[-1]
-    columns = None
+    url, options = partition.url, partition.options
+    newest = schemas_of(partition.split)[-1]
     if is_typed(newest):
         # Topics of records need nothing of it.
         from pyspark_log.source import typed_row
 
         wanted = typed_row.wanted_fields(schema.json())
-        columns = typed_row.decoded_columns(wanted, split, newest)
-        split = msgspec.structs.replace(split, columns=columns)
-
-        def rows_as_spark_expects(record: pa.RecordBatch, offset: int) -> pa.RecordBatch:
-            return typed_row.rows(record, wanted, split, offset)
-
     else:
-        names = chosen_columns(schema)
-        arrow = arrow_schema(names)
+        wanted = record_schema(chosen_columns(schema))
 
-        def rows_as_spark_expects(record: pa.RecordBatch, offset: int) -> pa.RecordBatch:
-            return rows(record, names, arrow, split.topic, split.partition, offset)
+    def find_again(split: Split, offset: int) -> Split:
+        from pyspark_log.reading import planning  # tasks must not import it
 
-    def find_again(offset: int) -> Split:
-        from pyspark_log.reading.planning import find_again
+        return planning.find_again(opening.open_log(url, options), split, offset)
 
-        found = find_again(opening.open_log(url, options), split, offset)
-        return msgspec.structs.replace(found, columns=columns)
-
-    for offset, record in fetch(opening.stores_at(url, options), split, find_again):
-        yield rows_as_spark_expects(record, offset)
+    yield from fetch_rows(opening.stores_at(url, options), partition.split, wanted, find_again)

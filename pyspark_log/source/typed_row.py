@@ -15,22 +15,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
 
+from pyspark_log.reading.arrow_rows import COLUMNS, OWN
 from pyspark_log.source import row
 from pyspark_log_storage.columns import column_types, schema_evolution
-from pyspark_log_storage.columns.column_conversion import column_of
 from pyspark_log_storage.errors import InvalidInput, InvalidRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark_log.reading.fetch import Split
-
-OWN = column_types.RESERVED
-
 
 def typed_schema(columns: pa.Schema) -> StructType:
     """Return the schema in which Spark reads a topic with these columns."""
-    own = [StructField(name, row.COLUMNS[name][0]) for name in OWN]
+    own = [StructField(name, row.COLUMNS[name]) for name in OWN]
     return StructType([*own, *StructType.fromJson(column_types.to_json(columns)).fields])
 
 
@@ -40,7 +36,7 @@ def wanted_fields(schema: str) -> pa.Schema:
     struct = StructType.fromJson(column_types.parsed(schema))
     user = [field.jsonValue() for field in struct if field.name not in OWN]
     found = column_types.from_json({"type": "struct", "fields": user}) if user else pa.schema([])
-    own = {name: pa.field(name, row.COLUMNS[name][1]) for name in OWN}
+    own = {name: pa.field(name, COLUMNS[name]) for name in OWN}
     return pa.schema([own[name] if name in own else found.field(name) for name in struct.fieldNames()])
 
 
@@ -49,7 +45,7 @@ def check(schema: StructType, columns: pa.Schema, topic: str) -> None:
     where = f"topic {topic!r}"
     for field in schema:
         if field.name in OWN:
-            expected = row.COLUMNS[field.name][0]
+            expected = row.COLUMNS[field.name]
             if field.dataType != expected or not field.nullable:
                 raise InvalidInput(
                     f"{where}: column '{field.name}' is {expected.simpleString()} and nullable, not "
@@ -79,43 +75,6 @@ def _check_field(wanted: pa.Field, columns: pa.Schema, where: str) -> None:
             f"{column_types.type_name(wanted.type)}; if it has become wider since load(), load again, else remove "
             ".schema(), and cast after the read"
         )
-
-
-def decoded_columns(wanted: pa.Schema, split: Split, newest: pa.Schema) -> tuple[str, ...]:
-    """Return the columns of chunks that a read with this schema needs, always one at least.
-
-    Raises `InvalidInput` if the topic has no such column.
-    """
-    names = [field.name for field in wanted if field.name not in {"topic", "partition", "offset"}]
-    for name in names:
-        if name not in newest.names:
-            known = ", ".join((*OWN, *newest.names[:-1]))
-            raise InvalidInput(f"topic {split.topic!r}: unknown column {name!r}; the columns are {known}")
-    return tuple(sorted({*names, "timestamp"}))
-
-
-def rows(record: pa.RecordBatch, wanted: pa.Schema, split: Split, offset: int) -> pa.RecordBatch:
-    """Return stored rows of any of the topic's schemas as Spark expects them; `offset` is the first row's.
-
-    Raises `InvalidInput` if the topic has evolved, and the query's schema cannot hold these rows.
-    """
-    try:
-        arrays = [_column(record, field, split, offset) for field in wanted]
-    except ValueError as error:
-        raise InvalidInput(
-            f"topic {split.topic!r}, partition {split.partition}, from offset {offset}: {error}. The topic's columns "
-            "have changed since load(); load again, with a .schema() that fits or without one, and start it again"
-        ) from error
-    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
-
-
-def _column(record: pa.RecordBatch, field: pa.Field, split: Split, offset: int) -> pa.Array:
-    count = record.num_rows
-    if field.name == "offset":
-        return row.offsets(offset, count)
-    if field.name in {"topic", "partition"}:
-        return row.constant(split.topic if field.name == "topic" else split.partition, count)
-    return column_of(record, field)
 
 
 def same_columns(topics: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:

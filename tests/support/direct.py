@@ -10,7 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
 from pyspark_log import DefaultSource
-from pyspark_log.source.row import arrow_schema
+from pyspark_log.reading.arrow_rows import record_schema
 
 
 def source(path: Path | str, **options: str | int) -> DefaultSource:
@@ -67,4 +67,4 @@ class Stream:
 
     @property
     def schema(self) -> pa.Schema:
-        return arrow_schema(tuple(self.reader._schema.fieldNames()))
+        return record_schema(tuple(self.reader._schema.fieldNames()))

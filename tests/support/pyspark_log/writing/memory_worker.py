@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from pyspark_log.reading.arrow_rows import COLUMNS, record_rows, record_schema
 from pyspark_log.reading.fetch import fetch
 from pyspark_log.reading.planning import Range, split_of
-from pyspark_log.source.row import COLUMNS, arrow_schema, rows
 from pyspark_log.writing.commit import commit_staged
 from pyspark_log.writing.destination import destination_of
 from pyspark_log.writing.rows import rows_of
@@ -57,12 +57,12 @@ def write(log, topic, count):
 
 def read(log, topic):
     handle, found = log.topic(topic), 0
-    columns = tuple(COLUMNS)
+    columns = record_schema(tuple(COLUMNS))
     for number, partition in enumerate(handle.journal.state.partitions):
         if partition.high_watermark:
             split = split_of(handle, Range(topic, number, 0, partition.high_watermark))
             for offset, record in fetch(log.store_at, split):
-                found += rows(record, columns, arrow_schema(columns), topic, number, offset).num_rows
+                found += record_rows(record, columns, topic, number, offset).num_rows
     return found
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log.source.row import arrow_schema, rows
+from pyspark_log.reading.arrow_rows import record_rows, record_schema
 from pyspark_log_storage.columns import schema
 from tests.support.plain_log import record
 
@@ -15,7 +15,7 @@ NAMELESS = {"key": "", "value": None}
 
 
 def read(stored):
-    found = rows(stored, COLUMNS, arrow_schema(COLUMNS), "t", 0, 0)
+    found = record_rows(stored, record_schema(COLUMNS), "t", 0, 0)
     found.validate(full=True)
     return found.column("headers")
 

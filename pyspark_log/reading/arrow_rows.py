@@ -1,0 +1,199 @@
+"""The rows of a split as Arrow batches with the columns that a reader asks for. They need no Spark.
+
+    records   key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp,
+              timestampType int (always 0, CreateTime), headers array<struct<key: string, value: binary>>, null for a
+              row without headers or with an empty array
+    typed     topic string, partition int, offset bigint, timestamp timestamp, then the topic's columns
+
+Only the columns that were asked for are decoded. Rows of other schemas of a typed topic become rows of the one that was
+asked for: what they lack is null, and their numbers become wider.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from pyspark_log.reading.fetch import fetch, schemas_of
+from pyspark_log_storage.columns import column_types, schema
+from pyspark_log_storage.columns.column_conversion import column_of
+from pyspark_log_storage.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from pyspark_log.reading.fetch import Split
+    from pyspark_log_storage.stores.store import Store
+
+COLUMNS: dict[str, pa.DataType] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": schema.TIMESTAMP,
+    "timestampType": pa.int32(),
+    "headers": schema.HEADERS,
+}
+"""The columns of records."""
+OWN = column_types.RESERVED
+"""The first columns of a typed topic's rows."""
+CREATE_TIME = 0
+_STORED = set(schema.RECORD.names)
+_KEPT_ROWS = 1024
+
+
+@functools.lru_cache(maxsize=8)
+def record_schema(columns: tuple[str, ...]) -> pa.Schema:
+    """Return the schema of records with these columns."""
+    return pa.schema([pa.field(name, COLUMNS[name]) for name in columns])
+
+
+def typed_schema(columns: pa.Schema) -> pa.Schema:
+    """Return the schema of the rows of a typed topic with these columns."""
+    return pa.schema([*(pa.field(name, COLUMNS[name]) for name in OWN), *columns])
+
+
+def fetch_rows(
+    store_at: Callable[[str], Store],
+    split: Split,
+    wanted: pa.Schema,
+    find_again: Callable[[Split, int], Split],
+) -> Iterator[pa.RecordBatch]:
+    """Return the rows of a split in order, with exactly the columns `wanted`. Batches and errors are those of `fetch`.
+
+    `find_again(split, offset)` returns a new split of the rows from `offset`. Raises `InvalidInput` if a typed topic
+    has no such column, or if it has evolved, and `wanted` cannot hold its rows.
+    """
+    newest = schemas_of(split)[-1]
+    columns: tuple[str, ...] | None
+    if schema.is_typed(newest):
+        columns, shaped = _decoded_of_typed(wanted, split, newest), typed_rows
+    else:
+        columns, shaped = _decoded_of_records(wanted), record_rows
+    split = msgspec.structs.replace(split, columns=columns)
+
+    def again(offset: int) -> Split:
+        return msgspec.structs.replace(find_again(split, offset), columns=columns)
+
+    def as_wanted(found: tuple[int, pa.RecordBatch]) -> pa.RecordBatch:
+        return shaped(found[1], wanted, split.topic, split.partition, found[0])
+
+    # A `map` keeps none of the rows that it has returned, as a generator would.
+    return map(as_wanted, fetch(store_at, split, again))
+
+
+def _decoded_of_records(wanted: pa.Schema) -> tuple[str, ...] | None:
+    """Return the columns of chunks to decode, always one that each has. None means all."""
+    names = set(wanted.names)
+    return None if names >= _STORED else tuple(sorted(names & {*_STORED, "headers"} | {"timestamp"}))
+
+
+def _decoded_of_typed(wanted: pa.Schema, split: Split, newest: pa.Schema) -> tuple[str, ...]:
+    """Return the columns of chunks to decode, always one at least."""
+    names = [name for name in wanted.names if name not in {"topic", "partition", "offset"}]
+    for name in names:
+        if name not in newest.names:
+            known = ", ".join((*OWN, *newest.names[:-1]))
+            raise InvalidInput(f"topic {split.topic!r}: unknown column {name!r}; the columns are {known}")
+    return tuple(sorted({*names, "timestamp"}))
+
+
+def record_rows(record: pa.RecordBatch, wanted: pa.Schema, topic: str, partition: int, offset: int) -> pa.RecordBatch:
+    """Return stored records with the columns `wanted`; `offset` is the first row's."""
+    count = record.num_rows
+    arrays = []
+    for name in wanted.names:
+        if name in record.schema.names:
+            column = record.column(name)
+            arrays.append(_null_where_empty(column) if name == "headers" else column)
+        elif name == "timestampType":
+            arrays.append(_constant(CREATE_TIME, count))
+        else:
+            position = _position(name, topic, partition, offset, count)
+            arrays.append(pa.nulls(count, COLUMNS[name]) if position is None else position)
+    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+
+def typed_rows(record: pa.RecordBatch, wanted: pa.Schema, topic: str, partition: int, offset: int) -> pa.RecordBatch:
+    """Return stored rows of any of a typed topic's schemas with the columns `wanted`; `offset` is the first row's.
+
+    Raises `InvalidInput` if the topic has evolved, and `wanted` cannot hold these rows.
+    """
+    arrays = []
+    try:
+        for field in wanted:
+            position = _position(field.name, topic, partition, offset, record.num_rows)
+            arrays.append(column_of(record, field) if position is None else position)
+    except ValueError as error:
+        raise InvalidInput(
+            f"topic {topic!r}, partition {partition}, from offset {offset}: {error}. The topic's columns "
+            "have changed since load(); load again, with a .schema() that fits or without one, and start it again"
+        ) from error
+    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+
+def _position(name: str, topic: str, partition: int, offset: int, count: int) -> pa.Array | None:
+    """Return a column that says where `count` rows are, or None for one of another name."""
+    match name:
+        case "offset":
+            return offsets(offset, count)
+        case "topic":
+            return _constant(topic, count)
+        case "partition":
+            return _constant(partition, count)
+        case _:
+            return None
+
+
+def _null_where_empty(headers: pa.ListArray) -> pa.ListArray:
+    """Replace empty lists by null, as Spark's Kafka source does."""
+    validity, offsets = headers.buffers()[:2]
+    first, count = headers.offset, len(headers)
+    if count in {0, headers.null_count}:
+        return headers
+    bounds = np.frombuffer(offsets, np.int32)[first : first + count + 1]
+    has_some = bounds[1:] > bounds[:-1]
+    if validity is not None:
+        bits = np.unpackbits(np.frombuffer(validity, np.uint8), count=first + count, bitorder="little")
+        has_some &= bits[first:].astype(bool)
+    if np.count_nonzero(has_some) + headers.null_count == count:
+        return headers
+    buffers = [pa.py_buffer(np.packbits(has_some, bitorder="little")), pa.py_buffer(bounds)]
+    return pa.Array.from_buffers(headers.type, count, buffers, children=[headers.values])
+
+
+def offsets(first: int, count: int) -> pa.Array:
+    """Return `count` offsets from `first`."""
+    return _array(pa.int64(), count, np.arange(first, first + count, dtype=np.int64))
+
+
+def _constant(value: int | str, count: int) -> pa.Array:
+    """Return `value` `count` times, as a slice of a cached column: most batches have similar sizes."""
+    rows = max(_KEPT_ROWS, 1 << (count - 1).bit_length())
+    return _repeated(value, rows).slice(0, count)
+
+
+@functools.lru_cache(maxsize=8)
+def _repeated(value: int | str, rows: int) -> pa.Array:
+    if isinstance(value, str):
+        data = value.encode()
+        one = _array(pa.string(), 1, np.array([0, len(data)], np.int32), data)
+    else:
+        one = _array(pa.int32(), 1, np.array([value], np.int32))
+    return pa.repeat(one[0], rows)
+
+
+def _array(kind: pa.DataType, rows: int, *buffers: bytes | NDArray[Any]) -> pa.Array:
+    """Return an array without nulls, from its buffers.
+
+    `pa.array` and `pa.scalar` would import pandas, if it is installed, to check for its types. That takes a quarter of
+    a second, and no other step of a reading task does it.
+    """
+    return pa.Array.from_buffers(kind, rows, [None, *map(pa.py_buffer, buffers)])
