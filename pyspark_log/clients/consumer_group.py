@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log.clients.commits import Commits
-from pyspark_log.clients.member_thread import MemberThread
 from pyspark_log.clients.reading import AssignedPartition
 from pyspark_log.clients.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from pyspark_log.opening import own_log
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
-from pyspark_log_coordinator.maintenance import group_cleanup
 from pyspark_log_coordinator.membership.group_member import GroupMember
 from pyspark_log_coordinator.membership.member_settings import NEWS_SECONDS_REMOTE, heartbeat_interval_ms
+from pyspark_log_coordinator.membership.member_thread import MemberThread
 from pyspark_log_coordinator.membership.session import Session
 from pyspark_log_coordinator.membership.shared_partitions import SharedPartitions
 from pyspark_log_storage import logs
@@ -134,7 +133,7 @@ class ConsumerGroup:
         news_seconds = NEWS_SECONDS_REMOTE if log.is_remote else 0.0
         self._settings = msgspec.structs.replace(group.member, news_seconds=news_seconds)
         self._commits = Commits(self._submit, self._environment)
-        self._thread = MemberThread(self._commits)
+        self._thread = MemberThread(self._keep_alive)
         self._topics: SubscribedTopics | None = None
         self._listener: ConsumerRebalanceListener | None = None
         self._shared: SharedPartitions | None = None
@@ -164,7 +163,7 @@ class ConsumerGroup:
         if self._member is None:
             self._shared = SharedPartitions(self._group.strategies, self)
             self._member = GroupMember(self._session, self._shared, self._settings, self._environment)
-            self._thread.keep(self._member)
+            self._thread.wake()
         else:
             self._member.rejoin()
 
@@ -186,14 +185,10 @@ class ConsumerGroup:
             else:
                 shared.leave()
         finally:
-            self._thread.keep(None)
             self._member = self._shared = self._topics = None
             self._reading.assign({})
             self._looks.is_member = False
-            try:
-                member.leave()
-            except LogError as error:
-                self._warn("leaving group %(group)r failed, and its session will expire: %(error)s", error=error)
+            member.leave()
         self._raise_failure()
 
     def poll(self) -> None:
@@ -203,6 +198,12 @@ class ConsumerGroup:
         if self._member is not None:
             self._member.poll()
             self._raise_failure()
+
+    def _keep_alive(self) -> float | None:
+        """Do what the thread does: carry out the commits that wait, and stay a member."""
+        self._commits.carry_out()
+        member = self._member
+        return None if member is None else member.stay()
 
     def pause(self) -> float:
         """Return after how many seconds `poll` has something to do again."""
@@ -340,7 +341,6 @@ class ConsumerGroup:
             except UnknownGroup:  # it was deleted, and starts again
                 self._session.refresh(create=True)
                 self._session.submit(command)
-        self._session.use(group_cleanup.clean_up_inline)
 
     def _auto_commit(self) -> None:
         interval = self._group.auto_commit_interval

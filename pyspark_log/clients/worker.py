@@ -10,15 +10,14 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark_log.clients.arguments import address_of
-from pyspark_log.clients.member_thread import MemberThread
 from pyspark_log.opening import own_log
 from pyspark_log.options.consumer import parse_worker
 from pyspark_log_coordinator.membership.group_member import GroupMember
 from pyspark_log_coordinator.membership.member_settings import heartbeat_interval_ms
+from pyspark_log_coordinator.membership.member_thread import MemberThread
 from pyspark_log_coordinator.membership.session import Session
 from pyspark_log_coordinator.membership.shared_tasks import SharedTasks
-from pyspark_log_storage import logs
-from pyspark_log_storage.errors import InvalidInput, LogError
+from pyspark_log_storage.errors import InvalidInput
 from pyspark_log_storage.names import check_group
 
 if TYPE_CHECKING:
@@ -85,7 +84,6 @@ class Worker:
         self._tasks = tasks
         configured = self._configured()
         log = own_log(address, parsed.storage_options)
-        self._group_id = group_id
         self._shared = SharedTasks(
             runner,
             self._configured if callable(tasks) else lambda: configured,
@@ -96,7 +94,7 @@ class Worker:
         interval_ms = heartbeat_interval_ms(parsed.heartbeat_interval_ms, timeout_ms, is_remote=log.is_remote)
         session = Session(log, group_id, interval_ms)
         self._member = GroupMember(session, self._shared, parsed.member, log.environment)
-        self._thread = MemberThread()
+        self._thread = MemberThread(self._member.stay)
         weakref.finalize(self, self._thread.stop)
         self._in_use = threading.RLock()
         self._is_polling = self._is_left = False
@@ -122,7 +120,7 @@ class Worker:
             if self._closed.is_set():
                 raise InvalidInput("this Worker is closed; make a new one")
             self._is_polling = True
-            self._thread.keep(self._member)
+            self._thread.start()
             deadline = monotonic() + timeout_ms / 1000
             while True:
                 self._member.poll()
@@ -156,14 +154,7 @@ class Worker:
         self._shared.lose()
         self._is_left = True
         self._thread.stop()
-        try:
-            self._member.leave()
-        except LogError as error:
-            logs.warning(
-                "leaving group %(group)r failed, and its session will expire: %(error)s",
-                group=self._group_id,
-                error=error,
-            )
+        self._member.leave()
 
     def _configured(self) -> dict[str, int]:
         given = self._tasks() if callable(self._tasks) else self._tasks

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from pyspark_log.reading.source_offset import Position, SourceOffset, TakenRewinds, TopicPartition
 from pyspark_log.reading.tracking import Start, within
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
-from pyspark_log_coordinator.maintenance import group_cleanup
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import LogError, OutcomeUnknown, RewindPending, UnknownGroup
 
@@ -86,7 +85,6 @@ class GroupOffsets:
             warn_once(self._group_id, str(error))
             return
         self._committed = offset
-        group_cleanup.clean_up_inline(handle)
 
     def starts(self, group: Group, now: Subscribed, rewinds: int = ALL) -> dict[TopicPartition, Start]:
         """Return where the subscribed partitions with a committed offset continue, if that is of a later rewind.

@@ -23,10 +23,8 @@ had when the group began to read it: later ones are read from their start.
 from __future__ import annotations
 
 import contextlib
-import functools
 import socket
 import threading
-import weakref
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
@@ -38,9 +36,9 @@ from pyspark_log_coordinator.assignors.subscription import decode_assignment, fl
 from pyspark_log_coordinator.group.leaving import LeaveGroup
 from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.group.state import NO_GENERATION
-from pyspark_log_coordinator.maintenance import group_cleanup
 from pyspark_log_coordinator.membership.group_member import GroupMember
 from pyspark_log_coordinator.membership.member_settings import MemberSettings, heartbeat_interval_ms
+from pyspark_log_coordinator.membership.member_thread import MemberThread
 from pyspark_log_coordinator.membership.session import Session
 from pyspark_log_coordinator.membership.shared_partitions import QueryPartitions
 from pyspark_log_storage import logs
@@ -71,8 +69,8 @@ REBALANCE_INTERVALS = 5
 """A rebalance waits so many heartbeat intervals for a query. One that is late, or restarts, keeps what it has."""
 JOIN_SECONDS = 60.0
 """How long a query that is started again tries to take its former place in the group."""
-SHORTEST_PAUSE, _LONGEST_JOIN_PAUSE = 0.005, 0.02
-"""In seconds. The second is for a query that waits for its place in the group."""
+SHORTEST_JOIN_PAUSE, LONGEST_JOIN_PAUSE = 0.005, 0.02
+"""For a query that waits for its place in the group, in seconds."""
 READERS_MAX = 8
 """How many queries are remembered for a partition: those that committed last."""
 
@@ -153,7 +151,9 @@ class QueryMember:
         self._group_id = group_id
         self._log = opening.own_log(path, storage_options)
         self._lock = threading.RLock()
-        self._woken = threading.Event()
+        self._thread = MemberThread(
+            self.act, "a query's member of a group failed, and tries again", "pyspark_log query member"
+        )
         interval_ms = heartbeat_interval_ms(
             options.heartbeat_interval_ms, options.session_timeout_ms, is_remote=self._log.is_remote
         )
@@ -195,7 +195,7 @@ class QueryMember:
                 self._partitions.lose()
                 self._member.rejoin()
             self._is_begun = True
-            _start_thread(weakref.ref(self), self._woken)
+            self._thread.start()
 
     def group_id_and_rewinds(self) -> tuple[str, int]:
         """Return the id of the group's journal, and its newest rewind that is known. Raises `LogError`."""
@@ -243,7 +243,7 @@ class QueryMember:
                 self._partitions.give_up()
                 self._member.rejoin()
                 self._poll()
-                self._woken.set()
+                self._thread.wake()
                 return True
             return not view.leaving
 
@@ -295,13 +295,15 @@ class QueryMember:
         """Do what is due; return after how many seconds there is more to do, None if the member was fenced."""
         with self._lock:
             if self._fenced is not None:
+                self._thread.stop()
                 return None
             if not self._is_begun:
                 return self._session.interval
             try:
                 self._member.poll()
-            except FencedInstance:
-                return None  # the planner raises it
+            except FencedInstance:  # the planner raises it
+                self._thread.stop()
+                return None
             except LogError as error:
                 self._warn(error)
                 return 1.0
@@ -358,7 +360,7 @@ class QueryMember:
                     f"the query could not join group {self._group_id!r} for {JOIN_SECONDS:.0f} s; start it again when "
                     "the group's journal can be written",
                 )
-            environment.sleep(_pause_of(self._member))
+            environment.sleep(min(max(self._member.pause(), SHORTEST_JOIN_PAUSE), LONGEST_JOIN_PAUSE))
 
     def _commit(self, new: NewOffsets, view: View) -> bool:
         if not new:
@@ -377,7 +379,6 @@ class QueryMember:
                 raise
             warn_once(self._group_id, str(error))
             return False
-        self._session.use(group_cleanup.clean_up_inline)
         return True
 
     def _add(self, new: NewOffsets, topic_id: str, number: int, at: Position, known: Handover) -> None:
@@ -459,29 +460,3 @@ class TakenOver(msgspec.Struct, frozen=True):
     at: Position
     partitions: int
     """How many the topic has."""
-
-
-def _pause_of(member: GroupMember) -> float:
-    """Return how long a query that waits for its place in the group does nothing, in seconds."""
-    return min(max(member.pause(), SHORTEST_PAUSE), _LONGEST_JOIN_PAUSE)
-
-
-def _start_thread(reference: weakref.ref[QueryMember], woken: threading.Event) -> None:
-    """Start the thread that keeps a query a member, also while a long micro-batch runs. `woken` ends its pauses."""
-    target = functools.partial(_run_thread, reference, woken)
-    threading.Thread(target=target, name="pyspark_log query member", daemon=True).start()
-
-
-def _run_thread(reference: weakref.ref[QueryMember], woken: threading.Event) -> None:
-    """Keep a query a member, as long as it exists."""
-    while (member := reference()) is not None:
-        woken.clear()
-        try:
-            pause = member.act()
-        except BaseException:  # the thread must live for the next heartbeat
-            logs.exception("a query's member of a group failed, and tries again")
-            pause = 1.0
-        if pause is None:
-            return
-        del member
-        woken.wait(max(pause, SHORTEST_PAUSE))

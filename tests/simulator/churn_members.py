@@ -170,7 +170,7 @@ class Process:
 
     def _pause(self) -> float:
         assert self.member is not None
-        if self.session.is_rebalancing and self.session.beaten is not None and self.member._join_at is None:
+        if self.session.is_rebalancing and self.session.beaten is not None and not self.member.is_joining:
             return self.session.until_heartbeat()  # until the journal goes on to another stage
         return self.member.pause()
 

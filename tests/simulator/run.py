@@ -27,9 +27,9 @@ from pyspark_log_coordinator.journal import (
     spare_repair,
     trimming,
 )
-from pyspark_log_coordinator.log import bootstrap, node_admin
+from pyspark_log_coordinator.log import bootstrap, group_handle, node_admin
 from pyspark_log_coordinator.log.log import Log
-from pyspark_log_coordinator.maintenance import group_cleanup, roll_run, topic_cleanup, topic_roll
+from pyspark_log_coordinator.maintenance import roll_run, topic_cleanup, topic_roll
 from pyspark_log_coordinator.membership import group_member
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync import reassigner
@@ -245,7 +245,7 @@ def _small(settings: Settings) -> Iterator[None]:
             (roll_plan, "MERGE_COUNT", settings.merge_count),
             (roll_plan, "INLINE_LAG_MS", 200),
             (inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", settings.clean_up_every),
-            (group_cleanup, "CLEAN_UP_EVERY_ENTRIES", settings.clean_up_every),
+            (group_handle, "CLEAN_UP_EVERY_ENTRIES", settings.clean_up_every),
             (delta_log, "CHECKPOINT_EVERY", settings.checkpoint_every),
             (parquet_segment, "ROW_GROUP_BYTES", 400),
             (roll_run, "CHUNK_BYTES", 400),

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from pyspark_log_coordinator.assignors.consumer import QUERY_PROTOCOL_TYPE
 from pyspark_log_coordinator.group import lifecycle, offsets
 from pyspark_log_coordinator.group import machine as group
-from pyspark_log_coordinator.group.offsets import OffsetDelete, ResetOffsets
+from pyspark_log_coordinator.group.offsets import OffsetCommit, OffsetDelete, ResetOffsets
 from pyspark_log_coordinator.group.state import GroupState
-from pyspark_log_storage.errors import UnknownGroup
+from pyspark_log_coordinator.journal import spare_repair, trimming
+from pyspark_log_storage import logs
+from pyspark_log_storage.errors import LogError, UnknownGroup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.group.state import Group
     from pyspark_log_coordinator.journal.journal import Journal
     from pyspark_log_coordinator.journal.state_machine import Outcome
+
+
+CLEAN_UP_EVERY_ENTRIES = 64
 
 
 class GroupHandle:
@@ -68,8 +73,24 @@ class GroupHandle:
         return state if is_there else self.refresh(create=create)
 
     def submit(self, command: group.Command) -> Outcome[Group]:
-        """Carry out a command; see `Journal.submit`."""
-        return self.journal.submit(command)
+        """Carry out a command; see `Journal.submit`.
+
+        After a commit, clean up at every 64th entry. A failure of that is logged and fails nothing.
+        """
+        outcome = self.journal.submit(command)
+        if isinstance(command, OffsetCommit) and self.version % CLEAN_UP_EVERY_ENTRIES == 0:
+            try:
+                self.clean_up()
+            except LogError as error:
+                message = "cleaning up the journal of group %(group)r failed: %(error)s"
+                logs.warning(message, group=self.group_id, error=error)
+        return outcome
+
+    def clean_up(self) -> int:
+        """Delete entries and snapshots that no process needs, and return how many objects; replace lost spares."""
+        count = trimming.trim(self.journal)
+        spare_repair.repair(self.journal)
+        return count
 
     def alter_config(self, changes: Mapping[str, str]) -> GroupConfig:
         """Change settings, and return all. Raises `InvalidOption`."""

@@ -1,7 +1,7 @@
-"""Cleans up groups: deletes journal entries and snapshots that no process needs, and replaces lost spares.
+"""Cleans up all groups, for `pyspark-log maintain`.
 
-A process that commits offsets does this from time to time for its group; `pyspark-log maintain` does it for all, and
-also deletes the committed offsets of deleted topics, and the heartbeats and join requests of former members.
+It does what a process that commits offsets does from time to time for its group (`GroupHandle.clean_up`), and deletes
+the committed offsets of deleted topics, and the heartbeats and join requests of former members.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.group.offsets import OffsetDelete
-from pyspark_log_coordinator.journal import spare_repair, trimming
 from pyspark_log_coordinator.membership.member_objects import Heartbeats, JoinRequests
-from pyspark_log_storage import logs
 from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
@@ -21,9 +19,6 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import Log
 
 
-CLEAN_UP_EVERY_ENTRIES = 64
-
-
 def clean_up_groups(log: Log, failed: Callable[[str, LogError], object]) -> int:
     """Clean up after all groups; return the number of objects deleted. `failed` gets each group that fails."""
     count = 0
@@ -31,7 +26,7 @@ def clean_up_groups(log: Log, failed: Callable[[str, LogError], object]) -> int:
         handle = log.group_handle(record)
         try:
             _forget_deleted_topics(log, handle)
-            count += _clean_up(handle)
+            count += handle.clean_up()
             count += Heartbeats(handle, log.environment).delete_left_over(handle.journal.state.members)
             count += JoinRequests(handle, log.environment).delete_void(handle.journal.state.generation)
         except LogError as error:
@@ -47,19 +42,3 @@ def _forget_deleted_topics(log: Log, handle: GroupHandle) -> None:
     gone = {topic_id: tuple(offsets) for topic_id, offsets in state.offsets.items() if topic_id not in present}
     if gone and not state.members:
         handle.submit(OffsetDelete(gone))
-
-
-def clean_up_inline(handle: GroupHandle) -> None:
-    """Clean up after a commit, at every 64th entry. A failure is logged and fails nothing."""
-    if handle.journal.number % CLEAN_UP_EVERY_ENTRIES:
-        return
-    try:
-        _clean_up(handle)
-    except LogError as error:
-        logs.warning("cleaning up the journal of group %(group)r failed: %(error)s", group=handle.group_id, error=error)
-
-
-def _clean_up(handle: GroupHandle) -> int:
-    count = trimming.trim(handle.journal)
-    spare_repair.repair(handle.journal)
-    return count

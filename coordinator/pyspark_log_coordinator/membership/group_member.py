@@ -65,6 +65,8 @@ NEWS_SECONDS = 5.0
 """How often a working member asks whether the work has to be assigned anew; its settings may have a longer time."""
 BACKOFF_SECONDS = 0.1
 """How long a member waits after a store did not answer."""
+SHORTEST_STAY = 0.05
+"""The shortest time between two calls of `stay`, in seconds."""
 
 
 class Participant(Interface):
@@ -106,6 +108,18 @@ class Participant(Interface):
         """Drop everything: the member was removed, and others may have its work. Nothing can be committed."""
 
 
+class _Joining(msgspec.Struct):
+    """A join in progress: the participant has given up what others may get, and has not joined yet."""
+
+    request: JoinRequest | None = None
+    """What the member asks for."""
+    says_news: bool = False
+    """Whether that is not what the group knows of the member."""
+    asked_at: float = 0.0
+    at: float | None = None
+    """Until when the member waits for somebody who takes it along."""
+
+
 class GroupMember:
     """A member, driven by one thread. A second one may call `stay`."""
 
@@ -118,13 +132,8 @@ class GroupMember:
         self._settings = settings
         self._environment = environment
         self._standing = self._new_standing()
-        self._has_news = self._is_changed = self._is_prepared = False
-        self._request: JoinRequest | None = None
-        """What the member asks for that is about to join."""
-        self._says_news = False
-        """Whether that is not what the group knows of the member."""
-        self._asked_at = 0.0
-        self._join_at: float | None = None
+        self._joining: _Joining | None = None
+        self._has_news = self._is_changed = False
         self._asked = self._resting_until = -float("inf")
         self._polled: float | None = None
         self.dropped = ""
@@ -152,6 +161,11 @@ class GroupMember:
         return (
             self.session.group.state is GroupState.STABLE and self._standing.generation == self.session.group.generation
         )
+
+    @property
+    def is_joining(self) -> bool:
+        """Return whether the member has asked to join, and waits a moment for others that do."""
+        return self._joining is not None and self._joining.at is not None
 
     def poll(self) -> None:
         """Carry out all steps that are due.
@@ -183,8 +197,8 @@ class GroupMember:
         now = self._environment.monotonic()
         if now < self._resting_until:
             return self._resting_until - now
-        if self._join_at is not None:
-            return max(0.0, self._join_at - now)
+        if self._joining is not None and self._joining.at is not None:
+            return max(0.0, self._joining.at - now)
         return self.session.pause()
 
     def rejoin(self) -> None:
@@ -206,7 +220,8 @@ class GroupMember:
         try:
             return self.session.submit(command).state
         except IllegalGeneration as error:
-            request, is_news = self._request, self._says_news  # `poll`, in another thread, forgets them last
+            join = self._joining  # first: `poll`, in another thread, forgets it last
+            request, is_news = (None, False) if join is None else (join.request, join.says_news)
             if has_joined_newer(self.session.group, self._standing, request, command, is_news=is_news):
                 raise _in_a_rebalance(error) from None
             raise
@@ -226,40 +241,42 @@ class GroupMember:
         """Return why this process believes that it was removed, empty if it does not know."""
         return self.dropped or _silent(self.session.silence(), self._settings.session_timeout_ms)
 
-    def stay(self) -> None:
-        """Send a heartbeat if one is due; for a second thread. Raises `LogError`.
+    def stay(self) -> float:
+        """Send a heartbeat if one is due, and return after how many seconds to call this again; for a second thread.
 
-        A member that was not polled for max.poll.interval.ms leaves instead, so that others get its work. A static
-        member falls silent, and is expired after its session time-out.
+        Raises `LogError`. A member that was not polled for max.poll.interval.ms leaves instead, so that others get its
+        work. A static member falls silent, and is expired after its session time-out.
         """
-        standing = self._standing
-        if self.dropped or self._polled is None:
-            return
-        idle = self._environment.monotonic() - self._polled
-        if idle * 1000 < self._settings.max_poll_interval_ms:
-            self.session.keep_alive()
-        elif not self._settings.instance_id:
-            self.dropped = _not_polled(idle, self._settings.max_poll_interval_ms)
-            self._warn(f"leaves: {self.dropped}")
-            self._leave(standing)
-
-    def until_due(self) -> float:
-        """Return after how many seconds `stay` has something to do."""
+        standing, longest = self._standing, self._settings.max_poll_interval_ms
         if self.dropped or self._polled is None:
             return self.session.interval
-        late = self._polled + self._settings.max_poll_interval_ms / 1000 - self._environment.monotonic()
-        return min(self.session.until_heartbeat(), late) if late > 0 else 1.0
+        idle = self._environment.monotonic() - self._polled
+        if idle * 1000 < longest:
+            self.session.keep_alive()
+        elif not self._settings.instance_id:
+            self.dropped = _not_polled(idle, longest)
+            self._warn(f"leaves: {self.dropped}")
+            self._leave(standing)
+            return self.session.interval
+        late = self._polled + longest / 1000 - self._environment.monotonic()
+        return max(min(self.session.until_heartbeat(), late), SHORTEST_STAY) if late > 0 else 1.0
 
     def leave(self) -> None:
-        """Leave the group, unless the member is static: then another process may take its place. Raises `LogError`."""
-        has_asked = self._request is not None
-        self._end_join()
+        """Leave the group, unless the member is static: then another process may take its place.
+
+        If a store does not answer, that is logged, and the member is expired after its session time-out.
+        """
+        has_asked = self._joining is not None and self._joining.request is not None
         try:
+            self._end_join()
             if not self._standing.is_member and has_asked:
                 self.session.refresh()  # another member may have taken it along, or the answer to its join was lost
             is_member = self._standing.is_member or self.member_id in self.session.group.members
             if is_member and not self.dropped and not self._settings.instance_id:
                 self._leave(self._standing)
+        except LogError as error:
+            message = "leaving group %(group)r failed, and its session will expire: %(error)s"
+            logs.warning(message, group=self.session.group_id, error=error)
         finally:
             self.session.end()
             self._standing = self._new_standing()
@@ -275,8 +292,9 @@ class GroupMember:
     def _go_on(self) -> bool:
         """Carry out the next step, and return whether there may be another one."""
         group = self.session.group
-        if self._request is not None and is_joined(group, self._request, is_news=self._says_news):
-            self._has_joined(after_request(self._standing, self._request))
+        join = self._joining
+        if join is not None and join.request is not None and is_joined(group, join.request, is_news=join.says_news):
+            self._has_joined(after_request(self._standing, join.request))
         elif not self._standing.is_member and self.member_id in group.members:
             self.session.begin(self.member_id)
             self._standing = msgspec.structs.replace(self._standing, is_member=True)  # the answer to the join was lost
@@ -311,26 +329,27 @@ class GroupMember:
 
     def _join(self, group: Group) -> bool:
         """Join, or wait a moment if many others do; return whether there may be another step."""
-        if not self._is_prepared:
+        join = self._joining
+        if join is None:
             if has_missed_a_join(group, self._standing):
                 self._participant.lose()
                 self._standing = after_loss(self._standing)
             self._participant.prepare()
-            self._is_prepared = True
+            join = self._joining = _Joining()
             group = self.session.group
-        asks = self._request is not None and self._join_at is not None and not self._is_changed
-        if not asks or self._request is None or not is_current(group, self._request):
-            self._ask(group)
-        assert self._join_at is not None
-        if self._environment.monotonic() < self._join_at:
+        if join.at is None or join.request is None or self._is_changed or not is_current(group, join.request):
+            self._ask(group, join)
+        assert join.at is not None
+        assert join.request is not None
+        if self._environment.monotonic() < join.at:
             return False
-        if self._join_at > self._asked_at:  # it has waited
-            self._asked_at = self._join_at
+        if join.at > join.asked_at:  # it has waited
+            join.asked_at = join.at
             self.session.refresh()
             return True
-        return self._join_now()
+        return self._join_now(join.request)
 
-    def _ask(self, group: Group) -> None:
+    def _ask(self, group: Group, join: _Joining) -> None:
         """Leave a request to join, and choose how long to wait for somebody who takes it along."""
         standing, known = self._standing, group.members.get(self.member_id)
         details = MemberDetails(
@@ -343,21 +362,20 @@ class GroupMember:
             self._settings.host,
         )
         self._is_changed = False
-        join = JoinGroup(details, self._participant.protocol_type, standing.is_member)
-        self._request = JoinRequest(join, group.generation, known.acted if known else 0)
-        self._says_news = known is None or known.details != details
+        command = JoinGroup(details, self._participant.protocol_type, standing.is_member)
+        request = join.request = JoinRequest(command, group.generation, known.acted if known else 0)
+        join.says_news = known is None or known.details != details
         crowd = self._crowd(group)
-        if not join.is_new_static_member:
-            crowd = max(crowd, self.session.ask(self._request))
-        if self._join_at is None:
-            self._asked_at = self._environment.monotonic()
+        if not command.is_new_static_member:
+            crowd = max(crowd, self.session.ask(request))
+        if join.at is None:
+            join.asked_at = self._environment.monotonic()
             longest = min(JOIN_SECONDS * crowd, JOIN_SECONDS_MAX)
-            self._join_at = self._asked_at + self._environment.uniform(0, longest)
+            join.at = join.asked_at + self._environment.uniform(0, longest)
 
-    def _join_now(self) -> bool:
+    def _join_now(self, request: JoinRequest) -> bool:
         """Join, with all who ask for it."""
-        assert self._request is not None
-        command = JoinTogether(self._request.join, self.session.asking(self.member_id))
+        command = JoinTogether(request.join, self.session.asking(self.member_id))
         try:
             state = self.session.submit(command).state
         except FencedInstance:
@@ -379,10 +397,9 @@ class GroupMember:
 
     def _end_join(self) -> None:
         """Forget how the member joined, or was about to."""
-        if self._request is not None:
-            self.session.withdraw(self._request.join.member.member_id)
-        self._request = self._join_at = None
-        self._is_prepared = False
+        if self._joining is not None and self._joining.request is not None:
+            self.session.withdraw(self._joining.request.join.member.member_id)
+        self._joining = None
 
     def _crowd(self, group: Group) -> int:
         """Return how many members are about to join now, apart from this one."""

@@ -9,7 +9,7 @@ heartbeats too.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.group.state import Group, GroupState
 from pyspark_log_coordinator.membership.liveness import Liveness
@@ -17,8 +17,6 @@ from pyspark_log_coordinator.membership.member_objects import Heartbeats, JoinRe
 from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark_log_coordinator.group import machine as group
     from pyspark_log_coordinator.group.joining import JoinRequest
     from pyspark_log_coordinator.group.state import MemberId
@@ -42,8 +40,6 @@ PATIENCE_SECONDS = (0.1, 1.0)
 """How much longer than the first member the others wait before they end a wait, so that not all do it at once."""
 REFRESH_INTERVALS = 10
 """How often the journal is refreshed although looks found nothing: they miss an entry of which only a copy is left."""
-
-T = TypeVar("T")
 
 
 class Session:
@@ -103,11 +99,6 @@ class Session:
             if outcome.events:
                 self._show_life(self._environment.monotonic())
             return outcome
-
-    def use(self, act: Callable[[GroupHandle], T]) -> T:
-        """Return the result of `act`, while no other thread uses the group's journal."""
-        with self._lock:
-            return act(self.open())
 
     def ask(self, request: JoinRequest) -> int:
         """Let others take the member along when they join, and return how many ask for the same."""

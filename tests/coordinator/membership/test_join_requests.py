@@ -90,7 +90,7 @@ def test_the_commit_of_a_member_that_was_taken_along_has_to_wait_for_its_next_po
     while world.group.state is not GroupState.PREPARING_REBALANCE:
         b.poll()
         world.now += 1
-    while a._request is None:
+    while a._joining is None or a._joining.request is None:
         a.poll()
         world.now += 1
     world.kill(a)  # it is not polled now
@@ -133,7 +133,7 @@ def test_a_process_that_dies_after_it_has_asked_is_a_member_until_its_session_en
     assert sorted(each.partition for each in [*first.positions, *last.positions]) == list(range(6))
 
 
-def die():
+def die(_):
     raise Killed
 
 

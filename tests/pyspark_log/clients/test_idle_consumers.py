@@ -4,7 +4,7 @@ import pytest
 
 from pyspark_log import Consumer
 from pyspark_log.clients.looks import LONGEST_PAUSE_REMOTE
-from pyspark_log.clients.member_thread import MemberThread
+from pyspark_log_coordinator.membership.member_thread import MemberThread
 from tests.support.counted_bucket import CountedCluster
 
 HOUR = 3600
@@ -29,7 +29,7 @@ def reader(cluster, *topics, **options):
 
 def member(cluster, monkeypatch, **options):
     """A member of a group that has seen no row for an hour, without its thread: `poll` sends its heartbeats."""
-    monkeypatch.setattr(MemberThread, "_start", lambda _: None)
+    monkeypatch.setattr(MemberThread, "start", lambda _: None)
     consumer = Consumer(cluster.path, group_id="g", auto_offset_reset="earliest", **options)
     consumer.subscribe(["t"])
     cluster.in_a_minute(consumer.poll, 0.02)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pyspark_log.reading import query_member
 from pyspark_log.reading.stream_planner import LONGEST_PAUSE
+from pyspark_log_coordinator.membership.member_thread import MemberThread
 from tests.support.counted_bucket import CountedCluster
 from tests.support.direct import Stream
 
@@ -58,7 +58,7 @@ def test_with_group_id_its_group_is_looked_at_as_often(cluster):
 
 
 def test_an_idle_query_that_shares_its_topics_makes_at_most_one_request_in_two_seconds(cluster, monkeypatch):
-    monkeypatch.setattr(query_member, "_start_thread", lambda *_: None)
+    monkeypatch.setattr(MemberThread, "start", lambda _: None)
     stream = idle(cluster, 10, seconds=180, **SHARED)
     act = stream.reader._planner._shared.member.act
     seconds = 0

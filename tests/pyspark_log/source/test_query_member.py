@@ -7,13 +7,14 @@ import msgspec
 import pytest
 
 from pyspark_log import opening
-from pyspark_log.reading import query_member, stream_planner
+from pyspark_log.reading import stream_planner
 from pyspark_log.reading.query_member import QueryMember
 from pyspark_log.reading.stream_planner import StreamPlanner
 from pyspark_log_coordinator.assignors.subscription import TopicPartition, decode_assignment, decode_subscription, flat
 from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
 from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_coordinator.membership.group_member import GroupMember
+from pyspark_log_coordinator.membership.member_thread import MemberThread
 from pyspark_log_storage.errors import FencedInstance, FencedMember, StoreUnavailable
 from tests.support.pyspark_log.source.shared_queries import Clock, Queries
 
@@ -30,7 +31,7 @@ def woken():
 @pytest.fixture
 def queries(root, monkeypatch, woken):
     monkeypatch.setattr(opening, "real_environment", Clock().environment)
-    monkeypatch.setattr(query_member, "_start_thread", lambda _, event: woken.append(event))
+    monkeypatch.setattr(MemberThread, "start", lambda thread: woken.append(thread._woken))
     monkeypatch.setattr(stream_planner, "IDLE_WAIT_SECONDS", 0.0)
     return Queries(str(root))
 
@@ -272,6 +273,7 @@ class TestItsThread:
         with pytest.raises(FencedMember):
             two.execute()
         assert member_of(two).act() is None
+        assert member_of(two)._thread._is_stopped
 
     @pytest.mark.parametrize(
         ("error", "pause"),
@@ -290,6 +292,7 @@ class TestItsThread:
 
         monkeypatch.setattr(GroupMember, "poll", fail)
         assert member_of(one).act() == pause
+        assert member_of(one)._thread._is_stopped == (pause is None)
 
 
 def test_a_query_that_plans_nothing_lets_others_join_by_its_thread(root, monkeypatch):

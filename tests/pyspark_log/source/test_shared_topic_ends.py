@@ -3,7 +3,8 @@
 import pytest
 
 from pyspark_log import opening
-from pyspark_log.reading import query_member, source_offset, stream_planner
+from pyspark_log.reading import source_offset, stream_planner
+from pyspark_log_coordinator.membership.member_thread import MemberThread
 from pyspark_log_coordinator.replication.reassignment import AddPartitions
 from pyspark_log_storage.errors import DataLoss
 from tests.support.pyspark_log.source.shared_queries import Clock, Queries
@@ -17,7 +18,7 @@ def clock():
 @pytest.fixture
 def queries(root, monkeypatch, clock):
     monkeypatch.setattr(opening, "real_environment", clock.environment)
-    monkeypatch.setattr(query_member, "_start_thread", lambda *_: None)
+    monkeypatch.setattr(MemberThread, "start", lambda _: None)
     monkeypatch.setattr(stream_planner, "IDLE_WAIT_SECONDS", 0.0)
     return Queries(str(root))
 

@@ -3,8 +3,9 @@
 import pytest
 
 from pyspark_log import opening
-from pyspark_log.reading import query_member, stream_planner
+from pyspark_log.reading import stream_planner
 from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
+from pyspark_log_coordinator.membership.member_thread import MemberThread
 from pyspark_log_coordinator.replication.reassignment import AddPartitions
 from pyspark_log_storage.errors import FencedInstance, FencedMember, InvalidOption
 from tests.support.direct import source
@@ -14,7 +15,7 @@ from tests.support.pyspark_log.source.shared_queries import Clock, Queries
 @pytest.fixture
 def queries(root, monkeypatch):
     monkeypatch.setattr(opening, "real_environment", Clock().environment)
-    monkeypatch.setattr(query_member, "_start_thread", lambda *_: None)
+    monkeypatch.setattr(MemberThread, "start", lambda _: None)
     monkeypatch.setattr(stream_planner, "IDLE_WAIT_SECONDS", 0.0)
     return Queries(str(root))
 

@@ -6,7 +6,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyspark_log import opening
-from pyspark_log.reading import query_member, stream_planner
+from pyspark_log.reading import stream_planner
+from pyspark_log_coordinator.membership.member_thread import MemberThread
 from pyspark_log_storage.errors import FencedMember
 from tests.support.pyspark_log.source.shared_queries import Clock, Queries
 
@@ -15,7 +16,7 @@ from tests.support.pyspark_log.source.shared_queries import Clock, Queries
 def queries(root, monkeypatch):
     """No thread acts by itself, no call waits for rows, and the processes have one clock."""
     monkeypatch.setattr(opening, "real_environment", Clock().environment)
-    monkeypatch.setattr(query_member, "_start_thread", lambda *_: None)
+    monkeypatch.setattr(MemberThread, "start", lambda _: None)
     monkeypatch.setattr(stream_planner, "IDLE_WAIT_SECONDS", 0.0)
     return Queries(str(root))
 

@@ -126,6 +126,22 @@ class TestMembers:
         assert notes.of("lost") == [[0, 1, 2, 3, 4, 5]]
         assert committed(programs, 0) is None
 
+    def test_beat_while_they_work_also_if_they_had_committed_before_they_subscribed(self, programs):
+        consumer, answers = Consumer(programs.log.path, **programs.options), []
+        consumer.assign([T[0]])
+        consumer.commit_async({T[0]: 0}, lambda _, error: answers.append(error))
+        while not answers:
+            consumer.poll()
+        consumer.subscribe(["t"])
+        programs.running.append(consumer)
+        programs.rows[consumer] = []
+        programs.settle()
+        session, deadline = consumer._group._session, time.monotonic() + GUARD
+        begun = session.beaten
+        while session.beaten < begun + 1:  # nobody polls: by now only the thread has sent heartbeats
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
     def test_that_are_not_closed_stop_beating_when_they_are_deleted(self, log, programs):
         consumer = programs.start()
         programs.settle()

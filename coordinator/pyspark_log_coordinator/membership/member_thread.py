@@ -1,0 +1,72 @@
+"""The thread that keeps a process a member of its group while the program, or a micro-batch, works.
+
+What it does is up to its owner: that of a consumer sends heartbeats and carries out asynchronous commits, and takes no
+part in rebalances, which `poll` does; that of a query takes part in them, too.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+from pyspark_log_storage import logs
+from pyspark_log_storage.errors import LogError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SHORTEST_PAUSE = 0.005
+AGAIN_SECONDS = 1.0
+"""How soon it works again after an error."""
+
+
+class MemberThread:
+    """Calls a method of its owner again and again. It does not keep the owner alive, and ends with it."""
+
+    def __init__(
+        self,
+        work: Callable[[], float | None],
+        failure: str = "a member of a group could not send a heartbeat",
+        name: str = "pyspark_log member",
+    ) -> None:
+        """`work` is a method that returns after how many seconds it has more to do; None: when it is woken.
+
+        `failure` is what the log says of an error that it raises: no error ends the thread.
+        """
+        self._failure = failure
+        self._name = name
+        self._is_stopped = False
+        woken = self._woken = threading.Event()
+        self._work = weakref.WeakMethod(work, lambda _: woken.set())
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start, unless that was done."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+
+    def wake(self) -> None:
+        """Work at once."""
+        self._woken.set()
+        self.start()
+
+    def stop(self) -> None:
+        """End soon. A member that was not left is expired after its session time-out."""
+        self._is_stopped = True
+        self._woken.set()
+
+    def _run(self) -> None:
+        while not self._is_stopped and (work := self._work()) is not None:
+            self._woken.clear()
+            pause: float | None = AGAIN_SECONDS
+            try:
+                pause = work()
+            except LogError as error:
+                logs.warning("%(what)s, and tries again: %(error)s", what=self._failure, error=error)
+            except BaseException:  # the thread must live for the next heartbeat
+                logs.exception(self._failure)
+            del work
+            if not self._is_stopped:
+                self._woken.wait(None if pause is None else max(pause, SHORTEST_PAUSE))
