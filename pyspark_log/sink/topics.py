@@ -196,18 +196,27 @@ def _create_typed(options: SinkOptions, frame: StructType, may_create: Creates) 
 
 
 def _typed_plan(options: SinkOptions, handle: TopicHandle, columns: pa.Schema) -> TypedPlan:
-    """Return the plan of a write, after the topic has got the key.column and the columns that the options say."""
-    from pyspark_log.writing import typed_plan
-    from pyspark_log_coordinator.commit import typed_topics
+    """Return the plan of a write, after the topic has got the key.column and the columns that the options say.
 
-    if options.key_column is not None and handle.config.key_column:
-        typed_topics.set_key(handle, options.key_column)  # another one is refused before the columns change
-    if options.merge_schema and typed_plan.needs_evolution(handle, columns):
-        typed_topics.evolve(handle, columns)
-    if options.key_column is not None:
-        typed_topics.set_key(handle, options.key_column)
+    Before anybody writes rows of a new schema, the nodes have it in the topic's description: the rows of a chunk cannot
+    be read without, and nothing else on a node tells it if all journals are lost.
+    """
+    from pyspark_log.writing import typed_plan
+    from pyspark_log_coordinator.maintenance import checkpoint_files
+
+    if handle.config.key_column:
+        _set_key(options, handle)  # another one is refused before the columns change
+    if options.merge_schema and typed_plan.needs_evolution(handle, columns) and handle.evolve(columns):
+        checkpoint_files.write_on_nodes(handle)
+    _set_key(options, handle)
     state = handle.state
     return typed_plan.plan(handle.name, state.schemas, columns, state.config.key_column)
+
+
+def _set_key(options: SinkOptions, handle: TopicHandle) -> None:
+    """Make the write's key.column the topic's unless it is. Raises `InvalidOption` if another one is."""
+    if options.key_column is not None and handle.config.key_column.lower() != options.key_column.lower():
+        handle.alter_config({"key.column": options.key_column})
 
 
 def _refuse_options(options: SinkOptions) -> None:

@@ -248,6 +248,16 @@ class TopicHandle:
         """Change settings, also on a full disk, and return all. Raises `InvalidOption`."""
         return self.log.with_reserves(lambda: self.submit(topic.AlterConfig(dict(changes)))).state.config
 
+    def evolve(self, columns: pa.Schema) -> bool:
+        """Let a typed topic hold rows with these columns, and return whether it had to change: see `topic.columns`.
+
+        Raises `InvalidRecord`, which names the topic and the column.
+        """
+        from pyspark_log_storage.columns import schema
+
+        before = self.state.schemas
+        return self.submit(topic.EvolveSchema(schema.encode(columns))).state.schemas != before
+
     def delete_records(self, partition: int, before: int) -> int:
         """Delete the rows before an offset, -1 for all, also on a full disk; return the new start of the log."""
         done = self.log.with_reserves(lambda: self.submit(topic.DeleteRecords(partition, before)))

@@ -4,7 +4,6 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log import Consumer, Producer
-from pyspark_log_coordinator.commit import typed_topics
 from pyspark_log_coordinator.maintenance import topic_roll
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.columns.column_ddl import parse
@@ -43,7 +42,7 @@ def test_typed_batches_come_back_as_the_newest_columns(log, producer):
     names = pa.array(["a", None], pa.large_string())
     first = pa.table({"id": pa.array([1, 2], pa.int64()), "name": names, "partition": pa.array([0, 1])})
     assert producer.send_batch("t", first).result(60).offsets == {0: (0, 1), 1: (0, 1)}
-    typed_topics.evolve(log.log.topic("t"), parse("id BIGINT, at DATE"))
+    log.log.topic("t").evolve(parse("id BIGINT, at DATE"))
     producer.send_batch("t", pa.table({"id": pa.array([3], pa.int8())})).result(60)
     assert rows(log) == [
         {"id": 1, "name": "a", "at": None},
@@ -57,7 +56,7 @@ def test_rows_of_several_schemas_survive_rolls(log, producer):
     for number in range(6):
         producer.send_batch("t", pa.table({"id": pa.array([number], pa.int32()), "partition": [0]})).result(60)
         if number % 2:
-            typed_topics.evolve(log.log.topic("t"), parse(f"c{number} DOUBLE"))
+            log.log.topic("t").evolve(parse(f"c{number} DOUBLE"))
     handle = log.log.topic("t")
     handle.submit(AlterConfig({"flush.messages": "1"}))
     topic_roll.roll_and_merge(handle)
