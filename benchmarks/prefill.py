@@ -15,10 +15,10 @@ from unittest import mock
 import msgspec
 import pyarrow as pa
 
-from pyspark_log.writing.commit import commit_staged
 from pyspark_log.writing.destination import destination_of
 from pyspark_log.writing.rows import rows_of
 from pyspark_log.writing.staging import Staging
+from pyspark_log_coordinator.commit.commit import commit_staged
 from pyspark_log_coordinator.commit.inline_maintenance import plan_inline, roll_inline
 from pyspark_log_coordinator.environment import Environment, real_environment
 from pyspark_log_coordinator.log.log import Log

@@ -19,10 +19,10 @@ from benchmarks.report import Line, at_least, information
 from benchmarks.rows import persisted_rows
 from benchmarks.stopwatch import by_turns
 from pyspark_log.opening import forget_logs, open_log
-from pyspark_log.writing.commit import commit_staged
 from pyspark_log.writing.destination import destination_of
 from pyspark_log.writing.rows import Rows
 from pyspark_log.writing.staging import Staging
+from pyspark_log_coordinator.commit.commit import commit_staged
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import bootstrap, node_admin
 from pyspark_log_coordinator.model.topic_config import TopicConfig

@@ -18,10 +18,10 @@ from benchmarks.report import Line, at_least, at_most
 from pyspark_log.opening import own_log
 from pyspark_log.reading.fetch import fetch
 from pyspark_log.reading.planning import Range, split_of
-from pyspark_log.writing.commit import commit_staged
 from pyspark_log.writing.destination import destination_of
 from pyspark_log.writing.rows import rows_of
 from pyspark_log.writing.staging import Staging
+from pyspark_log_coordinator.commit.commit import commit_staged
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.stores.request_counts import counts_of
 from pyspark_log_storage.stores.storage_options import StorageOptions

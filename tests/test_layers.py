@@ -133,7 +133,6 @@ def test_a_task_imports_neither_state_machines_nor_what_the_driver_does(imported
     assert not [name for name in imported[task] if name.startswith("pyspark_log.options")]
     assert not imported[task] & {
         "pyspark_log.reading.planning",
-        "pyspark_log.writing.commit",
         "pyspark_log_coordinator.commit.inline_maintenance",
     }
 

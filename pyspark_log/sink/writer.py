@@ -199,7 +199,7 @@ class _Sink:
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], claim: ProducerClaim | None) -> None:
         from pyspark_log.sink import topics
-        from pyspark_log.writing.commit import commit_staged
+        from pyspark_log_coordinator.commit.commit import commit_staged
 
         options = self.options
         staged = [message for message in messages if isinstance(message, StagedMessage)]

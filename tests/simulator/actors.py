@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from pyspark_log.writing.commit import commit_staged
 from pyspark_log.writing.destination import destination_of
 from pyspark_log.writing.rows import Rows
 from pyspark_log.writing.staging import Staging
+from pyspark_log_coordinator.commit.commit import commit_staged
 from pyspark_log_coordinator.commit.inline_maintenance import plan_inline, roll_inline
 from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.log.log import TopicHandle

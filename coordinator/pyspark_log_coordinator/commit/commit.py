@@ -1,4 +1,4 @@
-"""The commit of a batch to one topic, from staged files to the promise of `acks`.
+"""The commit of what tasks have staged: a batch for each topic, from staged files to the promise of `acks`.
 
     roll          a topic that is past its hard cap of unrolled chunks (`inline_maintenance`)
     complete      copy what in-sync replicas lack (`commit_catch_up`)
@@ -13,6 +13,7 @@ leaders and brings replicas back into the ISR.
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -35,9 +36,11 @@ from pyspark_log_storage.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from pyspark_log_coordinator.journal.inbox import Inbox
     from pyspark_log_coordinator.journal.state_machine import Outcome
-    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.batch import Acks, StagedFile
     from pyspark_log_coordinator.model.producers import ProducerClaim
     from pyspark_log_coordinator.segments.swap import SwapSegments
@@ -67,6 +70,34 @@ class Batch(msgspec.Struct, frozen=True):
     """What the tasks rolled or merged; None if they could not know the topic: then the commit rolls."""
     begins: dict[int, int] | None = None
     """The offset that the first row of each partition must get; None: wherever the partition ends."""
+
+
+def commit_staged(  # noqa: PLR0913 -- each is a fact of its own
+    log: Log,
+    staged: Iterable[Sequence[StagedFile]],
+    claim: ProducerClaim | None,
+    acks: Acks,
+    policy: RetryPolicy,
+    topic: str | None,
+    *,
+    swaps: Sequence[SwapSegments] = (),
+) -> dict[str, dict[int, tuple[int, int]]]:
+    """Commit the files of each topic, in the order of the topics' names; return the offsets of each (see `commit`).
+
+    `staged` has one item for each task, in their order. `topic` is the option of that name: it gets a commit even
+    without rows, so that a replay without rows is noticed, and `swaps` is what the tasks rolled or merged of it. Raises
+    what `commit` raises; topics that were committed before the error stay, and a replay finds them committed.
+    """
+    by_topic: dict[str, list[StagedFile]] = {} if topic is None else {topic: []}
+    for task in staged:
+        for file in task:
+            by_topic.setdefault(file.topic, []).append(file)
+    done = {}
+    for name in sorted(by_topic):
+        handle = retry(log.environment, policy, partial(log.topic, name, recent_suffices=True))
+        batch = Batch(claim, tuple(by_topic[name]), acks, tuple(swaps) if name == topic else None)
+        done[name] = commit(handle, batch, policy)
+    return done
 
 
 def commit(

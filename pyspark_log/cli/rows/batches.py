@@ -15,11 +15,10 @@ import pyarrow as pa
 from pyspark_log.options import SinkOptions
 from pyspark_log.options.given import UnknownOption, gather
 from pyspark_log.options.option import Kind
-from pyspark_log.writing.commit import commit_staged
 from pyspark_log.writing.destination import destination_of
 from pyspark_log.writing.rows import rows_of
 from pyspark_log.writing.staging import RetryingStaging, Staging
-from pyspark_log_coordinator.commit.commit import detect_failures
+from pyspark_log_coordinator.commit.commit import commit_staged, detect_failures
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.errors import InvalidOption
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pyspark_log.writing.commit import commit_staged
 from pyspark_log_coordinator.commit import commit_catch_up
+from pyspark_log_coordinator.commit.commit import commit_staged
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.sync import catch_up

@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.writing import dead_letters
-from pyspark_log.writing.commit import commit_staged
 from pyspark_log.writing.dead_letters import HEADERS, Refused
 from pyspark_log.writing.destination import destination_of
 from pyspark_log.writing.rows import rows_of
 from pyspark_log.writing.staging import Staging
+from pyspark_log_coordinator.commit.commit import commit_staged
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.columns import schema

@@ -3,11 +3,11 @@
 import pyarrow as pa
 import pytest
 
-from pyspark_log.writing.commit import commit_staged
 from pyspark_log.writing.destination import destination_of
 from pyspark_log.writing.rows import Rows
 from pyspark_log.writing.staging import Staging
 from pyspark_log_coordinator.commit import isr_recovery
+from pyspark_log_coordinator.commit.commit import commit_staged
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.model.producers import ProducerClaim

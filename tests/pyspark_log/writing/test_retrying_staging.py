@@ -7,11 +7,10 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from pyspark_log.writing.commit import commit_staged
 from pyspark_log.writing.destination import destination_of
 from pyspark_log.writing.rows import Rows
 from pyspark_log.writing.staging import RetryingStaging, Staging
-from pyspark_log_coordinator.commit.commit import detect_failures
+from pyspark_log_coordinator.commit.commit import commit_staged, detect_failures
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.errors import NodeAway, StoreRefused, StoreUnavailable, StoreUnwritable

@@ -3,10 +3,10 @@
 import msgspec
 import pyarrow as pa
 
-from pyspark_log.writing.commit import commit_staged
 from pyspark_log.writing.destination import destination_of
 from pyspark_log.writing.rows import Rows
 from pyspark_log.writing.staging import Staging
+from pyspark_log_coordinator.commit.commit import commit_staged
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import TopicConfig

@@ -14,10 +14,10 @@ import pyarrow as pa
 from pyspark_log.reading.arrow_rows import COLUMNS, record_rows, record_schema
 from pyspark_log.reading.fetch import fetch
 from pyspark_log.reading.planning import Range, split_of
-from pyspark_log.writing.commit import commit_staged
 from pyspark_log.writing.destination import destination_of
 from pyspark_log.writing.rows import rows_of
 from pyspark_log.writing.staging import RetryingStaging, Staging
+from pyspark_log_coordinator.commit.commit import commit_staged
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.retry import RetryPolicy
