@@ -12,30 +12,27 @@ than the journal's leader epochs must not look like a stray.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, TypeVar
+from collections import defaultdict
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores
 from pyspark_log_coordinator.maintenance.topic_cleanup import delete_files
 from pyspark_log_coordinator.model.partition import NodeId
+from pyspark_log_coordinator.rebuild.folder_scan import NodeFolder, TopicFolder
 from pyspark_log_coordinator.replication import truncation
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from pyspark_log_storage.files.index import Index
 from pyspark_log_storage.files.row_files import EpochStarts
-from pyspark_log_storage.objects import checkpoints
 from pyspark_log_storage.objects.node import require_marker
 from pyspark_log_storage.segments import recovery, segment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import Partition
     from pyspark_log_storage.stores.store import Store
-
-T = TypeVar("T")
 
 
 class Stray(msgspec.Struct, frozen=True):
@@ -80,19 +77,21 @@ def inspect(handle: TopicHandle, node_id: NodeId) -> list[ReturnedNode]:
     """
     store = handle.log.node_store(node_id)
     require_marker(store, node_id, handle.log.member(node_id).incarnation)
-    folder = layout.topic_folder(handle.name, handle.topic_id)
-    keys = list(store.list(folder))
+    folder = NodeFolder(store, TopicFolder(handle.name, handle.topic_id))
+    stored: dict[int, list[str]] = defaultdict(list)
+    for number, key in folder.segments:
+        stored[number].append(key)
     state = handle.refresh()
-    none: dict[tuple[str, int], int] = {}
-    offsets = _read(store, f"{folder}{checkpoints.REPLICATION}", checkpoints.decode_offsets, none)
-    marks = {partition: offset for (_, partition), offset in offsets.items()}
+    marks: dict[int, int] = {}
+    with contextlib.suppress(CorruptObject):
+        marks = folder.high_watermarks()
     found = []
     for number, partition in enumerate(state.partitions):
-        here = _segments(keys, f"{folder}{number}/")
-        if here or node_id in partition.replicas:
-            segments = {key: _epochs_and_end(store, key) for key in here}
-            key = f"{folder}{number}/{checkpoints.LEADER_EPOCH}"
-            epochs: EpochStarts = _read(store, key, checkpoints.decode_epochs, ())
+        if stored[number] or node_id in partition.replicas:
+            segments = {key: _epochs_and_end(store, key) for key in stored[number]}
+            epochs: EpochStarts = ()
+            with contextlib.suppress(CorruptObject):
+                epochs = folder.epochs(number)
             local = _Local(node_id, segments, marks.get(number, 0), epochs)
             found.append(_compare(handle, number, partition, local))
     return found
@@ -135,16 +134,3 @@ def _epochs_and_end(store: Store, key: str) -> tuple[EpochStarts, int]:
         return epochs, int(Index(store, f"{key}.index").end_offset)
     entries, _ = recovery.good_chunks(store, key)
     return epochs, entries[-1].end_offset if entries else base_offset
-
-
-def _read(store: Store, key: str, decode: Callable[[bytes, str], T], default: T) -> T:
-    """Return a checkpoint, or `default` if it is missing or damaged."""
-    with contextlib.suppress(ObjectMissing, CorruptObject):
-        return decode(store.read(key), f"checkpoint {store.url}/{key}")
-    return default
-
-
-def _segments(keys: Sequence[str], folder: str) -> list[str]:
-    """Return the keys of the segments in a partition's folder."""
-    found = (layout.segment_in(key) for key in keys if key.startswith(folder))
-    return [key for key in found if key is not None and "/" not in key.removeprefix(folder)]

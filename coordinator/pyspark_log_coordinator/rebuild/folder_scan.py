@@ -1,13 +1,17 @@
-"""The scan of a topic's folder on one node, without any journal.
+"""A topic's folder on one node, as it is found: its segments, append files, checkpoints and description.
 
-Every segment is read and checked, because the new journal will name its holders. Append files are only listed: without
-a journal or a description (`topic_description`) the offsets of their rows are not known.
+Whoever reads a folder without asking a journal what is in it uses `NodeFolder`: the rebuild, the recovery of a node,
+and the check of a node that returns. The files that a journal names are those of `sync/replica_file`.
+
+For a rebuild `scan` reads and checks every segment, because the new journal will name its holders. Append files are
+only listed: without a journal or a description (`topic_description`) the offsets of their rows are not known.
 """
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+import functools
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -26,10 +30,13 @@ from pyspark_log_storage.objects import checkpoints, spare
 from pyspark_log_storage.segments import recovery, segment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import pyarrow as pa
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.maintenance.topic_description import Description
+    from pyspark_log_coordinator.model.partition import ChunkRef
     from pyspark_log_storage.files.index import IndexEntry
     from pyspark_log_storage.stores.store import Store
 
@@ -92,6 +99,110 @@ def topic_folders(store: Store) -> Iterator[TopicFolder]:
             yield TopicFolder(name, topic_id)
 
 
+class NodeFolder:
+    """A topic's folder on one node. It is listed once, and its files are read when they are asked for.
+
+    What reads checkpoints and the description raises `CorruptObject`, `NewerFormat`, `StoreError`.
+    """
+
+    def __init__(self, store: Store, folder: TopicFolder) -> None:
+        self.store = store
+        self.folder = folder
+
+    @functools.cached_property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of all its objects. Raises `StoreError`."""
+        return tuple(self.store.list(self.folder.prefix))
+
+    @property
+    def segments(self) -> list[tuple[int, str]]:
+        """The partition and the key, without ending, of each segment."""
+        found = []
+        for key in self.keys:
+            number, name = self._in_partition(key)
+            if number is not None and "/" not in name and (segment_key := layout.segment_in(key)) is not None:
+                found.append((number, segment_key))
+        return found
+
+    @property
+    def with_epochs(self) -> list[int]:
+        """The partitions that have a checkpoint of leader epochs."""
+        parts = map(self._in_partition, self.keys)
+        return [number for number, name in parts if number is not None and name == checkpoints.LEADER_EPOCH]
+
+    @property
+    def append_files(self) -> tuple[str, ...]:
+        """The names of its append files."""
+        prefix = layout.append_file(*self.folder, "")
+        names = [key.removeprefix(prefix) for key in self.keys if key.startswith(prefix)]
+        return tuple(filter(layout.is_born_name, names))
+
+    def description(self) -> Description | None:
+        """Return the stored description, or None if there is none."""
+        return self._decoded(topic_description.NAME, topic_description.decode, None)
+
+    def recovery_points(self) -> dict[int, int]:
+        """Return the offset of each partition up to which the node had its rows in segments."""
+        return self._offsets(checkpoints.RECOVERY_POINT, "checkpoint ")
+
+    def high_watermarks(self) -> dict[int, int]:
+        """Return the high watermark of each partition, as the node knew it."""
+        return self._offsets(checkpoints.REPLICATION)
+
+    def epochs(self, number: int) -> EpochStarts:
+        """Return the leader epochs of a partition, as the node knew them."""
+        return self._decoded(f"{number}/{checkpoints.LEADER_EPOCH}", checkpoints.decode_epochs, ())
+
+    def journal(self, environment: Environment) -> Journal[topic.Topic, Any]:
+        """Return the topic's journal, as far as it is on this store."""
+        return Journal(OneStore(self.store), layout.topic_journal(*self.folder), topic.MACHINE, environment)
+
+    def chunks(
+        self,
+        state: topic.Topic,
+        number: int,
+        chunks: Iterable[ChunkRef],
+        schemas: Sequence[pa.Schema] | None = None,
+        where: str = "",
+    ) -> Iterator[tuple[ChunkRef, str, CorruptObject | ObjectMissing | None]]:
+        """Read chunks of a partition in append files, as `state` names them; with `schemas` decode their rows, too.
+
+        Yield each with the key of its file, and what is wrong with it. `where` precedes the offset in errors. Raises
+        `NewerFormat`, `StoreError`.
+        """
+        for chunk in chunks:
+            key = layout.append_file(*self.folder, state.file(chunk.file).name)
+            name = f"{where}offset {chunk.base_offset}"
+            wrong: CorruptObject | ObjectMissing | None = None
+            try:
+                if schemas is None:
+                    append_file.read_bytes(self.store, key, chunk.place(number), name)
+                else:
+                    append_file.read_chunk(self.store, key, chunk.place(number), schemas, name)
+            except (CorruptObject, ObjectMissing) as error:
+                wrong = error
+            yield chunk, key, wrong
+
+    def _in_partition(self, key: str) -> tuple[int | None, str]:
+        """Return the partition in whose folder a key is, or None, and the rest of the key."""
+        number, _, name = key.removeprefix(self.folder.prefix).partition("/")
+        # Other folders, such as "00", are not the product's.
+        return (int(number) if _is_number(number) and number == str(int(number)) else None), name
+
+    def _offsets(self, name: str, kind: str = "") -> dict[int, int]:
+        none: dict[tuple[str, int], int] = {}
+        offsets = self._decoded(name, checkpoints.decode_offsets, none, kind)
+        return {number: offset for (_, number), offset in offsets.items()}
+
+    def _decoded(self, name: str, decode: Callable[[bytes, str], T], default: T, kind: str = "") -> T:
+        """Return a file of the folder, decoded, or `default` if it is missing. `kind` is what errors call it."""
+        key = f"{self.folder.prefix}{name}"
+        try:
+            return decode(self.store.read(key), f"{kind}{self.store.url}/{key}")
+        except ObjectMissing:
+            return default
+
+
 def scan(
     store: Store, folder: TopicFolder, environment: Environment, progress: Callable[[int], object] = bool
 ) -> FolderContents:
@@ -99,26 +210,37 @@ def scan(
 
     Raises `NewerFormat`, `StoreError`.
     """
-    reading = _Reading(store, folder)
-    keys = list(store.list(folder.prefix))
-    names = [key.removeprefix(folder.prefix) for key in keys]
-    found = [reading.segment(name, progress) for name in names if _is_segment(name)]
-    appended = [name.removeprefix("append/") for name in names if name.startswith("append/")]
+    here = NodeFolder(store, folder)
+    damaged: list[str] = []
+
+    def undamaged(read: Callable[[], T], default: T) -> T:
+        try:
+            return read()
+        except CorruptObject as error:
+            damaged.append(str(error))
+            return default
+
+    found = [_read_segment(store, number, key, progress) for number, key in here.segments]
     journal = layout.topic_journal(*folder)
-    remains = tuple(key for key in keys if key.startswith(journal))
-    described, of_journal = reading.description(), _of_journal(store, folder, environment) if remains else None
+    remains = tuple(key for key in here.keys if key.startswith(journal))
+    described = undamaged(here.description, None)
+    of_journal = _of_journal(here, environment) if remains else None
     known = [each for each in (described, of_journal) if each is not None]
-    numbers = [layout.born_of(name) for name in appended if layout.is_born_name(name)]
+    numbers = [layout.born_of(name) for name in here.append_files]
     numbers += [layout.born_of(each.file.name) for each in found]
     numbers += [each.number for each in known]
     return FolderContents(
         segments=tuple(found),
-        append_files=tuple(name for name in appended if layout.is_born_name(name)),
-        high_watermarks=reading.high_watermarks(),
-        epochs=reading.epochs(names),
+        append_files=here.append_files,
+        high_watermarks=undamaged(here.high_watermarks, {}),
+        epochs={
+            number: epochs
+            for number in here.with_epochs
+            if (epochs := undamaged(functools.partial(here.epochs, number), None)) is not None
+        },
         description=max(known, key=lambda each: each.number, default=None),
         newest=max([*numbers, newest_in(store, journal, remains)], default=0),
-        damaged=tuple(reading.damaged),
+        damaged=tuple(damaged),
     )
 
 
@@ -156,75 +278,31 @@ def _summary(name: str, base_offset: int, log_bytes: int, entries: list[IndexEnt
     )
 
 
-class _Reading:
-    """Reads the files of a folder, and collects errors of checkpoints and descriptions."""
-
-    def __init__(self, store: Store, folder: TopicFolder) -> None:
-        self._store = store
-        self._prefix = folder.prefix
-        self.damaged: list[str] = []
-
-    def segment(self, name: str, progress: Callable[[int], object]) -> FoundSegment:
-        """Read the segment in the file `name` of the topic's folder."""
-        partition, stem = (layout.segment_in(name) or name).split("/")
-        key = f"{self._prefix}{partition}/{stem}"
-        named = layout.base_offset_of(stem)
-        size = self._store.size(layout.segment_file(key))
-        epochs: EpochStarts = ()
-        try:
-            begin, epochs = segment.epochs_of(self._store, key)
-            if begin != named:
-                name = f"segment {self._store.url}/{layout.segment_file(key)}"
-                raise CorruptObject(name, f"it begins at offset {begin}, not {named} as its name says")
-            entries, why = recovery.good_chunks(self._store, key)
-        except CorruptObject as error:
-            epochs, entries, why = (), [], str(error)
-        progress(size)
-        base_offset = entries[0].base_offset if entries else named
-        indexed = why is None and segment.index_is_right(self._store, key, entries)
-        return FoundSegment(int(partition), _summary(stem, base_offset, size, entries), epochs, why, indexed)
-
-    def description(self) -> Description | None:
-        return self._decoded(topic_description.NAME, topic_description.decode)
-
-    def high_watermarks(self) -> dict[int, int]:
-        offsets = self._decoded(checkpoints.REPLICATION, checkpoints.decode_offsets) or {}
-        return {partition: offset for (_, partition), offset in offsets.items()}
-
-    def epochs(self, names: list[str]) -> dict[int, EpochStarts]:
-        found = {}
-        for name in names:
-            number, _, last = name.partition("/")
-            if last == checkpoints.LEADER_EPOCH and _is_number(number):
-                epochs = self._decoded(name, checkpoints.decode_epochs)
-                if epochs is not None:
-                    found[int(number)] = epochs
-        return found
-
-    def _decoded(self, name: str, decode: Callable[[bytes, str], T]) -> T | None:
-        """Return a file of the folder, decoded, or None if it is missing or damaged."""
-        key = f"{self._prefix}{name}"
-        try:
-            return decode(self._store.read(key), f"{self._store.url}/{key}")
-        except ObjectMissing:
-            return None
-        except CorruptObject as error:
-            self.damaged.append(str(error))
-            return None
-
-
-def _is_segment(name: str) -> bool:
-    number, _, last = name.partition("/")
-    return _is_number(number) and "/" not in last and layout.segment_in(last) is not None
+def _read_segment(store: Store, number: int, key: str, progress: Callable[[int], object]) -> FoundSegment:
+    """Read the segment of a partition at `key`. A damaged one has no leader epochs if its header is."""
+    stem = key.rpartition("/")[2]
+    size = store.size(layout.segment_file(key))
+    epochs: EpochStarts = ()
+    named = layout.base_offset_of(stem)
+    try:
+        begin, epochs = segment.epochs_of(store, key)
+        if begin != named:
+            name = f"segment {store.url}/{layout.segment_file(key)}"
+            raise CorruptObject(name, f"it begins at offset {begin}, not {named} as its name says")
+        read = recovery.read_segment(store, key)
+    except CorruptObject as error:
+        epochs, read = (), recovery.ReadSegment(key, named, [], str(error), is_indexed=False)
+    progress(size)
+    return FoundSegment(number, _summary(stem, named, size, read.entries), epochs, read.why, read.is_indexed)
 
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
-def _of_journal(store: Store, folder: TopicFolder, environment: Environment) -> Description | None:
+def _of_journal(here: NodeFolder, environment: Environment) -> Description | None:
     """Return the state in the remains of the topic's journal as a description, or None if it cannot be read."""
-    journal = Journal(OneStore(store), layout.topic_journal(*folder), topic.MACHINE, environment)
+    journal = here.journal(environment)
     try:
         with contextlib.suppress(CorruptObject, StoreError):
             journal.refresh()

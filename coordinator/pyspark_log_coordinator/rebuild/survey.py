@@ -5,7 +5,6 @@ It reads every segment on every node.
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,13 +12,11 @@ import msgspec
 from pyspark_log_coordinator.cluster.nodes import Node
 from pyspark_log_coordinator.model.partition import NodeId, by_number
 from pyspark_log_coordinator.rebuild import folder_scan, found_columns, salvage, topic_plan
-from pyspark_log_coordinator.rebuild.folder_scan import FolderContents, TopicFolder
+from pyspark_log_coordinator.rebuild.folder_scan import FolderContents, NodeFolder, TopicFolder
 from pyspark_log_coordinator.rebuild.lost_journals import GivenNode, LostJournals, identify
 from pyspark_log_coordinator.rebuild.topic_plan import GoodChunk, TopicPlan
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.errors import CorruptObject, ObjectMissing
-from pyspark_log_storage.files import append_file
 from pyspark_log_storage.stores.store import Store
 
 if TYPE_CHECKING:
@@ -192,15 +189,12 @@ def _good_chunks(store: Store, folder: TopicFolder, description: Description | N
     good: set[GoodChunk] = set()
     if description is None:
         return frozenset()
-    state = description.topic
-    for number, partition in enumerate(state.partitions):
-        for chunk in partition.chunks:
-            if chunk.end_offset > partition.high_watermark:
-                break
-            key = layout.append_file(*folder, state.file(chunk.file).name)
-            where = f"topic {folder.topic!r}, partition {number}, offset {chunk.base_offset}"
-            with contextlib.suppress(CorruptObject, ObjectMissing):
-                append_file.read_bytes(store, key, chunk.place(number), where)
+    here = NodeFolder(store, folder)
+    for number, partition in enumerate(description.topic.partitions):
+        committed = [each for each in partition.chunks if each.end_offset <= partition.high_watermark]
+        where = f"topic {folder.topic!r}, partition {number}, "
+        for chunk, _, wrong in here.chunks(description.topic, number, committed, where=where):
+            if wrong is None:
                 good.add((number, chunk.base_offset))
     return frozenset(good)
 

@@ -8,13 +8,10 @@ import typer
 
 from pyspark_log.cli import arguments, output
 from pyspark_log.opening import open_log
-from pyspark_log_storage.errors import InvalidOption, NoCluster, ObjectMissing, UnknownTopic
+from pyspark_log_storage.errors import InvalidOption, NoCluster, UnknownTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark_log_coordinator.audit.unrolled import KnownTopic
-    from pyspark_log_coordinator.rebuild.folder_scan import TopicFolder
+    from pyspark_log_coordinator.log.log import Log
     from pyspark_log_storage.stores.store import Store
 
 
@@ -46,23 +43,28 @@ def recover(
     If --node is an id, the files are also compared with the journals: segments with rows that were truncated while the
     node was unreachable are deleted. Otherwise the node's folder is enough, and no journal is read.
     """
+    import msgspec
+
+    from pyspark_log_coordinator.audit import recovery
+    from pyspark_log_coordinator.environment import real_environment
     from pyspark_log_storage.names import check_topic, is_topic
 
     for topic in topics or ():
         check_topic(topic)
-    store = _store_of(path, node)
-    names = topics or list(filter(is_topic, store.folders("topics/")))
-    known = _known_by(path, store, node)
-    found = []
-    for topic in names:
-        here = _recovered(store, topic, known, everything=everything, dry_run=dry_run)
+    # The cluster is opened only for a node id.
+    log = None if node is None or "/" in node else open_log(path)
+    store = _store_at(path if node is None else node) if log is None or node is None else _store_of(log, node)
+    found: list[dict[str, Any]] = []
+    for topic in topics or filter(is_topic, store.folders("topics/")):
+        done = recovery.recover(store, topic, real_environment(), log, everything=everything, dry_run=dry_run)
+        here = [msgspec.to_builtins(each) for each in done]
         if not here and topics:
             message = (
                 f"topic {topic!r} has no checkpoints and no description at {store.url}; check its name and the address"
             )
             raise UnknownTopic(topic, message)
         found += here
-    returned = [] if node is None or "/" in node else _returned(path, node, topics, dry_run=dry_run)
+    returned = [] if log is None or node is None else _returned(log, node, topics, dry_run=dry_run)
     if json:
         output.print_json(*found, *returned)
     else:
@@ -77,126 +79,37 @@ def recover(
         raise typer.Exit(1)
 
 
-def _store_of(path: str, node: str | None) -> Store:
-    """Return the store of a node. The cluster is opened only for a node id."""
+def _store_at(address: str) -> Store:
+    """Return the store at the address of a node."""
     from pyspark_log_storage.layout import TOPICS
-    from pyspark_log_storage.objects.node import read_marker, require_marker
+    from pyspark_log_storage.objects.node import read_marker
     from pyspark_log_storage.stores.addresses import absolute_urls, open_store
 
-    if node is None or "/" in node:
-        url, *others = absolute_urls(path if node is None else node)
-        if others:
-            raise InvalidOption("node", "the address has several stores; select a node with --node")
-        store = open_store(url)
-        if read_marker(store) is None and not any(True for _ in store.folders(TOPICS)):
-            raise NoCluster(f"no node at {url}: it has neither a node marker nor topics; check the address")
-        return store
-    log = open_log(path)
+    url, *others = absolute_urls(address)
+    if others:
+        raise InvalidOption("node", "the address has several stores; select a node with --node")
+    store = open_store(url)
+    if read_marker(store) is None and not any(True for _ in store.folders(TOPICS)):
+        raise NoCluster(f"no node at {url}: it has neither a node marker nor topics; check the address")
+    return store
+
+
+def _store_of(log: Log, node: str) -> Store:
+    """Return the store of a node."""
+    from pyspark_log_storage.objects.node import require_marker
+
     member = log.node(node)
     store = log.node_store(node)
     require_marker(store, node, member.incarnation)
     return store
 
 
-def _recovered(
-    store: Store, topic: str, known: Callable[[TopicFolder], KnownTopic | None], *, everything: bool, dry_run: bool
-) -> list[dict[str, Any]]:
-    """Return a document for each partition of each incarnation of the topic, and for damaged append files.
-
-    `known` returns the state of a topic, which has the offsets of the rows in append files.
-    """
-    import msgspec
-
-    from pyspark_log_coordinator.audit import unrolled
-    from pyspark_log_coordinator.rebuild.folder_scan import TopicFolder
-    from pyspark_log_storage.columns.schema import decode_all
-    from pyspark_log_storage.objects import checkpoints
-    from pyspark_log_storage.objects.node import read_marker
-    from pyspark_log_storage.segments import recovery
-
-    marker = read_marker(store)
-    node = None if marker is None else marker.node
-    found: list[dict[str, Any]] = []
-    for topic_id in store.folders(f"topics/{topic}/"):
-        folder = TopicFolder(topic, topic_id)
-        described = known(folder)
-        partitions = described.topic.partitions if described is not None else ()
-        # Without a description nobody knows whether the topic is typed.
-        schemas = None if described is None else decode_all(described.topic.schemas, f"topic {topic!r}")
-        points = _recovery_points(store, f"{folder.prefix}{checkpoints.RECOVERY_POINT}")
-        with_rows = [number for number, each in enumerate(partitions) if each.chunks]
-        for partition in sorted({*points, *with_rows}):
-            where, point = f"{folder.prefix}{partition}/", points.get(partition, 0)
-            newer = unrolled.NOTHING
-            if described is not None and partition in with_rows:
-                newer = unrolled.check(store, folder, described.topic, partition, point, node)
-            begin = recovery.first_offset(store, where, point) if everything else point
-            one = recovery.recover(store, where, begin, schemas=schemas, unrolled=newer.good, dry_run=dry_run)
-            bad = newer.damage_behind(one.end_offset)
-            # A damaged chunk at the end of the intact rows is the cause; a later segment only lacks the rows before it.
-            damage = bad.damage if bad is not None and bad.base_offset <= one.end_offset else one.damage
-            damage = damage or (None if bad is None else bad.damage)
-            found.append(
-                {
-                    "topic": topic,
-                    "topic_id": topic_id,
-                    "partition": partition,
-                    "recovery_point": point,
-                    "good_up_to": one.end_offset,
-                    "checked": one.checked + newer.files,
-                    "rebuilt": one.rebuilt,
-                    "damage": None if damage is None else msgspec.to_builtins(damage),
-                }
-            )
-        found += [
-            {"topic": topic, "topic_id": topic_id, "partition": None, "damage": msgspec.to_builtins(each)}
-            for each in unrolled.check_unplaced(store, folder, described)
-        ]
-    return found
-
-
-def _recovery_points(store: Store, key: str) -> dict[int, int]:
-    """Return the recovery points of a topic's partitions; empty without a checkpoint."""
-    from pyspark_log_storage.objects import checkpoints
-
-    try:
-        points = checkpoints.decode_offsets(store.read(key), f"checkpoint {store.url}/{key}")
-    except ObjectMissing:
-        return {}
-    return {partition: point for (_, partition), point in points.items()}
-
-
-def _known_by(path: str, store: Store, node: str | None) -> Callable[[TopicFolder], KnownTopic | None]:
-    """Return a function that returns the state of a topic: from the journals if `node` is an id.
-
-    Otherwise it uses the node's folder alone, because the journals may be lost.
-    """
-    from pyspark_log_coordinator.audit import unrolled
-    from pyspark_log_coordinator.environment import real_environment
-
-    def by_folder(folder: TopicFolder) -> KnownTopic | None:
-        return unrolled.known(store, folder, real_environment())
-
-    if node is None or "/" in node:
-        return by_folder
-    log = open_log(path)
-
-    def by_journal(folder: TopicFolder) -> KnownTopic | None:
-        record = log.topics().get(folder.topic)
-        if record is None or record.topic_id != folder.topic_id:
-            return by_folder(folder)
-        return unrolled.KnownTopic(log.topic(folder.topic).state, is_newest=True)
-
-    return by_journal
-
-
-def _returned(path: str, node: str, wanted: list[str] | None, *, dry_run: bool) -> list[dict[str, Any]]:
+def _returned(log: Log, node: str, wanted: list[str] | None, *, dry_run: bool) -> list[dict[str, Any]]:
     """Compare the node's folder with the journals, delete stray segments, and return the partitions that differ."""
     import msgspec
 
     from pyspark_log_coordinator.audit import returned_node
 
-    log = open_log(path)
     found = []
     for name in sorted(log.topics()):
         if wanted is None or name in wanted:

@@ -46,13 +46,31 @@ class Recovered(msgspec.Struct, frozen=True):
     """Why later rows are lost; None if there are none."""
 
 
-class _Checked(msgspec.Struct, frozen=True):
-    """A segment that was read: the end of its good rows, and what is wrong after them."""
+class ReadSegment(msgspec.Struct, frozen=True):
+    """A segment that was read as a whole, from its folder alone."""
 
     key: str
+    """Without ending."""
     base_offset: int
-    end_offset: int
+    """As its name says."""
+    entries: list[IndexEntry]
+    """The good chunks, or row groups, at its beginning."""
     why: str | None
+    """What is wrong with the next one; None if the segment is whole."""
+    is_indexed: bool
+    """Whether the segment is whole, and its index exists and is right."""
+
+    @property
+    def end_offset(self) -> int:
+        """The end of its good rows."""
+        return self.entries[-1].end_offset if self.entries else self.base_offset
+
+
+def read_segment(store: Store, key: str, schemas: Sequence[pa.Schema] | None = None) -> ReadSegment:
+    """Read the segment at `key`; see `good_chunks`. Raises `ObjectMissing`, `NewerFormat`, `StoreError`."""
+    entries, why = good_chunks(store, key, schemas)
+    is_indexed = why is None and segment.index_is_right(store, key, entries)
+    return ReadSegment(key, layout.base_offset_of(key), entries, why, is_indexed)
 
 
 def recover(
@@ -71,10 +89,10 @@ def recover(
     run. Raises `NewerFormat`, `StoreError`.
     """
     checked, rebuilt = [], []
-    for key, base_offset in _segments_from(store, folder, recovery_point):
-        entries, why = good_chunks(store, key, schemas)
-        checked.append(_Checked(key, base_offset, entries[-1].end_offset if entries else base_offset, why))
-        if why is None and not segment.index_is_right(store, key, entries):
+    for key, _ in _segments_from(store, folder, recovery_point):
+        found = read_segment(store, key, schemas)
+        checked.append(found)
+        if found.why is None and not found.is_indexed:
             rebuilt.append(key)
             if not dry_run:
                 segment.rebuild_index(store, key)
@@ -91,7 +109,7 @@ def first_offset(store: Store, folder: str, default: int) -> int:
     return min((base_offset for _, base_offset in _segments_from(store, folder, 0)), default=default)
 
 
-def _damage_at(checked: list[_Checked], reached: int) -> BadFile | None:
+def _damage_at(checked: list[ReadSegment], reached: int) -> BadFile | None:
     """Return why the good rows end at `reached`, or None if there are no later ones."""
     for each in checked:
         if each.why is not None and each.base_offset <= reached == each.end_offset:

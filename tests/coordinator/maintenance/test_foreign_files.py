@@ -16,6 +16,7 @@ from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
 from pyspark_log_coordinator.model.batch import SequencedFile
 from pyspark_log_coordinator.model.topic_state import FileRef, PendingDeletion
+from pyspark_log_coordinator.rebuild.folder_scan import NodeFolder, TopicFolder
 from pyspark_log_coordinator.sync import follower
 from pyspark_log_storage import decoding, layout
 from pyspark_log_storage.errors import CorruptObject, StoreRefused
@@ -111,6 +112,14 @@ def test_maintenance_deletes_only_files_of_the_log(topic):
     assert untouched(paths)
     assert not any(path.exists() for path in mine)
     topic.check()
+
+
+def test_a_folder_has_only_the_segments_of_its_partitions(topic):
+    """Neither a rebuild, nor a recovery, nor the check of a returned node takes another file for rows of the topic."""
+    folder = NodeFolder(topic.store, TopicFolder("t", topic.handle.topic_id))
+    before = folder.segments
+    put(topic, *(f"{topic.folder}{place}/{SEGMENT}.log" for place in ("00", "\u0660", "-1", "0/old", "backup")))
+    assert NodeFolder(topic.store, folder.folder).segments == before != []
 
 
 def test_only_the_logs_files_of_a_deleted_topic_are_deleted(topic):
