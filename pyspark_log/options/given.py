@@ -50,7 +50,7 @@ CLIENT_STORAGE_OPTIONS = msgspec.structs.replace(
     STORAGE_OPTIONS,
     meaning=(
         "Credentials and settings of object stores, as a dict or JSON, with s3fs's names. See"
-        " [object stores](../guides/object-stores.md)."
+        " [credentials](../guides/object-store-credentials.md)."
     ),
     prefixed=("storage.options",),
 )

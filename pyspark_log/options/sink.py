@@ -89,8 +89,9 @@ class SinkOptions(Options):
         value=TEXT,
         unset="a stream's query id; none for a batch write",
         meaning=(
-            "Name of the writer, under which each batch is written exactly once, also if the checkpoint is deleted. A"
-            " batch write also needs txnVersion."
+            "Name of the writer, under which each batch is written exactly once. A batch write also needs txnVersion."
+            " Under it, a stream with a new checkpoint is refused, instead of writing again what the old one wrote."
+            " See [Exactly once](../guides/exactly-once.md)."
         ),
         differs=(
             "Spark's Kafka sink may write rows twice after a failure; here each batch of a writer is written once. The"
