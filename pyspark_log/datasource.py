@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pyspark
 from pyspark.sql.datasource import DataSource
 
-from pyspark_log.options import check_source, is_table_without_options, parse_source
-from pyspark_log.options import parse_sink
+from pyspark_log.options import check_source, is_table_without_options, parse_sink, parse_source
 from pyspark_log.spark_calls import spark_entry
 from pyspark_log.spark_conf.installation import check_spark
 

@@ -12,8 +12,8 @@ from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from pyspark_log.opening import forget_logs
-from pyspark_log.sink import checkpoint
 from pyspark_log.options import parse_sink
+from pyspark_log.sink import checkpoint
 from pyspark_log_storage.errors import CorruptObject, NoCluster, UnknownTopic
 from pyspark_log_storage.stores.local import LocalStore
 from tests.support.direct import read, source
