@@ -10,6 +10,7 @@ it. Of an instance, `batch_size` is the value.
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any, Generic, NoReturn, TypeVar, overload
@@ -167,8 +168,7 @@ class Options:  # noqa: PLW1641 -- some values are dicts
     def __init__(self, given: Given) -> None:
         """Raise `InvalidOption`."""
         for field, option in _fields(type(self)):
-            if not field.startswith("_"):
-                self._set(**{field: (given.get if isinstance(option, AlwaysSet) else given.find)(option)})
+            vars(self)[field] = given.get(option) if isinstance(option, AlwaysSet) else given.find(option)
 
     def _set(self, **values: object) -> None:
         vars(self).update(values)
@@ -182,8 +182,10 @@ class Options:  # noqa: PLW1641 -- some values are dicts
         return isinstance(other, (Options, SimpleNamespace)) and vars(self) == vars(other)
 
 
+@functools.cache
 def _fields(options: type[Options]) -> list[tuple[str, Option[Any]]]:
-    return [(field, each) for field, each in vars(options).items() if isinstance(each, Option)]
+    """Return the fields that have values of their own."""
+    return [(field, each) for field, each in vars(options).items() if isinstance(each, Option) and field[0] != "_"]
 
 
 def table(options: type[Options]) -> tuple[Option[Any], ...]:
