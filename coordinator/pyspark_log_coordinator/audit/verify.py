@@ -27,7 +27,7 @@ from pyspark_log_coordinator.cluster.nodes import node_of
 from pyspark_log_coordinator.journal import spare_repair
 from pyspark_log_coordinator.journal.history import history
 from pyspark_log_coordinator.maintenance import checkpoint_files, cluster_cleanup, topic_cleanup
-from pyspark_log_coordinator.model.partition import named
+from pyspark_log_coordinator.model.partition import ChunkRef, SegmentRef, named
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.sync.replica_file import check_segment
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.cluster.groups import GroupRecord
     from pyspark_log_coordinator.journal.journal import Journal
     from pyspark_log_coordinator.log.log import Log, TopicHandle
-    from pyspark_log_coordinator.model.partition import ChunkRef, Holder, NodeId, Partition, SegmentRef
+    from pyspark_log_coordinator.model.partition import Holder, NodeId, Partition
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_storage.files.index import IndexEntry
     from pyspark_log_storage.files.row_files import EpochStarts
@@ -52,15 +52,50 @@ if TYPE_CHECKING:
 class Finding(msgspec.Struct, frozen=True):
     """A fault. `repairable` if `repair` can undo it without loss."""
 
-    what: str
-    """The object or place that is wrong."""
-    detail: str
+    where: str
+    """The object or place that is wrong, in its topic, node or group."""
+    problem: str
+    """What is wrong. It is often the message of an error, which may begin with `where`."""
     repairable: bool = False
     node: str | None = None
     """The node with the copy, or None if no single node is concerned."""
     partition: int | None = None
     offset: int | None = None
     """The first row that is concerned."""
+    within: str = ""
+    """The node or group that has it, and a comma; empty if that needs no mention."""
+    topic: str = ""
+    """The topic that has it, in the same way."""
+
+    @property
+    def what(self) -> str:
+        """The object or place that is wrong, as in a list of findings about many topics."""
+        return f"{self.within}{self.topic}{self.where}"
+
+    @property
+    def detail(self) -> str:
+        """What is wrong, as in a list of findings about many topics."""
+        return f"{self.topic}{self.problem}" if self._says_where else self.problem
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong and where, once, for people who know the topic."""
+        return f"{self.within}{self.problem if self._says_where else f'{self.where}: {self.problem}'}"
+
+    @property
+    def _says_where(self) -> bool:
+        return self.problem.startswith(f"{self.where} ")
+
+    def document(self) -> dict[str, Any]:
+        """Return the finding as JSON has it."""
+        return {
+            "what": self.what,
+            "detail": self.detail,
+            "repairable": self.repairable,
+            "node": self.node,
+            "partition": self.partition,
+            "offset": self.offset,
+        }
 
 
 class Report(msgspec.Struct):
@@ -83,6 +118,10 @@ class Report(msgspec.Struct):
     def sound(self) -> bool:
         """Whether there are no findings."""
         return not self.findings
+
+    def document(self) -> dict[str, Any]:
+        """Return the report as JSON has it."""
+        return {**msgspec.structs.asdict(self), "findings": [each.document() for each in self.findings]}
 
 
 class ReadableCopies:
@@ -149,10 +188,8 @@ def verify(handle: TopicHandle, progress: Callable[[int], object] = bool, node: 
         report.findings += _bounds(number, partition)
         if not copies.is_single:
             report.findings += _replication(state, number)
-        for each in (*partition.segments, *partition.staged):
-            audit.segment(number, each)
-        for chunk in partition.chunks:
-            audit.chunk(number, chunk)
+        for rows in _rows_of(state, number):
+            audit.read(rows)
         report.rows += partition.log_end - partition.log_start
     audit.end()
     return report
@@ -161,23 +198,29 @@ def verify(handle: TopicHandle, progress: Callable[[int], object] = bool, node: 
 def bytes_to_read(handle: TopicHandle, node: NodeId | None = None) -> int:
     """Return the number of bytes that an audit of the topic will read."""
     copies, state = ReadableCopies(handle.log, node), handle.journal.state
-    size = 0
-    for partition in state.partitions:
-        for each in (*partition.segments, *partition.staged):
-            size += each.log_bytes * len(copies.of(state, each.holders))
-        for chunk in partition.chunks:
-            size += chunk.length * len(copies.of(state, state.file(chunk.file).holders))
-    return size
+    rows = (each for number in range(len(state.partitions)) for each in _rows_of(state, number))
+    return sum(each.bytes * len(copies.of(state, each.holders)) for each in rows)
 
 
 class _Rows(msgspec.Struct, frozen=True):
-    """A chunk or segment, as findings name it."""
+    """A chunk or segment of a partition, which each of its holders should have."""
 
-    where: str
     partition: int
-    offset: int
+    ref: SegmentRef | ChunkRef
     bytes: int
     holders: tuple[Holder, ...]
+
+    @property
+    def where(self) -> str:
+        """The partition and the first row."""
+        return f"partition {self.partition}, offset {self.ref.base_offset}"
+
+
+def _rows_of(state: Topic, number: int) -> list[_Rows]:
+    """Return what the journal names of a partition: its segments, then its unrolled chunks."""
+    partition = state.partitions[number]
+    segments = [_Rows(number, each, each.log_bytes, each.holders) for each in partition.all_segments]
+    return segments + [_Rows(number, each, each.length, state.file(each.file).holders) for each in partition.chunks]
 
 
 class _Audit:
@@ -199,32 +242,28 @@ class _Audit:
         self._missing: set[NodeId] = set()
         """Missing nodes that hold files."""
 
-    def chunk(self, number: int, ref: ChunkRef) -> None:
-        """Read an unrolled chunk on every holder of its file."""
-        file = self._state.file(ref.file)
-        key, schemas = self._handle.append_file(file.name), self._handle.schemas
-        where = f"topic {self._handle.name!r}, partition {number}, offset {ref.base_offset}"
-        place = ref.place(number)
-        self._read_copies(
-            _Rows(where, number, ref.base_offset, ref.length, file.holders),
-            lambda _, store: append_file.read_chunk(store, key, place, schemas, where),
-        )
+    def read(self, rows: _Rows) -> None:
+        """Read a segment or an unrolled chunk on every holder."""
+        if isinstance(rows.ref, ChunkRef):
+            self._chunk(rows, rows.ref)
+        else:
+            self._segment(rows, rows.ref)
 
-    def segment(self, number: int, ref: SegmentRef) -> None:
+    def _chunk(self, rows: _Rows, ref: ChunkRef) -> None:
+        key, place = self._handle.append_file(self._state.file(ref.file).name), ref.place(rows.partition)
+        schemas = self._handle.schemas
+        self._read_copies(rows, lambda _, store: append_file.read_chunk(store, key, place, schemas, rows.where))
+
+    def _segment(self, rows: _Rows, ref: SegmentRef) -> None:
         """Read a segment on every holder, and compare the copies."""
-        key = self._handle.segment(number, ref.name)
-        where = f"segment {key}"
-        if not self._copies.is_single:
-            where = f"topic {self._handle.name!r}, partition {number}, offset {ref.base_offset}, {where}"
-        rows = _Rows(where, number, ref.base_offset, ref.log_bytes, ref.holders)
+        key = self._handle.segment(rows.partition, ref.name)
         whole: dict[NodeId, tuple[EpochStarts, list[IndexEntry]]] = {}
 
         def read(name: NodeId, store: Store) -> None:
             entries = segment.scan(store, key, self._handle.schemas)
             check_segment(ref, entries, store.size(layout.segment_file(key)))
             if not segment.index_is_right(store, key, entries):
-                index = msgspec.structs.replace(rows, where=f"{where}.index")
-                self._add(index, f"it does not match the {layout.ending(key)}", name, repairable=True)
+                self._add(rows, f"it does not match the {layout.ending(key)}", name, repairable=True, ending=".index")
             epochs = () if self._copies.is_single else segment.epochs_of(store, key)[1]
             whole[name] = epochs, entries
 
@@ -257,13 +296,20 @@ class _Audit:
             others = self._copies.to_copy_from(self._state, rows.holders, name)
             self._add(rows, detail, name, repairable=any(each not in damaged for each in others))
 
-    def _add(self, rows: _Rows, detail: str, node: NodeId | None = None, *, repairable: bool = False) -> None:
-        where = rows.where
-        if self._copies.is_single:
-            node = None
-        elif node is not None:
-            where = f"node {node!r}, {where}"
-        self._report.findings.append(Finding(where, detail, repairable, node, rows.partition, rows.offset))
+    def _add(
+        self, rows: _Rows, problem: str, node: NodeId | None = None, *, repairable: bool = False, ending: str = ""
+    ) -> None:
+        where, topic = rows.where, f"topic {self._handle.name!r}, "
+        if isinstance(rows.ref, SegmentRef):
+            segment_where = f"segment {self._handle.segment(rows.partition, rows.ref.name)}{ending}"
+            where, topic = (segment_where, "") if self._copies.is_single else (f"{where}, {segment_where}", topic)
+        node, within = self._at(node)
+        offset = rows.ref.base_offset
+        self._report.findings.append(Finding(where, problem, repairable, node, rows.partition, offset, within, topic))
+
+    def _at(self, node: NodeId | None) -> tuple[NodeId | None, str]:
+        """Return a node as a finding names it: not at all if there is no other one."""
+        return (None, "") if self._copies.is_single or node is None else (node, f"node {node!r}, ")
 
     def end(self) -> None:
         """Report the missing nodes and the orphans."""
@@ -283,9 +329,9 @@ class _Audit:
     def _checkpoints(self, name: NodeId, store: Store) -> None:
         folder = layout.topic_folder(self._handle.name, self._handle.topic_id)
         for key, error in checkpoint_files.damaged(store, folder, self._state, name):
-            node = None if self._copies.is_single else name
-            where = f"checkpoint {folder}{key}" if node is None else f"node {name!r}, checkpoint {folder}{key}"
-            self._report.findings.append(Finding(where, str(error), repairable=True, node=node))
+            node, within = self._at(name)
+            finding = Finding(f"checkpoint {folder}{key}", str(error), repairable=True, node=node, within=within)
+            self._report.findings.append(finding)
 
 
 def verify_cluster(log: Log) -> Report:
@@ -300,7 +346,7 @@ def verify_cluster(log: Log) -> Report:
             report.findings += _group(log, record, report)
         report.orphans = cluster_cleanup.abandoned_temporary_files(log)
         for name, error in log.journals.missing_nodes().items():
-            report.findings.append(Finding(f"journal node {name!r}", error.message))
+            report.findings.append(Finding(f"node {name!r}", error.message, within="journal "))
     except LogError as error:
         report.findings.append(Finding("journal", str(error)))
     return report
@@ -345,7 +391,7 @@ def _group(log: Log, record: GroupRecord, report: Report) -> Iterator[Finding]:
     try:
         if journal.refresh().started:
             for each in _journal(journal, report):
-                yield msgspec.structs.replace(each, what=f"{where}, {each.what}")
+                yield msgspec.structs.replace(each, within=f"{where}, {each.within}")
     except LogError as error:
         yield Finding(where, error.message)
 

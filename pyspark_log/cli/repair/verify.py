@@ -41,8 +41,6 @@ def verify(
     on its nodes. With --repair, rebuild damaged indexes, and replace damaged or missing files with copies from other
     nodes. The exit code is 1 if there are problems.
     """
-    import msgspec
-
     from pyspark_log_coordinator.audit.repair import repair_journals
     from pyspark_log_coordinator.audit.verify import verify_cluster
 
@@ -57,7 +55,7 @@ def verify(
         nonlocal sound
         sound = sound and report.sound
         if json:
-            output.print_json({**msgspec.to_builtins(report), "sound": report.sound, "repaired": repaired})
+            output.print_json({**report.document(), "sound": report.sound, "repaired": repaired})
         else:
             _print(report, repaired)
 
@@ -97,8 +95,7 @@ def _print(report: Report, repaired: list[str]) -> None:
         typer.echo(f"{name}: repaired {key}")
     for finding in report.findings:
         hint = " (verify --repair can fix this)" if finding.repairable else ""
-        said = _joined(finding.what, finding.detail).replace(f"topic {report.topic!r}, ", "")
-        typer.echo(f"{name}: {said}{hint}")
+        typer.echo(f"{name}: {finding.sentence}{hint}")
     if report.damaged_spares:
         spares = counted(len(report.damaged_spares), "missing or damaged spare")
         typer.echo(f"{name}: {spares} of the journal; nothing is lost (verify --repair can fix this)")
@@ -109,12 +106,3 @@ def _print(report: Report, repaired: list[str]) -> None:
         rows = f"{counted(report.rows, 'row')}, {counted(report.bytes, 'byte')} in {where}"
         seen = f"{rows}, {seen}"
     typer.echo(f"{name}: {verdict}; {seen}")
-
-
-def _joined(what: str, detail: str) -> str:
-    """Return `what: detail`, and once what both name: the detail is often an error that says where it happened."""
-    words = what.split(" ")
-    for first in range(len(words)):
-        if detail.startswith(" ".join([*words[first:], ""])):
-            return " ".join([*words[:first], detail])
-    return f"{what}: {detail}"

@@ -145,6 +145,9 @@ def test_a_bad_copy_of_an_append_file_is_named_and_repaired(topic, name, how):
     [found] = audit(topic).findings
     assert (found.node, found.partition, found.offset, found.repairable) == (name, 0, 8, True)
     assert found.what == f"node {name!r}, topic 't', partition 0, offset 8"
+    names = how != "missing"  # the error of a missing object does not say which rows are in it
+    assert found.detail.startswith("topic 't', partition 0, offset 8 (") == names
+    assert found.sentence.startswith(f"node {name!r}, partition 0, offset 8" + (" (" if names else ": there is no"))
     assert repair(topic.handle) == [f"{key} on node {name!r}"]
     assert disk(topic, name).read(key) == whole
     assert audit(topic).findings == []
