@@ -12,6 +12,7 @@
 
     with pyspark_log.Producer("/data/log") as producer:             needs neither Spark nor Java
         producer.send("t", b"value", key=b"key")
+    polars.DataFrame(pyspark_log.scan("/data/log", "t"))            rows as an Arrow stream; without Spark, too
 
 Spark finds `DefaultSource` by the package's name. It imports every package named `pyspark_...` when it looks for data
 sources, so heavy modules are imported on first use.
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         RecordMetadata,
         TopicPartition,
     )
+    from pyspark_log.clients.scan import Scan, scan
     from pyspark_log.clients.worker import TaskRunner, Worker
     from pyspark_log.datasource import DefaultSource
     from pyspark_log.history.archive import archive
@@ -62,6 +64,7 @@ __all__ = [
     "OffsetAndTimestamp",
     "Producer",
     "RecordMetadata",
+    "Scan",
     "TaskRunner",
     "TopicPartition",
     "Worker",
@@ -72,6 +75,7 @@ __all__ = [
     "foreach_batch",
     "read",
     "replay",
+    "scan",
 ]
 _MODULES = {
     "Consumer": "pyspark_log.clients.consumer",
@@ -80,6 +84,7 @@ _MODULES = {
     "JsonFormatter": "pyspark_log_storage.logs",
     "LogError": "pyspark_log_storage.errors",
     "Producer": "pyspark_log.clients.producer",
+    "Scan": "pyspark_log.clients.scan",
     "TaskRunner": "pyspark_log.clients.worker",
     "Worker": "pyspark_log.clients.worker",
     "archive": "pyspark_log.history.archive",
@@ -88,6 +93,7 @@ _MODULES = {
     "foreach_batch": "pyspark_log.source.foreach_batch",
     "read": "pyspark_log.history.whole_topic",
     "replay": "pyspark_log.source.replay",
+    "scan": "pyspark_log.clients.scan",
 }
 _RECORDS = "pyspark_log.clients.records"
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
+from pyspark_log.options.bounds import check_partitions
 from pyspark_log.source.replay import replay
 from pyspark_log_storage.errors import DataLoss, InvalidInput
 
@@ -36,8 +37,7 @@ def read(  # noqa: PLR0913 -- each is a fact of its own
     Raises what `replay` raises; with an archive `InvalidInput` if there is no such table or it is another topic's, and
     `DataLoss` if rows between the two expired.
     """
-    if partitions is not None and len(partitions) == 0:
-        raise InvalidInput("partitions is empty; name those to read, or omit it to read all")
+    check_partitions(partitions)
     if archive is None:
         return replay(spark, path, topic, partitions=partitions, version=version, options=options)
     if type(spark).__module__.startswith("pyspark.sql.connect"):

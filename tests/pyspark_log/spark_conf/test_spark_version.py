@@ -25,6 +25,7 @@ with pyspark_log.Producer(path) as producer:
 with pyspark_log.Consumer(path, group_id="g", auto_offset_reset="earliest") as consumer:
     consumer.subscribe(["t"])
     print([record.value for record in consumer.poll(timeout_ms=60_000)])
+print(pyspark_log.scan(path, "t", columns=["key", "offset"]).to_reader().read_all().to_pylist())
 app(["groups", "describe", "g", "--state", "--path", path], standalone_mode=False)
 for name in sorted(set(pyspark_log.__all__) - {"__version__"}):
     try:
@@ -54,6 +55,7 @@ def test_clients_and_commands_need_no_spark_and_the_rest_says_how_to_get_it(tmp_
     command = [sys.executable, "-c", WITHOUT_SPARK, str(tmp_path / "log")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "[b'x']" in done.stdout
+    assert "[{'key': b'k', 'offset': 0}]" in done.stdout
     needing = ["DefaultSource", "archive", "backfill", "read"]
     assert [line for line in done.stdout.splitlines() if line.startswith("pyspark_log.")] == [
         f"pyspark_log.{name} needs Spark, and this Python has no pyspark; install it with: "

@@ -1,0 +1,413 @@
+"""`scan`: the rows of a topic as an Arrow stream, beside what was written and what other readers find."""
+
+import shutil
+import tempfile
+import threading
+from datetime import datetime, timedelta, timezone
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyspark_log import Consumer, scan
+from pyspark_log.reading import fetch
+from pyspark_log.writing.rows import Rows
+from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
+from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords
+from pyspark_log_storage.errors import (
+    CorruptObject,
+    DataLoss,
+    InvalidInput,
+    ObjectMissing,
+    UnknownTopic,
+    UnknownVersion,
+)
+from tests.support.coordinator.replicated_topic import write
+from tests.support.direct import read
+from tests.support.lost_folders import lose_folder
+from tests.support.plain_log import NOON_MS, PlainLog, record
+from tests.support.pyspark_log import typed_frames
+from tests.support.pyspark_log.three_folders import ThreeFolders
+
+NOON = datetime.fromtimestamp(NOON_MS / 1000, timezone.utc)
+NAMES = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
+PARTITIONS = 2
+HEADERS = [None, [], [{"key": "h", "value": b"1"}], [{"key": "", "value": None}, {"key": "h", "value": b"2"}]]
+
+
+class Topic(PlainLog):
+    """A topic t whose segments are small, and what was written to it."""
+
+    def __init__(self, path, parquet=True):
+        super().__init__(path)
+        kind = "parquet" if parquet else "log"
+        config = {"segment_format": kind, "segment_bytes": 4096, "flush_messages": 1, "file_delete_delay_ms": 0}
+        self.handle = self.create("t", PARTITIONS, **config)
+        self.rows = {p: [] for p in range(PARTITIONS)}
+
+    def add(self, partition, count, headers=None):
+        """Append rows, one a second after the last; `headers` are repeated, None writes none."""
+        known = self.rows[partition]
+        numbers = range(len(known), len(known) + count)
+        values = [b"%d of %d" % (number, partition) for number in numbers]
+        keys = [None if number % 3 == 0 else b"k%d" % (number % 5) for number in numbers]
+        times = [NOON_MS + 1000 * number for number in numbers]
+        given = None if headers is None else [HEADERS[(headers + number) % len(HEADERS)] for number in numbers]
+        self.append_rows("t", Rows(record(values, keys, times, given), None, pa.array([partition] * count, pa.int32())))
+        known += [
+            {
+                "key": key,
+                "value": value,
+                "topic": "t",
+                "partition": partition,
+                "offset": number,
+                "timestamp": datetime.fromtimestamp(time / 1000, timezone.utc),
+                "timestampType": 0,
+                "headers": (given[place] or None) if given else None,
+            }
+            for place, (number, key, value, time) in enumerate(zip(numbers, keys, values, times, strict=True))
+        ]
+
+    def move(self):
+        move(self.handle)
+
+    def written(self, starts=None, ends=None):
+        """The rows from starts to ends, by partition, in the order of a scan."""
+        return [
+            row
+            for p, rows in self.rows.items()
+            for row in rows[(starts or {}).get(p, 0) : (ends or {}).get(p, len(rows))]
+        ]
+
+
+def move(handle):
+    """Roll and merge what is due, and delete the files before."""
+    topic_roll.roll_and_merge(handle)
+    topic_cleanup.clean_up_topic(handle)
+
+
+@pytest.fixture
+def topic(root):
+    return Topic(root)
+
+
+def rows_of(scanned):
+    return pa.table(scanned).to_pylist()
+
+
+def picked(rows, names):
+    return [{name: row[name] for name in names} for row in rows]
+
+
+def do(topic, steps):
+    for step, partition, number in steps:
+        match step:
+            case "add":
+                topic.add(partition, number)
+            case "add with headers":
+                topic.add(partition, number, headers=number)
+            case "move":
+                topic.move()
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["add", "add with headers", "move"]), st.integers(0, PARTITIONS - 1), st.integers(1, 60)),
+    max_size=6,
+)
+
+
+@pytest.mark.slow
+@pytest.mark.on_disk("many small logs")
+@settings(max_examples=40, deadline=None)
+@given(before=STEPS, meanwhile=STEPS, after=STEPS, data=st.data())
+def test_a_scan_has_the_rows_that_were_there_whatever_is_written_and_moved(before, meanwhile, after, data):
+    with tempfile.TemporaryDirectory() as folder:
+        topic = Topic(folder, parquet=data.draw(st.booleans()))
+        do(topic, before)
+        start = {p: data.draw(st.integers(0, len(rows))) for p, rows in topic.rows.items()}
+        end = {p: data.draw(st.integers(start[p], len(rows))) for p, rows in topic.rows.items()}
+        names = data.draw(st.lists(st.sampled_from(NAMES), min_size=1, unique=True))
+        expected = picked(topic.written(start, end), names)
+        scanned = scan(topic.path, "t", start, end, columns=names)
+        assert scanned.num_rows == len(expected)
+        do(topic, meanwhile)
+        batches = iter(scanned)
+        found = [batch.to_pylist() for batch in [next(batches, None)] if batch is not None]
+        do(topic, after)
+        found += [batch.to_pylist() for batch in batches]
+        assert [row for each in found for row in each] == expected
+        again = pa.table(scanned)
+        assert again.schema == scanned.schema
+        assert again.to_pylist() == expected
+        assert rows_of(scan(topic.path, "t")) == topic.written()
+
+
+def test_a_scan_has_the_rows_of_the_source_and_of_a_consumer(topic):
+    for headers in (None, 1, None):
+        topic.add(0, 300, headers)
+        topic.add(1, 200)
+        topic.move()
+    topic.add(1, 10, headers=2)
+    assert any(segment.is_parquet for segment in topic.handle.partitions[0].segments)
+    assert topic.handle.partitions[1].chunks
+    found = rows_of(scan(topic.path, "t"))
+    assert found == topic.written()
+    by_place = sorted(
+        read(topic.path, subscribe="t", includeHeaders="true"), key=lambda row: (row["partition"], row["offset"])
+    )
+    assert found == by_place
+    with Consumer(topic.path) as consumer:
+        consumer.assign(consumer.partitions("t"), "earliest")
+        consumed = []
+        while more := consumer.poll():
+            consumed += more
+    assert sorted((row.partition, row.offset, row.key, row.value) for row in consumed) == [
+        (row["partition"], row["offset"], row["key"], row["value"]) for row in found
+    ]
+
+
+def test_rows_may_be_moved_again_and_again_while_they_are_read(root):
+    log = PlainLog(root)
+    handle = log.create("t", file_delete_delay_ms=0)
+    values = [b"%d" % number * 5 * 2**20 for number in range(6)]
+    for each in values:
+        log.append("t", {0: [each]})
+    batches = iter(scan(log.path, "t", columns=["value"]))
+    found = [next(batches)]
+    for changes in {"flush.messages": "1", "segment.bytes": "4096"}, {"segment.format": "parquet"}:
+        handle.submit(AlterConfig(changes))
+        move(handle)
+        found.append(next(batches))
+    found += batches
+    assert [value for batch in found for value in batch["value"].to_pylist()] == values
+
+
+def test_an_empty_topic_has_columns_and_no_row(topic):
+    scanned = scan(topic.path, "t")
+    assert pa.table(scanned).num_rows == scanned.num_rows == 0
+    assert pa.table(scanned).schema.names == scanned.schema.names == NAMES
+    assert scan(topic.path, "t", options={"includeHeaders": False}).schema.names == NAMES[:-1]
+
+
+def test_bounds_may_be_times(topic):
+    topic.add(0, 100)
+    topic.move()
+    topic.add(1, 30)
+    start, end = NOON + timedelta(seconds=20), NOON + timedelta(seconds=50)
+    assert rows_of(scan(topic.path, "t", start, end)) == topic.written({0: 20, 1: 20}, {0: 50, 1: 30})
+    assert rows_of(scan(topic.path, "t", start, {1: 25})) == topic.written({0: 100, 1: 20}, {1: 25})
+
+
+def test_partitions_can_be_chosen(topic):
+    topic.add(0, 3)
+    topic.add(1, 3)
+    assert rows_of(scan(topic.path, "t", partitions=np.array([1]))) == topic.written({0: 3})
+    assert rows_of(scan(topic.path, "t", {1: 2})) == topic.written({0: 3, 1: 2})
+
+
+def test_a_version_has_the_rows_of_its_time(topic):
+    topic.add(0, 50)
+    scanned, then = scan(topic.path, "t"), topic.written()
+    topic.add(0, 50)
+    topic.add(1, 5)
+    topic.move()
+    past = scan(topic.path, "t", version=scanned.version)
+    assert (past.version, rows_of(past)) == (scanned.version, then)
+    assert scan(topic.path, "t").version > scanned.version
+
+
+def test_rows_of_a_typed_topic_have_its_columns(tmp_path):
+    path = tmp_path / "log"
+    old = [{"x": number, "s": {"a": number}} for number in range(200)]
+    new = [{"x": number + 0.5, "s": {"a": number, "b": "b"}, "more": number} for number in range(10)]
+    typed_frames.write(path, "x INT, s STRUCT<a: INT>", old, schema="columns", num__partitions=1)
+    before = scan(str(path), "t")
+    log = PlainLog(path)
+    handle = log.log.topic("t")
+    handle.submit(AlterConfig({"segment.format": "parquet", "file.delete.delay.ms": "0", "flush.messages": "1"}))
+    move(handle)
+    assert handle.partitions[0].segments
+    typed_frames.write(
+        path, "x DOUBLE, s STRUCT<a: INT, b: STRING>, more INT", new, schema="columns", mergeSchema="true"
+    )
+    scanned = scan(str(path), "t")
+    assert scanned.schema.names == ["topic", "partition", "offset", "timestamp", "x", "s", "more"]
+    expected = [{"x": float(each["x"]), "s": {**each["s"], "b": None}, "more": None} for each in old] + new
+    found = rows_of(scanned)
+    assert picked(found, ["x", "s", "more"]) == expected
+    assert found == read(path, subscribe="t")
+    assert rows_of(scan(str(path), "t", columns=["more", "offset"])) == picked(found, ["more", "offset"])
+    move(handle)
+    assert picked(rows_of(before), ["x", "s"]) == old
+
+
+def test_only_the_columns_asked_for_are_decoded(topic, monkeypatch):
+    topic.add(0, 100, headers=1)
+    topic.move()
+    topic.add(0, 100, headers=1)
+    decoded = []
+    read_one = fetch.read_one
+
+    def watched(*given):
+        batch = read_one(*given)
+        decoded.append(batch.schema.names)
+        return batch
+
+    monkeypatch.setattr(fetch, "read_one", watched)
+    assert rows_of(scan(topic.path, "t", columns=["offset", "headers"])) == picked(
+        topic.written(), ["offset", "headers"]
+    )
+    assert len(decoded) > 1
+    assert all(names == ["timestamp", "headers"] for names in decoded)
+
+
+def test_only_row_groups_between_the_bounds_are_read(topic, monkeypatch):
+    for _ in range(10):
+        topic.add(0, 100)
+        topic.move()
+    places = []
+    read_one = fetch.read_one
+    monkeypatch.setattr(fetch, "read_one", lambda *given: places.append(given[2]) or read_one(*given))
+    assert rows_of(scan(topic.path, "t", {0: 450}, {0: 460})) == topic.written({0: 450, 1: 0}, {0: 460})
+    assert sum(place.end_offset - place.base_offset for place in places) < 500
+
+
+def test_rows_that_expired_since_are_an_error(topic):
+    topic.add(0, 100)
+    scanned = scan(topic.path, "t")
+    topic.handle.submit(DeleteRecords(0, 60))
+    topic.add(0, 1)
+    topic.move()
+    with pytest.raises(DataLoss, match="offsets 0 to 59 expired or were deleted"):
+        list(scanned)
+
+
+@pytest.mark.on_disk("deletes a folder")
+def test_a_topic_that_was_created_again_is_an_error(topic):
+    topic.add(0, 100)
+    scanned = scan(topic.path, "t")
+    topic.delete("t")
+    topic.create("t")
+    shutil.rmtree(f"{topic.path}/topics/t/{topic.handle.topic_id}")
+    with pytest.raises(DataLoss, match="topic 't' was deleted and created again"):
+        list(scanned)
+
+
+def test_files_that_are_gone_for_good_are_an_error(topic):
+    topic.add(0, 10)
+    scanned = scan(topic.path, "t")
+    for file in topic.files("t"):
+        file.unlink()
+    with pytest.raises(ObjectMissing, match="topic 't', partition 0, offset 0"):
+        list(scanned)
+
+
+def test_damage_is_an_error_also_through_the_stream(topic):
+    topic.add(0, 10)
+    scanned = scan(topic.path, "t")
+    for file in topic.files("t"):
+        file.write_bytes(bytes(file.stat().st_size))
+    with pytest.raises(CorruptObject):
+        list(scanned)
+    with pytest.raises(pa.ArrowException, match="topic 't', partition 0, offsets 0 to 9"):
+        pa.table(scanned)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"columns": ["value", "x"]}, InvalidInput, "unknown column 'x'; the columns are key, value"),
+        ({"columns": "value"}, InvalidInput, r"expected a list of names, such as \['value'\]"),
+        ({"columns": []}, InvalidInput, "columns is empty"),
+        ({"columns": ["value", "value"]}, InvalidInput, "columns has 'value' twice"),
+        ({"partitions": []}, InvalidInput, "partitions is empty"),
+        ({"partitions": [2]}, InvalidInput, "partition 2"),
+        ({"start": "latest"}, InvalidInput, "expected 'earliest'"),
+        ({"start": {0: 2}}, DataLoss, "has no offset 2"),
+        ({"options": {"subscribe": "u"}}, InvalidInput, "options has subscribe"),
+        ({"version": 10**6}, UnknownVersion, "no version"),
+        ({"topic": "u"}, UnknownTopic, "'u'"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(topic, arguments, error, words):
+    topic.add(0, 1)
+    with pytest.raises(error, match=words):
+        scan(topic.path, **{"topic": "t"} | arguments)
+
+
+def test_other_libraries_read_a_scan_again_and_at_once(topic):
+    for _ in range(3):
+        topic.add(0, 200, headers=1)
+        topic.move()
+    topic.add(1, 50)
+    scanned = scan(topic.path, "t")
+    frame = pl.DataFrame(scanned)
+    assert frame.select("partition", "offset", "value").rows() == [
+        (row["partition"], row["offset"], row["value"]) for row in topic.written()
+    ]
+    assert pl.DataFrame(scanned).equals(frame)
+    with duckdb.connect() as connection:
+        pairs = 'SELECT count(*) FROM scanned a JOIN scanned b USING (partition, "offset")'
+        assert connection.sql(pairs).fetchall() == [(650,)]
+
+
+def test_threads_may_consume_one_scan(topic):
+    topic.add(0, 500)
+    topic.move()
+    scanned = scan(topic.path, "t", columns=["value"])
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(rows_of(scanned))) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert found == [picked(topic.written(), ["value"])] * 4
+
+
+def test_a_scan_holds_no_more_than_a_few_chunks(topic):
+    count, size = 30, 2**20
+    for number in range(count):
+        topic.append("t", {0: [bytes([number]) * size]})
+    scanned = scan(topic.path, "t", columns=["value"])
+    before = highest = pa.total_allocated_bytes()
+    rows = 0
+    for batch in scanned:
+        rows += batch.num_rows
+        highest = max(highest, pa.total_allocated_bytes())
+        del batch
+    assert rows == count
+    assert highest - before < 20 * size
+
+
+@pytest.mark.on_disk("nodes are folders")
+class TestThreeNodes:
+    @pytest.fixture
+    def nodes(self, tmp_path):
+        return ThreeFolders(tmp_path, min_insync_replicas=2)
+
+    def test_a_lost_node_is_replaced_by_another_in_the_middle(self, nodes):
+        for number in range(30):
+            write(nodes.log, nodes.handle, number, {0: [b"%d" % number * 300_000]}, ("1", "2", "3"), "all")
+        scanned = scan(nodes.path, "t", columns=["value"])
+        batches = iter(scanned)
+        found = next(batches)["value"].to_pylist()
+        shutil.rmtree(f"{nodes.nodes[0]}/topics")
+        lose_folder(nodes.nodes[1])
+        found += [value for batch in batches for value in batch["value"].to_pylist()]
+        assert found == [b"%d" % number * 300_000 for number in range(30)]
+        assert [row["value"] for row in rows_of(scanned)] == found
+
+    def test_rows_above_the_high_watermark_are_hidden(self, nodes):
+        write(nodes.log, nodes.handle, 0, {0: [b"on all"]}, ("1", "2", "3"), "all")
+        write(nodes.log, nodes.handle, 1, {0: [b"on the leader alone"]}, ("1",), "1")
+        assert rows_of(scan(nodes.path, "t", columns=["value"])) == [{"value": b"on all"}]
+
+
+def test_what_is_shown_says_what_it_is(topic):
+    topic.add(0, 3)
+    scanned = scan(topic.path, "t", columns=["value", "offset"])
+    assert repr(scanned) == f"Scan(topic='t', version={scanned.version}, num_rows=3, columns=['value', 'offset'])"
