@@ -1,13 +1,16 @@
-"""The table of options, and parsed options through pickle."""
+"""The declarations of options, their table, and parsed options through pickle."""
 
 import pickle
 from pathlib import Path
 
 import pytest
 
+from pyspark_log.options import SourceOptions
+from pyspark_log.options.consumer import ConsumerOptions, WorkerOptions
 from pyspark_log.options.foreign import IGNORED, REFUSED
 from pyspark_log.options.given import TABLE
-from pyspark_log.options.option import SINK, SOURCE, Kind
+from pyspark_log.options.option import SINK, SOURCE, Kind, table
+from pyspark_log.options.producer import ProducerOptions
 from scripts.options_page import page
 from tests.support.pyspark_log.parsed_options import batch, stream, write
 
@@ -18,6 +21,18 @@ class TestParsedOptions:
         assert pickle.loads(pickle.dumps(parsed)) == parsed
         with pytest.raises(AttributeError):
             parsed.path = "elsewhere"
+
+
+class TestDeclaration:
+    def test_is_the_field_of_the_class_and_the_value_that_of_an_instance(self):
+        assert SourceOptions.min_partitions.name == "minPartitions"
+        assert stream(minpartitions="3").min_partitions == 3
+        assert stream().min_partitions is None
+
+    @pytest.mark.parametrize("options", [ProducerOptions, ConsumerOptions, WorkerOptions])
+    def test_has_names_that_no_other_option_of_the_client_has(self, options):
+        names = [name.lower() for option in table(options) for name in {option.name, *option.prefixed}]
+        assert len(names) == len(set(names))
 
 
 class TestTable:
