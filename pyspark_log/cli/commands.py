@@ -123,7 +123,7 @@ COMMANDS = LazyCommands(
         ),
         "produce": "rows.produce:produce",
         "consume": "rows.consume:consume",
-        "offsets": "topics.offsets:offsets",
+        "offsets": "topics.topics:offsets",
         "groups": _group(
             "groups",
             "Administer groups and their offsets.",
@@ -131,7 +131,7 @@ COMMANDS = LazyCommands(
                 "list": "groups.groups:list_groups",
                 "describe": "groups.groups:describe",
                 "alter": "groups.groups:alter",
-                "reset-offsets": "groups.reset_offsets:reset_offsets",
+                "reset-offsets": "groups.group_offsets:reset_offsets",
                 "export": "groups.group_offsets:export",
                 "import": "groups.group_offsets:import_",
                 "delete-offsets": "groups.groups:delete_offsets",
@@ -147,8 +147,8 @@ COMMANDS = LazyCommands(
         "backup": "repair.backup:backup",
         "restore": "repair.backup:restore",
         "dump": "repair.dump:dump",
-        "export": _group("export", "Copy topics to Kafka.", {"kafka": "rows.export_kafka:export_kafka"}),
-        "import": _group("import", "Copy topics from Kafka.", {"kafka": "rows.import_kafka:import_kafka"}),
+        "export": _group("export", "Copy topics to Kafka.", {"kafka": "rows.kafka:export_kafka"}),
+        "import": _group("import", "Copy topics from Kafka.", {"kafka": "rows.kafka:import_kafka"}),
     }
 )
 """All commands, in the order in which one meets them."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
+Document = Mapping[str, Any]
 WIDTH_MAX = 10_000
 """Tables are as wide as they need to be: a number folded in a narrow terminal could be misread."""
 
@@ -31,25 +32,65 @@ def print_json(*documents: Any) -> None:
     sys.stdout.buffer.write(msgspec.json.Encoder().encode_lines(documents))
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], totals: Sequence[Any] | None = None) -> None:
-    """Print a table. Numbers are grouped and right-aligned; `totals` is a last row, set apart."""
+class Column(NamedTuple):
+    """A column of a table: a field of the documents that --json prints, and how people see it."""
+
+    field: str
+    title: str = ""
+    """Default: the name of the field."""
+    show: Callable[[Any], Any] = lambda value: value
+    """Returns what to show for a value."""
+    total: bool = False
+    """Whether a table of several rows ends with the sum of the column."""
+
+
+def show_table(columns: Iterable[Column | str], documents: Sequence[Document], empty: str = "", *, json: bool) -> None:
+    """Print documents as JSON if `json` is set, otherwise as a table, or `empty` in place of one without rows."""
+    if json:
+        print_json(*documents)
+    elif empty and not documents:
+        typer.echo(empty)
+    else:
+        print_table(columns, documents)
+
+
+def print_table(columns: Iterable[Column | str], documents: Iterable[Document]) -> None:
+    """Print a table with a row for each document. A column that needs no more than its name may be a string.
+
+    Numbers are grouped and right-aligned, totals set apart. None is shown as none, a list with commas.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    cells = [*rows]
-    style = box.SIMPLE_HEAD if totals is None else box.SIMPLE
-    table = Table(box=style, pad_edge=False, show_edge=False, collapse_padding=True, show_footer=totals is not None)
-    for index, name in enumerate(columns):
-        numeric = bool(cells) and all(isinstance(row[index], int) for row in cells)
-        footer = "" if totals is None else _shown(totals[index])
-        table.add_column(name, footer=footer, justify="right" if numeric else "left", no_wrap=True)
-    for row in cells:
-        table.add_row(*[_shown(cell) for cell in row])
+    chosen = [Column(each) if isinstance(each, str) else each for each in columns]
+    rows = [[column.show(document[column.field]) for column in chosen] for document in documents]
+    totals = len(rows) > 1 and any(column.total for column in chosen)
+    style = box.SIMPLE if totals else box.SIMPLE_HEAD
+    table = Table(box=style, pad_edge=False, show_edge=False, collapse_padding=True, show_footer=totals)
+    for index, column in enumerate(chosen):
+        cells = [row[index] for row in rows]
+        numeric = bool(cells) and all(isinstance(cell, int) for cell in cells)
+        footer = _shown(sum(cells)) if column.total else "" if index else "total"
+        justify: Literal["left", "right"] = "right" if numeric else "left"
+        table.add_column(column.title or column.field, footer=footer, justify=justify, no_wrap=True)
+    for row in rows:
+        table.add_row(*map(_shown, row))
     console = Console(width=WIDTH_MAX, highlight=False)
     with console.capture() as printed:  # printing directly would end the program if stdout is closed
         console.print(table)
     sys.stdout.writelines(f"{line.rstrip()}\n" for line in printed.get().splitlines())
+
+
+def _shown(cell: Any) -> str:
+    match cell:
+        case None:
+            return "none"
+        case int():
+            return f"{cell:,}"
+        case list() | tuple():
+            return ", ".join(map(str, cell))
+    return str(cell)
 
 
 def print_error(message: str) -> None:
@@ -77,10 +118,6 @@ def counted(number: int, noun: str) -> str:
     if number == 1:
         return f"1 {noun}"
     return f"{number:,} {noun[:-1]}ies" if noun.endswith("y") else f"{number:,} {noun}s"
-
-
-def _shown(cell: Any) -> str:
-    return f"{cell:,}" if isinstance(cell, int) else str(cell)
 
 
 @contextlib.contextmanager

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from pyspark_log.cli.groups import offset_files
-from pyspark_log.cli.rows import json_rows, text_rows
+from pyspark_log.cli.groups import group_offsets
+from pyspark_log.cli.rows import row_lines
 from pyspark_log.history import backfill_plan
 from pyspark_log.options import parse_source
 from pyspark_log.reading import source_offset
@@ -232,18 +232,18 @@ GIVEN: dict[str, tuple[bytes, Decode]] = {
     "address with faults": (b"seed=7&lost_answers=0.1&delay_ms=5", lambda data: parse_options(text(data))),
     "file of offsets": (
         b'g,t,0,5\n"g,2",t,1,7\n',
-        lambda data: offset_files._read(data.decode(errors="replace").splitlines(keepends=True), "it"),
+        lambda data: group_offsets._read(data.decode(errors="replace").splitlines(keepends=True), "it"),
     ),
     "rows in JSON": (
         b'{"key":"k","value":{"a":[1,2]},"headers":[{"key":"h","value":"v"}],"partition":1,"timestamp":5}\n',
-        lambda data: json_rows.decode(data.split(b"\n"), 1),
+        lambda data: row_lines.decode_json(data.split(b"\n"), 1),
     ),
     "schema in DDL": (b"id BIGINT NOT NULL, s STRUCT<a: INT>", lambda data: column_ddl.parse(text(data))),
     "schema in JSON": (
         b'{"type":"struct","fields":[{"name":"a","type":"long","nullable":true,"metadata":{}}]}',
         lambda data: column_ddl.parse(text(data)),
     ),
-    "rows in text": (b"k:v\nk:w", lambda data: text_rows.decode(data.split(b"\n"), 1, b":")),
+    "rows in text": (b"k:v\nk:w", lambda data: row_lines.decode_text(data.split(b"\n"), 1, b":")),
 }
 """What people and Spark give. The JSON of `offset in a checkpoint` is parsed by Spark."""
 

@@ -1,20 +1,221 @@
-"""`pyspark-log groups export` and `import`: the committed offsets of groups as a file, and back."""
+"""`pyspark-log groups reset-offsets`, `export` and `import`: the committed offsets of groups, and files of them.
+
+Positions are those of kafka-consumer-groups, and so is the format of files, which are CSV:
+
+    topic,partition,offset              of one group
+    group,topic,partition,offset        of several groups
+
+A name that has a comma or a quotation mark is quoted.
+"""
 
 from __future__ import annotations
 
+import csv
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pyspark_log.cli import arguments, output
-from pyspark_log.cli.groups import offset_files
-from pyspark_log.cli.output import counted
+from pyspark_log.cli.output import Column, counted
 from pyspark_log.opening import open_log
+from pyspark_log.reading.groups import check_reset, lags, offsets_at, reset, within_log
+from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_storage.errors import InvalidInput, UnknownGroup
+from pyspark_log_storage.names import check_group
 
 if TYPE_CHECKING:
-    from pyspark_log.cli.groups.offset_files import Offsets
     from pyspark_log_coordinator.log.log import Log
+
+TopicPartition = tuple[str, int]
+Offsets = dict[TopicPartition, int]
+LATEST = 2**63 - 1
+_DURATION = re.compile(
+    r"P(?:(?P<days>\d{1,6})D)?"
+    r"(?:T(?:(?P<hours>\d{1,6})H)?(?:(?P<minutes>\d{1,9})M)?(?:(?P<seconds>\d{1,9}(?:\.\d+)?)S)?)?"
+)
+_COLUMNS = ("topic", Column("partition", show=str), "committed", "new")
+STDIN = "-"
+_PARTITION = re.compile(r"[0-9]{1,9}")
+_OFFSET = re.compile(r"[0-9]{1,18}")
+_FIELDS = {3: "topic,partition,offset", 4: "group,topic,partition,offset"}
+
+
+@arguments.examples(
+    "pyspark-log groups reset-offsets etl --topic flights --to-earliest",
+    "pyspark-log groups reset-offsets etl --topic flights:0,1 --shift-by -100 --execute",
+    "pyspark-log groups reset-offsets etl --all-topics --by-duration PT1H --execute",
+    "pyspark-log groups reset-offsets etl --all-topics --to-current --export > offsets.csv",
+    "pyspark-log groups reset-offsets etl --from-file offsets.csv --execute",
+)
+def reset_offsets(  # noqa: PLR0913 -- the options of a command
+    *,
+    group: arguments.GroupId,
+    path: arguments.Path,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TOPIC[:P,P]", help="Topic, or some of its partitions; can be repeated."),
+    ] = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="All partitions to which the group has committed.")
+    ] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="Go to the first row.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Go to the end.")] = False,
+    to_current: Annotated[
+        bool, typer.Option("--to-current", help="Stay at the committed offsets (with --export: save them).")
+    ] = False,
+    to_offset: Annotated[int | None, typer.Option(min=0, metavar="OFFSET", help="Go to this offset.")] = None,
+    shift_by: Annotated[int | None, typer.Option(metavar="N", help="Go N rows forward, or back if negative.")] = None,
+    to_datetime: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Go to the first row at or after this time, such as 2026-01-31T12:00:00 or 2026-01-31T12:00:00+01:00"
+            " (default: UTC).",
+        ),
+    ] = None,
+    by_duration: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Go to the first row that is at most this old, such as PT1H30M or P1D."),
+    ] = None,
+    from_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="Go to the offsets in a file made by --export or by groups export.",
+        ),
+    ] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Reset the offsets; without it, only show them.")] = False,
+    export: Annotated[bool, typer.Option("--export", help="Print lines of topic,partition,offset.")] = False,
+    json: arguments.Json = False,
+) -> None:
+    """Set the offsets at which a group continues.
+
+    A running streaming query with this group.id follows the reset with its next micro-batch, a stopped one when it
+    starts again. Other consumers of the group must be stopped.
+    """
+    chosen = {
+        "--to-earliest": to_earliest,
+        "--to-latest": to_latest,
+        "--to-current": to_current,
+        "--to-offset": to_offset is not None,
+        "--shift-by": shift_by is not None,
+        "--to-datetime": to_datetime is not None,
+        "--by-duration": by_duration is not None,
+        "--from-file": from_file is not None,
+    }
+    _require_one(chosen, "a position")
+    if from_file is None:
+        _require_one({"--topic": bool(topic), "--all-topics": all_topics}, "the partitions")
+    elif topic or all_topics:
+        arguments.refuse("--from-file", "cannot be combined with --topic or --all-topics")
+    if export and execute:
+        arguments.refuse("--export", "cannot be combined with --execute: it changes nothing")
+    log = open_log(path)
+    committed = _committed_if_any(log, group)
+    if from_file is not None:
+        wanted = _read_file(from_file, group)
+    else:
+        partitions = sorted(committed) if all_topics else _partitions(log, topic or ())
+        time = _time(log, to_datetime, by_duration)
+        if to_current or shift_by is not None:
+            _require_committed(group, partitions, committed)
+            wanted = {key: committed[key] + (shift_by or 0) for key in partitions}
+        elif time is not None:
+            wanted = _at_time(log, partitions, time)
+        else:
+            wanted = dict.fromkeys(partitions, to_offset if to_offset is not None else LATEST if to_latest else 0)
+    offsets = within_log(log, wanted)
+    if execute:
+        reset(log, group, offsets)
+    _show(group, offsets, committed, executed=execute, export=export, json=json)
+
+
+def _require_one(chosen: dict[str, bool], what: str) -> None:
+    given = [name for name, is_given in chosen.items() if is_given]
+    if len(given) != 1:
+        names = ", ".join(chosen)
+        arguments.refuse(given[-1] if given else next(iter(chosen)), f"give {what} with exactly one of {names}")
+
+
+def _partitions(log: Log, topics: Iterable[str]) -> list[TopicPartition]:
+    found = []
+    for text in topics:
+        name, colon, numbers = text.partition(":")
+        handle = log.topic(name)
+        if colon and not re.fullmatch(r"\d{1,9}(,\d{1,9})*", numbers):
+            arguments.refuse("--topic", f"{text!r} is not TOPIC:P,P, such as flights:0,1")
+        everything = range(len(handle.partitions))
+        for number in sorted({int(each) for each in numbers.split(",")}) if colon else everything:
+            handle.partition(number)  # raises if there is none
+            found.append((name, number))
+    return found
+
+
+def _require_committed(group: str, partitions: Iterable[TopicPartition], committed: Offsets) -> None:
+    missing = [f"{topic}:{number}" for topic, number in partitions if (topic, number) not in committed]
+    if missing:
+        raise InvalidInput(
+            f"group {group!r} has no committed offset of {', '.join(missing)}; choose another position for it"
+        )
+
+
+def _time(log: Log, to_datetime: str | None, by_duration: str | None) -> int | None:
+    """Return the chosen time in ms. End the program if it is invalid."""
+    if to_datetime is not None:
+        try:
+            time = datetime.fromisoformat(to_datetime.replace("Z", "+00:00"))
+        except ValueError:
+            arguments.refuse("--to-datetime", f"{to_datetime!r} is not a time such as 2026-01-31T12:00:00+01:00")
+        return int((time if time.tzinfo else time.replace(tzinfo=timezone.utc)).timestamp() * 1000)
+    if by_duration is not None:
+        parts = _DURATION.fullmatch(by_duration)
+        given = {unit: float(n) for unit, n in parts.groupdict().items() if n} if parts else {}
+        if not given:
+            arguments.refuse("--by-duration", f"{by_duration!r} is not a duration such as PT1H30M or P1D")
+        return log.environment.now_ms() - int(timedelta(**given).total_seconds() * 1000)
+    return None
+
+
+def _at_time(log: Log, partitions: Iterable[TopicPartition], ms: int) -> Offsets:
+    by_topic: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        by_topic.setdefault(topic, []).append(number)
+    found: Offsets = {}
+    for topic, numbers in by_topic.items():
+        found |= {(topic, number): at for number, at in offsets_at(log.topic(topic), numbers, ms).items()}
+    return found
+
+
+def _read_file(file: Path, group: str) -> Offsets:
+    """Return the offsets of the group, or those of lines without one."""
+    found = _read_offsets(str(file))
+    chosen = found.get(group, found.get(None))
+    if chosen is None:
+        raise InvalidInput(f"{file} has no offsets of group {group!r}; choose another file, or correct it")
+    return chosen
+
+
+def _show(group: str, offsets: Offsets, committed: Offsets, *, executed: bool, export: bool, json: bool) -> None:
+    if export:
+        _print_offsets({group: offsets}, named=False)
+        return
+    documents = _documents(offsets, "new", committed)
+    if json:
+        output.print_json({"group": group, "reset": executed, "partitions": documents})
+        return
+    output.print_table(_COLUMNS, documents)
+    typer.echo(
+        f"reset group {group} in {counted(len(offsets), 'partition')}"
+        if executed
+        else "nothing was changed; add --execute to reset the offsets"
+    )
 
 
 @arguments.examples(
@@ -34,8 +235,6 @@ def export(
     import reads them again. The lines are those of kafka-consumer-groups: topic,partition,offset if one GROUP is
     given, otherwise group,topic,partition,offset.
     """
-    from pyspark_log_coordinator.group.state import GroupState
-
     if bool(groups) == all_groups:
         arguments.refuse("GROUP", "give the groups, or --all-groups")
     log = open_log(path)
@@ -47,7 +246,7 @@ def export(
     if json:
         output.print_json(*({"group": name, "partitions": _documents(each, "offset")} for name, each in found.items()))
     else:
-        offset_files.print_offsets(found, named=all_groups or len(wanted) > 1)
+        _print_offsets(found, named=all_groups or len(wanted) > 1)
 
 
 @arguments.examples(
@@ -76,10 +275,7 @@ def import_(
     reset with its next micro-batch, a stopped one when it starts again. Other consumers of the groups must be stopped.
     Either all groups are reset, or nothing is changed.
     """
-    from pyspark_log.reading.groups import reset, within_log
-    from pyspark_log_storage.names import check_group
-
-    wanted = _chosen(offset_files.read_offsets(file), group, file)
+    wanted = _chosen(_read_offsets(file), group, file)
     log = open_log(path)
     offsets = {}
     for name, each in wanted.items():
@@ -90,20 +286,12 @@ def import_(
         _check_resettable(log, offsets)
         for name, each in offsets.items():
             reset(log, name, each)
+    found = {name: _documents(each, "new", before[name]) for name, each in offsets.items()}
     if json:
-        output.print_json(
-            *(
-                {"group": name, "reset": execute, "partitions": _documents(each, "new", before[name])}
-                for name, each in offsets.items()
-            )
-        )
+        output.print_json(*({"group": name, "reset": execute, "partitions": each} for name, each in found.items()))
         return
-    rows = [
-        (name, topic, str(number), before[name].get((topic, number), "none"), offset)
-        for name, each in offsets.items()
-        for (topic, number), offset in each.items()
-    ]
-    output.print_table(("group", "topic", "partition", "committed", "new"), rows)
+    rows = [{"group": name, **each} for name, partitions in found.items() for each in partitions]
+    output.print_table(("group", *_COLUMNS), rows)
     typer.echo(
         f"reset {counted(len(offsets), 'group')} in {counted(len(rows), 'partition')}"
         if execute
@@ -128,15 +316,11 @@ def _chosen(found: dict[str | None, Offsets], group: list[str] | None, file: str
 
 def _check_resettable(log: Log, groups: dict[str, Offsets]) -> None:
     """Raise what the reset of any of the groups would raise, before the first is reset."""
-    from pyspark_log.reading.groups import check_reset
-
     for name, offsets in groups.items():
         check_reset(log, name, offsets)
 
 
 def _committed(log: Log, group: str) -> Offsets:
-    from pyspark_log.reading.groups import lags
-
     state = log.group(group).state
     return {(each.topic, each.partition): each.committed for each in lags(log, state)}
 
@@ -158,3 +342,57 @@ def _documents(offsets: Offsets, word: str, before: Offsets | None = None) -> li
         }
         for (topic, number), offset in offsets.items()
     ]
+
+
+def _print_offsets(groups: Mapping[str, Offsets], *, named: bool) -> None:
+    """Print the offsets of groups; each line names its group if `named` is set."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    for group, offsets in groups.items():
+        for (topic, number), offset in sorted(offsets.items()):
+            writer.writerow([*([group] if named else []), topic, number, offset])
+    sys.stdout.flush()
+
+
+def _read_offsets(file: str) -> dict[str | None, Offsets]:
+    """Return the offsets in a file by group; None stands for the group that the file does not name.
+
+    `-` is stdin. Raises `InvalidInput` for a line that is wrong, or a partition that has two.
+    """
+    if file == STDIN:
+        return _read(sys.stdin, "stdin")
+    with Path(file).open(encoding="utf-8", errors="replace", newline="") as lines:
+        return _read(lines, file)
+
+
+def _read(lines: Iterable[str], name: str) -> dict[str | None, Offsets]:
+    found: dict[str | None, Offsets] = {}
+    expected = 0
+    for number, text in enumerate(lines, 1):
+        if not text.strip():
+            continue
+        fields = _fields(text)
+        wanted = " or ".join(_FIELDS.values()) if not expected else _FIELDS[expected]
+        if len(fields) not in _FIELDS or len(fields) != (expected or len(fields)) or not _are_offsets(fields):
+            raise InvalidInput(f"{name}, line {number}: {text.strip()[:100]!r} is not {wanted}; correct it")
+        expected = len(fields)
+        *group, topic, partition, offset = fields
+        offsets = found.setdefault(group[0] if group else None, {})
+        if (topic, int(partition)) in offsets:
+            raise InvalidInput(
+                f"{name}, line {number}: topic {topic!r}, partition {partition} has an offset in an earlier line too; "
+                "remove one of them"
+            )
+        offsets[topic, int(partition)] = int(offset)
+    return found
+
+
+def _fields(text: str) -> list[str]:
+    try:
+        return [each.strip() for each in next(csv.reader([text], strict=True))]
+    except csv.Error:
+        return []
+
+
+def _are_offsets(fields: list[str]) -> bool:
+    *names, partition, offset = fields
+    return all(names) and bool(_PARTITION.fullmatch(partition) and _OFFSET.fullmatch(offset))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyspark_log.cli import arguments, output
-from pyspark_log.cli.output import counted
+from pyspark_log.cli.output import Column, counted
 from pyspark_log.opening import open_log
 from pyspark_log_storage.errors import CorruptObject, UnknownGroup
 
@@ -34,18 +34,17 @@ def list_groups(path: arguments.Path, json: arguments.Json = False) -> None:
     """List the groups."""
     log = open_log(path)
     states = [(name, log.group_handle(record).begin()) for name, record in sorted(log.groups().items())]
-    rows = [
-        (name, state.state.value, len(state.members), state.protocol_type or "none")
+    found = [
+        {
+            "group": name,
+            "state": state.state.value,
+            "members": len(state.members),
+            "type": state.protocol_type or "none",
+        }
         for name, state in states
         if state.deleted_ms is None
     ]
-    names = ("group", "state", "members", "type")
-    if json:
-        output.print_json(*(dict(zip(names, row, strict=True)) for row in rows))
-    elif rows:
-        output.print_table(names, rows)
-    else:
-        typer.echo(NO_GROUPS)
+    output.show_table(("group", "state", "members", "type"), found, NO_GROUPS, json=json)
 
 
 @arguments.examples(
@@ -213,35 +212,20 @@ def _print(found: Document, *, everything: bool, members: bool) -> None:
             typer.echo(f"config {name}={value}")
         return
     if found["members"]:
-        names = ("member", "instance", "client", "host", "assigned", "lag")
-        output.print_table(names, [[each[name] for name in names] for each in found["members"]])
+        output.print_table(("member", "instance", "client", "host", "assigned", "lag"), found["members"])
     if everything:
-        _print_partitions(found["partitions"], has_members=bool(found["members"]))
-
-
-def _print_partitions(partitions: list[Document], *, has_members: bool) -> None:
-    if not partitions:
-        typer.echo("no committed offsets")
-        return
-    columns = ["topic", "partition", "committed", "earliest", "latest", "lag", "behind"]
-    rows = [
-        [
-            each["topic"],
-            str(each["partition"]),
-            each["committed"],
-            each["earliest"],
-            each["latest"],
-            each["lag"],
-            "" if each["behind_ms"] is None else f"{each['behind_ms'] / 1000:,.1f} s",
-            *([each["member"] or ""] if has_members else []),
+        columns: list[Column | str] = [
+            "topic",
+            Column("partition", show=str),
+            "committed",
+            "earliest",
+            "latest",
+            Column("lag", total=True),
+            Column("behind_ms", "behind", lambda ms: "" if ms is None else f"{ms / 1000:,.1f} s"),
         ]
-        for each in partitions
-    ]
-    totals = ["total", "", "", "", "", sum(each["lag"] for each in partitions), ""] if len(rows) > 1 else None
-    if has_members:
-        columns.append("member")
-        totals = None if totals is None else [*totals, ""]
-    output.print_table(columns, rows, totals)
+        if found["members"]:
+            columns.append(Column("member", show=lambda name: name or ""))
+        output.show_table(columns, found["partitions"], "no committed offsets", json=False)
 
 
 def _assigned(state: Group, member_id: str, assignment: bytes) -> Any:

@@ -11,7 +11,7 @@ import typer
 
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.nodes.nodes import DOES_NOT_VOTE, print_voting_advice
-from pyspark_log.cli.output import counted
+from pyspark_log.cli.output import Column, counted
 from pyspark_log.opening import canonical, open_log, own_log
 from pyspark_log_storage.errors import InvalidOption
 
@@ -121,13 +121,13 @@ def describe(path: arguments.Path, json: arguments.Json = False) -> None:
     typer.echo(f"journal entry  {log.cluster.number:,}")
     typer.echo(f"nodes          {len(state.nodes):,}")
     typer.echo(f"topics         {len(state.topics):,}\n")
-    output.print_table(
-        ("journal node", "address", "incarnation", "state"),
-        [
-            (each["node"], each["url"], each["incarnation"], DOES_NOT_VOTE if each["missing"] else "live")
-            for each in nodes
-        ],
+    columns = (
+        Column("node", "journal node"),
+        Column("url", "address"),
+        "incarnation",
+        Column("missing", "state", lambda why: DOES_NOT_VOTE if why else "live"),
     )
+    output.print_table(columns, nodes)
     replaced = log.journals.replaced_nodes()
     for each in nodes:
         if each["missing"] is not None and each["node"] not in replaced:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyspark_log.cli import arguments, output
-from pyspark_log.cli.output import counted
+from pyspark_log.cli.output import Column, counted
 from pyspark_log.cli.topics import reassign
 from pyspark_log.opening import open_log
 from pyspark_log_storage.errors import UnknownTopic
@@ -71,12 +71,9 @@ def list_(path: arguments.Path, json: arguments.Json = False) -> None:
     nodes = log.nodes
     voters = _voting_states(log)
     documents = [_document(log, nodes[name]) | {"journals": voters.get(name)} for name in sorted(nodes, key=by_number)]
+    output.show_table(("node", "address", "rack", "state", *(["journals"] if voters else [])), documents, json=json)
     if json:
-        output.print_json(*documents)
         return
-    columns = ("node", "address", "rack", "state", *(["journals"] if voters else []))
-    rows = [[each[column] or "none" for column in columns] for each in documents]
-    output.print_table(columns, rows)
     _print_missing(documents)
     print_voting_advice(log)
 
@@ -97,9 +94,8 @@ def describe(node_id: arguments.NodeId, path: arguments.Path, json: arguments.Js
         typer.echo(f"{field:<13}{document[field] or 'none'}")
     if document["topics"]:
         typer.echo()
-        columns = ("topic", "replicas", "leads", "in_sync", "behind")
-        rows = [tuple(each[column] for column in columns) for each in document["topics"]]
-        output.print_table(("topic", "replicas", "leads", "in sync", "rows behind"), rows)
+        columns = ("topic", "replicas", "leads", Column("in_sync", "in sync"), Column("behind", "rows behind"))
+        output.print_table(columns, document["topics"])
     _print_missing([document])
 
 

@@ -154,5 +154,10 @@ def _list(found: list[Backup], *, json: bool) -> None:
         for each in found:
             output.print_json(_document(each))
         return
-    rows = [(str(each.number), _time(each), each.cluster, _contents(each)) for each in found]
-    output.print_table(("backup", "begun", "cluster", "contents"), rows)
+    output.print_table(
+        ("backup", "begun", "cluster", "contents"),
+        [
+            {"backup": str(each.number), "begun": _time(each), "cluster": each.cluster, "contents": _contents(each)}
+            for each in found
+        ],
+    )

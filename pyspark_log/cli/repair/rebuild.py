@@ -93,14 +93,14 @@ def _print(found: Survey) -> None:
     names = [each.node_id for each in found.given]
     columns = ("topic", "partition", *(f"node {name}" for name in names), "chosen", "rows", "lost")
     rows = [
-        (
-            plan.folder.topic,
-            str(number),
-            *(f"{each.log_start}-{each.reached[name]}" for name in names),
-            f"{each.log_start}-{each.log_end}",
-            each.log_end - each.log_start,
-            each.lost,
-        )
+        {
+            "topic": plan.folder.topic,
+            "partition": str(number),
+            **{f"node {name}": f"{each.log_start}-{each.reached[name]}" for name in names},
+            "chosen": f"{each.log_start}-{each.log_end}",
+            "rows": each.log_end - each.log_start,
+            "lost": each.lost,
+        }
         for plan in found.topics
         for number, each in enumerate(plan.partitions)
     ]

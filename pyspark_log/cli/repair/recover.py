@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyspark_log.cli import arguments, output
+from pyspark_log.cli.output import Column
 from pyspark_log.opening import open_log
 from pyspark_log_storage.errors import InvalidOption, NoCluster, UnknownTopic
 
@@ -138,21 +139,17 @@ def _print_returned(returned: list[dict[str, Any]], *, dry_run: bool) -> None:
 
 def _print(found: list[dict[str, Any]], *, with_topic: bool) -> None:
     names = ["topic"] if with_topic else []
-    columns = [*names, "partition", "recovery point", "intact up to", "checked", "rebuilt"]
-    rows = [
-        (
-            *(each[name] for name in names),
-            each["partition"],
-            each["recovery_point"],
-            each["good_up_to"],
-            len(each["checked"]),
-            len(each["rebuilt"]),
-        )
-        for each in found
-        if each["partition"] is not None
-    ]
-    if rows:
-        output.print_table(columns, rows)
+    columns: tuple[Column | str, ...] = (
+        *names,
+        "partition",
+        Column("recovery_point", "recovery point"),
+        Column("good_up_to", "intact up to"),
+        Column("checked", show=len),
+        Column("rebuilt", show=len),
+    )
+    partitions = [each for each in found if each["partition"] is not None]
+    if partitions:
+        output.print_table(columns, partitions)
     for each in found:
         if each["damage"] is None:
             continue

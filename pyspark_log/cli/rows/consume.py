@@ -6,6 +6,7 @@ order, and across partitions only the polls are.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import os
@@ -14,20 +15,25 @@ import select
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import typer
 
 from pyspark_log.cli import arguments
 from pyspark_log.cli.arguments import Format
 from pyspark_log.cli.output import counted
-from pyspark_log.cli.rows import row_positions
+from pyspark_log.cli.rows import row_lines, row_positions
 from pyspark_log.opening import open_log
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Iterator
+    from pathlib import Path
 
-    from pyspark_log.cli.rows.row_files import Write
     from pyspark_log_coordinator.log.log import Log, TopicHandle
 
 POLL_SECONDS = 0.1
@@ -196,15 +202,13 @@ def _check_output(output: pathlib.Path, *, follow: bool, is_formatted: bool) -> 
 
 def _printer(form: Format, key_separator: str | None) -> Write:
     """Return a function that prints rows."""
-    from pyspark_log.cli.rows import json_rows, text_rows
-
     separator = None if key_separator is None else os.fsencode(key_separator)
 
     def write(record: pa.RecordBatch, topic: str, partition: int, offset: int) -> None:
         if form is Format.JSON:
-            lines = json_rows.encode(record, topic, partition, offset)
+            lines = row_lines.encode_json(record, topic, partition, offset)
         else:
-            lines = text_rows.encode(record, separator)
+            lines = row_lines.encode_text(record, separator)
         sys.stdout.buffer.write(lines)
         sys.stdout.buffer.flush()
 
@@ -212,7 +216,6 @@ def _printer(form: Format, key_separator: str | None) -> Write:
 
 
 def _write_file(output: pathlib.Path, log: Log, reading: _Reading, rows_max: int | None) -> None:
-    from pyspark_log.cli.rows.row_files import open_rows
 
     with open_rows(output) as write:
         rows = reading.poll(log, write, rows_max)
@@ -270,3 +273,71 @@ def _wait(seconds: float) -> None:
     watch.register(descriptor, 0)  # errors are always reported
     if watch.poll(seconds * 1000):
         raise BrokenPipeError
+
+
+PARQUET = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", schema.TIMESTAMP),
+        ("headers", schema.HEADERS),
+    ]
+)
+
+
+class Write(Protocol):
+    """Writes stored rows of a partition; `offset` is the offset of the first."""
+
+    def __call__(self, record: pa.RecordBatch, topic: str, partition: int, offset: int) -> None:
+        """Write the rows."""
+
+
+@contextlib.contextmanager
+def open_rows(path: Path) -> Iterator[Write]:
+    """Open a file of rows for writing, in the format that its ending says: .jsonl or .parquet.
+
+    It gets its name at the end. After an error, nothing is left of it. Raises `OSError`.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with _parquet(part) if path.suffix == ".parquet" else _json_lines(part) as write:
+            yield write
+        part.rename(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _json_lines(path: Path) -> Iterator[Write]:
+    with path.open("wb") as file:
+
+        def write(record: pa.RecordBatch, topic: str, partition: int, offset: int) -> None:
+            file.write(row_lines.encode_json(record, topic, partition, offset))
+
+        yield write
+
+
+@contextlib.contextmanager
+def _parquet(path: Path) -> Iterator[Write]:
+    with path.open("wb") as file, pq.ParquetWriter(file, PARQUET, compression="zstd") as writer:
+
+        def write(record: pa.RecordBatch, topic: str, partition: int, offset: int) -> None:
+            if schema.is_typed(record.schema):
+                raise InvalidInput(f"topic {topic!r} is typed; write its rows to a .jsonl file, or read it with Spark")
+            rows = record.num_rows
+            has_headers = "headers" in record.schema.names
+            columns = [
+                record.column("key"),
+                record.column("value"),
+                pa.repeat(topic, rows),
+                pa.array(np.full(rows, partition, np.int32)),
+                pa.array(np.arange(offset, offset + rows)),
+                record.column("timestamp"),
+                record.column("headers") if has_headers else pa.nulls(rows, schema.HEADERS),
+            ]
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=PARQUET))
+
+        yield write

@@ -22,7 +22,7 @@ from pyspark_log_storage.errors import MemberError, RebalanceInProgress
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pyspark_log.cli.rows.row_files import Write
+    from pyspark_log.cli.rows.consume import Write
     from pyspark_log.clients.records import ConsumerBatch
 
 COMMIT_SECONDS = 1.0

@@ -21,7 +21,7 @@ import typer
 
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.arguments import Format
-from pyspark_log.cli.output import bar, counted
+from pyspark_log.cli.output import Column, bar, counted
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.model import settings
 from pyspark_log_storage.errors import InvalidRecord, LogError, OutcomeUnknown
@@ -97,7 +97,7 @@ def produce(  # noqa: PLR0913  # one for each option of the command
     """
     arguments.check_key_separator(key_separator, form)
 
-    from pyspark_log.cli.rows import json_rows, text_rows
+    from pyspark_log.cli.rows import row_lines
     from pyspark_log.cli.rows.batches import Batches, parse_produce
     from pyspark_log.options import SinkOptions
     from pyspark_log_coordinator.environment import real_environment
@@ -115,8 +115,8 @@ def produce(  # noqa: PLR0913  # one for each option of the command
 
     def decode(lines: list[bytes], first_line: int) -> Any:
         if form is Format.JSON:
-            return json_rows.decode(lines, first_line)
-        return text_rows.decode(lines, first_line, None if key_separator is None else os.fsencode(key_separator))
+            return row_lines.decode_json(lines, first_line)
+        return row_lines.decode_text(lines, first_line, None if key_separator is None else os.fsencode(key_separator))
 
     check_topic(topic)
     with _opened(file) as stream:
@@ -269,13 +269,12 @@ def _print_written(topic: str, batches: Batches, *, json: bool) -> None:
 
     written = sorted(batches.written.items())
     rows = sum(each.rows for _, each in written)
-    if json:
-        partitions = [{"partition": partition, **msgspec.structs.asdict(each)} for partition, each in written]
-        output.print_json({"topic": topic, "rows": rows, "partitions": partitions})
-        return
-    typer.echo(f"wrote {counted(rows, 'row')} to topic {topic}")
-    if written:
-        output.print_table(
-            ("partition", "rows", "first offset", "last offset"),
-            [(partition, each.rows, each.first_offset, each.last_offset) for partition, each in written],
-        )
+    partitions = [{"partition": partition, **msgspec.structs.asdict(each)} for partition, each in written]
+    output.show(
+        {"topic": topic, "rows": rows, "partitions": partitions},
+        f"wrote {counted(rows, 'row')} to topic {topic}",
+        json=json,
+    )
+    if written and not json:
+        columns = ("partition", "rows", Column("first_offset", "first offset"), Column("last_offset", "last offset"))
+        output.print_table(columns, partitions)

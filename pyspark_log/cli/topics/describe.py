@@ -7,16 +7,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyspark_log.cli import arguments, output
-from pyspark_log.cli.output import counted
+from pyspark_log.cli.output import Column, counted
 from pyspark_log.cli.topics.topics import NO_TOPICS
 from pyspark_log.opening import open_log
+from pyspark_log_coordinator.log.partition_health import Trouble, troubles
+from pyspark_log_coordinator.model.topic_config import UNLIMITED, TopicConfig
+from pyspark_log_storage.columns import column_types, schema
 from pyspark_log_storage.errors import UnknownTopic
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import Log, TopicHandle
-    from pyspark_log_coordinator.log.partition_health import Trouble
-
-_COLUMNS = ("partition", "leader", "epoch", "replicas", "ISR", "log start", "LEO", "HW", "rows")
+_COLUMNS = (
+    "partition",
+    "leader",
+    Column("leader_epoch", "epoch"),
+    "replicas",
+    Column("isr", "ISR"),
+    Column("log_start", "log start"),
+    Column("log_end", "LEO"),
+    Column("high_watermark", "HW"),
+)
+_LEO_OF_EACH = Column(
+    "log_end_offsets", "LEO of each", lambda ends: ", ".join(f"{node}={end:,}" for node, end in ends.items())
+)
 
 
 @arguments.examples(
@@ -52,8 +65,6 @@ def describe(  # noqa: PLR0913, PLR0917 -- the options of a command
     LEO (log end offset) is the offset of the next row to be written; HW (high watermark) is that of the next row that
     readers will see.
     """
-    from pyspark_log_coordinator.log.partition_health import Trouble
-
     wanted = {
         Trouble.UNDER_REPLICATED: under_replicated,
         Trouble.UNAVAILABLE: unavailable,
@@ -106,8 +117,6 @@ def _document(handle: TopicHandle) -> dict[str, Any]:
 
 def _schema(handle: TopicHandle) -> dict[str, Any]:
     """Return the newest columns of a typed topic, and how many schemas it has had; nothing for a topic of records."""
-    from pyspark_log_storage.columns import column_types, schema
-
     found = handle.schemas
     if not schema.is_typed(found[-1]):
         return {}
@@ -135,27 +144,20 @@ def _partition(handle: TopicHandle, number: int) -> dict[str, Any]:
 
 def _print_troubled(described: list[tuple[TopicHandle, dict[str, Any]]], kind: Trouble, *, json: bool) -> None:
     """Print the partitions in trouble of a kind."""
-    from pyspark_log_coordinator.log.partition_health import troubles
-
-    rows: list[tuple[Any, ...]] = []
+    rows: list[dict[str, Any]] = []
     for handle, document in described:
         state = handle.state
         matches = [kind in troubles(each, state.config) for each in state.partitions]
         found = [each for each in document["partitions"] if matches[each["partition"]]]
-        rows += [(handle.name, *_row(each), _offsets(each["log_end_offsets"])) for each in found]
+        rows += [{"topic": handle.name, **each} for each in found]
         if json and found:
             output.print_json(document | {"partitions": found})
-    if json:
-        return
-    if rows:
-        output.print_table(("topic", *_COLUMNS, "LEO of each"), rows)
-    else:
-        typer.echo(f"no partition is {kind.value}")
+    if not json:
+        columns = ("topic", *_COLUMNS, "rows", _LEO_OF_EACH)
+        output.show_table(columns, rows, f"no partition is {kind.value}", json=False)
 
 
 def _print(handle: TopicHandle, document: dict[str, Any], *, all_configs: bool) -> None:
-    from pyspark_log_coordinator.model.topic_config import TopicConfig
-
     settings = handle.config.words()
     defaults = TopicConfig().words()
     changed = [f"{name}={value}" for name, value in settings.items() if value != defaults[name]]
@@ -166,20 +168,20 @@ def _print(handle: TopicHandle, document: dict[str, Any], *, all_configs: bool) 
         typer.echo(f"schema         {document['schema']}")
     if all_configs:
         typer.echo()
-        rows = [(name, value, defaults[name]) for name, value in settings.items()]
+        rows = [{"config": name, "value": value, "default": defaults[name]} for name, value in settings.items()]
         output.print_table(("config", "value", "default"), rows)
     else:
         typer.echo(f"config         {', '.join(changed) or 'all default'}")
     for number, line in enumerate(_table(handle)):
         typer.echo(f"{'' if number else 'table':15}{line}")
     typer.echo()
-    _print_partitions(document["partitions"])
+    partitions = document["partitions"]
+    of_each = [_LEO_OF_EACH] if any(len(each["replicas"]) > 1 for each in partitions) else []
+    output.print_table((*_COLUMNS, Column("rows", total=True), *of_each), partitions)
 
 
 def _table(handle: TopicHandle) -> list[str]:
     """Return how many of the topic's rows other engines find in its table, and why not more."""
-    from pyspark_log_coordinator.model.topic_config import UNLIMITED
-
     state = handle.state
     ends = [handle.parquet_end(number) for number in range(len(state.partitions))]
     found = sum(end - each.log_start for end, each in zip(ends, state.partitions, strict=True))
@@ -202,32 +204,3 @@ def _table(handle: TopicHandle) -> list[str]:
         return [*lines, "parquet.max.lag.ms is -1: newer rows wait for more, or for pyspark-log maintain --now"]
     by = "pyspark-log maintain and pyspark-log node run add newer rows when they are"
     return [*lines, f"{by} {lag / 1000:,.0f} s old (parquet.max.lag.ms), pyspark-log maintain --now at once"]
-
-
-def _print_partitions(partitions: list[dict[str, Any]]) -> None:
-    rows = [_row(each) for each in partitions]
-    columns: tuple[str, ...] = _COLUMNS
-    if any(len(each["replicas"]) > 1 for each in partitions):
-        columns = (*columns, "LEO of each")
-        rows = [(*row, _offsets(each["log_end_offsets"])) for row, each in zip(rows, partitions, strict=True)]
-    sums = {"partition": "total", "rows": sum(each["rows"] for each in partitions)}
-    totals = [sums.get(column, "") for column in columns]
-    output.print_table(columns, rows, totals if len(rows) > 1 else None)
-
-
-def _row(each: dict[str, Any]) -> tuple[Any, ...]:
-    return (
-        each["partition"],
-        each["leader"] if each["leader"] is not None else "none",
-        each["leader_epoch"],
-        ", ".join(each["replicas"]),
-        ", ".join(each["isr"]),
-        each["log_start"],
-        each["log_end"],
-        each["high_watermark"],
-        each["rows"],
-    )
-
-
-def _offsets(by_node: dict[str, int]) -> str:
-    return ", ".join(f"{node}={offset:,}" for node, offset in by_node.items())

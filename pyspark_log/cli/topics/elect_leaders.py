@@ -10,6 +10,7 @@ from pyspark_log.cli import arguments, output
 from pyspark_log.cli.output import counted
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.model.settings import BROKER_SESSION_TIMEOUT_MS
+from pyspark_log_coordinator.sync import elections
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import TopicHandle
@@ -65,8 +66,6 @@ def elect_leaders(
 
 def _preferred(handle: TopicHandle) -> list[dict[str, Any]]:
     """Return a document for each partition whose leader was not the preferred one."""
-    from pyspark_log_coordinator.sync import elections
-
     before = handle.refresh().partitions
     after, reachable = elections.elect_preferred(handle)
     found = []
@@ -89,8 +88,6 @@ def _preferred(handle: TopicHandle) -> list[dict[str, Any]]:
 
 def _unclean(handle: TopicHandle, timeout_ms: int, *, yes: bool) -> list[dict[str, Any]]:
     """Return a document for each partition that had no leader."""
-    from pyspark_log_coordinator.sync import elections
-
     unreachable = elections.find_unreachable(handle, timeout_ms)
     state = handle.state
     leaderless = elections.partitions(state)

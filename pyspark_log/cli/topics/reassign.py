@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyspark_log.cli import arguments, output
-from pyspark_log.cli.output import bar, counted
+from pyspark_log.cli.output import Column, bar, counted
 from pyspark_log.opening import open_log
+from pyspark_log_coordinator.sync import reassigner
+from pyspark_log_coordinator.sync.replica_file import Throttle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,8 +60,6 @@ def reassign(  # noqa: PLR0913, PLR0917 -- the options of a command
     if dry_run:
         show_plan([(handle, wanted)], json=json)
         return
-    from pyspark_log_coordinator.sync import reassigner
-
     moves = reassigner.begin(handle, wanted)
     if cancel:
         nothing_begun = "no reassignment to cancel; nothing was changed"
@@ -88,8 +88,6 @@ def _wanted(
     *,
     cancel: bool,
 ) -> Placement:
-    from pyspark_log_coordinator.sync import reassigner
-
     state = handle.state
     assignment = arguments.replica_assignment(replica_assignment)
     if assignment is not None:
@@ -106,9 +104,6 @@ def _wanted(
 
 def carry_out(handle: TopicHandle, throttle: int | None) -> ReassignmentProgress:
     """Copy until the topic's reassignments are complete, with a progress bar on a terminal."""
-    from pyspark_log_coordinator.sync import reassigner
-    from pyspark_log_coordinator.sync.replica_file import Throttle
-
     wait = bool if throttle is None else Throttle(handle.log.environment, throttle)
     with bar(f"reassign {handle.name}", reassigner.bytes_behind(handle), wait) as advance:
         return reassigner.run(handle, advance)
@@ -122,25 +117,26 @@ def document(topic: str, moves: Iterable[PartitionMove]) -> dict[str, Any]:
 
 def show_plan(wanted: Iterable[tuple[TopicHandle, Placement]], *, json: bool) -> None:
     """Print which partitions would move, and about how many bytes would be copied."""
-    from pyspark_log_coordinator.sync import reassigner
-
-    rows: list[tuple[Any, ...]] = []
+    rows: list[dict[str, Any]] = []
     for handle, assignment in wanted:
         state = handle.state
         moves = reassigner.moves(state, assignment)
+        found = document(handle.name, moves)
         if json:
-            output.print_json(document(handle.name, moves) | {"bytes": reassigner.bytes_to_copy(state, moves)})
-        for each in moves:
-            before, after = ", ".join(each.before), ", ".join(each.after)
-            rows.append((handle.name, each.partition, before, after, reassigner.bytes_to_copy(state, [each])))
-    if json:
-        return
-    if not rows:
-        typer.echo("nothing would be moved")
-        return
-    totals = ("total", "", "", "", sum(row[-1] for row in rows))
-    columns = ("topic", "partition", "nodes", "new nodes", "bytes to copy")
-    output.print_table(columns, rows, totals if len(rows) > 1 else None)
+            output.print_json(found | {"bytes": reassigner.bytes_to_copy(state, moves)})
+        rows += [
+            {"topic": handle.name, **each, "bytes": reassigner.bytes_to_copy(state, [move])}
+            for each, move in zip(found["partitions"], moves, strict=True)
+        ]
+    if not json:
+        columns = (
+            "topic",
+            "partition",
+            Column("before", "nodes"),
+            Column("after", "new nodes"),
+            Column("bytes", "bytes to copy", total=True),
+        )
+        output.show_table(columns, rows, "nothing would be moved", json=False)
 
 
 def check_complete(topic: str, done: ReassignmentProgress) -> None:

@@ -1,33 +1,41 @@
-"""`pyspark-log topics`: create, list, alter, delete, add partitions; and `pyspark-log delete-records`."""
+"""`pyspark-log topics`: create, list, alter, delete, add partitions; `pyspark-log offsets` and `delete-records`."""
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pyspark_log.cli import arguments, output
-from pyspark_log.cli.output import counted
+from pyspark_log.cli.output import Column, counted
 from pyspark_log.opening import open_log
+from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.model import settings
 from pyspark_log_storage.errors import InvalidRecord, TopicExists, UnknownTopic
+from pyspark_log_storage.names import check_topic
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_log_coordinator.cluster.cluster_state import TopicRecord
-    from pyspark_log_coordinator.log.log import Log
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
 
 NO_TOPICS = "no topics yet; create one with: pyspark-log topics create NAME"
 _CONFIG_EXAMPLE = "compression.type=zstd"
+EARLIEST_TIME = -2
+LATEST_TIME = -1
+TIME_MS_MAX = 2**63 // 1000 - 1
+"""The latest timestamp of a row, which is stored in microseconds."""
+_INTEGER = re.compile(r"-?[0-9]{1,30}", re.ASCII)
 
 
 @arguments.examples(
     "pyspark-log topics create flights --partitions 8 --replication-factor 3",
     "pyspark-log topics create flights --replica-assignment 0:1,1:2",
     "pyspark-log topics create flights --schema 'id BIGINT NOT NULL, carrier STRING'",
-    "pyspark-log topics create flights --if-not-exists \\\n  --config compression.type=zstd",
+    f"pyspark-log topics create flights --if-not-exists \\\n  --config {_CONFIG_EXAMPLE}",
 )
 def create(  # noqa: PLR0913, PLR0917 -- the options of a command
     name: arguments.Topic,
@@ -71,7 +79,6 @@ def create(  # noqa: PLR0913, PLR0917 -- the options of a command
         arguments.refuse("--replica-assignment", "cannot be combined with --partitions or --replication-factor")
 
     from pyspark_log_coordinator.model.topic_config import parse
-    from pyspark_log_storage.names import check_topic
 
     check_topic(name)
     wanted = parse(given)
@@ -84,8 +91,6 @@ def create(  # noqa: PLR0913, PLR0917 -- the options of a command
         )
         created = True
         if columns is not None:
-            from pyspark_log_coordinator.maintenance import checkpoint_files
-
             checkpoint_files.write_on_nodes(handle)
     except TopicExists:
         if not if_not_exists:
@@ -120,19 +125,17 @@ def _columns(schema: str | None) -> pa.Schema | None:
 def list_(path: arguments.Path, json: arguments.Json = False) -> None:
     """List the topics."""
     log = open_log(path)
-    topics = [(name, _partition_count(log, record), record) for name, record in sorted(log.topics().items())]
-    if json:
-        output.print_json(
-            *(
-                {"topic": name, "id": record.topic_id, "partitions": number, "created_ms": record.created_ms}
-                for name, number, record in topics
-            )
-        )
-    elif not topics:
-        typer.echo(NO_TOPICS)
-    else:
-        rows = [(name, number, _time(record.created_ms), record.topic_id) for name, number, record in topics]
-        output.print_table(("topic", "partitions", "created (UTC)", "id"), rows)
+    topics = [
+        {
+            "topic": name,
+            "id": record.topic_id,
+            "partitions": _partition_count(log, record),
+            "created_ms": record.created_ms,
+        }
+        for name, record in sorted(log.topics().items())
+    ]
+    columns = ("topic", "partitions", Column("created_ms", "created (UTC)", _time), "id")
+    output.show_table(columns, topics, NO_TOPICS, json=json)
 
 
 def _partition_count(log: Log, record: TopicRecord) -> int:
@@ -273,6 +276,77 @@ def delete_records(
         f"deleted {counted(start - low, 'row')}; topic {topic}, partition {partition} now starts at offset {start}",
         json=json,
     )
+
+
+@arguments.examples(
+    "pyspark-log offsets flights",
+    "pyspark-log offsets flights --time 1700000000000 --json",
+)
+def offsets(
+    topic: arguments.Topic,
+    path: arguments.Path,
+    time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MS",
+            help="Show the offset of the first row of each partition at or after this time, in milliseconds since "
+            "1970; -1 means latest, -2 earliest.",
+            show_default=False,
+        ),
+    ] = None,
+    json: arguments.Json = False,
+) -> None:
+    """Show the earliest and latest offsets of a topic.
+
+    The latest offset is that of the next row that readers will see.
+    """
+    ms = None if time is None else _milliseconds(time)
+
+    log = open_log(path)
+    handle = log.topic(topic)
+    if ms is not None:
+        found = [
+            {"topic": topic, "partition": number, "offset": _offset_at(handle, number, ms)}
+            for number in range(len(handle.partitions))
+        ]
+        output.show_table(("partition", "offset"), found, json=json)
+        return
+    partitions = [
+        {
+            "topic": topic,
+            "partition": number,
+            "earliest": each.log_start,
+            "latest": each.high_watermark,
+            "rows": each.high_watermark - each.log_start,
+        }
+        for number, each in enumerate(handle.partitions)
+    ]
+    columns = ("partition", "earliest", "latest", Column("rows", total=True))
+    output.show_table(columns, partitions, json=json)
+
+
+def _milliseconds(text: str) -> int:
+    """Return the time of `text`. End the program if it is invalid."""
+    ms = int(text) if _INTEGER.fullmatch(text) else None
+    if ms is None or not EARLIEST_TIME <= ms <= TIME_MS_MAX:
+        arguments.refuse(
+            "--time",
+            f"{text!r} is not a valid time; expected milliseconds since 1970 (at most {TIME_MS_MAX}), -1 for latest or"
+            " -2 for earliest",
+        )
+    return ms
+
+
+def _offset_at(handle: TopicHandle, number: int, time: int) -> int | None:
+    """Return the offset of the first row at or after a time in ms, or at one of the two special times."""
+    partition = handle.partitions[number]
+    if time == EARLIEST_TIME:
+        return partition.log_start
+    if time == LATEST_TIME:
+        return partition.high_watermark
+    from pyspark_log.reading.positions import offset_for_time
+
+    return offset_for_time(handle, number, time)
 
 
 def _time(ms: int) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pyspark_log.cli.rows.row_files import PARQUET
+from pyspark_log.cli.rows.consume import PARQUET
 from pyspark_log.reading.fetch import BATCH_ROWS
 from tests.support.command_line import CommandLine, files_of_t
 from tests.support.pyspark_log.cli_rows import consumed, produced

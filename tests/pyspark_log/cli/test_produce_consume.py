@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log.cli.rows import json_rows
+from pyspark_log.cli.rows import row_lines
 from pyspark_log.writing.rows import rows_of
 from tests.support.command_line import CommandLine
 from tests.support.pyspark_log.cli_rows import consumed, produced
@@ -159,12 +159,12 @@ def test_any_row_survives_json(rows):
         for value, key, headers, ms in rows
     ]
     lines = list(map(as_line, columns))
-    batch = rows_of(json_rows.decode(lines, 1), now_us=0, by_topic_column=False).record
-    again = json_rows.encode(batch, "t", 3, 7).splitlines()
+    batch = rows_of(row_lines.decode_json(lines, 1), now_us=0, by_topic_column=False).record
+    again = row_lines.encode_json(batch, "t", 3, 7).splitlines()
     assert (
-        json_rows.decode(again, 1)
+        row_lines.decode_json(again, 1)
         .drop_columns(["partition"])
-        .equals(json_rows.decode(lines, 1).drop_columns(["partition"]))
+        .equals(row_lines.decode_json(lines, 1).drop_columns(["partition"]))
     )
     assert batch.column("value").to_pylist() == [row["value"] for row in columns]
     assert batch.column("key").to_pylist() == [row["key"] for row in columns]

@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_log.cli.nodes import maintain
-from pyspark_log.cli.nodes.watch_pace import LOOK_SECONDS_MAX, ROUND_SECONDS_MAX, WatchPace
+from pyspark_log.cli.nodes.maintain import LOOK_SECONDS_MAX, ROUND_SECONDS_MAX, WatchPace
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.errors import StoreUnavailable
 from tests.support.counted_bucket import CountedCluster

@@ -1,4 +1,8 @@
-"""Rows as JSON lines, in the same form when written and when read.
+"""Rows as lines of text or JSON.
+
+A line of text is the value, or key, separator and value. Text loses information: headers, timestamps and partitions are
+not printed, a null is printed as `null` (as in Kafka's console consumer), and a value with a line break becomes two
+lines. JSON lines lose nothing. They have the same form when written and when read:
 
     {"key": "k", "value": "v", "headers": [{"key": "h", "value": "w"}], "partition": 0, "timestamp": 1700000000000}
 
@@ -20,15 +24,17 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyspark_log.writing import typed_json
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.errors import InvalidRecord
+from pyspark_log_storage.errors import InvalidInput, InvalidRecord
 
 US_PER_MS = 1000
 TIMESTAMP_MS_MAX = 2**63 // US_PER_MS - 1
 PARTITION_MAX = 2**31 - 1
 
+NULL_TEXT = b"null"
 _NULL = msgspec.Raw(b"null")
 _SHOWN_MAX = 100
 """How many characters of an invalid value an error shows."""
@@ -70,7 +76,7 @@ _text = msgspec.json.Decoder(str)
 _base64 = msgspec.json.Decoder(_Base64)
 
 
-def decode(lines: list[bytes], first_line: int) -> pa.RecordBatch:
+def decode_json(lines: list[bytes], first_line: int) -> pa.RecordBatch:
     """Return the rows of lines, of which the first has number `first_line` in the input. Skip blank lines.
 
     Raise `InvalidRecord` with the number of the line.
@@ -110,7 +116,7 @@ def decode(lines: list[bytes], first_line: int) -> pa.RecordBatch:
     )
 
 
-def encode(record: pa.RecordBatch, topic: str, partition: int, offset: int) -> bytes:
+def encode_json(record: pa.RecordBatch, topic: str, partition: int, offset: int) -> bytes:
     """Return stored rows as lines; `offset` is the offset of the first row."""
     times = np.floor_divide(np.asarray(record.column("timestamp").cast(pa.int64())), US_PER_MS).tolist()
     if schema.is_typed(record.schema):
@@ -188,3 +194,37 @@ def _json(data: bytes | None) -> str | dict[str, str] | None:
         return data.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(data).decode()}
+
+
+def decode_text(lines: list[bytes], first_line: int, key_separator: bytes | None) -> pa.RecordBatch:
+    """Return the rows of lines, of which the first has number `first_line` in the input.
+
+    Raise `InvalidRecord` for a line without the separator.
+    """
+    values = pa.array(lines, pa.binary())
+    if key_separator is None:
+        return pa.record_batch({"value": values})
+    places = pc.find_substring(values, key_separator)
+    missing = pc.index(places, -1).as_py()
+    if missing >= 0:
+        shown = key_separator.decode(errors="replace")
+        raise InvalidRecord(
+            f"line {first_line + missing} has no key separator {shown!r}; correct it, or omit --key-separator"
+        )
+    parts = pc.split_pattern(values, key_separator, max_splits=1).flatten()
+    return pa.record_batch({"key": parts[::2], "value": parts[1::2]})
+
+
+def encode_text(record: pa.RecordBatch, key_separator: bytes | None) -> bytes:
+    """Return stored rows as lines. Raises `InvalidInput` for a key of a typed topic's rows, which have none."""
+    if schema.is_typed(record.schema):
+        if key_separator is not None:
+            raise InvalidInput("rows of a typed topic have no key; omit --key-separator")
+        return typed_json.ENCODER.encode_lines(typed_columns(record))
+    values = [NULL_TEXT if value is None else value for value in record.column("value").to_pylist()]
+    if key_separator is None:
+        lines = values
+    else:
+        keys = [NULL_TEXT if key is None else key for key in record.column("key").to_pylist()]
+        lines = [key + key_separator + value for key, value in zip(keys, values, strict=True)]
+    return b"\n".join([*lines, b""])
