@@ -9,6 +9,7 @@ description, which may be older. Every chunk has a checksum, so a damaged file i
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,7 +18,6 @@ from pyspark_log_coordinator.rebuild.folder_scan import NodeFolder, TopicFolder
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
-from pyspark_log_storage.files import append_file
 from pyspark_log_storage.objects.node import read_marker
 from pyspark_log_storage.segments import recovery
 from pyspark_log_storage.segments.recovery import BadFile
@@ -190,13 +190,8 @@ def _damaged_unplaced(here: NodeFolder, known: _KnownTopic | None) -> Iterator[B
         return
     placed = set() if known is None else {file.name for file in known.topic.files}
     for name in here.append_files:
-        if name in placed:
-            continue
-        key = layout.append_file(*here.folder, name)
-        try:
-            for _ in append_file.scan(here.store, key):
-                pass
-        except CorruptObject as error:
-            yield BadFile(key, str(error))
-        except ObjectMissing:
-            pass  # deleted since it was listed
+        if name not in placed:
+            with contextlib.suppress(ObjectMissing):  # deleted since it was listed
+                _, wrong = here.read_append_file(name)
+                if wrong is not None:
+                    yield BadFile(layout.append_file(*here.folder, name), str(wrong))

@@ -99,25 +99,17 @@ class _Repairs:
 
         def copy_from(source: Store) -> None:
             replica_file.check(source, file)
-            if not self._is_named(file):
+            self._handle.refresh()
+            if file.key not in {each.key for each in replica_file.all_files(self._handle)}:
                 return  # it was rolled or expired, and may be deleted already
             is_reported = damage_reports.report(self._handle, name, file)
             replica_file.copy(source, self._copies.stores[name], file, replace=replace)
             if is_reported:
-                files = (file.number,) if file.segment is None else ()
-                segments = () if file.segment is None else ((file.number, file.segment.name),)
                 incarnation = self._handle.journal.state.incarnations[name]
-                self._handle.submit(HoldFiles(name, incarnation, files, segments))
+                self._handle.submit(HoldFiles(name, incarnation, *replica_file.ids([file])))
             self._add(file.stored_key, name)
 
         first_readable(sources, copy_from)
-
-    def _is_named(self, file: ReplicaFile) -> bool:
-        state = self._handle.refresh()
-        if file.segment is None:
-            return any(self._handle.append_file(each.name) == file.key for each in state.files)
-        partition = state.partitions[file.number]
-        return any(each.name == file.segment.name for each in (*partition.segments, *partition.staged))
 
     def _add(self, key: str, node: NodeId) -> None:
         self.made.append(key if self._copies.is_single else f"{key} on node {node!r}")

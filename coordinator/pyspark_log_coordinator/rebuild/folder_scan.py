@@ -183,6 +183,19 @@ class NodeFolder:
                 wrong = error
             yield chunk, key, wrong
 
+    def read_append_file(self, name: str) -> tuple[int, CorruptObject | None]:
+        """Return how many rows the good chunks at the beginning of an append file have, and what is wrong after them.
+
+        Raises `ObjectMissing`, `NewerFormat`, `StoreError`.
+        """
+        rows = 0
+        try:
+            for _, header, _ in append_file.scan(self.store, layout.append_file(*self.folder, name)):
+                rows += header.rows
+        except CorruptObject as error:
+            return rows, error
+        return rows, None
+
     def _in_partition(self, key: str) -> tuple[int | None, str]:
         """Return the partition in whose folder a key is, or None, and the rest of the key."""
         number, _, name = key.removeprefix(self.folder.prefix).partition("/")
@@ -254,15 +267,6 @@ def newest_in(store: Store, journal: str, remains: tuple[str, ...]) -> int:
         slot = int(name) if _is_number(name) else register_slot_of(name)
         numbers += [] if slot is None else [slot]
     return max(numbers)
-
-
-def rows_in(store: Store, key: str) -> int:
-    """Return the number of rows in the good chunks at the beginning of an append file."""
-    rows = 0
-    with contextlib.suppress(CorruptObject):
-        for _, header, _ in append_file.scan(store, key):
-            rows += header.rows
-    return rows
 
 
 def _summary(name: str, base_offset: int, log_bytes: int, entries: list[IndexEntry]) -> SegmentFile:

@@ -204,5 +204,7 @@ def _unplaced(
 ) -> Unplaced:
     key = layout.append_file(*folder, name)
     nodes = tuple(node for node, contents in found.items() if name in contents.append_files)
-    rows, size = max((folder_scan.rows_in(stores[node], key), stores[node].size(key)) for node in nodes)
+    rows, size = max(
+        (NodeFolder(stores[node], folder).read_append_file(name)[0], stores[node].size(key)) for node in nodes
+    )
     return Unplaced(folder.topic, key, nodes, size, rows)

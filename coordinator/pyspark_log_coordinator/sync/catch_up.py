@@ -241,6 +241,4 @@ def _has_news(handle: TopicHandle, node_id: NodeId) -> bool:
 
 def _submit(handle: TopicHandle, node_id: NodeId, incarnation: str, done: list[ReplicaFile]) -> None:
     """Submit that the node holds these files."""
-    files = tuple(file.number for file in done if file.segment is None)
-    segments = tuple((file.number, file.segment.name) for file in done if file.segment is not None)
-    handle.submit(HoldFiles(node_id, incarnation, files, segments))
+    handle.submit(HoldFiles(node_id, incarnation, *replica_file.ids(done)))

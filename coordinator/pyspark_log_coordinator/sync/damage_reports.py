@@ -61,9 +61,7 @@ def _lost(handle: TopicHandle, node: NodeId) -> SetBack | None:
         require_marker(store, node, incarnation)  # the disk may have been unmounted meanwhile
     except LogError:
         return None
-    files = tuple(each.number for each in lost if each.segment is None)
-    segments = tuple((each.number, each.segment.name) for each in lost if each.segment is not None)
-    return SetBack(node, incarnation, files, segments) if lost else None
+    return SetBack(node, incarnation, *replica_file.ids(lost)) if lost else None
 
 
 def report(handle: TopicHandle, node: NodeId, file: ReplicaFile) -> bool:

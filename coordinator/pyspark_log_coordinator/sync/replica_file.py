@@ -22,12 +22,13 @@ from pyspark_log_storage.segments import transfer
 from pyspark_log_storage.segments.transfer import has_object
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.model.topic_state import Topic
+    from pyspark_log_coordinator.replication.file_holders import SegmentId
     from pyspark_log_storage.files.index import IndexEntry
     from pyspark_log_storage.stores.store import Store
 
@@ -101,6 +102,12 @@ def _replica_files(state: Topic, found: file_holders.TopicFiles) -> list[Replica
     ]
     rolled, staged = ([_segment(state, *each) for each in some] for some in (found.segments, found.staged))
     return [*rolled, *append_files, *staged]
+
+
+def ids(files: Collection[ReplicaFile]) -> tuple[tuple[int, ...], tuple[SegmentId, ...]]:
+    """Return files as commands and events name them: append files by number, segments by partition and name."""
+    append_files = tuple(each.number for each in files if each.segment is None)
+    return append_files, tuple((each.number, each.segment.name) for each in files if each.segment is not None)
 
 
 def sources(handle: TopicHandle, holders: tuple[Holder, ...], node_id: NodeId) -> list[NodeId]:
