@@ -13,7 +13,7 @@ from pyspark_log_coordinator.group import rebalance
 from pyspark_log_coordinator.group.lifecycle import GroupRestored, GroupStarted
 from pyspark_log_coordinator.group.offsets import OffsetsCommitted
 from pyspark_log_coordinator.group.state import GroupState
-from pyspark_log_coordinator.journal.journal_move import JournalMoved
+from pyspark_log_coordinator.journal.state_machine import JournalMoved
 from pyspark_log_storage.names import check_group
 from pyspark_log_storage.names import check_member as check_name
 

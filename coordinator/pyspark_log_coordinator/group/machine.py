@@ -7,7 +7,7 @@
     SyncGroup                       see `sync`
     LeaveGroup, ExpireMember        see `leaving`
     OffsetCommit, OffsetDelete, ResetOffsets           see `offsets`
-    MoveJournal                     see `journal_move`
+    MoveJournal                     see `decide_move`
 
 Members read their part in the state: a command returns nothing but errors. Heartbeats are not commands. `now` is only
 recorded, and bounds the wait of a first rebalance: safety does not depend on a clock.
@@ -49,9 +49,13 @@ from pyspark_log_coordinator.group.offsets import (
 from pyspark_log_coordinator.group.rebalance import CompleteJoin, ExpireSync
 from pyspark_log_coordinator.group.state import Group, GroupState
 from pyspark_log_coordinator.group.sync import SyncGroup, WorkAssigned
-from pyspark_log_coordinator.journal import journal_move
-from pyspark_log_coordinator.journal.journal_move import JournalMoved, MoveJournal
-from pyspark_log_coordinator.journal.state_machine import Machine, events_decoder
+from pyspark_log_coordinator.journal.state_machine import (
+    JournalMoved,
+    Machine,
+    MoveJournal,
+    decide_move,
+    events_decoder,
+)
 from pyspark_log_storage.errors import LogError, UnknownGroup
 
 Command = (
@@ -70,7 +74,7 @@ Event = lifecycle.Event | joining.Event | rebalance.Event | WorkAssigned | offse
 def decide(state: Group, command: Command, now: int) -> list[Any]:
     """Return the events that carry out `command`, none if it is done. Raise `LogError` if it is refused."""
     if isinstance(command, MoveJournal):
-        return list(journal_move.decide(state.journal_generation, command))
+        return list(decide_move(state.journal_generation, command))
     if isinstance(command, StartGroup):
         return _start(state, command, now)
     if isinstance(command, RestoreGroup):
@@ -117,7 +121,7 @@ def evolve(state: Group, event: Event) -> Group:
 
 
 def _start(state: Group, command: StartGroup, now: int) -> list[Any]:
-    moved = [] if state.started else journal_move.decide(1, MoveJournal(command.journal_generation))
+    moved = [] if state.started else decide_move(1, MoveJournal(command.journal_generation))
     return [*lifecycle.decide(state, command, now), *moved]
 
 

@@ -1,4 +1,8 @@
-"""A state machine: `decide`, `evolve`, and how its events and states are stored."""
+"""A state machine: `decide`, `evolve`, and how its events and states are stored.
+
+The machines of topics and groups have one command in common: their journals move with those of the cluster
+(`journal_generations`).
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
+from pyspark_log_storage.stored_fields import Count
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
 S = TypeVar("S")
-
-
 C = TypeVar("C")
 
 
@@ -55,3 +58,20 @@ class Outcome(msgspec.Struct, Generic[S], frozen=True):
     number: int
     state: S
     events: list[Any]
+
+
+class MoveJournal(msgspec.Struct, frozen=True):
+    """Continue the journal of a topic or a group in a later generation."""
+
+    generation: int
+
+
+class JournalMoved(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """The journal continues in this generation."""
+
+    generation: Count
+
+
+def decide_move(generation: int, command: MoveJournal) -> list[JournalMoved]:
+    """Return the event that moves a journal from `generation`, none if it has moved."""
+    return [JournalMoved(command.generation)] if generation < command.generation else []

@@ -19,8 +19,8 @@ import msgspec
 from pyspark_log_coordinator.cluster.journal_generations import FinishJournalMigration, StartJournalMigration
 from pyspark_log_coordinator.cluster.nodes import node_of
 from pyspark_log_coordinator.journal import trimming
-from pyspark_log_coordinator.journal.journal_move import MoveJournal
 from pyspark_log_coordinator.journal.journal_nodes import JournalNodes
+from pyspark_log_coordinator.journal.state_machine import MoveJournal
 from pyspark_log_coordinator.maintenance import cluster_cleanup
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, LogError, StoreError, UnknownTopic

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark_log_coordinator.journal.journal_move import JournalMoved
+from pyspark_log_coordinator.journal.state_machine import JournalMoved
 from pyspark_log_coordinator.topic import columns
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 

@@ -24,9 +24,13 @@ from typing import Any
 
 import msgspec
 
-from pyspark_log_coordinator.journal import journal_move
-from pyspark_log_coordinator.journal.journal_move import JournalMoved, MoveJournal
-from pyspark_log_coordinator.journal.state_machine import Machine, events_decoder
+from pyspark_log_coordinator.journal.state_machine import (
+    JournalMoved,
+    Machine,
+    MoveJournal,
+    decide_move,
+    events_decoder,
+)
 from pyspark_log_coordinator.model import topic_config, topic_state
 from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.batch import SequencedFile
@@ -142,7 +146,7 @@ Event = (
 def decide(state: Topic, command: Command, now: int) -> list[Any]:
     """Return the events that carry out `command`, none if it is done. Raise `LogError` if it is refused."""
     if isinstance(command, MoveJournal):
-        return list(journal_move.decide(state.generation, command))
+        return list(decide_move(state.generation, command))
     events = _decide(state, command, now)
     if events and replica_commands.may_need_follow_ups(state, command):
         return [*events, *replica_commands.decide_follow_ups(_after(state, events), now)]

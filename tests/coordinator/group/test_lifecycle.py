@@ -8,7 +8,7 @@ from pyspark_log_coordinator.group.config import GroupConfig
 from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig, DeleteGroup, GroupStarted, StartGroup
 from pyspark_log_coordinator.group.offsets import ResetOffsets
 from pyspark_log_coordinator.group.state import Group, GroupState
-from pyspark_log_coordinator.journal.journal_move import JournalMoved, MoveJournal
+from pyspark_log_coordinator.journal.state_machine import JournalMoved, MoveJournal
 from pyspark_log_storage.errors import GroupNotEmpty, InvalidName, InvalidOption, UnknownGroup
 from tests.support.coordinator.groups import NOW, after, commit, join, refusal, stable, started
 

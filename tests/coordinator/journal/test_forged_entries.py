@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from pyspark_log_coordinator.cluster import journal_generations
-from pyspark_log_coordinator.journal import journal_move
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode
+from pyspark_log_coordinator.journal.state_machine import JournalMoved
 from pyspark_log_coordinator.maintenance import topic_roll
 from pyspark_log_coordinator.model.topic_state import FloorMark
 from pyspark_log_coordinator.replication import reassignment
@@ -46,14 +46,14 @@ def stored() -> StoredTopic:
 
 
 def test_a_topic_on_one_store_that_moved_to_another_is_an_error(stored):
-    name = forge(stored.store, stored.handle.journal, journal_move.JournalMoved(2))
+    name = forge(stored.store, stored.handle.journal, JournalMoved(2))
     with within(PATIENCE_SECONDS), pytest.raises(CorruptObject, match="generation 2") as raised:
         stored.open().topic("t")
     assert raised.value.object == name
 
 
 def test_a_topic_on_one_store_that_moved_far_away_is_an_error(stored):
-    forge(stored.store, stored.handle.journal, journal_move.JournalMoved(7))
+    forge(stored.store, stored.handle.journal, JournalMoved(7))
     with within(PATIENCE_SECONDS), pytest.raises(CorruptObject, match="generation 7"):
         stored.handle.refresh()
 

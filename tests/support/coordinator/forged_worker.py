@@ -10,7 +10,7 @@ from typing import Any
 from pyspark_log_coordinator.cluster import journal_generations, nodes
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.cluster.machine import TopicCreated, TopicRemoved
-from pyspark_log_coordinator.journal import journal_move
+from pyspark_log_coordinator.journal.state_machine import JournalMoved
 from pyspark_log_coordinator.model.partition import ChunkRef, SegmentRef
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.model.topic_state import FloorMark
@@ -115,7 +115,7 @@ OF_A_TOPIC: dict[str, Any] = {
     "an orphan floor behind the journal's end": orphans.OrphanFloorRaised(10**18),
     "an orphan floor that goes back": Entries([orphans.OrphanFloorRaised(3), orphans.OrphanFloorRaised(0)]),
     "a mark behind the journal's end": orphans.FloorMarked(FloorMark(10**18, 0)),
-    "a generation that was before": journal_move.JournalMoved(0),
+    "a generation that was before": JournalMoved(0),
     "a setting that nobody can set": topic.ConfigAltered(TopicConfig(segment_bytes=-5)),
     "a topic that starts a second time": TopicStarted("t", "1", TopicConfig(), (), {"0": "i"}, (("0",),)),
     "a topic that is restored though it is there": restored(),
