@@ -12,6 +12,9 @@ REQUIREMENTS := pyproject.toml requirements/dev.txt
 OLDER_SPARK := 4.2.1
 OLDER_VENV := .venv-spark-$(OLDER_SPARK)
 
+# What builds and tries a release is in a venv of its own.
+RELEASE_VENV := .venv-release
+
 # The Python that makes .venv: the first that is new enough. `make PYTHON=...` takes another.
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.10; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$python && break; done)
@@ -50,7 +53,7 @@ define make_venv
 @$(PYTHON) -m venv $(1) || { rm -rf $(1); echo "make: $(PYTHON) cannot make a venv (Debian: apt-get install python3-venv)" >&2; exit 1; }
 endef
 
-.PHONY: help test quick facts check simulate demo bench docs clean
+.PHONY: help test quick facts check simulate demo bench docs dist clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile
@@ -84,8 +87,11 @@ bench: $(VENV)/dev.stamp ## Measure, and print the table of docs/benchmarks.md
 docs: $(VENV)/dev.stamp ## Build the documentation as a site in site/; needs Python 3.11
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
+dist: $(RELEASE_VENV)/stamp ## Build a release in dist/, and try it in fresh venvs as its users will; uploads nothing
+	JAVA_HOME="$$(scripts/find-java)" && export JAVA_HOME && $(RELEASE_VENV)/bin/python scripts/release.py
+
 clean: ## Remove .venv and everything that was built
-	rm -rf $(VENV) .venv-spark-* .jars build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-* .jars build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/dev.stamp: $(REQUIREMENTS) | $(BIN)/python
@@ -113,6 +119,12 @@ $(OLDER_VENV)/stamp: $(REQUIREMENTS) | $(call IN_TEST,$(VENV)/demo.stamp)
 	sed 's/^pyspark==.*/pyspark==$(OLDER_SPARK)/' requirements/dev.txt > $(OLDER_VENV)/constraints.txt
 	$(OLDER_VENV)/$(PIP_INSTALL) $(OLDER_VENV)/constraints.txt pip
 	$(OLDER_VENV)/$(PIP_INSTALL) $(OLDER_VENV)/constraints.txt --editable '.[spark]' pytest pytest-timeout
+	touch $@
+
+$(RELEASE_VENV)/stamp: $(REQUIREMENTS)
+	$(call make_venv,$(RELEASE_VENV))
+	$(RELEASE_VENV)/$(PIP_INSTALL) requirements/dev.txt pip
+	$(RELEASE_VENV)/$(PIP_INSTALL) requirements/dev.txt --group release
 	touch $@
 
 $(BIN)/python:
