@@ -109,16 +109,16 @@ def _returned(log: Log, node: str, wanted: list[str] | None, *, dry_run: bool) -
     """Compare the node's folder with the journals, delete stray segments, and return the partitions that differ."""
     import msgspec
 
-    from pyspark_log_coordinator.audit import returned_node
+    from pyspark_log_coordinator.audit import recovery
 
     found = []
     for name in sorted(log.topics()):
         if wanted is None or name in wanted:
             handle = log.topic(name)
-            here = returned_node.inspect(handle, node)
+            here = recovery.inspect(handle, node)
             found += [each for each in here if each.strays or each.lacking or each.belongs_to < each.known_end]
             if not dry_run:
-                returned_node.remove_strays(handle, node, here)
+                recovery.remove_strays(handle, node, here)
     return [msgspec.to_builtins(each) for each in found]
 
 
