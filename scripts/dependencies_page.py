@@ -190,7 +190,8 @@ def old_style(found: Distribution) -> str:
 
 
 def _field(found: Distribution, name: str) -> str:
-    return (found.metadata.get_all(name) or [""])[0]
+    values: list[str] = found.metadata.get_all(name) or [""]
+    return values[0]
 
 
 if __name__ == "__main__":

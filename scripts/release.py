@@ -199,7 +199,8 @@ class Trial:
 
     def execute(self, python: Path, program: Path, *arguments: str, env: Mapping[str, str] | None = None) -> None:
         """Run a program in a venv, outside the repository, without this shell's settings of Python and Spark."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK", "SPARK"))}
+        hidden = ("PYTHON", "PYSPARK", "SPARK")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
         run(python, program, *arguments, env={**kept, **(env or {})}, cwd=self.folder)
 
 
