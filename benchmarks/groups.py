@@ -16,10 +16,10 @@ import msgspec
 
 from benchmarks.report import Line, at_most, detail, information
 from pyspark_log_coordinator.environment import real_environment
+from pyspark_log_coordinator.group.config import MemberSettings
 from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.membership.group_member import GroupMember
-from pyspark_log_coordinator.membership.member_settings import HEARTBEAT_INTERVAL_MS, MemberSettings
 from pyspark_log_coordinator.membership.session import Session
 from pyspark_log_coordinator.membership.shared_partitions import SharedPartitions
 from pyspark_log_storage.stores.local import LocalStore
@@ -80,8 +80,8 @@ class _Reader:
 
 
 def _member(log: Log, partitions: int) -> GroupMember:
-    session = Session(log, "g", HEARTBEAT_INTERVAL_MS)
-    return GroupMember(session, SharedPartitions([STRATEGY], _Reader(partitions)), MemberSettings(), log.environment)
+    session = Session(log, "g", MemberSettings())
+    return GroupMember(session, SharedPartitions([STRATEGY], _Reader(partitions)))
 
 
 def _idle(folder: Path, log: Callable[[str], object]) -> list[Line]:

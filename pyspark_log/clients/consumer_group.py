@@ -18,9 +18,9 @@ from pyspark_log.clients.commits import Commits
 from pyspark_log.clients.reading import AssignedPartition
 from pyspark_log.clients.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from pyspark_log.opening import own_log
+from pyspark_log_coordinator.group.config import NEWS_SECONDS_REMOTE
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.membership.group_member import GroupMember
-from pyspark_log_coordinator.membership.member_settings import NEWS_SECONDS_REMOTE, heartbeat_interval_ms
 from pyspark_log_coordinator.membership.member_thread import MemberThread
 from pyspark_log_coordinator.membership.session import Session
 from pyspark_log_coordinator.membership.shared_partitions import SharedPartitions
@@ -126,13 +126,10 @@ class ConsumerGroup:
         self._reading = reading
         self._looks = looks
         log = own_log(path, options.storage_options)
-        self._environment = log.environment
-        timeout_ms = group.member.session_timeout_ms
-        interval_ms = heartbeat_interval_ms(group.heartbeat_interval_ms, timeout_ms, is_remote=log.is_remote)
-        self._session = Session(log, group.group_id, interval_ms)
         news_seconds = NEWS_SECONDS_REMOTE if log.is_remote else 0.0
-        self._settings = msgspec.structs.replace(group.member, news_seconds=news_seconds)
-        self._commits = Commits(self._submit, self._environment)
+        settings = msgspec.structs.replace(group.member, news_seconds=news_seconds)
+        self._session = Session(log, group.group_id, settings)
+        self._commits = Commits(self._submit, log.environment)
         self._thread = MemberThread(self._keep_alive)
         self._topics: SubscribedTopics | None = None
         self._listener: ConsumerRebalanceListener | None = None
@@ -162,7 +159,7 @@ class ConsumerGroup:
         self._looks.is_member = True
         if self._member is None:
             self._shared = SharedPartitions(self._group.strategies, self)
-            self._member = GroupMember(self._session, self._shared, self._settings, self._environment)
+            self._member = GroupMember(self._session, self._shared)
             self._thread.wake()
         else:
             self._member.rejoin()

@@ -13,7 +13,6 @@ from pyspark_log.clients.arguments import address_of
 from pyspark_log.opening import own_log
 from pyspark_log.options.consumer import parse_worker
 from pyspark_log_coordinator.membership.group_member import GroupMember
-from pyspark_log_coordinator.membership.member_settings import heartbeat_interval_ms
 from pyspark_log_coordinator.membership.member_thread import MemberThread
 from pyspark_log_coordinator.membership.session import Session
 from pyspark_log_coordinator.membership.shared_tasks import SharedTasks
@@ -90,10 +89,7 @@ class Worker:
             log.environment,
             parsed.scheduled_rebalance_max_delay_ms,
         )
-        timeout_ms = parsed.member.session_timeout_ms
-        interval_ms = heartbeat_interval_ms(parsed.heartbeat_interval_ms, timeout_ms, is_remote=log.is_remote)
-        session = Session(log, group_id, interval_ms)
-        self._member = GroupMember(session, self._shared, parsed.member, log.environment)
+        self._member = GroupMember(Session(log, group_id, parsed.member), self._shared)
         self._thread = MemberThread(self._member.stay)
         weakref.finalize(self, self._thread.stop)
         self._in_use = threading.RLock()

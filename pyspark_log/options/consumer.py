@@ -14,7 +14,7 @@ from pyspark_log.options.value import GROUP, MEMBER, TEXT, Value, boolean, choic
 from pyspark_log_coordinator.assignors import connect
 from pyspark_log_coordinator.assignors.consumer import ASSIGNORS
 from pyspark_log_coordinator.group import config as group_config
-from pyspark_log_coordinator.membership.member_settings import HEARTBEAT_INTERVAL_MS, MemberSettings
+from pyspark_log_coordinator.group.config import HEARTBEAT_INTERVAL_MS, MemberSettings
 from pyspark_log_coordinator.model.settings import INT_MAX
 from pyspark_log_storage.errors import InvalidOption
 
@@ -264,6 +264,7 @@ def _member_settings(options: GroupOptions | WorkerOptions) -> MemberSettings:
     return MemberSettings(
         instance_id=options.group_instance_id,
         session_timeout_ms=session_ms,
+        heartbeat_interval_ms=heartbeat_ms,
         max_poll_interval_ms=options.max_poll_interval_ms,
         client_id=options.client_id,
         host=socket.gethostname(),

@@ -23,7 +23,7 @@ from pyspark_log.options.option import (
 from pyspark_log.options.position import CommittedOffsets, Earliest, Latest, Position, check_range
 from pyspark_log.options.subscription import ASSIGN, SUBSCRIBE, SUBSCRIBE_PATTERN, TOPIC_IDS, Subscription
 from pyspark_log.options.value import BYTES, DURATION_MS, GROUP, MEMBER, RACK, boolean, choice, integer, seconds
-from pyspark_log_coordinator.membership.member_settings import HEARTBEAT_INTERVAL_MS
+from pyspark_log_coordinator.group.config import HEARTBEAT_INTERVAL_MS
 from pyspark_log_coordinator.model.settings import INT_MAX
 from pyspark_log_storage.errors import InvalidOption
 

@@ -33,11 +33,11 @@ from pyspark_log import opening
 from pyspark_log.reading.group_offsets import warn_once
 from pyspark_log.reading.source_offset import Membership, Position, TakenRewinds
 from pyspark_log_coordinator.assignors.subscription import decode_assignment, flat
+from pyspark_log_coordinator.group.config import MemberSettings
 from pyspark_log_coordinator.group.leaving import LeaveGroup
 from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.group.state import NO_GENERATION
 from pyspark_log_coordinator.membership.group_member import GroupMember
-from pyspark_log_coordinator.membership.member_settings import MemberSettings, heartbeat_interval_ms
 from pyspark_log_coordinator.membership.member_thread import MemberThread
 from pyspark_log_coordinator.membership.session import Session
 from pyspark_log_coordinator.membership.shared_partitions import QueryPartitions
@@ -154,19 +154,18 @@ class QueryMember:
         self._thread = MemberThread(
             self.act, "a query's member of a group failed, and tries again", "pyspark_log query member"
         )
-        interval_ms = heartbeat_interval_ms(
-            options.heartbeat_interval_ms, options.session_timeout_ms, is_remote=self._log.is_remote
-        )
-        self._session = Session(self._log, group_id, interval_ms)
-        self._partitions = QueryPartitions(self, keeps=options.keeps_partitions, is_member=self._is_member)
         settings = MemberSettings(
             instance_id=options.instance_id,
             session_timeout_ms=options.session_timeout_ms,
-            max_poll_interval_ms=REBALANCE_INTERVALS * interval_ms,
+            heartbeat_interval_ms=options.heartbeat_interval_ms,
             client_id="spark",
             host=socket.gethostname(),
         )
-        self._member = GroupMember(self._session, self._partitions, settings, self._log.environment)
+        rebalance_ms = REBALANCE_INTERVALS * settings.interval_ms(is_remote=self._log.is_remote)
+        settings = msgspec.structs.replace(settings, max_poll_interval_ms=rebalance_ms)
+        self._session = Session(self._log, group_id, settings)
+        self._partitions = QueryPartitions(self, keeps=options.keeps_partitions, is_member=self._is_member)
+        self._member = GroupMember(self._session, self._partitions)
         self._counts: Mapping[str, int] = {}
         self._is_begun = False
         self._fenced: FencedMember | None = None

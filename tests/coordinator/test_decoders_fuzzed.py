@@ -25,6 +25,7 @@ from pyspark_log.writing.destination import destination_of
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.group import machine as group
+from pyspark_log_coordinator.group.config import MemberSettings
 from pyspark_log_coordinator.group.lifecycle import DeleteGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit, ResetOffsets
 from pyspark_log_coordinator.journal import journal_entry, snapshot
@@ -33,7 +34,6 @@ from pyspark_log_coordinator.log import partition_health
 from pyspark_log_coordinator.log.log import Log, TopicHandle
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.membership.group_member import GroupMember
-from pyspark_log_coordinator.membership.member_settings import MemberSettings
 from pyspark_log_coordinator.membership.session import Session
 from pyspark_log_coordinator.membership.shared_partitions import SharedPartitions
 from pyspark_log_coordinator.replication.suspicion import Suspect
@@ -165,10 +165,8 @@ def events_of(journal: Journal[Any, Any]) -> list[Any]:
 def use_group(log: Log) -> None:
     """Do with a group what members, observers and operators do."""
     consumer = Topics({"t": 2})
-    session = Session(log, "g", 3000)
-    member = consumer.member = GroupMember(
-        session, SharedPartitions(("range",), consumer), MemberSettings(), log.environment
-    )
+    session = Session(log, "g", MemberSettings())
+    member = consumer.member = GroupMember(session, SharedPartitions(("range",), consumer))
     for step in (
         lambda: log.group("g", create=True),
         lambda: [handover_of(each) for at in log.group("g").journal.state.offsets.values() for each in at.values()],

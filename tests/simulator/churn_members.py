@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark_log_coordinator.assignors.subscription import TopicPartition
 from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.group import machine
+from pyspark_log_coordinator.group.config import MemberSettings
 from pyspark_log_coordinator.group.lifecycle import StartGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.group.state import Group
 from pyspark_log_coordinator.journal.state_machine import Outcome
 from pyspark_log_coordinator.membership.group_member import GroupMember
-from pyspark_log_coordinator.membership.member_settings import HEARTBEAT_INTERVAL_MS, MemberSettings
 from pyspark_log_coordinator.membership.session import Session
 from pyspark_log_coordinator.membership.shared_partitions import SharedPartitions
 from pyspark_log_storage.errors import FencedInstance, LogError
@@ -66,6 +66,7 @@ class Handle:
     """The group as one process knows it: `GroupHandle`, its journal and the log in one."""
 
     journal_id = "g"
+    is_remote = False
 
     def __init__(self, journal: Journal, environment: Environment) -> None:
         self._journal = journal
@@ -146,12 +147,11 @@ class Process:
     def start(self) -> None:
         """Begin, with nothing in memory."""
         churn = self._churn
-        environment = churn.environment
-        self.session = Session(Handle(churn.journal, environment), "g", HEARTBEAT_INTERVAL_MS)  # type: ignore[arg-type]
         self.shared = SharedPartitions([STRATEGIES[churn.kind]], self)
         instance = self.name if churn.kind == "static" else ""
         settings = MemberSettings(instance_id=instance, client_id=self.name)
-        self.member = GroupMember(self.session, self.shared, settings, environment)
+        self.session = Session(Handle(churn.journal, churn.environment), "g", settings)  # type: ignore[arg-type]
+        self.member = GroupMember(self.session, self.shared)
         self.starts += 1
         churn.schedule(self, 0.0)
 

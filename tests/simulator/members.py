@@ -10,11 +10,11 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark_log_coordinator.assignors.subscription import TopicPartition
+from pyspark_log_coordinator.group.config import MemberSettings
 from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
 from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
 from pyspark_log_coordinator.group.state import Group, GroupState
 from pyspark_log_coordinator.membership.group_member import GroupMember
-from pyspark_log_coordinator.membership.member_settings import MemberSettings
 from pyspark_log_coordinator.membership.session import Session
 from pyspark_log_coordinator.membership.shared_partitions import SharedPartitions
 from pyspark_log_storage.errors import FencedInstance, GroupError, LogError
@@ -45,7 +45,6 @@ class Member:
         process.place = place
         self.positions: dict[int, int] = {}
         self._based: dict[int, int] = {}
-        self._session = Session(process.log, SHARED, times * _HEARTBEAT_MS)
         self.session_ms = times * _SESSION_MS
         """A dynamic member's. A static one's is longer, so that rebalances end without it while it sleeps."""
         # All members of a group have a strategy in common; which one it is differs from world to world.
@@ -53,10 +52,12 @@ class Member:
         settings = MemberSettings(
             instance_id=instance_id,
             session_timeout_ms=self.session_ms * (_STATIC_LONGER if instance_id else 1),
+            heartbeat_interval_ms=times * _HEARTBEAT_MS,
             max_poll_interval_ms=times * _POLL_MS,
             client_id=process.name.replace(" ", "-"),
         )
-        self.member = GroupMember(self._session, self.shared, settings, process.environment)
+        self._session = Session(process.log, SHARED, settings)
+        self.member = GroupMember(self._session, self.shared)
 
     def configure(self) -> None:
         """Let the group accept short time-outs."""

@@ -1,11 +1,12 @@
-"""The configuration of a group, under the names and with the defaults of Kafka's brokers.
+"""The configuration of a group and of its members, under the names and with the defaults of Kafka.
 
-There is no broker here, so each group stores its own. What a member chooses for itself (`session.timeout.ms`,
-`max.poll.interval.ms`) comes with its JoinGroup.
+There is no broker here, so each group stores the configuration that a broker would have for it. What a member chooses
+for itself (`session.timeout.ms`, `max.poll.interval.ms`) comes with its JoinGroup.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -22,6 +23,12 @@ SESSION_TIMEOUT_MS = 45_000
 """A member expires when nothing was heard of it for this long."""
 MAX_POLL_INTERVAL_MS = 300_000
 """A member has this long to rejoin. Kafka sends it as the member's rebalance time-out."""
+HEARTBEAT_INTERVAL_MS, HEARTBEAT_INTERVAL_MS_REMOTE = 3_000, 15_000
+NEWS_SECONDS_REMOTE = 60.0
+
+NAME_CHARACTERS = 100
+"""How much of a client id or instance id is in a member id."""
+_ILLEGAL = re.compile(r"[^0-9A-Za-z._-]")
 
 
 class GroupConfig(StoredConfig, frozen=True):
@@ -58,3 +65,32 @@ class GroupConfig(StoredConfig, frozen=True):
                 f"group.max.session.timeout.ms={changed.max_session_timeout_ms}; change one of them",
             )
         return changed
+
+
+class MemberSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of a member; defaults are Kafka's. Times in ms."""
+
+    instance_id: str = ""
+    """`group.instance.id`."""
+    session_timeout_ms: int = SESSION_TIMEOUT_MS
+    heartbeat_interval_ms: int | None = None
+    """None: the default, which depends on the store."""
+    max_poll_interval_ms: int = MAX_POLL_INTERVAL_MS
+    news_seconds: float = 0.0
+    """The shortest time between two questions of a working member whether the work has to be assigned anew."""
+    client_id: str = "consumer"
+    """The first part of its member ids."""
+    host: str = ""
+
+    def interval_ms(self, *, is_remote: bool) -> int:
+        """Return how often the member sends a heartbeat. `is_remote`: each is a request to an object store."""
+        if self.heartbeat_interval_ms is not None:
+            return self.heartbeat_interval_ms
+        if not is_remote:
+            return HEARTBEAT_INTERVAL_MS
+        return max(HEARTBEAT_INTERVAL_MS, min(HEARTBEAT_INTERVAL_MS_REMOTE, self.session_timeout_ms // 3))
+
+    def new_member_id(self, nonce: str) -> str:
+        """Return a member id that begins with the name of the member."""
+        name = _ILLEGAL.sub("-", self.instance_id or self.client_id)
+        return f"{name[:NAME_CHARACTERS]}-{nonce}"

@@ -1,6 +1,6 @@
 """A member of a group: carries out its next steps. Any process becomes one, for work of any protocol type.
 
-    member = GroupMember(session, participant, settings)
+    member = GroupMember(Session(log, group_id, settings), participant)
     while True:
         member.poll()            joins, assigns, takes, rejoins: whatever is next. It waits for nothing
         ...                      work for `member.generation`, for up to max.poll.interval.ms
@@ -53,10 +53,8 @@ from pyspark_log_storage.errors import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.group.offsets import NewOffsets
     from pyspark_log_coordinator.group.state import Group, JoinedMember, MemberId, Protocol
-    from pyspark_log_coordinator.membership.member_settings import MemberSettings
     from pyspark_log_coordinator.membership.session import Session
 
 JOIN_SECONDS, JOIN_SECONDS_MAX = 0.005, 0.3
@@ -123,14 +121,12 @@ class _Joining(msgspec.Struct):
 class GroupMember:
     """A member, driven by one thread. A second one may call `stay`."""
 
-    def __init__(
-        self, session: Session, participant: Participant, settings: MemberSettings, environment: Environment
-    ) -> None:
+    def __init__(self, session: Session, participant: Participant) -> None:
         """Do nothing yet: the first `poll` joins."""
         self.session = session
         self._participant = participant
-        self._settings = settings
-        self._environment = environment
+        self._settings = session.settings
+        self._environment = session.environment
         self._standing = self._new_standing()
         self._joining: _Joining | None = None
         self._has_news = self._is_changed = False

@@ -18,6 +18,7 @@ from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.group import machine as group
+    from pyspark_log_coordinator.group.config import MemberSettings
     from pyspark_log_coordinator.group.joining import JoinRequest
     from pyspark_log_coordinator.group.state import MemberId
     from pyspark_log_coordinator.journal.state_machine import Outcome
@@ -45,19 +46,20 @@ REFRESH_INTERVALS = 10
 class Session:
     """The group of one process, for any number of its threads. Opening it reads the journal."""
 
-    def __init__(self, log: Log, group_id: str, heartbeat_interval_ms: int) -> None:
+    def __init__(self, log: Log, group_id: str, settings: MemberSettings) -> None:
         """`log` is used by nobody else. Reads nothing yet."""
         self._log = log
-        self._environment = log.environment
+        self.environment = log.environment
         self.group_id = group_id
-        self.interval = heartbeat_interval_ms / 1000
+        self.settings = settings
+        self.interval = settings.interval_ms(is_remote=log.is_remote) / 1000
         """heartbeat.interval.ms, in seconds."""
         self._lock = threading.RLock()
         self._handle: GroupHandle | None = None
         self._heartbeats: Heartbeats | None = None
         self._requests: JoinRequests | None = None
         self._liveness = Liveness(min(GAP_INTERVALS * self.interval, self.interval + GAP_SECONDS))
-        self._patience = self._environment.uniform(*PATIENCE_SECONDS)
+        self._patience = self.environment.uniform(*PATIENCE_SECONDS)
         self._member_id: MemberId | None = None
         self.group = Group()
         """The newest state that is known."""
@@ -75,8 +77,8 @@ class Session:
             if self._handle is None:
                 self._log.open(create=False)
                 handle = self._log.group(self.group_id, create=True)
-                self._heartbeats = Heartbeats(handle, self._environment)
-                self._requests = JoinRequests(handle, self._environment)
+                self._heartbeats = Heartbeats(handle, self.environment)
+                self._requests = JoinRequests(handle, self.environment)
                 self._handle = handle
                 self._note(handle.journal.state)
             return self._handle
@@ -84,7 +86,7 @@ class Session:
     def refresh(self, *, create: bool = False) -> Group:
         """Read everything that is new in the journal. Raises `LogError`, `UnknownGroup` unless `create`."""
         with self._lock:
-            self._refreshed = self._looked = self._environment.monotonic()
+            self._refreshed = self._looked = self.environment.monotonic()
             self._note(self.open().refresh(create=True) if create else self.open().journal.refresh())
             return self.group
 
@@ -97,7 +99,7 @@ class Session:
             finally:
                 self._note(handle.journal.state)
             if outcome.events:
-                self._show_life(self._environment.monotonic())
+                self._show_life(self.environment.monotonic())
             return outcome
 
     def ask(self, request: JoinRequest) -> int:
@@ -122,8 +124,8 @@ class Session:
         """Beat for this member from now on."""
         with self._lock:
             self._member_id = member_id
-            self.beaten, self.longest_silence = self._environment.monotonic(), 0.0
-            self._due = self.beaten + self.interval * self._environment.uniform(0.0, 1.0)
+            self.beaten, self.longest_silence = self.environment.monotonic(), 0.0
+            self._due = self.beaten + self.interval * self.environment.uniform(0.0, 1.0)
 
     def end(self) -> None:
         """Beat no longer."""
@@ -134,14 +136,14 @@ class Session:
 
     def pause(self) -> float:
         """Return after how many seconds the next call of `look` or `keep_alive` has something to do."""
-        now = self._environment.monotonic()
+        now = self.environment.monotonic()
         return max(0.0, min(self.until_heartbeat(), self._looked + self._look_pause(now) - now))
 
     def until_heartbeat(self) -> float:
         """Return after how many seconds the next heartbeat is due."""
         if self._member_id is None:
             return self.interval
-        return max(0.0, self._due - self._environment.monotonic())
+        return max(0.0, self._due - self.environment.monotonic())
 
     @property
     def is_rebalancing(self) -> bool:
@@ -151,17 +153,17 @@ class Session:
     def look(self) -> None:
         """Look for changes, often in a rebalance, and end one that has waited long enough. Raises `LogError`."""
         with self._lock:
-            now = self._environment.monotonic()
+            now = self.environment.monotonic()
             if now - self._looked >= self._look_pause(now):
                 self._look(now)
 
     def keep_alive(self) -> None:
         """Beat if that is due, and look at the journal and the other members. Raises `LogError`."""
         with self._lock:
-            now = self._environment.monotonic()
+            now = self.environment.monotonic()
             if self._member_id is None or now < self._due or self._heartbeats is None:
                 return
-            pause = self.interval * self._environment.uniform(*INTERVAL_SHARE)
+            pause = self.interval * self.environment.uniform(*INTERVAL_SHARE)
             self._due = now + min(pause, AGAIN_SECONDS)  # if this fails
             is_beaten = self.beaten is not None and now - self.beaten < self.interval / 2
             if not is_beaten and self._heartbeats.beat(self._member_id):
@@ -173,7 +175,7 @@ class Session:
                 return
             if is_beaten:
                 self._due = now + pause
-            for command in self._liveness.hear(self.group, heard, self._environment.monotonic()):
+            for command in self._liveness.hear(self.group, heard, self.environment.monotonic()):
                 if command.member_id != self._member_id:
                     self._end_wait(command)
             self._due = min(self._due, now + self._liveness.until_expiry(self.group, self._member_id))
@@ -205,13 +207,13 @@ class Session:
     def _note(self, state: Group) -> None:
         known, self.group = self.group, state
         if (known.generation, known.barriers, known.state) != (state.generation, state.barriers, state.state):
-            self._changed = self._environment.monotonic()
+            self._changed = self.environment.monotonic()
 
     def silence(self) -> float:
         """Return the longest time, in seconds, for which the member has sent no heartbeat."""
         if self.beaten is None:
             return self.longest_silence
-        return max(self.longest_silence, self._environment.monotonic() - self.beaten)
+        return max(self.longest_silence, self.environment.monotonic() - self.beaten)
 
     def _show_life(self, now: float) -> None:
         if self.beaten is not None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log_coordinator.membership.member_settings import heartbeat_interval_ms
+from pyspark_log_coordinator.group.config import MemberSettings
 from pyspark_log_storage.errors import StoreUnavailable
 from tests.support.coordinator.breakable_store import BreakableStore
 from tests.support.coordinator.members import SESSION, Processes, shares, told
@@ -30,7 +30,8 @@ def pair(world):
     ],
 )
 def test_the_default_interval_is_longer_where_each_heartbeat_is_a_request(given, session_ms, is_remote, interval):
-    assert heartbeat_interval_ms(given, session_ms, is_remote=is_remote) == interval
+    settings = MemberSettings(heartbeat_interval_ms=given, session_timeout_ms=session_ms)
+    assert settings.interval_ms(is_remote=is_remote) == interval
 
 
 def test_a_killed_member_is_found_as_soon_as_its_session_is_over():

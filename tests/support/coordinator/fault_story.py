@@ -23,12 +23,12 @@ from pyspark_log.reading import failover, fetch
 from pyspark_log.reading.fetch import RecentChunks
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.environment import Environment
+from pyspark_log_coordinator.group.config import MemberSettings
 from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
 from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.log import bootstrap, node_admin
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.membership.group_member import GroupMember
-from pyspark_log_coordinator.membership.member_settings import MemberSettings
 from pyspark_log_coordinator.membership.session import Session
 from pyspark_log_coordinator.membership.shared_partitions import SharedPartitions
 from pyspark_log_coordinator.model.batch import Acks
@@ -181,10 +181,8 @@ class Process:
     def join(self) -> None:
         """Become a member of the group, and have all partitions."""
         if self.member is None:
-            session = Session(self.client.log, GROUP, 3000)
-            self.member = self.reader.member = GroupMember(
-                session, SharedPartitions(("range",), self.reader), MemberSettings(), self.environment
-            )
+            session = Session(self.client.log, GROUP, MemberSettings(heartbeat_interval_ms=3000))
+            self.member = self.reader.member = GroupMember(session, SharedPartitions(("range",), self.reader))
         begun = self.environment.monotonic()
         while not (self.member.is_working and len(self.reader.positions) == PARTITIONS):
             assert self.environment.monotonic() < begun + SETTLED_SECONDS, self.member.session.group

@@ -4,12 +4,12 @@ import random
 from itertools import count
 
 from pyspark_log_coordinator.environment import Environment
+from pyspark_log_coordinator.group.config import MemberSettings
 from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
 from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.group.state import GroupState, Protocol
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.membership.group_member import GroupMember
-from pyspark_log_coordinator.membership.member_settings import MemberSettings
 from pyspark_log_coordinator.membership.session import Session
 from pyspark_log_coordinator.membership.shared_partitions import SharedPartitions
 from pyspark_log_storage.errors import StoreUnavailable
@@ -148,8 +148,8 @@ class Processes:
 
     def start(self, participant, interval_ms=3000, **settings):
         """A process that does nothing before `run`."""
-        session = Session(self.log(), "g", interval_ms)
-        member = GroupMember(session, participant, MemberSettings(**settings), self.environment())
+        session = Session(self.log(), "g", MemberSettings(heartbeat_interval_ms=interval_ms, **settings))
+        member = GroupMember(session, participant)
         self.running.append(member)
         return member
 
