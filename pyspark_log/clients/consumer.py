@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
-from pyspark_log.clients.arguments import address_of, committed_of, offset_of, partition_of, partitions_of
 from pyspark_log.clients.consumer_group import ConsumerGroup, ConsumerRebalanceListener, SubscribedTopics
 from pyspark_log.clients.looks import Looks
 from pyspark_log.clients.reading import AssignedPartition, Reading, first_timestamp_ms
@@ -23,6 +22,11 @@ from pyspark_log.clients.records import (
     OffsetAndMetadata,
     OffsetAndTimestamp,
     TopicPartition,
+    address_of,
+    committed_of,
+    offset_of,
+    partition_of,
+    partitions_of,
 )
 from pyspark_log.opening import own_log
 from pyspark_log.options.consumer import parse_consumer

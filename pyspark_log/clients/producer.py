@@ -12,10 +12,9 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log.clients.accumulator import Accumulator
-from pyspark_log.clients.arguments import address_of
 from pyspark_log.clients.housekeeper import Housekeeper
 from pyspark_log.clients.producer_batch import ROW_BYTES, ArrowBatch, RowBatch
-from pyspark_log.clients.records import BatchMetadata, RecordMetadata
+from pyspark_log.clients.records import BatchMetadata, RecordMetadata, address_of
 from pyspark_log.clients.row_input import arrow_rows, checked_row
 from pyspark_log.clients.sender import Sender
 from pyspark_log.opening import canonical, own_log

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pyspark_log.clients.arguments import address_of
+from pyspark_log.clients.records import address_of
 from pyspark_log.opening import own_log
 from pyspark_log.options.consumer import parse_worker
+from pyspark_log_coordinator.assignors import connect
+from pyspark_log_coordinator.group.state import Protocol
 from pyspark_log_coordinator.membership.group_member import GroupMember
 from pyspark_log_coordinator.membership.member_thread import MemberThread
 from pyspark_log_coordinator.membership.session import Session
-from pyspark_log_coordinator.membership.shared_tasks import SharedTasks
 from pyspark_log_storage.errors import InvalidInput
 from pyspark_log_storage.names import check_group
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from typing_extensions import Self
+
+    from pyspark_log_coordinator.environment import Environment
+    from pyspark_log_coordinator.group.state import Group, JoinedMember, MemberId
 
 Tasks: TypeAlias = "Mapping[str, int] | Iterable[str]"
 
@@ -38,6 +42,75 @@ class TaskRunner:
 
     def stop(self, tasks: list[str]) -> None:
         """Stop tasks, and return when they have stopped: another worker may start them then."""
+
+
+class SharedTasks:
+    """The tasks of one worker: the participant of type `connect` (KIP-415).
+
+    A worker continues its tasks during a rebalance. It stops tasks that its assignment revokes, and rejoins, so that
+    others get them. If the leader has scheduled lost tasks for later, it rejoins when that delay is over.
+    """
+
+    protocol_type = connect.PROTOCOL_TYPE
+
+    def __init__(
+        self,
+        runner: TaskRunner,
+        configured: Callable[[], Mapping[str, int]],
+        environment: Environment,
+        scheduled_rebalance_max_delay_ms: int = connect.SCHEDULED_REBALANCE_MAX_DELAY_MS,
+    ) -> None:
+        """`configured` returns all tasks, each with the version of the configuration that added it."""
+        self._runner = runner
+        self._configured = configured
+        self._environment = environment
+        self._max_delay_ms = scheduled_rebalance_max_delay_ms
+        self._work = connect.WorkerState()
+        self.running: frozenset[str] = frozenset()
+        """The tasks that were started and not stopped."""
+        self._shared: Mapping[str, int] = {}
+        """The tasks that this worker has shared out as the leader."""
+        self._rejoin_at: float | None = None
+
+    def protocols(self, generation: int) -> tuple[Protocol, ...]:
+        del generation
+        return (Protocol(connect.PROTOCOL, b"", connect.encode_state(self._work)),)
+
+    def prepare(self) -> None:
+        """Go on with all tasks."""
+
+    def assign(self, group: Group, members: tuple[JoinedMember, ...]) -> Mapping[MemberId, bytes]:
+        self._shared = dict(self._configured())
+        now = self._environment.now_ms()
+        return connect.assign_members(members, self._shared, now, self._max_delay_ms)
+
+    def take(self, group: Group, member_id: MemberId) -> bool:
+        assignment = connect.decode_assignment(group.members[member_id].assignment, member_id)
+        self._work = connect.after(assignment)
+        delay = assignment.delay_ms if group.leader == member_id else 0
+        self._rejoin_at = self._environment.monotonic() + delay / 1000 if delay else None
+        self._stop(self.running.difference(assignment.tasks))
+        if started := set(assignment.tasks) - self.running:
+            self._runner.start(sorted(started))
+            self.running |= started
+        return bool(assignment.revoked)
+
+    def rewound(self, group: Group, since: int) -> None:
+        """Do nothing: tasks keep their own offsets."""
+
+    def wants_rebalance(self, group: Group, member_id: MemberId, now: float) -> bool:
+        if group.leader != member_id:
+            return False
+        return (self._rejoin_at is not None and now >= self._rejoin_at) or dict(self._configured()) != self._shared
+
+    def lose(self) -> None:
+        self._work, self._rejoin_at = connect.WorkerState(), None
+        self._stop(self.running)
+
+    def _stop(self, tasks: frozenset[str]) -> None:
+        if tasks:
+            self._runner.stop(sorted(tasks))
+            self.running -= tasks
 
 
 class Worker:

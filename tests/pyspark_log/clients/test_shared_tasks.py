@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log_coordinator.membership.shared_tasks import SharedTasks
+from pyspark_log.clients.worker import SharedTasks
 from tests.support.coordinator.members import Processes
 
 TASKS = {"A": 1, "A-0": 1, "A-1": 1, "B": 1, "B-0": 1}
