@@ -107,13 +107,11 @@ class AssignedPartition:
         """Read on at the committed offset, if there is one."""
         committed = group.committed(self.handle.topic_id, self.key.partition)
         if committed is not None:
-            epoch = committed.leader_epoch if committed.leader_epoch >= 0 else self.state.leader_epoch
-            self.go_back((committed.offset, epoch))
+            self.go_back((committed.offset, committed.epoch_or(self.state.leader_epoch)))
 
     def is_rewound(self, group: Group, since: int) -> bool:
         """Return whether the committed offset was reset after rewind number `since`."""
-        committed = group.committed(self.handle.topic_id, self.key.partition)
-        return committed is not None and committed.rewind > since
+        return group.rewound(self.handle.topic_id, self.key.partition, since) is not None
 
     def seek(self, offset: int | None) -> None:
         """Read from `offset` next; None: as `auto.offset.reset` says."""

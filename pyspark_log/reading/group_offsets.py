@@ -11,8 +11,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from pyspark_log.reading.source_offset import Position, SourceOffset, TakenRewinds, TopicPartition
-from pyspark_log.reading.tracking import Start, within
+from pyspark_log.reading.source_offset import SourceOffset, TakenRewinds, TopicPartition
+from pyspark_log.reading.tracking import Start, committed_start
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import LogError, OutcomeUnknown, RewindPending, UnknownGroup
@@ -93,13 +93,10 @@ class GroupOffsets:
         """
         found = {}
         for topic, number in now.topic_partitions():
-            at = group.committed(now.handles[topic].topic_id, number)
-            if at is not None and at.rewind > rewinds:
-                partition = now.partition(topic, number)
-                epoch = at.leader_epoch if at.leader_epoch >= 0 else partition.leader_epoch
-                position = Position(at.offset, epoch)
-                offset = within(partition, (topic, number), position, fail_on_data_loss=self._fail_on_data_loss)
-                found[topic, number] = Start(Position(offset, epoch), explicit=True)
+            at = group.rewound(now.handles[topic].topic_id, number, rewinds)
+            if at is not None:
+                key, fail = (topic, number), self._fail_on_data_loss
+                found[key] = committed_start(now.partition(*key), key, at, fail_on_data_loss=fail)
         return found
 
 

@@ -139,6 +139,15 @@ class View(msgspec.Struct, frozen=True):
         """The rewind that a query that continues from here has followed."""
         return TakenRewinds(self.journal_id, self.group.rewinds)
 
+    def is_rewound(self, before: SourceOffset, key: TopicPartition) -> bool:
+        """Return whether the group was reset in a partition of `before`, and that has not followed it."""
+        taken = 0 if before.group is None else before.group.number
+        return self.group.rewound(before.topics[key[0]].topic_id, key[1], taken) is not None
+
+    def handover(self, before: SourceOffset, key: TopicPartition) -> Handover:
+        """Return how far queries have read a partition of `before`."""
+        return handover_of(self.group.committed(before.topics[key[0]].topic_id, key[1]))
+
 
 class QueryMember:
     """A query's membership, used by the planner's thread and by one of its own."""
@@ -247,14 +256,26 @@ class QueryMember:
             return not view.leaving
 
     def check_settled(self, view: View, before: SourceOffset) -> None:
-        """Raise `FencedMember` if others have partitions whose newest rows in `before` were not committed before."""
-        self._fence(view, before, [key for key in before.ends() if self.is_elsewhere(view, before, key)])
+        """Raise `FencedMember` if others have partitions whose newest rows in `before` were not committed before.
+
+        A partition that was rewound is read again from there, whoever does it.
+        """
+        lost = [
+            key
+            for key, end in before.ends().items()
+            if self.is_elsewhere(view, before, key)
+            and not view.is_rewound(before, key)
+            and view.handover(before, key).read.get(self._options.instance_id) != end.offset
+        ]
+        if lost:
+            self._fail(view.group, lost)
 
     def is_elsewhere(self, view: View, before: SourceOffset, key: TopicPartition) -> bool:
         """Return whether the query does not own a partition of `before` any more, or others have read it since."""
-        committed = self._unless_rewound(view, before, key)
-        owner = None if committed is None else handover_of(committed).owner
-        return key not in view.owned or owner not in {None, self._options.instance_id}
+        if key not in view.owned:
+            return True
+        owner = None if view.is_rewound(before, key) else view.handover(before, key).owner
+        return owner not in {None, self._options.instance_id}
 
     def check_owned(self, ended: SourceOffset, keys: Iterable[TopicPartition]) -> None:
         """Raise `FencedMember` unless the query owns the partitions of a batch, which has rows of `keys`.
@@ -373,7 +394,7 @@ class QueryMember:
             raise
         except GroupError:  # removed: the next look says what is lost
             return False
-        except (LogError, OutcomeUnknown) as error:
+        except LogError as error:
             if not (error.retriable or isinstance(error, OutcomeUnknown)):
                 raise
             warn_once(self._group_id, str(error))
@@ -385,25 +406,6 @@ class QueryMember:
             return
         text = known.committed(self._options.instance_id, at.offset).text()
         new.setdefault(topic_id, {})[number] = Offset(at.offset, at.epoch, text)
-
-    def _unless_rewound(self, view: View, before: SourceOffset, key: TopicPartition) -> CommittedOffset | None:
-        """Return what is committed, or None also if it is of a rewind that `before` has not followed."""
-        topic, number = key
-        committed = view.group.committed(before.topics[topic].topic_id, number)
-        taken = 0 if before.group is None else before.group.number
-        return None if committed is None or committed.rewind > taken else committed
-
-    def _fence(self, view: View, before: SourceOffset, elsewhere: Iterable[TopicPartition]) -> None:
-        lost = []
-        for topic, number in elsewhere:
-            topic_id, end = before.topics[topic].topic_id, before.topics[topic].end[number]
-            committed = view.group.committed(topic_id, number)
-            if committed is not None and committed.rewind > (0 if before.group is None else before.group.number):
-                continue  # it is read again from there, whoever does it
-            if handover_of(committed).read.get(self._options.instance_id) != end.offset:
-                lost.append((topic, number))
-        if lost:
-            self._fail(view.group, lost)
 
     def _fail(self, group: Group, lost: Iterable[TopicPartition]) -> NoReturn:
         """Raise `FencedMember`, now and at each later call, and leave the group: the query cannot continue."""
@@ -423,7 +425,7 @@ class QueryMember:
             "of its last micro-batch may be processed twice: look at these, then start the query with a new checkpoint "
             "and startingOffsets=group",
         )
-        with self._lock, contextlib.suppress(LogError, OutcomeUnknown):
+        with self._lock, contextlib.suppress(LogError):
             self._session.submit(LeaveGroup(self._member.member_id, self._options.instance_id))
         raise self._fenced
 

@@ -14,7 +14,7 @@ from pyspark_log.reading import source_offset
 from pyspark_log.reading.positions import resolve
 from pyspark_log.reading.query_member import QueryMember, TakenOver, View, is_later
 from pyspark_log.reading.source_offset import Membership, Position, SourceOffset, TakenRewinds, TopicPartition
-from pyspark_log.reading.tracking import Start, within
+from pyspark_log.reading.tracking import Start, committed_start
 from pyspark_log_coordinator.group.state import NO_GENERATION
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class SharedTopics:
         read_on = {
             key: at
             for key, at in same.ends().items()
-            if key in owned and not self._is_rewound(view, same, key) and not self.member.is_elsewhere(view, same, key)
+            if key in owned and not view.is_rewound(same, key) and not self.member.is_elsewhere(view, same, key)
         }
         starts = self._starts(view, now, staying - read_on.keys(), before)
         ends = {key: (same.topics[key[0]].topic_id, at) for key, at in read_on.items()}
@@ -105,24 +105,17 @@ class SharedTopics:
     def _subscribe(self, now: Subscribed) -> None:
         self.member.subscribe({name: len(handle.partitions) for name, handle in now.handles.items()})
 
-    def _is_rewound(self, view: View, before: SourceOffset, key: TopicPartition) -> bool:
-        at = view.group.committed(before.topics[key[0]].topic_id, key[1])
-        return at is not None and at.rewind > (0 if before.group is None else before.group.number)
-
     def _starts(
         self, view: View, now: Subscribed, keys: AbstractSet[TopicPartition], before: SourceOffset
     ) -> dict[TopicPartition, Start]:
         """Return where partitions begin that the query has not read up to here."""
-        starts: dict[TopicPartition, Start] = {}
+        options, starts = self._options, dict[TopicPartition, Start]()
         unread = []
         for key in sorted(keys):
             topic_id, partition = now.handles[key[0]].topic_id, now.partition(*key)
             at = view.group.committed(topic_id, key[1])
             if at is not None:
-                epoch = at.leader_epoch if at.leader_epoch >= 0 else partition.leader_epoch
-                fail = self._options.fail_on_data_loss
-                offset = within(partition, key, Position(at.offset, epoch), fail_on_data_loss=fail)
-                starts[key] = Start(Position(offset, epoch), explicit=True)
+                starts[key] = committed_start(partition, key, at, fail_on_data_loss=options.fail_on_data_loss)
             elif key[0] in before.topics and not _is_same(before, now, key[0]):
                 continue  # created again: it is reported, and read from its start
             elif is_later(key[1], view.group.offsets.get(topic_id, {}).values()):
@@ -130,7 +123,6 @@ class SharedTopics:
             else:
                 unread.append(key)
         if unread:
-            options = self._options
             first = resolve(
                 now,
                 options.starting,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyspark_log.reading.positions import Subscribed
+    from pyspark_log_coordinator.group.state import CommittedOffset
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import Partition
 
@@ -83,6 +84,15 @@ def within(
         report_loss(what, fail=fail_on_data_loss)
         return end
     return offset
+
+
+def committed_start(
+    partition: Partition, topic_partition: TopicPartition, at: CommittedOffset, *, fail_on_data_loss: bool
+) -> Start:
+    """Return where a partition continues whose group has committed `at`. Raises `DataLoss` as `within`."""
+    epoch = at.epoch_or(partition.leader_epoch)
+    offset = within(partition, topic_partition, Position(at.offset, epoch), fail_on_data_loss=fail_on_data_loss)
+    return Start(Position(offset, epoch), explicit=True)
 
 
 def ranges_between(

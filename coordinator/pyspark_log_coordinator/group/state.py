@@ -119,6 +119,10 @@ class CommittedOffset(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
     rewind: Count = 0
     """The newest rewind of this partition, 0 if there was none. Commits that do not know it are refused."""
 
+    def epoch_or(self, now: int) -> int:
+        """Return the leader epoch of the row before; `now`, the partition's newest, if none is known."""
+        return now if self.leader_epoch == NO_EPOCH else self.leader_epoch
+
 
 Offsets = dict[TopicId, dict[Count, CommittedOffset]]
 """By topic id and partition. Both levels are copied on a change, so a commit costs no more than its topics have."""
@@ -161,6 +165,11 @@ class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def committed(self, topic_id: TopicId, partition: int) -> CommittedOffset | None:
         """Return the committed offset of a partition, or None."""
         return self.offsets.get(topic_id, {}).get(partition)
+
+    def rewound(self, topic_id: TopicId, partition: int, since: int) -> CommittedOffset | None:
+        """Return the committed offset of a partition if it is of a later rewind than number `since`, else None."""
+        at = self.committed(topic_id, partition)
+        return at if at is not None and at.rewind > since else None
 
     def instance(self, instance_id: str) -> Member | None:
         """Return the static member with this `group.instance.id`, or None."""

@@ -182,7 +182,7 @@ class GroupMember:
             self.session.look()
             while self._go_on():
                 pass
-        except (LogError, OutcomeUnknown) as error:
+        except LogError as error:
             if not (error.retriable or isinstance(error, OutcomeUnknown)):
                 raise
             self._resting_until = self._environment.monotonic() + BACKOFF_SECONDS
