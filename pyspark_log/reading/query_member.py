@@ -149,6 +149,16 @@ class View(msgspec.Struct, frozen=True):
         return handover_of(self.group.committed(before.topics[key[0]].topic_id, key[1]))
 
 
+class Place(msgspec.Struct, frozen=True):
+    """Where the query is in a partition: the next row to read."""
+
+    topic_id: str
+    number: int
+    at: Position
+    partitions: int | None = None
+    """How many the topic has, if the query begins to read the partition, or continues to read it elsewhere."""
+
+
 class QueryMember:
     """A query's membership, used by the planner's thread and by one of its own."""
 
@@ -225,23 +235,21 @@ class QueryMember:
                 return None
             return None if self._member.generation == NO_GENERATION else self._view()
 
-    def hand_over(
-        self, view: View, ends: Mapping[TopicPartition, tuple[str, Position]], taken: Iterable[TakenOver]
-    ) -> bool:
+    def hand_over(self, view: View, places: Iterable[Place]) -> bool:
         """Commit where the query is and what it takes over, and give up what is leaving. Return whether it is done.
 
-        `ends` are topic ids and positions. If it is not done the group is rebalancing, or was rewound, or a store did
-        not answer: look again. What was committed already is not committed again.
+        If it is not done the group is rebalancing, or was rewound, or a store did not answer: look again. What was
+        committed already is not committed again.
         """
+        name = self._options.instance_id
         new: NewOffsets = {}
-        for (_, number), (topic_id, at) in ends.items():
-            known = handover_of(view.group.committed(topic_id, number))
-            self._add(new, topic_id, number, at, known)
-        for each in taken:
+        for each in places:
             known = handover_of(view.group.committed(each.topic_id, each.number))
             if known.partitions is None:
                 known = msgspec.structs.replace(known, partitions=each.partitions)
-            self._add(new, each.topic_id, each.number, each.at, known)
+            if known.owner != name or known.read[name] != each.at.offset:
+                text = known.committed(name, each.at.offset).text()
+                new.setdefault(each.topic_id, {})[each.number] = Offset(each.at.offset, each.at.epoch, text)
         with self._lock:
             if self._member.member_id != view.member_id or not view.owned <= self._partitions.owned:
                 return False
@@ -401,12 +409,6 @@ class QueryMember:
             return False
         return True
 
-    def _add(self, new: NewOffsets, topic_id: str, number: int, at: Position, known: Handover) -> None:
-        if known.owner == self._options.instance_id and known.read[known.owner] == at.offset:
-            return
-        text = known.committed(self._options.instance_id, at.offset).text()
-        new.setdefault(topic_id, {})[number] = Offset(at.offset, at.epoch, text)
-
     def _fail(self, group: Group, lost: Iterable[TopicPartition]) -> NoReturn:
         """Raise `FencedMember`, now and at each later call, and leave the group: the query cannot continue."""
         holders = {}
@@ -451,13 +453,3 @@ class QueryMember:
                 f"the checkpoint is that of a member of another group than {self._group_id!r}; start the query with a "
                 "new checkpoint",
             )
-
-
-class TakenOver(msgspec.Struct, frozen=True):
-    """A partition that the query begins to read, or continues to read elsewhere."""
-
-    topic_id: str
-    number: int
-    at: Position
-    partitions: int
-    """How many the topic has."""

@@ -12,7 +12,7 @@ import msgspec
 
 from pyspark_log.reading import source_offset
 from pyspark_log.reading.positions import resolve
-from pyspark_log.reading.query_member import QueryMember, TakenOver, View, is_later
+from pyspark_log.reading.query_member import Place, QueryMember, View, is_later
 from pyspark_log.reading.source_offset import Membership, Position, SourceOffset, TakenRewinds, TopicPartition
 from pyspark_log.reading.tracking import Start, committed_start
 from pyspark_log_coordinator.group.state import NO_GENERATION
@@ -78,19 +78,19 @@ class SharedTopics:
         if view is None:
             return None
         self.member.check_settled(view, same)
-        owned, staying = view.owned & there, view.staying & there
+        staying = view.staying & there
         read_on = {
             key: at
             for key, at in same.ends().items()
-            if key in owned and not view.is_rewound(same, key) and not self.member.is_elsewhere(view, same, key)
+            if not view.is_rewound(same, key) and not self.member.is_elsewhere(view, same, key)
         }
         starts = self._starts(view, now, staying - read_on.keys(), before)
-        ends = {key: (same.topics[key[0]].topic_id, at) for key, at in read_on.items()}
-        taken = [
-            TakenOver(now.handles[topic].topic_id, number, start.at, len(now.handles[topic].partitions))
+        places = [Place(now.handles[topic].topic_id, number, at) for (topic, number), at in read_on.items()]
+        places += [
+            Place(now.handles[topic].topic_id, number, start.at, len(now.handles[topic].partitions))
             for (topic, number), start in starts.items()
         ]
-        if not self.member.hand_over(view, ends, taken):
+        if not self.member.hand_over(view, places):
             return None
         self.is_waiting = False
         kept = before.only([key for key in before.ends() if key in staying or key not in there])

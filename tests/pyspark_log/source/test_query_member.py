@@ -189,15 +189,15 @@ class TestAViewThatIsOutOfDate:
     def test_commits_nothing_under_a_member_id_that_it_has_got_since(self, queries):
         (one,) = queries.sharing("one")
         view = member_of(one).look()
-        assert member_of(one).hand_over(view, {}, [])
-        assert not member_of(one).hand_over(msgspec.structs.replace(view, member_id="a former one"), {}, [])
+        assert member_of(one).hand_over(view, [])
+        assert not member_of(one).hand_over(msgspec.structs.replace(view, member_id="a former one"), [])
 
     def test_commits_nothing_of_partitions_that_the_query_does_not_own_any_more(self, queries):
         one, two = queries.sharing("one", "two")
         view = member_of(one).look()
         foreign = frozenset(TopicPartition("t", number) for number in two.planned)
         entries = queries.log.log.group("g").journal.number
-        assert not member_of(one).hand_over(msgspec.structs.replace(view, owned=view.owned | foreign), {}, [])
+        assert not member_of(one).hand_over(msgspec.structs.replace(view, owned=view.owned | foreign), [])
         assert queries.log.log.group("g").journal.number == entries
 
     def test_gives_up_nothing_if_something_else_is_to_be_given_up(self, queries):
@@ -205,7 +205,7 @@ class TestAViewThatIsOutOfDate:
         let_it_be_told_to_give_up(queries, one)
         view = member_of(one).look()
         fewer = msgspec.structs.replace(view, leaving=frozenset(sorted(view.leaving)[:1]))
-        assert not member_of(one).hand_over(fewer, {}, [])
+        assert not member_of(one).hand_over(fewer, [])
         assert member_of(one)._partitions.owned == view.owned
 
     def test_does_not_undo_a_rewind_that_it_has_not_seen(self, queries, monkeypatch):
