@@ -37,8 +37,8 @@ class MemberThread:
         self._failure = failure
         self._name = name
         self._is_stopped = False
-        woken = self._woken = threading.Event()
-        self._work = weakref.WeakMethod(work, lambda _: woken.set())
+        self._work = weakref.WeakMethod(work)  # without a callback: `_woken` has a lock, which the thread may hold
+        self._woken = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:

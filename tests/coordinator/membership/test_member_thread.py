@@ -99,12 +99,24 @@ def test_it_works_at_once_when_it_is_woken():
     assert not thread._thread.is_alive()
 
 
-def test_it_ends_at_once_if_its_owner_is_deleted_while_it_waits():
+def test_a_deletion_of_its_owner_takes_no_lock_that_it_may_hold():
     sleeper = Sleeper()
     thread = MemberThread(sleeper.work)
     thread.start()
     assert sleeper.worked.acquire(timeout=GUARD)
-    del sleeper
-    gc.collect()
+    deleted = threading.Event()
+
+    def delete(held):
+        held.clear()
+        gc.collect()
+        deleted.set()
+
+    with thread._woken._cond:  # as a thread that the interpreter has frozen while it ends
+        held = [sleeper]
+        del sleeper
+        threading.Thread(target=delete, args=(held,), daemon=True).start()
+        assert deleted.wait(GUARD)
+    assert thread._work() is None
+    thread.stop()
     thread._thread.join(GUARD)
     assert not thread._thread.is_alive()
