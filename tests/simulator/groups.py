@@ -15,7 +15,7 @@ from pyspark_log_coordinator.group import machine as group
 from pyspark_log_coordinator.group.lifecycle import DeleteGroup, GroupDeleted
 from pyspark_log_coordinator.group.offsets import OffsetDelete, OffsetsCommitted, OffsetsDeleted, OffsetsReset
 from pyspark_log_coordinator.group.state import Group, GroupState
-from pyspark_log_coordinator.maintenance import group_cleanup
+from pyspark_log_coordinator.maintenance import cluster_cleanup
 from pyspark_log_storage.errors import LogError, UnknownGroup, UnknownTopic
 from tests.simulator.invariants import History, require
 
@@ -170,7 +170,7 @@ def group_operator(process: Process) -> None:
                 case 1:
                     process.log.group(name).submit(DeleteGroup())
                 case 2:
-                    group_cleanup.clean_up_groups(process.log, lambda _, error: world.excused(error))
+                    cluster_cleanup.clean_up_groups(process.log, lambda _, error: world.excused(error))
                 case _:
                     ranges = {p: (partitions[p].log_start, partitions[p].high_watermark) for p in chosen}
                     new = {(TOPIC, p): chance.randint(*bounds) for p, bounds in ranges.items()}

@@ -3,6 +3,7 @@
 deleted topics     their files, `file.delete.delay.ms` after the deletion
 temporary files    what killed writers left (`Store.delete_unfinished`)
 cluster journal    entries and snapshots that no process needs (`trimming.trim`)
+groups             the same in their journals, and what former members and deleted topics left (`clean_up_groups`)
 
 The delay gives running readers of a deleted topic time to finish; after it they get an error. Each run looks at every
 topic folder, so files that a slow writer adds later, or that are on an unreachable store, are deleted by a later run. A
@@ -25,9 +26,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from pyspark_log_coordinator.group.offsets import OffsetDelete
 from pyspark_log_coordinator.journal import snapshot, spare_repair, trimming
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores, delete_all, reachable_stores
+from pyspark_log_coordinator.membership.member_objects import Heartbeats, JoinRequests
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import LogError, ObjectMissing
@@ -36,6 +39,7 @@ from pyspark_log_storage.objects import spare
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyspark_log_coordinator.log.group_handle import GroupHandle
     from pyspark_log_coordinator.log.log import Log
     from pyspark_log_storage.stores.store import Store
 
@@ -102,6 +106,35 @@ def clean_up_cluster(
             raise why
         failed(url, why)
     return ClusterCleanup(tuple(deleted), temporary, trimmed)
+
+
+def clean_up_groups(log: Log, failed: Callable[[str, LogError], object]) -> int:
+    """Clean up after all groups; return the number of objects deleted. `failed` gets each group that fails.
+
+    It does what a process that commits offsets does from time to time for its group (`GroupHandle.clean_up`), and
+    deletes the heartbeats and join requests of former members, and the committed offsets of deleted topics.
+    """
+    count = 0
+    for record in log.groups().values():
+        handle = log.group_handle(record)
+        try:
+            _forget_deleted_topics(log, handle)
+            count += handle.clean_up()
+            count += Heartbeats(handle, log.environment).delete_left_over(handle.journal.state.members)
+            count += JoinRequests(handle, log.environment).delete_void(handle.journal.state.generation)
+        except LogError as error:
+            failed(record.group_id, error)
+    return count
+
+
+def _forget_deleted_topics(log: Log, handle: GroupHandle) -> None:
+    """Delete the committed offsets of topics that were deleted, unless the group has members."""
+    state = handle.begin()
+    # Read after the group's state: a topic with committed offsets that is not there any more was deleted.
+    present = {each.topic_id for each in log.topics().values()}
+    gone = {topic_id: tuple(offsets) for topic_id, offsets in state.offsets.items() if topic_id not in present}
+    if gone and not state.members:
+        handle.submit(OffsetDelete(gone))
 
 
 def deleted_topics(log: Log) -> list[tuple[str, str]]:

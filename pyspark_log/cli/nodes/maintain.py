@@ -206,7 +206,7 @@ def _cluster(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
     """Do everything that is due in the cluster, and record it in the document. Raise `LogError` as `_topic` does."""
     import msgspec
 
-    from pyspark_log_coordinator.maintenance import cluster_cleanup, group_cleanup
+    from pyspark_log_coordinator.maintenance import cluster_cleanup
     from pyspark_log_storage.layout import TOPICS
 
     def failed(where: str, error: LogError) -> None:
@@ -215,7 +215,7 @@ def _cluster(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
 
     document.update(msgspec.to_builtins(cluster_cleanup.clean_up_cluster(log, dry_run=dry_run, failed=failed)))
     if not dry_run:
-        document["trimmed"] += group_cleanup.clean_up_groups(log, lambda name, error: failed(f"group {name!r}", error))
+        document["trimmed"] += cluster_cleanup.clean_up_groups(log, lambda name, error: failed(f"group {name!r}", error))
 
 
 def _has_done_something(document: dict[str, Any]) -> bool:

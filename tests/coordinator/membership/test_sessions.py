@@ -4,7 +4,7 @@ import pytest
 
 from pyspark_log_coordinator.group.leaving import LeaveGroup
 from pyspark_log_coordinator.group.offsets import Offset
-from pyspark_log_coordinator.maintenance.group_cleanup import clean_up_groups
+from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_groups
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     StoreUnavailable,
