@@ -12,6 +12,9 @@ import typer
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.output import Column, counted
 from pyspark_log.opening import open_log
+from pyspark_log_coordinator.assignors.consumer import PROTOCOL_TYPE, QUERY_PROTOCOL_TYPE
+from pyspark_log_coordinator.assignors.subscription import decode_assignment
+from pyspark_log_coordinator.group.config import GroupConfig
 from pyspark_log_storage.errors import CorruptObject, UnknownGroup
 
 if TYPE_CHECKING:
@@ -99,8 +102,6 @@ def alter(
     created, empty, so that its settings are there before its members.
     """
     changes = arguments.changes(config, delete_config, _CONFIG_EXAMPLE)
-
-    from pyspark_log_coordinator.group.config import GroupConfig
 
     changes |= GroupConfig.defaults(delete_config or ())
     log = open_log(path)
@@ -230,9 +231,6 @@ def _print(found: Document, *, everything: bool, members: bool) -> None:
 
 def _assigned(state: Group, member_id: str, assignment: bytes) -> Any:
     """Return a member's partitions by topic, or None if its assignor writes something else."""
-    from pyspark_log_coordinator.assignors.consumer import PROTOCOL_TYPE, QUERY_PROTOCOL_TYPE
-    from pyspark_log_coordinator.assignors.subscription import decode_assignment
-
     if state.protocol_type not in {PROTOCOL_TYPE, QUERY_PROTOCOL_TYPE}:
         return None
     with contextlib.suppress(CorruptObject):

@@ -11,14 +11,19 @@ import typer
 
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.nodes.nodes import DOES_NOT_VOTE, print_voting_advice
-from pyspark_log.cli.output import Column, counted
+from pyspark_log.cli.output import Column, bar, counted
 from pyspark_log.opening import canonical, open_log, own_log
+from pyspark_log_coordinator.environment import real_environment
+from pyspark_log_coordinator.log import adoption, bootstrap
+from pyspark_log_coordinator.log.log import Log
+from pyspark_log_coordinator.maintenance import journal_migration
 from pyspark_log_storage.errors import InvalidOption
+from pyspark_log_storage.stores import self_test, store_check, temporary
+from pyspark_log_storage.stores.addresses import absolute_url, absolute_urls, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark_log_coordinator.log.log import Log
     from pyspark_log_storage.stores.store import Store
 
 _MOUNTS = Path("/proc/self/mounts")
@@ -60,11 +65,6 @@ def create(
         _create_on_one(path, json=json)
         return
 
-    from pyspark_log_coordinator.environment import real_environment
-    from pyspark_log_coordinator.log import bootstrap
-    from pyspark_log_coordinator.log.log import Log
-    from pyspark_log_storage.stores.addresses import absolute_url, open_store
-
     stores = [open_store(absolute_url(each)) for each in nodes.split(",")]
     environment = real_environment()
     bootstrap.mark(stores, environment)
@@ -88,8 +88,6 @@ def create(
 def _create_on_one(path: str | None, *, json: bool) -> None:
     if path is None or "," in path:
         arguments.refuse("--path", "give the address of one store, or --journal-nodes with those of several")
-
-    from pyspark_log.opening import own_log
 
     log = own_log(path)
     log.locate()
@@ -164,8 +162,6 @@ def adopt(
     With --as-new they are not used any more: the new cluster has one node, the root, which must have all rows.
     """
     from pyspark_log_coordinator.backup import as_new as own
-    from pyspark_log_coordinator.log import adoption
-    from pyspark_log_storage.stores.addresses import absolute_urls, open_store
 
     if moved + same_storage + as_new != 1:
         arguments.refuse("--moved, --same-storage, --as-new", "give one of these")
@@ -197,7 +193,6 @@ def adopt(
 
 
 def _adopt_as_new(stores: list[Store], log: Log, path: str, *, yes: bool, json: bool) -> None:
-    from pyspark_log.cli.output import bar
     from pyspark_log_coordinator.backup import as_new
 
     found = as_new.begun(stores[0]) or as_new.states(stores, log, bar)
@@ -233,8 +228,6 @@ def migrate_journals(
     the current journal nodes must be reachable. If the command is interrupted, run it again to continue. Afterwards,
     versions of a topic from before the migration can no longer be read (versionAsOf).
     """
-    from pyspark_log_coordinator.maintenance import journal_migration
-
     log = open_log(path)
     ids = tuple(each.strip() for each in to.split(","))
     done = journal_migration.migrate(log, ids, _progress(json=json))
@@ -292,21 +285,15 @@ def check_store(
     objects at once. With --meet the other user is another machine, whose caches are then tested too. A node of a
     running cluster may be checked; nothing stays on the store.
     """
-    from pyspark_log_coordinator.environment import real_environment
-    from pyspark_log_storage.stores.addresses import absolute_url, open_store
-    from pyspark_log_storage.stores.self_test import self_test
-    from pyspark_log_storage.stores.store_check import meet as meet_another
-    from pyspark_log_storage.stores.store_check import meet_oneself
-
     if meet is not None and re.fullmatch(r"[A-Za-z0-9_]{1,50}", meet) is None:
         arguments.refuse("--meet", f"{meet!r} is not a word of letters and digits")
     url = absolute_url(address)
     if "://" not in url and not Path(url).is_dir():
         raise InvalidOption("address", f"there is no folder at {url}; is it mounted? Create it first")
     stores, environment = [open_store(url), open_store(url)], real_environment()
-    self_test(stores[0], environment.nonce(), environment.store_threads)
+    self_test.self_test(stores[0], environment.nonce(), environment.store_threads)
     nonce = environment.nonce()
-    found = meet_oneself(stores, nonce) if meet is None else meet_another(stores[0], meet, nonce)
+    found = store_check.meet_oneself(stores, nonce) if meet is None else store_check.meet(stores[0], meet, nonce)
     document: dict[str, Any] = {"address": url, "file_system": _file_system(url), "locks": _has_locks(stores[0])}
     document |= {"machines": 1 if meet is None else 2, "rounds": found.rounds, "slowest_ms": found.slowest_ms}
     output.show(document, *_checked_lines(document), json=json)
@@ -342,7 +329,5 @@ def _file_system(url: str) -> str | None:
 
 def _has_locks(store: Store) -> bool | None:
     """Return whether the files of a local store can be locked; None for an object store."""
-    from pyspark_log_storage.stores import temporary
-
     folder = getattr(store, "temporary_folder", None)
     return None if folder is None else temporary.has_locks(folder)

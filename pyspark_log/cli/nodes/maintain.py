@@ -12,11 +12,13 @@ from pyspark_log.cli import arguments, output
 from pyspark_log.cli.nodes import watching
 from pyspark_log.cli.output import bar, counted
 from pyspark_log.opening import open_log
-from pyspark_log_coordinator.maintenance import topic_roll
+from pyspark_log_coordinator.maintenance import cluster_cleanup, topic_cleanup, topic_roll
 from pyspark_log_coordinator.maintenance.topic_cleanup import is_clean
 from pyspark_log_coordinator.model import settings
-from pyspark_log_coordinator.sync import replica_file
+from pyspark_log_coordinator.sync import catch_up, replica_file
+from pyspark_log_coordinator.sync.controller import ControllerSettings
 from pyspark_log_storage.errors import LogError, UnknownTopic
+from pyspark_log_storage.layout import TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +26,13 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.maintenance.topic_cleanup import ExpiredRows
     from pyspark_log_coordinator.segments.roll_plan import RollJob
+
+LOOK_SECONDS_MAX = 60.0
+"""The longest pause between two looks at a settled topic."""
+CLUSTER_SECONDS, CLUSTER_SECONDS_MAX = 60.0, 600.0
+"""The first and the longest pause between two rounds for the cluster: deleted topics, killed writers, groups."""
+ROUND_SECONDS_MAX = 3600.0
+"""How often a settled topic has a round."""
 
 
 @arguments.examples(
@@ -64,8 +73,6 @@ def maintain(  # noqa: PLR0913, PLR0917 -- the options of a command
     removes lagging replicas from the ISR, and moves leadership back to preferred leaders. Any number of processes can
     run at once.
     """
-    from pyspark_log_coordinator.sync.controller import ControllerSettings
-
     if now and watch:
         arguments.refuse("--now, --watch", "give only one of these; with --watch, parquet.max.lag.ms decides")
     log = open_log(path)
@@ -142,8 +149,6 @@ def _round(
 
 def _topic(log: Log, document: dict[str, Any], *, dry_run: bool, at_once: bool) -> None:
     """Do everything that is due in a topic, and record it in the document. Raise `LogError` if nothing can be done."""
-    from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
-
     handle = log.topic(document["topic"])
     due = topic_roll.jobs_due(handle, at_once=at_once)
     size = sum(job.bytes for job in due)
@@ -183,8 +188,6 @@ def _expired(found: Sequence[ExpiredRows]) -> list[dict[str, int]]:
 
 def _catch_up(handle: TopicHandle, failures: list[str], *, dry_run: bool) -> int:
     """Let the reachable nodes catch up with a topic; return the number of files copied, or to be copied."""
-    from pyspark_log_coordinator.sync import catch_up, replica_file
-
     files, log = 0, handle.log
     for node in log.live_nodes:
         if node in log.missing_nodes or not any(node in each.replicas for each in handle.partitions):
@@ -204,10 +207,6 @@ def _catch_up(handle: TopicHandle, failures: list[str], *, dry_run: bool) -> int
 
 def _cluster(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
     """Do everything that is due in the cluster, and record it in the document. Raise `LogError` as `_topic` does."""
-    import msgspec
-
-    from pyspark_log_coordinator.maintenance import cluster_cleanup
-    from pyspark_log_storage.layout import TOPICS
 
     def failed(where: str, error: LogError) -> None:
         what = f"the deleted topic in {where}" if where.startswith(TOPICS) else where  # a store
@@ -248,14 +247,6 @@ def _print(done: list[dict[str, Any]], *, dry_run: bool) -> None:
             typer.echo(f"{verb} {counted(len(cluster['temporary_files']), 'file')} left by interrupted writes")
 
 
-LOOK_SECONDS_MAX = 60.0
-"""The longest pause between two looks at a settled topic."""
-CLUSTER_SECONDS, CLUSTER_SECONDS_MAX = 60.0, 600.0
-"""The first and the longest pause between two rounds for the cluster: deleted topics, killed writers, groups."""
-ROUND_SECONDS_MAX = 3600.0
-"""How often a settled topic has a round."""
-
-
 class _Settled(msgspec.Struct):
     handle: TopicHandle
     number: int
@@ -267,7 +258,15 @@ class _Settled(msgspec.Struct):
 
 
 class WatchPace:
-    """What one process knows to be settled. Times are in seconds of its monotonic clock."""
+    """The pace of maintain --watch in an object store, where each look is a request.
+
+    A topic is settled after a round that found nothing to do. Until its journal has a new entry it needs no round,
+    unless time brings something: rows that expire, chunks to roll, files to delete. The known state tells that without
+    a request. So a settled topic costs one look at its journal, and the pauses between these looks grow. A round for
+    all files follows every hour, for what no entry tells: files that a slow writer adds below the orphan floor.
+
+    Times are in seconds of the process's monotonic clock.
+    """
 
     def __init__(self, log: Log, interval: float) -> None:
         """`interval` is the time between two rounds."""

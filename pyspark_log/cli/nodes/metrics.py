@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from pyspark_log.cli import arguments, output
+from pyspark_log.metrics import cluster_metrics, family
 from pyspark_log.opening import canonical, own_log
 from pyspark_log_storage.errors import LogError, NoCluster
 
@@ -44,19 +45,16 @@ def metrics(
     if listen is not None:
         _serve(path, *_address(listen))
         return
-    from pyspark_log.metrics.cluster_metrics import measure
-    from pyspark_log.metrics.family import document, text
-
     log = own_log(path)
     errors: list[tuple[str, LogError]] = []
-    families = measure(log, lambda what, error: errors.append((what, error)))
+    families = cluster_metrics.measure(log, lambda what, error: errors.append((what, error)))
     for _, error in errors:
         if isinstance(error, NoCluster):
             raise error  # most likely a wrong address
     if json:
-        output.print_json(*(document(each) for each in families if each.samples))
+        output.print_json(*(family.document(each) for each in families if each.samples))
     else:
-        typer.echo(text(families), nl=False)
+        typer.echo(family.text(families), nl=False)
     for what, error in errors:
         output.print_error(f"{what} could not be measured: {error.message}")
     if errors:
@@ -72,8 +70,8 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _serve(path: str, host: str, port: int) -> None:
-    from pyspark_log.metrics import cluster_metrics
-    from pyspark_log.metrics.collector import ClusterCollector
+
+    from pyspark_log.metrics.collector import ClusterCollector  # says which package is missing
 
     log = own_log(path)  # a wrong address is an error now; a cluster that does not answer may do so later
     try:

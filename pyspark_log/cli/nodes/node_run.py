@@ -15,7 +15,12 @@ from pyspark_log.cli.nodes import watching
 from pyspark_log.cli.nodes.nodes import print_voting_advice
 from pyspark_log.cli.output import bar, counted
 from pyspark_log.opening import open_log, own_log
+from pyspark_log_coordinator.maintenance.topic_roll import roll_led_by
 from pyspark_log_coordinator.model import settings
+from pyspark_log_coordinator.sync.controller import ControllerSettings
+from pyspark_log_coordinator.sync.follower import Follower, FollowerRound, clean_up_node
+from pyspark_log_coordinator.sync.replica_file import Throttle
+from pyspark_log_coordinator.sync.scrubber import scrub
 from pyspark_log_storage.errors import LogError, StoreError
 
 if TYPE_CHECKING:
@@ -23,7 +28,6 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.segments.roll_plan import RollJob
-    from pyspark_log_coordinator.sync.follower import Follower, FollowerRound
 
 CLEAN_SECONDS, CLEAN_SECONDS_REMOTE = 60.0, 600.0
 """How often files that no entry names are deleted, the node's Delta tables published, and its partitions rolled; longer
@@ -82,10 +86,6 @@ def run(  # noqa: PLR0913, PLR0917 -- the options of a command
 
     It can be stopped at any time, and any number of processes can run at once.
     """
-    from pyspark_log_coordinator.sync.controller import ControllerSettings
-    from pyspark_log_coordinator.sync.follower import Follower, FollowerRound, clean_up_node
-    from pyspark_log_coordinator.sync.replica_file import Throttle
-
     log = open_log(path)
     follower = Follower(log, node_id)
     print_voting_advice(log)
@@ -131,8 +131,6 @@ def _pause(log: Log, quiet: float) -> float:
 
 def _roll(path: str, node_id: str) -> None:
     """Roll and merge what the node leads, every minute until the process ends."""
-    from pyspark_log_coordinator.maintenance.topic_roll import roll_led_by
-
     log, errors = own_log(path), output.RepeatedErrors()
     while True:
         failures: list[str] = []
@@ -157,9 +155,6 @@ def _start_scrubbing(path: str, node_id: str, bytes_per_second: int) -> None:
 
 
 def _scrub(path: str, node_id: str, bytes_per_second: int) -> None:
-    from pyspark_log_coordinator.sync.replica_file import Throttle
-    from pyspark_log_coordinator.sync.scrubber import scrub
-
     log = own_log(path)
     wait = Throttle(log.environment, bytes_per_second)
     errors = output.RepeatedErrors()

@@ -8,9 +8,13 @@ import typer
 
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.output import Column, counted
-from pyspark_log.cli.topics import reassign
 from pyspark_log.opening import open_log
+from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.model.partition import by_number
 from pyspark_log_storage.errors import UnknownTopic
+from pyspark_log_storage.names import check_node, check_rack
+from pyspark_log_storage.objects.node import read_marker
+from pyspark_log_storage.stores.addresses import absolute_url
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.cluster.nodes import Node
@@ -41,10 +45,6 @@ def add(
     The store is tested first, and refused if it could lose rows. Every process of the cluster must be able to reach it
     at this address.
     """
-    from pyspark_log_coordinator.log import node_admin
-    from pyspark_log_storage.names import check_node, check_rack
-    from pyspark_log_storage.stores.addresses import absolute_url
-
     if node_id is not None:
         check_node(node_id)
     check_rack(rack)
@@ -65,8 +65,6 @@ def list_(path: arguments.Path, json: arguments.Json = False) -> None:
 
     With several journal nodes, it also says which of them vote in the journals.
     """
-    from pyspark_log_coordinator.model.partition import by_number
-
     log = open_log(path)
     nodes = log.nodes
     voters = _voting_states(log)
@@ -114,8 +112,6 @@ def alter(
     The new rack applies to new replicas and to reads. Existing replicas stay where they are; use topics reassign to
     move them.
     """
-    from pyspark_log_coordinator.log import node_admin
-
     log = open_log(path)
     before = log.node(node_id).rack
     changed = node_admin.set_rack(log, node_id, rack)
@@ -161,10 +157,6 @@ def renew(
     Use it if the node's disk was wiped, replaced or moved. On an empty disk the node starts with a new incarnation, and
     its data is copied from other replicas. A store that was only moved keeps its data.
     """
-    from pyspark_log_coordinator.log import node_admin
-    from pyspark_log_storage.objects.node import read_marker
-    from pyspark_log_storage.stores.addresses import absolute_url
-
     log = open_log(path)
     before = log.node(node_id)
     url = before.url if address is None else absolute_url(address)
@@ -198,7 +190,7 @@ def drain(
     Afterwards the node can be removed. It stays in service until its replicas are in sync on other nodes. If its disk
     is lost, they are copied from other replicas. If the command is interrupted, run it again to continue.
     """
-    from pyspark_log_coordinator.log import node_admin
+    from pyspark_log.cli.topics import reassign
     from pyspark_log_coordinator.sync import reassigner
 
     log = open_log(path)
@@ -250,8 +242,6 @@ def remove(
 
     Its id is never used again. The files on its disk are not deleted.
     """
-    from pyspark_log_coordinator.log import node_admin
-
     log = open_log(path)
     log.node(node_id)
     node_admin.check_removable(log, node_id)  # before asking
@@ -261,8 +251,6 @@ def remove(
 
 
 def _set_fenced(path: str, node_id: str, *, fenced: bool, json: bool) -> None:
-    from pyspark_log_coordinator.log import node_admin
-
     log = open_log(path)
     changed = node_admin.set_fenced(log, node_id, fenced=fenced)
     state = "fenced" if fenced else "in service"

@@ -11,6 +11,7 @@ import typer
 from pyspark_log.cli import output
 from pyspark_log.opening import own_log
 from pyspark_log_coordinator.model import settings
+from pyspark_log_coordinator.sync.controller import Controller
 from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
@@ -57,8 +58,6 @@ def start(path: str, settings: ControllerSettings) -> None:
 
 
 def _watch(path: str, settings: ControllerSettings) -> None:
-    from pyspark_log_coordinator.sync.controller import Controller
-
     log = own_log(path)
     controller = None
     errors = output.RepeatedErrors()

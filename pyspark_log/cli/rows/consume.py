@@ -27,6 +27,8 @@ from pyspark_log.cli.arguments import Format
 from pyspark_log.cli.output import counted
 from pyspark_log.cli.rows import row_lines, row_positions
 from pyspark_log.opening import open_log
+from pyspark_log.reading.fetch import BATCH_ROWS, fetch, newest_rows
+from pyspark_log.reading.planning import Range, find_again, split_of
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import InvalidInput
 
@@ -234,9 +236,6 @@ class _Reading:
 
     def poll(self, log: Log, write: Write, rows_max: int | None) -> int:
         """Write new rows, at most `rows_max`, and return their number."""
-        from pyspark_log.reading.fetch import BATCH_ROWS, fetch, newest_rows
-        from pyspark_log.reading.planning import Range, find_again, split_of
-
         rows = 0
         name, state = self._handle.name, self._handle.state
         ends = self._ends or {number: state.partitions[number].high_watermark for number in self._next}

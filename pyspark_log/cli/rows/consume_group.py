@@ -17,6 +17,7 @@ from pyspark_log.cli import output
 from pyspark_log.clients.consumer import Consumer
 from pyspark_log.clients.consumer_group import ConsumerRebalanceListener
 from pyspark_log.clients.records import TopicPartition
+from pyspark_log.reading.fetch import BATCH_ROWS
 from pyspark_log_storage.errors import MemberError, RebalanceInProgress
 
 if TYPE_CHECKING:
@@ -89,8 +90,6 @@ def _print_all(
 
 
 def _print(batch: ConsumerBatch, rows: int, write: Write, printed: _Printed) -> None:
-    from pyspark_log.reading.fetch import BATCH_ROWS
-
     key = TopicPartition(batch.topic, batch.partition)
     printed.add(key, batch.offset)
     for first in range(0, rows, BATCH_ROWS):

@@ -17,14 +17,18 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
+import msgspec
 import typer
 
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.arguments import Format
 from pyspark_log.cli.output import Column, bar, counted
 from pyspark_log.opening import open_log
+from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.model import settings
+from pyspark_log_coordinator.retry import retry
 from pyspark_log_storage.errors import InvalidRecord, LogError, OutcomeUnknown
+from pyspark_log_storage.names import check_topic
 
 if TYPE_CHECKING:
     from pyspark_log.cli.rows.batches import Batches
@@ -100,9 +104,6 @@ def produce(  # noqa: PLR0913  # one for each option of the command
     from pyspark_log.cli.rows import row_lines
     from pyspark_log.cli.rows.batches import Batches, parse_produce
     from pyspark_log.options import SinkOptions
-    from pyspark_log_coordinator.environment import real_environment
-    from pyspark_log_coordinator.retry import retry
-    from pyspark_log_storage.names import check_topic
 
     durability = arguments.read_as(SinkOptions.acks, acks, "--acks")
     codec = None if compression is None else arguments.read_as(SinkOptions.compression, compression, "--compression")
@@ -265,8 +266,6 @@ def _lines(count: int) -> str:
 
 
 def _print_written(topic: str, batches: Batches, *, json: bool) -> None:
-    import msgspec
-
     written = sorted(batches.written.items())
     rows = sum(each.rows for _, each in written)
     partitions = [{"partition": partition, **msgspec.structs.asdict(each)} for partition, each in written]

@@ -8,6 +8,8 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from pyspark_log.cli import arguments
+from pyspark_log.options import Earliest, GlobalTimestamp, Latest, NoMatch
+from pyspark_log.reading.positions import Subscribed, resolve
 from pyspark_log_storage.errors import DataLoss, InvalidInput
 
 if TYPE_CHECKING:
@@ -36,9 +38,6 @@ def offsets_at(option: str, text: str, handle: TopicHandle, partitions: Sequence
 
     Raises `InvalidInput` for an offset of several partitions, `DataLoss` for one that the partition does not have.
     """
-    from pyspark_log.options import Earliest, GlobalTimestamp, Latest, NoMatch
-    from pyspark_log.reading.positions import Subscribed, resolve
-
     if _OFFSET.fullmatch(text):
         return _at_offset(option, handle, partitions, int(text))
     ms = ms_of(text)

@@ -13,6 +13,7 @@ from pyspark_log.cli.output import Column, counted
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.model import settings
+from pyspark_log_coordinator.model.topic_config import TopicConfig, parse
 from pyspark_log_storage.errors import InvalidRecord, TopicExists, UnknownTopic
 from pyspark_log_storage.names import check_topic
 
@@ -77,8 +78,6 @@ def create(  # noqa: PLR0913, PLR0917 -- the options of a command
     replicas = arguments.replica_assignment(replica_assignment)
     if replicas is not None and (partitions is not None or replication_factor is not None):
         arguments.refuse("--replica-assignment", "cannot be combined with --partitions or --replication-factor")
-
-    from pyspark_log_coordinator.model.topic_config import parse
 
     check_topic(name)
     wanted = parse(given)
@@ -162,8 +161,6 @@ def alter(
     Changes apply to the next write or maintenance. Either all of them are made or none.
     """
     changes = arguments.changes(config, delete_config, _CONFIG_EXAMPLE)
-
-    from pyspark_log_coordinator.model.topic_config import TopicConfig
 
     changes |= TopicConfig.defaults(delete_config or ())
     handle = open_log(path).topic(name)

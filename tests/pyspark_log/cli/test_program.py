@@ -97,6 +97,9 @@ finally:
         (["produce"], set()),
         (["topics", "list", "--json"], set()),
         (["topics", "list"], {"rich"}),
+        (["groups", "list"], set()),  # there is none, so no table
+        (["nodes", "list"], {"rich"}),
+        (["cluster", "describe"], {"rich"}),
         (["topics", "describe", "t"], {"rich", "pyarrow", "numpy"}),  # the schema is one of Arrow
         (["offsets", "t"], {"rich"}),
         (["consume", "t"], {"pyarrow", "numpy"}),
