@@ -10,10 +10,9 @@ it. Of an instance, `batch_size` is the value.
 from __future__ import annotations
 
 import enum
-import functools
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
-from typing import Any, Generic, NoReturn, TypeVar, overload
+from typing import Any, ClassVar, Generic, NoReturn, TypeVar, overload
 
 import msgspec
 
@@ -165,9 +164,16 @@ class Options:  # noqa: PLW1641 -- some values are dicts
     An option whose field begins with `_` has no value of its own: only that code reads it.
     """
 
+    _own: ClassVar[list[tuple[str, Option[Any]]]]
+    """The options that have values of their own, by field."""
+
+    def __init_subclass__(cls) -> None:
+        """Find the options."""
+        cls._own = [(field, each) for field, each in vars(cls).items() if isinstance(each, Option) and field[0] != "_"]
+
     def __init__(self, given: Given) -> None:
         """Raise `InvalidOption`."""
-        for field, option in _fields(type(self)):
+        for field, option in self._own:
             vars(self)[field] = given.get(option) if isinstance(option, AlwaysSet) else given.find(option)
 
     def _set(self, **values: object) -> None:
@@ -180,12 +186,6 @@ class Options:  # noqa: PLW1641 -- some values are dicts
     def __eq__(self, other: object) -> bool:
         """Compare the values."""
         return isinstance(other, (Options, SimpleNamespace)) and vars(self) == vars(other)
-
-
-@functools.cache
-def _fields(options: type[Options]) -> list[tuple[str, Option[Any]]]:
-    """Return the fields that have values of their own."""
-    return [(field, each) for field, each in vars(options).items() if isinstance(each, Option) and field[0] != "_"]
 
 
 def table(options: type[Options]) -> tuple[Option[Any], ...]:
