@@ -1,8 +1,9 @@
-"""Jars of a Kafka broker and of Delta, from Maven Central: `python -m tests.servers.maven_jars kafka` fetches them.
+"""Jars of a Kafka broker, of Delta and of Spark's Avro functions, from Maven Central.
 
-They are kept in a folder of the repository that git ignores. What is in Maven's own repository on this machine is taken
-from there. A mirror is found as Maven finds it, in ~/.m2/settings.xml; MAVEN_REPOSITORY_URL names one too. Otherwise
-they come from where Spark gets its --packages, so Java is needed.
+`python -m tests.servers.maven_jars kafka` fetches them. They are kept in a folder of the repository that git ignores.
+What is in Maven's own repository on this machine is taken from there. A mirror is found as Maven finds it, in
+~/.m2/settings.xml; MAVEN_REPOSITORY_URL names one too. Otherwise they come from where Spark gets its --packages, so
+Java is needed.
 """
 
 import functools

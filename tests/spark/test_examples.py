@@ -11,20 +11,25 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers import maven_jars
+
 SECONDS_MAX = 500  # a machine with nothing else to do needs a tenth of it
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 IN_THE_TESTS_SESSION = [
     "exactly_once_chain.py",
     "lost_disk.py",
+    "named_sources.py",
+    "protobuf_values.py",
     "python_producer.py",
     "worker_pool.py",
     "rewind.py",
     "shared_topic.py",
+    "traced.py",
     "windowed_aggregation.py",
 ]
 """Each asserts its own result."""
-BY_HAND = ["delta_change_feed.py"]
-"""It needs Spark 4.2 and Delta's jars, and a minute."""
+WITH_DELTA = ["delta_change_feed.py", "delta_history.py"]
+"""tests/delta runs them, on Spark 4.2."""
 
 
 def run(program, *arguments):
@@ -74,6 +79,15 @@ def test_the_example_of_s3_finds_what_it_says(spark, moto, monkeypatch):
     run_here(spark, monkeypatch, "s3.py", f"s3://{moto.new_bucket()}/examples", json.dumps(moto.options))
 
 
+def test_the_example_of_avro_finds_what_it_says(spark, tmp_path, monkeypatch):
+    try:
+        (jar,) = maven_jars.jars("avro")
+    except maven_jars.Unavailable as unavailable:
+        pytest.skip(f"needs the jar of Spark's Avro functions: {unavailable}")
+    spark.sql(f"ADD JAR '{jar}'")
+    run_here(spark, monkeypatch, "avro_values.py", str(tmp_path))
+
+
 def run_here(spark, monkeypatch, program, *arguments):
     """Run a program in this process, with its session."""
     monkeypatch.setattr(sys, "argv", [program, *arguments])
@@ -86,4 +100,5 @@ def run_here(spark, monkeypatch, program, *arguments):
 
 def test_each_example_is_run():
     programs = {file.name for file in EXAMPLES.glob("*.py")}
-    assert programs == {"first_program.py", "flights_demo.py", "s3.py", *IN_THE_TESTS_SESSION, *BY_HAND}
+    alone = {"avro_values.py", "first_program.py", "flights_demo.py", "s3.py"}
+    assert programs == {*alone, *IN_THE_TESTS_SESSION, *WITH_DELTA}
