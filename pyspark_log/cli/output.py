@@ -121,7 +121,9 @@ def counted(number: int, noun: str) -> str:
 
 
 @contextlib.contextmanager
-def bar(what: str, total_bytes: int, wait: Callable[[int], object] = bool) -> Iterator[Callable[[int], object]]:
+def bar(
+    what: str, total_bytes: int, wait: Callable[[int], object] = lambda _: None
+) -> Iterator[Callable[[int], object]]:
     """Yield a function to be called with the number of bytes done since the last call; it calls `wait` with it too.
 
     The bar is on stderr, and only if that is a terminal.

@@ -93,7 +93,7 @@ class SubscribedTopics:
         self._names = tuple(sorted(set(names)))
         self._unseen = set(self._names)
         """Topics that have not existed at any look."""
-        self._told: set[str] = set()
+        self._warned_of: set[str] = set()
 
     def names(self) -> tuple[str, ...]:
         """Return the topics as they are known; those that match the pattern are known after the first `poll`."""
@@ -109,8 +109,8 @@ class SubscribedTopics:
 
     def newly_unknown(self) -> list[str]:
         """Return the topics that have never existed at a look, each once."""
-        found = sorted(self._unseen - self._told)
-        self._told |= self._unseen
+        found = sorted(self._unseen - self._warned_of)
+        self._warned_of |= self._unseen
         return found
 
 

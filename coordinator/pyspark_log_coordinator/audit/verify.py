@@ -168,7 +168,9 @@ def _current(state: Topic, holders: Iterable[Holder]) -> list[NodeId]:
     return [each.node for each in replicas.of_current_incarnations(state, holders)]
 
 
-def verify(handle: TopicHandle, progress: Callable[[int], object] = bool, node: NodeId | None = None) -> Report:
+def verify(
+    handle: TopicHandle, progress: Callable[[int], object] = lambda _: None, node: NodeId | None = None
+) -> Report:
     """Audit a topic, or one node's copies if `node` is given.
 
     Call `progress` with the number of bytes read since the last call. Raises `InvalidOption` if there is no such node.

@@ -295,9 +295,9 @@ class ClusterJournals:
             if generation < journals.generation and (previous := self.previous_place) is not None:
                 return previous
             return self._place_of(JournalNodes(self.nodes.cluster, journals.nodes, journals.generation))
-        told = journal_nodes.newest(self._stores.all(), self._environment)
-        is_later = told is not None and told.cluster == self.nodes.cluster and told.generation > generation
-        return self._place_of(told) if told is not None and is_later else self.place
+        newest = journal_nodes.newest(self._stores.all(), self._environment)
+        is_later = newest is not None and newest.cluster == self.nodes.cluster and newest.generation > generation
+        return self._place_of(newest) if newest is not None and is_later else self.place
 
     def _follow(self, generation: int) -> JournalPlace:
         """Return where another journal continues in a generation, or in a later one if it has begun there."""

@@ -52,7 +52,7 @@ class JournalMigration(msgspec.Struct, frozen=True):
     """Folders of deleted topics whose journals cannot be read and stay where they are."""
 
 
-def migrate(log: Log, to: Sequence[NodeId], progress: Callable[[str], object] = bool) -> JournalMigration:
+def migrate(log: Log, to: Sequence[NodeId], progress: Callable[[str], object] = lambda _: None) -> JournalMigration:
     """Migrate all journals to the stores of these nodes, in this order, or finish such a migration.
 
     `log` is opened. `progress` gets the name of each topic before its journal migrates. Raises `InvalidOption` if the

@@ -26,9 +26,9 @@ SWAPPED_BYTES_MAX = 8 * 1024 * 1024
 
 def roll_and_merge(
     handle: TopicHandle,
-    progress: Callable[[int], object] = bool,
+    progress: Callable[[int], object] = lambda _: None,
     failed: Callable[[RollJob, LogError], object] | None = None,
-    between: Callable[[], object] = bool,
+    between: Callable[[], object] = lambda: None,
     *,
     at_once: bool = False,
     leader: NodeId | None = None,

@@ -57,7 +57,7 @@ class Standing(msgspec.Struct, frozen=True):
     """Whether it has joined under this id."""
     generation: int = NO_GENERATION
     """The newest generation whose assignment it has taken, the one for which it commits."""
-    told: int = NO_GENERATION
+    reported: int = NO_GENERATION
     """The newest generation up to which it has joined all, so that their leaders know what it has."""
     rewinds: int = 0
     """The newest rewind of the group that it has followed."""
@@ -103,7 +103,9 @@ def after_join(group: Group, standing: Standing) -> Standing:
 
 def after_take(group: Group, standing: Standing) -> Standing:
     """Return what a member knows of itself when it has taken its assignment."""
-    return msgspec.structs.replace(standing, generation=group.generation, told=group.generation, rewinds=group.rewinds)
+    return msgspec.structs.replace(
+        standing, generation=group.generation, reported=group.generation, rewinds=group.rewinds
+    )
 
 
 def is_joined(group: Group, request: JoinRequest, *, is_news: bool) -> bool:
@@ -128,7 +130,7 @@ def after_request(standing: Standing, request: JoinRequest) -> Standing:
 
 def after_loss(standing: Standing) -> Standing:
     """Return what a member knows of itself when it has dropped everything, and is still a member."""
-    return msgspec.structs.replace(standing, generation=NO_GENERATION, told=NO_GENERATION)
+    return msgspec.structs.replace(standing, generation=NO_GENERATION, reported=NO_GENERATION)
 
 
 def has_missed_a_join(group: Group, standing: Standing) -> bool:
@@ -138,7 +140,7 @@ def has_missed_a_join(group: Group, standing: Standing) -> bool:
     static member can miss one and still be a member.
     """
     has_something = standing.generation != NO_GENERATION and bool(standing.instance_id)
-    return has_something and standing.told < group.generation
+    return has_something and standing.reported < group.generation
 
 
 def has_joined_newer(
@@ -150,9 +152,9 @@ def has_joined_newer(
     """
     if request is not None and is_joined(group, request, is_news=is_news):
         standing = after_request(standing, request)
-    return standing.member_id == commit.member_id and commit.generation < standing.told == group.generation
+    return standing.member_id == commit.member_id and commit.generation < standing.reported == group.generation
 
 
 def _told(standing: Standing, generation: int) -> Standing:
-    follows = generation <= standing.told + 1 or standing.generation == NO_GENERATION
-    return msgspec.structs.replace(standing, is_member=True, told=generation if follows else standing.told)
+    follows = generation <= standing.reported + 1 or standing.generation == NO_GENERATION
+    return msgspec.structs.replace(standing, is_member=True, reported=generation if follows else standing.reported)

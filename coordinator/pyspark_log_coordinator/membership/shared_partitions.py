@@ -121,7 +121,7 @@ class SharedPartitions(PartitionSharing):
 
     def protocols(self, generation: int) -> tuple[Protocol, ...]:
         self._wanted = tuple(sorted(self._reader.topics()))
-        return tuple(Protocol(each, *self._told(each, generation)) for each in self._strategies)
+        return tuple(Protocol(each, *self._subscription(each, generation)) for each in self._strategies)
 
     def prepare(self) -> None:
         wanted = set(self._reader.topics())
@@ -149,12 +149,12 @@ class SharedPartitions(PartitionSharing):
         """Give up everything, before the member leaves."""
         self._give_up(self.owned)
 
-    def _told(self, strategy: str, generation: int) -> tuple[bytes, bytes]:
+    def _subscription(self, strategy: str, generation: int) -> tuple[bytes, bytes]:
         """Return the metadata and the state of a protocol."""
         # `sticky` needs to know what an eager member has given up, so that it can give it back.
-        told = {COOPERATIVE: self.owned, STICKY: self._last}.get(strategy, set())
+        owned = {COOPERATIVE: self.owned, STICKY: self._last}.get(strategy, set())
         return encode_subscription(
-            Subscription(self._wanted, by_topic(list(told)), generation if told else NO_GENERATION)
+            Subscription(self._wanted, by_topic(list(owned)), generation if owned else NO_GENERATION)
         )
 
     def _give_up(self, partitions: Iterable[TopicPartition]) -> None:
@@ -178,7 +178,7 @@ class QueryPartitions(PartitionSharing):
         """What the query may read and commit."""
         self.leaving: frozenset[TopicPartition] = frozenset()
         """What of that the newest assignment does not have."""
-        self._told: frozenset[TopicPartition] = frozenset()
+        self._owned_at_join: frozenset[TopicPartition] = frozenset()
         """What it owned as it joined."""
         self.generation = NO_GENERATION
         """The generation for which it owns them."""
@@ -194,10 +194,10 @@ class QueryPartitions(PartitionSharing):
 
     def protocols(self, generation: int) -> tuple[Protocol, ...]:
         self._wanted = tuple(sorted(self._topics.topics()))
-        self._told = self.owned
+        self._owned_at_join = self.owned
         owned = by_topic(list(self.owned))
-        told = Subscription(self._wanted, owned, self.generation if owned else NO_GENERATION, self._user_data)
-        return (Protocol(COOPERATIVE, *encode_subscription(told)),)
+        subscription = Subscription(self._wanted, owned, self.generation if owned else NO_GENERATION, self._user_data)
+        return (Protocol(COOPERATIVE, *encode_subscription(subscription)),)
 
     def prepare(self) -> None:
         """Give up nothing: a micro-batch may need it."""
@@ -211,10 +211,10 @@ class QueryPartitions(PartitionSharing):
         self.owned = (self.owned - others) | assigned
         self.leaving = self.owned - assigned
         self.generation = group.generation
-        return not self._told <= self.owned
+        return not self._owned_at_join <= self.owned
 
     def wants_rebalance(self, group: Group, member_id: MemberId, now: float) -> bool:
-        return not self._told <= self.owned or super().wants_rebalance(group, member_id, now)
+        return not self._owned_at_join <= self.owned or super().wants_rebalance(group, member_id, now)
 
     def rewound(self, group: Group, since: int) -> None:
         """Do nothing: the next micro-batch follows the rewind."""

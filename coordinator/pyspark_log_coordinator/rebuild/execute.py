@@ -67,7 +67,7 @@ def rebuild(
     environment: Environment,
     *,
     journals_are_lost: bool = False,
-    progress: Callable[[str], object] = bool,
+    progress: Callable[[str], object] = lambda _: None,
 ) -> str:
     """Rebuild the cluster. Return the folder in which each store's unused files were set aside.
 

@@ -217,7 +217,7 @@ class NodeFolder:
 
 
 def scan(
-    store: Store, folder: TopicFolder, environment: Environment, progress: Callable[[int], object] = bool
+    store: Store, folder: TopicFolder, environment: Environment, progress: Callable[[int], object] = lambda _: None
 ) -> FolderContents:
     """Read a topic's folder. Call `progress` with the number of bytes read since the last call.
 

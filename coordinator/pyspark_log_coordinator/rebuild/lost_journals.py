@@ -129,7 +129,7 @@ class LostJournals:
         A journal node is known by its marker: its folder may have been moved or copied to the address that was given.
         """
         here = {(each.node_id, each.marker.incarnation): each.store for each in self._given}
-        told = max(self._generations, default=1)
+        newest_named = max(self._generations, default=1)
         addresses: dict[str, str] = {}
         """The addresses that the journal names, of given nodes that are at others."""
 
@@ -152,7 +152,7 @@ class LostJournals:
                 while (moved := state.journals).generation > place.generation:
                     there = place_of(moved.nodes, moved.generation)
                     next_state = state_at(there)
-                    if not next_state.cluster_id and moved.generation > told:
+                    if not next_state.cluster_id and moved.generation > newest_named:
                         break  # the migration was cut short before the journal began there
                     state, place = next_state, there
             except NewerFormat:

@@ -76,7 +76,7 @@ def survey(
     journal_urls: Sequence[str] = (),
     *,
     open_node: Callable[[str], Store],
-    progress: Callable[[int], object] = bool,
+    progress: Callable[[int], object] = lambda _: None,
 ) -> Survey:
     """Return what can be made of the nodes at these stores.
 

@@ -59,8 +59,8 @@ def catch_up(
     handle: TopicHandle,
     node_id: NodeId,
     *,
-    moved: Callable[[int], object] = bool,
-    failed: Callable[[LogError], object] = bool,
+    moved: Callable[[int], object] = lambda _: None,
+    failed: Callable[[LogError], object] = lambda _: None,
     deadline: float | None = None,
 ) -> CopyResult:
     """Copy what a node lacks of a topic until it lacks nothing, and submit that it holds the copies.

@@ -53,7 +53,7 @@ class Follower:
         handles = self._log.topics_on(self._node_id)
         return sum(file.bytes for handle in handles for file in replica_file.missing(handle, self._node_id))
 
-    def round(self, moved: Callable[[int], object] = bool) -> FollowerRound:
+    def round(self, moved: Callable[[int], object] = lambda _: None) -> FollowerRound:
         """Catch up the node in each topic.
 
         `moved` gets the number of bytes copied since its last call, and may wait. Raises `NodeMissing` if the node's

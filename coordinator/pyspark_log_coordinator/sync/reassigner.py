@@ -238,7 +238,7 @@ def bytes_behind(handle: TopicHandle) -> int:
     return sum(file.bytes for node in _new_replicas(state) for file in replica_file.missing(handle, node))
 
 
-def run(handle: TopicHandle, moved: Callable[[int], object] = bool) -> ReassignmentProgress:
+def run(handle: TopicHandle, moved: Callable[[int], object] = lambda _: None) -> ReassignmentProgress:
     """Catch up the new replicas until all reassignments of the topic have ended, whichever process began them.
 
     `moved` gets the number of bytes copied since its last call, and may wait. If a node is missing, or a file is

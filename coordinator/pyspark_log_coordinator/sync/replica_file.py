@@ -37,8 +37,8 @@ def check_segment(ref: SegmentRef, entries: Sequence[IndexEntry], size: int) -> 
     """Raise `CorruptObject` if the chunks of a file of `size` bytes are not those that the journal names."""
     start, end = (entries[0].base_offset, entries[-1].end_offset) if entries else (0, 0)
     if (start, end) != (ref.base_offset, ref.end_offset):
-        told = f"[{ref.base_offset}, {ref.end_offset})"
-        raise CorruptObject(f"segment {ref.name}", f"it holds rows [{start}, {end}), the journal says {told}")
+        named = f"[{ref.base_offset}, {ref.end_offset})"
+        raise CorruptObject(f"segment {ref.name}", f"it holds rows [{start}, {end}), the journal says {named}")
     if (len(entries), size) != (ref.chunks, ref.log_bytes):
         detail = f"it holds {len(entries)} chunks in {size} bytes, the journal says {ref.chunks} in {ref.log_bytes}"
         raise CorruptObject(f"segment {ref.name}", detail)
@@ -148,7 +148,7 @@ class Throttle:
         self._environment.sleep(self._free_at - now)
 
 
-def check(store: Store, file: ReplicaFile, moved: Callable[[int], object] = bool) -> bool:
+def check(store: Store, file: ReplicaFile, moved: Callable[[int], object] = lambda _: None) -> bool:
     """Read a node's copy of a file. Rebuild a segment's index if that is missing or damaged; return whether it was.
 
     Raises `CorruptObject`, `NewerFormat`, `StoreError`.
@@ -160,7 +160,7 @@ def check(store: Store, file: ReplicaFile, moved: Callable[[int], object] = bool
 
 
 def copy(
-    source: Store, target: Store, file: ReplicaFile, moved: Callable[[int], object] = bool, *, replace: bool
+    source: Store, target: Store, file: ReplicaFile, moved: Callable[[int], object] = lambda _: None, *, replace: bool
 ) -> None:
     """Copy a file from store to store; with `replace`, in place of a damaged copy. Raises as `check` does."""
     if file.segment is None:

@@ -36,7 +36,7 @@ class ScrubResult(msgspec.Struct, frozen=True):
     """Copies that are damaged or lost and could not be copied again."""
 
 
-def scrub(log: Log, node_id: NodeId, moved: Callable[[int], object] = bool) -> ScrubResult:
+def scrub(log: Log, node_id: NodeId, moved: Callable[[int], object] = lambda _: None) -> ScrubResult:
     """Read every file that a node holds once, and copy damaged and lost ones again.
 
     `moved` gets the number of bytes read since its last call, and may wait (`Throttle`). Raises `InvalidOption` if

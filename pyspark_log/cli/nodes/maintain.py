@@ -214,7 +214,8 @@ def _cluster(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
 
     document.update(msgspec.to_builtins(cluster_cleanup.clean_up_cluster(log, dry_run=dry_run, failed=failed)))
     if not dry_run:
-        document["trimmed"] += cluster_cleanup.clean_up_groups(log, lambda name, error: failed(f"group {name!r}", error))
+        trimmed = cluster_cleanup.clean_up_groups(log, lambda name, error: failed(f"group {name!r}", error))
+        document["trimmed"] += trimmed
 
 
 def _has_done_something(document: dict[str, Any]) -> bool:

@@ -94,7 +94,7 @@ def run(  # noqa: PLR0913, PLR0917 -- the options of a command
         threading.Thread(target=_roll, args=(path, node_id), name=f"roll node {node_id}", daemon=True).start()
         if scrub:
             _start_scrubbing(path, node_id, scrub)
-    wait: Callable[[int], object] = bool if throttle is None else Throttle(log.environment, throttle)
+    wait: Callable[[int], object] = (lambda _: None) if throttle is None else Throttle(log.environment, throttle)
     errors = output.RepeatedErrors()
     cleaned = copied = time.monotonic()
     clean_seconds = CLEAN_SECONDS_REMOTE if log.is_remote else CLEAN_SECONDS

@@ -54,7 +54,7 @@ def copy_append_file(
     target: Store,
     key: str,
     places: Sequence[StagedChunk],
-    moved: Callable[[int], object] = bool,
+    moved: Callable[[int], object] = lambda _: None,
     *,
     replace: bool = False,
 ) -> None:
@@ -68,7 +68,7 @@ def copy_append_file(
 
 
 def check_append_file(
-    store: Store, key: str, places: Sequence[StagedChunk], moved: Callable[[int], object] = bool
+    store: Store, key: str, places: Sequence[StagedChunk], moved: Callable[[int], object] = lambda _: None
 ) -> None:
     """Check an append file as a copy would. Raises `CorruptObject`, `NewerFormat`, `StoreError`."""
     _read_through(store, key, _AppendFileCheck(places, f"{store.url}/{key}"), bool, moved)
@@ -79,7 +79,7 @@ def copy_segment(
     target: Store,
     key: str,
     expected: SegmentFile,
-    moved: Callable[[int], object] = bool,
+    moved: Callable[[int], object] = lambda _: None,
     *,
     replace: bool = False,
 ) -> None:
@@ -94,7 +94,9 @@ def copy_segment(
         _put_index(target, key, check.index())
 
 
-def check_segment(store: Store, key: str, expected: SegmentFile, moved: Callable[[int], object] = bool) -> bool:
+def check_segment(
+    store: Store, key: str, expected: SegmentFile, moved: Callable[[int], object] = lambda _: None
+) -> bool:
     """Check a segment as a copy would. Rebuild its index if that is missing or damaged; return whether it was.
 
     Raises `CorruptObject`, `NewerFormat`, `StoreError`.

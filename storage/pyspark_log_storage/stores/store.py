@@ -57,9 +57,9 @@ class Store(Readable, Protocol):
     def create(self, key: str, data: bytes) -> bool:
         """Create an object unless the key exists, atomically and durably. Return whether this call did.
 
-        False means that the key has an object already, which is durable. It is another's; of a store that repeats calls
-        out of sight it may be this call's, so compare the bytes if that matters. After a retriable error the object may
-        or may not exist; after any other error this call did not create it.
+        False means that the key has an object already, which is durable. It is another's, or this call's if the store
+        repeats calls by itself, so compare the bytes if that matters. After a retriable error the object may or may not
+        exist; after any other error this call did not create it.
         """
 
     def exists(self, key: str) -> bool:

@@ -54,13 +54,13 @@ def test_the_requests_of_others_for_the_next_generation_are_found_and_void_ones_
 
 def test_a_member_knows_in_which_generation_somebody_took_it_along():
     group = stable(join("a"), join("b", instance="i"))
-    mine = after_take(group, Standing("b", "i", is_member=True, told=1))
+    mine = after_take(group, Standing("b", "i", is_member=True, reported=1))
     preparing = after(group, rejoin("a"))
     asked = JoinRequest(rejoin("b", instance="i"), 1, preparing.members["b"].acted)
     assert not took(preparing, asked)
     joined = after(preparing, rejoin("b", instance="i"))
     assert took(joined, asked)
-    assert after_request(mine, asked).told == 2
+    assert after_request(mine, asked).reported == 2
     done = after(joined, SyncGroup("a", 2, {}))
     assert took(done, asked)
     assert not took(after(done, rejoin("a")), asked), "that is another rebalance"
