@@ -86,7 +86,6 @@ OWN: dict[str, str] = {
     "pyspark_log.clients.reading:values_of": "columns that `chunk` has decoded",
     "pyspark_log.clients.reading:_microseconds": "columns that `chunk` has decoded",
     "pyspark_log.reading.arrow_rows:_null_where_empty": "columns that `chunk` has decoded",
-    "pyspark_log_coordinator.model.topic_config:alter": "settings by name, which are checked one by one",
     "pyspark_log_storage.columns.column_types:parsed": "a schema that this process has made",
     "pyspark_log_storage.files.chunk:_serialize": "a message that this process has made",
     "pyspark_log_storage.files.chunk:_Pieces": "a message that this process has made",
