@@ -39,6 +39,7 @@ class Part(str, enum.Enum):
     PARTITIONS = "partitions"
     LOOKUP = "lookup"
     PARQUET = "parquet"
+    SCAN = "scan"
     MONTH = "month"
     JOURNAL = "journal"
     CLIENTS = "clients"
@@ -121,6 +122,10 @@ class Run:
             from benchmarks.parquet_segments import measure_parquet
 
             yield measure_parquet(self.folder, 1_000_000 if self.quick else 5_000_000, self.say)
+        if Part.SCAN in self.parts:
+            from benchmarks.scans import measure_scans
+
+            yield measure_scans(self.folder, 1_000_000 if self.quick else 5_000_000, self.runs, self.say)
         if Part.REPLICATION in self.parts:
             from benchmarks.replication import measure_replicas
 

@@ -28,6 +28,8 @@ IN_THE_TESTS_SESSION = [
     "windowed_aggregation.py",
 ]
 """Each asserts its own result."""
+WITHOUT_SPARK = ["duckdb_scan.py", "polars_scan.py"]
+"""They run in `tests/examples`."""
 WITH_DELTA = ["delta_change_feed.py", "delta_history.py"]
 """tests/delta runs them, on Spark 4.2."""
 
@@ -99,6 +101,6 @@ def run_here(spark, monkeypatch, program, *arguments):
 
 
 def test_each_example_is_run():
-    programs = {file.name for file in EXAMPLES.glob("*.py")}
+    programs = {file.name for file in EXAMPLES.glob("*.py")} - set(WITHOUT_SPARK)
     alone = {"avro_values.py", "first_program.py", "flights_demo.py", "s3.py"}
     assert programs == {*alone, *IN_THE_TESTS_SESSION, *WITH_DELTA}
