@@ -16,7 +16,7 @@ from benchmarks.prefill import Writer, opened, without_flushing
 from benchmarks.report import Line, at_most, detail, information
 from pyspark_log.reading.fetch import fetch
 from pyspark_log.reading.planning import Range, split_of
-from pyspark_log_coordinator.maintenance.roll_run import roll_task_of, run_roll
+from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
 from pyspark_log_coordinator.model.batch import SequencedFile, StagedFile
 from pyspark_log_coordinator.model.partition import Holder, SegmentRef
 from pyspark_log_coordinator.model.topic_config import parse

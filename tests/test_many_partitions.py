@@ -14,7 +14,7 @@ from pyspark_log.reading import source_offset
 from pyspark_log.reading.stream_planner import StreamPlanner
 from pyspark_log_coordinator.commit.inline_maintenance import plan_inline
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.maintenance.roll_run import roll_task_of, run_roll
+from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
 from pyspark_log_coordinator.replication.file_holders import FilesHeld, evolve
 from pyspark_log_coordinator.segments.roll_plan import RollJob
 from pyspark_log_coordinator.topic.machine import HoldFiles, MaintainSegments

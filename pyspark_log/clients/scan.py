@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark_log import opening
 from pyspark_log.options import parse_source
 from pyspark_log.options.bounds import options_between
-from pyspark_log.reading import batch_plan, planning
+from pyspark_log.reading import batch_read_plan, planning
 from pyspark_log.reading.arrow_rows import COLUMNS, fetch_rows, record_schema, typed_schema
 from pyspark_log_storage.columns import schema as stored
 from pyspark_log_storage.errors import InvalidInput, ObjectMissing
@@ -138,7 +138,7 @@ def scan(  # noqa: PLR0913 -- each is a fact of its own
     parsed = parse_source(
         {**options_between(topic, start, end, partitions, version, options), "path": path}, streaming=False
     )
-    now, ranges = batch_plan.ranges_of(parsed)
+    now, ranges = batch_read_plan.ranges_of(parsed)
     handle = now.handles[topic]
     newest = handle.schemas[-1]
     if stored.is_typed(newest):

@@ -19,7 +19,7 @@ from pyspark.sql import functions as f
 from pyspark_log.history.archive_table import ArchiveState, ArchiveTable
 from pyspark_log.opening import open_log
 from pyspark_log.options import as_texts, parse_source
-from pyspark_log.reading import batch_plan
+from pyspark_log.reading import batch_read_plan
 from pyspark_log.source.replay import replay
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.retry import RetryPolicy, retry
@@ -220,7 +220,7 @@ def _delete(
         oldest_ms = time.time_ns() // 10**6 - int(local_retention.total_seconds() * 1000)
         times = {"startingTimestamp": str(max(0, oldest_ms)), "startingOffsetsByTimestampStrategy": "latest"}
         options = parse_source({**given, **times}, streaming=False)
-        young = {each.partition: each.start for each in batch_plan.ranges_of(options)[1]}
+        young = {each.partition: each.start for each in batch_read_plan.ranges_of(options)[1]}
         before = {p: min(end, young[p]) for p, end in before.items()}
     before = {p: end for p, end in before.items() if low[p] < end}
     _counted_ends(into, state, {p: low[p] for p in before})

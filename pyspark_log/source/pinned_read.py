@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType, TimestampType
 
 from pyspark_log.options import parse_source
-from pyspark_log.reading import batch_plan, native_files
+from pyspark_log.reading import batch_read_plan, native_files
 from pyspark_log.reading.arrow_rows import CREATE_TIME, OWN
 from pyspark_log.source.row import quoted, row_schema
 from pyspark_log.source.typed_row import same_columns, typed_schema
@@ -65,7 +65,7 @@ def pinned(spark: SparkSession, path: str, options: Mapping[str, str]) -> DataFr
     Raises what the planning of a batch read raises.
     """
     parsed = parse_source({**options, "path": path}, streaming=False)
-    now, ranges = batch_plan.ranges_of(parsed)
+    now, ranges = batch_read_plan.ranges_of(parsed)
     native, rest = native_files.divide(now, ranges, in_s3=parsed.native_s3)
     typed = [(name, each.schemas[-1]) for name, each in now.handles.items() if schema.is_typed(each.schemas[0])]
     options = {**options, **ids_of(now.handles)}

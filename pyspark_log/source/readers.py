@@ -57,10 +57,10 @@ class BatchReader(DataSourceReader):
     @spark_entry
     def partitions(self) -> Sequence[InputPartition]:
         """Return the splits. Reads no rows, except to resolve a timestamp."""
-        from pyspark_log.reading import batch_plan  # tasks must not import it
+        from pyspark_log.reading import batch_read_plan  # tasks must not import it
 
         options = self._options
-        return partitions_of(options.path, options.storage_options, batch_plan.plan(options))
+        return partitions_of(options.path, options.storage_options, batch_read_plan.plan(options))
 
     @spark_iterator
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

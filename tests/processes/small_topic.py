@@ -25,7 +25,7 @@ from pyspark_log_coordinator.commit.inline_maintenance import plan_inline, roll_
 from pyspark_log_coordinator.environment import Environment, real_environment
 from pyspark_log_coordinator.journal import journal, journal_entry, trimming
 from pyspark_log_coordinator.log.log import Log, TopicHandle
-from pyspark_log_coordinator.maintenance import cluster_cleanup, roll_run, topic_cleanup, topic_description, topic_roll
+from pyspark_log_coordinator.maintenance import cluster_cleanup, roll_task, topic_cleanup, topic_description, topic_roll
 from pyspark_log_coordinator.model.batch import Acks, StagedFile
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import TopicConfig
@@ -49,9 +49,9 @@ SMALL = (
     (roll_plan, "ROLL_CHUNKS", 4),
     (roll_plan, "MERGE_COUNT", 2),
     (inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", 8),
-    (roll_run, "CHUNK_BYTES", 400),
-    (roll_run, "SMALL_CHUNK_BYTES", 700),
-    (roll_run, "TINY_CHUNK_BYTES", 700),
+    (roll_task, "CHUNK_BYTES", 400),
+    (roll_task, "SMALL_CHUNK_BYTES", 700),
+    (roll_task, "TINY_CHUNK_BYTES", 700),
     (reserve, "RESERVE_BYTES", 0),
 )
 """The product's constants, made small: module, name, value."""

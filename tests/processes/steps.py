@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from pyspark_log_coordinator.commit import inline_maintenance
-from pyspark_log_coordinator.maintenance.roll_run import roll_task_of, run_roll
+from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.retention import DeleteRecords

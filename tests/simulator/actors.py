@@ -14,7 +14,7 @@ from pyspark_log_coordinator.commit.commit import commit_staged
 from pyspark_log_coordinator.commit.inline_maintenance import plan_inline, roll_inline
 from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.log.log import TopicHandle
-from pyspark_log_coordinator.maintenance import cluster_cleanup, delta_table, roll_run, topic_cleanup, topic_roll
+from pyspark_log_coordinator.maintenance import cluster_cleanup, delta_table, roll_task, topic_cleanup, topic_roll
 from pyspark_log_coordinator.model.batch import Acks, StagedFile
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_state import Topic
@@ -245,7 +245,7 @@ def maintainer(process: Process) -> None:
                     cluster_cleanup.clean_up_cluster(process.log)
                 case 4:
                     for work in plan_inline(handle):
-                        swap = roll_run.run_roll(process.log.store_at, work, process.environment)
+                        swap = roll_task.run_roll(process.log.store_at, work, process.environment)
                         process.wait(chance.choice([0, 0.1]))
                         handle.submit(MaintainSegments((swap,)))
         except LogError as error:

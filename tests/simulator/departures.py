@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark_log_coordinator.model.partition import NodeId, Partition
 from pyspark_log_coordinator.model.topic_state import Topic
-from pyspark_log_coordinator.replication.isr import IsrShrunk
+from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk
 from pyspark_log_coordinator.replication.reassignment import ReplicasAltered
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 from tests.simulator.invariants import require

@@ -29,7 +29,7 @@ from pyspark_log_coordinator.journal import (
 )
 from pyspark_log_coordinator.log import bootstrap, group_handle, node_admin
 from pyspark_log_coordinator.log.log import Log
-from pyspark_log_coordinator.maintenance import roll_run, topic_cleanup, topic_roll
+from pyspark_log_coordinator.maintenance import roll_task, topic_cleanup, topic_roll
 from pyspark_log_coordinator.membership import group_member
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync import reassigner
@@ -248,9 +248,9 @@ def _small(settings: Settings) -> Iterator[None]:
             (group_handle, "CLEAN_UP_EVERY_ENTRIES", settings.clean_up_every),
             (delta_log, "CHECKPOINT_EVERY", settings.checkpoint_every),
             (parquet_segment, "ROW_GROUP_BYTES", 400),
-            (roll_run, "CHUNK_BYTES", 400),
-            (roll_run, "SMALL_CHUNK_BYTES", 700),
-            (roll_run, "TINY_CHUNK_BYTES", 700),
+            (roll_task, "CHUNK_BYTES", 400),
+            (roll_task, "SMALL_CHUNK_BYTES", 700),
+            (roll_task, "TINY_CHUNK_BYTES", 700),
             (staging, "CHUNK_BYTES", 200),
             (fetch, "BATCH_ROWS", 5),
             (stream_planner, "IDLE_WAIT_SECONDS", 0),

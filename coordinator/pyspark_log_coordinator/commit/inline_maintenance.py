@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator.maintenance import roll_run
+from pyspark_log_coordinator.maintenance import roll_task
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.log.log import TopicHandle
-    from pyspark_log_coordinator.maintenance.roll_run import RollTask
+    from pyspark_log_coordinator.maintenance.roll_task import RollTask
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.segments.swap import SwapSegments
     from pyspark_log_storage.stores.store import Store
@@ -37,13 +37,13 @@ CLUSTER_CLEAN_UP_OBJECTS_MAX = 1_000
 def plan_inline(handle: TopicHandle) -> tuple[RollTask, ...]:
     """Return the rolls and merges for the tasks of the next batch: one each, the most urgent first."""
     state = handle.journal.state
-    return tuple(roll_run.roll_task_of(handle, job) for job in roll_plan.plan(state, handle.now_ms()))
+    return tuple(roll_task.roll_task_of(handle, job) for job in roll_plan.plan(state, handle.now_ms()))
 
 
 def roll_inline(store_at: Callable[[str], Store], work: RollTask, environment: Environment) -> tuple[SwapSegments, ...]:
     """Roll or merge; return the swap, or nothing after an error. `store_at` opens a node's store by its address."""
     try:
-        return (roll_run.run_roll(store_at, work, environment),)
+        return (roll_task.run_roll(store_at, work, environment),)
     except LogError as error:
         logs.warning(
             "maintenance of topic %(topic)r, partition %(partition)d was left for later: %(error)s",
@@ -74,7 +74,7 @@ def roll_past_the_cap(handle: TopicHandle) -> None:
         swaps = []
         for work in works:
             try:
-                swaps.append(roll_run.run_roll(handle.log.store_at, work, handle.log.environment))
+                swaps.append(roll_task.run_roll(handle.log.store_at, work, handle.log.environment))
             except (CorruptObject, ObjectMissing) as error:
                 logs.warning(
                     "topic %(topic)r, partition %(partition)d is past its cap of unrolled chunks and cannot be rolled, "

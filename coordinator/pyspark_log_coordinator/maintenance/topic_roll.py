@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.maintenance import topic_cleanup
-from pyspark_log_coordinator.maintenance.roll_run import roll_task_of, run_roll
+from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.roll_plan import RollJob
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged, SwapSegments

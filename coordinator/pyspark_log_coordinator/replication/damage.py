@@ -29,7 +29,7 @@ from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication import damaged_copies, election, replicas
 from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged, DamagedFile, DamagedSegment
 from pyspark_log_coordinator.replication.election import LeaderElected
-from pyspark_log_coordinator.replication.isr import IsrShrunk
+from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk
 
 
 class ReportDamage(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from pyspark_log_coordinator.model.settings import (
 from pyspark_log_coordinator.model.topic_config import REPLICA_LAG_TIME_MAX_MS
 from pyspark_log_coordinator.replication import election
 from pyspark_log_coordinator.replication.election import ElectPreferred, LeaderElected
-from pyspark_log_coordinator.replication.isr import PUBLISH_CHECK_MS
+from pyspark_log_coordinator.replication.isr_shrink import PUBLISH_CHECK_MS
 from pyspark_log_coordinator.sync import replica_file
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_storage.errors import LogError, UnknownTopic

@@ -8,7 +8,7 @@ follows:
     reachable again    with its required files: the suspicion is cancelled
     files are lost     they are reported at once (`damage_reports`)
     behind             the node leaves the ISRs after the topic's `replica.lag.time.max.ms`, together with other
-                       nodes (`isr.Publication`)
+                       nodes (`isr_shrink.Publication`)
 
 A wrong observation loses no row acknowledged with acks=all, because the journal decides by holders and LEOs.
 """
@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.model.settings import BROKER_SESSION_TIMEOUT_MS
-from pyspark_log_coordinator.replication import election, isr, suspicion
+from pyspark_log_coordinator.replication import election, isr_shrink, suspicion
 from pyspark_log_coordinator.replication.election import Elected, ElectLeaders, LeaderElected
-from pyspark_log_coordinator.replication.isr import FollowerId, FollowerLag, Publication, ShrinkIsr
+from pyspark_log_coordinator.replication.isr_shrink import FollowerId, FollowerLag, Publication, ShrinkIsr
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, ObservedSuspicion, Suspect
 from pyspark_log_coordinator.sync import damage_reports
@@ -102,17 +102,17 @@ class FailureDetector:
         state = handle.journal.state
         now = int(log.environment.monotonic() * 1000)
         self._standing = suspicion.observe(self._standing, state, now)
-        self._lags = isr.observe_all(self._lags, state, now)
+        self._lags = isr_shrink.observe_all(self._lags, state, now)
         unreachable = self.unreachable = suspicion.confirmed(self._standing, now, self.session_timeout_ms)
         elected: list[LeaderElected] = []
         if any(_needs_leader(state, number, unreachable) for number in range(len(state.partitions))):
             events = elect_leaders(handle, ElectLeaders(live(handle), unreachable))
             elected = [each for each in events if isinstance(each, LeaderElected)]
             state = handle.journal.state
-        lagging = isr.lagging(self._lags, state, now)
-        self.next_lag_ms = isr.next_due_ms(self._lags, state, now)
+        lagging = isr_shrink.lagging(self._lags, state, now)
+        self.next_lag_ms = isr_shrink.next_due_ms(self._lags, state, now)
         self._publication = self._publication.with_found(lagging, now)
-        if (unreachable and isr.decide(state, ShrinkIsr((), unreachable))) or self._publication.is_due(now):
+        if (unreachable and isr_shrink.decide(state, ShrinkIsr((), unreachable))) or self._publication.is_due(now):
             handle.submit(ShrinkIsr(lagging, unreachable))
             self._publication = Publication(published_ms=now)
         return elected

@@ -41,7 +41,7 @@ from pyspark_log_coordinator.model.topic_state import FileRef, Topic
 from pyspark_log_coordinator.replication.damage import ReportDamage
 from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred
 from pyspark_log_coordinator.replication.file_holders import HoldFiles
-from pyspark_log_coordinator.replication.isr import ShrinkIsr
+from pyspark_log_coordinator.replication.isr_shrink import ShrinkIsr
 from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
 from pyspark_log_coordinator.replication.reassignment import AddPartitions, AlterReplicas, PartitionReassignment
 from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspect, Suspicion

@@ -27,7 +27,7 @@ from pyspark_log_coordinator.replication import (
     damaged_copies,
     election,
     file_holders,
-    isr,
+    isr_shrink,
     node_changes,
     reassignment,
     row_loss,
@@ -37,7 +37,7 @@ from pyspark_log_coordinator.segments import swap
 
 Command = (
     file_holders.HoldFiles
-    | isr.ShrinkIsr
+    | isr_shrink.ShrinkIsr
     | suspicion.Command
     | damage.ReportDamage
     | election.ElectLeaders
@@ -48,7 +48,7 @@ Command = (
 )
 Event = (
     file_holders.FilesHeld
-    | isr.IsrShrunk
+    | isr_shrink.IsrShrunk
     | suspicion.Event
     | damaged_copies.CopiesDamaged
     | row_loss.RowsLost
@@ -64,8 +64,8 @@ def decide(topic: Topic, command: Command) -> Sequence[Any]:
     match command:
         case file_holders.HoldFiles():
             return file_holders.decide(topic, command)
-        case isr.ShrinkIsr():
-            return isr.decide(topic, command)
+        case isr_shrink.ShrinkIsr():
+            return isr_shrink.decide(topic, command)
         case suspicion.Suspect() | suspicion.CancelSuspicion():
             return suspicion.decide(topic, command)
         case damage.ReportDamage():
@@ -102,8 +102,8 @@ def evolve(topic: Topic, event: Event) -> Topic:
     match event:
         case file_holders.FilesHeld():
             return file_holders.evolve(topic, event)
-        case isr.IsrShrunk():
-            return isr.evolve(topic, event)
+        case isr_shrink.IsrShrunk():
+            return isr_shrink.evolve(topic, event)
         case suspicion.NodeSuspected() | suspicion.SuspicionCancelled():
             return suspicion.evolve(topic, event)
         case damaged_copies.CopiesDamaged():

@@ -22,7 +22,7 @@ from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_state import FileRef, Topic, with_partitions
 from pyspark_log_coordinator.replication import election, replicas, suspicion
 from pyspark_log_coordinator.replication.election import LeaderElected
-from pyspark_log_coordinator.replication.isr import IsrShrunk
+from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk
 from pyspark_log_coordinator.segments import orphans
 from pyspark_log_coordinator.segments.swap import SwapSegments
 from pyspark_log_coordinator.topic import columns

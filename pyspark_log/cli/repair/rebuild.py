@@ -63,7 +63,7 @@ def rebuild(
         aside = execute.rebuild(found, environment, journals_are_lost=journals_lost)
         _write_checkpoints(found)
     if json:
-        output.print_json(_document(found, done=yes))
+        output.print_json(_document(found, aside))
         return
     if not yes:
         if found.journals_may_live is not None and not journals_lost:
@@ -124,6 +124,11 @@ def _sentences(found: Survey) -> list[str]:
                 f"topic {name}: its description is lost. Its settings will be the defaults with retention.ms=-1; rows "
                 "that are not in segments are set aside; replayed batches will be appended again"
             )
+        if plan.undecided:
+            said.append(
+                f"topic {name}: the last {counted(plan.undecided, 'row')} may not have been acknowledged, or in another "
+                "order; readers find them in a new leader epoch"
+            )
         salvaged = [one for each in plan.partitions for one in each.segments if one.salvage is not None]
         if salvaged:
             rows = sum(one.end_offset - one.base_offset for one in salvaged)
@@ -136,7 +141,8 @@ def _sentences(found: Survey) -> list[str]:
             size, rows = sum(file.bytes for file in unplaced), sum(file.rows for file in unplaced)
             said.append(
                 f"topic {name}: {counted(len(unplaced), 'append file')} set aside with {counted(rows, 'row')} and "
-                f"{size:,} bytes, because the offsets of the rows are unknown"
+                f"{size:,} bytes, because nothing says at which offsets the rows belong. They may be acknowledged rows, "
+                "which `lost` does not count; see them with: pyspark-log dump FILE --rows"
             )
         aside = {stem for stems in plan.segments_aside.values() for stem in stems}
         if aside:
@@ -147,12 +153,14 @@ def _sentences(found: Survey) -> list[str]:
     return [*said, *found.damaged]
 
 
-def _document(found: Survey, *, done: bool) -> dict[str, Any]:
+def _document(found: Survey, aside: str) -> dict[str, Any]:
+    """Return the report; `aside` is the folder of files that were set aside, empty if nothing was changed."""
     import msgspec
 
     return {
         "cluster": found.cluster_id,
-        "rebuilt": done,
+        "rebuilt": aside != "",
+        "set_aside": aside or None,
         "journals": [store.url for store in found.journal_stores],
         "journals_may_live": found.journals_may_live,
         "nodes": [{"node": each.node_id, "address": each.store.url} for each in found.given],
@@ -172,6 +180,7 @@ def _document(found: Survey, *, done: bool) -> dict[str, Any]:
                     }
                     for number, each in enumerate(plan.partitions)
                 ],
+                "undecided": plan.undecided,
                 "segments_set_aside": plan.segments_aside,
             }
             for plan in found.topics

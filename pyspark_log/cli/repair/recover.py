@@ -46,7 +46,7 @@ def recover(
     """
     import msgspec
 
-    from pyspark_log_coordinator.audit import recovery
+    from pyspark_log_coordinator.audit import node_recovery
     from pyspark_log_coordinator.environment import real_environment
     from pyspark_log_storage.names import check_topic, is_topic
 
@@ -57,7 +57,7 @@ def recover(
     store = _store_at(path if node is None else node) if log is None or node is None else _store_of(log, node)
     found: list[dict[str, Any]] = []
     for topic in topics or filter(is_topic, store.folders("topics/")):
-        done = recovery.recover(store, topic, real_environment(), log, everything=everything, dry_run=dry_run)
+        done = node_recovery.recover(store, topic, real_environment(), log, everything=everything, dry_run=dry_run)
         here = [msgspec.to_builtins(each) for each in done]
         if not here and topics:
             message = (
@@ -109,16 +109,16 @@ def _returned(log: Log, node: str, wanted: list[str] | None, *, dry_run: bool) -
     """Compare the node's folder with the journals, delete stray segments, and return the partitions that differ."""
     import msgspec
 
-    from pyspark_log_coordinator.audit import recovery
+    from pyspark_log_coordinator.audit import node_recovery
 
     found = []
     for name in sorted(log.topics()):
         if wanted is None or name in wanted:
             handle = log.topic(name)
-            here = recovery.inspect(handle, node)
+            here = node_recovery.inspect(handle, node)
             found += [each for each in here if each.strays or each.lacking or each.belongs_to < each.known_end]
             if not dry_run:
-                recovery.remove_strays(handle, node, here)
+                node_recovery.remove_strays(handle, node, here)
     return [msgspec.to_builtins(each) for each in found]
 
 

@@ -10,7 +10,7 @@ from pyspark_log.cli import arguments, output
 from pyspark_log.cli.output import counted
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.model.settings import BROKER_SESSION_TIMEOUT_MS
-from pyspark_log_coordinator.sync import elections
+from pyspark_log_coordinator.sync import operator_elections
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import TopicHandle
@@ -67,7 +67,7 @@ def elect_leaders(
 def _preferred(handle: TopicHandle) -> list[dict[str, Any]]:
     """Return a document for each partition whose leader was not the preferred one."""
     before = handle.refresh().partitions
-    after, reachable = elections.elect_preferred(handle)
+    after, reachable = operator_elections.elect_preferred(handle)
     found = []
     for number, (old, new) in enumerate(zip(before, after.partitions, strict=False)):
         preferred = new.replicas[0]
@@ -88,13 +88,13 @@ def _preferred(handle: TopicHandle) -> list[dict[str, Any]]:
 
 def _unclean(handle: TopicHandle, timeout_ms: int, *, yes: bool) -> list[dict[str, Any]]:
     """Return a document for each partition that had no leader."""
-    unreachable = elections.find_unreachable(handle, timeout_ms)
+    unreachable = operator_elections.find_unreachable(handle, timeout_ms)
     state = handle.state
-    leaderless = elections.partitions(state)
+    leaderless = operator_elections.partitions(state)
     if not leaderless:
         return []
-    command = elections.election_of(handle, unreachable)
-    expected = elections.would_lose(state, command)
+    command = operator_elections.election_of(handle, unreachable)
+    expected = operator_elections.would_lose(state, command)
     for number, rows in expected.items():
         where = f"topic {handle.name}, partition {number}"
         typer.echo(f"{where}: {_rows(rows)} would be lost", err=True)
@@ -104,11 +104,11 @@ def _unclean(handle: TopicHandle, timeout_ms: int, *, yes: bool) -> list[dict[st
         otherwise="no leader was elected",
         yes=yes or not expected,
     )
-    leaders, lost = elections.elect_unclean(handle, command)
+    leaders, lost = operator_elections.elect_unclean(handle, command)
     found = []
     for number in leaderless:
         leader = leaders.get(number)
-        why = None if leader is not None else elections.why_leaderless(handle, command, number)
+        why = None if leader is not None else operator_elections.why_leaderless(handle, command, number)
         found.append(
             _document(handle, number, leader, state.partitions[number].replicas[0], why, lost.get(number, range(0)))
         )

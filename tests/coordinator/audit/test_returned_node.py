@@ -2,8 +2,8 @@
 
 import pytest
 
-from pyspark_log_coordinator.audit import recovery, verify
-from pyspark_log_coordinator.maintenance import checkpoint_files, roll_run
+from pyspark_log_coordinator.audit import node_recovery, verify
+from pyspark_log_coordinator.maintenance import checkpoint_files, roll_task
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.topic.machine import ElectLeaders, Holder, Suspect, Suspicion
@@ -36,7 +36,7 @@ def elect_uncleanly(topic, node):
 
 
 def test_segments_of_the_log_are_left_alone(topic):
-    (found,) = recovery.inspect(topic.handle, "0")
+    (found,) = node_recovery.inspect(topic.handle, "0")
     assert (found.strays, found.lacking) == ((), ())
     assert found.known_end == found.belongs_to == found.log_end == 3
 
@@ -44,19 +44,19 @@ def test_segments_of_the_log_are_left_alone(topic):
 def test_a_segment_of_rows_that_were_cut_is_reported_and_deleted(topic):
     elect_uncleanly(topic, "2")
     topic.append(on=("1", "2"), acks="all")
-    (found,) = recovery.inspect(topic.handle, "0")
+    (found,) = node_recovery.inspect(topic.handle, "0")
     (stray,) = found.strays
     assert (stray.base_offset, stray.end_offset, stray.cut) == (2, 3, 2)
     assert (found.known_end, found.belongs_to, found.log_end) == (3, 2, 3)
     before = topic.content("0")
-    assert recovery.remove_strays(topic.handle, "0", [found]) == 1
+    assert node_recovery.remove_strays(topic.handle, "0", [found]) == 1
     left = topic.content("0")
     assert {key for key in before if key not in left} == {
         f"{stray.key.split('/', 3)[3]}{ending}" for ending in (".log", ".index")
     }
     catch_up.catch_up(topic.handle, "0")
     assert topic.partition().isr == ALL
-    assert recovery.inspect(topic.handle, "0")[0].strays == ()
+    assert node_recovery.inspect(topic.handle, "0")[0].strays == ()
     assert verify.verify(topic.handle).findings == []
 
 
@@ -65,15 +65,15 @@ def test_a_segment_that_is_not_swapped_in_yet_stays(topic):
     topic.append(on=ALL, acks="all")
     partition = topic.partition()
     job = roll_plan.RollJob(0, partition.leader_epoch, 1, (), tuple(partition.chunks), partition.epoch_starts)
-    roll_run.run_roll(topic.log.store_at, roll_run.roll_task_of(topic.handle, job), topic.log.environment)
-    (found,) = recovery.inspect(topic.handle, "0")
+    roll_task.run_roll(topic.log.store_at, roll_task.roll_task_of(topic.handle, job), topic.log.environment)
+    (found,) = node_recovery.inspect(topic.handle, "0")
     assert found.strays == ()
 
 
 def test_a_disk_that_lacks_a_segment_is_reported(topic):
     segment = topic.partition().segments[0].name
     topic.log.node_store("1").delete(f"{topic.handle.segment(0, segment)}.log")
-    (found,) = recovery.inspect(topic.handle, "1")
+    (found,) = node_recovery.inspect(topic.handle, "1")
     assert found.lacking == (segment,)
 
 
@@ -83,7 +83,7 @@ def test_a_disk_that_lacks_a_staged_segment_is_reported():
     name = topic.roll(1)
     assert [each.name for each in topic.partition().staged] == [name]
     topic.log.node_store("0").delete(f"{topic.handle.segment(0, name)}.log")
-    (found,) = recovery.inspect(topic.handle, "0")
+    (found,) = node_recovery.inspect(topic.handle, "0")
     assert found.lacking == (name,)
-    (found,) = recovery.inspect(topic.handle, "1")
+    (found,) = node_recovery.inspect(topic.handle, "1")
     assert found.lacking == ()

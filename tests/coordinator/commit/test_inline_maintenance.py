@@ -12,7 +12,7 @@ from pyspark_log_coordinator.commit.inline_maintenance import (
     roll_past_the_cap,
     run_inline,
 )
-from pyspark_log_coordinator.maintenance import cluster_cleanup, roll_run, topic_cleanup
+from pyspark_log_coordinator.maintenance import cluster_cleanup, roll_task, topic_cleanup
 from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.roll_plan import ROLL_CHUNKS
@@ -110,7 +110,7 @@ def test_past_the_hard_cap_a_full_disk_fails_the_write(log, monkeypatch):
     def full(*_, **__):
         raise StoreRefused("the url", "x", "the disk is full")
 
-    monkeypatch.setattr(roll_run, "run_roll", full)
+    monkeypatch.setattr(roll_task, "run_roll", full)
     with pytest.raises(StoreRefused):
         fill(log, 1)
 

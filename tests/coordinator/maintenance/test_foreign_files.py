@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pyspark_log_coordinator.audit import recovery
+from pyspark_log_coordinator.audit import node_recovery
 from pyspark_log_coordinator.cluster.nodes import Node
 from pyspark_log_coordinator.journal import journal as journal_module
 from pyspark_log_coordinator.journal.journal_entry import ManifestName
@@ -108,7 +108,7 @@ def test_maintenance_deletes_only_files_of_the_log(topic):
         topic_cleanup.clean_up_topic(topic.handle)
         clean_up_cluster(topic.log)
         follower.clean_up_node(topic.log, "0")
-        recovery.remove_strays(topic.handle, "0", recovery.inspect(topic.handle, "0"))
+        node_recovery.remove_strays(topic.handle, "0", node_recovery.inspect(topic.handle, "0"))
     assert untouched(paths)
     assert not any(path.exists() for path in mine)
     topic.check()

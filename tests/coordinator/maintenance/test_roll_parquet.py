@@ -7,7 +7,7 @@ import pytest
 
 from pyspark_log.reading.positions import offset_for_time
 from pyspark_log_coordinator.audit.verify import verify
-from pyspark_log_coordinator.maintenance import roll_run, topic_cleanup, topic_roll
+from pyspark_log_coordinator.maintenance import roll_task, topic_cleanup, topic_roll
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.roll_plan import KEPT_LEVEL, PARQUET_LEVEL_MAX
 from pyspark_log_coordinator.sync import damage_reports, replica_file
@@ -223,8 +223,8 @@ def test_nodes_that_lack_a_converted_segment_copy_it_before_it_is_swapped_in():
         catch_up(topic.handle, node)
     one = topic.partition()
     job = roll_plan.RollJob(0, one.leader_epoch, KEPT_LEVEL, one.segments, (), one.epoch_starts, parquet=True)
-    task = msgspec.structs.replace(roll_run.roll_task_of(topic.handle, job), targets=("0",))
-    topic.handle.submit(MaintainSegments((roll_run.run_roll(topic.log.store_at, task, topic.log.environment),)))
+    task = msgspec.structs.replace(roll_task.roll_task_of(topic.handle, job), targets=("0",))
+    topic.handle.submit(MaintainSegments((roll_task.run_roll(topic.log.store_at, task, topic.log.environment),)))
     assert [each.name for each in topic.partition().segments] == [old]
     for node in ("1", "2"):
         catch_up(topic.handle, node)
@@ -241,7 +241,7 @@ def test_every_node_of_the_isr_gets_the_same_files():
         topic.append(on=ALL, acks="all")
     one = topic.partition()
     job = roll_plan.RollJob(0, one.leader_epoch, 1, (), tuple(one.chunks), one.epoch_starts, parquet=True)
-    swap = roll_run.run_roll(topic.log.store_at, roll_run.roll_task_of(topic.handle, job), topic.log.environment)
+    swap = roll_task.run_roll(topic.log.store_at, roll_task.roll_task_of(topic.handle, job), topic.log.environment)
     topic.handle.submit(MaintainSegments((swap,)))
     assert [each.node for each in swap.segment.holders] == list(ALL)
     contents = [{key: data for key, data in topic.content(node).items() if swap.segment.name in key} for node in ALL]
@@ -308,7 +308,7 @@ def test_a_parquet_segment_that_is_damaged_on_one_node_is_merged_from_another():
     data[10] ^= 1
     store.put(key, bytes(data))
     job = roll_plan.RollJob(0, one.leader_epoch, 2, one.segments, (), one.epoch_starts, parquet=True)
-    swap = roll_run.run_roll(topic.log.store_at, roll_run.roll_task_of(topic.handle, job), topic.log.environment)
+    swap = roll_task.run_roll(topic.log.store_at, roll_task.roll_task_of(topic.handle, job), topic.log.environment)
     topic.handle.submit(MaintainSegments((swap,)))
     assert [each.rows for each in topic.partition().segments] == [2]
     assert verify(topic.handle).findings == []

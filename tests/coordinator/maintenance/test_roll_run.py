@@ -5,7 +5,7 @@ import random
 import msgspec
 import pytest
 
-from pyspark_log_coordinator.maintenance import roll_run
+from pyspark_log_coordinator.maintenance import roll_task
 from pyspark_log_coordinator.topic.machine import DeleteRecords, MaintainSegments
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
@@ -28,7 +28,7 @@ def test_small_chunks_are_joined(topic):
 
 
 def test_small_chunks_are_joined_up_to_a_bound(topic, monkeypatch):
-    monkeypatch.setattr(roll_run, "CHUNK_BYTES", 1024 * 1024)
+    monkeypatch.setattr(roll_task, "CHUNK_BYTES", 1024 * 1024)
     dice = random.Random(1)
     for _ in range(160):
         topic.append({0: [dice.randbytes(25_000)]})

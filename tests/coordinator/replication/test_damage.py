@@ -6,7 +6,7 @@ import pytest
 
 from pyspark_log_coordinator.replication import file_holders, replicas
 from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged
-from pyspark_log_coordinator.replication.isr import IsrShrunk
+from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import AlterReplicaNode, HoldFiles, MaintainSegments, ReportDamage, Suspect

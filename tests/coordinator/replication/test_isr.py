@@ -5,7 +5,7 @@ import pytest
 
 from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.topic_config import TopicConfig
-from pyspark_log_coordinator.replication.isr import (
+from pyspark_log_coordinator.replication.isr_shrink import (
     FollowerLag,
     IsrShrunk,
     Lagging,

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from pyspark_log_coordinator.replication import file_holders, replicas
 from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged
-from pyspark_log_coordinator.replication.isr import Lagging
+from pyspark_log_coordinator.replication.isr_shrink import Lagging
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import (

@@ -18,7 +18,7 @@ from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.journal import journal, trimming
 from pyspark_log_coordinator.log.log import Log
-from pyspark_log_coordinator.maintenance import roll_run, topic_cleanup, topic_roll
+from pyspark_log_coordinator.maintenance import roll_task, topic_cleanup, topic_roll
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.retention import ApplyRetention
@@ -53,7 +53,7 @@ class SegmentedLog(RuleBasedStateMachine):
         for module, name, value in (
             (roll_plan, "ROLL_CHUNKS", 3),
             (roll_plan, "MERGE_COUNT", 2),
-            (roll_run, "CHUNK_BYTES", 80),
+            (roll_task, "CHUNK_BYTES", 80),
             (journal, "SNAPSHOT_EVERY", 4),
             (trimming, "SNAPSHOTS_KEPT", 2),
             (index, "BLOCK_ENTRIES", 2),
@@ -89,13 +89,13 @@ class SegmentedLog(RuleBasedStateMachine):
     @rule()
     def crash_before_segments_are_swapped_in(self) -> None:
         for job in roll_plan.plan(self.handle.journal.state, self.now):
-            roll_run.run_roll(self.log.store_at, roll_run.roll_task_of(self.handle, job), self.log.environment)
+            roll_task.run_roll(self.log.store_at, roll_task.roll_task_of(self.handle, job), self.log.environment)
         self.restart()
 
     @rule()
     def roll_or_merge_a_little(self) -> None:
         for job in roll_plan.plan(self.handle.journal.state, self.now)[:1]:
-            swap = roll_run.run_roll(self.log.store_at, roll_run.roll_task_of(self.handle, job), self.log.environment)
+            swap = roll_task.run_roll(self.log.store_at, roll_task.roll_task_of(self.handle, job), self.log.environment)
             self.handle.submit(MaintainSegments((swap,)))
 
     @rule()

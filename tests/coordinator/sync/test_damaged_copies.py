@@ -12,7 +12,7 @@ from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.replication import file_holders
 from pyspark_log_coordinator.replication.damage import ReportDamage
 from pyspark_log_coordinator.replication.election import ElectLeaders
-from pyspark_log_coordinator.sync import catch_up, damage_reports, elections, replica_file, scrubber
+from pyspark_log_coordinator.sync import catch_up, damage_reports, operator_elections, replica_file, scrubber
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.replica_file import live
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords
@@ -336,10 +336,10 @@ def test_the_only_disk_left_leads_with_the_rows_that_it_really_has(tmp_path, ena
     failure_detector_of(handle, session_timeout_ms=0).look(handle)
     if not enabled:
         assert handle.refresh().partitions[0].leader is None
-        command = elections.election_of(handle, failure_detector_of(handle).unreachable)
-        assert [(each.start, each.stop) for each in elections.would_lose(handle.refresh(), command).values()] == [
-            (1, 4)
-        ]
+        command = operator_elections.election_of(handle, failure_detector_of(handle).unreachable)
+        assert [
+            (each.start, each.stop) for each in operator_elections.would_lose(handle.refresh(), command).values()
+        ] == [(1, 4)]
         handle.submit(command)
     one = handle.refresh().partitions[0]
     assert (one.leader, one.isr, one.log_end, one.high_watermark) == ("2", ("2",), 1, 1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log_coordinator.audit import recovery
+from pyspark_log_coordinator.audit import node_recovery
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.sync.catch_up import catch_up
 from pyspark_log_coordinator.sync.follower import clean_up_node
@@ -53,7 +53,7 @@ def orphans_are_deleted(topic):
 
 
 def strays_are_deleted(topic):
-    return recovery.remove_strays(topic.handle, "0", recovery.inspect(topic.handle, "0"))
+    return node_recovery.remove_strays(topic.handle, "0", node_recovery.inspect(topic.handle, "0"))
 
 
 @pytest.mark.parametrize("delete", [orphans_are_deleted, strays_are_deleted])

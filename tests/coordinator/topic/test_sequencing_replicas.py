@@ -5,7 +5,7 @@ import pytest
 
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.replication.election import LeaderElected
-from pyspark_log_coordinator.replication.isr import IsrShrunk
+from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk
 from pyspark_log_coordinator.topic.machine import (
     AlterConfig,
     Holder,

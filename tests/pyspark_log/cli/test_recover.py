@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_log_coordinator.log import node_admin
-from pyspark_log_coordinator.maintenance import roll_run
+from pyspark_log_coordinator.maintenance import roll_task
 from pyspark_log_coordinator.segments.roll_plan import RollJob
 from pyspark_log_coordinator.topic.machine import AlterConfig, ElectLeaders, Holder, Suspect, Suspicion
 from tests.support.command_line import CommandLine
@@ -117,7 +117,7 @@ def test_of_a_node_that_returns_the_folder_is_held_against_the_journals(cli, tmp
     write(log, topic, 0, {0: [b"kept"]}, ("0", "1", "2"), "all")
     write(log, topic, 1, {0: [b"cut"]}, ("0",), "all")
     job = RollJob(0, 0, 1, (), tuple(topic.refresh().partitions[0].chunks[1:]), ((0, 0),))
-    stray = roll_run.run_roll(log.store_at, roll_run.roll_task_of(topic, job), log.environment).segment.name
+    stray = roll_task.run_roll(log.store_at, roll_task.roll_task_of(topic, job), log.environment).segment.name
     state = topic.refresh()
     for node in ("0", "1"):
         topic.submit(Suspect(node, state.incarnations[node]))

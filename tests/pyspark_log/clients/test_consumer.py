@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_log import Consumer, ConsumerRecord, OffsetAndTimestamp, Producer, TopicPartition
 from pyspark_log.clients import reading
-from pyspark_log_coordinator.maintenance.roll_run import roll_task_of, run_roll
+from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.topic.machine import DeleteRecords, MaintainSegments
 from pyspark_log_storage.errors import CorruptObject, DataLoss, InvalidInput, NoCluster, UnknownTopic

@@ -17,7 +17,7 @@ from pyspark_log_coordinator.model.topic_state import FloorMark
 from pyspark_log_coordinator.replication.damage import CopiesDamaged
 from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.file_holders import FilesHeld
-from pyspark_log_coordinator.replication.isr import IsrShrunk
+from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk
 from pyspark_log_coordinator.replication.reassignment import PartitionsAdded, ReplicasAltered
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.segments import orphans

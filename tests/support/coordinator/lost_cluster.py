@@ -11,7 +11,7 @@ from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.log import Log, TopicHandle
 from pyspark_log_coordinator.maintenance import checkpoint_files
-from pyspark_log_coordinator.maintenance.roll_run import roll_task_of, run_roll
+from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
 from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.rebuild import execute
 from pyspark_log_coordinator.rebuild.survey import Survey, survey

@@ -35,7 +35,7 @@ from pyspark_log_coordinator.model.partition import ChunkRef
 from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.replication import high_watermark
-from pyspark_log_coordinator.replication.isr import Lagging
+from pyspark_log_coordinator.replication.isr_shrink import Lagging
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import (
     AlterReplicaNode,

@@ -39,11 +39,11 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from pyspark_log_coordinator.maintenance import checkpoint_files
-from pyspark_log_coordinator.replication import file_holders, isr
+from pyspark_log_coordinator.replication import file_holders, isr_shrink
 from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged, SetBack
 from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.file_holders import FilesHeld
-from pyspark_log_coordinator.replication.isr import IsrShrunk, Lagging
+from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk, Lagging
 from pyspark_log_coordinator.replication.node_changes import ReplicasFenced, ReplicasRenewed, ReplicasUnfenced
 from pyspark_log_coordinator.replication.reassignment import PartitionsAdded, ReplicasAltered
 from pyspark_log_coordinator.replication.row_loss import RowsLost
@@ -95,7 +95,7 @@ def commands(here: Callable[[], Played]) -> dict[str, Callable[[list[str]], str]
         return lambda words: answer(here().state, words)
 
     known: dict[tuple[Played, str], dict[str, bytes]] = {}
-    lags: dict[Played, dict[isr.FollowerId, isr.FollowerLag]] = {}
+    lags: dict[Played, dict[isr_shrink.FollowerId, isr_shrink.FollowerLag]] = {}
 
     def copy(words: list[str]) -> str:
         said = told(_copy)(words)
@@ -115,8 +115,8 @@ def commands(here: Callable[[], Played]) -> dict[str, Callable[[list[str]], str]
 
     def look(words: list[str]) -> str:
         played, now = here(), int(settings(words, "at")["at"]) * 1000
-        lags[played] = isr.observe_all(lags.get(played, {}), played.state, now)
-        found = isr.lagging(lags[played], played.state, now)
+        lags[played] = isr_shrink.observe_all(lags.get(played, {}), played.state, now)
+        found = isr_shrink.lagging(lags[played], played.state, now)
         return " ".join(f"p{each.partition} lagging={','.join(each.nodes)}" for each in found) or "nobody lags"
 
     return {

@@ -7,7 +7,7 @@ import msgspec
 
 from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.log.log import Log, TopicHandle
-from pyspark_log_coordinator.maintenance import roll_run
+from pyspark_log_coordinator.maintenance import roll_task
 from pyspark_log_coordinator.model.batch import Acks
 from pyspark_log_coordinator.model.partition import Partition
 from pyspark_log_coordinator.model.producers import ProducerClaim
@@ -76,8 +76,8 @@ class ReplicatedTopic:
         taken = tuple(one.chunks[:chunks])
         parquet = self.handle.journal.state.config.segment_format == "parquet"
         job = roll_plan.RollJob(partition, one.leader_epoch, 1, (), taken, one.epoch_starts, parquet)
-        work = msgspec.structs.replace(roll_run.roll_task_of(self.handle, job), targets=(on,))
-        swap = roll_run.run_roll(self.log.store_at, work, self.log.environment)
+        work = msgspec.structs.replace(roll_task.roll_task_of(self.handle, job), targets=(on,))
+        swap = roll_task.run_roll(self.log.store_at, work, self.log.environment)
         self.handle.submit(MaintainSegments((swap,)))
         return swap.segment.name
 

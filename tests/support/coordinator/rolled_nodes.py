@@ -2,7 +2,7 @@
 
 import random
 
-from pyspark_log_coordinator.maintenance.roll_run import roll_task_of, run_roll
+from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.topic.machine import MaintainSegments
 from tests.support.coordinator.breakable_store import BreakableStore

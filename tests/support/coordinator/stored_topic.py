@@ -12,7 +12,7 @@ from pyspark_log.reading.fetch import fetch
 from pyspark_log.reading.planning import Range, split_of
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log.log import Log, TopicHandle
-from pyspark_log_coordinator.maintenance.roll_run import roll_task_of, run_roll
+from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.segments import roll_plan
