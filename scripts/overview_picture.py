@@ -98,4 +98,4 @@ def picture() -> str:
 
 
 if __name__ == "__main__":
-    print(picture())  # noqa: T201 -- into the file
+    print(picture())
