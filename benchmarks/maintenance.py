@@ -117,9 +117,8 @@ class Sides:
 
     def _count_segments(self) -> None:
         """Add up the segments made since the last call; the journal keeps only its newest entries."""
-        for number, events, _ in history(self._journal):
-            if number > self._counted:
-                self.segments.update(event.segment.level for event in events if isinstance(event, SegmentsSwapped))
+        for step in history(self._journal, self._counted):
+            self.segments.update(event.segment.level for event in step.events if isinstance(event, SegmentsSwapped))
         self._counted = self._journal.number
 
 

@@ -371,7 +371,7 @@ def _journal(journal: Journal[Any, Any], report: Report) -> Iterator[Finding]:
         yield Finding(journal.entries.name(journal.number + 1), detail)
     last: dict[str, int] = {}
     folded, reached = None, 0
-    for number, events, after in history(journal):
+    for number, events, after, _ in history(journal):
         folded, reached = after, number
         report.entries += 1
         for event in events:

@@ -6,7 +6,7 @@ If the first entries were trimmed, the history begins at the oldest snapshot aft
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.journal.replay import EntryMissing
@@ -22,15 +22,25 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 
 
-def history(journal: Journal[S, Any]) -> Iterator[tuple[int, list[Any], S]]:
-    """Yield number, events and the state afterwards of every kept entry, oldest first.
+class Step(NamedTuple, Generic[S]):
+    """An entry of a journal, and the state after it. `time_ms` is by the clock of the process that wrote it."""
 
-    Compares each snapshot with the folded state. Raises `CorruptObject`.
+    number: int
+    events: list[Any]
+    state: S
+    time_ms: int
+
+
+def history(journal: Journal[S, Any], after: int = 0) -> Iterator[Step[S]]:
+    """Yield every kept entry after entry `after`, oldest first.
+
+    Compares each snapshot on the way with the folded state. Raises `CorruptObject`.
     """
     journal.refresh()
     past = journal.begin()
     snapshots = _kept_snapshots(past)
     begin = snapshots[0] if snapshots and _is_trimmed(past, snapshots[0]) else 0
+    begin = max([begin, *(each for each in snapshots if each <= after)])
     while past.number < journal.number:
         try:
             if begin > past.number:
@@ -40,7 +50,8 @@ def history(journal: Journal[S, Any]) -> Iterator[tuple[int, list[Any], S]]:
         except (CorruptObject, ObjectMissing) as error:
             begin = _begin_again(past, begin, error)
             continue
-        yield past.number, events, past.state
+        if past.number > after:
+            yield Step(past.number, events, past.state, past.time_ms)
         with contextlib.suppress(ObjectMissing):  # trimmed since it was listed
             if past.number in snapshots:
                 _check_snapshot(past)

@@ -75,6 +75,8 @@ class Replay(Generic[S, C]):
         self.state: S = self._machine.initial
         self.number = 0
         """The number of the newest entry in `state`."""
+        self.time_ms = 0
+        """When the newest entry that was read was written, by its writer's clock."""
         self._hashes: deque[bytes] = deque(maxlen=HASHES_MAX)
 
     @property
@@ -247,6 +249,7 @@ class Replay(Generic[S, C]):
         entry = journal_entry.decode(data, name, journal_entry.place(self.folder, self.number + 1))
         if entry.previous != self.last_hash:
             raise OutOfChain(name, "it does not follow the entry before it: that has another hash")
+        self.time_ms = entry.time_ms
         raw, name = self._events_of(entry, name)
         return decoding.decode(self._machine.decode_events, raw, name)
 

@@ -457,6 +457,11 @@ class Log:
         return self.cluster.state.cluster_id
 
     @property
+    def version(self) -> int:
+        """The number of the newest entry of the cluster's journal that this process knows."""
+        return self.cluster.number
+
+    @property
     def nodes(self) -> Mapping[NodeId, Node]:
         """The nodes that this process knows, by id."""
         return self.cluster.state.nodes
@@ -478,6 +483,11 @@ class Log:
     def known_topics(self) -> Mapping[str, TopicRecord]:
         """The topics that this process knows, by name. Reads nothing."""
         return self.cluster.state.topics
+
+    @property
+    def known_groups(self) -> Mapping[str, GroupRecord]:
+        """The groups that this process knows, by name, also deleted ones. Reads nothing."""
+        return self.cluster.state.groups
 
     def check_topic(self, name: str) -> None:
         """Raise `UnknownTopic` if this process knows no topic of this name."""

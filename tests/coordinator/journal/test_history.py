@@ -8,6 +8,7 @@ from pyspark_log_coordinator.journal.history import history, state_at
 from pyspark_log_coordinator.journal.replay import EntryMissing, Replay
 from pyspark_log_storage.errors import CorruptObject, UnknownVersion
 from pyspark_log_storage.layout import newest_first, number
+from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.item_list import ItemAdded, open_list
 from tests.support.coordinator.journal_objects import (
     EVERY,
@@ -85,7 +86,7 @@ def test_the_history_begins_after_an_entry_that_an_interrupted_trimming_left_to_
     oldest = snapshots_in(store)[0]
     store.delete(entry_key(1))
     store.put(spare_of(entry_key(1)), b"damaged")
-    assert [n for n, _, _ in history(journal)] == list(range(oldest + 1, KEPT + 1))
+    assert [n for n, *_ in history(journal)] == list(range(oldest + 1, KEPT + 1))
 
 
 @one_store
@@ -117,7 +118,7 @@ def test_an_interrupted_trimming_and_a_void_entry_in_its_slot_are_no_damage(stor
         store.create(entry_key(n), stranger.read(entry_key(1)) if n == 1 else kept[n])
     oldest = snapshots_in(store)[0]
     # The void entry follows the beginning; what shows is that it is not the one that the journal knows.
-    assert [n for n, _, _ in history(journal)] == list(range(oldest + 1, 3 * KEPT + 1))
+    assert [n for n, *_ in history(journal)] == list(range(oldest + 1, 3 * KEPT + 1))
     with pytest.raises(UnknownVersion):
         state_at(journal, oldest - 1)
 
@@ -145,18 +146,43 @@ def test_an_entry_that_a_suspended_process_writes_to_a_slot_trimmed_during_the_r
 def test_history_is_every_entry_from_the_first_that_is_kept(store):
     journal = open_list(store)
     fill(journal, 50)
-    assert [n for n, _, _ in history(journal)] == list(range(1, 51))
+    assert [n for n, *_ in history(journal)] == list(range(1, 51))
     trimming.trim(journal)
     told = list(history(journal))
-    assert [n for n, _, _ in told] == list(range(37, 51))
-    assert [state.items for n, _, state in told] == [journal.state.items[:n] for n in range(37, 51)]
+    assert [n for n, *_ in told] == list(range(37, 51))
+    assert [step.state.items for step in told] == [journal.state.items[:n] for n in range(37, 51)]
+
+
+@pytest.mark.parametrize("trims", [False, True])
+def test_history_after_an_entry_begins_with_the_next_one_that_is_kept(store, trims):
+    journal = open_list(store)
+    fill(journal, 50)
+    if trims:
+        trimming.trim(journal)
+    first = 37 if trims else 1
+    for after in range(52):
+        told = list(history(journal, after))
+        assert [step.number for step in told] == list(range(max(first, after + 1), 51))
+        assert [step.state.items for step in told] == [journal.state.items[: step.number] for step in told]
+
+
+def test_a_step_has_the_time_at_which_its_entry_was_written(store):
+    clock = fake_environment()
+    journal = open_list(store, clock)
+    spans = []
+    for _ in range(5):
+        begun = clock.now_ms()
+        fill(journal, 1)
+        spans.append((begun, clock.now_ms()))
+    for step, (begun, done) in zip(history(journal), spans, strict=True):
+        assert begun < step.time_ms < done
 
 
 def test_a_history_trimmed_while_it_is_read_continues_after_the_gap(store):
     journal = open_list(store)
     fill(journal, 50)
     told = []
-    for n, _, state in history(journal):
+    for n, _, state, _ in history(journal):
         told.append(n)
         if n == 10:
             trimming.trim(open_list(another(store)))

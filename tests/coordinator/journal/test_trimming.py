@@ -203,7 +203,7 @@ def test_removed_objects_that_come_back_in_any_order_do_no_harm(data):
         assert reader.refresh().items == expected
         opened = open_list(another(store))
         assert opened.refresh().items == expected
-        told = [state.items for _, _, state in history(opened)]
+        told = [step.state.items for step in history(opened)]
         assert not told or told[-1] == expected
         for version in range(max(1, len(expected) - 3), len(expected) + 1):
             assert state_at(opened, version).items == expected[:version]
@@ -243,5 +243,5 @@ def test_strange_files_beside_entries_and_manifests_are_left_alone():
     journal = open_list(store)
     fill(journal, 50)
     assert trimming.trim(journal) > 0
-    assert [n for n, _, _ in history(journal)] == list(range(37, 51))
+    assert [n for n, *_ in history(journal)] == list(range(37, 51))
     assert set(strange) <= set(store.list(""))

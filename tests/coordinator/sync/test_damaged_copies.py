@@ -47,7 +47,7 @@ def one(cluster):
 def reported(cluster):
     """Return the nodes whose copies were reported."""
     journal = cluster.log.topic("t").journal
-    return [each.node for _, events, _ in history(journal) for each in events if type(each).__name__ == "CopiesDamaged"]
+    return [each.node for step in history(journal) for each in step.events if type(each).__name__ == "CopiesDamaged"]
 
 
 def paths(cluster, node):
@@ -286,7 +286,7 @@ def test_a_leader_that_lost_rows_which_only_it_had_is_replaced_though_its_newest
     failure_detector_of(handle, session_timeout_ms=0).look(handle)
     one = handle.refresh().partitions[0]
     assert (one.leader, one.log_end, one.high_watermark) == ("2", 1, 1)
-    assert [type(each).__name__ for _, events, _ in history(handle.journal) for each in events].count("RowsLost") == 1
+    assert [type(each).__name__ for step in history(handle.journal) for each in step.events].count("RowsLost") == 1
     cluster.catch_up("t", "1")
     write(cluster.log, handle, 3, {0: [b"3"]}, ALL, "all")
     assert handle.refresh().partitions[0].isr == ("1", "2", "0")

@@ -100,7 +100,7 @@ def assert_whole(cluster, items):
     """Whoever opens the journal now finds the items, and every version that is said to be kept."""
     journal = cluster.open()
     assert journal.refresh().items == tuple(items)
-    told = [state.items for _, _, state in history(cluster.open())]
+    told = [step.state.items for step in history(cluster.open())]
     assert not told or told[-1] == tuple(items)
     with pytest.raises(UnknownVersion) as refused:
         state_at(journal, len(items) + 1)

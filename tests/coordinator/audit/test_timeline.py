@@ -1,0 +1,123 @@
+"""The timeline: every kind of event is known to it, and what it says of leaders and ISRs is what came of them."""
+
+from __future__ import annotations
+
+import re
+from typing import get_args
+
+import pytest
+
+from pyspark_log_coordinator.audit import timeline
+from pyspark_log_coordinator.audit.timeline import Lane
+from pyspark_log_coordinator.cluster import machine as cluster
+from pyspark_log_coordinator.group import machine as group
+from pyspark_log_coordinator.replication import file_holders
+from pyspark_log_coordinator.topic import machine as topic
+from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords, ElectLeaders, Holder, HoldFiles
+from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
+
+
+class _Anything:
+    """A value that a sentence may do anything with."""
+
+    def __getattr__(self, name):
+        return self
+
+    def __getitem__(self, key):
+        return self
+
+    def __call__(self, *args):
+        return self
+
+    def __iter__(self):
+        return iter(())
+
+    def __len__(self):
+        return 0
+
+    def __sub__(self, other):
+        return 0
+
+    def __add__(self, other):
+        return 0
+
+    def __format__(self, how):
+        return ""
+
+    def __str__(self):
+        return ""
+
+
+@pytest.mark.parametrize(
+    ("said", "machine"),
+    [(timeline._cluster_said, cluster), (timeline._topic_said, topic), (timeline._group_said, group)],
+    ids=["cluster", "topic", "group"],
+)
+def test_every_event_of_a_machine_has_words_or_is_silent_on_purpose(said, machine):
+    for kind in get_args(machine.Event):
+        event = type(kind.__name__, (_Anything,), {"__class__": kind})()
+        assert isinstance(event, kind)
+        try:
+            list(said(None, _Anything(), [event]))
+        except AssertionError:
+            pytest.fail(f"the timeline does not know {kind.__name__}")
+
+
+@pytest.fixture
+def story():
+    """A topic whose leader was fenced and returned, with deleted rows."""
+    made = ReplicatedTopic(replicas=(ALL, ("1", "2", "0")))
+    for _ in range(3):
+        made.append({0: [b"a"], 1: [b"b"]}, on=ALL, acks="all")
+    made.handle.submit(DeleteRecords(0, 1))
+    incarnation = made.handle.state.incarnations["0"]
+    made.handle.submit(AlterReplicaNode("0", incarnation, fenced=True))
+    made.append({0: [b"c"], 1: [b"d"]}, on=("1", "2"), acks="all")
+    made.handle.submit(AlterReplicaNode("0", incarnation))
+    missing = file_holders.missing(made.handle.state, "0")
+    files = tuple(number for number, _ in missing.files)
+    made.handle.submit(HoldFiles("0", incarnation, files))
+    live = tuple(Holder(node, made.handle.state.incarnations[node]) for node in ALL)
+    made.handle.submit(ElectLeaders(live))
+    return made
+
+
+def numbers(text):
+    return [int(each) for each in re.findall(r"\d+", text)]
+
+
+def test_what_is_said_of_leaders_and_isrs_leads_to_those_of_the_state(story):
+    leaders, isrs = {0: "0", 1: "1"}, {0: set(ALL), 1: set(ALL)}
+    for each in timeline.moments(story.handle):
+        if found := re.fullmatch(r"node (\w+) leads partitions? (.*?)(?: in place of .*)?", each.words):
+            leaders |= dict.fromkeys(numbers(found[2]), found[1])
+        elif found := re.fullmatch(r"partitions? (.*) lost the leader, .*", each.words):
+            leaders |= dict.fromkeys(numbers(found[1]), None)
+        elif found := re.fullmatch(r"node (\w+) (left|joined) the ISR of partitions? (.*)", each.words):
+            for number in numbers(found[3]):
+                (isrs[number].discard if found[2] == "left" else isrs[number].add)(found[1])
+    state = story.handle.refresh().partitions
+    assert leaders == {number: each.leader for number, each in enumerate(state)}
+    assert isrs == {number: set(each.isr) for number, each in enumerate(state)}
+    assert leaders[0] != "0", "nothing was elected"
+
+
+def test_a_story_is_told_in_words(story):
+    said = [(each.lane, each.words, each.is_bad) for each in timeline.moments(story.handle)]
+    assert (Lane.SEGMENTS, "partition 0: 1 rows were deleted; it begins at 1", False) in said
+    assert (Lane.ELECTIONS, "node 1 leads partition 0 in place of node 0", False) in said
+    assert (Lane.ISR, "node 0 joined the ISR of partitions 0, 1", False) in said
+    assert (Lane.ISR, "node 0 left the ISR of partitions 0, 1", True) in said
+
+
+def test_rolls_and_merges_are_told_in_words(topic):
+    said = [each.words for each in timeline.moments(topic.handle) if each.lane is Lane.SEGMENTS]
+    segments = topic.handle.refresh().partitions[0].segments
+    for each in segments:
+        assert f"partition 0: {each.rows:,} rows from offset {each.base_offset:,} are a segment now" in said
+
+
+def test_the_timeline_continues_where_it_was(story):
+    every = list(timeline.moments(story.handle))
+    for after in range(story.handle.version + 1):
+        assert list(timeline.moments(story.handle, after)) == [each for each in every if each.entry > after]
