@@ -7,13 +7,13 @@ import msgspec
 import pyarrow as pa
 
 from pyspark_log.cli.groups import group_offsets
-from pyspark_log.cli.rows import row_lines
 from pyspark_log.history import backfill_plan
 from pyspark_log.options import parse_source
 from pyspark_log.reading import source_offset
 from pyspark_log.reading.query_member import Handover, handover_of
 from pyspark_log.sink import checkpoint as sink_checkpoint
 from pyspark_log.source import checkpoint
+from pyspark_log.writing import row_lines
 from pyspark_log_coordinator.assignors import connect, subscription
 from pyspark_log_coordinator.assignors.connect import TaskAssignment, WorkerState
 from pyspark_log_coordinator.assignors.subscription import Assignment, Subscription

@@ -184,7 +184,7 @@ def _schemas(file: str) -> Any:
 
 
 def _typed_rows(batch: Any) -> Documents:
-    from pyspark_log.cli.rows.row_lines import typed_columns
+    from pyspark_log.writing.row_lines import typed_columns
     from pyspark_log.writing.typed_json import ENCODER
 
     for first in range(0, batch.num_rows, ROWS_AT_ONCE):

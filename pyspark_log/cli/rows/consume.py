@@ -25,10 +25,11 @@ import typer
 from pyspark_log.cli import arguments
 from pyspark_log.cli.arguments import Format
 from pyspark_log.cli.output import counted
-from pyspark_log.cli.rows import row_lines, row_positions
+from pyspark_log.cli.rows import row_positions
 from pyspark_log.opening import open_log
 from pyspark_log.reading.fetch import BATCH_ROWS, fetch, newest_rows
 from pyspark_log.reading.planning import Range, find_again, split_of
+from pyspark_log.writing import row_lines
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import InvalidInput
 

@@ -101,9 +101,9 @@ def produce(  # noqa: PLR0913  # one for each option of the command
     """
     arguments.check_key_separator(key_separator, form)
 
-    from pyspark_log.cli.rows import row_lines
     from pyspark_log.cli.rows.batches import Batches, parse_produce
     from pyspark_log.options import SinkOptions
+    from pyspark_log.writing import row_lines
 
     durability = arguments.read_as(SinkOptions.acks, acks, "--acks")
     codec = None if compression is None else arguments.read_as(SinkOptions.compression, compression, "--compression")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log.cli.rows import row_lines
+from pyspark_log.writing import row_lines
 from pyspark_log.writing.rows import rows_of
 from tests.support.command_line import CommandLine
 from tests.support.pyspark_log.cli_rows import consumed, produced
