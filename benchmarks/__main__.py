@@ -40,6 +40,7 @@ class Part(str, enum.Enum):
     LOOKUP = "lookup"
     PARQUET = "parquet"
     SCAN = "scan"
+    UI = "ui"
     MONTH = "month"
     JOURNAL = "journal"
     CLIENTS = "clients"
@@ -104,7 +105,7 @@ class Run:
             if Part.REPLICATION in self.parts:
                 yield measure_replicated_write(spark, self.folder, self.rows, self.runs, self.say)
 
-    def _without_spark(self) -> Iterator[list[report.Line]]:
+    def _without_spark(self) -> Iterator[list[report.Line]]:  # noqa: C901 -- a branch for each part
         if Part.PLANNING in self.parts:
             from benchmarks.planning import measure_planning
 
@@ -160,6 +161,10 @@ class Run:
             yield measure_s3(self.folder, 500_000 if self.quick else 2_000_000, self.runs, self.say)
             pasts = (1_000, 10_000) if self.quick else (1_000, 10_000, 100_000)
             yield measure_s3_planning(self.folder, pasts, self.say)
+        if Part.UI in self.parts:
+            from benchmarks.ui import measure_ui
+
+            yield measure_ui(self.folder, 10 if self.quick else 100, self.say)
         if Part.IDLE in self.parts:
             from benchmarks.idle import measure_idle
 

@@ -121,7 +121,11 @@ class Trial:
 
     def try_metrics(self, python: Path) -> None:
         """Serve metrics, and get them."""
-        self.execute(python, PROGRAMS / "metrics.py")
+        self.execute(python, PROGRAMS / "served.py", "metrics", "/metrics", "pyspark_log_up 1")
+
+    def try_ui(self, python: Path) -> None:
+        """Serve the page, and get it."""
+        self.execute(python, PROGRAMS / "served.py", "ui", "/topics", "cities")
 
     def try_kafka(self, python: Path) -> None:
         """Import from a broker that does not answer."""

@@ -139,6 +139,7 @@ COMMANDS = LazyCommands(
             },
         ),
         "delete-records": "topics.topics:delete_records",
+        "ui": "ui:ui",
         "metrics": "nodes.metrics:metrics",
         "maintain": "nodes.maintain:maintain",
         "node": _group("node", "Run the background work of a node.", {"run": "nodes.node_run:run"}),

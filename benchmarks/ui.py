@@ -1,0 +1,63 @@
+"""The page: how long a viewer waits for it in a cluster with many partitions, and what an open page costs.
+
+Measured without a browser and its network: what the server does for a first request, and then once a second.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import TYPE_CHECKING
+
+from benchmarks.prefill import Producer
+from benchmarks.report import Line, at_most, detail, information
+from pyspark_log.opening import open_log, own_log
+from pyspark_log.ui import content, pages
+from pyspark_log.ui.app import Settings
+from pyspark_log.ui.view import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark_log.ui.view import ClusterView
+
+TOPICS = 100
+FIRST_PAINT_MS = 1_000
+RUNS = 5
+MILLI = 1_000
+
+
+def measure_ui(folder: Path, partitions: int, log: Callable[[str], object]) -> list[Line]:
+    """Return the lines about the page of a cluster with `TOPICS` topics of so many partitions."""
+    every = f"{TOPICS * partitions:,} partitions"
+    log(f"the page of a cluster with {every}")
+    path = str(folder / "ui")
+    cluster = open_log(path, create=True)
+    for number in range(TOPICS):
+        Producer(cluster, f"topic-{number:03}", partitions, 1).send(2)
+    first, later = [], []
+    for _ in range(RUNS):
+        begun = time.perf_counter()
+        watch = Watch(own_log(path), path)
+        _rendered("cluster", watch.look(), content.cluster)
+        first.append((time.perf_counter() - begun) * MILLI)
+        begun = time.perf_counter()
+        _rendered("cluster", watch.look(), content.cluster)
+        later.append((time.perf_counter() - begun) * MILLI)
+    view = Watch(own_log(path), path).look()
+    begun = time.perf_counter()
+    _rendered("topics", view, content.topics)
+    topics = (time.perf_counter() - begun) * MILLI
+    name = f"page of the cluster, {every}, read and drawn for the first time"
+    paint = statistics.median(first)
+    return [
+        Line(name, "ms", paint, target=at_most(FIRST_PAINT_MS, "ms")),
+        information("the same once more, as each second while it is open", "ms", statistics.median(later)),
+        detail("page of all topics, drawn", "ms", topics),
+    ]
+
+
+def _rendered(page: str, view: ClusterView, content_of: content.Content) -> str:
+    settings = Settings(path=view.address)
+    return pages.whole(page, live="/", view=view, settings=settings, secret="", **content_of(view, {}))

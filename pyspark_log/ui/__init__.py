@@ -1,0 +1,1 @@
+"""A web page over the stores of a log: what its cluster, topics, rows and groups are now, and what happened when."""

@@ -1,0 +1,147 @@
+"""Renders the pages: views and what else they show become HTML. All text from the log is escaped.
+
+A page is a template `<name>.html`, which is what moves; `base.html` is what stands around it. The pages that a browser
+opens, what the server sends when something has changed, exported files and notebooks all have the same templates.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+from pyspark_log_storage.errors import InvalidInput
+
+try:
+    import jinja2
+except ImportError as missing:
+    raise InvalidInput(
+        f"the page needs Jinja2, and it cannot be imported ({missing}); pip install 'pyspark-log[ui]'"
+    ) from None
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+_THOUSAND = 1000
+PAGES = {
+    "cluster": ("/", "Cluster"),
+    "topics": ("/topics", "Topics"),
+    "groups": ("/groups", "Groups"),
+    "queries": ("/queries", "Queries"),
+    "timeline": ("/timeline", "Timeline"),
+}
+"""The pages of the navigation: address and title, by the names of their templates."""
+
+
+def render(page: str, **context: Any) -> str:
+    """Return the HTML of a template, without what stands around it."""
+    return _environment().get_template(f"{page}.html").render(page=page, **context)
+
+
+def whole(page: str, *, live: str = "", **context: Any) -> str:
+    """Return a whole document for a browser: a template within `base.html`.
+
+    `live` is the address whose events replace the content as it changes, none for content that stays.
+    """
+    inside = render(page, **context)
+    return (
+        _environment()
+        .get_template("base.html")
+        .render(page=page, inside=inside, live=live, offline=False, pages=PAGES, **context)
+    )
+
+
+def static(name: str) -> bytes:
+    """Return a file that is served as it is: a style sheet or a script. Raises `KeyError` for any other name."""
+    return _statics()[name]
+
+
+@functools.cache
+def _statics() -> Mapping[str, bytes]:
+    folder = importlib.resources.files("pyspark_log.ui") / "static"
+    return {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("pyspark_log.ui"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters: dict[str, Callable[..., str]] = {"time": time_of, "segment": segment_of}
+    environment.filters.update({each.__name__: each for each in (number, size, rate, duration, query)} | filters)
+    return environment
+
+
+def number(value: int) -> str:
+    """Return a number with separators.
+
+    >>> number(1234567)
+    '1,234,567'
+    """
+    return f"{value:,}"
+
+
+def size(value: float) -> str:
+    """Return a size in bytes for people.
+
+    >>> size(999), size(36_480), size(2_500_000_000)
+    ('999 B', '36.5 kB', '2.5 GB')
+    """
+    unit = 0
+    while value >= _THOUSAND and unit < len(_UNITS) - 1:
+        value /= _THOUSAND
+        unit += 1
+    return f"{value:.1f} {_UNITS[unit]}" if unit else f"{value:.0f} {_UNITS[0]}"
+
+
+def rate(value: float | None) -> str:
+    """Return rows a second for people; None is not known yet.
+
+    >>> rate(None), rate(0.0), rate(0.26), rate(12345.6)
+    ('…', '0/s', '0.3/s', '12,346/s')
+    """
+    if value is None:
+        return "…"
+    return f"{value:.1f}/s" if 0 < value < 10 else f"{value:,.0f}/s"  # noqa: PLR2004 -- a digit for small ones
+
+
+def time_of(ms: int) -> str:
+    """Return a time (ms since 1970) in UTC.
+
+    >>> time_of(1_700_000_000_123)
+    '2023-11-14 22:13:20.123Z'
+    """
+    try:
+        found = datetime.fromtimestamp(ms // 1000, timezone.utc)
+    except (OverflowError, ValueError, OSError):
+        return f"{ms} ms"  # a row may have any timestamp
+    return f"{found:%Y-%m-%d %H:%M:%S}.{ms % 1000:03}Z"
+
+
+def duration(ms: int) -> str:
+    """Return a duration in ms in its largest unit.
+
+    >>> duration(300), duration(45_000), duration(7_200_000), duration(604_800_000)
+    ('300 ms', '45 s', '2 h', '7 d')
+    """
+    for unit, length in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
+        if ms >= length:
+            return f"{ms / length:.0f} {unit}"
+    return f"{ms} ms"
+
+
+def segment_of(text: str) -> str:
+    """Return a text as one segment of an address's path."""
+    return quote(text, safe="")
+
+
+def query(values: Mapping[str, object]) -> str:
+    """Return the query of an address; empty values are left out."""
+    return urlencode({name: str(value) for name, value in values.items() if value not in {None, ""}})

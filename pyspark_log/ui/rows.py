@@ -1,0 +1,386 @@
+"""The rows that a page shows: newest first, or from an offset or a time on, with filters.
+
+A page has few rows, and a filter that matches few reads at most `SCANNED_MAX` rows for it; the cursor that continues is
+part of the page's address. Of several partitions the rows are merged by their timestamps, and each partition's stay in
+the order of its offsets. What is masked is neither shown nor filtered by: to search for a content would show it.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_log.reading.fetch import fetch, newest_rows
+from pyspark_log.reading.planning import Range, find_again, split_of
+from pyspark_log.reading.positions import offset_for_time
+from pyspark_log.writing import typed_json
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from pyspark_log_coordinator.log.log import TopicHandle
+
+ROWS_SHOWN = 50
+SCANNED_MAX = 50_000
+"""Rows that one page reads at most while its filters match fewer than it shows."""
+BLOCK_ROWS = 2_000
+"""Rows of a partition that are read at once while there are filters."""
+PARTITIONS_MERGED = 64
+"""Unless one is chosen, rows of so many partitions are shown: those with the newest."""
+SHORT = 200
+"""How many characters of a value a list shows."""
+MASKED = "masked"
+_US_PER_MS = 1000
+_KEY, _VALUE, _HEADERS = "key", "value", "headers"
+
+
+class Filters(msgspec.Struct, frozen=True):
+    """What rows must have. Empty: any. Texts are found as they are written, case matters."""
+
+    key: str = ""
+    """The key itself."""
+    key_has: str = ""
+    value_has: str = ""
+    header: str = ""
+    """A header's name, or `name=text` that its value has."""
+    field: str = ""
+    """A field of a JSON value, or a column: `a.b=text` if it is that, `a.b` if it is there and not null."""
+
+    @property
+    def used(self) -> bool:
+        """Whether there is any."""
+        return any(getattr(self, name) for name in self.__struct_fields__)
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """Which rows to show."""
+
+    partition: int | None = None
+    backward: bool = True
+    """Newest first, else from the start on."""
+    offset: int | None = None
+    """Where to start: the largest or smallest offset, of each partition."""
+    time_ms: int | None = None
+    """Where to start, as a time."""
+    at: dict[int, int] | None = None
+    """Where to continue: the next offset of each partition, or backward the end."""
+    filters: Filters = Filters()
+    limit: int = ROWS_SHOWN
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A row as text. A value that is not UTF-8 is shown as base64. `columns` are those of a typed topic."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    columns: dict[str, str | None]
+    headers: tuple[tuple[str, str | None], ...] = ()
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The rows of a page. `at` continues after them, None if there are no more."""
+
+    columns: tuple[str, ...]
+    rows: list[Row]
+    at: dict[int, int] | None
+    scanned: int
+    partitions: int
+    """The number of partitions that were merged; the topic may have more."""
+
+
+def wanted_of(parameters: Mapping[str, str], mask: Collection[str]) -> Wanted:
+    """Return what an address asks for. Raises `InvalidInput` for a filter on what is masked, or a wrong number."""
+    given = {name: value for name in Filters.__struct_fields__ if (value := parameters.get(name, ""))}
+    hidden = {_HEADERS if each.startswith("header:") else each for each in mask}
+    column = given.get("field", "").partition("=")[0].partition(".")[0]
+    reads = {"key": {_KEY}, "key_has": {_KEY}, "value_has": {_VALUE}, "header": {_HEADERS}, "field": {_VALUE, column}}
+    for name in given:
+        if reads[name] & hidden:
+            raise InvalidInput(f"rows cannot be filtered by {name}: this page masks {', '.join(sorted(mask))}")
+    at = parameters.get("at", "")
+    return Wanted(
+        partition=_number("partition", parameters),
+        backward=parameters.get("order", "newest") != "oldest",
+        offset=_number("offset", parameters),
+        time_ms=time_ms_of(parameters["time"]) if parameters.get("time") else None,
+        at=cursor_of(at) if at else None,
+        filters=Filters(**given),
+    )
+
+
+def _number(name: str, parameters: Mapping[str, str]) -> int | None:
+    text = parameters.get(name, "").replace(",", "").strip()
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 20):  # noqa: PLR2004 -- the digits of an int64
+        raise InvalidInput(f"{name} {text[:40]!r} is not a whole number; choose one from 0 on")
+    return int(text)
+
+
+def time_ms_of(text: str) -> int:
+    """Return a time in ms: a number of ms since 1970, or ISO 8601, which is UTC unless it says otherwise.
+
+    Raises `InvalidInput`.
+
+    >>> time_ms_of("1700000000123"), time_ms_of("2023-11-14T22:13:20Z"), time_ms_of("2023-11-14 22:13")
+    (1700000000123, 1700000000000, 1699999980000)
+    """
+    text = text.strip()
+    if text.isascii() and text.isdigit():
+        return int(text[:18])
+    try:
+        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise InvalidInput(f"time {text[:40]!r} is not a time; write it as 2026-01-31T12:00:00Z, or as ms") from None
+    return round((found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp() * 1000)
+
+
+def cursor(at: Mapping[int, int]) -> str:
+    """Return a cursor as text for an address.
+
+    >>> cursor({0: 17, 2: 400})
+    '0-17.2-400'
+    """
+    return ".".join(f"{number}-{offset}" for number, offset in sorted(at.items()))
+
+
+def cursor_of(text: str) -> dict[int, int]:
+    """Return the cursor in a text. Raises `InvalidInput`."""
+    try:
+        pairs = [each.split("-") for each in text.split(".")]
+        return {int(number): int(offset) for number, offset in pairs}
+    except ValueError:
+        raise InvalidInput(f"the page's place {text[:40]!r} is none; begin at the topic's rows again") from None
+
+
+def read(handle: TopicHandle, wanted: Wanted, mask: Collection[str] = ()) -> Found:
+    """Return the rows of a page. Reads at most some blocks of each partition.
+
+    Raises `InvalidInput` for an unknown partition, `DataLoss` for rows that expired meanwhile, `StoreError`,
+    `CorruptObject`.
+    """
+    state = handle.state
+    if wanted.partition is not None:
+        numbers = [wanted.partition]
+        state.partition(wanted.partition)
+    elif wanted.at is not None:
+        numbers = [number for number in wanted.at if 0 <= number < len(state.partitions)]
+    else:
+        full = [number for number, each in enumerate(state.partitions) if each.high_watermark > each.log_start]
+        full.sort(key=lambda number: -state.partitions[number].timestamp_reached)
+        numbers = full[:PARTITIONS_MERGED]
+    lanes = [_Lane(handle, number, wanted, mask) for number in sorted(numbers)]
+    rows: list[tuple[int, int, pa.RecordBatch]] = []
+    while len(rows) < wanted.limit:
+        budget = SCANNED_MAX - sum(each.scanned for each in lanes)
+        heads = [each for each in lanes if each.fill(budget)]
+        if not heads or any(not each.hits and not each.is_done for each in lanes):
+            break  # nothing is left, or the budget is spent before it is known which row is next
+        sign = -1 if wanted.backward else 1
+        rows.append(min(heads, key=lambda each: (sign * each.hits[0][1], sign * each.number)).take())
+    columns = tuple(name for name in handle.schemas[-1].names if name not in {"timestamp", _HEADERS})
+    if not schema.is_typed(handle.schemas[-1]):
+        columns = (_KEY, _VALUE)
+    left = {each.number: each.place for each in lanes if not each.is_done or each.hits}
+    return Found(
+        columns=columns,
+        rows=[_row(number, offset, batch, mask) for number, offset, batch in rows],
+        at=left or None,
+        scanned=sum(each.scanned for each in lanes),
+        partitions=len(lanes),
+    )
+
+
+def read_one(handle: TopicHandle, partition: int, offset: int, mask: Collection[str] = ()) -> Row:
+    """Return one row in full. Raises `InvalidInput` if it is not in the log, and what `read` raises."""
+    found = handle.partition(partition)
+    if not found.log_start <= offset < found.high_watermark:
+        raise InvalidInput(
+            f"topic {handle.name!r}, partition {partition} has no row {offset}: it has those from {found.log_start} "
+            f"to {found.high_watermark - 1}"
+        )
+    ((_, batch),) = _fetched(handle, partition, offset, offset + 1)
+    return _row(partition, offset, batch, mask)
+
+
+def _fetched(handle: TopicHandle, number: int, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    split = split_of(handle, Range(handle.name, number, start, end))
+    for offset, batch in fetch(handle.log.store_at, split, functools.partial(find_again, handle.log, split)):
+        yield offset, newest_rows(split, batch)
+
+
+class _Lane:
+    """One partition of a page: the rows that match, in the order in which they are shown."""
+
+    def __init__(self, handle: TopicHandle, number: int, wanted: Wanted, mask: Collection[str]) -> None:
+        self.number = number
+        self.scanned = 0
+        self.hits: list[tuple[int, int, pa.RecordBatch]] = []
+        """Offset, timestamp (microseconds) and the row, the next one first."""
+        self._handle = handle
+        self._wanted = wanted
+        self._mask = mask
+        partition = handle.partitions[number]
+        low, high = partition.log_start, partition.high_watermark
+        self._low, self._high = low, high
+        start = high if wanted.backward else low
+        if wanted.at is not None:
+            start = wanted.at.get(number, start)
+        elif wanted.time_ms is not None:
+            at = offset_for_time(handle, number, wanted.time_ms)
+            start = high if at is None else at
+        elif wanted.offset is not None:
+            start = wanted.offset + 1 if wanted.backward else wanted.offset
+        self._reached = min(max(start, low), high)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all has been read."""
+        return self._reached <= self._low if self._wanted.backward else self._reached >= self._high
+
+    @property
+    def place(self) -> int:
+        """Where the next page continues."""
+        if not self.hits:
+            return self._reached
+        return self.hits[0][0] + 1 if self._wanted.backward else self.hits[0][0]
+
+    def fill(self, budget: int) -> bool:
+        """Read until there is a row, all is read, or `budget` rows were. Return whether there is one."""
+        while not self.hits and not self.is_done and budget > 0:
+            rows = BLOCK_ROWS if self._wanted.filters.used else self._wanted.limit
+            rows = max(1, min(rows, budget))
+            if self._wanted.backward:
+                start, end = max(self._low, self._reached - rows), self._reached
+                self._reached = start
+            else:
+                start, end = self._reached, min(self._high, self._reached + rows)
+                self._reached = end
+            for offset, batch in _fetched(self._handle, self.number, start, end):
+                times = np.asarray(batch.column("timestamp").cast(pa.int64()))
+                for index in np.flatnonzero(_matching(batch, self._wanted.filters, self._mask)).tolist():
+                    self.hits.append((offset + index, int(times[index]), batch.slice(index, 1)))
+            if self._wanted.backward:
+                self.hits.reverse()
+            self.scanned += end - start
+            budget -= end - start
+        return bool(self.hits)
+
+    def take(self) -> tuple[int, int, pa.RecordBatch]:
+        """Return partition, offset and row of the next hit."""
+        offset, _, batch = self.hits.pop(0)
+        return self.number, offset, batch
+
+
+def _matching(batch: pa.RecordBatch, filters: Filters, mask: Collection[str]) -> Any:
+    """Return which rows match, as an array of booleans."""
+    matching = np.ones(batch.num_rows, bool)
+    if not filters.used:
+        return matching
+    typed = schema.is_typed(batch.schema)
+    if not typed:
+        key, value = batch.column(_KEY), batch.column(_VALUE)
+        if filters.key:
+            matching &= _true(pc.equal(key, filters.key.encode()))
+        if filters.key_has:
+            matching &= _true(pc.match_substring(key, filters.key_has))
+        if filters.value_has:
+            matching &= _true(pc.match_substring(value, filters.value_has))
+        if filters.header:
+            matching &= _has_header(batch, filters.header)
+    for index in np.flatnonzero(matching).tolist() if typed or filters.field else ():
+        row = batch.slice(index, 1)
+        objects = typed_json.objects(row)[0] if typed else _json_of(row.column(_VALUE)[0].as_py())
+        text = ""
+        if typed and filters.value_has:
+            seen = {name: value for name, value in objects.items() if name not in mask}
+            text = typed_json.ENCODER.encode(seen).decode()
+        matching[index] = (not filters.field or _has_field(objects, filters.field)) and (
+            not typed or (filters.value_has in text and not (filters.key or filters.key_has or filters.header))
+        )
+    return matching
+
+
+def _true(found: pa.Array) -> Any:
+    return np.asarray(pc.fill_null(found, False))
+
+
+def _has_header(batch: pa.RecordBatch, wanted: str) -> Any:
+    found = np.zeros(batch.num_rows, bool)
+    if _HEADERS not in batch.schema.names:
+        return found
+    name, _, text = wanted.partition("=")
+    headers = batch.column(_HEADERS)
+    flat = headers.flatten()
+    is_it = pc.equal(flat.field("key"), name)
+    if text:
+        is_it = pc.and_(is_it, pc.match_substring(flat.field("value"), text))
+    found[np.asarray(pc.list_parent_indices(headers))[_true(is_it)]] = True
+    return found
+
+
+def _json_of(value: bytes | None) -> Any:
+    try:
+        return msgspec.json.decode(value or b"null")
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return None
+
+
+def _has_field(document: Any, wanted: str) -> bool:
+    path, is_equal, text = wanted.partition("=")
+    for name in path.split("."):
+        if isinstance(document, list) and name.isdigit() and int(name) < len(document):
+            document = document[int(name)]
+        elif isinstance(document, dict) and name in document:
+            document = document[name]
+        else:
+            return False
+    if not is_equal:
+        return document is not None
+    return text == (document if isinstance(document, str) else typed_json.ENCODER.encode(document).decode())
+
+
+def _row(partition: int, offset: int, batch: pa.RecordBatch, mask: Collection[str]) -> Row:
+    columns: dict[str, str | None]
+    if schema.is_typed(batch.schema):
+        found = typed_json.objects(batch.select(batch.schema.names[:-1]))[0]
+        columns = {name: _shown(value) for name, value in found.items()}
+    else:
+        columns = {name: _text(batch.column(name)[0].as_py()) for name in (_KEY, _VALUE)}
+    columns = {name: MASKED if name in mask and text is not None else text for name, text in columns.items()}
+    headers: list[dict[str, Any]] = []
+    if _HEADERS in batch.schema.names:
+        headers = batch.column(_HEADERS)[0].as_py() or []
+    return Row(
+        partition,
+        offset,
+        int(batch.column("timestamp").cast(pa.int64())[0].as_py() or 0) // _US_PER_MS,
+        columns,
+        tuple(
+            (each["key"] or "", MASKED if {f"header:{each['key']}", _HEADERS} & set(mask) else _text(each["value"]))
+            for each in headers
+        ),
+    )
+
+
+def _shown(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else typed_json.ENCODER.encode(value).decode()
+
+
+def _text(value: bytes | None) -> str | None:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return f"base64:{base64.b64encode(value).decode()}"

@@ -1,0 +1,428 @@
+"""What the pages show of a cluster: values, made from its journals by one process for all viewers.
+
+`Watch` keeps the newest view. On disks each look reads the newest entries of all journals. In an object store that
+would be a request for each, so `Turns` says which one a look reads, and each part of a view says how old it is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyspark_log.reading.groups import PartitionLag
+from pyspark_log_coordinator.assignors.consumer import PROTOCOL_TYPE, QUERY_PROTOCOL_TYPE
+from pyspark_log_coordinator.assignors.subscription import decode_assignment, flat
+from pyspark_log_coordinator.audit.timeline import Scope
+from pyspark_log_coordinator.group.state import Group, GroupState
+from pyspark_log_coordinator.log.partition_health import Trouble, troubles
+from pyspark_log_coordinator.model.partition import by_number
+from pyspark_log_coordinator.model.partitions import Fact
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.errors import LogError, UnknownGroup, UnknownTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.model.partition import Partition
+    from pyspark_log_coordinator.model.topic_config import TopicConfig
+    from pyspark_log_coordinator.model.topic_state import Topic
+
+RATE_SECONDS = 60.0
+"""A rate is that of the last minute, or of the time since the page was opened."""
+HISTORY_SECONDS = 3600.0
+"""For so long the lag of a group is remembered while somebody looks."""
+HISTORY_POINTS = 360
+REQUESTS_PER_SECOND = 1.0
+"""How many requests to an object store the looks may make, for all viewers together."""
+OPEN_SECONDS = 60.0
+"""How often the cluster's own journal and its nodes are looked at in an object store."""
+DEBT_MAX = 30.0
+"""So many requests at most are paid back by pauses, also after a topic had a thousand new entries."""
+_OF_PARTITIONS = {PROTOCOL_TYPE, QUERY_PROTOCOL_TYPE}
+
+
+class OnNode(msgspec.Struct, frozen=True):
+    """What a node has of one or several topics. `behind` is in rows, `bytes` as they are stored."""
+
+    replicas: int = 0
+    leads: int = 0
+    in_sync: int = 0
+    behind: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: OnNode) -> OnNode:
+        return OnNode(*(getattr(self, name) + getattr(other, name) for name in self.__struct_fields__))
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """The sums over some partitions. `ends` is the sum of their high watermarks; `bytes` are those of one copy."""
+
+    rows: int = 0
+    ends: int = 0
+    bytes: int = 0
+    troubles: dict[Trouble, int] = {}
+    nodes: dict[str, OnNode] = {}
+
+
+class NodeView(msgspec.Struct, frozen=True):
+    """A node, and what it has. `state` is live, missing or fenced; `why` says why it is missing."""
+
+    node_id: str
+    address: str
+    rack: str
+    state: str
+    why: str
+    has: OnNode
+
+
+class JournalNodeView(msgspec.Struct, frozen=True):
+    """A node on whose store the journals are, and why it does not vote, empty if it does."""
+
+    node_id: str
+    why: str
+
+
+class TopicView(msgspec.Struct, frozen=True):
+    """A topic. `problem` says why it could not be read; then the figures are the last ones, or zero."""
+
+    name: str
+    at_ms: int
+    """When this was read, by this process's clock."""
+    topic: Topic | None
+    version: int
+    figures: Figures
+    rate: float | None
+    """Rows a second; None until two looks are some time apart."""
+    typed: bool
+    problem: str = ""
+
+    @property
+    def is_troubled(self) -> bool:
+        """Whether a partition is in trouble. To have just as many in sync as it takes is none."""
+        return any(kind is not Trouble.AT_MIN_ISR for kind in self.figures.troubles)
+
+
+class MemberView(msgspec.Struct, frozen=True):
+    """A member of a group. `work` is what it has: names and numbers of partitions, or what else the group shares."""
+
+    member_id: str
+    instance_id: str
+    client_id: str
+    host: str
+    joined: bool
+    work: tuple[tuple[str, int], ...]
+
+
+class GroupView(msgspec.Struct, frozen=True):
+    """A group, with its lag in each partition, and the lag over time while somebody looked: (ms, rows)."""
+
+    group_id: str
+    at_ms: int
+    group: Group | None
+    version: int
+    members: tuple[MemberView, ...]
+    lags: tuple[PartitionLag, ...]
+    history: tuple[tuple[int, int], ...]
+    problem: str = ""
+
+    @property
+    def lag(self) -> int:
+        """The rows that the group has not committed, of all partitions with committed offsets."""
+        return sum(each.lag for each in self.lags)
+
+
+class ClusterView(msgspec.Struct, frozen=True):
+    """A cluster as of a look. `problem` says why a look failed; then the rest is what was seen before, at `at_ms`."""
+
+    address: str
+    at_ms: int = 0
+    cluster_id: str = ""
+    nodes: tuple[NodeView, ...] = ()
+    journals: tuple[JournalNodeView, ...] = ()
+    failures_tolerated: int = 0
+    topics: dict[str, TopicView] = {}
+    groups: dict[str, GroupView] = {}
+    problem: str = ""
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions of all topics that can be read."""
+        return sum(len(each.topic.partitions) for each in self.topics.values() if each.topic is not None)
+
+
+Key = tuple[Scope, str]
+CLUSTER: Key = (Scope.CLUSTER, "")
+
+
+class Turns:
+    """Whose journal is read next, within a budget of requests to an object store. Pure.
+
+    Two of three turns are those of what somebody has open, the others go round. The cluster has one a minute.
+    """
+
+    def __init__(self) -> None:
+        self._every: deque[Key] = deque()
+        self._number = 0
+        self._left = 1.0
+        """Requests that may be made now."""
+        self._counted = self._opened = -float("inf")
+
+    def know(self, every: Sequence[Key]) -> None:
+        """Take note of what there is."""
+        known = set(every)
+        self._every = deque([each for each in self._every if each in known])
+        self._every.extend(sorted(known - set(self._every), key=lambda each: each[1]))
+
+    def begin(self, now: float) -> None:
+        """Begin after a first look, which has read everything."""
+        self._left, self._counted, self._opened = 1.0, now, now
+
+    def spend(self, requests: int) -> None:
+        """Take note of more requests than the one of a turn."""
+        self._left = max(self._left - requests, -DEBT_MAX)
+
+    def next(self, now: float, wanted: Collection[str]) -> Key | None:
+        """Return whose turn it is at `now` (seconds), None if the budget is spent."""
+        self._left = min(1.0, self._left + (now - self._counted) * REQUESTS_PER_SECOND)
+        self._counted = now
+        if self._left < 1:
+            return None
+        self._left -= 1
+        if now - self._opened >= OPEN_SECONDS or not self._every:
+            self._opened = now
+            return CLUSTER
+        self._number += 1
+        shown = [each for each in self._every if each[1] in wanted] if self._number % 3 else []
+        turn = (shown or self._every)[0]
+        self._every.remove(turn)
+        self._every.append(turn)
+        return turn
+
+
+class Watch:
+    """Keeps the view of a cluster. Used by one thread at a time."""
+
+    def __init__(self, log: Log, address: str) -> None:
+        """Read nothing yet."""
+        self._log = log
+        self.view = ClusterView(address)
+        self._ends: dict[str, deque[tuple[float, int]]] = {}
+        self._lags: dict[str, deque[tuple[int, int]]] = {}
+        self._turns = Turns()
+        self._journals: tuple[JournalNodeView, ...] = ()
+        self._failures_tolerated = 0
+
+    def look(self, wanted: Collection[str] = ()) -> ClusterView:
+        """Return the view after a look. `wanted` are the topics and groups that somebody has open.
+
+        What cannot be read is a `problem` in the view, so this raises no `LogError`.
+        """
+        log = self._log
+        turn: Key | None = None
+        if log.is_remote and self.view.at_ms:
+            turn = self._turns.next(log.environment.monotonic(), wanted)
+            if turn is None:
+                return self.view
+        try:
+            if turn is None or turn == CLUSTER:
+                self._open()
+        except LogError as error:
+            self.view = msgspec.structs.replace(self.view, problem=error.message)
+            return self.view
+        names = sorted(log.known_topics)
+        topics = {name: self._topic(name, read=turn in {None, (Scope.TOPIC, name)}) for name in names}
+        ids = {each.topic.topic_id: each for each in topics.values() if each is not None and each.topic is not None}
+        groups = {
+            name: self._group(name, ids, read=turn in {None, (Scope.GROUP, name)}) for name in sorted(log.known_groups)
+        }
+        self.view = ClusterView(
+            address=self.view.address,
+            at_ms=log.environment.now_ms(),
+            cluster_id=log.cluster_id,
+            nodes=tuple(self._nodes(topics.values())),
+            journals=self._journals,
+            failures_tolerated=self._failures_tolerated,
+            topics={name: each for name, each in topics.items() if each is not None},
+            groups={name: each for name, each in groups.items() if each is not None},
+        )
+        if turn is None:
+            self._turns.begin(log.environment.monotonic())
+        self._turns.know([(Scope.TOPIC, name) for name in topics] + [(Scope.GROUP, name) for name in groups])
+        return self.view
+
+    def _open(self) -> None:
+        """Read the cluster's journal, and find out which nodes answer. Raises `LogError`."""
+        log = self._log
+        log.open(create=False)
+        if log.is_remote:
+            log.topics(polls=True)
+        self._turns.spend(2 + len(log.nodes))
+        if log.journals.nodes is not None:
+            missing = log.journals.missing_nodes()
+            nodes = [each.node for each in log.journals.nodes.nodes]
+            why = {node: missing[node].message if node in missing else "" for node in nodes}
+            self._journals = tuple(JournalNodeView(node, text) for node, text in why.items())
+            self._failures_tolerated = log.journals.failures_tolerated(missing)
+            self._turns.spend(len(why))
+
+    def _topic(self, name: str, *, read: bool) -> TopicView | None:
+        before = self.view.topics.get(name)
+        if not read and before is not None:
+            return before
+        now = self._log.environment.now_ms()
+        try:
+            handle = self._log.topic(name, polls=True)
+            self._turns.spend(handle.version - (before.version if before is not None else 0))
+        except UnknownTopic:
+            return None  # deleted meanwhile
+        except LogError as error:
+            if before is not None:
+                return msgspec.structs.replace(before, problem=error.message)
+            return TopicView(name, now, None, 0, Figures(), None, typed=False, problem=error.message)
+        figures = figures_of(handle.state)
+        return TopicView(
+            name=name,
+            at_ms=now,
+            topic=handle.state,
+            version=handle.version,
+            figures=figures,
+            rate=self._rate(handle, figures.ends),
+            typed=schema.is_typed(handle.schemas[-1]),
+        )
+
+    def _rate(self, handle: TopicHandle, ends: int) -> float | None:
+        now = self._log.environment.monotonic()
+        points = self._ends.setdefault(handle.topic_id, deque())
+        points.append((now, ends))
+        while len(points) > 2 and points[1][0] <= now - RATE_SECONDS:  # noqa: PLR2004 -- the two ends of a rate
+            points.popleft()
+        (since, first), seconds = points[0], now - points[0][0]
+        return max(0.0, (ends - first) / seconds) if seconds > 0.5 and since < now else None  # noqa: PLR2004
+
+    def _group(self, name: str, topics: Mapping[str, TopicView], *, read: bool) -> GroupView | None:
+        before = self.view.groups.get(name)
+        now = self._log.environment.now_ms()
+        try:
+            handle = self._log.group_handle(self._log.known_groups[name])
+            if read or before is None:
+                # A look that finds nothing costs an object store one request; on a disk it would miss nothing either.
+                state = handle.look() if self._log.is_remote else handle.begin()
+                self._turns.spend(handle.version - (before.version if before is not None else 0))
+            else:
+                state = handle.state
+        except UnknownGroup:
+            return None
+        except LogError as error:
+            if before is not None:
+                return msgspec.structs.replace(before, problem=error.message)
+            return GroupView(name, now, None, 0, (), (), (), problem=error.message)
+        if state.state is GroupState.DEAD:
+            return None
+        behind = tuple(lags_of(state, topics))
+        points = self._lags.setdefault(name, deque(maxlen=HISTORY_POINTS))
+        if not points or points[-1][0] <= now - HISTORY_SECONDS * 1000 / HISTORY_POINTS:
+            points.append((now, sum(each.lag for each in behind)))
+        members = tuple(_member(each, state) for each in state.members)
+        at_ms = now if read or before is None else before.at_ms
+        return GroupView(name, at_ms, state, handle.version, members, behind, tuple(points))
+
+    def _nodes(self, topics: Iterable[TopicView | None]) -> Iterable[NodeView]:
+        log = self._log
+        has: dict[str, OnNode] = {}
+        for topic in topics:
+            for holder, found in topic.figures.nodes.items() if topic is not None else ():
+                has[holder] = has.get(holder, OnNode()) + found
+        for name in sorted(log.nodes, key=by_number):
+            node, missing = log.nodes[name], log.missing_nodes.get(name)
+            yield NodeView(
+                node_id=name,
+                address=log.store_at(node.url).url,
+                rack=node.rack,
+                state="fenced" if node.fenced else "live" if missing is None else "missing",
+                why="" if missing is None else missing.message,
+                has=has.get(name, OnNode()),
+            )
+
+
+def lags_of(group: Group, topics: Mapping[str, TopicView]) -> list[PartitionLag]:
+    """Return how far a group is in the partitions with committed offsets, by topic and number; `topics` are by id."""
+    found = []
+    for topic_id, offsets in group.offsets.items():
+        view = topics.get(topic_id)
+        if view is None or view.topic is None:
+            continue
+        partitions = view.topic.partitions
+        for number, at in offsets.items():
+            if number < len(partitions):
+                low, high = partitions[number].log_start, partitions[number].high_watermark
+                found.append(PartitionLag(view.name, number, at.offset, low, high, at.at_ms))
+    return sorted(found, key=lambda each: (each.topic, each.partition))
+
+
+def figures_of(topic: Topic) -> Figures:
+    """Return the sums over a topic's partitions. Costs what has changed since the state before."""
+    return _together(list(topic.partitions.facts(_FIGURES, topic.config)))
+
+
+def size_of(partition: Partition) -> int:
+    """Return the bytes of a partition's rows on one node, as they are stored."""
+    return sum(each.length for kind in (partition.segments, partition.chunks) for each in kind)
+
+
+def _of_partition(partition: Partition, config: TopicConfig) -> Figures:
+    size = size_of(partition)
+    rows = partition.log_end - partition.log_start
+    nodes = {}
+    for node in partition.replicas:
+        behind = partition.log_end - partition.log_end_offsets.get(node, partition.log_start)
+        held = size if not behind or not rows else round(size * (rows - min(behind, rows)) / rows)
+        nodes[node] = OnNode(1, int(partition.leader == node), int(node in partition.isr), behind, held)
+    return Figures(
+        rows=partition.high_watermark - partition.log_start,
+        ends=partition.high_watermark,
+        bytes=size,
+        troubles=dict.fromkeys(troubles(partition, config), 1),
+        nodes=nodes,
+    )
+
+
+def _together(several: list[Figures]) -> Figures:
+    counted: Counter[Trouble] = Counter()
+    nodes: dict[str, OnNode] = {}
+    for each in several:
+        counted.update(each.troubles)
+        for node, found in each.nodes.items():
+            nodes[node] = nodes[node] + found if node in nodes else found
+    return Figures(
+        rows=sum(each.rows for each in several),
+        ends=sum(each.ends for each in several),
+        bytes=sum(each.bytes for each in several),
+        troubles=dict(counted),
+        nodes=nodes,
+    )
+
+
+_FIGURES: Fact[Figures] = Fact(_of_partition, _together)
+
+
+def _member(member_id: str, group: Group) -> MemberView:
+    member = group.members[member_id]
+    details = member.details
+    return MemberView(
+        member_id=member_id,
+        instance_id=details.instance_id,
+        client_id=details.client_id,
+        host=details.host,
+        joined=member.joined,
+        work=_work(member.assignment, member_id, group.protocol_type),
+    )
+
+
+def _work(assignment: bytes, member_id: str, protocol_type: str) -> tuple[tuple[str, int], ...]:
+    """Return the partitions of a member. Members of other groups than consumers' and queries' share something else."""
+    if not assignment or protocol_type not in _OF_PARTITIONS:
+        return ()
+    return tuple(sorted(flat(decode_assignment(assignment, member_id).partitions)))

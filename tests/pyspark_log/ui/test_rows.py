@@ -1,0 +1,137 @@
+"""The rows of a page, beside a plain model, and what is masked."""
+
+from __future__ import annotations
+
+import msgspec
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pyspark_log.ui import rows
+from pyspark_log.writing.rows import Rows, TypedSchema
+from pyspark_log_coordinator.topic.machine import DeleteRecords
+from pyspark_log_storage.errors import InvalidInput
+from tests.support.plain_log import PlainLog, record
+
+SECRET = "s3cret"
+
+
+def filled(batches):
+    """Return a log whose topic t has these batches: of each row its partition, time (ms) and value."""
+    log = PlainLog()
+    log.create("t", 3)
+    for batch in batches:
+        append(log, batch)
+    return log
+
+
+def append(log, batch):
+    found = record([value for _, _, value in batch], times_ms=[time for _, time, _ in batch])
+    numbers = pa.array([number for number, _, _ in batch], pa.int32())
+    log.append_rows("t", Rows(found, None, numbers))
+
+
+ROWS = st.tuples(st.integers(0, 2), st.integers(1, 30), st.sampled_from([b"a", b"ab", b"b"]))
+BATCHES = st.lists(st.lists(ROWS, min_size=1, max_size=8), min_size=1, max_size=4)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    batches=BATCHES,
+    backward=st.booleans(),
+    has=st.sampled_from(["", "a", "b"]),
+    limit=st.integers(1, 5),
+    partition=st.sampled_from([None, 0, 2]),
+    later=st.none() | st.lists(ROWS, min_size=1, max_size=3),
+    deleted=st.none() | st.integers(0, 4),
+)
+def test_the_pages_together_have_each_row_once_in_the_order_of_its_partition(
+    *, batches, backward, has, limit, partition, later, deleted
+):
+    log = filled(batches)
+    stored = {number: [] for number in range(3)}
+    for batch in batches:
+        for number, _, value in batch:
+            stored[number].append(value.decode())
+    wanted = rows.Wanted(partition=partition, backward=backward, filters=rows.Filters(value_has=has), limit=limit)
+    seen, at, first, low = {0: [], 1: [], 2: []}, None, True, 0
+    while first or at is not None:
+        found = rows.read(log.log.topic("t", polls=True), msgspec.structs.replace(wanted, at=at))
+        for row in found.rows:
+            assert row.columns["value"] == stored[row.partition][row.offset]
+            seen[row.partition].append(row.offset)
+        assert found.at != at or found.at is None, "the next page is the same one"
+        at = found.at
+        if first and later and backward:
+            append(log, later)  # newer rows are not part of what is older
+        if first and deleted is not None:
+            low = min(deleted, len(stored[0]))
+            log.log.topic("t").submit(DeleteRecords(0, low))
+        first = False
+    for number, values in stored.items():
+        fits = partition in {None, number}
+        expected = [offset for offset, value in enumerate(values) if has in value and fits]
+        expected = expected[::-1] if backward else expected
+        if number:
+            assert seen[number] == expected
+        else:  # rows that were deleted meanwhile may be shown or not
+            assert seen[0] == sorted(set(seen[0]), reverse=backward)
+            assert set(seen[0]) <= set(expected)
+            assert {each for each in expected if each >= low} <= set(seen[0])
+
+
+FILTERS = ("key", "key_has", "value_has", "header", "field")
+
+
+@pytest.fixture
+def log():
+    log = PlainLog()
+    log.create("t", 1)
+    secret = SECRET.encode()
+    header = [[{"key": "h", "value": secret}]] * 2
+    log.append_rows("t", Rows(record([secret, b"v"], [secret, b"k"], None, header), None, None))
+    return log
+
+
+@pytest.mark.parametrize(
+    ("mask", "refused"),
+    [
+        ("key", {"key", "key_has"}),
+        ("value", {"value_has", "field"}),
+        ("header:h", {"header"}),
+        ("headers", {"header"}),
+    ],
+)
+def test_what_is_masked_is_not_filtered_by(mask, refused):
+    for name in FILTERS:
+        if name in refused:
+            with pytest.raises(InvalidInput, match=mask):
+                rows.wanted_of({name: "x"}, [mask])
+        else:
+            rows.wanted_of({name: "x"}, [mask])
+
+
+def test_what_is_masked_is_not_shown(log):
+    mask = ["key", "value", "header:h"]
+    handle = log.log.topic("t")
+    shown = [*rows.read(handle, rows.Wanted(), mask).rows, rows.read_one(handle, 0, 0, mask)]
+    assert SECRET not in str(shown)
+    assert SECRET in str(rows.read(handle, rows.Wanted()).rows)
+
+
+def test_a_masked_column_of_a_typed_topic_is_not_found_by_text():
+    log = PlainLog()
+    log.log.create_topic("t", 1, columns=pa.schema([("id", pa.int64()), ("name", pa.string())]))
+    found = log.log.topic("t").schemas[-1]
+    values = {"id": [1], "name": [SECRET], "timestamp": [0], "headers": [None]}
+    arrays = [pa.array(values[each.name], each.type) for each in found]
+    handle = log.log.topic("t")
+    typed = TypedSchema(0, handle.state.schemas[-1])
+    log.append_rows("t", Rows(pa.RecordBatch.from_arrays(arrays, schema=found), None, None, typed=typed))
+    handle = log.log.topic("t", polls=True)
+    wanted = rows.wanted_of({"value_has": SECRET}, ["name"])
+    assert len(rows.read(handle, wanted).rows) == 1
+    assert rows.read(handle, wanted, ["name"]).rows == []
+    with pytest.raises(InvalidInput):
+        rows.wanted_of({"field": f"name={SECRET}"}, ["name"])

@@ -1,0 +1,138 @@
+"""What a look at a cluster finds, beside a plain recount, and when something is wrong with the cluster."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pyspark_log.opening import own_log
+from pyspark_log.ui.view import OnNode, Watch, figures_of
+from pyspark_log_coordinator.log.partition_health import troubles
+from pyspark_log_coordinator.replication import file_holders
+from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords, HoldFiles
+from pyspark_log_storage.errors import LogError
+from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
+from tests.support.plain_log import PlainLog
+
+STEPS = st.one_of(
+    st.tuples(st.just("append"), st.integers(0, 1), st.sampled_from([("0", "1", "2"), ("0", "1"), ("1",)])),
+    st.tuples(st.just("delete"), st.integers(0, 1), st.integers(1, 3)),
+    st.tuples(st.just("fence"), st.sampled_from(ALL)),
+    st.tuples(st.just("return"), st.sampled_from(ALL)),
+    st.tuples(st.just("copy"), st.sampled_from(ALL)),
+)
+
+
+def step(made, what):
+    match what:
+        case "append", number, on:
+            made.append({number: [b"row"]}, on=on)
+        case "delete", number, rows:
+            partition = made.partition(number)
+            made.handle.submit(DeleteRecords(number, min(partition.log_start + rows, partition.high_watermark)))
+        case ("fence" | "return") as kind, node:
+            incarnation = made.handle.state.incarnations[node]
+            made.handle.submit(AlterReplicaNode(node, incarnation, fenced=kind == "fence"))
+        case "copy", node:
+            missing = file_holders.missing(made.handle.state, node)
+            files = tuple(number for number, _ in missing.files)
+            made.handle.submit(HoldFiles(node, made.handle.state.incarnations[node], files))
+
+
+def recounted(topic):
+    """Return rows, ends, bytes, troubles, and what each node has but for bytes, counted one by one."""
+    rows = ends = size = 0
+    kinds, nodes = Counter(), {}
+    for each in topic.partitions:
+        rows += each.high_watermark - each.log_start
+        ends += each.high_watermark
+        size += sum(piece.length for piece in (*each.segments, *each.chunks))
+        kinds.update(set(troubles(each, topic.config)))
+        for node in each.replicas:
+            count = nodes.setdefault(node, [0, 0, 0, 0])
+            behind = each.log_end - each.log_end_offsets.get(node, each.log_start)
+            for index, more in enumerate([1, each.leader == node, node in each.isr, behind]):
+                count[index] += more
+    return rows, ends, size, dict(kinds), nodes
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(STEPS, min_size=1, max_size=12))
+def test_figures_are_those_of_a_recount(steps):
+    made = ReplicatedTopic(replicas=(ALL, ("1", "2", "0")))
+    for each in steps:
+        try:
+            step(made, each)
+        except LogError:
+            continue  # refused
+        state = made.handle.refresh()
+        found = figures_of(state)
+        nodes = {node: [has.replicas, has.leads, has.in_sync, has.behind] for node, has in found.nodes.items()}
+        assert (found.rows, found.ends, found.bytes, found.troubles, nodes) == recounted(state)
+
+
+def test_what_nodes_have_is_added_field_by_field():
+    assert OnNode(1, 2, 3, 4, 5) + OnNode(10, 20, 30, 40, 50) == OnNode(11, 22, 33, 44, 55)
+
+
+@pytest.fixture
+def log(tmp_path):
+    log = PlainLog(tmp_path / "log")
+    for name in ("a", "b"):
+        log.create(name, 2)
+        log.append(name, {0: [b"x"]})
+    return log
+
+
+def watch_of(log):
+    watch = Watch(own_log(log.path), log.path)
+    watch.look()
+    return watch
+
+
+def test_a_look_finds_rows_that_have_been_written_since(log):
+    watch = watch_of(log)
+    log.append("a", {1: [b"x", b"y"]})
+    assert watch.look().topics["a"].figures.rows == 3
+
+
+def test_a_deleted_topic_is_no_longer_there_and_one_of_its_name_is_another(log):
+    watch = watch_of(log)
+    log.delete("a")
+    view = watch.look()
+    assert set(view.topics) == {"b"}
+    assert not view.problem
+    log.create("a", 1)
+    assert watch.look().topics["a"].figures.rows == 0
+
+
+def test_a_cluster_that_is_gone_keeps_what_was_seen_says_why_and_comes_back(log, tmp_path):
+    watch = watch_of(log)
+    shutil.move(tmp_path / "log", tmp_path / "away")
+    view = watch.look()
+    assert view.problem or all(each.problem for each in view.topics.values())
+    assert view.topics["a"].figures.rows == 1
+    shutil.move(tmp_path / "away", tmp_path / "log")
+    view = watch.look()
+    assert not view.problem
+    assert not any(each.problem for each in view.topics.values())
+
+
+def test_a_topic_whose_journal_is_damaged_says_so_beside_the_others(log, tmp_path):
+    watch = watch_of(log)
+    log.append("a", {0: [b"y"]})
+    log.append("b", {0: [b"y"]})
+    number = log.newest_entry("a").name
+    for copy in (tmp_path / "log").glob(f"topics/a/*/journal/**/{number}"):  # an entry has a spare
+        copy.write_bytes(b"no entry")
+    view = watch.look()
+    assert view.topics["a"].problem
+    assert view.topics["a"].figures.rows == 1
+    assert not view.topics["b"].problem
+    assert view.topics["b"].figures.rows == 2
+    fresh = watch_of(log).view.topics["a"]
+    assert fresh.problem
