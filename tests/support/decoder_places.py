@@ -80,6 +80,7 @@ OWN: dict[str, str] = {
         for name in DUMPED
     },
     "pyspark_log.cli.repair.dump:_typed_rows": "JSON that this process has made",
+    "pyspark_log.ui.rows:_json_of": "test_a_value_that_is_not_json_has_no_fields",
     "pyspark_log.writing.row_bytes:_between": "columns that this process has made",
     "pyspark_log.writing.partitioner:_buffers": "columns that this process has made",
     "pyspark_log.writing.partitioner:_hash_short": "columns that this process has made",

@@ -135,3 +135,8 @@ def test_a_masked_column_of_a_typed_topic_is_not_found_by_text():
     assert rows.read(handle, wanted, ["name"]).rows == []
     with pytest.raises(InvalidInput):
         rows.wanted_of({"field": f"name={SECRET}"}, ["name"])
+
+
+@given(st.binary() | st.sampled_from([None, b"[" * 100_000, b'{"a":' * 100_000, b"1e999", b'"\\ud800"', b"\xff"]))
+def test_a_value_that_is_not_json_has_no_fields(value):
+    assert not rows._has_field(rows._json_of(value), "a.b")
