@@ -13,6 +13,7 @@
     with pyspark_log.Producer("/data/log") as producer:             needs neither Spark nor Java
         producer.send("t", b"value", key=b"key")
     polars.DataFrame(pyspark_log.scan("/data/log", "t"))            rows as an Arrow stream; without Spark, too
+    pyspark_log.describe("/data/log", "t")                          a topic as a page in a notebook
 
 Spark finds `DefaultSource` by the package's name. It imports every package named `pyspark_...` when it looks for data
 sources, so heavy modules are imported on first use.
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from pyspark_log.source.foreach_batch import foreach_batch
     from pyspark_log.source.replay import replay
     from pyspark_log.spark_conf.profiles import configure
+    from pyspark_log.ui.notebook import Description, describe
     from pyspark_log_storage.errors import LogError
     from pyspark_log_storage.logs import JsonFormatter
 
@@ -58,6 +60,7 @@ __all__ = [
     "ConsumerRebalanceListener",
     "ConsumerRecord",
     "DefaultSource",
+    "Description",
     "JsonFormatter",
     "LogError",
     "OffsetAndMetadata",
@@ -72,6 +75,7 @@ __all__ = [
     "archive",
     "backfill",
     "configure",
+    "describe",
     "foreach_batch",
     "read",
     "replay",
@@ -81,6 +85,7 @@ _MODULES = {
     "Consumer": "pyspark_log.clients.consumer",
     "ConsumerRebalanceListener": "pyspark_log.clients.consumer_group",
     "DefaultSource": "pyspark_log.datasource",
+    "Description": "pyspark_log.ui.notebook",
     "JsonFormatter": "pyspark_log_storage.logs",
     "LogError": "pyspark_log_storage.errors",
     "Producer": "pyspark_log.clients.producer",
@@ -90,6 +95,7 @@ _MODULES = {
     "archive": "pyspark_log.history.archive",
     "backfill": "pyspark_log.history.backfill",
     "configure": "pyspark_log.spark_conf.profiles",
+    "describe": "pyspark_log.ui.notebook",
     "foreach_batch": "pyspark_log.source.foreach_batch",
     "read": "pyspark_log.history.whole_topic",
     "replay": "pyspark_log.source.replay",

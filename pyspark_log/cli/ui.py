@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import pathlib
 import secrets
 from typing import Annotated
 
@@ -12,7 +13,11 @@ from pyspark_log.cli import arguments
 from pyspark_log.opening import open_log
 
 
-@arguments.examples("pyspark-log ui", "pyspark-log ui --listen 0.0.0.0:8080 --mask value --mask header:Authorization")
+@arguments.examples(
+    "pyspark-log ui",
+    "pyspark-log ui --listen 0.0.0.0:8080 --mask value --mask header:Authorization",
+    "pyspark-log ui --export incident.html",
+)
 def ui(
     path: arguments.Path,
     listen: Annotated[
@@ -36,6 +41,14 @@ def ui(
             metavar="NAME", help="Column whose contents are not shown, or header:NAME; repeatable.", show_default=False
         ),
     ] = None,
+    export: Annotated[
+        pathlib.Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write all pages except rows to one file that works offline, and serve nothing.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Serve a page that shows the cluster, its topics, rows and groups, and what happened when.
 
@@ -43,6 +56,11 @@ def ui(
     without --allow-changes.
     """
     from pyspark_log.ui.app import Settings, Ui
+    from pyspark_log.ui.export import export as exported
+
+    if export is not None:
+        export.write_text(exported(path), encoding="utf-8")
+        return
 
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit() or int(port) >= 2**16:

@@ -54,6 +54,14 @@ def whole(page: str, *, live: str = "", **context: Any) -> str:
     )
 
 
+def document(title: str, inside: str) -> str:
+    """Return a whole document that needs no server and no script: `inside` with the style, and links to its parts."""
+    links = {name: (f"#{address}", text) for name, (address, text) in PAGES.items()}
+    style = static("style.css").decode()
+    base = _environment().get_template("base.html")
+    return base.render(page="", title=title, inside=inside, live="", offline=True, pages=links, style=style)
+
+
 def static(name: str) -> bytes:
     """Return a file that is served as it is: a style sheet or a script. Raises `KeyError` for any other name."""
     return _statics()[name]

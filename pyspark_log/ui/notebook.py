@@ -1,0 +1,112 @@
+"""What notebooks show of a cluster, a topic or a group: the pages of the server, without a server.
+
+The HTML has a style of its own, which holds within it only, and which no style of the notebook changes. Light and dark
+are the notebook's where it says which it is (Jupyter, Visual Studio Code, Colab), else the browser's.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import TYPE_CHECKING, Any
+
+from pyspark_log import opening
+from pyspark_log.ui import content, pages
+from pyspark_log.ui.export import rendered, without_server
+from pyspark_log.ui.view import Watch
+
+if TYPE_CHECKING:
+    from pyspark_log.ui.view import ClusterView, GroupView, TopicView
+    from pyspark_log_storage.stores.storage_options import StorageOptions
+
+_BOX = ":is(#pyspark-log, .pyspark-log)"
+"""With an id it wins over the selectors of a notebook, though no element has this id."""
+_PALETTE = re.compile(r":root \{([^}]*)\}")
+_LIGHT = ('[data-jp-theme-light="true"] &', ".vscode-light &", "[theme=light] &")
+_DARK = ('[data-jp-theme-light="false"] &', ".vscode-dark &", "[theme=dark] &")
+
+
+class Description:
+    """What a cluster, a topic or a group was when `describe` was called."""
+
+    def __init__(self, html: str, text: str) -> None:
+        self._html = html
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+    def _repr_html_(self) -> str:
+        return f'<div class="pyspark-log"><style>{_style()}</style>{self._html}</div>'
+
+
+def describe(
+    path: str, topic: str | None = None, group: str | None = None, *, options: StorageOptions | None = None
+) -> Description:
+    """Return what is known of a topic, a group or both, else of the cluster: a page in notebooks, elsewhere text.
+
+    Needs pip install 'pyspark-log[ui]'. Reads no rows and writes nothing. Raises `UnknownTopic`, `UnknownGroup`, and
+    `LogError` if the cluster cannot be read.
+    """
+    log = opening.own_log(path, options)
+    log.open(create=False)
+    if topic is not None:
+        log.topic(topic)
+    if group is not None:
+        log.group(group)
+    view = Watch(log, path).look()
+    shown: list[tuple[str, dict[str, Any]]] = []
+    lines = []
+    if topic is not None:
+        shown.append(("topic", content.topic(view, {"topic": topic})))
+        lines.append(_topic_line(view.topics[topic]))
+    if group is not None:
+        shown.append(("group", content.group(view, {"group": group})))
+        lines.append(_group_line(view.groups[group]))
+    if not shown:
+        shown = [("cluster", content.cluster(view, {})), ("topics", content.topics(view, {}))]
+        shown.append(("groups", content.groups(view, {})))
+        lines = _cluster_lines(view)
+    html = "".join(without_server(rendered(page, view, context)) for page, context in shown)
+    return Description(html, "\n".join(lines))
+
+
+def _cluster_lines(view: ClusterView) -> list[str]:
+    nodes = ", ".join(f"{each.node_id} ({each.state})" for each in view.nodes)
+    return [
+        f"cluster {view.address}, nodes: {nodes}",
+        *(_topic_line(each) for each in view.topics.values()),
+        *(_group_line(each) for each in view.groups.values()),
+    ]
+
+
+def _topic_line(view: TopicView) -> str:
+    if view.topic is None:
+        return f"topic {view.name}: {view.problem}"
+    troubles = [f"{pages.number(count)} {kind.value}" for kind, count in view.figures.troubles.items()]
+    facts = [
+        f"partitions: {pages.number(len(view.topic.partitions))}",
+        f"rows: {pages.number(view.figures.rows)}",
+        pages.size(view.figures.bytes),
+        *(troubles if view.is_troubled else ["healthy"]),
+    ]
+    return f"topic {view.name}, {', '.join(facts)}"
+
+
+def _group_line(view: GroupView) -> str:
+    if view.group is None:
+        return f"group {view.group_id}: {view.problem}"
+    state = view.group.state.value
+    return f"group {view.group_id}, {state}, members: {len(view.members)}, lag: {pages.number(view.lag)} rows"
+
+
+@functools.cache
+def _style() -> str:
+    """Return the style of the pages within the box; what a notebook says about elements is taken back before."""
+    css = pages.static("style.css").decode()
+    light, dark = _PALETTE.findall(css)
+    chosen = [f"{theme} {{{palette}}}" for themes, palette in ((_LIGHT, light), (_DARK, dark)) for theme in themes]
+    box = "background: var(--paper); color: var(--ink); font: 14px/1.5 system-ui, sans-serif; padding: .2rem 1rem;"
+    own = css.replace(":root", "&")
+    inside = [box, "& *:not(svg, svg *, style) { all: revert; }", "& table { color: inherit; }", own, *chosen]
+    return f"{_BOX} {{ " + "\n".join(inside) + " }"
