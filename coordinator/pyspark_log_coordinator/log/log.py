@@ -326,8 +326,9 @@ class Log:
                     bootstrap.check_root(self.store, node.read_marker(self.store))
                 url = self.journals.place.url
                 raise NoCluster(
-                    f"there is no log at {url}: check the address, and whether its disk is mounted. To begin a new "
-                    f"log: pyspark-log topics create NAME --path {url}"
+                    f"there is no log at {url}: check the address, and whether its disk is mounted. If that disk is "
+                    "lost, rebuild the log from its other nodes (pyspark-log cluster rebuild), or restore a backup. "
+                    f"Only where there never was a log, begin one: pyspark-log topics create NAME --path {url}"
                 )
             bootstrap.begin(self.journals, self.environment)
         if self.journals.look_for_copied_root():

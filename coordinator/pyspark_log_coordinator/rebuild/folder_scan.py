@@ -9,7 +9,6 @@ only listed: without a journal or a description (`topic_description`) the offset
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -22,7 +21,7 @@ from pyspark_log_coordinator.journal.registers import slot_of as register_slot_o
 from pyspark_log_coordinator.maintenance import topic_description
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, StoreError
+from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from pyspark_log_storage.files import append_file
 from pyspark_log_storage.files.row_files import EpochStarts, SegmentFile
 from pyspark_log_storage.names import is_topic
@@ -79,7 +78,7 @@ class FolderContents(msgspec.Struct, frozen=True):
     epochs: dict[int, EpochStarts]
     """By partition, as the node knew them."""
     description: Description | None
-    """The newest of the stored description and the state in the remains of the topic's journal."""
+    """The stored one, or of one folder the state in the remains of the topic's journal, if that is newer."""
     newest: int
     """The largest number of a journal entry that any file names."""
     damaged: tuple[str, ...]
@@ -216,9 +215,7 @@ class NodeFolder:
             return default
 
 
-def scan(
-    store: Store, folder: TopicFolder, environment: Environment, progress: Callable[[int], object] = lambda _: None
-) -> FolderContents:
+def scan(store: Store, folder: TopicFolder, progress: Callable[[int], object] = lambda _: None) -> FolderContents:
     """Read a topic's folder. Call `progress` with the number of bytes read since the last call.
 
     Raises `NewerFormat`, `StoreError`.
@@ -237,11 +234,9 @@ def scan(
     journal = layout.topic_journal(*folder)
     remains = tuple(key for key in here.keys if key.startswith(journal))
     described = undamaged(here.description, None)
-    of_journal = _of_journal(here, environment) if remains else None
-    known = [each for each in (described, of_journal) if each is not None]
     numbers = [layout.born_of(name) for name in here.append_files]
     numbers += [layout.born_of(each.file.name) for each in found]
-    numbers += [each.number for each in known]
+    numbers += [] if described is None else [described.number]
     return FolderContents(
         segments=tuple(found),
         append_files=here.append_files,
@@ -251,7 +246,7 @@ def scan(
             for number in here.with_epochs
             if (epochs := undamaged(functools.partial(here.epochs, number), None)) is not None
         },
-        description=max(known, key=lambda each: each.number, default=None),
+        description=described,
         newest=max([*numbers, newest_in(store, journal, remains)], default=0),
         damaged=tuple(damaged),
     )
@@ -302,18 +297,3 @@ def _read_segment(store: Store, number: int, key: str, progress: Callable[[int],
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit()
-
-
-def _of_journal(here: NodeFolder, environment: Environment) -> Description | None:
-    """Return the state in the remains of the topic's journal as a description, or None if it cannot be read."""
-    journal = here.journal(environment)
-    try:
-        with contextlib.suppress(CorruptObject, StoreError):
-            journal.refresh()
-    except LogError:
-        return None
-    state = journal.state
-    # The first entry of a rebuild that was cut short adds nothing to what the folders show.
-    if not state.started or state.restored == journal.number:
-        return None
-    return topic_description.describe(state, journal.number, 0, ())

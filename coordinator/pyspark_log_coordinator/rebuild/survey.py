@@ -11,7 +11,7 @@ import msgspec
 
 from pyspark_log_coordinator.cluster.nodes import Node
 from pyspark_log_coordinator.model.partition import NodeId, by_number
-from pyspark_log_coordinator.rebuild import folder_scan, found_columns, salvage, topic_plan
+from pyspark_log_coordinator.rebuild import folder_scan, found_columns, journal_remains, salvage, topic_plan
 from pyspark_log_coordinator.rebuild.folder_scan import FolderContents, NodeFolder, TopicFolder
 from pyspark_log_coordinator.rebuild.lost_journals import GivenNode, LostJournals, identify
 from pyspark_log_coordinator.rebuild.topic_plan import GoodChunk, TopicPlan
@@ -93,11 +93,18 @@ def survey(
     found: dict[TopicFolder, dict[NodeId, FolderContents]] = {}
     for name, store in node_stores.items():
         for folder in folder_scan.topic_folders(store):
-            found.setdefault(folder, {})[name] = folder_scan.scan(store, folder, environment, progress)
+            found.setdefault(folder, {})[name] = folder_scan.scan(store, folder, progress)
+    decided_ends = {
+        folder: _use_remains(node_stores, folder, contents, environment) for folder, contents in found.items()
+    }
     chosen, left_out = _choose(found)
     schemas = {folder: found_columns.schemas_of(node_stores, folder, found[folder]) for folder in chosen}
     left_out += tuple((folder, found_columns.NONE) for folder, known in schemas.items() if known is None)
-    plans = [_plan(node_stores, folder, found[folder], known) for folder, known in schemas.items() if known is not None]
+    plans = [
+        _plan(node_stores, folder, found[folder], known, decided_ends[folder])
+        for folder, known in schemas.items()
+        if known is not None
+    ]
     known = sorted((one for plan in plans if (one := plan.description) is not None), key=lambda one: one.number)
     nodes = {each.node_id: each for one in known for each in one.nodes}
     former = {(each.node_id, each.marker.incarnation) for each in given}
@@ -149,17 +156,46 @@ def _age(contents: Mapping[NodeId, FolderContents]) -> tuple[int, int]:
     return (0 if description is None else description.created_ms), newest
 
 
+def _use_remains(
+    stores: Mapping[NodeId, Store],
+    folder: TopicFolder,
+    found: dict[NodeId, FolderContents],
+    environment: Environment,
+) -> dict[int, int]:
+    """Describe a topic by the remains of its journal, if they are newer than any description.
+
+    Return where rows begin that may not have been decided, by partition.
+    """
+    rolled: dict[int, int] = {}
+    for each in (each for contents in found.values() for each in contents.segments):
+        rolled[each.partition] = max(rolled.get(each.partition, 0), each.file.end_offset)
+    remains = journal_remains.read([stores[name] for name in found], folder, rolled, environment)
+    stored = topic_plan.newest_description(found)
+    if remains is None or (stored is not None and remains.description.number <= stored.number):
+        return {}
+    name, contents = next(iter(found.items()))
+    newest = max(contents.newest, remains.description.number)
+    described = topic_plan.newest_description(
+        {**found, "": msgspec.structs.replace(contents, description=remains.description)}
+    )
+    found[name] = msgspec.structs.replace(contents, description=described, newest=newest)
+    return remains.decided_ends
+
+
 def _plan(
     stores: Mapping[NodeId, Store],
     folder: TopicFolder,
     found: Mapping[NodeId, FolderContents],
     schemas: tuple[bytes, ...],
+    decided_ends: Mapping[int, int],
 ) -> TopicPlan:
     description = topic_plan.newest_description(found)
     good = {name: _good_chunks(stores[name], folder, description) for name in found}
     decoded = schema.decode_all(schemas, f"topic {folder.topic!r}")
     salvages = _salvages(stores, folder, found, decoded)
-    return topic_plan.plan_topic(folder, found, good, tuple(stores), salvages, schemas)
+    plan = topic_plan.plan_topic(folder, found, good, tuple(stores), salvages, schemas)
+    undecided = sum(max(0, plan.partitions[number].log_end - end) for number, end in decided_ends.items())
+    return msgspec.structs.replace(plan, undecided=undecided)
 
 
 def _salvages(

@@ -65,6 +65,8 @@ class TopicPlan(msgspec.Struct, frozen=True):
     """The append files that each node sets aside."""
     unplaced: tuple[str, ...]
     """The append files whose rows have no known offsets."""
+    undecided: int = 0
+    """How many rows at the ends of partitions are those of a vote that may not have been decided."""
 
 
 def next_number(newest: int) -> int:

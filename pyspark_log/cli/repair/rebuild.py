@@ -126,8 +126,8 @@ def _sentences(found: Survey) -> list[str]:
             )
         if plan.undecided:
             said.append(
-                f"topic {name}: the last {counted(plan.undecided, 'row')} may not have been acknowledged, or in another "
-                "order; readers find them in a new leader epoch"
+                f"topic {name}: keeps {counted(plan.undecided, 'row')} of the newest batch, in a new leader epoch, "
+                "although what is left of the journals does not show whether it was committed"
             )
         salvaged = [one for each in plan.partitions for one in each.segments if one.salvage is not None]
         if salvaged:
@@ -141,8 +141,8 @@ def _sentences(found: Survey) -> list[str]:
             size, rows = sum(file.bytes for file in unplaced), sum(file.rows for file in unplaced)
             said.append(
                 f"topic {name}: {counted(len(unplaced), 'append file')} set aside with {counted(rows, 'row')} and "
-                f"{size:,} bytes, because nothing says at which offsets the rows belong. They may be acknowledged rows, "
-                "which `lost` does not count; see them with: pyspark-log dump FILE --rows"
+                f"{size:,} bytes, because the offsets of the rows are unknown. They may be "
+                "acknowledged rows, which `lost` does not count; print them with: pyspark-log dump FILE --rows"
             )
         aside = {stem for stems in plan.segments_aside.values() for stem in stems}
         if aside:

@@ -1,6 +1,7 @@
 """`pyspark-log cluster rebuild`."""
 
 import json
+import time
 
 import pytest
 
@@ -95,3 +96,47 @@ def test_machines_get_a_document(cli, tmp_path):
     # Of the batch in the segment the append file may be there still.
     assert max(each["rows"] for each in document["unplaced"]) in {1, 2}
     assert (document["rebuilt"], document["absent"], topic["described"]) == (False, [], False)
+
+
+def on_one_of_three_journal_nodes(tmp_path):
+    """Write three batches to topic t on three journal nodes, lose two of these, and return the last one's address."""
+    at = nodes(tmp_path, 0, 1, 2)
+    cli = CommandLine(at)
+    cli.run("cluster", "create", "--journal-nodes", at)
+    cli.run("topics", "create", "t", "--config", "min.insync.replicas=2", "--config", "retention.ms=3600000")
+    for row in "abc":
+        cli.run("produce", "t", stdin=f"{row}\n")
+    while newest_vote(tmp_path / "node2") < newest_vote(tmp_path / "node0"):
+        time.sleep(0.01)  # a thread still writes to the slowest node
+    forget_logs()
+    for number in (0, 1):
+        lose_folder(tmp_path / f"node{number}")
+    return nodes(tmp_path, 2)
+
+
+def newest_vote(node):
+    return max(each.name for each in node.glob("topics/t/*/journal/entries/*") if each.suffix != ".claim")
+
+
+def test_what_is_left_of_the_journals_keeps_acknowledged_rows(tmp_path):
+    left = on_one_of_three_journal_nodes(tmp_path)
+    command = ("cluster", "rebuild", "--nodes", left, "--journals-lost")
+    cli = CommandLine(left)
+    planned = cli.out(*command)
+    assert "topic t: keeps 1 row of the newest batch, in a new leader epoch" in planned
+    assert "set aside" not in planned
+    document = json.loads(cli.run(*command, "--yes", "--json").stdout)
+    assert (document["rebuilt"], document["unplaced"], document["topics"][0]["undecided"]) == (True, [], 1)
+    assert document["set_aside"].startswith("set-aside/")
+    assert rows(cli) == ["a", "b", "c"]
+    assert "retention.ms=3600000" in cli.out("topics", "describe", "t")
+
+
+def test_rows_that_are_set_aside_are_said_to_be_possibly_acknowledged(tmp_path):
+    left = on_one_of_three_journal_nodes(tmp_path)
+    lose_journals(tmp_path)
+    lose_folder(tmp_path / "node2" / "cluster")
+    printed = CommandLine(left).out("cluster", "rebuild", "--nodes", left, "--journals-lost", "--yes")
+    assert "3 append files set aside with 3 rows" in printed
+    assert "They may be acknowledged rows, which `lost` does not count" in printed
+    assert len([*tmp_path.glob("node2/set-aside/*/topics/t/*/append/*")]) == 3

@@ -190,8 +190,9 @@ def test_a_name_that_is_no_topic_name_reaches_no_path(cli, tmp_path, name):
 )
 def test_where_there_is_no_cluster_none_is_made(cli, command):
     there_is_none = (
-        f"there is no log at {cli.path}: check the address, and whether its disk is mounted. To begin a new log: "
-        f"pyspark-log topics create NAME --path {cli.path}"
+        f"there is no log at {cli.path}: check the address, and whether its disk is mounted. If that disk is lost, "
+        "rebuild the log from its other nodes (pyspark-log cluster rebuild), or restore a backup. Only where there "
+        f"never was a log, begin one: pyspark-log topics create NAME --path {cli.path}"
     )
     assert cli.error(*command) == there_is_none
     assert not cli.path.exists()

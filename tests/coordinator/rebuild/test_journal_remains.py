@@ -1,0 +1,168 @@
+"""What one of three journal nodes still shows of a topic's journal, after the other two were lost with their rows."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pyspark_log_coordinator.journal import journal_entry, registers
+from pyspark_log_coordinator.journal.paxos import NIL, Register
+from pyspark_log_storage.layout import number as digits
+from tests.support.coordinator.lost_cluster import LostCluster
+from tests.support.coordinator.replicated_topic import ALL
+from tests.support.plain_log import flip_bit
+
+LEFT = "2"
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """Topic t of two partitions with two rows each, on three journal nodes, and described."""
+    cluster = LostCluster(tmp_path)
+    cluster.create("t", 2, min_insync_replicas="2")
+    cluster.append("t")
+    cluster.checkpoint("t")
+    cluster.lose_journals()
+    cluster.rebuild(journals=ALL)
+    return cluster
+
+
+def lose_two(cluster):
+    """Lose the majority, when the last votes have arrived at the node that is left."""
+    place = cluster.log.topic("t").journal.place
+    place.members.ask(lambda _: None, cluster.log.environment, 10_000)
+    for node in set(ALL) - {LEFT}:
+        cluster.lose_node(node)
+
+
+def rebuild(cluster):
+    return cluster.rebuild((LEFT,), journals_are_lost=True)
+
+
+def newest(cluster):
+    """Return the number of the journal's newest entry."""
+    return cluster.log.topic("t").journal.number
+
+
+def votes(cluster, number):
+    """Return the files of the votes for an entry on the node that is left, by ballot."""
+    folder = cluster.folder(LEFT, "t") / "journal" / "entries"
+    found = {registers.parse(each.name): each for each in folder.iterdir()}
+    return {slot[1].ballot: path for slot, path in found.items() if slot[0] == number and not slot[1].is_claim}
+
+
+def value(cluster, number):
+    """Return the key and the entry in a vote for an entry."""
+    for ballot, path in votes(cluster, number).items():
+        key = path.relative_to(cluster.url(LEFT)).as_posix()
+        content = registers.decode(Register(ballot), path.read_bytes(), key)
+        if content != NIL:
+            return key, content
+    raise AssertionError(number)
+
+
+def remove_votes(cluster, number):
+    for path in votes(cluster, number).values():
+        path.unlink()
+        (path.parents[1] / "spares" / "entries" / path.name).unlink(missing_ok=True)
+
+
+def epochs(cluster, partition=0):
+    """Return the leader epochs of a partition, with their first offsets."""
+    return cluster.log.topic("t").state.partitions[partition].epoch_starts
+
+
+def test_rows_that_were_acknowledged_after_the_last_description_are_kept(cluster):
+    cluster.append("t", 3)
+    lose_two(cluster)
+    found = rebuild(cluster)
+    assert (found.lost, found.unplaced) == (0, ())
+    cluster.check()
+    cluster.append("t", 2, on=(LEFT,))
+    cluster.check()
+
+
+def test_rows_of_the_newest_vote_begin_a_leader_epoch_as_others_may_have_been_read_there(cluster):
+    cluster.append("t", 3)
+    known = epochs(cluster)
+    lose_two(cluster)
+    assert rebuild(cluster).topics[0].undecided == 4
+    *kept, undecided, new = epochs(cluster)
+    assert (tuple(kept), undecided[1], new[1]) == (known, 6, 8)
+    chunks = cluster.log.topic("t").state.partitions[0].chunks
+    assert [each.leader_epoch == undecided[0] for each in chunks] == [False, False, False, True]
+
+
+def test_a_replay_of_the_newest_batch_appends_nothing(cluster):
+    cluster.append("t", 2)
+    lose_two(cluster)
+    rebuild(cluster)
+    cluster.batches -= 1
+    expected = {where: list(rows) for where, rows in cluster.expected.items()}
+    cluster.append("t", on=(LEFT,))
+    cluster.expected = expected
+    cluster.check()
+
+
+def test_a_competing_vote_is_not_used_if_the_next_entry_names_another(cluster):
+    cluster.append("t")
+    number = newest(cluster)
+    cluster.append("t")
+    lose_two(cluster)
+    key, content = value(cluster, number)
+    journal = f"{Path(key).parents[1].as_posix()}/"
+    entry = msgspec.structs.replace(journal_entry.decode(content, key), nonce="f" * 32)
+    other = journal_entry.encode(entry, journal_entry.place(journal, number))
+    higher = f"{journal}entries/{digits(number)}.9"
+    (Path(cluster.url(LEFT)) / higher).write_bytes(registers.encode(Register(9), other, higher))
+    rebuild(cluster)
+    cluster.check()
+
+
+def test_rows_after_a_missing_vote_are_set_aside(cluster):
+    cluster.append("t")
+    number = newest(cluster)
+    cluster.append("t", 2)
+    lose_two(cluster)
+    remove_votes(cluster, number)
+    found = rebuild(cluster)
+    assert [each.rows for each in found.unplaced] == [4, 4, 4]
+    cluster.check(lost={("t", 0): 6, ("t", 1): 6})
+
+
+def test_an_undecided_vote_deletes_no_records(cluster):
+    cluster.append("t")
+    cluster.log.topic("t").delete_records(0, 3)
+    lose_two(cluster)
+    assert rebuild(cluster).topics[0].undecided == 0
+    assert cluster.log.topic("t").state.partitions[0].log_start == 0
+    cluster.check()
+
+
+def test_an_undecided_batch_that_is_not_whole_is_set_aside_and_may_be_written_again(cluster):
+    cluster.append("t")
+    name = cluster.append("t")
+    lose_two(cluster)
+    flip_bit(cluster.folder(LEFT, "t") / "append" / name, 8 * 100)
+    rebuild(cluster)
+    cluster.check(lost={("t", 0): 2, ("t", 1): 2})
+    cluster.forget("t", 2)
+    cluster.batches -= 1
+    cluster.append("t", on=(LEFT,))
+    cluster.check()
+
+
+def test_rows_in_a_segment_are_those_that_were_decided(cluster):
+    """The vote for the entry that names the segment is missing, so the batch in it seems undecided."""
+    cluster.append("t")
+    known = epochs(cluster)
+    cluster.roll("t")
+    number = newest(cluster)
+    for node in ALL:
+        cluster.catch_up("t", node)
+    lose_two(cluster)
+    for each in range(number, number + 10):
+        remove_votes(cluster, each)
+    assert rebuild(cluster).topics[0].undecided == 0
+    assert epochs(cluster)[:-1] == known
+    assert cluster.read("t") == cluster.expected["t", 0]
