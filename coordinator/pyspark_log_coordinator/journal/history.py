@@ -6,7 +6,7 @@ If the first entries were trimmed, the history begins at the oldest snapshot aft
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.journal.replay import EntryMissing
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 
 
-class Step(NamedTuple, Generic[S]):
+class Step(NamedTuple):  # not generic: on Python 3.10 a named tuple cannot be
     """An entry of a journal, and the state after it. `time_ms` is by the clock of the process that wrote it."""
 
     number: int
     events: list[Any]
-    state: S
+    state: Any
     time_ms: int
 
 
-def history(journal: Journal[S, Any], after: int = 0) -> Iterator[Step[S]]:
+def history(journal: Journal[S, Any], after: int = 0) -> Iterator[Step]:
     """Yield every kept entry after entry `after`, oldest first.
 
     Compares each snapshot on the way with the folded state. Raises `CorruptObject`.
