@@ -14,7 +14,7 @@ import hmac
 import secrets
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 import msgspec
 
@@ -56,6 +56,7 @@ _SECURITY = {
     "referrer-policy": "same-origin",
     "cache-control": "no-store",
 }
+_DOWNLOADS = {"jsonl": "application/jsonl", "parquet": "application/vnd.apache.parquet"}
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
@@ -138,6 +139,7 @@ class Ui:
             Route("/topics/{topic}", self._page("topic", content.topic)),
             Route("/topics/{topic}/rows", self._rows),
             Route("/topics/{topic}/rows/{partition:number}/{offset:number}", self._row),
+            Route("/topics/{topic}/download.{form}", self._download),
             Route("/groups", self._page("groups", content.groups)),
             Route("/queries", self._past("queries", content.queries)),
             # A group's name may have a slash in it, a topic's may not.
@@ -195,6 +197,18 @@ class Ui:
             return {"view": view, **seen[1]}
 
         return await self._answer(request, "rows", context)
+
+    async def _download(self, request: Request) -> Response:
+        """Return the rows of a page as a file."""
+        parameters = {**request.query_params, **request.path_params}
+        if parameters["form"] not in _DOWNLOADS:
+            return PlainTextResponse("rows are downloaded as .jsonl or .parquet", 404)
+        found = await self._in_rows_thread(content.download, parameters)
+        if "file" not in found:
+            return PlainTextResponse(found["problem"], 400)
+        name = quote(f"{parameters['topic']}.{parameters['form']}")
+        headers = {**_SECURITY, "content-disposition": f"attachment; filename*=UTF-8''{name}"}
+        return Response(found["file"], media_type=_DOWNLOADS[parameters["form"]], headers=headers)
 
     async def _row(self, request: Request) -> Response:
         """Return a page with one row."""

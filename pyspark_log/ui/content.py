@@ -243,7 +243,16 @@ def rows(open_: Callable[[], Log], parameters: Mapping[str, str], mask: Collecti
     except LogError as error:
         return context | {"problem": error.message}
     older = None if found.at is None else stored_rows.cursor(found.at)
-    return context | {"found": found, "next": older, "short": stored_rows.SHORT}
+    return context | {"found": found, "next": older, "short": stored_rows.SHORT, "most": stored_rows.DOWNLOAD_ROWS}
+
+
+def download(open_: Callable[[], Log], parameters: Mapping[str, Any], mask: Collection[str]) -> dict[str, Any]:
+    """Return the rows of a page as a file."""
+    try:
+        wanted = msgspec.structs.replace(stored_rows.wanted_of(parameters, mask), limit=stored_rows.DOWNLOAD_ROWS)
+        return {"file": stored_rows.download(open_().topic(parameters["topic"]), wanted, parameters["form"], mask)}
+    except LogError as error:
+        return {"problem": error.message}
 
 
 def row(open_: Callable[[], Log], parameters: Mapping[str, Any], mask: Collection[str]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import io
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ import pyarrow.compute as pc
 from pyspark_log.reading.fetch import fetch, newest_rows
 from pyspark_log.reading.planning import Range, find_again, split_of
 from pyspark_log.reading.positions import offset_for_time
-from pyspark_log.writing import typed_json
+from pyspark_log.writing import row_lines, typed_json
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import InvalidInput
 
@@ -33,7 +34,13 @@ ROWS_SHOWN = 50
 SCANNED_MAX = 50_000
 """Rows that one page reads at most while its filters match fewer than it shows."""
 BLOCK_ROWS = 2_000
-"""Rows of a partition that are read at once while there are filters."""
+"""Rows of a partition that are read at once while there are filters, or for a download."""
+BLOCK_BYTES = 1024 * 1024
+"""The same as stored bytes, on average. Of several partitions as many blocks are in memory."""
+DOWNLOAD_ROWS = 10_000
+"""Rows of a download at most."""
+DOWNLOAD_BYTES_MAX = 64 * 1024 * 1024
+"""A page or a download ends after the row that reaches this size."""
 PARTITIONS_MERGED = 64
 """Unless one is chosen, rows of so many partitions are shown: those with the newest."""
 SHORT = 200
@@ -169,6 +176,47 @@ def read(handle: TopicHandle, wanted: Wanted, mask: Collection[str] = ()) -> Fou
     Raises `InvalidInput` for an unknown partition, `DataLoss` for rows that expired meanwhile, `StoreError`,
     `CorruptObject`.
     """
+    rows, lanes = _found(handle, wanted, mask)
+    columns = tuple(name for name in handle.schemas[-1].names if name not in {"timestamp", _HEADERS})
+    if not schema.is_typed(handle.schemas[-1]):
+        columns = (_KEY, _VALUE)
+    left = {each.number: each.place for each in lanes if not each.is_done or each.hits}
+    return Found(
+        columns=columns,
+        rows=[_row(number, offset, batch, mask) for number, offset, batch in rows],
+        at=left or None,
+        scanned=sum(each.scanned for each in lanes),
+        partitions=len(lanes),
+    )
+
+
+def download(handle: TopicHandle, wanted: Wanted, form: str, mask: Collection[str] = ()) -> bytes:
+    """Return the rows of a page as a file: `jsonl` or `parquet`. What is masked is null there.
+
+    The file has at most `wanted.limit` rows, and ends after `DOWNLOAD_BYTES_MAX`. Raises what `read` raises.
+    """
+    rows, _ = _found(handle, wanted, mask)
+    masked = [(number, offset, _without(batch, mask)) for number, offset, batch in rows]
+    if form == "jsonl":
+        return b"".join(row_lines.encode_json(batch, handle.name, number, offset) for number, offset, batch in masked)
+    from pyarrow import parquet
+
+    first = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), *handle.schemas[-1]]).empty_table()
+    tables = [
+        pa.Table.from_batches([batch])
+        .add_column(0, "offset", pa.array([offset], pa.int64()))
+        .add_column(0, "partition", pa.array([number], pa.int32()))
+        for number, offset, batch in masked
+    ]
+    file = io.BytesIO()
+    parquet.write_table(pa.concat_tables([first, *tables], promote_options="default"), file)
+    return file.getvalue()
+
+
+def _found(
+    handle: TopicHandle, wanted: Wanted, mask: Collection[str]
+) -> tuple[list[tuple[int, int, pa.RecordBatch]], list[_Lane]]:
+    """Return the rows that are wanted, with partition and offset, and the partitions as far as they were read."""
     state = handle.state
     if wanted.partition is not None:
         numbers = [wanted.partition]
@@ -181,24 +229,16 @@ def read(handle: TopicHandle, wanted: Wanted, mask: Collection[str] = ()) -> Fou
         numbers = full[:PARTITIONS_MERGED]
     lanes = [_Lane(handle, number, wanted, mask) for number in sorted(numbers)]
     rows: list[tuple[int, int, pa.RecordBatch]] = []
-    while len(rows) < wanted.limit:
+    size = 0
+    while len(rows) < wanted.limit and size < DOWNLOAD_BYTES_MAX:
         budget = SCANNED_MAX - sum(each.scanned for each in lanes)
         heads = [each for each in lanes if each.fill(budget)]
         if not heads or any(not each.hits and not each.is_done for each in lanes):
             break  # nothing is left, or the budget is spent before it is known which row is next
         sign = -1 if wanted.backward else 1
         rows.append(min(heads, key=lambda each: (sign * each.hits[0][1], sign * each.number)).take())
-    columns = tuple(name for name in handle.schemas[-1].names if name not in {"timestamp", _HEADERS})
-    if not schema.is_typed(handle.schemas[-1]):
-        columns = (_KEY, _VALUE)
-    left = {each.number: each.place for each in lanes if not each.is_done or each.hits}
-    return Found(
-        columns=columns,
-        rows=[_row(number, offset, batch, mask) for number, offset, batch in rows],
-        at=left or None,
-        scanned=sum(each.scanned for each in lanes),
-        partitions=len(lanes),
-    )
+        size += rows[-1][2].nbytes
+    return rows, lanes
 
 
 def read_one(handle: TopicHandle, partition: int, offset: int, mask: Collection[str] = ()) -> Row:
@@ -233,6 +273,9 @@ class _Lane:
         partition = handle.partitions[number]
         low, high = partition.log_start, partition.high_watermark
         self._low, self._high = low, high
+        size = sum(each.length for each in (*partition.segments, *partition.chunks))
+        self._block = max(1, min(BLOCK_ROWS, BLOCK_BYTES * (partition.log_end - low) // max(1, size)))
+        """How many rows are read at once: few if they are large."""
         start = high if wanted.backward else low
         if wanted.at is not None:
             start = wanted.at.get(number, start)
@@ -258,7 +301,7 @@ class _Lane:
     def fill(self, budget: int) -> bool:
         """Read until there is a row, all is read, or `budget` rows were. Return whether there is one."""
         while not self.hits and not self.is_done and budget > 0:
-            rows = BLOCK_ROWS if self._wanted.filters.used else self._wanted.limit
+            rows = self._block if self._wanted.filters.used else min(self._wanted.limit, self._block)
             rows = max(1, min(rows, budget))
             if self._wanted.backward:
                 start, end = max(self._low, self._reached - rows), self._reached
@@ -348,6 +391,24 @@ def _has_field(document: Any, wanted: str) -> bool:
     if not is_equal:
         return document is not None
     return text == (document if isinstance(document, str) else typed_json.ENCODER.encode(document).decode())
+
+
+def _without(batch: pa.RecordBatch, mask: Collection[str]) -> pa.RecordBatch:
+    """Return a row in which what is masked is null, its time excepted."""
+    columns = []
+    for field in batch.schema:
+        column = batch.column(field.name)
+        if field.name == _HEADERS:
+            found = column.to_pylist()
+            hidden = [each["key"] for each in found[0] or () if {f"header:{each['key']}", _HEADERS} & set(mask)]
+            if hidden:
+                kept = [each | {"value": None} if each["key"] in hidden else each for each in found[0]]
+                column = pa.array([kept], field.type)
+        elif field.name in mask and field.name != "timestamp":
+            column = pa.nulls(1, field.type)
+        columns.append(column)
+    nullable = pa.schema([each.with_nullable(True) if each.name != "timestamp" else each for each in batch.schema])
+    return pa.RecordBatch.from_arrays(columns, schema=nullable)
 
 
 def _row(partition: int, offset: int, batch: pa.RecordBatch, mask: Collection[str]) -> Row:

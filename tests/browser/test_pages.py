@@ -1,5 +1,6 @@
 """Each page in a browser, on a cluster that lives."""
 
+import json
 import re
 
 import pytest
@@ -117,6 +118,17 @@ def test_rows_are_shown_from_a_time_on(served, visit):
     page.get_by_label("From time").fill("2999-01-31T12:00:00Z")
     page.get_by_role("button", name="Show").click()
     expect(page.locator("tbody")).to_contain_text("No rows match.")
+
+
+def test_the_rows_that_are_shown_are_downloaded(served, visit):
+    page = visit(served, "/topics/a.b_c-1/rows?value_has=False")
+    shown = page.locator("tbody th").all_inner_texts()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="JSON lines").click()
+    assert download.value.suggested_filename == "a.b_c-1.jsonl"
+    found = [json.loads(line) for line in download.value.path().read_text().splitlines()]
+    assert [f"{each['partition']}:{each['offset']}" for each in found][: len(shown)] == shown
+    assert len(found) == 60
 
 
 def test_a_row_opens_in_full(served, visit):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
+
 import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from pyspark_log.ui import rows
 from pyspark_log.writing.rows import Rows, TypedSchema
@@ -140,3 +143,52 @@ def test_a_masked_column_of_a_typed_topic_is_not_found_by_text():
 @given(st.binary() | st.sampled_from([None, b"[" * 100_000, b'{"a":' * 100_000, b"1e999", b'"\\ud800"', b"\xff"]))
 def test_a_value_that_is_not_json_has_no_fields(value):
     assert not rows._has_field(rows._json_of(value), "a.b")
+
+
+def append_record(log, found, partition):
+    log.append_rows("t", Rows(found, None, pa.array([partition] * found.num_rows, pa.int32())))
+
+
+def test_a_download_has_the_rows_of_the_page_as_json_lines_and_as_parquet():
+    log = PlainLog()
+    handle = log.create("t", 2)
+    headers = [[{"key": "h", "value": b"1"}], None, [{"key": "h", "value": b"2"}, {"key": "i", "value": None}]]
+    for partition in (0, 1):
+        append_record(log, record([b"a", b"b", None], [b"k", None, b"l"], [1, 2, 3], headers), partition)
+        log.append("t", {partition: [b"later"]})
+    handle.refresh()
+    for asked in ({}, {"order": "oldest"}, {"value_has": "b"}, {"partition": "1"}, {"key": "nobody"}):
+        wanted = rows.wanted_of(asked, ())
+        page = [
+            (row.partition, row.offset, row.columns["key"], row.columns["value"])
+            for row in rows.read(handle, wanted).rows
+        ]
+        lines = map(msgspec.json.decode, rows.download(handle, wanted, "jsonl").splitlines())
+        assert [(each["partition"], each["offset"], each["key"], each["value"]) for each in lines] == page
+        table = parquet.read_table(io.BytesIO(rows.download(handle, wanted, "parquet")))
+        assert table.column_names == ["partition", "offset", "key", "value", "timestamp", "headers"]
+        found = table.select(["partition", "offset", "key", "value"]).to_pylist()
+        texts = [tuple(each.decode() if isinstance(each, bytes) else each for each in row.values()) for row in found]
+        assert texts == page
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_a_download_has_nothing_of_what_is_masked(form):
+    log = PlainLog()
+    handle = log.create("t")
+    secret = [[{"key": "token", "value": SECRET.encode()}, {"key": "open", "value": b"seen"}]]
+    append_record(log, record([SECRET.encode()], [SECRET.encode()], None, secret), 0)
+    handle.refresh()
+    mask = ("key", "value", "header:token")
+    file = rows.download(handle, rows.wanted_of({}, mask), form, mask)
+    assert SECRET.encode() not in file
+    assert b"seen" in file
+
+
+def test_a_download_ends_after_the_row_that_reaches_its_size(monkeypatch):
+    monkeypatch.setattr(rows, "DOWNLOAD_BYTES_MAX", 1000)
+    log = PlainLog()
+    handle = log.create("t")
+    log.append("t", {0: [b"x" * 300] * 10})
+    handle.refresh()
+    assert len(rows.download(handle, rows.Wanted(limit=rows.DOWNLOAD_ROWS), "jsonl").splitlines()) == 4
