@@ -68,7 +68,8 @@ class StoreThreads:
         """Return the next answer of any store, or None if none arrives within `seconds` (None: wait without limit)."""
         self._check_process()
         try:
-            answer = self._answers.get(timeout=seconds)
+            block = seconds != 0  # or Python 3.10 may wait without limit for a timeout of 0
+            answer = self._answers.get(block, seconds)
         except queue.Empty:
             return None
         self._pending[answer.store] -= 1
