@@ -9,6 +9,9 @@ from pyspark.sql import SparkSession
 
 from pyspark_log.opening import open_log
 from pyspark_log.reading import groups
+from pyspark_log.ui import content, pages
+from pyspark_log.ui.past import Past
+from pyspark_log.ui.view import Watch
 from tests.support.log_reader import read_topic
 from tests.support.spark.faulty_source import COMMITTED, COMMITTING, STAGED, Trap
 from tests.support.spark.kills import Query
@@ -54,6 +57,21 @@ def test_all_that_a_query_has_read_is_committed_when_it_ends(spark: SparkSession
     assert committed(query) == {0: 150, 1: 150}
     query.check_batches("out")
     assert set(copies(query).values()) == {1}
+
+
+def test_the_page_shows_what_a_query_has_written_and_read(spark: SparkSession, query: Query) -> None:
+    query.run(spark)
+    log = open_log(query.path)
+    view = Watch(log, query.path).look()
+    found = content.queries(Past(log), view, {})
+    [writer] = found["writers"]
+    assert (writer.topic, writer.producer.batch_id, writer.producer.rows) == ("out", 2, 100)
+    batches = [(each.name, each.producer, each.rows) for each in found["batches"]]
+    assert batches == [("out", writer.name, 100)] * 3
+    assert "partition 0 from 100 to 149" in found["batches"][0].words
+    page = pages.render("queries", view=view, **found)
+    assert f"batch 2 of &#39;{writer.name}&#39;" in page
+    assert view.groups["g"].lag == 0
 
 
 def test_a_stopped_query_goes_on_where_the_group_was_rewound_to(spark: SparkSession, query: Query) -> None:
