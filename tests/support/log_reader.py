@@ -101,8 +101,9 @@ def read_topic(path: Root | str, topic: str) -> TopicContents:
             if isinstance(event, BatchSequenced):
                 contents.batches.append(_read_batch(store, handle, number, event, places))
     for partition, expected in zip(state.partitions, places, strict=True):
-        placed = [Place(c.base_offset, c.rows, c.crc, state.files[c.file].name) for c in partition.chunks]
-        assert placed == expected, "the state places chunks elsewhere than their order says: a gap or an overlap"
+        placed = [Place(c.base_offset, c.rows, c.crc, state.file(c.file).name) for c in partition.chunks]
+        unrolled = [each for each in expected if each.base_offset >= partition.rolled_end]
+        assert placed == unrolled, "the state places chunks elsewhere than their order says: a gap or an overlap"
         assert partition.log_end == partition.high_watermark == _end(expected)
     return contents
 
