@@ -72,7 +72,7 @@ def classified() -> list[str]:
 
 
 def found_python(version: str) -> str | None:
-    """Return the path of a Python that runs as `python3.N`, or None: a shim on the path may run nothing."""
+    """Return the path of a Python of this minor version that runs, or None: a shim on the path may run nothing."""
     command = [f"python{version}", "-c", "import sys; print(sys.executable)"]
     try:
         ended = subprocess.run(command, check=False, capture_output=True, text=True)
