@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from pyspark_log.reading.fetch import fetch, newest_rows
 from pyspark_log.reading.planning import Range, find_again, split_of
 from pyspark_log.reading.positions import offset_for_time
+from pyspark_log.ui.view import size_of
 from pyspark_log.writing import row_lines, typed_json
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import InvalidInput
@@ -273,8 +274,8 @@ class _Lane:
         partition = handle.partitions[number]
         low, high = partition.log_start, partition.high_watermark
         self._low, self._high = low, high
-        size = sum(each.length for each in (*partition.segments, *partition.chunks))
-        self._block = max(1, min(BLOCK_ROWS, BLOCK_BYTES * (partition.log_end - low) // max(1, size)))
+        size = max(1, size_of(partition))
+        self._block = max(1, min(BLOCK_ROWS, BLOCK_BYTES * (partition.log_end - low) // size))
         """How many rows are read at once: few if they are large."""
         start = high if wanted.backward else low
         if wanted.at is not None:

@@ -15,7 +15,7 @@ import select
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from pyspark_log.cli.rows.consume_group import Write
     from pyspark_log_coordinator.log.log import Log, TopicHandle
 
 POLL_SECONDS = 0.1
@@ -286,13 +287,6 @@ PARQUET = pa.schema(
         ("headers", schema.HEADERS),
     ]
 )
-
-
-class Write(Protocol):
-    """Writes stored rows of a partition; `offset` is the offset of the first."""
-
-    def __call__(self, record: pa.RecordBatch, topic: str, partition: int, offset: int) -> None:
-        """Write the rows."""
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ none is left out.
 from __future__ import annotations
 
 from time import monotonic
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
@@ -23,7 +23,8 @@ from pyspark_log_storage.errors import MemberError, RebalanceInProgress
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pyspark_log.cli.rows.consume import Write
+    import pyarrow as pa
+
     from pyspark_log.clients.records import ConsumerBatch
 
 COMMIT_SECONDS = 1.0
@@ -43,6 +44,13 @@ class Wanted(msgspec.Struct, frozen=True):
     rows_max: int | None
     ends: dict[int, int] | None
     """Offsets at which to end, or None: never."""
+
+
+class Write(Protocol):
+    """Writes stored rows of a partition; `offset` is the offset of the first."""
+
+    def __call__(self, record: pa.RecordBatch, topic: str, partition: int, offset: int) -> None:
+        """Write the rows."""
 
 
 def consume_as_member(path: str, wanted: Wanted, write: Write, check_output: Callable[[], None]) -> None:
