@@ -50,7 +50,7 @@ def ui(
         ),
     ] = None,
 ) -> None:
-    """Serve a page that shows the cluster, its topics, rows and groups, and what happened when.
+    """Show the log in a browser: topics, rows, groups, history.
 
     It needs pip install 'pyspark-log[ui]'. It reads what it shows from the stores, keeps nothing, and changes nothing
     without --allow-changes.

@@ -70,7 +70,7 @@ def test_a_command_that_is_not_there_suggests_one(cli):
         (
             [],
             (
-                "cluster nodes topics produce consume offsets groups delete-records metrics maintain node verify "
+                "cluster nodes topics produce consume offsets groups delete-records ui metrics maintain node verify "
                 "recover backup restore dump export import"
             ),
         ),

@@ -63,6 +63,8 @@ COMMANDS = {
 NO_BROKER = ["--bootstrap-server", "127.0.0.1:9", "--topic", "t", "--timeout-ms", "1000"]
 WITH_A_BROKER = {"import kafka": NO_BROKER, "export kafka": NO_BROKER}
 """Commands that need Kafka: tests/pyspark_log/kafka has what they do."""
+SERVING: dict[str, list[str]] = {"ui": []}
+"""Commands that serve until they are interrupted: tests/browser has what they do."""
 
 
 @pytest.fixture
@@ -84,8 +86,8 @@ def all_commands(group: Any = None, name: str = "") -> Iterator[tuple[str, Any]]
 
 
 def words_of(name: str, folder: Path) -> list[str]:
-    words = [*name.split(), *(word.format(folder=folder) for word in (COMMANDS | WITH_A_BROKER)[name])]
-    return words if name == "dump" else [*words, "--json"]
+    words = [*name.split(), *(word.format(folder=folder) for word in (COMMANDS | WITH_A_BROKER | SERVING)[name])]
+    return words if name in {"dump", *SERVING} else [*words, "--json"]
 
 
 def documents(printed: str) -> list[Any]:
@@ -95,7 +97,7 @@ def documents(printed: str) -> list[Any]:
 
 
 def test_every_command_is_tried_here():
-    assert sorted(COMMANDS | WITH_A_BROKER) == sorted(name for name, _ in all_commands())
+    assert sorted(COMMANDS | WITH_A_BROKER | SERVING) == sorted(name for name, _ in all_commands())
 
 
 def test_every_command_prints_json_and_nothing_else(cli, tmp_path):
