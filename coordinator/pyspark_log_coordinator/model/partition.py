@@ -25,6 +25,11 @@ _end_offset = attrgetter("end_offset")
 _timestamp_reached = attrgetter("timestamp_reached")
 
 
+def _is_dense(segment: SegmentRef) -> bool:
+    return segment.keyed is None
+
+
+
 class Holder(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A node, in one incarnation, on which a file is known to be durable."""
 
@@ -71,12 +76,27 @@ class ChunkRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
         )
 
 
+class Keyed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a keyed segment, which compaction made, has of the rows of its range.
+
+    `cleaned_ms` is when the last of them was compacted for the first time (ms, the writer's clock). `superseded` is how
+    many of its rows have a newer row of their key in a later keyed segment. `supersedes` are such numbers of rows of
+    earlier keyed segments, by name, until the segment is swapped in.
+    """
+
+    rows: Count
+    tombstones: Count
+    cleaned_ms: Int64
+    superseded: Count = 0
+    supersedes: tuple[tuple[SegmentName, Count], ...] = ()
+
+
 class SegmentRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
     """A rolled segment: rows `[base_offset, end_offset)` of its partition. Sizes in bytes, timestamps in microseconds.
 
     `level` counts how often its rows were rewritten since the append file; of one of chunks, it is 4 after an attempt
     to convert it to Parquet. `timestamp_reached` is as in `ChunkRef`. `since_ms` is when the first row was sequenced
-    (ms, the writer's clock), 0 if that is not known.
+    (ms, the writer's clock), 0 if that is not known. A keyed segment has only some of the rows.
     """
 
     name: SegmentName
@@ -90,11 +110,17 @@ class SegmentRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     max_timestamp: Int64
     timestamp_reached: Int64
     since_ms: Int64 = 0
+    keyed: Keyed | None = None
+
+    @property
+    def span(self) -> int:
+        """The number of offsets."""
+        return self.end_offset - self.base_offset
 
     @property
     def rows(self) -> int:
         """The number of rows."""
-        return self.end_offset - self.base_offset
+        return self.span if self.keyed is None else self.keyed.rows
 
     @property
     def is_parquet(self) -> bool:
@@ -148,6 +174,8 @@ class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     removing: tuple[NodeId, ...] = ()
     before: tuple[NodeId, ...] = ()
     """The replicas before the current reassignment, preferred leader first: cancelling it restores these."""
+    compactions: Count = 0
+    """How often rows were compacted: a batch of rows below the compacted end is the same while this is."""
 
     @property
     def leader_end(self) -> int:
@@ -165,6 +193,17 @@ class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.segments:
             return self.segments[-1].end_offset
         return self.chunks[0].base_offset if self.chunks else self.log_end
+
+    @property
+    def keyed_segments(self) -> tuple[SegmentRef, ...]:
+        """The keyed segments, with which a compacted partition begins, oldest first."""
+        return self.segments[: bisect_left(self.segments, True, key=_is_dense)]
+
+    @property
+    def compacted_end(self) -> int:
+        """The offset at which the keyed segments end. From there on the log has every row."""
+        keyed = self.keyed_segments
+        return keyed[-1].end_offset if keyed else self.log_start
 
     @property
     def all_segments(self) -> tuple[SegmentRef, ...]:
@@ -203,6 +242,14 @@ class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for pieces in (self.segments, self.chunks):
             for number in range(bisect_right(pieces, offset, key=_end_offset), len(pieces)):
                 yield pieces[number]
+
+    def rows_between(self, start: int, end: int) -> int:
+        """Return how many rows `[start, end)` has, at most; exactly, if no keyed segment has only a part of it."""
+        rows = 0
+        for each in self.segments_between(start, min(end, self.compacted_end)):
+            within = min(end, each.end_offset) - max(start, each.base_offset)
+            rows += min(within, each.rows) if each.keyed is not None else within
+        return rows + max(0, end - max(start, self.compacted_end))
 
     def segments_reaching(self, timestamp: int) -> list[SegmentRef]:
         """Return the segments with a row at or after `timestamp` (microseconds), in order."""
