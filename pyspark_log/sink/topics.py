@@ -184,7 +184,7 @@ def _create_typed(options: SinkOptions, frame: StructType, may_create: Creates) 
     columns = typed_plan.new_columns(_columns(options, frame))
     stored = schema.encode(schema.typed(columns))
     if options.key_column is not None:
-        topic_config.with_key_column(options.topic, TopicConfig(key_column=options.key_column), [stored])
+        topic_config.with_columns(options.topic, TopicConfig(key_column=options.key_column), [stored])
     log = open_log(options.path, options.storage_options, create=may_create is Creates.LOG)
     handle = find(log, options.topic, options, may_create, columns)
     if is_typed(handle):

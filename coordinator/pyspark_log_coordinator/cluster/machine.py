@@ -258,9 +258,7 @@ def _create(state: Cluster, command: CreateTopic, now: int) -> TopicRecord:
         )
     replicas = _assign(state, command)
     topic_config.check_min_insync(command.name, command.config, len(replicas[0]))
-    config = command.config
-    if config.key_column:
-        config = topic_config.with_key_column(command.name, config, command.schemas)
+    config = topic_config.with_columns(command.name, command.config, command.schemas)
     return TopicRecord(command.name, command.topic_id, now, config, replicas, command.schemas)
 
 

@@ -6,7 +6,7 @@ another process was first. A node that fails is left out, and the others continu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 import pyarrow as pa
@@ -17,7 +17,14 @@ from pyspark_log_coordinator.replication.write_targets import targets_of
 from pyspark_log_coordinator.segments.roll_plan import KEPT_LEVEL, RollJob
 from pyspark_log_coordinator.segments.swap import SwapSegments
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, LogError, StoreError, StoreUnavailable, is_node_failure
+from pyspark_log_storage.errors import (
+    CorruptObject,
+    InvalidRecord,
+    LogError,
+    StoreError,
+    StoreUnavailable,
+    is_node_failure,
+)
 from pyspark_log_storage.files import append_file, chunk
 from pyspark_log_storage.files.chunk import CHUNK_BYTES
 from pyspark_log_storage.files.row_files import NotAsParquet
@@ -29,12 +36,17 @@ from pyspark_log_storage.stores.fan_out import FanOutWriter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    import numpy as np
+    from numpy.typing import NDArray
+    from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
+
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import ChunkRef
     from pyspark_log_coordinator.model.topic_state import FileRef
     from pyspark_log_storage.files.index import IndexEntry
-    from pyspark_log_storage.files.row_files import SegmentPlace
+    from pyspark_log_storage.files.row_files import SegmentFile, SegmentPlace
+    from pyspark_log_storage.parquet.parquet_footer import Footer
     from pyspark_log_storage.parquet.parquet_segment import ParquetSegmentWriter
     from pyspark_log_storage.stores.store import Store
 
@@ -63,6 +75,8 @@ class RollTask(msgspec.Struct, frozen=True):
     """The append files of the job's chunks, by number."""
     segments: tuple[RollSource, ...]
     """The job's segments."""
+    others: tuple[RollSource, ...]
+    """The keyed segments that a compaction also looks into."""
     targets: tuple[NodeId, ...]
     """The nodes to which the new segment is written."""
     addresses: dict[NodeId, str]
@@ -94,6 +108,7 @@ def roll_task_of(handle: TopicHandle, job: RollJob) -> RollTask:
         topic_id=handle.topic_id,
         files={each.file: source(state.file(each.file)) for each in job.chunks},
         segments=tuple(source(each) for each in job.segments),
+        others=tuple(source(each) for each in job.compaction.others) if job.compaction is not None else (),
         targets=targets,
         addresses={name: member.url for name, member in members.items()},
         schemas=handle.schemas,
@@ -112,6 +127,11 @@ def run_roll(store_at: Callable[[str], Store], work: RollTask, environment: Envi
     try:
         return _run(store_at, work, environment)
     except NotAsParquet:
+        if work.job.compaction is not None:
+            raise InvalidRecord(
+                f"topic {work.topic!r}, partition {work.job.partition}: it cannot be compacted, because a row is too "
+                "large for a Parquet file, or a struct has no fields; set cleanup.policy=delete"
+            ) from None
         # Its rows are stored as chunks, which may be any. The level keeps others from trying it again.
         job = msgspec.structs.replace(work.job, parquet=False, level=KEPT_LEVEL)
         return _run(store_at, msgspec.structs.replace(work, job=job), environment)
@@ -124,17 +144,16 @@ def _run(store_at: Callable[[str], Store], work: RollTask, environment: Environm
     stores = {each: store_at(work.addresses[each]) for each in work.targets}
     fan_out = _SegmentFanOut(stores, environment) if len(stores) > 1 else None
     place = fan_out or next(iter(stores.values()))
+    keyed = None
     writer = _writer(place, folder, name, work)
     try:
-        rows = _RollInput(store_at, work)
-        if isinstance(writer, segment.SegmentWriter):
-            _copy(rows, work, writer)
+        rows = RollInput(store_at, work)
+        if job.compaction is not None:
+            from pyspark_log_coordinator.maintenance import compaction_task  # imports NumPy
+
+            done, keyed = compaction_task.compact(rows, work, cast("KeyedSegmentWriter", writer))
         else:
-            _decode(rows, work, writer)
-        if writer.end_offset != job.end_offset:
-            where = f"topic {work.topic!r}, partition {job.partition}, offset {writer.end_offset}"
-            raise CorruptObject(where, "the files that the journal names lack it: one was cut")
-        done = writer.close()
+            done = _rolled(rows, work, cast("segment.SegmentWriter | ParquetSegmentWriter", writer))
     except BaseException:
         writer.discard()
         raise
@@ -142,20 +161,39 @@ def _run(store_at: Callable[[str], Store], work: RollTask, environment: Environm
     if not written:
         raise StoreUnavailable("", name, f"no node has all of {name}: each failed at one of its two files; try again")
     holders = _holders(written, work, layout.segment_file(f"{folder}{name}"))
-    made = SegmentRef.of(done, holders, job.level, job.timestamp_reached, job.since_ms)
-    return SwapSegments(job.partition, job.leader_epoch, made)
+    made = SegmentRef.of(done, holders, job.level, job.timestamp_reached, job.since_ms, keyed)
+    replaces = tuple(each.name for each in job.segments) if keyed is not None else ()
+    return SwapSegments(job.partition, job.leader_epoch, made, replaces)
+
+
+def _rolled(rows: RollInput, work: RollTask, writer: segment.SegmentWriter | ParquetSegmentWriter) -> SegmentFile:
+    """Write every row of a job. Raises `CorruptObject`, `StoreError`, `NotAsParquet`."""
+    job = work.job
+    if isinstance(writer, segment.SegmentWriter):
+        _copy(rows, work, writer)
+    else:
+        _decode(rows, work, writer)
+    if writer.end_offset != job.end_offset:
+        where = f"topic {work.topic!r}, partition {job.partition}, offset {writer.end_offset}"
+        raise CorruptObject(where, "the files that the journal names lack it: one was cut")
+    return writer.close()
 
 
 def _writer(
     place: SegmentPlace, folder: str, name: str, work: RollTask
-) -> segment.SegmentWriter | ParquetSegmentWriter:
+) -> segment.SegmentWriter | ParquetSegmentWriter | KeyedSegmentWriter:
     job = work.job
     begin = place, folder, name, job.base_offset, job.epoch_starts
     if not layout.is_parquet(name):
         return segment.SegmentWriter(*begin)
     from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter  # imports pyarrow.parquet
 
-    return ParquetSegmentWriter(*begin, ParquetRows(job.partition, work.schemas, work.compression))
+    kind = ParquetRows(job.partition, work.schemas, work.compression)
+    if job.compaction is not None:
+        from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
+
+        return KeyedSegmentWriter(*begin, kind)
+    return ParquetSegmentWriter(*begin, kind)
 
 
 class _SegmentFanOut:
@@ -212,7 +250,7 @@ def _holders(stores: Mapping[NodeId, Store], work: RollTask, key: str) -> tuple[
     return tuple(found)
 
 
-class _RollInput:
+class RollInput:
     """Reads the rows of a job in order: each chunk from the first holder that has it whole."""
 
     def __init__(self, store_at: Callable[[str], Store], work: RollTask) -> None:
@@ -274,6 +312,43 @@ class _RollInput:
             header, data = chunk.encode(rows, entry.schema_id, "none")
             yield entry, header, pa.py_buffer(data)
 
+    def keyed_rows(self) -> Iterator[tuple[SegmentRef, pa.RecordBatch, NDArray[np.int64], int, int]]:
+        """Yield the rows of the job's keyed segments, each with their offsets, schema and leader epoch."""
+        from pyspark_log_storage.parquet import keyed_segment, parquet_footer
+
+        for ref, source in zip(self._work.job.segments, self._work.segments, strict=True):
+            key, what = self._place(source)
+            footer = self._read(source, what, lambda node, key=key: parquet_footer.read(self._store(node), key))
+            for entry in footer.entries:
+
+                def rows(
+                    node: NodeId, key: str = key, entry: IndexEntry = entry, footer: Footer = footer
+                ) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
+                    return keyed_segment.read_rows(self._store(node), key, footer, entry, self._work.schemas)
+
+                batch, offsets = self._read(source, what, rows)
+                yield ref, batch, offsets, entry.schema_id, entry.leader_epoch
+
+    def superseded(self, number: int, *, of_others: bool = True) -> NDArray[np.int64]:
+        """Return the offsets of rows that a segment supersedes: one of the others, or one of the job's own."""
+        from pyspark_log_storage.parquet import keyed_segment
+
+        source = (self._work.others if of_others else self._work.segments)[number]
+        key, what = self._place(source)
+        return self._read(source, what, lambda node: keyed_segment.read_superseded(self._store(node), key))
+
+    def key_index(self, number: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.int64]]:
+        """Return the key index of one of the other segments."""
+        from pyspark_log_storage.parquet import keyed_segment
+
+        source = self._work.others[number]
+        key, what = self._place(source)
+        return self._read(source, what, lambda node: keyed_segment.read_keys(self._store(node), key))
+
+    def _place(self, source: RollSource) -> tuple[str, str]:
+        """Return a segment's key, and its name for errors."""
+        return f"{self._folder}{self._work.job.partition}/{source.name}", f"{self._where}, segment {source.name}"
+
     def _read(self, source: RollSource, what: str, read: Callable[[NodeId], T]) -> T:
         """Return what the first holder gives. Raises the first one's error if all fail."""
         nodes = sorted(source.nodes, key=self._failed.__contains__)
@@ -287,13 +362,13 @@ class _RollInput:
         return self._store_at(self._work.addresses[node_id])
 
 
-def _decode(rows: _RollInput, work: RollTask, writer: ParquetSegmentWriter) -> None:
+def _decode(rows: RollInput, work: RollTask, writer: ParquetSegmentWriter) -> None:
     """Write the rows of every chunk."""
     for epoch, header, data, name in rows.chunks():
         writer.append(chunk.decode(data, header, work.schemas, name), header.schema_id, epoch)
 
 
-def _copy(rows: _RollInput, work: RollTask, writer: segment.SegmentWriter) -> None:
+def _copy(rows: RollInput, work: RollTask, writer: segment.SegmentWriter) -> None:
     """Copy large chunks unchanged, and join small ones of the same schema and leader epoch into larger ones."""
     small: list[pa.RecordBatch] = []
     kind, size = (0, 0), 0

@@ -29,7 +29,6 @@ def _is_dense(segment: SegmentRef) -> bool:
     return segment.keyed is None
 
 
-
 class Holder(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A node, in one incarnation, on which a file is known to be durable."""
 
@@ -134,12 +133,18 @@ class SegmentRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
     @classmethod
     def of(
-        cls, file: SegmentFile, holders: tuple[Holder, ...], level: int, timestamp_reached: int, since_ms: int = 0
+        cls,
+        file: SegmentFile,
+        holders: tuple[Holder, ...],
+        level: int,
+        timestamp_reached: int,
+        since_ms: int = 0,
+        keyed: Keyed | None = None,
     ) -> SegmentRef:
         """Return the reference to a stored segment."""
         rows = file.base_offset, file.end_offset, file.chunks, file.log_bytes
         times = file.min_timestamp, file.max_timestamp, timestamp_reached, since_ms
-        return cls(file.name, holders, *rows, level, *times)
+        return cls(file.name, holders, *rows, level, *times, keyed)
 
     @property
     def born(self) -> int:

@@ -44,8 +44,8 @@ class Meaning(NamedTuple):
     """What is said about a field of a `StoredConfig`: its meaning, and the numbers that it may be."""
 
     text: str
-    lowest: int = 0
-    highest: int = LONG_MAX
+    lowest: float = 0
+    highest: float = LONG_MAX
 
 
 class StoredSetting(NamedTuple):
@@ -69,31 +69,32 @@ class StoredSetting(NamedTuple):
         _, lowest, highest = self.meaning
         if self.kind is str:
             return "the name of a column"
+        if self.kind is float:
+            return f"a number from {lowest} to {highest}"
         if self.kind is not int:
             return self._listed_words()
         return f"a whole number, {lowest} or more" if highest == LONG_MAX else f"a whole number, {lowest} to {highest}"
 
-    def value(self, text: str, owner: str) -> int | str | bool:
+    def value(self, text: str, owner: str) -> float | str | bool:
         """Return the value that a user gives as text. Raise `InvalidOption`."""
         if self.kind is str:
             return text
-        if self.kind is int:
-            return self._whole_number(text, owner)
+        if self.kind in {int, float}:
+            return self._number(text, owner)
         if text not in self.words:
             raise InvalidOption(self.name, f"{self.name}={text!r} is unknown; choose {self._listed_words()}")
         return text == "true" if self.kind is bool else text
 
-    def _whole_number(self, text: str, owner: str) -> int:
+    def _number(self, text: str, owner: str) -> float:
         _, lowest, highest = self.meaning
         try:
-            number = int(text)
+            number: float = self.kind(text)
         except ValueError:
             number = lowest - 1
-        if not lowest <= number <= highest:
+        if not lowest <= number <= highest:  # also if it is not a number
+            what = "a whole number" if self.kind is int else "a number"
             bounds = f"of {lowest} or more" if highest == LONG_MAX else f"from {lowest} to {highest}"
-            raise InvalidOption(
-                self.name, f"{owner} configuration {self.name}={text!r} must be a whole number {bounds}"
-            )
+            raise InvalidOption(self.name, f"{owner} configuration {self.name}={text!r} must be {what} {bounds}")
         return number
 
     def _listed_words(self) -> str:
@@ -141,7 +142,7 @@ class StoredConfig(
         """Raise `ValueError` for a stored number that no user can have set."""
         for each in self.settings():
             value = getattr(self, each.field)
-            if each.kind is int and not each.meaning.lowest <= value <= each.meaning.highest:
+            if each.kind in {int, float} and not each.meaning.lowest <= value <= each.meaning.highest:
                 raise ValueError(f"the {self.OWNER}'s {each.name} is {value}")
 
     def show(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pyspark_log_storage.errors import InvalidOption
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pyarrow as pa
     from typing_extensions import Self
 
 MAX_MESSAGE_BYTES = 1_048_588
@@ -20,6 +21,10 @@ UNLIMITED = -1
 _DAY_MS = 86_400_000
 
 _OF_TOPICS = {
+    "log.cleaner.delete.retention.ms": "delete.retention.ms",
+    "log.cleaner.max.compaction.lag.ms": "max.compaction.lag.ms",
+    "log.cleaner.min.cleanable.ratio": "min.cleanable.dirty.ratio",
+    "log.cleaner.min.compaction.lag.ms": "min.compaction.lag.ms",
     "log.cleanup.policy": "cleanup.policy",
     "log.flush.interval.messages": "flush.messages",
     "log.flush.interval.ms": "flush.ms",
@@ -118,6 +123,40 @@ class TopicConfig(StoredConfig, frozen=True):
             "The oldest segments are deleted while a partition has more bytes than this; -1 means no limit.", UNLIMITED
         ),
     ] = UNLIMITED
+    cleanup_policy: Annotated[
+        Literal["delete", "compact", "compact,delete"],
+        Meaning(
+            "delete: old segments are deleted, by retention.ms and retention.bytes; compact: the newest row of each "
+            "key is kept; compact,delete: both."
+        ),
+    ] = "delete"
+    min_cleanable_dirty_ratio: Annotated[
+        float,
+        Meaning(
+            "With cleanup.policy=compact: a partition is compacted when this share of its bytes was written since the "
+            "last time, and a compacted segment is rewritten when this share of its rows is superseded.",
+            0,
+            1,
+        ),
+    ] = 0.5
+    min_compaction_lag_ms: Annotated[
+        int, Meaning("With cleanup.policy=compact: rows are not compacted until they are this many ms old.")
+    ] = 0
+    max_compaction_lag_ms: Annotated[
+        int,
+        Meaning(
+            "With cleanup.policy=compact: a partition is compacted when its oldest row that is not was written this "
+            "many ms ago, whatever its share.",
+            1,
+        ),
+    ] = LONG_MAX
+    delete_retention_ms: Annotated[
+        int,
+        Meaning(
+            "With cleanup.policy=compact: how many ms a row without a value, which deletes its key, is kept after it "
+            "was compacted, so that readers see it."
+        ),
+    ] = _DAY_MS
     file_delete_delay_ms: Annotated[
         int,
         Meaning(
@@ -145,13 +184,25 @@ class TopicConfig(StoredConfig, frozen=True):
             "Column of a typed topic whose values choose the partitions, as keys do. Once set, it is never changed."
         ),
     ] = ""
+    delete_when: Annotated[
+        str,
+        Meaning(
+            "Column of a typed topic, of type BOOLEAN: with cleanup.policy=compact a row in which it is true deletes "
+            "its key."
+        ),
+    ] = ""
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether only the newest row of each key is kept."""
+        return self.cleanup_policy != "delete"
 
     def alter(self, settings: Mapping[str, str]) -> Self:
-        """Return this with `settings` changed. The cleanup.policy is always delete, and may be named."""
-        policy = settings.get("cleanup.policy", "delete")
-        if policy != "delete":
-            raise InvalidOption("cleanup.policy", f"cleanup.policy={policy} is not supported; leave it at 'delete'")
-        return super().alter({name: text for name, text in settings.items() if name != "cleanup.policy"})
+        """Return this with `settings` changed. The order of two words of cleanup.policy has no meaning."""
+        policy = settings.get("cleanup.policy")
+        if policy is not None:
+            settings = {**settings, "cleanup.policy": ",".join(sorted(each.strip() for each in policy.split(",")))}
+        return super().alter(settings)
 
     @classmethod
     def _unknown(cls, name: str, advice: str | None = None) -> InvalidOption:
@@ -176,35 +227,59 @@ def check_min_insync(topic: str, config: TopicConfig, replicas: int) -> None:
         )
 
 
-def with_key_column(topic: str, config: TopicConfig, schemas: Sequence[bytes]) -> TopicConfig:
-    """Return the configuration with its key.column spelt as in the newest of the topic's schemas.
+def with_columns(topic: str, config: TopicConfig, schemas: Sequence[bytes]) -> TopicConfig:
+    """Return the configuration with the columns that it names spelt as in the newest of the topic's schemas.
 
-    Raise `InvalidOption` if the topic is not typed, or has no such column whose values can be keys.
+    Raise `InvalidOption` if the topic is not typed, has no such columns, or if their values cannot be keys or say
+    whether a row deletes its key; and if the topic is typed, and compacted, but no column has the keys.
     """
-    from pyspark_log_storage.columns import (  # Arrow is slow to import, and most topics have no such key
+    if not (config.key_column or config.delete_when or config.is_compacted):
+        return config
+    from pyspark_log_storage.columns import (  # Arrow is slow to import, and most topics have no such columns
         column_types,
         schema,
     )
 
-    name = config.key_column
     (newest,) = schema.decode_all(schemas[-1:], f"topic {topic!r}")
-    if not schema.is_typed(newest):
+    columns = schema.columns_of(newest) if schema.is_typed(newest) else None
+
+    def found(setting: str, name: str) -> pa.Field:
+        if columns is None:
+            raise InvalidOption(
+                setting,
+                f"{setting}={name} is for typed topics, and topic {topic!r} holds records of key and value; remove it",
+            )
+        for field in columns:
+            if field.name.lower() == name.lower():
+                return field
         raise InvalidOption(
-            "key.column",
-            f"key.column={name} is for typed topics, and topic {topic!r} holds records of key and value; remove it",
-        )
-    columns = schema.columns_of(newest)
-    found = next((field for field in columns if field.name.lower() == name.lower()), None)
-    if found is None:
-        raise InvalidOption(
-            "key.column",
-            f"topic {topic!r}: key.column is {name!r}, and the columns are {column_types.ddl(columns):.500}; choose "
+            setting,
+            f"topic {topic!r}: {setting} is {name!r}, and the columns are {column_types.ddl(columns):.500}; choose "
             "one of these",
         )
-    if found.type not in column_types.KEY_TYPES:
+
+    if config.key_column:
+        key = found("key.column", config.key_column)
+        if key.type not in column_types.KEY_TYPES:
+            raise InvalidOption(
+                "key.column",
+                f"topic {topic!r}: key.column {key.name!r} has type {column_types.type_name(key.type)}; choose a "
+                "column of text, binary or whole numbers, or write the partition of each row in a column 'partition'",
+            )
+        config = msgspec.structs.replace(config, key_column=key.name)
+    elif config.is_compacted and columns is not None:
         raise InvalidOption(
-            "key.column",
-            f"topic {topic!r}: key.column {name!r} has type {column_types.type_name(found.type)}; choose a column of "
-            "text, binary or whole numbers, or write the partition of each row in a column 'partition'",
+            "cleanup.policy",
+            f"topic {topic!r} has columns, and cleanup.policy={config.cleanup_policy} keeps the newest row of each "
+            "key; say which column has the keys with key.column",
         )
-    return msgspec.structs.replace(config, key_column=found.name)
+    if config.delete_when:
+        when = found("delete.when", config.delete_when)
+        if column_types.type_name(when.type) != "boolean":
+            raise InvalidOption(
+                "delete.when",
+                f"topic {topic!r}: delete.when {when.name!r} has type {column_types.type_name(when.type)}; choose a "
+                "column of type BOOLEAN",
+            )
+        config = msgspec.structs.replace(config, delete_when=when.name)
+    return config

@@ -1,7 +1,8 @@
 """Retention: the rules that move the log start of a partition.
 
-`retention.ms` and `retention.bytes` expire whole segments, oldest first, as in Kafka; unrolled rows stay until they are
-rolled. Delete-records moves the log start to any offset up to the HW. The files are scheduled for deletion.
+`retention.ms` and `retention.bytes` expire whole segments, oldest first, as in Kafka, unless cleanup.policy=compact;
+unrolled rows stay until they are rolled. Delete-records moves the log start to any offset up to the HW. The files are
+scheduled for deletion.
 """
 
 from __future__ import annotations
@@ -101,6 +102,8 @@ def _ends_from(topic: Topic, partition: Partition) -> dict[NodeId, int]:
 
 def _retained_from(partition: Partition, config: TopicConfig, now: int) -> int:
     """Return the log start after retention: the base offset of the first segment that is kept."""
+    if config.cleanup_policy == "compact":
+        return partition.log_start
     size = sum(each.log_bytes for each in partition.segments) + sum(each.length for each in partition.chunks)
     start = partition.log_start
     for segment in partition.segments:

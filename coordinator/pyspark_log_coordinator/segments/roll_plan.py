@@ -14,6 +14,8 @@ partition, its tail, is written as one Parquet segment when its oldest row was w
 ones are merged later: 16 of one tier, which is the power of 16 in their number of rows, and smaller ones that a larger
 one follows. So a partition has a few dozen of them at most, and a row is written at most `PARQUET_LEVEL_MAX` times.
 
+A compacted topic begins with keyed segments, which have rules of their own (`compaction_plan`).
+
 A job is bounded by a budget of bytes, so that inline maintenance does not delay a writer for long, and by the rows that
 one segment can hold.
 """
@@ -27,7 +29,8 @@ import msgspec
 from pyspark_log_coordinator.model.partition import BEFORE_ALL_TIMES, ChunkRef, Partition, SegmentRef
 from pyspark_log_coordinator.model.partitions import Fact
 from pyspark_log_coordinator.model.topic_config import UNLIMITED
-from pyspark_log_coordinator.segments import retention
+from pyspark_log_coordinator.segments import compaction_plan, retention
+from pyspark_log_coordinator.segments.tiers import MERGE_COUNT, TIER_MAX, joined, tier_of
 from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX
 from pyspark_log_storage.stored_fields import INT64_MAX
 
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.model.topic_config import TopicConfig
     from pyspark_log_coordinator.model.topic_state import Topic
+    from pyspark_log_coordinator.segments.compaction_plan import Compaction
 
 ROLL_CHUNKS = 64
 """A partition with this many unrolled chunks is rolled."""
@@ -49,12 +53,9 @@ INLINE_ROLL_BYTES = 8 * 1024 * 1024
 INLINE_ROLL_BYTES_MAX = 256 * 1024 * 1024
 """Bounds of an inline job. Between them it is half of the partition's unrolled bytes, so that the unrolled part does
 not grow, however large the batches are."""
-MERGE_COUNT = 16
 LEVEL_MAX = 3
 KEPT_LEVEL = LEVEL_MAX + 1
 """The level of segments after an attempt to convert them: those with a row too large for Parquet stay as they are."""
-_TIER_MAX = 64
-"""Above all tiers."""
 PARQUET_LEVEL_MAX = 6
 """Parquet segments of this level are not merged, however small they are."""
 INLINE_LAG_MS = 3_600_000
@@ -76,6 +77,8 @@ class RollJob(msgspec.Struct, frozen=True):
     """Whether the segment is written as Parquet."""
     since_ms: int = 0
     """When the first row was written, see `SegmentRef`."""
+    compaction: Compaction | None = None
+    """Of a job whose segment is a keyed one."""
 
     @property
     def base_offset(self) -> int:
@@ -90,6 +93,8 @@ class RollJob(msgspec.Struct, frozen=True):
     @property
     def verb(self) -> str:
         """What the job does to its rows, as a past participle."""
+        if self.compaction is not None:
+            return "compacted"
         if self.chunks:
             return "rolled"
         return "converted to Parquet" if self.parquet and not self.segments[0].is_parquet else "merged"
@@ -130,7 +135,8 @@ def plan(topic: Topic, now: int, budget: int | None = None, at_once: Sequence[in
 def _inline(topic: Topic, number: int, now: int) -> RollJob | None:
     budget = _inline_budget(topic.partitions[number])
     return (
-        _roll(topic, number, now, budget)
+        _compaction(topic, number, now, budget, inline=True)
+        or _roll(topic, number, now, budget)
         or _tail(topic, number, now, None)
         or _merge(topic, number, budget, MERGE_LOOK_BACK)
     )
@@ -138,7 +144,8 @@ def _inline(topic: Topic, number: int, now: int) -> RollJob | None:
 
 def _thorough(topic: Topic, number: int, now: int, budget: int, at_once: int) -> RollJob | None:
     return (
-        _tail(topic, number, now, budget, at_once)
+        _compaction(topic, number, now, budget)
+        or _tail(topic, number, now, budget, at_once)
         or _roll(topic, number, now, budget)
         or _merge(topic, number, budget, len(topic.partitions[number].segments))
         or _conversion(topic, number, budget)
@@ -147,6 +154,8 @@ def _thorough(topic: Topic, number: int, now: int, budget: int, at_once: int) ->
 
 def will_stay(segment: SegmentRef, config: TopicConfig) -> bool:
     """Return whether a segment will not be rewritten: its file is there until its rows expire."""
+    if config.is_compacted or segment.keyed is not None:
+        return False
     is_large = _is_large(segment.log_bytes, config)
     return segment.level >= PARQUET_LEVEL_MAX or (is_large and (segment.is_parquet or segment.level >= KEPT_LEVEL))
 
@@ -194,7 +203,10 @@ _AT_ONCE, _NEVER = _Due(BEFORE_ALL_TIMES, 0), _Due(INT64_MAX, INT64_MAX)
 
 def _due(partition: Partition, config: TopicConfig, topic: Topic) -> _Due:
     """Return when inline maintenance may have something to do. When a file was sequenced does not change."""
-    if _segments_to_merge(partition, config, _inline_budget(partition), MERGE_LOOK_BACK):
+    budget = _inline_budget(partition)
+    if compaction_plan.due(topic, partition, INT64_MAX, budget, inline=True):
+        return _AT_ONCE  # perhaps: what is too young for it does not wait long
+    if _segments_to_merge(partition, config, budget, MERGE_LOOK_BACK):
         return _AT_ONCE
     rolled = _roll_due(topic, partition)
     return _Due(min(rolled.time, _tail_due(topic, partition, INLINE_LAG_MS)), rolled.next_file)
@@ -206,6 +218,19 @@ def _earliest(of_each: list[_Due]) -> _Due:
 
 
 _DUE: Fact[_Due] = Fact(_due, _earliest)
+
+
+def _compaction(topic: Topic, number: int, now: int, budget: int, *, inline: bool = False) -> RollJob | None:
+    partition = topic.partitions[number]
+    work = compaction_plan.due(topic, partition, now, budget, inline=inline)
+    if work is None:
+        return None
+    segments = tuple(each for each in work.pieces if isinstance(each, SegmentRef))
+    chunks = tuple(each for each in work.pieces if isinstance(each, ChunkRef))
+    level = min(max((each.level for each in segments), default=0) + 1, PARQUET_LEVEL_MAX)
+    job = _job(topic, number, level, segments, chunks, parquet=True)
+    needs = compaction_plan.compaction_of(topic.config, work.others, now)
+    return msgspec.structs.replace(job, level=level, compaction=needs)
 
 
 def _roll(topic: Topic, number: int, now: int, budget: int) -> RollJob | None:
@@ -233,7 +258,7 @@ def _segments_to_merge(
     partition: Partition, config: TopicConfig, budget: int, look_back: int
 ) -> tuple[SegmentRef, ...]:
     """Return the oldest neighbours to merge, of the newest `look_back` segments."""
-    newest = partition.segments[max(0, len(partition.segments) - look_back) :]
+    newest = partition.segments[max(len(partition.keyed_segments), len(partition.segments) - look_back) :]
     size_max = min(budget, config.segment_bytes)
     found = _to_merge(newest, size_max)
     if found or config.segment_format != "parquet":
@@ -382,7 +407,7 @@ def _roll_due(topic: Topic, partition: Partition) -> _Due:
         return _AT_ONCE
     # Rows can expire only after they are rolled.
     age_max = min(config.segment_ms, config.flush_ms)
-    if config.retention_ms != UNLIMITED:
+    if config.retention_ms != UNLIMITED and config.cleanup_policy != "compact":
         age_max = min(age_max, config.retention_ms)
     return _Due(topic.file(oldest.file).sequenced_ms + age_max, oldest.file + ROLL_FILES)
 
@@ -428,8 +453,8 @@ def _small(segments: Sequence[SegmentRef], config: TopicConfig, size_max: int) -
     that is larger than a segment as many as fit are taken.
     """
     for run, is_followed in _runs(segments, config):
-        tiers = [_tier(each) for each in run] + [_TIER_MAX] * is_followed
-        for start, end in _joined(tiers):
+        tiers = [tier_of(each.rows) for each in run] + [TIER_MAX] * is_followed
+        for start, end in joined(tiers):
             taken = run[start:end]
             while len(taken) > 1 and not _fits(taken, size_max):
                 del taken[-1]
@@ -455,29 +480,6 @@ def _runs(segments: Sequence[SegmentRef], config: TopicConfig) -> Iterator[tuple
             run.append(each)
     if run:
         yield run, False
-
-
-def _joined(tiers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the bounds of the neighbours that are to be merged, by their tiers.
-
-    They are several that one of a higher tier follows, or those up to the 16th of a tier, with lower ones between them.
-    """
-    for tier in sorted({each for each in tiers if each < _TIER_MAX}):
-        start = count = 0
-        for number, each in enumerate(tiers):
-            if each > tier:
-                if number - start > 1:
-                    yield start, number
-                start, count = number + 1, 0
-            elif each == tier:
-                count += 1
-                if count == MERGE_COUNT:
-                    yield start, number + 1
-                    start, count = number + 1, 0
-
-
-def _tier(segment: SegmentRef) -> int:
-    return (segment.rows.bit_length() - 1) // (MERGE_COUNT.bit_length() - 1)
 
 
 def _fits(segments: Sequence[SegmentRef], size_max: int) -> bool:

@@ -2,7 +2,9 @@
 
 The rows keep their offsets, so readers, writers and replayed batches are not affected. The job that made the segment
 knew an older state. A swap is stale if its range no longer begins and ends at the bounds of chunks or segments, or is
-that of a Parquet segment or of one of the same level; it is ignored, and never fails a batch.
+that of a Parquet segment or of one of the same level; it is ignored, and never fails a batch. A keyed segment, which
+compaction made and which has only some of the rows, must also be made of what is in its range; a partition counts how
+often one was swapped in.
 
 The segment is staged until every member of the ISR holds it, and the ISR has at least min.insync.replicas members.
 Followers copy it meanwhile, and what it replaces stays in the log. One that no replica holds any more is dropped. So
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.model.partition import Partition, SegmentRef
+from pyspark_log_coordinator.model.partition import Keyed, Partition, SegmentRef
 from pyspark_log_coordinator.model.partitions import Fact
 from pyspark_log_coordinator.model.topic_state import PendingDeletion, Topic, with_partition
 from pyspark_log_coordinator.replication import replicas
@@ -35,6 +37,8 @@ class SwapSegments(msgspec.Struct, frozen=True):
     partition: int
     based_on: int
     segment: SegmentRef
+    replaces: tuple[str, ...] = ()
+    """Of a keyed segment: the names of the segments that it was made of."""
 
 
 class SegmentsSwapped(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
@@ -98,15 +102,33 @@ def evolve(topic: Topic, event: SegmentsSwapped) -> Topic:
     first = bisect_left(partition.segments, new.base_offset, key=lambda each: each.base_offset)
     before, after = partition.segments[:first], partition.segments[first + len(replaced) :]
     rolled = len(partition.chunks_between(new.base_offset, new.end_offset))
+    if new.keyed is not None:
+        before = _superseded(before, new.keyed)
+        new = msgspec.structs.replace(new, keyed=msgspec.structs.replace(new.keyed, supersedes=()))
     changed = msgspec.structs.replace(
         partition,
         segments=(*before, new, *after),
         chunks=partition.chunks.drop(rolled),
         staged=tuple(each for each in partition.staged if each.name != new.name),
+        compactions=partition.compactions + (new.keyed is not None),
     )
     changed = _with_ends(topic, changed, new)
     gone = [segment_key(event.partition, each.name) for each in replaced]
     return schedule_deletion(with_partition(topic, event.partition, changed), gone, event.at_ms)
+
+
+def _superseded(segments: tuple[SegmentRef, ...], by: Keyed) -> tuple[SegmentRef, ...]:
+    """Return keyed segments with the rows counted that a later one supersedes."""
+    counts = dict(by.supersedes)
+
+    def counted(segment: SegmentRef) -> SegmentRef:
+        keyed, more = segment.keyed, counts.get(segment.name, 0)
+        if keyed is None or not more:
+            return segment
+        superseded = min(keyed.rows, keyed.superseded + more)
+        return msgspec.structs.replace(segment, keyed=msgspec.structs.replace(keyed, superseded=superseded))
+
+    return tuple(map(counted, segments))
 
 
 def _with_ends(topic: Topic, partition: Partition, new: SegmentRef) -> Partition:
@@ -177,6 +199,10 @@ def _fits(topic: Topic, swap: SwapSegments) -> bool:
     if any(each.base_offset < new.end_offset and new.base_offset < each.end_offset for each in partition.staged):
         return False  # another segment is staged for this range
     present = partition.segments_between(new.base_offset, new.end_offset)
+    if new.keyed is not None:
+        return _fits_keyed(topic, partition, swap, present)
+    if any(each.keyed is not None for each in present):
+        return False
     is_one = len(present) == 1 and present[0].end_offset == new.end_offset
     if is_one and (present[0].is_parquet or present[0].level >= new.level):
         return False  # already done, by another process or by an attempt whose answer was lost
@@ -184,6 +210,26 @@ def _fits(topic: Topic, swap: SwapSegments) -> bool:
     if new.end_offset > partition.rolled_end and new.base_offset > partition.rolled_end:
         return False
     return _is_whole(partition, new)
+
+
+def _fits_keyed(topic: Topic, partition: Partition, swap: SwapSegments, present: tuple[SegmentRef, ...]) -> bool:
+    """Return whether a keyed segment is made of what is in its range: the oldest dense rows, or keyed segments.
+
+    So no row is folded twice or left out, and what a suspended process made of an older state is refused.
+    """
+    keyed = partition.keyed_segments
+    is_merge = bool(present) and present[0].keyed is not None
+    if is_merge:
+        fits = all(each.keyed is not None for each in present)
+    else:
+        oldest = next(partition.pieces_from(keyed[-1].end_offset if keyed else partition.log_start), None)
+        fits = oldest is not None and oldest.base_offset == swap.segment.base_offset
+    return (
+        fits
+        and topic.config.is_compacted
+        and tuple(each.name for each in present) == swap.replaces
+        and _is_whole(partition, swap.segment)
+    )
 
 
 def _all_hold(topic: Topic, partition: Partition, segment: SegmentRef) -> bool:

@@ -89,8 +89,8 @@ def _check_key_type(where: str, key: str, before: pa.Schema, after: pa.Schema) -
         )
 
 
-def with_new_key(topic: Topic, changed: TopicConfig) -> TopicConfig:
-    """Return a changed configuration whose key.column differs. Raises `InvalidOption` if it may not."""
+def with_columns(topic: Topic, changed: TopicConfig) -> TopicConfig:
+    """Return a changed configuration with the columns that it names. Raises `InvalidOption` if it may not name them."""
     before, after = topic.config.key_column, changed.key_column
     if before and after.lower() != before.lower():
         raise InvalidOption(
@@ -98,7 +98,7 @@ def with_new_key(topic: Topic, changed: TopicConfig) -> TopicConfig:
             f"topic {topic.name!r} has key.column={before}, and rows of a key would be in two partitions with "
             f"key.column={after or 'none'}; keep it, or write to another topic",
         )
-    return topic_config.with_key_column(topic.name, changed, topic.schemas)
+    return topic_config.with_columns(topic.name, changed, topic.schemas)
 
 
 def evolve(topic: Topic, event: SchemaEvolved) -> Topic:

@@ -181,8 +181,8 @@ def _decide(state: Topic, command: Command, now: int) -> list[Any]:
             changed = state.config.alter(command.settings)
             if changed.min_insync_replicas != state.config.min_insync_replicas:
                 topic_config.check_min_insync(state.name, changed, min(len(each.replicas) for each in state.partitions))
-            if changed.key_column != state.config.key_column:
-                changed = columns.with_new_key(state, changed)
+            if changed != state.config:
+                changed = columns.with_columns(state, changed)
             return [] if changed == state.config else [ConfigAltered(changed)]
         case EvolveSchema():
             return list(columns.decide(state, command, now))

@@ -29,7 +29,10 @@ def test_defaults_are_had_by_name():
         TopicConfig.defaults(["retention.mss"])
 
 
-def test_the_one_cleanup_policy_may_be_named():
+def test_the_two_words_of_a_cleanup_policy_have_no_order():
+    assert parse({"cleanup.policy": "delete, compact"}).cleanup_policy == "compact,delete"
+    assert parse({"cleanup.policy": "compact,delete"}).cleanup_policy == "compact,delete"
+    assert parse({"cleanup.policy": "compact"}).cleanup_policy == "compact"
     assert parse({"cleanup.policy": "delete"}) == TopicConfig()
 
 

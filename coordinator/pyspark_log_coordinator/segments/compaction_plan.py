@@ -1,0 +1,134 @@
+"""The plan of compaction: which rows to fold into keyed segments, and which of these to merge.
+
+    keyed segments           dense segments and chunks
+    [0, 900) [900, 2000)     [2000, 2400) [2400, 2500) ...
+                        X = compacted end
+
+A fold makes one keyed segment of the oldest dense rows: the newest row of each key, with the offsets of the rows in
+earlier keyed segments that these supersede. A merge rewrites keyed segments without superseded rows, and without rows
+that delete their key once delete.retention.ms has passed. So each key has one row in all keyed segments that is not
+superseded, and what a fold or a merge does follows what was written since, not what is there.
+
+As in Kafka, a fold is due when the dense rows are a share of min.cleanable.dirty.ratio of the partition's bytes, or
+when the oldest of them was written max.compaction.lag.ms ago; rows younger than min.compaction.lag.ms are left out.
+A keyed segment is rewritten when the same share of its rows is superseded or past its time, and 16 neighbours of one
+tier, which is the power of 16 in their rows, are merged: a row is rewritten a few times, however long the log is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pyspark_log_coordinator.model.partition import ChunkRef, SegmentRef
+from pyspark_log_coordinator.segments.tiers import joined, tier_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark_log_coordinator.model.partition import Partition
+    from pyspark_log_coordinator.model.topic_config import TopicConfig
+    from pyspark_log_coordinator.model.topic_state import Topic
+
+KEYED_ROWS_MAX = 4_000_000
+"""How many rows are folded or merged at once: a job keeps some 40 bytes of each in memory."""
+FOLD_CHUNKS = 64
+FOLD_BYTES = 8 * 1024 * 1024
+"""Writers fold rows when a segment has some of them, or so many chunks or bytes."""
+_US_PER_MS = 1000
+
+
+class Compaction(msgspec.Struct, frozen=True):
+    """What a job that makes a keyed segment needs besides its rows."""
+
+    others: tuple[SegmentRef, ...]
+    """Of a fold the keyed segments before it, of a merge those after it."""
+    at_ms: int
+    """The time of the plan (ms)."""
+    kept_from_ms: int
+    """Rows that delete their key are dropped if they were compacted then or before (ms)."""
+    key_column: str
+    """The column with the keys of a typed topic, else empty."""
+    delete_when: str
+    """The column of a typed topic that says whether a row deletes its key, else empty."""
+
+
+class Work(msgspec.Struct, frozen=True):
+    """Segments and chunks to fold, or keyed segments to merge."""
+
+    pieces: tuple[SegmentRef | ChunkRef, ...]
+    others: tuple[SegmentRef, ...]
+
+
+def due(topic: Topic, partition: Partition, now: int, budget: int, *, inline: bool) -> Work | None:
+    """Return what is to be compacted at `now` (ms), of at most `budget` bytes, or None. `inline`: by a writer."""
+    if not topic.config.is_compacted:
+        return None
+    return _fold(topic, partition, now, budget, inline=inline) or _merge(topic, partition, now, budget)
+
+
+def compaction_of(config: TopicConfig, others: tuple[SegmentRef, ...], now: int) -> Compaction:
+    """Return what a job needs that reads `others`, too."""
+    return Compaction(others, now, now - config.delete_retention_ms, config.key_column, config.delete_when)
+
+
+def _fold(topic: Topic, partition: Partition, now: int, budget: int, *, inline: bool) -> Work | None:
+    config, keyed = topic.config, partition.keyed_segments
+    youngest = (now - config.min_compaction_lag_ms) * _US_PER_MS
+    dirty: list[SegmentRef | ChunkRef] = []
+    for piece in partition.pieces_from(partition.compacted_end):
+        is_young = config.min_compaction_lag_ms > 0 and piece.max_timestamp > youngest
+        if piece.end_offset > partition.high_watermark or is_young:
+            break
+        dirty.append(piece)
+    if not dirty:
+        return None
+    size = sum(each.length for each in dirty)
+    is_late = _since(topic, dirty[0]) + config.max_compaction_lag_ms <= now
+    is_much = size >= config.min_cleanable_dirty_ratio * (size + sum(each.length for each in keyed))
+    if inline:
+        has_segment = isinstance(dirty[0], SegmentRef)
+        is_much = is_much and (has_segment or len(dirty) >= FOLD_CHUNKS or size >= FOLD_BYTES)
+    if not (is_late or is_much):
+        return None
+    return Work(_as_many_as_fit(dirty, budget), keyed)
+
+
+def _since(topic: Topic, piece: SegmentRef | ChunkRef) -> int:
+    """Return when the first row was written (ms)."""
+    return piece.since_ms if isinstance(piece, SegmentRef) else topic.file(piece.file).sequenced_ms
+
+
+def _as_many_as_fit(pieces: Sequence[SegmentRef | ChunkRef], budget: int) -> tuple[SegmentRef | ChunkRef, ...]:
+    """Return the first of the pieces, one at least."""
+    taken: list[SegmentRef | ChunkRef] = []
+    size = rows = 0
+    for each in pieces:
+        size, rows = size + each.length, rows + each.rows
+        if taken and (size > budget or rows > KEYED_ROWS_MAX):
+            break
+        taken.append(each)
+    return tuple(taken)
+
+
+def _merge(topic: Topic, partition: Partition, now: int, budget: int) -> Work | None:
+    config, keyed = topic.config, partition.keyed_segments
+    left = [each.rows - dead_rows(each, config, now) for each in keyed]
+    for number, each in enumerate(keyed):
+        dead = each.rows - left[number]
+        if dead > 0 and dead >= config.min_cleanable_dirty_ratio * each.rows and each.rows > 1:
+            return Work((each,), keyed[number + 1 :])
+    for start, end in joined([tier_of(each) for each in left]):
+        taken = _as_many_as_fit(keyed[start:end], min(budget, config.segment_bytes))
+        if len(taken) > 1:
+            return Work(taken, keyed[start + len(taken) :])
+    return None
+
+
+def dead_rows(segment: SegmentRef, config: TopicConfig, now: int) -> int:
+    """Return how many rows of a keyed segment a merge at `now` (ms) would leave out, as far as the journal knows."""
+    keyed = segment.keyed
+    assert keyed is not None
+    is_past = keyed.cleaned_ms + config.delete_retention_ms <= now
+    return min(keyed.rows, keyed.superseded + (keyed.tombstones if is_past else 0))
