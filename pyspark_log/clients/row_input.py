@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.clients.records import Headers
-from pyspark_log.writing.destination import check_sizes
+from pyspark_log.writing.destination import KEYLESS, check_rows
 from pyspark_log.writing.rows import Rows, rows_of
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import InvalidRecord
@@ -86,6 +86,8 @@ def checked_row(
             f"topic {destination.name!r} is typed: it has columns of its own, and takes no records of key and value; "
             "send Arrow rows with these columns with send_batch"
         )
+    if key is None and destination.needs_keys:
+        raise InvalidRecord(f"topic {destination.name!r}: {KEYLESS}")
     size = 0
     if value is not None:
         if type(value) is not bytes:
@@ -157,7 +159,7 @@ def arrow_rows(data: pa.RecordBatch | pa.Table, destination: Destination, now_us
             f"a column of the batch has a type that cannot be written ({error}); the columns are value and key (binary "
             "or string), headers, partition (int32) and timestamp"
         ) from error
-    check_sizes(destination, rows.record)
+    check_rows(destination, rows.record)
     _check_partitions(destination, explicit)
     return Rows(rows.record, None, explicit)
 
@@ -185,6 +187,6 @@ def _typed_rows(data: pa.RecordBatch, destination: Destination, now_us: int) -> 
         explicit = None if rows.partition is None else rows.partition.cast(pa.int32())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidRecord(f"topic {name!r}: column 'partition' is not a whole number ({error}); cast it") from error
-    check_sizes(destination, rows.record)
+    check_rows(destination, rows.record)
     _check_partitions(destination, explicit)
     return Rows(rows.record, None, explicit, typed=plan.schema, keys=rows.keys)

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_log.writing.destination import KEYLESS
 from pyspark_log.writing.partitioner import are_partitions
 from pyspark_log.writing.row_bytes import bytes_if_above
 from pyspark_log_storage.columns import schema
@@ -27,6 +28,7 @@ from pyspark_log_storage.columns import schema
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pyspark_log.writing.destination import Destination
     from pyspark_log.writing.rows import Rows
 
 PREFIX = "__dlq.errors."
@@ -62,16 +64,18 @@ def _texts(column: pa.Array | str | None, first: int, rows: int) -> pa.BinaryArr
     return part.cast(pa.string()).cast(pa.binary())
 
 
-def reasons_against(
-    record: pa.RecordBatch, explicit: pa.Array | None, partitions: int, message_bytes_max: int
-) -> pa.Array | None:
+def reasons_against(destination: Destination, record: pa.RecordBatch, explicit: pa.Array | None) -> pa.Array | None:
     """Return why each row cannot be written to a topic, null for a row that can; None if all can."""
+    partitions, message_bytes_max = destination.partitions, destination.max_message_bytes
     reasons = None
+    if destination.needs_keys and (keys := record.column(destination.key_column or "key")).null_count:
+        reasons = _where(keys.is_null(), pa.scalar(KEYLESS))
     sizes = bytes_if_above(record, message_bytes_max)
     if sizes is not None:
         end = f" bytes is larger than max.message.bytes ({message_bytes_max}); raise it for the topic and for the write"
         text = _around(sizes, "a row of ", f"{end}, or write smaller rows")
-        reasons = _where(pc.greater(sizes, message_bytes_max), text)
+        large = _where(pc.greater(sizes, message_bytes_max), text)
+        reasons = large if reasons is None else pc.coalesce(reasons, large)
     if explicit is not None and not are_partitions(explicit, partitions):
         end = f", but the topic has {partitions} partitions (0 to {partitions - 1}); correct the column 'partition'"
         text = _around(explicit, "a row names partition ", f"{end} or add partitions")

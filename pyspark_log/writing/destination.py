@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.batch import Acks
 
 
+KEYLESS = (
+    "a row has no key, and the topic has cleanup.policy=compact, which keeps the newest row of each key; write a key, "
+    "or set cleanup.policy=delete"
+)
+
+
 class NodePlace(msgspec.Struct, frozen=True):
     """A node's store: its address as the cluster knows it, and the incarnation that it must have."""
 
@@ -46,6 +52,8 @@ class Destination(msgspec.Struct, frozen=True):
     """Those of a typed topic, none of a topic of records."""
     key_column: str = ""
     """The topic's key.column, if it is typed and has one."""
+    needs_keys: bool = False
+    """Whether a row without a key is refused: the topic is compacted."""
 
     @property
     def partitions(self) -> int:
@@ -69,6 +77,7 @@ def destination_of(
         born=handle.version,
         schemas=state.schemas if is_typed(handle) else (),
         key_column=state.config.key_column,
+        needs_keys=state.config.is_compacted,
     )
 
 
@@ -92,8 +101,10 @@ def check_kind(destination: Destination, rows: Rows) -> None:
         )
 
 
-def check_sizes(destination: Destination, record: pa.RecordBatch) -> None:
-    """Raise `InvalidRecord` if a row is larger than the topic or the write allows."""
+def check_rows(destination: Destination, record: pa.RecordBatch) -> None:
+    """Raise `InvalidRecord` if a row is larger than the topic or the write allows, or lacks a key that it must have."""
+    if destination.needs_keys and record.column(destination.key_column or "key").null_count:
+        raise InvalidRecord(f"topic {destination.name!r}: {KEYLESS}")
     sizes = bytes_if_above(record, destination.max_message_bytes)
     if sizes is not None:
         raise InvalidRecord(

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.writing.dead_letters import Refused, as_records, reasons_against
-from pyspark_log.writing.destination import Destination, check_kind, check_sizes
+from pyspark_log.writing.destination import Destination, check_kind, check_rows
 from pyspark_log.writing.partitioner import group_by_partition, partition_of
 from pyspark_log.writing.row_bytes import bytes_if_above
 from pyspark_log.writing.rows import Rows
@@ -157,7 +157,7 @@ class Staging:
         if self._dead_letter_topic is None:
             destination = self._known(topic)
             check_kind(destination, rows)
-            check_sizes(destination, rows.record)
+            check_rows(destination, rows.record)
             self._write_checked(destination, rows)
             return
         try:
@@ -168,8 +168,7 @@ class Staging:
                 raise
             self._write_dead_letters(rows, topic, type(error), error.message)
             return
-        limit = destination.max_message_bytes
-        reasons = reasons_against(rows.record, rows.partition, destination.partitions, limit)
+        reasons = reasons_against(destination, rows.record, rows.partition)
         if reasons is not None:
             rows = self._without_refused(msgspec.structs.replace(rows, refused=reasons), topic)
         self._write_checked(destination, rows)

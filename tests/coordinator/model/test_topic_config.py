@@ -37,8 +37,15 @@ def test_the_two_words_of_a_cleanup_policy_have_no_order():
 
 
 def test_another_cleanup_policy_is_refused():
-    with pytest.raises(InvalidOption, match="compact"):
-        parse({"cleanup.policy": "compact"})
+    with pytest.raises(InvalidOption, match="'compact,compact' is unknown; choose delete, compact or compact,delete"):
+        parse({"cleanup.policy": "compact,compact"})
+
+
+@pytest.mark.parametrize("ratio", ["1.01", "-0.1", "nan", "half"])
+def test_a_dirty_ratio_is_a_share(ratio):
+    assert parse({"min.cleanable.dirty.ratio": "0.25"}).min_cleanable_dirty_ratio == 0.25
+    with pytest.raises(InvalidOption, match="must be a number from 0 to 1"):
+        parse({"min.cleanable.dirty.ratio": ratio})
 
 
 def test_a_misspelt_name_is_refused_with_the_right_one():

@@ -45,7 +45,7 @@ def test_for_machines_altering_tells_what_has_changed(cli):
         ("retention.ms=soon", "whole number"),
         ("segment.bytes=0", "whole number"),
         ("compression.type=gzip", "gzip"),
-        ("cleanup.policy=compact", "not supported"),
+        ("cleanup.policy=compaction", "choose delete, compact or compact,delete"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused_and_none_is_altered(cli, setting, said):

@@ -52,12 +52,18 @@ def test_the_configuration_has_kafkas_names(cli):
         "flush.ms": 2**63 - 1,
         "retention.ms": week,
         "retention.bytes": -1,
+        "cleanup.policy": "delete",
+        "min.cleanable.dirty.ratio": 0.5,
+        "min.compaction.lag.ms": 0,
+        "max.compaction.lag.ms": 2**63 - 1,
+        "delete.retention.ms": 86_400_000,
         "file.delete.delay.ms": 60_000,
         "orphan.retention.ms": 86_400_000,
         "unclean.leader.election.enable": False,
         "replication.mode": "isr",
         "replica.lag.time.max.ms": 30_000,
         "key.column": "",
+        "delete.when": "",
     }
 
 
@@ -125,7 +131,7 @@ def test_describe_finds_the_partitions_in_trouble(cli, tmp_path):
                 "segment.bytes"
             ),
         ),
-        ("cleanup.policy=compact", "cleanup.policy=compact is not supported; leave it at 'delete'"),
+        ("cleanup.policy=keep", "cleanup.policy='keep' is unknown; choose delete, compact or compact,delete"),
         (
             "min.insync.replicas=2",
             "topic 't' cannot require 2 in-sync replicas: the cluster has 1 node; choose fewer",
