@@ -115,8 +115,8 @@ def content(state: Topic, node: NodeId, now: int) -> dict[str, AddFile]:
     found = {}
     for number, partition in enumerate(state.partitions):
         for segment in partition.segments:
-            if not segment.is_parquet or not replicas.is_held(segment.holders, node):
-                break
+            if not segment.is_parquet or segment.keyed is not None or not replicas.is_held(segment.holders, node):
+                break  # rows of a keyed segment may be superseded, and nothing here says so
             path = f"{number}/{segment.name}"
             found[path] = AddFile(
                 path=path,

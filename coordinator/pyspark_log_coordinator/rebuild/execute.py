@@ -38,7 +38,7 @@ from pyspark_log_coordinator.journal.journal_nodes import JournalNode, JournalNo
 from pyspark_log_coordinator.journal.place import JournalPlace, OneStore, SeveralStores
 from pyspark_log_coordinator.journal.quorum import Member, Members
 from pyspark_log_coordinator.maintenance import topic_description
-from pyspark_log_coordinator.model.partition import BEFORE_ALL_TIMES, ChunkRef, Holder, NodeId, SegmentRef
+from pyspark_log_coordinator.model.partition import BEFORE_ALL_TIMES, ChunkRef, Holder, Keyed, NodeId, SegmentRef
 from pyspark_log_coordinator.model.topic_state import FileRef
 from pyspark_log_coordinator.rebuild import salvage, topic_plan
 from pyspark_log_coordinator.topic import machine as topic
@@ -163,7 +163,9 @@ class _Rebuild:
         place, incarnations = self._place(), self._incarnations
         for each in self._topics:
             journal = Journal(place, layout.topic_journal(*each.plan.folder), topic.MACHINE, self._environment)
-            journal.begin_at(each.plan.entry, RestoreTopic(each.restored(incarnations), place.generation))
+            journal.begin_at(
+                each.plan.entry, RestoreTopic(each.restored(incarnations, self._environment.now_ms()), place.generation)
+            )
 
     def begin_cluster(self) -> None:
         incarnations, now = self._incarnations, self._environment.now_ms()
@@ -270,11 +272,11 @@ class TopicRebuild:
             for file in sorted({chunk.file for chunk in partition.chunks}):
                 self._copy_file(file, best)
 
-    def restored(self, incarnations: dict[NodeId, str]) -> TopicRestored:
-        """Return the first event of the topic's journal."""
+    def restored(self, incarnations: dict[NodeId, str], now: int) -> TopicRestored:
+        """Return the first event of the topic's journal. `now` stands in for unknown times of compaction (ms)."""
         numbers = {file: number for number, file in enumerate(sorted(self._files))}
         partitions = tuple(
-            self._partition(number, numbers, incarnations) for number in range(len(self.plan.partitions))
+            self._partition(number, numbers, incarnations, now) for number in range(len(self.plan.partitions))
         )
         holding = {node for nodes in (*self._files.values(), *self._segments.values()) for node in nodes}
         members = holding | {node for each in partitions for node in each.replicas}
@@ -327,14 +329,18 @@ class TopicRebuild:
             if chunk.file == file
         ]
 
-    def _partition(self, number: int, files: dict[int, int], incarnations: dict[NodeId, str]) -> RestoredPartition:
+    def _partition(
+        self, number: int, files: dict[int, int], incarnations: dict[NodeId, str], now: int
+    ) -> RestoredPartition:
         plan = self.plan.partitions[number]
         reached = BEFORE_ALL_TIMES
         segments = []
         for each in plan.segments:
             reached = max(reached, each.file.max_timestamp)
             holders = _holders(self._segments[number, each.file.name], incarnations)
-            segments.append(SegmentRef.of(each.file, holders, _LEVEL, reached))
+            counts = each.file.keyed
+            keyed = None if counts is None else Keyed(counts.rows, counts.tombstones, now)
+            segments.append(SegmentRef.of(each.file, holders, _LEVEL, reached, keyed=keyed))
         chunks: list[ChunkRef] = []
         for chunk in plan.chunks:
             reached = max(reached, chunk.max_timestamp)

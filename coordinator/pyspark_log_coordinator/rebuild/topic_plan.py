@@ -314,15 +314,30 @@ class PartitionPlanner:
         chunks = [
             each for each in self._chunks() if (self._number, each.base_offset) in good and each.file not in bad_files
         ]
-        prefix = longest_prefix.longest(segments, chunks, self._log_start)
+        prefix = self._longest(segments, chunks)
         left = sorted(self._salvages, key=lambda each: (each.file.base_offset, -each.file.end_offset))
         # A salvaged segment lengthens the log at its end, or in reverse order at its start, or not if a gap follows.
         for one in (*left, *reversed(left)):
             more = [*segments, ChosenSegment(one.file, (), (), one)]
-            longer = longest_prefix.longest(more, chunks, self._log_start)
+            longer = self._longest(more, chunks)
             if _is_longer(longer, prefix):
                 segments, prefix = more, longer
         return prefix
+
+    def _longest(self, segments: Sequence[ChosenSegment], chunks: Sequence[ChunkRef]) -> LogPrefix:
+        """Return the longest run. It begins with keyed segments, or has none: a dense one may be what they replaced."""
+        keyed = [each for each in segments if each.file.keyed is not None]
+        dense = [each for each in segments if each.file.keyed is None]
+        prefix = longest_prefix.longest(dense, chunks, self._log_start)
+        if not keyed:
+            return prefix
+        first: LogPrefix = longest_prefix.longest(keyed, (), self._log_start)
+        later = [each for each in dense if each.base_offset >= first.log_end]
+        rest = longest_prefix.longest(later, chunks, first.log_end)
+        if rest.log_start > first.log_end:
+            rest = Prefix(first.log_end, first.log_end, (), ())
+        compacted = Prefix(first.log_start, rest.log_end, (*first.segments, *rest.segments), rest.chunks)
+        return prefix if _is_longer(prefix, compacted) else compacted
 
     def plan(self, prefix: LogPrefix, holders: Mapping[int, tuple[NodeId, ...]]) -> PartitionPlan:
         """Return the plan for a prefix; `holders` are the nodes that have all that is used of each append file."""

@@ -9,6 +9,7 @@ The checks raise `ValueError`, which replay turns into an error that names the e
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log_coordinator.journal.state_machine import JournalMoved
@@ -138,6 +139,7 @@ def _check_rows(topic: Topic, old: Partition | None, new: Partition, *, rolled: 
         changed = _changed(() if old is None else old.segments, new.segments)
         _check_joined(changed)
         _check_segments(changed)
+        _check_keyed_come_first(changed)
     if old is None or new.staged is not old.staged:
         _check_segments(new.staged)
     if old is None:
@@ -189,3 +191,19 @@ def _check_segments(segments: Iterable[SegmentRef]) -> None:
     for each in segments:
         if each.base_offset >= each.end_offset:
             raise ValueError(f"segment {each.name} goes from {each.base_offset} to {each.end_offset}")
+        keyed = each.keyed
+        if keyed is None:
+            continue
+        if not 1 <= keyed.rows <= each.span or max(keyed.tombstones, keyed.superseded) > keyed.rows:
+            raise ValueError(
+                f"segment {each.name} of {each.span} offsets has {keyed.rows} rows, {keyed.superseded} of "
+                f"them superseded and {keyed.tombstones} that delete their key"
+            )
+        if not each.is_parquet:
+            raise ValueError(f"segment {each.name} is keyed, and not Parquet")
+
+
+def _check_keyed_come_first(segments: Iterable[SegmentRef]) -> None:
+    for before, after in itertools.pairwise(segments):
+        if before.keyed is None and after.keyed is not None:
+            raise ValueError(f"keyed segment {after.name} follows {before.name}, which has every row")
