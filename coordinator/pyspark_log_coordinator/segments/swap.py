@@ -220,7 +220,7 @@ def _fits_keyed(topic: Topic, partition: Partition, swap: SwapSegments, present:
     keyed = partition.keyed_segments
     is_merge = bool(present) and present[0].keyed is not None
     if is_merge:
-        fits = all(each.keyed is not None for each in present)
+        fits = swap.segment.end_offset <= keyed[-1].end_offset
     else:
         oldest = next(partition.pieces_from(keyed[-1].end_offset if keyed else partition.log_start), None)
         fits = oldest is not None and oldest.base_offset == swap.segment.base_offset

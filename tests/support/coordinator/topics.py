@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from pyspark_log_coordinator.model.batch import Acks
-from pyspark_log_coordinator.model.partition import SegmentRef
+from pyspark_log_coordinator.model.partition import Keyed, SegmentRef
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.segments.swap import SwapSegments
@@ -117,6 +117,25 @@ def swap(
     holders = tuple(Holder(node, incarnation(node)) for node in on)
     made = SegmentRef(name, holders, start, end, 1, log_bytes, level, 0, max_timestamp, max_timestamp, since_ms)
     return SwapSegments(partition, epoch, made)
+
+
+def compacted(
+    state: Topic,
+    start: int,
+    end: int,
+    rows: int = 1,
+    *,
+    tombstones: int = 0,
+    cleaned_ms: int = 0,
+    supersedes: Mapping[str, int] | None = None,
+    on: Sequence[str] = ("A",),
+    log_bytes: int = 100,
+) -> SwapSegments:
+    """Return the swap that puts a keyed segment in the place of what the only partition has of `[start, end)`."""
+    made = swap(start, end, on=on, parquet=True, log_bytes=log_bytes)
+    keyed = Keyed(rows, tombstones, cleaned_ms, supersedes=tuple((supersedes or {}).items()))
+    replaces = tuple(each.name for each in state.partitions[0].segments_between(start, end))
+    return msgspec.structs.replace(made, segment=msgspec.structs.replace(made.segment, keyed=keyed), replaces=replaces)
 
 
 def rolled(state: Topic, *bounds: int, partition: int = 0, **facts: Any) -> Topic:

@@ -1,0 +1,280 @@
+"""What compaction does to a partition: when a fold or a merge is due, and which swaps of keyed segments fit."""
+
+import itertools
+
+import msgspec
+import pytest
+
+from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.segments.compaction_plan import FOLD_CHUNKS, KEYED_ROWS_MAX
+from pyspark_log_coordinator.topic import integrity
+from pyspark_log_coordinator.topic import machine as topic
+from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords, HoldFiles, MaintainSegments
+from tests.support.coordinator.topics import (
+    after,
+    at,
+    commit,
+    compacted,
+    decide,
+    file,
+    filled,
+    pieces,
+    rolled,
+    started,
+    swap,
+)
+
+BUDGET = 2**30
+COMPACT = {"cleanup_policy": "compact"}
+
+
+def keyed_log(*bounds, chunks=6, rows=10, **config):
+    """Return a compacted topic of some chunks with keyed segments between the bounds, of 10 rows each."""
+    state = filled(chunks, rows, **{**COMPACT, **config})
+    for start, end in itertools.pairwise(bounds):
+        state = taken(state, compacted(state, start, end, 10))
+    return state
+
+
+def taken(state, *swaps):
+    new = after(state, MaintainSegments(swaps))
+    assert new != state, "the swap was dropped"
+    integrity.check_entry(state, decide(state, MaintainSegments(swaps)), new, 1)
+    return new
+
+
+def is_refused(state, *swaps):
+    return decide(state, MaintainSegments(swaps)) == []
+
+
+def due(state, now=0, budget=BUDGET):
+    """Return the bounds of the compactions that are due, and what else they read."""
+    return [
+        (job.base_offset, job.end_offset, [each.base_offset for each in job.compaction.others])
+        for job in roll_plan.plan(state, now, budget)
+        if job.compaction is not None
+    ]
+
+
+# Folds
+
+
+def test_a_fold_takes_all_rows_that_are_not_compacted_and_looks_into_those_that_are():
+    assert due(keyed_log()) == [(0, 60, [])]
+    assert due(keyed_log(0, 20)) == [(20, 60, [0])]
+    assert due(rolled(keyed_log(0, 20), 20, 40)) == [(20, 60, [0])]
+
+
+def test_a_topic_that_is_not_compacted_has_no_folds():
+    assert due(keyed_log(cleanup_policy="delete")) == []
+    assert due(keyed_log(cleanup_policy="compact,delete", retention_ms=-1)) == [(0, 60, [])]
+
+
+def test_a_fold_is_due_when_the_new_bytes_are_the_share_of_min_cleanable_dirty_ratio():
+    state = filled(4, **COMPACT, min_cleanable_dirty_ratio=0.4)  # a chunk has 64 bytes
+    state = taken(state, compacted(state, 0, 20, log_bytes=192))
+    assert due(state) == [(20, 40, [0])]
+    state = filled(4, **COMPACT, min_cleanable_dirty_ratio=0.41)
+    state = taken(state, compacted(state, 0, 20, log_bytes=192))
+    assert due(state) == []
+
+
+def test_a_fold_is_due_when_the_oldest_row_was_written_max_compaction_lag_ms_ago():
+    state = started(**COMPACT, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=50)
+    state = at(state, commit(None, file({0: 10})), 100)
+    state = taken(state, compacted(state, 0, 10))
+    state = at(state, commit(None, file({0: 10})), 1000)
+    assert due(state, 1049) == []
+    assert due(state, 1050) == [(10, 20, [0])]
+
+
+def test_rows_younger_than_min_compaction_lag_ms_are_left_out():
+    state = started(**COMPACT, min_compaction_lag_ms=50)
+    for time in (100, 200):
+        batch = file({0: 10})
+        (chunk,) = batch.chunks
+        chunk = msgspec.structs.replace(chunk, max_timestamp=time * 1000)
+        state = at(state, commit(None, msgspec.structs.replace(batch, chunks=(chunk,))), time)
+    assert due(state, 149) == []
+    assert due(state, 150) == [(0, 10, [])]
+    assert due(state, 250) == [(0, 20, [])]
+
+
+def test_rows_above_the_high_watermark_are_not_folded():
+    state = started(replicas=("A", "B"), min_insync=2, **COMPACT)
+    state = after(state, commit(None, file({0: 10}, on=("A", "B"))))
+    state = after(state, commit(None, file({0: 10}, on=("A",)), acks="1"))
+    assert state.partitions[0].high_watermark == 10
+    assert due(state) == [(0, 10, [])]
+    assert is_refused(state, compacted(state, 0, 20, on=("A", "B")))
+
+
+def test_a_fold_is_as_large_as_the_budget_and_memory_allow():
+    assert due(keyed_log(), budget=3 * 64) == [(0, 30, [])]
+    assert due(keyed_log(rows=KEYED_ROWS_MAX // 2)) == [(0, KEYED_ROWS_MAX, [])]
+    assert due(keyed_log(rows=KEYED_ROWS_MAX + 1, chunks=2)) == [(0, KEYED_ROWS_MAX + 1, [])]
+
+
+def test_a_writer_folds_a_segment_or_many_chunks():
+    few, many = filled(FOLD_CHUNKS - 1, **COMPACT), filled(FOLD_CHUNKS, **COMPACT)
+    assert due(few, budget=None) == []
+    assert due(rolled(few, 0, 10), budget=None) == [(0, 630, [])]
+    assert due(many, budget=None) == [(0, 640, [])]
+
+
+# Merges
+
+
+def test_a_keyed_segment_is_rewritten_when_the_share_of_its_superseded_rows_is_large():
+    state = keyed_log(0, 20)
+    (first,) = state.partitions[0].segments
+    few = taken(state, compacted(state, 20, 60, supersedes={first.name: 4}))
+    assert due(few) == []
+    many = taken(state, compacted(state, 20, 60, supersedes={first.name: 5}))
+    assert due(many) == [(0, 20, [20])]
+    rewritten = taken(many, compacted(many, 0, 20, 5))
+    assert due(rewritten) == []
+    assert [each.keyed.superseded for each in rewritten.partitions[0].segments] == [0, 0]
+
+
+def test_rows_that_delete_their_key_count_as_superseded_when_delete_retention_ms_has_passed():
+    state = filled(2, **COMPACT, delete_retention_ms=100)
+    state = taken(state, compacted(state, 0, 20, 4, tombstones=2, cleaned_ms=1000))
+    assert due(state, 1099) == []
+    assert due(state, 1100) == [(0, 20, [])]
+    (job,) = roll_plan.plan(state, 1100, BUDGET)
+    assert job.compaction.kept_from_ms == 1000
+
+
+def test_sixteen_keyed_segments_of_one_size_become_one():
+    state = keyed_log(*range(0, 170, 10), chunks=17)
+    assert len(state.partitions[0].keyed_segments) == 16
+    assert due(state, budget=BUDGET)[0] == (0, 160, [])
+    assert due(keyed_log(*range(0, 160, 10), chunks=15)) == []
+
+
+def test_keyed_segments_are_neither_rolled_nor_converted():
+    state = keyed_log(0, 20, 40, 60, segment_format="parquet", parquet_max_lag_ms=0)
+    assert roll_plan.plan(state, 10**12, BUDGET) == []
+    assert is_refused(state, swap(0, 40, parquet=True, level=6))
+    assert is_refused(state, swap(0, 60, level=6))
+
+
+# Swaps
+
+
+def test_a_keyed_segment_takes_the_place_of_its_range_and_the_partition_counts_it():
+    state = rolled(filled(6, **COMPACT), 0, 20)
+    assert state.partitions[0].compactions == 0
+    state = taken(state, compacted(state, 0, 30, 7))
+    one = state.partitions[0]
+    assert pieces(state)[:2] == [("segment", 0, 30), ("chunk", 30, 40)]
+    assert (one.compacted_end, one.compactions, one.log_end, one.high_watermark) == (30, 1, 60, 60)
+    assert one.segments[0].rows == 7
+
+
+def test_a_partition_that_was_never_compacted_has_its_compacted_end_at_its_log_start():
+    state = after(filled(6, **COMPACT), DeleteRecords(0, 15))
+    assert state.partitions[0].compacted_end == 15
+    assert due(state) == [(10, 60, [])]
+    assert pieces(taken(state, compacted(state, 10, 60))) == [("segment", 10, 60)]
+
+
+def test_a_fold_begins_where_the_keyed_segments_end():
+    state = keyed_log(0, 20)
+    assert is_refused(state, compacted(state, 30, 40))  # [20, 30) would be left out
+    assert is_refused(state, compacted(state, 10, 40))  # [10, 20) would be folded twice
+    assert not is_refused(state, compacted(state, 20, 30))
+
+
+def test_a_merge_takes_whole_keyed_segments_and_nothing_else():
+    state = keyed_log(0, 20, 40)
+    assert is_refused(state, compacted(state, 0, 50))
+    assert is_refused(state, compacted(state, 0, 30))
+    assert pieces(taken(state, compacted(state, 0, 40)))[0] == ("segment", 0, 40)
+
+
+def test_what_a_suspended_process_made_of_older_segments_is_refused():
+    state = rolled(filled(6, **COMPACT), 0, 20)
+    fold, merge = compacted(state, 0, 20), compacted(state, 0, 30)
+    state = taken(state, fold)
+    assert is_refused(state, fold)
+    assert is_refused(state, merge)
+    rewritten = compacted(state, 0, 20)
+    state = taken(state, rewritten)
+    assert is_refused(state, rewritten)
+    assert is_refused(state, msgspec.structs.replace(compacted(state, 0, 20), replaces=fold.replaces))
+
+
+def test_of_an_older_leader_epoch_or_another_policy_it_is_refused():
+    state = filled(6, **COMPACT)
+    made = compacted(state, 0, 20)
+    assert is_refused(state, msgspec.structs.replace(made, based_on=1))
+    assert is_refused(after(state, AlterConfig({"cleanup.policy": "delete"})), made)
+    assert not is_refused(after(state, AlterConfig({"cleanup.policy": "compact,delete"})), made)
+
+
+def test_what_is_superseded_is_counted_when_the_segment_is_swapped_in():
+    state = keyed_log(0, 20, 40)
+    first, second = state.partitions[0].segments
+    state = taken(state, compacted(state, 40, 50, 3, supersedes={first.name: 2, second.name: 10, "gone": 5}))
+    found = [(each.keyed.superseded, each.keyed.supersedes) for each in state.partitions[0].segments]
+    assert found == [(2, ()), (10, ()), (0, ())]
+    state = taken(state, compacted(state, 50, 60, 3, supersedes={second.name: 1}))
+    assert state.partitions[0].segments[1].keyed.superseded == 10  # it has no more rows
+
+
+def test_rows_stay_until_every_member_of_the_isr_holds_the_keyed_segment():
+    both = ("A", "B")
+    state = started(replicas=both, **COMPACT)
+    state = after(state, commit(None, file({0: 20}, on=both)))
+    made = compacted(state, 0, 20, on=("A",))
+    state = after(state, MaintainSegments((made,)))
+    assert pieces(state) == [("chunk", 0, 20)]
+    assert state.partitions[0].compactions == 0
+    state = after(state, HoldFiles("B", "incarnation of B", (), ((0, made.segment.name),)))
+    assert pieces(state) == [("segment", 0, 20)]
+    assert state.partitions[0].compactions == 1
+
+
+# What is left
+
+
+def test_retention_does_not_apply_to_a_topic_that_is_only_compacted():
+    expired = {"retention_ms": 1}
+    only = keyed_log(0, 20, **expired)
+    assert decide(only, topic.ApplyRetention()) == []
+    both = keyed_log(0, 20, cleanup_policy="compact,delete", **expired)
+    (moved,) = topic.decide(both, topic.ApplyRetention(), 10**6)
+    assert moved.log_start == 20
+    state = topic.evolve(both, moved)
+    assert (state.partitions[0].compacted_end, pieces(state)[0]) == (20, ("chunk", 20, 30))
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "rows"),
+    [(0, 60, 47), (0, 20, 7), (5, 20, 7), (15, 20, 5), (18, 20, 2), (20, 45, 25), (10, 30, 17), (0, 0, 0), (30, 10, 0)],
+)
+def test_rows_are_counted_and_not_offsets(start, end, rows):
+    state = filled(6, **COMPACT)
+    state = taken(state, compacted(state, 0, 20, 7))
+    assert state.partitions[0].rows_between(start, end) == rows
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"rows": 0}, "has 0 rows"),
+        ({"rows": 21}, "20 offsets has 21 rows"),
+        ({"tombstones": 8}, "8 that delete"),
+        ({"superseded": 8}, "8 of them superseded"),
+    ],
+)
+def test_impossible_counts_of_a_stored_segment_are_refused(change, said):
+    state = filled(6, **COMPACT)
+    made = compacted(state, 0, 20, 7)
+    forged = msgspec.structs.replace(made.segment, keyed=msgspec.structs.replace(made.segment.keyed, **change))
+    events = decide(state, MaintainSegments((msgspec.structs.replace(made, segment=forged),)))
+    (event,) = events
+    with pytest.raises(ValueError, match=said):
+        integrity.check_entry(state, events, topic.evolve(state, event), 1)
