@@ -75,9 +75,9 @@ def _fold(rows: RollInput, work: RollTask, writer: KeyedSegmentWriter) -> tuple[
         if is_kept.any():
             chosen = batch.filter(pa.array(is_kept))
             tombstones += int(_deletes(chosen, compaction).sum())
-            writer.append(chosen, offsets[is_kept], schema_id, epoch)
+            writer.append_at(chosen, offsets[is_kept], schema_id, epoch)
     superseded = np.sort(np.concatenate([_NONE, *found]))
-    done = writer.close(job.end_offset, superseded, newest, tombstones)
+    done = writer.close_at(job.end_offset, superseded, newest, tombstones)
     return done, Keyed(len(kept), tombstones, compaction.at_ms, supersedes=tuple(supersedes))
 
 
@@ -92,7 +92,7 @@ def _merge(rows: RollInput, work: RollTask, writer: KeyedSegmentWriter) -> tuple
 
     def write(batch: pa.RecordBatch, offsets: Offsets, schema_id: int, epoch: int) -> None:
         nonlocal count, tombstones
-        writer.append(batch, offsets, schema_id, epoch)
+        writer.append_at(batch, offsets, schema_id, epoch)
         count += batch.num_rows
         tombstones += int(_deletes(batch, compaction).sum())
         keys.append(_keys(batch, offsets, compaction.key_column))
@@ -109,7 +109,7 @@ def _merge(rows: RollInput, work: RollTask, writer: KeyedSegmentWriter) -> tuple
         assert last is not None
         write(*last)  # a segment has rows, as a batch in Kafka's log keeps its last offset
     older = np.unique(np.concatenate([_NONE, *own]))
-    done = writer.close(job.end_offset, older[older < job.base_offset], _newest(_joined(keys)), tombstones)
+    done = writer.close_at(job.end_offset, older[older < job.base_offset], _newest(_joined(keys)), tombstones)
     cleaned = max(each.keyed.cleaned_ms for each in job.segments if each.keyed is not None)
     return done, Keyed(count, tombstones, cleaned)
 

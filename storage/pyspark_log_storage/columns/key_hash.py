@@ -80,21 +80,16 @@ def _reader(column: pa.Array):  # type: ignore[no-untyped-def]
     def add_bytes(first: int, end: int, states: tuple[U64, U64]) -> None:
         starts = offsets[first:end]
         lengths = offsets[first + 1 : end + 1] - starts
+        shortest, longest = int(lengths.min()), int(lengths.max())
         rows, done = np.arange(end - first), 0
-        longest = int(lengths.max()) if end > first else 0
         while done < longest:
-            if done:
+            # Bytes after a key's end, which are the next key's, are cut off.
+            if done < shortest:
+                _add(states, words[starts + done] & _MASKS[np.minimum(lengths - done, _WORD)])
+            else:  # the shorter keys have no more words
                 rows = rows[lengths[rows] > done]
-            is_all = len(rows) == end - first
-            places = starts + done if is_all else starts[rows] + done
-            left = np.minimum((lengths if is_all else lengths[rows]) - done, _WORD)
-            # Bytes after the key's end, which are the next key's, are cut off; an empty key has no word.
-            word = words[places] & _MASKS[np.maximum(left, 0)]
-            if is_all:
-                _add(states, word)
-            else:
                 some = states[0][rows], states[1][rows]
-                _add(some, word)
+                _add(some, words[starts[rows] + done] & _MASKS[np.minimum(lengths[rows] - done, _WORD)])
                 states[0][rows], states[1][rows] = some
             done += _WORD
         _add_lengths(states, lengths.astype(np.uint64))

@@ -2,21 +2,22 @@
 
     offset  bytes  field (little-endian)
     0       4      magic b"PLIX"
-    4       2      version: 1 for a .log, 2 for a .parquet
+    4       2      version: 1 for a .log, 2 for a .parquet, 3 for a keyed segment
     6       2      zero
     8       8      base offset of the segment
     16      8      offset after its last row
     24      8      length of the .log, or of the .parquet, in bytes
     32      4      number of entries
-    36      24     version 1: zero. Version 2: where the row groups of the .parquet end (i64), the CRC-32C of the bytes
-                   from there to its end (u32), zero
+    36      24     version 1: zero. From version 2 on: where the tail of the .parquet begins (i64), the CRC-32C of the
+                   bytes from there to its end (u32), zero
     60      4      CRC-32C of the 60 bytes before
     64      4096   blocks of 78 entries, the last one with fewer
 
     A block: the largest timestamp of all chunks before it (i64), entries of 52 bytes, zeros, and in its last 4
     bytes a CRC-32C. An entry is one chunk, or one row group of a .parquet: offset
     relative to the base u32, rows u32, position in the file u64, length u32, leader epoch u32, schema id u32, smallest
-    and largest timestamp i64 (microseconds), CRC-32C of the chunk or of the row group u32, zero u32.
+    and largest timestamp i64 (microseconds), CRC-32C of the chunk or of the row group u32, and a u32: in version 3 how many
+offsets the row group covers, as a keyed segment lacks some rows, else zero.
 
     A block's CRC-32C covers the header's CRC-32C (u32), the number of the block from 0 (u32), and the bytes of the
     block before it: so a block of another position or index is noticed, too.
@@ -24,8 +25,8 @@
 Entries are in order, so a reader of one row reads the header and a few blocks; a reader of many rows reads adjacent
 blocks together. The index is written from the .log alone, and again if it is missing or damaged.
 
-A right checksum does not make an index true. Returned entries are checked: they are contiguous in rows and bytes, and
-within the segment that the header describes.
+A right checksum does not make an index true. Returned entries are checked: they are contiguous in offsets and bytes,
+and within the segment that the header describes. Between the row groups of a keyed segment and its tail are its lists.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ SEGMENT_ROWS_MAX = 2**32 - 1
 BEFORE_ALL_TIMES = -(2**63)
 
 _MAGIC = b"PLIX"
-_VERSION, _PARQUET_VERSION = 1, 2
+_VERSION, _PARQUET_VERSION, _KEYED_VERSION = 1, 2, 3
 _FIELDS = struct.Struct("<4sHHqqqIqI12x")
 _REACHED = struct.Struct("<q")
 _CRC = struct.Struct("<I")
@@ -72,21 +73,24 @@ _ENTRY = np.dtype(
         ("min_timestamp", "<i8"),
         ("max_timestamp", "<i8"),
         ("crc", "<u4"),
-        ("zero", "<u4"),
+        ("span", "<u4"),
     ]
 )
 assert _REACHED.size + BLOCK_ENTRIES * _ENTRY.itemsize + _CRC.size <= BLOCK_BYTES
 
 
 class Tail(msgspec.Struct, frozen=True):
-    """The bytes of a .parquet after its row groups: page indexes and footer."""
+    """The last bytes of a .parquet: page indexes and footer."""
 
     position: int
     crc: int
 
 
 class IndexEntry(msgspec.Struct, frozen=True, gc=False):
-    """One chunk, or row group, of a segment: its offsets in the partition, its position and length in the file."""
+    """One chunk, or row group, of a segment: its offsets in the partition, its position and length in the file.
+
+    A row group of a keyed segment covers `span` offsets, of which it has `rows`. For others `span` is 0.
+    """
 
     base_offset: int
     rows: int
@@ -97,11 +101,12 @@ class IndexEntry(msgspec.Struct, frozen=True, gc=False):
     min_timestamp: int
     max_timestamp: int
     crc: int
+    span: int = 0
 
     @property
     def end_offset(self) -> int:
-        """The offset after the chunk's last row."""
-        return self.base_offset + self.rows
+        """The offset after the last one that the chunk covers."""
+        return self.base_offset + (self.span or self.rows)
 
     def place(self) -> StagedChunk:
         """Return the chunk's position in the .log, and its contents as a reader must find them."""
@@ -114,6 +119,8 @@ def encode(base_offset: int, log_bytes: int, entries: Sequence[IndexEntry], tail
     """Return the index of a segment that has at least one chunk. `tail` is that of a .parquet."""
     assert entries
     version, position, crc = (_VERSION, 0, 0) if tail is None else (_PARQUET_VERSION, tail.position, tail.crc)
+    if entries[0].span:
+        version = _KEYED_VERSION
     known = base_offset, entries[-1].end_offset, log_bytes, len(entries)
     fields = _FIELDS.pack(_MAGIC, version, 0, *known, position, crc)
     header_crc = google_crc32c.value(fields)
@@ -123,7 +130,7 @@ def encode(base_offset: int, log_bytes: int, entries: Sequence[IndexEntry], tail
         block = entries[first : first + BLOCK_ENTRIES]
         table = np.array(
             [
-                (entry.base_offset - base_offset, *msgspec.structs.astuple(entry)[1:], 0)  # the fields of _ENTRY
+                (entry.base_offset - base_offset, *msgspec.structs.astuple(entry)[1:])  # the fields of _ENTRY
                 for entry in block
             ],
             _ENTRY,
@@ -156,9 +163,10 @@ class Index:
         )
         if magic != _MAGIC:
             raise CorruptObject(self._name, f"it begins with {magic!r} where {_MAGIC!r} is expected")
-        if version > _PARQUET_VERSION:
-            raise NewerFormat(self._name, f"index format {version}, this version reads up to {_PARQUET_VERSION}")
-        self.tail = Tail(*tail) if version == _PARQUET_VERSION else None
+        if version > _KEYED_VERSION:
+            raise NewerFormat(self._name, f"index format {version}, this version reads up to {_KEYED_VERSION}")
+        self.tail = Tail(*tail) if version >= _PARQUET_VERSION else None
+        self._is_keyed = version == _KEYED_VERSION
         rows = self.end_offset - self.base_offset
         if self.entries < 1 or not self.entries <= rows <= SEGMENT_ROWS_MAX or self.base_offset < 0:
             detail = f"its header says {self.entries} chunks of offsets {self.base_offset} to {self.end_offset}"
@@ -210,7 +218,7 @@ class Index:
             start = max(0, first - number * BLOCK_ENTRIES)
             end = min(len(table), last + 1 - number * BLOCK_ENTRIES)
             for relative, *rest in table[start:end].tolist():
-                found.append(IndexEntry(self.base_offset + relative, *rest[:-1]))
+                found.append(IndexEntry(self.base_offset + relative, *rest))
         self._check(found, first, last)
         return found
 
@@ -221,10 +229,12 @@ class Index:
         fits = position > 0
         for each in entries:
             fits = fits and each.base_offset == offset and each.position == position
-            offset, position = each.base_offset + each.rows, each.position + each.length
+            fits = fits and (each.span >= each.rows > 0 if self._is_keyed else each.span == 0)
+            offset, position = each.end_offset, each.position + each.length
         end = self.end_offset, self.log_bytes if self.tail is None else self.tail.position
         is_last = last == self.entries - 1
-        if not fits or offset > end[0] or position > end[1] or ((offset, position) == end) != is_last:
+        is_end = offset == end[0] and (position == end[1] or self._is_keyed)
+        if not fits or offset > end[0] or position > end[1] or is_end != is_last:
             detail = f"its chunks {first} to {last} are not contiguous, or are outside of the segment"
             raise CorruptObject(self._name, detail)
 

@@ -40,6 +40,13 @@ class StagedChunk(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     crc: UInt32
 
 
+class KeyedCounts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """How many rows a keyed segment has, and how many of them delete their key."""
+
+    rows: int
+    tombstones: int
+
+
 class SegmentFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A finished segment: rows `[base_offset, end_offset)`, timestamps in microseconds, sizes in bytes."""
 
@@ -52,6 +59,8 @@ class SegmentFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     """The length of the .log, or of the .parquet."""
     min_timestamp: int
     max_timestamp: int
+    keyed: KeyedCounts | None = None
+    """Of a keyed segment, which has only some rows of its range."""
 
 
 class NotAsParquet(Exception):

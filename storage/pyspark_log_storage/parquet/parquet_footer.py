@@ -3,13 +3,15 @@
     row groups | page indexes | footer | length of the footer (u32) | b"PAR1"
                |<-------------------- the tail --------------------------->|
 
+Between the row groups of a keyed segment and its tail are the lists of `keyed_segment`, which other readers ignore.
+
 The footer is Parquet's own. Its key-value metadata has two entries of ours, which other readers ignore:
 
     pyspark-log.segment    JSON: what the header of a .log has, and what an index has (`SegmentMetadata`)
     pyspark-log.tail       "tail at <position, 20 digits>, crc32c <8 hexadecimal digits>", the last entry
 
 The CRC-32C covers the whole tail, with eight "0" in the place of its own digits. So every byte of the file is covered:
-the first four are b"PAR1", a row group has a checksum in `pyspark-log.segment`, and the tail has this one. A file can
+the first four are b"PAR1", a row group or list has a checksum in `pyspark-log.segment`, and the tail has this one. A file can
 be checked, copied and indexed without a journal. The tail is checked before Arrow sees it.
 """
 
@@ -29,7 +31,7 @@ from pyspark_log_storage.columns import column_types, schema
 from pyspark_log_storage.errors import CorruptObject, InvalidRecord, NewerFormat
 from pyspark_log_storage.files import index
 from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX, IndexEntry, Tail
-from pyspark_log_storage.files.row_files import BASE_OFFSET_MAX, LEADER_EPOCHS_MAX
+from pyspark_log_storage.files.row_files import BASE_OFFSET_MAX, LEADER_EPOCHS_MAX, KeyedCounts
 from pyspark_log_storage.stored_fields import Count, Int64, UInt32
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ TAIL_KEY = "pyspark-log.tail"
 TAIL_BYTES_MAX = 256 * 1024 * 1024
 """A tail has some 100 bytes for each column of each row group."""
 
-_VERSION = 1
+_VERSION, _KEYED_VERSION = 1, 2
 _GUESSED_BYTES = 64 * 1024
 """How much is read at once from the end of a file: most tails are smaller."""
 _MARK = re.compile(rb"tail at ([0-9]{20}), crc32c ([0-9a-f]{8})")
@@ -53,7 +55,10 @@ _ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, IndexError, OverflowErr
 
 
 class RowGroup(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A row group: its length in bytes, the CRC-32C of these bytes, and timestamps in microseconds."""
+    """A row group: its length in bytes, the CRC-32C of these bytes, and timestamps in microseconds.
+
+    Of a keyed segment it covers `span` offsets, of which it has `rows`. For others `span` is 0.
+    """
 
     rows: Annotated[int, msgspec.Meta(ge=1, le=SEGMENT_ROWS_MAX)]
     length: Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)]
@@ -62,6 +67,23 @@ class RowGroup(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     min_timestamp: Int64
     max_timestamp: Int64
     crc: UInt32
+    span: UInt32 = 0
+
+
+class Section(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A list in a keyed segment: how many entries it has, its length in bytes, and the CRC-32C of these bytes."""
+
+    count: UInt32
+    length: Count
+    crc: UInt32
+
+
+class KeyedSections(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a keyed segment has besides its rows. The lists follow the row groups without gaps."""
+
+    tombstones: UInt32
+    superseded: Section
+    keys: Section
 
 
 class SegmentMetadata(msgspec.Struct, frozen=True):
@@ -74,6 +96,8 @@ class SegmentMetadata(msgspec.Struct, frozen=True):
     row_groups: tuple[RowGroup, ...]
     of: str = ""
     """`<topic>/<topic id>/<partition>`, whose rows these are; empty in files of older versions."""
+    keyed: KeyedSections | None = None
+    """Of a keyed segment, whose version is 2."""
 
     def entries(self) -> list[IndexEntry]:
         """Return the entries that the segment's index must have."""
@@ -82,9 +106,21 @@ class SegmentMetadata(msgspec.Struct, frozen=True):
         for each in self.row_groups:
             times = each.min_timestamp, each.max_timestamp
             place = each.rows, position, each.length
-            found.append(IndexEntry(offset, *place, each.leader_epoch, each.schema_id, *times, each.crc))
-            offset, position = offset + each.rows, position + each.length
+            found.append(IndexEntry(offset, *place, each.leader_epoch, each.schema_id, *times, each.crc, each.span))
+            offset, position = found[-1].end_offset, position + each.length
         return found
+
+    @property
+    def rows_end(self) -> int:
+        """The byte at which the row groups end."""
+        return len(MAGIC) + sum(each.length for each in self.row_groups)
+
+    @property
+    def counts(self) -> KeyedCounts | None:
+        """How many rows a keyed segment has, and how many of them delete their key."""
+        if self.keyed is None:
+            return None
+        return KeyedCounts(sum(each.rows for each in self.row_groups), self.keyed.tombstones)
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -111,14 +147,23 @@ class Footer(msgspec.Struct, frozen=True):
 def encode_metadata(segment: SegmentMetadata, tail_position: int) -> dict[str, str]:
     """Return the key-value metadata of the footer. `sealed` has to write the checksum in it."""
     mark = f"tail at {tail_position:020d}, crc32c {'0' * _CRC_DIGITS}"
-    return {SEGMENT_KEY: msgspec.json.encode(segment).decode(), TAIL_KEY: mark}
+    stored = msgspec.to_builtins(segment)
+    if segment.keyed is None:  # as it was before there were keyed segments
+        del stored["keyed"]
+        stored["row_groups"] = [each[:-1] for each in stored["row_groups"]]
+    return {SEGMENT_KEY: msgspec.json.encode(stored).decode(), TAIL_KEY: mark}
 
 
 def new_metadata(
-    key: str, base_offset: int, epochs: tuple[tuple[int, int], ...], groups: list[RowGroup]
+    key: str,
+    base_offset: int,
+    epochs: tuple[tuple[int, int], ...],
+    groups: list[RowGroup],
+    keyed: KeyedSections | None = None,
 ) -> SegmentMetadata:
     """Return the metadata of the segment at `key` in the version that is written."""
-    return SegmentMetadata(_VERSION, base_offset, epochs, tuple(groups), _of(key))
+    version = _VERSION if keyed is None else _KEYED_VERSION
+    return SegmentMetadata(version, base_offset, epochs, tuple(groups), _of(key), keyed)
 
 
 def sealed(tail: bytes) -> bytes:
@@ -171,8 +216,8 @@ def decode(tail: bytes, position: int, name: str) -> Footer:
         stored = (parquet.metadata or {})[SEGMENT_KEY.encode()]
     except _ARROW_ERRORS as error:
         raise CorruptObject(name, f"its Parquet footer cannot be read ({decoding.reason(error)})") from error
-    if decoding.decode(_version_decoder.decode, stored, name).version > _VERSION:
-        raise NewerFormat(name, f"a newer format of Parquet segments, this version reads up to {_VERSION}")
+    if decoding.decode(_version_decoder.decode, stored, name).version > _KEYED_VERSION:
+        raise NewerFormat(name, f"a newer format of Parquet segments, this version reads up to {_KEYED_VERSION}")
     segment = decoding.decode(_decoder.decode, stored, name, CorruptObject)
     entries = segment.entries()
     _check(segment, entries, parquet, position, name)
@@ -184,7 +229,18 @@ def _check(
 ) -> None:
     """Raise `CorruptObject` unless the two descriptions of the row groups agree, and fill the file."""
     rows = sum(each.rows for each in segment.row_groups)
-    end = entries[-1].position + entries[-1].length if entries else 0
+    end = segment.rows_end if entries else 0
+    keyed = segment.keyed
+    if (keyed is None) != (segment.version < _KEYED_VERSION):
+        raise CorruptObject(name, f"its footer has version {segment.version}, which does not fit its lists")
+    if keyed is None:
+        fits = not any(each.span for each in segment.row_groups)
+    else:
+        end += keyed.superseded.length + keyed.keys.length
+        fits = all(each.span >= each.rows for each in segment.row_groups) and keyed.tombstones <= rows
+        fits = fits and sum(each.span for each in segment.row_groups) <= SEGMENT_ROWS_MAX
+    if not fits:
+        raise CorruptObject(name, "its footer says row groups whose offsets do not fit their rows")
     if not entries or end != position or rows > SEGMENT_ROWS_MAX:
         raise CorruptObject(name, f"its footer says {len(entries)} row groups of {rows} rows up to byte {end}")
     found = (parquet.num_row_groups, parquet.num_rows)
@@ -237,6 +293,17 @@ def _checksum(tail: bytes, start: int) -> int:
     return crc
 
 
+def _lists(segment: SegmentMetadata) -> list[tuple[int, int, int]]:
+    """Return position, length and CRC-32C of the lists of a segment, if it has any that are not empty."""
+    if segment.keyed is None:
+        return []
+    position, found = segment.rows_end, []
+    for each in (segment.keyed.superseded, segment.keyed.keys):
+        found += [(position, each.length, each.crc)] if each.length else []
+        position += each.length
+    return found
+
+
 class ParquetCheck:
     """Checks that a .parquet is the segment that the journal names, while it is copied: it need not fit in memory.
 
@@ -248,6 +315,9 @@ class ParquetCheck:
         self._name = f"segment {store.url}/{key}"
         self._footer = footer = read(store, key)
         last = footer.entries[-1]
+        if footer.segment.counts != expected.keyed:
+            detail = f"it has the counts {footer.segment.counts}, where the journal says {expected.keyed}"
+            raise CorruptObject(self._name, detail)
         found = (footer.entries[0].base_offset, last.end_offset, len(footer.entries), footer.file_bytes)
         wanted = (expected.base_offset, expected.end_offset, expected.chunks, expected.log_bytes)
         if found != wanted:
@@ -259,6 +329,7 @@ class ParquetCheck:
         self._parts = [
             (0, len(MAGIC), google_crc32c.value(MAGIC)),
             *((each.position, each.length, each.crc) for each in footer.entries),
+            *_lists(footer.segment),
             (footer.tail.position, footer.file_bytes - footer.tail.position, footer.tail.crc),
         ]
         self._parts.reverse()

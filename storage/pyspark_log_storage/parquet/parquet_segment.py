@@ -34,7 +34,7 @@ from pyspark_log_storage.files.chunk import CHUNK_BYTES, DECODED_BYTES
 from pyspark_log_storage.files.index import IndexEntry, Tail
 from pyspark_log_storage.files.row_files import NotAsParquet, SegmentFile
 from pyspark_log_storage.parquet import parquet_footer, row_group
-from pyspark_log_storage.parquet.parquet_footer import MAGIC, RowGroup
+from pyspark_log_storage.parquet.parquet_footer import MAGIC, KeyedSections, RowGroup
 from pyspark_log_storage.parquet.row_group_size import VALUES_MAX, values_of
 
 if TYPE_CHECKING:
@@ -104,9 +104,13 @@ class ParquetSegmentWriter:
 
     def append(self, batch: pa.RecordBatch, schema_id: int, leader_epoch: int) -> None:
         """Append the rows of a chunk. Raises `NotAsParquet`, `StoreError`."""
+        self._append(as_newest(batch, self._schemas[-1]), schema_id, leader_epoch)
+
+    def _append(self, batch: pa.RecordBatch, schema_id: int, leader_epoch: int) -> None:
+        """Append rows with the columns of the newest schema, and maybe more."""
         if self._rows and leader_epoch != self._kind[1]:
             self._flush()
-        for rows in _pieces(as_newest(batch, self._schemas[-1])):
+        for rows in _pieces(batch):
             values = _values_of(rows)
             is_full = self._size + rows.nbytes > ROW_GROUP_BYTES or self._values + values > VALUES_MAX
             if self._rows and is_full:
@@ -128,16 +132,18 @@ class ParquetSegmentWriter:
     def close(self) -> SegmentFile:
         """Publish both files, durably, the .parquet last: a segment whose rows exist is complete."""
         self._flush()
+        return self._close(None)
+
+    def _close(self, keyed: KeyedSections | None) -> SegmentFile:
         assert self._parquet is not None, "a segment has rows"
         position = self._sink.position
-        metadata = parquet_footer.new_metadata(self._key, self._base_offset, self._epochs, self._groups)
+        metadata = parquet_footer.new_metadata(self._key, self._base_offset, self._epochs, self._groups, keyed)
         self._parquet.add_key_value_metadata(parquet_footer.encode_metadata(metadata, position))
         self._sink.hold()
         self._parquet.close()
         tail = parquet_footer.sealed(self._sink.held())
         self._output.write(tail)
         entries = metadata.entries()
-        assert entries[-1].position + entries[-1].length == position
         size = position + len(tail)
         data = index.encode(self._base_offset, size, entries, Tail(position, google_crc32c.value(tail)))
         self._store.create(f"{self._key}.index", data)
@@ -150,6 +156,7 @@ class ParquetSegmentWriter:
             size,
             min(each.min_timestamp for each in entries),
             max(each.max_timestamp for each in entries),
+            metadata.counts,
         )
 
     def discard(self) -> None:
@@ -164,11 +171,8 @@ class ParquetSegmentWriter:
         rows = pa.Table.from_batches(self._rows)
         self._rows.clear()
         count = rows.num_rows
-        begin = self.end_offset_written
-        placed = {
-            "partition": pa.array(np.full(count, self._partition, np.int32)),
-            "offset": pa.array(np.arange(begin, begin + count, dtype=np.int64)),
-        }
+        offsets, span = self._offsets_of(rows)
+        placed = {"partition": pa.array(np.full(count, self._partition, np.int32)), "offset": offsets}
         columns = [placed[each.name] if each.name in placed else rows.column(each.name) for each in self._columns]
         table = pa.Table.from_arrays(columns, schema=self._columns)
         if self._parquet is None:
@@ -185,9 +189,15 @@ class ParquetSegmentWriter:
                 self._readable_as(schema_id),
                 *self._times,
                 self._sink.crc,
+                span,
             )
         )
         self._size = self._values = 0
+
+    def _offsets_of(self, rows: pa.Table) -> tuple[pa.Array, int]:
+        """Return the offsets of the rows of the next row group, and how many it covers; 0 for one of each row."""
+        begin = self.end_offset_written
+        return pa.array(np.arange(begin, begin + rows.num_rows, dtype=np.int64)), 0
 
     def _opened(self, first: pa.Table) -> pq.ParquetWriter:
         """Return the writer of the file. The rows of its first row group tell which columns get dictionaries."""
@@ -207,7 +217,7 @@ class ParquetSegmentWriter:
     @property
     def end_offset_written(self) -> int:
         """The offset after the last row of a row group."""
-        return self._base_offset + sum(each.rows for each in self._groups)
+        return self._base_offset + sum(each.span or each.rows for each in self._groups)
 
     def _readable_as(self, schema_id: int) -> int:
         """Return the schema as which rows are read: their own, if it is a part of the file's, else the newest."""
@@ -329,12 +339,25 @@ def scan(store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None) 
 
 def _check_positions(rows: pa.RecordBatch, entry: IndexEntry, key: str, name: str) -> None:
     """Raise `CorruptObject` unless rows have the partition in the segment's key, and the offsets of their entry."""
-    partition = key.split("/")[-2]
-    offsets = np.arange(entry.base_offset, entry.end_offset, dtype=np.int64)
-    for column, wanted in ("partition", np.full(len(offsets), int(partition), np.int32)), ("offset", offsets):
+    partition = int(key.split("/")[-2])
+    if entry.span:
+        check_offsets(rows.column("offset"), entry, f"{name} at byte {entry.position}")
+        wanted = {"partition": np.full(rows.num_rows, partition, np.int32)}
+    else:
+        offsets = np.arange(entry.base_offset, entry.end_offset, dtype=np.int64)
+        wanted = {"partition": np.full(len(offsets), partition, np.int32), "offset": offsets}
+    for column, values in wanted.items():
         found = rows.column(column)
-        if found.null_count or not np.array_equal(np.asarray(found), wanted):
+        if found.null_count or not np.array_equal(np.asarray(found), values):
             raise CorruptObject(f"{name} at byte {entry.position}", f"its rows have a wrong {column}")
+
+
+def check_offsets(offsets: pa.Array, entry: IndexEntry, name: str) -> None:
+    """Raise `CorruptObject` unless offsets ascend, and are covered by an entry of a keyed segment."""
+    values = None if offsets.null_count else np.asarray(offsets)
+    fits = values is not None and len(values) and entry.base_offset <= values[0] and values[-1] < entry.end_offset
+    if not fits or values is None or (values[1:] <= values[:-1]).any():
+        raise CorruptObject(name, "its rows have a wrong offset")
 
 
 def check_begin(data: bytes, name: str) -> None:

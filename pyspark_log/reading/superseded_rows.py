@@ -1,0 +1,42 @@
+"""Superseded rows: the offsets of rows in keyed segments that later keyed segments have newer rows for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pyspark_log_coordinator.log.nearest_holders import nearest_first, reachable_holders
+from pyspark_log_storage.errors import StoreUnavailable
+from pyspark_log_storage.parquet import keyed_segment
+from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pyspark_log_coordinator.log.log import TopicHandle
+
+
+def of_partition(handle: TopicHandle, partition: int) -> NDArray[np.int64]:
+    """Return the offsets of the superseded rows of a partition, ascending, some of which may be gone.
+
+    Raises `CorruptObject` or `StoreError` if no node has a readable copy of what says so.
+    """
+    state = handle.state
+    nodes = nearest_first(handle.log, leader=state.partitions[partition].leader)
+    found = [np.zeros(0, np.int64)]
+    for segment in state.partitions[partition].keyed_segments:
+        key = handle.segment(partition, segment.name)
+        holders = list(reachable_holders(handle.log, state, nodes, segment.holders))
+        try:
+            found.append(
+                first_readable(
+                    holders,
+                    lambda node, key=key: keyed_segment.read_superseded(handle.log.node_store(node), key),
+                    lambda *_: None,
+                )
+            )
+        except AllCopiesFailed as failed:
+            message = f"topic {handle.name!r}, partition {partition}: no node that holds {segment.name} is reachable"
+            raise failed.first_or(StoreUnavailable("", segment.name, message)) from None
+    return np.sort(np.concatenate(found))

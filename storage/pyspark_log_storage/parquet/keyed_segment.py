@@ -1,0 +1,144 @@
+"""A keyed segment: a Parquet segment that compaction made, with only some rows of the offsets that it covers.
+
+    b"PAR1" | row group | row group | ... | superseded | keys | page indexes | footer       see `parquet_segment`
+
+    superseded    int64[count]: the offsets of rows of earlier keyed segments of the partition for whose keys this one
+                  has newer rows, ascending. Such rows may be gone
+    keys          uint64[count] hashes | uint32[count] checks | uint32[count] offsets, relative to the base: of each row
+                  with a key, in the order of hash and check, see `pyspark_log_storage.columns.key_hash`
+
+Numbers are little-endian. The footer says how long the two lists are, and has a CRC-32C of each; each is read alone.
+The offsets of the rows are those in the column `offset`, ascending. A row group covers the offsets from the end of the
+one before to its last row, the last one up to the segment's end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import google_crc32c
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from pyspark_log_storage.columns.column_conversion import as_newest
+from pyspark_log_storage.errors import CorruptObject
+from pyspark_log_storage.parquet import parquet_footer, row_group
+from pyspark_log_storage.parquet.parquet_footer import KeyedSections, Section
+from pyspark_log_storage.parquet.parquet_segment import ParquetSegmentWriter, check_offsets
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from pyspark_log_storage.files.index import IndexEntry
+    from pyspark_log_storage.files.row_files import SegmentFile
+    from pyspark_log_storage.parquet.parquet_footer import Footer
+    from pyspark_log_storage.stores.store import Readable
+
+    Offsets = NDArray[np.int64]
+    Keys = tuple[NDArray[np.uint64], NDArray[np.uint32], Offsets]
+
+_OFFSET = pa.field("offset", pa.int64(), nullable=False)
+_KEY_BYTES = 16
+
+
+class KeyedSegmentWriter(ParquetSegmentWriter):
+    """Writes a keyed segment, as `ParquetSegmentWriter` writes others."""
+
+    def append_at(self, batch: pa.RecordBatch, offsets: Offsets, schema_id: int, leader_epoch: int) -> None:
+        """Append rows with these offsets, which ascend. Raises `NotAsParquet`, `StoreError`."""
+        newest = as_newest(batch, self._schemas[-1])
+        placed = newest.append_column(_OFFSET, pa.array(offsets, pa.int64()))
+        self._append(placed, schema_id, leader_epoch)
+
+    def close_at(self, end_offset: int, superseded: Offsets, keys: Keys, tombstones: int) -> SegmentFile:
+        """Publish both files, durably, as `close` does. The segment covers the offsets up to `end_offset`.
+
+        `superseded` and `keys` (hashes, checks, offsets) are in the order of the lists. `tombstones` is how many rows
+        delete their key.
+        """
+        self._flush()
+        last = self._groups[-1]
+        more = end_offset - self.end_offset_written
+        assert more >= 0, "a row is beyond the end"
+        self._groups[-1] = msgspec.structs.replace(last, span=last.span + more)
+        self.end_offset = end_offset
+        hashes, checks, offsets = keys
+        relative = (offsets - self._base_offset).astype("<u4")
+        indexed = hashes.astype("<u8").tobytes() + checks.astype("<u4").tobytes() + relative.tobytes()
+        lists = [(len(superseded), superseded.astype("<i8").tobytes()), (len(hashes), indexed)]
+        sections = [Section(count, len(data), google_crc32c.value(data)) for count, data in lists]
+        for _, data in lists:
+            self._sink.write(data)
+        return self._close(KeyedSections(tombstones, *sections))
+
+    def _offsets_of(self, rows: pa.Table) -> tuple[pa.Array, int]:
+        offsets = rows.column("offset")
+        return offsets, offsets[-1].as_py() + 1 - self.end_offset_written
+
+
+def read_rows(
+    store: Readable, key: str, footer: Footer, entry: IndexEntry, schemas: Sequence[pa.Schema]
+) -> tuple[pa.RecordBatch, Offsets]:
+    """Return the rows of a row group, with the columns of its schema, and their offsets.
+
+    `footer` may be that of another copy. Raises `CorruptObject`, `ObjectMissing`, `StoreError`.
+    """
+    placed = [pa.schema([_OFFSET, *each]) for each in schemas]
+    rows = row_group.read_by(store, key, footer, entry, placed)
+    offsets = rows.column(0)
+    check_offsets(offsets, entry, f"segment {store.url}/{key} at byte {entry.position}")
+    return rows.select(rows.schema.names[1:]), np.asarray(offsets)
+
+
+def read_superseded(store: Readable, key: str, footer: Footer | None = None) -> Offsets:
+    """Return the offsets of the rows that the segment at `key` supersedes, ascending.
+
+    Raises `CorruptObject`, `ObjectMissing`, `NewerFormat`, `StoreError`.
+    """
+    footer, keyed, name = _lists(store, key, footer)
+    data = _section(store, key, footer.segment.rows_end, keyed.superseded, 8, name)
+    offsets = np.frombuffer(data, "<i8").astype(np.int64, copy=False)
+    is_right = not len(offsets) or (0 <= offsets[0] and offsets[-1] < footer.segment.base_offset)
+    if not is_right or (offsets[1:] <= offsets[:-1]).any():
+        raise CorruptObject(name, "its list of superseded rows is out of order, or names rows of its own")
+    return offsets
+
+
+def read_keys(store: Readable, key: str, footer: Footer | None = None) -> Keys:
+    """Return the key index of the segment at `key`: hashes, checks and offsets of its rows.
+
+    Raises `CorruptObject`, `ObjectMissing`, `NewerFormat`, `StoreError`.
+    """
+    footer, keyed, name = _lists(store, key, footer)
+    segment = footer.segment
+    data = _section(store, key, segment.rows_end + keyed.superseded.length, keyed.keys, _KEY_BYTES, name)
+    count = keyed.keys.count
+    hashes = np.frombuffer(data, "<u8", count)
+    checks = np.frombuffer(data, "<u4", count, 8 * count)
+    relative = np.frombuffer(data, "<u4", count, 12 * count)
+    is_next = hashes[1:] > hashes[:-1]
+    is_right = (is_next | ((hashes[1:] == hashes[:-1]) & (checks[1:] > checks[:-1]))).all()
+    if not is_right or (count and int(relative.max()) >= footer.entries[-1].end_offset - segment.base_offset):
+        raise CorruptObject(name, "its key index is out of order, or names rows of others")
+    return hashes, checks, relative.astype(np.int64) + segment.base_offset
+
+
+def _lists(store: Readable, key: str, footer: Footer | None) -> tuple[Footer, KeyedSections, str]:
+    footer = parquet_footer.read(store, key) if footer is None else footer
+    name = f"segment {store.url}/{key}"
+    if footer.segment.keyed is None:
+        raise CorruptObject(name, "it has every row of its range, where the journal says that compaction made it")
+    return footer, footer.segment.keyed, name
+
+
+def _section(store: Readable, key: str, position: int, section: Section, width: int, name: str) -> bytes:
+    """Return the bytes of a list, checked. Raises `CorruptObject`, `ObjectMissing`, `StoreError`."""
+    if section.length != section.count * width:
+        raise CorruptObject(name, f"its footer says a list of {section.count} entries in {section.length} bytes")
+    data = store.read(key, position, section.length) if section.length else b""
+    if len(data) != section.length or google_crc32c.value(data) != section.crc:
+        raise CorruptObject(f"{name} at byte {position}", "its checksum does not match its bytes")
+    return data

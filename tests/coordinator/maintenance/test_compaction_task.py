@@ -1,0 +1,187 @@
+"""Folds and merges keep the newest row of each key, unchanged and in order, and say what they supersede."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyspark_log_coordinator.audit.verify import verify
+from pyspark_log_coordinator.maintenance import compaction_task
+from pyspark_log_coordinator.maintenance.compaction_task import Keys
+from tests.support.coordinator.compacted_topic import CompactedTopic
+
+
+@pytest.fixture
+def topic():
+    return CompactedTopic()
+
+
+def offsets(topic):
+    return [row.offset for row in topic.keyed_rows()]
+
+
+def test_a_fold_keeps_the_newest_row_of_each_key(topic):
+    topic.write([(b"a", b"1"), (b"b", b"1"), (b"a", b"2")])
+    topic.write([(b"c", b"1"), (b"b", b"2"), (b"b", b"3")])
+    assert topic.do(topic.fold_job())
+    assert offsets(topic) == [2, 3, 5]
+    topic.check()
+    assert verify(topic.handle).findings == []
+
+
+def test_a_later_fold_says_which_rows_of_earlier_ones_it_supersedes(topic):
+    topic.write([(b"a", b"1"), (b"b", b"1"), (b"c", b"1")])
+    topic.do(topic.fold_job())
+    topic.write([(b"b", b"2"), (b"d", b"1")])
+    topic.do(topic.fold_job())
+    assert offsets(topic) == [0, 1, 2, 3, 4]
+    assert topic.superseded() == {1}
+    topic.write([(b"b", b"3"), (b"c", None)])
+    topic.do(topic.fold_job())
+    assert topic.superseded() == {1, 2, 3}
+    assert [each.keyed.superseded for each in topic.partition.segments] == [2, 1, 0]
+    topic.check()
+
+
+def test_a_merge_leaves_out_what_is_superseded(topic):
+    for values in ([(b"a", b"1"), (b"b", b"1")], [(b"b", b"2"), (b"c", b"1")], [(b"c", b"2"), (b"a", b"2")]):
+        topic.write(values)
+        topic.do(topic.fold_job())
+    assert topic.do(topic.merge_job(0, 2))
+    assert offsets(topic) == [2, 4, 5]
+    assert topic.superseded() == {0, 3}  # said by the third, which names rows that are gone
+    assert topic.do(topic.merge_job(0, 2))
+    assert (offsets(topic), topic.superseded()) == ([2, 4, 5], set())
+    topic.check()
+    assert verify(topic.handle).findings == []
+
+
+def test_a_row_that_deletes_its_key_stays_until_delete_retention_ms_has_passed(topic):
+    topic.write([(b"a", b"1"), (b"b", b"1")])
+    topic.do(topic.fold_job())
+    topic.write([(b"a", None), (b"c", b"1")])
+    topic.do(topic.fold_job())
+    topic.now_ms += 999
+    topic.do(topic.merge_job(0, 2))
+    assert offsets(topic) == [1, 2, 3]
+    topic.now_ms += 1
+    topic.do(topic.merge_job(0, 1))
+    assert offsets(topic) == [1, 3]
+    topic.check()
+
+
+def test_a_deleted_key_does_not_come_back_when_its_deletion_is_dropped_first(topic):
+    topic.write([(b"a", b"1"), (b"b", b"1")])
+    topic.do(topic.fold_job())
+    topic.write([(b"a", None), (b"c", b"1")])
+    topic.do(topic.fold_job())
+    topic.now_ms += 1000
+    topic.do(topic.merge_job(1, 1))  # the deletion goes, and the row that it deleted is in the other segment
+    assert offsets(topic) == [0, 1, 3]
+    topic.check()
+
+
+def test_if_nothing_is_left_the_last_row_stays(topic):
+    topic.write([(b"a", b"1"), (b"b", b"1")])
+    topic.do(topic.fold_job())
+    topic.write([(b"b", b"2"), (b"a", b"2")])
+    topic.do(topic.fold_job())
+    topic.do(topic.merge_job(0, 1))
+    assert offsets(topic) == [1, 2, 3]
+    topic.check()
+
+
+def test_rows_without_a_key_go_with_the_first_fold(topic):
+    topic.write([(None, b"1"), (b"a", b"1"), (None, b"2")])
+    topic.do(topic.fold_job())
+    assert offsets(topic) == [1]
+    topic.write([(None, b"3"), (None, b"4")])
+    topic.do(topic.fold_job())
+    assert offsets(topic) == [1, 4]
+    topic.check()
+    assert verify(topic.handle).findings == []
+
+
+def test_empty_and_long_keys_are_keys_too(topic):
+    topic.write([(b"", b"1"), (b"x" * 10_000, b"1"), (b"", b"2"), (b"\0", b"1"), (b"\0\0", b"1")])
+    topic.do(topic.fold_job())
+    assert offsets(topic) == [1, 2, 3, 4]
+    topic.check()
+
+
+def test_maintenance_ends_with_nothing_to_do(topic):
+    for batch in range(40):
+        topic.write([(b"%d" % (batch * 7 % 23), b"%d" % batch), (b"hot", b"%d" % batch)])
+        if batch % 3 == 0:
+            topic.maintain()
+            topic.check()
+    topic.now_ms += 10_000
+    topic.maintain()
+    assert topic.maintain() == 0
+    topic.check()
+    assert verify(topic.handle).findings == []
+
+
+def test_a_fold_and_a_merge_made_at_once_do_not_make_each_other_wrong(topic):
+    for number in range(4):
+        topic.write([(b"%d" % (key % 3), b"%d" % number) for key in range(number, number + 3)])
+        topic.do(topic.fold_job())
+    topic.write([(b"0", b"new"), (b"1", b"new")])
+    fold, merge = topic.make(topic.fold_job()), topic.make(topic.merge_job(1, 2))
+    assert topic.swap_in(fold)
+    assert topic.swap_in(merge)
+    topic.check()
+    topic.do(topic.merge_job(0, len(topic.partition.keyed_segments)))
+    topic.check()
+
+
+@st.composite
+def stories(draw):
+    """Return steps: batches of keys, folds, merges and rolls, and the passing of time."""
+    key = st.sampled_from([b"a", b"b", b"c", b"d", b"e", b"", None])
+    rows = st.lists(st.tuples(key, st.booleans()), min_size=1, max_size=6)
+    step = st.one_of(
+        st.tuples(st.just("write"), rows),
+        st.tuples(st.just("write"), rows),
+        st.tuples(st.just("fold"), st.integers(1, 3)),
+        st.tuples(st.just("merge"), st.tuples(st.integers(0, 3), st.integers(1, 3))),
+        st.tuples(st.just("roll"), st.integers(1, 2)),
+        st.tuples(st.just("late"), st.integers(0, 3)),
+        st.tuples(st.just("sleep"), st.sampled_from([1, 600, 1200])),
+    )
+    return draw(st.lists(step, min_size=3, max_size=25))
+
+
+@settings(max_examples=150, deadline=None)
+@given(stories())
+def test_whatever_is_folded_merged_and_rolled_the_newest_rows_are_those_that_were_written_last(story):
+    topic = CompactedTopic()
+    late = []
+    for number, (what, how) in enumerate(story):
+        if what == "write":
+            topic.write([(key, b"%d" % number if has_value else None) for key, has_value in how])
+        elif what == "sleep":
+            topic.now_ms += how
+        elif what == "late":  # a process that was suspended wakes up
+            if late:
+                topic.swap_in(late.pop(how % len(late)))
+        else:
+            jobs = {"fold": topic.fold_job, "roll": topic.roll_job}
+            job = topic.merge_job(*how) if what == "merge" else jobs[what](how)
+            if job is not None and number % 3 == 0:
+                late.append(topic.make(job))
+            else:
+                topic.do(job)
+        topic.check()
+    topic.maintain()
+    topic.check()
+
+
+def test_two_keys_with_one_hash_stay_two_keys():
+    same = np.array([7, 7, 7, 7], np.uint64)
+    checks = np.array([2, 1, 2, 1], np.uint32)
+    newest = compaction_task._newest(Keys(same, checks, np.arange(4)))
+    assert newest.offsets.tolist() == [3, 2]
+    index = Keys(same[:2], np.array([1, 2], np.uint32), np.array([10, 20]))
+    wanted = Keys(same[:3], np.array([2, 3, 1], np.uint32), np.arange(3))
+    assert sorted(index.offsets[compaction_task._places(index, wanted)].tolist()) == [10, 20]

@@ -1,0 +1,200 @@
+"""A compacted topic with real bytes in a store, and a plain model of what it must hold."""
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from pyspark_log_coordinator.environment import real_environment
+from pyspark_log_coordinator.log.log import Log
+from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
+from pyspark_log_coordinator.model.topic_config import parse
+from pyspark_log_coordinator.segments import compaction_plan, roll_plan
+from pyspark_log_coordinator.segments.roll_plan import RollJob
+from pyspark_log_coordinator.segments.swap import SwapSegments
+from pyspark_log_coordinator.topic.machine import CommitBatch, Holder, MaintainSegments, SequencedFile
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.files.append_file import AppendFileWriter, read_chunk
+from pyspark_log_storage.files.chunk import decode
+from pyspark_log_storage.layout import born_name
+from pyspark_log_storage.parquet import keyed_segment, parquet_footer
+from pyspark_log_storage.segments import segment
+from pyspark_log_storage.stores.store import Store
+from tests.support.elsewhere import PlainStore
+
+Key = bytes
+Value = bytes | None
+
+
+class Row(NamedTuple):
+    """A row as it is stored."""
+
+    offset: int
+    key: Key | None
+    value: Value
+
+
+class CompactedTopic:
+    """Topic t, with one partition, and a list of all rows that were ever written to it."""
+
+    def __init__(self, store: Store | None = None, **settings: str) -> None:
+        """`settings` are of the topic, with "_" for each "." of Kafka's names."""
+        self.store = store or PlainStore("the url")
+        self.now_ms = 1_000_000
+        environment = msgspec.structs.replace(real_environment(), now_ms=lambda: self.now_ms)
+        self.log = Log(self.store, environment)
+        self.log.open(create=True)
+        config = {"cleanup.policy": "compact", "file.delete.delay.ms": "0", "delete.retention.ms": "1000"}
+        config |= {name.replace("_", "."): value for name, value in settings.items()}
+        self.handle = self.log.create_topic("t", 1, parse(config))
+        self.written: list[Row] = []
+
+    @property
+    def partition(self):
+        return self.handle.refresh().partitions[0]
+
+    def write(self, rows: Sequence[tuple[Key | None, Value]]) -> None:
+        """Append rows in one batch, as one chunk."""
+        self.handle.refresh()
+        name = born_name(self.handle.journal.number, self.log.environment.nonce())
+        writer = AppendFileWriter(self.store.open_write(self.handle.append_file(name), durable=True))
+        keys, values = zip(*rows, strict=True)
+        times = pa.array([self.now_ms * 1000] * len(rows), schema.TIMESTAMP)
+        batch = pa.record_batch([pa.array(keys, pa.binary()), pa.array(values, pa.binary()), times], schema.RECORD)
+        writer.append(0, batch, schema.RECORD_ID, "lz4")
+        writer.close()
+        holders = tuple(Holder(*each) for each in self.handle.journal.state.incarnations.items())
+        self.handle.submit(CommitBatch(None, (SequencedFile(name, holders, tuple(writer.chunks)),)))
+        end = len(self.written)
+        self.written += [Row(end + number, key, value) for number, (key, value) in enumerate(rows)]
+
+    # Jobs, whether they are due or not
+
+    def _job(self, segments, chunks, others=None, *, parquet=True) -> RollJob:
+        one = self.partition
+        job = RollJob(0, one.leader_epoch, 1, tuple(segments), tuple(chunks), one.epoch_starts, parquet)
+        if others is None:
+            return job
+        needs = compaction_plan.compaction_of(self.handle.config, tuple(others), self.now_ms)
+        return msgspec.structs.replace(job, compaction=needs)
+
+    def fold_job(self, pieces: int | None = None) -> RollJob | None:
+        """Return the fold of the oldest dense segments and chunks, all where no number is given; None without any."""
+        one = self.partition
+        keyed = one.keyed_segments
+        dense = list(itertools.islice(one.pieces_from(one.compacted_end), pieces))
+        segments = [each for each in dense if each in one.segments]
+        return self._job(segments, dense[len(segments) :], keyed) if dense else None
+
+    def merge_job(self, first: int, count: int) -> RollJob | None:
+        """Return the merge of neighbouring keyed segments; None if there are not so many."""
+        keyed = self.partition.keyed_segments
+        chosen = keyed[first : first + count]
+        return self._job(chosen, (), keyed[first + count :]) if len(chosen) == count and count else None
+
+    def roll_job(self, chunks: int) -> RollJob | None:
+        """Return the roll of the oldest chunks into a dense segment."""
+        taken = self.partition.chunks[:chunks]
+        return self._job((), taken, parquet=False) if taken else None
+
+    def make(self, job: RollJob) -> SwapSegments:
+        """Write a job's segment, and swap nothing in."""
+        return run_roll(self.log.store_at, roll_task_of(self.handle, job), self.log.environment)
+
+    def do(self, job: RollJob | None) -> bool:
+        """Carry a job out; return whether its segment was swapped in."""
+        return job is not None and self.swap_in(self.make(job))
+
+    def swap_in(self, swap: SwapSegments) -> bool:
+        """Submit a swap; return whether it was taken."""
+        return bool(self.handle.submit(MaintainSegments((swap,))).events)
+
+    def maintain(self) -> int:
+        """Do what is due until nothing is; return the number of jobs."""
+        done = 0
+        while jobs := roll_plan.plan(self.handle.refresh(), self.now_ms, 2**30):
+            for job in jobs:
+                assert self.do(job)
+                done += 1
+                assert done < 1000, "it never ends"
+        return done
+
+    # What is stored
+
+    def keyed_rows(self) -> list[Row]:
+        """Return the rows in keyed segments, in order."""
+        found = []
+        for ref in self.partition.keyed_segments:
+            key = self.handle.segment(0, ref.name)
+            footer = parquet_footer.read(self.store, key)
+            rows = []
+            for entry in footer.entries:
+                batch, offsets = keyed_segment.read_rows(self.store, key, footer, entry, self.handle.schemas)
+                rows += _rows(offsets.tolist(), batch)
+            assert [len(rows), sum(row.value is None for row in rows)] == [ref.keyed.rows, ref.keyed.tombstones]
+            assert all(ref.base_offset <= row.offset < ref.end_offset for row in rows)
+            found += rows
+        return found
+
+    def superseded(self) -> set[int]:
+        """Return the offsets that keyed segments say are superseded."""
+        found: set[int] = set()
+        for ref in self.partition.keyed_segments:
+            offsets = keyed_segment.read_superseded(self.store, self.handle.segment(0, ref.name)).tolist()
+            assert not found.intersection(offsets), "two segments supersede one row"
+            assert all(each < ref.base_offset for each in offsets)
+            found.update(offsets)
+        return found
+
+    def dense_rows(self) -> list[Row]:
+        """Return the rows from the compacted end on."""
+        one, found = self.partition, []
+        for piece in one.pieces_from(one.compacted_end):
+            if piece in one.segments:
+                batches = [
+                    decode(data, header, self.handle.schemas, "a chunk")
+                    for _, header, data in segment.chunks(self.store, self.handle.segment(0, piece.name))
+                ]
+            else:
+                key = self.handle.append_file(self.handle.state.file(piece.file).name)
+                batches = [read_chunk(self.store, key, piece.place(0), self.handle.schemas, "a chunk")]
+            start = piece.base_offset
+            for batch in batches:
+                found += _rows(range(start, start + batch.num_rows), batch)
+                start += batch.num_rows
+        return found
+
+    def newest(self) -> dict[Key, Row]:
+        """Return the newest row of each key, as a reader of the newest state would find it."""
+        superseded, tail = self.superseded(), self.dense_rows()
+        state: dict[Key, Row] = {}
+        for row in self.keyed_rows():
+            if row.offset not in superseded and row.key is not None:
+                assert row.key not in state, f"two rows of {row.key!r} are not superseded"
+                state[row.key] = row
+        state.update({row.key: row for row in tail if row.key is not None})
+        return {key: row for key, row in state.items() if row.value is not None}
+
+    # What must hold
+
+    def expected(self) -> dict[Key, Row]:
+        """Return the newest row of each key that was not deleted, by the list of what was written."""
+        state = {row.key: row for row in self.written if row.key is not None}
+        return {key: row for key, row in state.items() if row.value is not None}
+
+    def check(self) -> None:
+        """Check every promise of a compacted partition."""
+        one = self.partition
+        assert self.newest() == self.expected()
+        rows = [*self.keyed_rows(), *self.dense_rows()]
+        assert [row.offset for row in rows] == sorted({row.offset for row in rows})
+        assert all(self.written[row.offset] == row for row in rows), "a surviving row has changed"
+        assert self.dense_rows() == self.written[one.compacted_end :]
+        assert one.log_end == one.high_watermark == len(self.written)
+
+
+def _rows(offsets, batch) -> list[Row]:
+    keys, values = (batch.column(name).to_pylist() for name in ("key", "value"))
+    return [Row(*each) for each in zip(offsets, keys, values, strict=True)]
