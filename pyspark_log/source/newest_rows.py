@@ -4,13 +4,12 @@
                        whose keys the tail has
     the tail           the rows after them, and of these the newest of each key
 
-The frame's rows are fixed when it is made, by one entry of the topic's journal. A row that deletes its key is in none of
-both. Keys are compared within a partition: after partitions were added, a key may have a row in two.
+The frame's rows are fixed when it is made, by one entry of the topic's journal. A row that deletes its key is left out.
+Keys are compared within a partition: after partitions were added, a key may have a row in two.
 """
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -82,8 +81,8 @@ def _check(handle: TopicHandle, ranges: list[Range]) -> None:
     config = handle.config
     if not config.is_compacted:
         raise InvalidInput(
-            f"topic {handle.name!r} has cleanup.policy={config.cleanup_policy}, and latest reads the newest row of each "
-            f"key of a compacted topic; set it with: pyspark-log topics alter {handle.name} --config "
+            f"topic {handle.name!r} has cleanup.policy={config.cleanup_policy}, and latest reads the newest row of "
+            f"each key of a compacted topic; set it with: pyspark-log topics alter {handle.name} --config "
             "cleanup.policy=compact"
         )
     for each in ranges:

@@ -251,8 +251,8 @@ def test_a_newer_index_is_distinguished_from_a_damaged_one():
     store = MemoryStore("the url")
     stored(even(1), store)
     whole = store.read(KEY)
-    store.put(KEY, with_checksum(whole[:4] + b"\3\0" + whole[6:60]) + whole[64:])
-    with pytest.raises(NewerFormat, match="index format 3"):
+    store.put(KEY, with_checksum(whole[:4] + b"\4\0" + whole[6:60]) + whole[64:])
+    with pytest.raises(NewerFormat, match="index format 4"):
         Index(store, KEY)
 
 

@@ -273,7 +273,7 @@ def resealed(store, change):
 
 
 def test_a_newer_version_is_distinguished_from_damage(memory):
-    resealed(memory, lambda tail: tail.replace(b'"version":1', b'"version":2'))
+    resealed(memory, lambda tail: tail.replace(b'"version":1', b'"version":3'))
     with pytest.raises(NewerFormat):
         segment.scan(memory, KEY)
 

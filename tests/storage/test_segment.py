@@ -373,9 +373,9 @@ def test_a_newer_segment_is_distinguished_from_a_damaged_one(memory):
 def test_a_newer_index_is_not_taken_for_a_damaged_one(memory):
     write(memory, SMALL)
     whole = memory.read(f"{KEY}.index")
-    header = whole[:4] + b"\3\0" + whole[6:60]
+    header = whole[:4] + b"\4\0" + whole[6:60]
     memory.put(f"{KEY}.index", header + google_crc32c.value(header).to_bytes(4, "little") + whole[64:])
-    with pytest.raises(NewerFormat, match="index format 3"):
+    with pytest.raises(NewerFormat, match="index format 4"):
         entries_between(memory, KEY, BASE, BASE + 6)
 
 

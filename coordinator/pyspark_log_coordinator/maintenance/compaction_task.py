@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark_log_storage.columns.key_hash import key_hashes
 
 from pyspark_log_coordinator.model.partition import Keyed
 from pyspark_log_storage.columns.column_conversion import as_newest
+from pyspark_log_storage.columns.key_hash import key_hashes
 from pyspark_log_storage.files import chunk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
-    from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
 
     from pyspark_log_coordinator.maintenance.roll_task import RollInput, RollTask
     from pyspark_log_coordinator.segments.compaction_plan import Compaction
     from pyspark_log_storage.files.row_files import SegmentFile
+    from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
 
     Offsets = NDArray[np.int64]
 

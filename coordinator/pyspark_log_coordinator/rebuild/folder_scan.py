@@ -23,7 +23,7 @@ from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from pyspark_log_storage.files import append_file
-from pyspark_log_storage.files.row_files import EpochStarts, SegmentFile
+from pyspark_log_storage.files.row_files import EpochStarts, KeyedCounts, SegmentFile
 from pyspark_log_storage.names import is_topic
 from pyspark_log_storage.objects import checkpoints, spare
 from pyspark_log_storage.segments import recovery, segment
@@ -264,7 +264,9 @@ def newest_in(store: Store, journal: str, remains: tuple[str, ...]) -> int:
     return max(numbers)
 
 
-def _summary(name: str, base_offset: int, log_bytes: int, entries: list[IndexEntry]) -> SegmentFile:
+def _summary(
+    name: str, base_offset: int, log_bytes: int, entries: list[IndexEntry], keyed: KeyedCounts | None = None
+) -> SegmentFile:
     """Return the description of a segment of these chunks, possibly none."""
     return SegmentFile(
         name,
@@ -274,6 +276,7 @@ def _summary(name: str, base_offset: int, log_bytes: int, entries: list[IndexEnt
         log_bytes,
         min((each.min_timestamp for each in entries), default=0),
         max((each.max_timestamp for each in entries), default=0),
+        keyed,
     )
 
 
@@ -282,17 +285,19 @@ def _read_segment(store: Store, number: int, key: str, progress: Callable[[int],
     stem = key.rpartition("/")[2]
     size = store.size(layout.segment_file(key))
     epochs: EpochStarts = ()
+    keyed = None
     named = layout.base_offset_of(stem)
     try:
         begin, epochs = segment.epochs_of(store, key)
         if begin != named:
             name = f"segment {store.url}/{layout.segment_file(key)}"
             raise CorruptObject(name, f"it begins at offset {begin}, not {named} as its name says")
+        keyed = segment.keyed_counts(store, key)
         read = recovery.read_segment(store, key)
     except CorruptObject as error:
         epochs, read = (), recovery.ReadSegment(key, named, [], str(error), is_indexed=False)
     progress(size)
-    return FoundSegment(number, _summary(stem, named, size, read.entries), epochs, read.why, read.is_indexed)
+    return FoundSegment(number, _summary(stem, named, size, read.entries, keyed), epochs, read.why, read.is_indexed)
 
 
 def _is_number(text: str) -> bool:

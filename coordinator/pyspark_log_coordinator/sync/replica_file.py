@@ -17,7 +17,7 @@ from pyspark_log_coordinator.replication import file_holders
 from pyspark_log_coordinator.replication.file_holders import held_alone, newest_held
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, LogError
-from pyspark_log_storage.files.row_files import SegmentFile, StagedChunk
+from pyspark_log_storage.files.row_files import KeyedCounts, SegmentFile, StagedChunk
 from pyspark_log_storage.segments import transfer
 from pyspark_log_storage.segments.transfer import has_object
 
@@ -175,9 +175,9 @@ def is_stored(store: Store, file: ReplicaFile) -> bool:
 
 
 def _as_stored(ref: SegmentRef) -> SegmentFile:
-    return SegmentFile(
-        ref.name, ref.base_offset, ref.end_offset, ref.chunks, ref.log_bytes, ref.min_timestamp, ref.max_timestamp
-    )
+    counts = None if ref.keyed is None else KeyedCounts(ref.keyed.rows, ref.keyed.tombstones)
+    times = ref.min_timestamp, ref.max_timestamp
+    return SegmentFile(ref.name, ref.base_offset, ref.end_offset, ref.chunks, ref.log_bytes, *times, counts)
 
 
 def _segment(state: Topic, partition: int, ref: SegmentRef) -> ReplicaFile:

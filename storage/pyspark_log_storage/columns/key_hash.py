@@ -16,11 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     U64 = NDArray[np.uint64]
+    States = tuple[U64, U64]
 
 BLOCK_ROWS = 16 * 1024
 """How many keys are hashed at once, so that the numbers stay in the processor's cache."""
@@ -34,8 +35,8 @@ _BETWEEN = 0x2127599BF4325C37
 def key_hashes(columns: Sequence[pa.Array]) -> tuple[U64, NDArray[np.uint32]]:
     """Return hash and check of each key, `uint64[n]` and `uint32[n]`.
 
-    A key is the values of one or several columns of text, bytes or whole numbers, none of them null. Texts and bytes are
-    the same key if their bytes are.
+    A key is the values of one or several columns of text, bytes or whole numbers, none of them null. Texts and bytes
+    are the same key if their bytes are.
     """
     assert columns
     rows = len(columns[0])
@@ -43,7 +44,7 @@ def key_hashes(columns: Sequence[pa.Array]) -> tuple[U64, NDArray[np.uint32]]:
     readers = [_reader(each) for each in columns]
     for first in range(0, rows, BLOCK_ROWS):
         end = min(first + BLOCK_ROWS, rows)
-        states = tuple(np.full(end - first, seed, np.uint64) for seed in _SEEDS)
+        states = np.full(end - first, _SEEDS[0], np.uint64), np.full(end - first, _SEEDS[1], np.uint64)
         for reader in readers:
             reader(first, end, states)
         hashes[first:end] = _final(states[0])
@@ -51,7 +52,7 @@ def key_hashes(columns: Sequence[pa.Array]) -> tuple[U64, NDArray[np.uint32]]:
     return hashes, checks
 
 
-def _reader(column: pa.Array):  # type: ignore[no-untyped-def]
+def _reader(column: pa.Array) -> Callable[[int, int, States], None]:
     """Return a function that adds the values of some rows of a column to the states."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
@@ -60,7 +61,7 @@ def _reader(column: pa.Array):  # type: ignore[no-untyped-def]
     if pa.types.is_integer(kind):
         numbers = np.asarray(column).astype(np.int64).view(np.uint64)
 
-        def add_numbers(first: int, end: int, states: tuple[U64, U64]) -> None:
+        def add_numbers(first: int, end: int, states: States) -> None:
             _add(states, numbers[first:end])
             _add_lengths(states, np.full(end - first, _WORD, np.uint64))
 
@@ -77,7 +78,7 @@ def _reader(column: pa.Array):  # type: ignore[no-untyped-def]
         padded[:size] = np.frombuffer(data, np.uint8, size)
     words = np.ndarray((size + 1,), np.dtype("<u8"), buffer=padded, strides=(1,))
 
-    def add_bytes(first: int, end: int, states: tuple[U64, U64]) -> None:
+    def add_bytes(first: int, end: int, states: States) -> None:
         starts = offsets[first:end]
         lengths = offsets[first + 1 : end + 1] - starts
         shortest, longest = int(lengths.min()), int(lengths.max())
@@ -100,22 +101,23 @@ def _reader(column: pa.Array):  # type: ignore[no-untyped-def]
 _MASKS = np.array([(1 << (8 * count)) - 1 for count in range(_WORD + 1)], np.uint64)
 
 
-def _add(states: tuple[U64, U64], word: U64) -> None:
+def _add(states: States, word: U64) -> None:
     """Mix a word of each key into its states."""
-    for state, step, factor in zip(states, _STEPS, _FACTORS, strict=True):
+    for number, (step, factor) in enumerate(zip(_STEPS, _FACTORS, strict=True)):
         mixed = word ^ np.uint64(step)
         mixed *= np.uint64(factor)
         mixed ^= mixed >> np.uint64(29)
-        state ^= mixed
-        state *= np.uint64(_BETWEEN)
-        state ^= state >> np.uint64(32)
+        mixed ^= states[number]
+        mixed *= np.uint64(_BETWEEN)
+        np.bitwise_xor(mixed, mixed >> np.uint64(32), out=states[number])
 
 
-def _add_lengths(states: tuple[U64, U64], lengths: U64) -> None:
-    for state, step in zip(states, _STEPS, strict=True):
-        state += lengths * np.uint64(step)
-        state *= np.uint64(_BETWEEN)
-        state ^= state >> np.uint64(31)
+def _add_lengths(states: States, lengths: U64) -> None:
+    for number, step in enumerate(_STEPS):
+        mixed = lengths * np.uint64(step)
+        mixed += states[number]
+        mixed *= np.uint64(_BETWEEN)
+        np.bitwise_xor(mixed, mixed >> np.uint64(31), out=states[number])
 
 
 def _final(state: U64) -> U64:

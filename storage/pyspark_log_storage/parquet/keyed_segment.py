@@ -101,7 +101,7 @@ def read_superseded(store: Readable, key: str, footer: Footer | None = None) -> 
     footer, keyed, name = _lists(store, key, footer)
     data = _section(store, key, footer.segment.rows_end, keyed.superseded, 8, name)
     offsets = np.frombuffer(data, "<i8").astype(np.int64, copy=False)
-    is_right = not len(offsets) or (0 <= offsets[0] and offsets[-1] < footer.segment.base_offset)
+    is_right = not len(offsets) or (offsets[0] >= 0 and offsets[-1] < footer.segment.base_offset)
     if not is_right or (offsets[1:] <= offsets[:-1]).any():
         raise CorruptObject(name, "its list of superseded rows is out of order, or names rows of its own")
     return offsets

@@ -11,8 +11,8 @@ The footer is Parquet's own. Its key-value metadata has two entries of ours, whi
     pyspark-log.tail       "tail at <position, 20 digits>, crc32c <8 hexadecimal digits>", the last entry
 
 The CRC-32C covers the whole tail, with eight "0" in the place of its own digits. So every byte of the file is covered:
-the first four are b"PAR1", a row group or list has a checksum in `pyspark-log.segment`, and the tail has this one. A file can
-be checked, copied and indexed without a journal. The tail is checked before Arrow sees it.
+the first four are b"PAR1", a row group or list has a checksum in `pyspark-log.segment`, and the tail has this one. A
+file can be checked, copied and indexed without a journal. The tail is checked before Arrow sees it.
 """
 
 from __future__ import annotations

@@ -34,7 +34,13 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, NewerFormat, ObjectMissing
 from pyspark_log_storage.files import append_file, chunk, index
 from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX, Index, IndexEntry
-from pyspark_log_storage.files.row_files import BASE_OFFSET_MAX, LEADER_EPOCHS_MAX, EpochStarts, SegmentFile
+from pyspark_log_storage.files.row_files import (
+    BASE_OFFSET_MAX,
+    LEADER_EPOCHS_MAX,
+    EpochStarts,
+    KeyedCounts,
+    SegmentFile,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -180,6 +186,15 @@ def epochs_of(store: Readable, key: str) -> tuple[int, EpochStarts]:
     log = layout.segment_file(key)
     base_offset, epochs, _ = read_header(store, log, f"segment {store.url}/{log}")
     return base_offset, epochs
+
+
+def keyed_counts(store: Readable, key: str) -> KeyedCounts | None:
+    """Return what a keyed segment has, None for others. Raises `CorruptObject`, `NewerFormat`, `StoreError`."""
+    if not layout.is_parquet(key):
+        return None
+    from pyspark_log_storage.parquet import parquet_footer
+
+    return parquet_footer.read(store, key).segment.counts
 
 
 def index_of(store: Readable, key: str, found: Sequence[IndexEntry]) -> bytes:
