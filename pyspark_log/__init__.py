@@ -6,6 +6,7 @@
     spark = pyspark_log.configure(SparkSession.builder).getOrCreate()      settings of Spark that suit this source
     pyspark_log.read(spark, "/data/log", "t")                       a batch frame of all rows
     pyspark_log.replay(spark, "/data/log", "t", start, end)         a batch frame between two times, or offsets
+    pyspark_log.latest(spark, "/data/log", "t")                     the newest row of each key of a compacted topic
     pyspark_log.archive(spark, "/data/log", "t", "/data/table")     the rows of a topic into a Delta table, exactly once
     pyspark_log.backfill(frame, "/data/log", "t", ...)              history into a topic, in order, exactly once
     pyspark_log.foreach_batch(spark, "/data/log", "t", function, checkpoint=c)     a stream of such frames
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from pyspark_log.history.backfill import backfill
     from pyspark_log.history.whole_topic import read
     from pyspark_log.source.foreach_batch import foreach_batch
+    from pyspark_log.source.newest_rows import latest
     from pyspark_log.source.replay import replay
     from pyspark_log.spark_conf.profiles import configure
     from pyspark_log.ui.notebook import Description, describe
@@ -77,6 +79,7 @@ __all__ = [
     "configure",
     "describe",
     "foreach_batch",
+    "latest",
     "read",
     "replay",
     "scan",
@@ -97,6 +100,7 @@ _MODULES = {
     "configure": "pyspark_log.spark_conf.profiles",
     "describe": "pyspark_log.ui.notebook",
     "foreach_batch": "pyspark_log.source.foreach_batch",
+    "latest": "pyspark_log.source.newest_rows",
     "read": "pyspark_log.history.whole_topic",
     "replay": "pyspark_log.source.replay",
     "scan": "pyspark_log.clients.scan",

@@ -45,27 +45,31 @@ class NativeRows(msgspec.Struct, frozen=True):
     """Whether the files hold other rows, too."""
 
 
-def divide(now: Subscribed, ranges: Iterable[Range], *, in_s3: bool) -> tuple[list[NativeRows], list[Range]]:
+def divide(
+    now: Subscribed, ranges: Iterable[Range], *, in_s3: bool, all_files: bool = False
+) -> tuple[list[NativeRows], list[Range]]:
     """Return what of the ranges an engine can read from files, and the ranges of the rest. None of them is empty.
 
-    `in_s3`: whether it reads what is in S3, too.
+    `in_s3`: whether it reads what is in S3, too. With `all_files` it also reads those that may be rewritten.
     """
     native, rest = [], []
     for each in ranges:
-        found, gaps = _divided(now.handles[each.topic], each, now.rack, in_s3=in_s3)
+        found, gaps = _divided(now.handles[each.topic], each, now.rack, in_s3=in_s3, all_files=all_files)
         native += [found] if found.files else []
         rest += gaps
     return native, rest
 
 
-def _divided(handle: TopicHandle, wanted: Range, rack: str, *, in_s3: bool) -> tuple[NativeRows, list[Range]]:
+def _divided(
+    handle: TopicHandle, wanted: Range, rack: str, *, in_s3: bool, all_files: bool
+) -> tuple[NativeRows, list[Range]]:
     """Return the files with rows of a range, and at most `GAPS_MAX` ranges of the rows between and after them."""
     partition = handle.partitions[wanted.partition]
     files: list[str] = []
     gaps: list[Range] = []
     is_cut, read = False, wanted.start
     for segment in partition.segments_between(wanted.start, wanted.end):
-        if not segment.is_parquet or not handle.will_stay(segment):
+        if not segment.is_parquet or not (all_files or handle.will_stay(segment)):
             continue
         url = _url(handle, wanted.partition, segment, rack, in_s3=in_s3)
         if url is None:

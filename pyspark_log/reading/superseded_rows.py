@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.model.partition import NodeId
 
 
 def of_partition(handle: TopicHandle, partition: int) -> NDArray[np.int64]:
@@ -27,16 +29,15 @@ def of_partition(handle: TopicHandle, partition: int) -> NDArray[np.int64]:
     found = [np.zeros(0, np.int64)]
     for segment in state.partitions[partition].keyed_segments:
         key = handle.segment(partition, segment.name)
-        holders = list(reachable_holders(handle.log, state, nodes, segment.holders))
+        holders = reachable_holders(handle.log, state, nodes, segment.holders)
+        read = functools.partial(_read, handle, key)
         try:
-            found.append(
-                first_readable(
-                    holders,
-                    lambda node, key=key: keyed_segment.read_superseded(handle.log.node_store(node), key),
-                    lambda *_: None,
-                )
-            )
+            found.append(first_readable(holders, read))
         except AllCopiesFailed as failed:
             message = f"topic {handle.name!r}, partition {partition}: no node that holds {segment.name} is reachable"
             raise failed.first_or(StoreUnavailable("", segment.name, message)) from None
     return np.sort(np.concatenate(found))
+
+
+def _read(handle: TopicHandle, key: str, node: NodeId) -> NDArray[np.int64]:
+    return keyed_segment.read_superseded(handle.log.node_store(node), key)

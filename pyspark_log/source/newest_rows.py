@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 from pyspark_log.options import parse_source
 from pyspark_log.options.bounds import options_between
 from pyspark_log.reading import batch_read_plan, native_files, superseded_rows
-from pyspark_log.source.pinned_read import columns_of, ids_of, union
+from pyspark_log.source.pinned_read import columns_of, union
 from pyspark_log.source.row import quoted
 from pyspark_log.spark_conf.installation import source_is_found
 from pyspark_log_storage.errors import DataLoss, InvalidInput
@@ -63,7 +63,7 @@ def latest(
         handle = now.handles[topic]
         _check(handle, ranges)
         keyed, tail = _parts(handle, ranges)
-        columns, read_options = columns_of(now, {**given, **ids_of(now.handles)})
+        columns, read_options = columns_of(now, given, include_headers=parsed.include_headers)
         native, rest = native_files.divide(now, keyed, in_s3=parsed.native_s3, all_files=True)
         frame = union(spark, path, read_options, native, rest, columns) if native or rest else None
         if frame is not None:
@@ -152,6 +152,3 @@ def _deletes(handle: TopicHandle) -> Column:
     if not config.delete_when:
         return f.lit(False)
     return f.coalesce(f.col(quoted(config.delete_when)), f.lit(False))
-
-
-__all__ = ["latest"]

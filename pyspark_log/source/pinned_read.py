@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark_log.reading.native_files import NativeRows
     from pyspark_log.reading.planning import Range
+    from pyspark_log.reading.positions import Subscribed
     from pyspark_log_coordinator.log.log import TopicHandle
 
 _POSITIONS = {"partition": IntegerType(), "offset": LongType(), "timestamp": TimestampType()}
@@ -67,17 +68,22 @@ def pinned(spark: SparkSession, path: str, options: Mapping[str, str]) -> DataFr
     parsed = parse_source({**options, "path": path}, streaming=False)
     now, ranges = batch_read_plan.ranges_of(parsed)
     native, rest = native_files.divide(now, ranges, in_s3=parsed.native_s3)
-    typed = [(name, each.schemas[-1]) for name, each in now.handles.items() if schema.is_typed(each.schemas[0])]
-    options = {**options, **ids_of(now.handles)}
-    if typed:
-        options = {name: value for name, value in options.items() if name != "includeHeaders"}  # its rows have none
+    columns, options = columns_of(now, options, include_headers=parsed.include_headers)
     if not native:
         return _source(spark, path, options, ranges)
-    if typed:
-        columns = typed_schema(same_columns([(name, schema.columns_of(each)) for name, each in typed]))
-    else:
-        columns = row_schema(include_headers=parsed.include_headers)
     return union(spark, path, options, native, rest, columns)
+
+
+def columns_of(
+    now: Subscribed, options: Mapping[str, str], *, include_headers: bool
+) -> tuple[StructType, dict[str, str]]:
+    """Return the columns of a batch read, and the options with which the source has them and fails for other topics."""
+    given = {**options, **ids_of(now.handles)}
+    typed = [(name, each.schemas[-1]) for name, each in now.handles.items() if schema.is_typed(each.schemas[0])]
+    if not typed:
+        return row_schema(include_headers=include_headers), given
+    given.pop("includeHeaders", None)  # its rows have none
+    return typed_schema(same_columns([(name, schema.columns_of(each)) for name, each in typed])), given
 
 
 def ids_of(handles: Mapping[str, TopicHandle]) -> dict[str, str]:

@@ -6,6 +6,7 @@ another process was first. A node that fails is left out, and the others continu
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
     import numpy as np
     from numpy.typing import NDArray
-    from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.log.log import TopicHandle
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.topic_state import FileRef
     from pyspark_log_storage.files.index import IndexEntry
     from pyspark_log_storage.files.row_files import SegmentFile, SegmentPlace
+    from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
     from pyspark_log_storage.parquet.parquet_footer import Footer
     from pyspark_log_storage.parquet.parquet_segment import ParquetSegmentWriter
     from pyspark_log_storage.stores.store import Store
@@ -153,7 +154,7 @@ def _run(store_at: Callable[[str], Store], work: RollTask, environment: Environm
 
             done, keyed = compaction_task.compact(rows, work, cast("KeyedSegmentWriter", writer))
         else:
-            done = _rolled(rows, work, cast("segment.SegmentWriter | ParquetSegmentWriter", writer))
+            done = _rolled(rows, work, writer)
     except BaseException:
         writer.discard()
         raise
@@ -314,11 +315,11 @@ class RollInput:
 
     def keyed_rows(self) -> Iterator[tuple[SegmentRef, pa.RecordBatch, NDArray[np.int64], int, int]]:
         """Yield the rows of the job's keyed segments, each with their offsets, schema and leader epoch."""
-        from pyspark_log_storage.parquet import keyed_segment, parquet_footer
+        from pyspark_log_storage.parquet import keyed_segment
 
         for ref, source in zip(self._work.job.segments, self._work.segments, strict=True):
             key, what = self._place(source)
-            footer = self._read(source, what, lambda node, key=key: parquet_footer.read(self._store(node), key))
+            footer = self._read(source, what, functools.partial(self._footer, key))
             for entry in footer.entries:
 
                 def rows(
@@ -328,6 +329,11 @@ class RollInput:
 
                 batch, offsets = self._read(source, what, rows)
                 yield ref, batch, offsets, entry.schema_id, entry.leader_epoch
+
+    def _footer(self, key: str, node: NodeId) -> Footer:
+        from pyspark_log_storage.parquet import parquet_footer
+
+        return parquet_footer.read(self._store(node), key)
 
     def superseded(self, number: int, *, of_others: bool = True) -> NDArray[np.int64]:
         """Return the offsets of rows that a segment supersedes: one of the others, or one of the job's own."""
