@@ -1,0 +1,133 @@
+"""Compacted topics: `latest` has the newest row of each key, whatever has been folded, merged or only written."""
+
+import random
+
+import pytest
+
+import pyspark_log
+from pyspark_log_coordinator.maintenance import topic_roll
+from pyspark_log_storage.errors import DataLoss, InvalidInput
+from tests.support.spark.spark_log import SparkLog
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def log(spark, tmp_path):
+    return SparkLog(spark, tmp_path)
+
+
+def frame(spark, rows):
+    """Return rows of key and value, each a number or None."""
+    text = [(str(key), None if value is None else str(value)) for key, value in rows]
+    return spark.createDataFrame(text, "key string, value string").repartition(1)
+
+
+def newest(log, **options):
+    """Return the newest values by key, as numbers."""
+    rows = pyspark_log.latest(log.spark, log.path, "t", **options).collect()
+    found = {int(row.key): int(row.value) for row in rows}
+    assert len(found) == len(rows), "a key is there twice"
+    return found
+
+
+def compact(log):
+    topic_roll.roll_and_merge(log.log.topic("t"))
+
+
+def test_latest_follows_every_write_and_every_compaction(spark, log):
+    log.create("t", 2, cleanup_policy="compact", min_cleanable_dirty_ratio=0.3)
+    chance, state = random.Random(7), {}
+    for batch in range(8):
+        rows = [(chance.randrange(60), None if chance.random() < 0.2 else batch * 1000 + n) for n in range(40)]
+        log.write(frame(spark, rows), topic="t")
+        state.update(rows)
+        wanted = {key: value for key, value in state.items() if value is not None}
+        assert newest(log) == wanted
+        if batch % 2:
+            compact(log)
+            assert newest(log) == wanted
+    partitions = log.log.topic("t").refresh().partitions
+    assert all(len(each.keyed_segments) > 1 for each in partitions)
+    assert any(each.keyed.superseded for one in partitions for each in one.keyed_segments)
+
+
+def test_the_columns_are_those_of_a_batch_read(spark, log):
+    log.create("t", 1, cleanup_policy="compact")
+    log.write(frame(spark, [(1, 1), (2, 2), (1, 3)]), topic="t")
+    before = pyspark_log.latest(spark, log.path, "t")
+    compact(log)
+    after = pyspark_log.latest(spark, log.path, "t")
+    wanted = log.read(subscribe="t", includeHeaders="true")
+    assert before.schema == after.schema == wanted.schema
+    assert sorted(before.collect()) == sorted(after.collect())
+    assert sorted(row.offset for row in after.collect()) == [1, 2]
+
+
+def test_a_plain_read_has_the_rows_that_are_there_with_their_offsets(spark, log):
+    log.create("t", 1, cleanup_policy="compact")
+    log.write(frame(spark, [(1, 1), (2, 2), (1, 3), (3, 4)]), topic="t")
+    compact(log)
+    log.write(frame(spark, [(2, 5)]), topic="t")
+    rows = [(row.offset, int(row.value)) for row in log.read(subscribe="t").orderBy("offset").collect()]
+    assert rows == [(1, 2), (2, 3), (3, 4), (4, 5)]
+    stream = [
+        (row.offset, int(row.value))
+        for batch in log.gathered(log.stream(subscribe="t", startingOffsets="earliest"))
+        for row in batch
+    ]
+    assert sorted(stream) == rows
+
+
+def test_the_rows_are_fixed_when_the_frame_is_made(spark, log):
+    log.create("t", 1, cleanup_policy="compact")
+    log.write(frame(spark, [(1, 1), (2, 2)]), topic="t")
+    compact(log)
+    log.write(frame(spark, [(1, 3)]), topic="t")
+    made = pyspark_log.latest(spark, log.path, "t")
+    log.write(frame(spark, [(1, 4), (2, None), (5, 5)]), topic="t")
+    assert {(int(row.key), int(row.value)) for row in made.collect()} == {(1, 3), (2, 2)}
+
+
+def test_a_version_is_read_as_long_as_newer_rows_have_not_been_compacted(spark, log):
+    log.create("t", 1, cleanup_policy="compact")
+    log.write(frame(spark, [(1, 1), (2, 2)]), topic="t")
+    version = log.log.topic("t").refresh() and log.log.topic("t").version
+    log.write(frame(spark, [(1, 3)]), topic="t")
+    assert newest(log, version=version) == {1: 1, 2: 2}
+    compact(log)
+    with pytest.raises(
+        DataLoss, match="partition 0: the rows up to offset 2 have been compacted, and the version ends at 2"
+    ):
+        newest(log, version=version)
+
+
+def test_keys_of_a_typed_topic_are_in_a_column_and_so_is_what_deletes_them(spark, log):
+    rows = spark.createDataFrame(
+        [(1, "a", False), (2, "b", False), (1, "c", False)], "id long, name string, gone boolean"
+    )
+    log.write(rows.repartition(1), topic="t", schema="columns", **{"key.column": "id"})
+    handle = log.log.topic("t")
+    handle.alter_config({"cleanup.policy": "compact", "delete.when": "gone"})
+    compact(log)
+    more = spark.createDataFrame([(2, "d", True), (3, "e", None)], "id long, name string, gone boolean")
+    log.write(more.repartition(1), topic="t")
+    for _ in range(2):
+        found = pyspark_log.latest(spark, log.path, "t").select("id", "name").collect()
+        assert sorted(map(tuple, found)) == [(1, "c"), (3, "e")]
+        compact(log)
+
+
+def test_a_topic_that_is_not_compacted_is_refused(spark, log):
+    log.create("t", 1)
+    log.write(frame(spark, [(1, 1)]), topic="t")
+    with pytest.raises(InvalidInput, match="cleanup.policy=delete, and latest reads the newest row of each key"):
+        pyspark_log.latest(spark, log.path, "t")
+
+
+def test_a_row_without_a_key_fails_the_write_and_nothing_is_written(spark, log):
+    log.create("t", 1, cleanup_policy="compact")
+    keyless = spark.createDataFrame([("1", "1"), (None, "2")], "key string, value string")
+    with pytest.raises(Exception, match="a row has no key, and the topic has cleanup.policy=compact"):
+        log.write(keyless, topic="t")
+    assert log.rows("t") == 0
