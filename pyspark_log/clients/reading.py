@@ -16,18 +16,19 @@ from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from pyspark_log.clients.records import ConsumerBatch, ConsumerRecord, TopicPartition
 from pyspark_log.reading.fetch import fetch, newest_rows
 from pyspark_log.reading.planning import Range, find_again, split_of
 from pyspark_log_coordinator.model.partitions import Partitions
+from pyspark_log_storage.columns.row_offsets import end_of, first_of, offsets_from
 from pyspark_log_storage.columns.schema import is_typed
 from pyspark_log_storage.errors import DataLoss, InvalidInput, LogError, ObjectMissing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from pyspark_log.clients.looks import Looks
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.group.state import Group
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import Partition
+    from pyspark_log_storage.columns.row_offsets import Offsets
     from pyspark_log_storage.stores.store import Store
 
 BUSY_LOOK_SECONDS = 0.1
@@ -59,9 +61,13 @@ class AssignedPartition:
         """The next row, or None: as `auto.offset.reset` says."""
         self._epoch = 0
         """The leader epoch in which the rows before the position were read."""
-        self._fetched: Iterator[tuple[int, pa.RecordBatch]] | None = None
+        self._fetched: Iterator[tuple[Offsets, pa.RecordBatch]] | None = None
+        self._fetched_end = 0
+        """Where the rows end that are fetched."""
         self._batch: pa.RecordBatch | None = None
         """Rows from the position on."""
+        self._offsets: Offsets = 0
+        """The offsets of these rows."""
         self._fetched_epoch = 0
         """The leader epoch when the read of these rows was planned."""
 
@@ -143,15 +149,17 @@ class AssignedPartition:
         """
         if self._batch is None and not self._read():
             return None
-        batch, offset = self._batch, self._offset
+        batch, offsets = self._batch, self._offsets
         assert batch is not None
-        assert offset is not None
         if rows_max is not None and rows_max < batch.num_rows:
             rows, self._batch = batch.slice(0, rows_max), batch.slice(rows_max)
+            self._offsets = offsets_from(offsets, rows_max)
         else:
             rows, self._batch = batch, None
-        self._offset, self._epoch = offset + rows.num_rows, self._fetched_epoch
-        return ConsumerBatch(*self.key, offset, rows)
+        self._offset, self._epoch = end_of(offsets, rows.num_rows), self._fetched_epoch
+        if isinstance(offsets, int):
+            return ConsumerBatch(*self.key, offsets, rows)
+        return ConsumerBatch(*self.key, int(offsets[0]), rows, pa.array(offsets[: rows.num_rows]))
 
     @property
     def _name(self) -> str:
@@ -193,12 +201,14 @@ class AssignedPartition:
                 again, joined = partial(find_again, log, split), self._options.partition_fetch_bytes
                 # A `map` keeps none of the rows that it has returned, as a generator would.
                 self._fetched = map(partial(_as_newest, split), fetch(log.store_at, split, again, joined))
-                self._fetched_epoch = self.state.leader_epoch
-            for offset, batch in self._fetched:
-                assert offset == self._offset
-                self._batch = batch
+                self._fetched_epoch, self._fetched_end = self.state.leader_epoch, end
+            for offsets, batch in self._fetched:
+                assert self._offset is not None
+                assert first_of(offsets) == self._offset or not isinstance(offsets, int)
+                self._batch, self._offsets = batch, offsets
                 return True
             self._fetched = None
+            self._offset, self._epoch = self._fetched_end, self._fetched_epoch  # the last rows may be gone
 
 
 class Reading:
@@ -366,9 +376,9 @@ def _nothing() -> None:
     """Do nothing."""
 
 
-def _as_newest(split: Split, fetched: tuple[int, pa.RecordBatch]) -> tuple[int, pa.RecordBatch]:
-    offset, rows = fetched
-    return offset, newest_rows(split, rows)
+def _as_newest(split: Split, fetched: tuple[Offsets, pa.RecordBatch]) -> tuple[Offsets, pa.RecordBatch]:
+    offsets, rows = fetched
+    return offsets, newest_rows(split, rows)
 
 
 @contextlib.contextmanager
@@ -389,7 +399,7 @@ def _records_of(batch: ConsumerBatch) -> list[ConsumerRecord]:
             f"topic {topic!r} is typed: its rows have columns, and no key and value; read them with poll_batches"
         )
     columns = (
-        range(batch.offset, batch.offset + rows.num_rows),
+        range(batch.offset, batch.offset + rows.num_rows) if batch.offsets is None else batch.offsets.to_pylist(),
         (_microseconds(rows.column("timestamp")) // _US_PER_MS).tolist(),
         values_of(rows.column("key")),
         values_of(rows.column("value")),

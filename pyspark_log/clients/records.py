@@ -89,7 +89,7 @@ class ConsumerRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class ConsumerBatch(NamedTuple):
-    """Consecutive rows of a partition. Row i of `rows` has the offset `offset + i`.
+    """Consecutive rows of a partition. Row i of `rows` has the offset `offset + i`, or the one in `offsets`.
 
     `rows` has the columns key, value (binary) and timestamp (microseconds, UTC), and headers if a row may have some.
     """
@@ -98,6 +98,8 @@ class ConsumerBatch(NamedTuple):
     partition: int
     offset: int
     rows: pa.RecordBatch
+    offsets: pa.Int64Array | None = None
+    """The offset of each row, if the topic is compacted and rows between these may be missing."""
 
 
 def address_of(path: object, config: object, topics: str) -> str:

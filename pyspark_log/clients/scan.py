@@ -86,18 +86,18 @@ class Scan:
     def _rows(self, stores_at: Callable[[str], Store], split: Split) -> Iterator[pa.RecordBatch]:
         """Read a split. Maintenance may move its rows to other files more than once while a program consumes them."""
         while True:
-            reached = split.start
+            reached = [split.start]
             try:
-                for batch in fetch_rows(stores_at, split, self.schema, self._find_again):
-                    reached += batch.num_rows
+                for batch in fetch_rows(stores_at, split, self.schema, self._find_again, reached.append):
+                    del reached[:-1]
                     rows = [batch]
                     del batch  # a generator that waits would keep it in memory
                     yield rows.pop()
                 return
             except ObjectMissing:
-                if reached == split.start:
+                if reached[-1] == split.start:
                     raise
-            split = self._find_again(split, reached)
+            split = self._find_again(split, reached[-1])
 
     def _find_again(self, split: Split, offset: int) -> Split:
         return planning.find_again(opening.open_log(self._path, self._storage_options), split, offset)

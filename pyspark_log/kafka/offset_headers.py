@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from pyspark_log.reading.fetch import fetch
-from pyspark_log.reading.planning import Range, find_again, split_of
+from pyspark_log.reading.planning import next_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -47,11 +46,13 @@ def without(headers: list[Header], name: str) -> list[Header]:
 
 
 def kafka_offset(log: Log, handle: TopicHandle, number: int, offset: int) -> int:
-    """Return the offset in Kafka of the row at `offset` of a partition. Reads the row."""
-    split = split_of(handle, Range(handle.name, number, offset, offset + 1))
-    ((_, batch),) = fetch(log.store_at, split, functools.partial(find_again, log, split))
+    """Return the offset in Kafka of the first row at or after `offset` of a partition. Reads the row."""
+    row = next_row(log, handle, number, offset)
+    if row is None:
+        return offset
+    at, batch = row
     found = offset_in(headers_of(batch)[0], KAFKA_OFFSET)
-    return offset if found is None else found
+    return at if found is None else found
 
 
 def headers_of(record: pa.RecordBatch) -> list[list[Header]]:

@@ -17,6 +17,7 @@ from pyspark_log.kafka.offset_headers import KAFKA_OFFSET, LOG_OFFSET, headers_o
 from pyspark_log.reading.fetch import fetch
 from pyspark_log.reading.planning import Range, find_again, split_of
 from pyspark_log.writing.destination import is_typed
+from pyspark_log_storage.columns.row_offsets import each_of, offsets_from
 from pyspark_log_storage.errors import InvalidInput, InvalidRecord
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark_log.kafka.client import Kafka, KafkaTopic
     from pyspark_log.kafka.export_plan import PartitionExport
     from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_storage.columns.row_offsets import Offsets
 
 TRANSACTION_ROWS = 100_000
 TRANSACTION_BYTES = 16 * 1024 * 1024
@@ -98,7 +100,7 @@ class RowExport:
                     rows = size = 0
                 if rows == 0:
                     self._begin()
-                self._write(plan.partition, offset + first, record)
+                self._write(plan.partition, offsets_from(offset, first), record)
                 rows, size = rows + record.num_rows, size + record.nbytes
         self._commit(rows, advance)
 
@@ -117,12 +119,15 @@ class RowExport:
         with contextlib.suppress(self._kafka.library.KafkaException):
             self._producer.abort_transaction(_ABORT_SECONDS)
 
-    def _write(self, partition: int, offset: int, record: pa.RecordBatch) -> None:
+    def _write(self, partition: int, offsets: Offsets, record: pa.RecordBatch) -> None:
         times = (record.column("timestamp").cast(pa.int64()).to_numpy() // _US_PER_MS).tolist()
         keys, values = record.column("key").to_pylist(), record.column("value").to_pylist()
-        columns = zip(keys, values, times, headers_of(record), strict=True)
+        numbers = each_of(offsets, record.num_rows).tolist()
+        columns = zip(numbers, keys, values, times, headers_of(record), strict=True)
         with self._kafka.errors():
-            for number, (key, value, ms, headers) in enumerate(columns, offset):
+            for number, (key, value, ms, headers) in zip(
+                each_of(offsets, record.num_rows).tolist(), columns, strict=True
+            ):
                 if any(name is None for name, _ in headers):
                     raise InvalidRecord(
                         f"topic {self._handle.name!r}, partition {partition}, offset {number}: a header has no key, "

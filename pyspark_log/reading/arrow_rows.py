@@ -21,6 +21,7 @@ import pyarrow as pa
 from pyspark_log.reading.fetch import fetch, schemas_of
 from pyspark_log_storage.columns import column_types, schema
 from pyspark_log_storage.columns.column_conversion import column_of
+from pyspark_log_storage.columns.row_offsets import each_of, end_of, first_of
 from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pyspark_log.reading.fetch import Split
+    from pyspark_log_storage.columns.row_offsets import Offsets
     from pyspark_log_storage.stores.store import Store
 
 COLUMNS: dict[str, pa.DataType] = {
@@ -65,10 +67,12 @@ def fetch_rows(
     split: Split,
     wanted: pa.Schema,
     find_again: Callable[[Split, int], Split],
+    reached: Callable[[int], object] = lambda _: None,
 ) -> Iterator[pa.RecordBatch]:
     """Return the rows of a split in order, with exactly the columns `wanted`. Batches and errors are those of `fetch`.
 
-    `find_again(split, offset)` returns a new split of the rows from `offset`. Raises `InvalidInput` if a typed topic
+    `find_again(split, offset)` returns a new split of the rows from `offset`. `reached` is called with the offset after
+    the last row of each batch, before the batch is returned. Raises `InvalidInput` if a typed topic
     has no such column, or if it has evolved, and `wanted` cannot hold its rows.
     """
     newest = schemas_of(split)[-1]
@@ -82,7 +86,8 @@ def fetch_rows(
     def again(offset: int) -> Split:
         return msgspec.structs.replace(find_again(split, offset), columns=columns)
 
-    def as_wanted(found: tuple[int, pa.RecordBatch]) -> pa.RecordBatch:
+    def as_wanted(found: tuple[Offsets, pa.RecordBatch]) -> pa.RecordBatch:
+        reached(end_of(found[0], found[1].num_rows))
         return shaped(found[1], wanted, split.topic, split.partition, found[0])
 
     # A `map` keeps none of the rows that it has returned, as a generator would.
@@ -105,8 +110,10 @@ def _decoded_of_typed(wanted: pa.Schema, split: Split, newest: pa.Schema) -> tup
     return tuple(sorted({*names, "timestamp"}))
 
 
-def record_rows(record: pa.RecordBatch, wanted: pa.Schema, topic: str, partition: int, offset: int) -> pa.RecordBatch:
-    """Return stored records with the columns `wanted`; `offset` is the first row's."""
+def record_rows(
+    record: pa.RecordBatch, wanted: pa.Schema, topic: str, partition: int, offset: Offsets
+) -> pa.RecordBatch:
+    """Return stored records with the columns `wanted`; `offset` are those of the rows, see `fetch`."""
     count = record.num_rows
     arrays = []
     for name in wanted.names:
@@ -121,8 +128,10 @@ def record_rows(record: pa.RecordBatch, wanted: pa.Schema, topic: str, partition
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)
 
 
-def typed_rows(record: pa.RecordBatch, wanted: pa.Schema, topic: str, partition: int, offset: int) -> pa.RecordBatch:
-    """Return stored rows of any of a typed topic's schemas with the columns `wanted`; `offset` is the first row's.
+def typed_rows(
+    record: pa.RecordBatch, wanted: pa.Schema, topic: str, partition: int, offset: Offsets
+) -> pa.RecordBatch:
+    """Return stored rows of any of a typed topic's schemas with the columns `wanted`, as `record_rows` does.
 
     Raises `InvalidInput` if the topic has evolved, and `wanted` cannot hold these rows.
     """
@@ -133,13 +142,13 @@ def typed_rows(record: pa.RecordBatch, wanted: pa.Schema, topic: str, partition:
             arrays.append(column_of(record, field) if position is None else position)
     except ValueError as error:
         raise InvalidInput(
-            f"topic {topic!r}, partition {partition}, from offset {offset}: {error}. The topic's columns "
+            f"topic {topic!r}, partition {partition}, from offset {first_of(offset)}: {error}. The topic's columns "
             "have changed since load(); load again, with a .schema() that fits or without one, and start it again"
         ) from error
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)
 
 
-def _position(name: str, topic: str, partition: int, offset: int, count: int) -> pa.Array | None:
+def _position(name: str, topic: str, partition: int, offset: Offsets, count: int) -> pa.Array | None:
     """Return a column that says where `count` rows are, or None for one of another name."""
     match name:
         case "offset":
@@ -169,9 +178,9 @@ def _null_where_empty(headers: pa.ListArray) -> pa.ListArray:
     return pa.Array.from_buffers(headers.type, count, buffers, children=[headers.values])
 
 
-def offsets(first: int, count: int) -> pa.Array:
-    """Return `count` offsets from `first`."""
-    return _array(pa.int64(), count, np.arange(first, first + count, dtype=np.int64))
+def offsets(given: Offsets, count: int) -> pa.Array:
+    """Return the offsets of `count` rows of `fetch`."""
+    return _array(pa.int64(), count, np.ascontiguousarray(each_of(given, count)))
 
 
 def _constant(value: int | str, count: int) -> pa.Array:

@@ -2,6 +2,9 @@
 
 Every chunk's CRC is checked before Arrow decodes it. A large chunk becomes one batch. Small chunks are joined, because
 each batch has a cost on its way to the JVM.
+
+The rows of a keyed segment, which compaction made, have gaps between their offsets. They come with a column of these,
+first, until `fetch` yields them.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from pyspark_log.reading.failover import Failover, ReadReplica
@@ -27,8 +31,9 @@ from pyspark_log_storage.segments import segment
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
+    from pyspark_log_storage.columns.row_offsets import Offsets
     from pyspark_log_storage.files.index import IndexEntry
-    from pyspark_log_storage.stores.store import Store
+    from pyspark_log_storage.stores.store import Readable, Store
 
 BATCH_ROWS = 50_000
 """Small chunks are joined up to this many rows."""
@@ -74,6 +79,7 @@ class RecentChunks:
 
 
 _recent = RecentChunks()
+_OFFSET = pa.field("offset", pa.int64(), nullable=False)
 
 
 class Split(msgspec.Struct, frozen=True):
@@ -98,6 +104,8 @@ class Split(msgspec.Struct, frozen=True):
     """The indexes in `nodes` of the holders, for each file that not all of the nodes hold."""
     rack: str = ""
     """The reader's rack."""
+    compactions: int = 0
+    """How often rows of the partition had been compacted, if the split has such rows."""
     columns: tuple[str, ...] | None = None
     """The columns to decode, of a typed topic. None: all."""
 
@@ -108,16 +116,20 @@ class Split(msgspec.Struct, frozen=True):
 
 
 class ChunkPlace(msgspec.Struct, frozen=True):
-    """A chunk of a split: the key of its file, its place in the file, and its first offset."""
+    """A chunk of a split: the key of its file, its place in the file, and its first offset.
+
+    A row group of a keyed segment covers `span` offsets; for others that is 0.
+    """
 
     key: str
     staged: StagedChunk
     base_offset: int
+    span: int = 0
 
     @property
     def end_offset(self) -> int:
-        """The offset after the chunk's last row."""
-        return self.base_offset + self.staged.rows
+        """The offset after the last one that the chunk covers."""
+        return self.base_offset + (self.span or self.staged.rows)
 
 
 def fetch(
@@ -125,8 +137,8 @@ def fetch(
     split: Split,
     find_again: Callable[[int], Split] | None = None,
     batch_bytes_max: int = BATCH_BYTES_MAX,
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the split's rows in order, each batch with its first row's offset.
+) -> Iterator[tuple[Offsets, pa.RecordBatch]]:
+    """Yield the split's rows in order, each batch with its offsets.
 
     `store_at` opens the store at an address as the cluster knows it. Small chunks are joined up to `batch_bytes_max`
     bytes. Holds one batch and one chunk in memory, besides `RecentChunks`; between two batches it holds only the
@@ -135,27 +147,36 @@ def fetch(
     `offset`, which maintenance may have moved. Raises the nearest node's `CorruptObject`, which names topic, partition
     and offset, or `StoreError`.
     """
-    return _grouped(_chunks(store_at, split, find_again), split.start, batch_bytes_max)
+    return _grouped(_chunks(store_at, split, find_again), batch_bytes_max)
 
 
-def _grouped(batches: Iterable[pa.RecordBatch], offset: int, bytes_max: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the rows from `offset` on; small batches are joined."""
+def _grouped(batches: Iterable[tuple[int, pa.RecordBatch]], bytes_max: int) -> Iterator[tuple[Offsets, pa.RecordBatch]]:
+    """Yield the rows, of which each batch comes with its first offset; small batches are joined."""
     group: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
+    offset = rows = size = 0
+    for begin, batch in batches:
         is_full = rows + batch.num_rows > BATCH_ROWS or size + batch.nbytes > bytes_max
         if group and (is_full or batch.schema != group[0].schema):
-            yield offset, _taken(group)
-            offset, rows, size = offset + rows, 0, 0
+            yield _placed(offset, _taken(group))
+            rows = size = 0
+        if not group:
+            offset = begin
         group.append(batch)
         rows += batch.num_rows
         size += batch.nbytes
         del batch  # a generator that waits would keep it in memory
         if 2 * rows > BATCH_ROWS or 2 * size > bytes_max:  # another one as large would not fit
-            yield offset, _taken(group)
-            offset, rows, size = offset + rows, 0, 0
+            yield _placed(offset, _taken(group))
+            rows = size = 0
     if group:
-        yield offset, _taken(group)
+        yield _placed(offset, _taken(group))
+
+
+def _placed(offset: int, batch: pa.RecordBatch) -> tuple[Offsets, pa.RecordBatch]:
+    """Return rows with their offsets, which are in the first column if they have gaps."""
+    if batch.schema.names[0] != _OFFSET.name:
+        return offset, batch
+    return np.asarray(batch.column(0)), batch.select(batch.schema.names[1:])
 
 
 def _taken(group: list[pa.RecordBatch]) -> pa.RecordBatch:
@@ -167,14 +188,14 @@ def _taken(group: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 def _chunks(
     store_at: Callable[[str], Store], split: Split, find_again: Callable[[int], Split] | None
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[tuple[int, pa.RecordBatch]]:
     reached = split.start
     try:
-        for batch in _read(store_at, split):
-            reached += batch.num_rows
+        for begin, end, batch in _read(store_at, split):
+            reached = end
             rows = [batch]
             del batch
-            yield _taken(rows)
+            yield begin, _taken(rows)
         return
     except (CorruptObject, StoreError) as error:
         is_missing = isinstance(error, ObjectMissing)
@@ -187,17 +208,18 @@ def _chunks(
                 raise
             raise error from None  # the error of the rows is of more use than that of the journal
     try:
-        for batch in _read(store_at, again):
-            reached += batch.num_rows
+        for begin, end, batch in _read(store_at, again):
+            reached = end
             rows = [batch]
             del batch
-            yield _taken(rows)
+            yield begin, _taken(rows)
     except ObjectMissing as error:
         name = f"topic {split.topic!r}, partition {split.partition}, offset {reached}"
         raise ObjectMissing(error.url, error.key, name) from error
 
 
-def _read(store_at: Callable[[str], Store], split: Split) -> Iterator[pa.RecordBatch]:
+def _read(store_at: Callable[[str], Store], split: Split) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+    """Yield the rows of each chunk, with the first offset and the end of what it covers of the split."""
     schemas = schemas_of(split)
     failover = Failover(store_at, split.topic, split.partition)
     log = store_at(split.nodes[0].url).url if split.nodes else ""
@@ -210,7 +232,8 @@ def _read(store_at: Callable[[str], Store], split: Split) -> Iterator[pa.RecordB
             _recent.keep(known, batch)
         rows = [_cut(batch, place, split)]
         del batch
-        yield _taken(rows)
+        if rows[0].num_rows:
+            yield max(split.start, place.base_offset), min(split.end, place.end_offset), _taken(rows)
 
 
 def schemas_of(split: Split) -> tuple[pa.Schema, ...]:
@@ -272,7 +295,7 @@ def _entries(
 
 def place_in_segment(key: str, entry: IndexEntry) -> ChunkPlace:
     """Return a chunk, or row group, of the segment at `key`."""
-    return ChunkPlace(layout.segment_file(key), entry.place(), entry.base_offset)
+    return ChunkPlace(layout.segment_file(key), entry.place(), entry.base_offset, entry.span)
 
 
 def read_one(
@@ -282,8 +305,13 @@ def read_one(
     schemas: tuple[pa.Schema, ...],
     columns: tuple[str, ...] | None = None,
 ) -> pa.RecordBatch:
-    """Return the rows of one chunk, or row group, from one of these nodes. Raises `CorruptObject`, `StoreError`."""
+    """Return the rows of one chunk, or row group, from one of these nodes. Raises `CorruptObject`, `StoreError`.
+
+    Those of a keyed segment have their offsets in a first column, `offset`.
+    """
     name = f"{failover.name}, offsets {place.base_offset} to {place.end_offset - 1}"
+    if place.span:
+        return failover.read(nodes, place.base_offset, lambda store: _read_keyed(store, place, schemas, name, columns))
     read = _reader_of(place.key)
     return failover.read(
         nodes, place.base_offset, lambda store: read(store, place.key, place.staged, schemas, name, columns)
@@ -299,7 +327,29 @@ def _reader_of(key: str) -> Callable[..., pa.RecordBatch]:
     return row_group.read
 
 
+def _read_keyed(
+    store: Readable, place: ChunkPlace, schemas: tuple[pa.Schema, ...], name: str, columns: tuple[str, ...] | None
+) -> pa.RecordBatch:
+    from pyspark_log_storage.parquet import row_group  # imports pyarrow.parquet, which few tasks need
+
+    placed = tuple(pa.schema([_OFFSET, *each]) for each in schemas)
+    if columns is not None:
+        columns = (_OFFSET.name, *columns)
+    batch = row_group.read(store, place.key, place.staged, placed, name, columns)
+    offsets = np.asarray(batch.column(0))
+    if (
+        batch.column(0).null_count
+        or (offsets[1:] <= offsets[:-1]).any()
+        or not place.base_offset <= offsets[0] <= offsets[-1] < place.end_offset
+    ):
+        raise CorruptObject(name, f"its rows in {store.url}/{place.key} have other offsets")
+    return batch
+
+
 def _cut(batch: pa.RecordBatch, place: ChunkPlace, split: Split) -> pa.RecordBatch:
-    start = max(split.start, place.base_offset) - place.base_offset
-    end = min(split.end, place.end_offset) - place.base_offset
+    start, end = max(split.start, place.base_offset), min(split.end, place.end_offset)
+    if place.span:
+        start, end = np.searchsorted(np.asarray(batch.column(0)), (start, end)).tolist()
+    else:
+        start, end = start - place.base_offset, end - place.base_offset
     return batch if (start, end) == (0, batch.num_rows) else batch.slice(start, end - start)

@@ -6,14 +6,12 @@ The positions of `reset-offsets` are those of `kafka-consumer-groups`.
 from __future__ import annotations
 
 import contextlib
-import functools
 from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
 
-from pyspark_log.reading.fetch import fetch
-from pyspark_log.reading.planning import Range, find_again, split_of
+from pyspark_log.reading.planning import next_row
 from pyspark_log.reading.positions import offset_for_time
 from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_storage.errors import UnknownGroup
@@ -37,11 +35,9 @@ class PartitionLag(msgspec.Struct, frozen=True):
     latest: int
     committed_ms: int
     """When it was committed."""
-
-    @property
-    def lag(self) -> int:
-        """The number of rows that have not been read: those that expired do not count."""
-        return max(0, self.latest - max(self.committed, self.log_start))
+    lag: int
+    """The number of rows that have not been read, and not of offsets: those that expired or were compacted do not
+    count."""
 
 
 def lags(log: Log, group: Group) -> list[PartitionLag]:
@@ -54,8 +50,10 @@ def lags(log: Log, group: Group) -> list[PartitionLag]:
         partitions = log.topic(names[topic_id]).partitions
         for number, at in offsets.items():
             if number < len(partitions):
-                low, high = partitions[number].log_start, partitions[number].high_watermark
-                found.append(PartitionLag(names[topic_id], number, at.offset, low, high, at.at_ms))
+                one = partitions[number]
+                low, high = one.log_start, one.high_watermark
+                lag = one.rows_between(max(at.offset, low), high)
+                found.append(PartitionLag(names[topic_id], number, at.offset, low, high, at.at_ms, lag))
     return sorted(found, key=lambda each: (each.topic, each.partition))
 
 
@@ -64,8 +62,10 @@ def oldest_unread_ms(log: Log, behind: PartitionLag) -> int | None:
     if behind.lag == 0:
         return None
     first = max(behind.committed, behind.log_start)
-    split = split_of(log.topic(behind.topic), Range(behind.topic, behind.partition, first, first + 1))
-    ((_, batch),) = fetch(log.store_at, split, functools.partial(find_again, log, split))
+    found = next_row(log, log.topic(behind.topic), behind.partition, first)
+    if found is None:
+        return None
+    _, batch = found
     return int(batch.column("timestamp").cast(pa.int64())[0].as_py()) // US_PER_MS
 
 

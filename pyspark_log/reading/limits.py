@@ -36,7 +36,7 @@ def pieces_between(partition: Partition, start: int, end: int) -> Iterator[Piece
         if piece.base_offset >= end:
             return
         rows = min(piece.end_offset, end) - max(piece.base_offset, start)
-        yield Piece(rows, piece.length * rows / piece.rows)
+        yield Piece(rows, piece.length * rows / (piece.end_offset - piece.base_offset))
 
 
 def rows_within(bytes_max: int, pieces: Sequence[Iterable[Piece]], backlogs: Sequence[int]) -> int:

@@ -6,6 +6,7 @@ Splits follow chunks. `minPartitions` divides the larger ranges in proportion to
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from typing import TYPE_CHECKING
@@ -13,13 +14,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log.reading.failover import ReadReplica
-from pyspark_log.reading.fetch import Split
+from pyspark_log.reading.fetch import Split, fetch
 from pyspark_log_coordinator.log import nearest_holders
 from pyspark_log_coordinator.log.nearest_holders import nearest_first
+from pyspark_log_storage.columns.row_offsets import first_of
 from pyspark_log_storage.errors import DataLoss
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    import pyarrow as pa
 
     from pyspark_log.options import SourceOptions
     from pyspark_log_coordinator.cluster.nodes import Node
@@ -110,7 +114,24 @@ def split_of(handle: TopicHandle, part: Range, rack: str = "") -> Split:
         nodes=nodes,
         partial_holders=partial_holders,
         rack=rack,
+        compactions=partition.compactions if segments and segments[0].keyed is not None else 0,
     )
+
+
+def next_row(log: Log, handle: TopicHandle, number: int, offset: int) -> tuple[int, pa.RecordBatch] | None:
+    """Return the first row of a partition at or after `offset` and below the high watermark, and its offset, or None.
+
+    Raises what `fetch` raises.
+    """
+    partition = handle.partitions[number]
+    end = offset + 1 if offset >= partition.compacted_end else partition.compacted_end + 1
+    end = min(end, partition.high_watermark)
+    if offset >= end:
+        return None
+    split = split_of(handle, Range(handle.name, number, offset, end))
+    for offsets, batch in fetch(log.store_at, split, functools.partial(find_again, log, split)):
+        return first_of(offsets), batch.slice(0, 1)
+    return None
 
 
 def read_replicas(topic: Topic, nodes: Sequence[Node], holders: Iterable[Holder]) -> tuple[ReadReplica, ...]:
@@ -143,12 +164,18 @@ def find_again(log: Log, split: Split, offset: int) -> Split:
     if handle.topic_id != split.topic_id:
         raise DataLoss(f"topic {split.topic!r} was deleted and created again while it was read; read it again")
     partition = handle.partitions[split.partition]
+    now = partition.compactions if offset < partition.compacted_end else split.compactions
     low, high = partition.log_start, partition.high_watermark
     where = f"topic {split.topic!r}, partition {split.partition}"
     if low > offset:
         raise DataLoss(
             f"{where}: offsets {offset} to {min(low, split.end) - 1} expired or were deleted while they were read; "
             "read faster, or set a longer retention.ms"
+        )
+    if now != split.compactions and partition.keyed_segments:
+        raise DataLoss(
+            f"{where}: offsets {offset} to {min(partition.compacted_end, split.end) - 1} were compacted while they "
+            "were read; start the read again"
         )
     if high < split.end:
         raise DataLoss(

@@ -220,11 +220,11 @@ def offset_for_time(handle: TopicHandle, number: int, ms: int, rack: str = "") -
             continue
         record = read_one(failover, holders, place, handle.schemas)
         times = np.asarray(record.column("timestamp").cast(pa.int64()))
+        offsets = record.column("offset") if place.span else np.arange(place.base_offset, place.end_offset)
         # The chunk at the log start may still have rows from before it.
-        times = times[max(0, partition.log_start - place.base_offset) :]
-        reaching = np.flatnonzero(times >= ms * US_PER_MS)
+        reaching = np.flatnonzero((times >= ms * US_PER_MS) & (np.asarray(offsets) >= partition.log_start))
         if len(reaching) > 0:
-            offset = max(place.base_offset, partition.log_start) + int(reaching[0])
+            offset = int(np.asarray(offsets)[reaching[0]])
             return offset if offset < partition.high_watermark else None
     return None
 

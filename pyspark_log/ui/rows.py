@@ -24,12 +24,14 @@ from pyspark_log.reading.positions import offset_for_time
 from pyspark_log.ui.view import size_of
 from pyspark_log.writing import row_lines, typed_json
 from pyspark_log_storage.columns import schema
+from pyspark_log_storage.columns.row_offsets import first_of, offsets_from
 from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_storage.columns.row_offsets import Offsets
 
 ROWS_SHOWN = 50
 SCANNED_MAX = 50_000
@@ -250,11 +252,16 @@ def read_one(handle: TopicHandle, partition: int, offset: int, mask: Collection[
             f"topic {handle.name!r}, partition {partition} has no row {offset}: it has those from {found.log_start} "
             f"to {found.high_watermark - 1}"
         )
-    ((_, batch),) = _fetched(handle, partition, offset, offset + 1)
+    batch = next((rows for _, rows in _fetched(handle, partition, offset, offset + 1)), None)
+    if batch is None:
+        raise InvalidInput(
+            f"topic {handle.name!r}, partition {partition} has no row {offset} any more: a newer row of its key has "
+            "taken its place when the topic was compacted"
+        )
     return _row(partition, offset, batch, mask)
 
 
-def _fetched(handle: TopicHandle, number: int, start: int, end: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _fetched(handle: TopicHandle, number: int, start: int, end: int) -> Iterator[tuple[Offsets, pa.RecordBatch]]:
     split = split_of(handle, Range(handle.name, number, start, end))
     for offset, batch in fetch(handle.log.store_at, split, functools.partial(find_again, handle.log, split)):
         yield offset, newest_rows(split, batch)
@@ -313,7 +320,8 @@ class _Lane:
             for offset, batch in _fetched(self._handle, self.number, start, end):
                 times = np.asarray(batch.column("timestamp").cast(pa.int64()))
                 for index in np.flatnonzero(_matching(batch, self._wanted.filters, self._mask)).tolist():
-                    self.hits.append((offset + index, int(times[index]), batch.slice(index, 1)))
+                    at = first_of(offsets_from(offset, index))
+                    self.hits.append((at, int(times[index]), batch.slice(index, 1)))
             if self._wanted.backward:
                 self.hits.reverse()
             self.scanned += end - start

@@ -357,8 +357,10 @@ def lags_of(group: Group, topics: Mapping[str, TopicView]) -> list[PartitionLag]
         partitions = view.topic.partitions
         for number, at in offsets.items():
             if number < len(partitions):
-                low, high = partitions[number].log_start, partitions[number].high_watermark
-                found.append(PartitionLag(view.name, number, at.offset, low, high, at.at_ms))
+                one = partitions[number]
+                low, high = one.log_start, one.high_watermark
+                lag = one.rows_between(max(at.offset, low), high)
+                found.append(PartitionLag(view.name, number, at.offset, low, high, at.at_ms, lag))
     return sorted(found, key=lambda each: (each.topic, each.partition))
 
 

@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 
 from pyspark_log.writing import typed_json
 from pyspark_log_storage.columns import schema
+from pyspark_log_storage.columns.row_offsets import Offsets, each_of
 from pyspark_log_storage.errors import InvalidInput, InvalidRecord
 
 US_PER_MS = 1000
@@ -116,11 +117,12 @@ def decode_json(lines: list[bytes], first_line: int) -> pa.RecordBatch:
     )
 
 
-def encode_json(record: pa.RecordBatch, topic: str, partition: int, offset: int) -> bytes:
-    """Return stored rows as lines; `offset` is the offset of the first row."""
+def encode_json(record: pa.RecordBatch, topic: str, partition: int, offset: Offsets) -> bytes:
+    """Return stored rows as lines; `offset` is the offset of the first row, or those of all, see `fetch`."""
+    offsets = each_of(offset, record.num_rows).tolist()
     times = np.floor_divide(np.asarray(record.column("timestamp").cast(pa.int64())), US_PER_MS).tolist()
     if schema.is_typed(record.schema):
-        own = ({"topic": topic, "partition": partition, "offset": at} for at in range(offset, offset + len(times)))
+        own = ({"topic": topic, "partition": partition, "offset": at} for at in offsets)
         rows = [
             each | {"timestamp": time} | columns
             for each, time, columns in zip(own, times, typed_columns(record), strict=True)
@@ -130,13 +132,13 @@ def encode_json(record: pa.RecordBatch, topic: str, partition: int, offset: int)
         {
             "topic": topic,
             "partition": partition,
-            "offset": offset + index,
+            "offset": at,
             "timestamp": time,
             "key": _json(key),
             "value": _json(value),
         }
-        for index, (time, key, value) in enumerate(
-            zip(times, record.column("key").to_pylist(), record.column("value").to_pylist(), strict=True)
+        for at, time, key, value in zip(
+            offsets, times, record.column("key").to_pylist(), record.column("value").to_pylist(), strict=True
         )
     ]
     if "headers" in record.schema.names:

@@ -31,6 +31,7 @@ from pyspark_log.reading.fetch import BATCH_ROWS, fetch, newest_rows
 from pyspark_log.reading.planning import Range, find_again, split_of
 from pyspark_log.writing import row_lines
 from pyspark_log_storage.columns import schema
+from pyspark_log_storage.columns.row_offsets import each_of, end_of, offsets_from
 from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from pyspark_log.cli.rows.consume_group import Write
     from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_storage.columns.row_offsets import Offsets
 
 POLL_SECONDS = 0.1
 
@@ -208,7 +210,7 @@ def _printer(form: Format, key_separator: str | None) -> Write:
     """Return a function that prints rows."""
     separator = None if key_separator is None else os.fsencode(key_separator)
 
-    def write(record: pa.RecordBatch, topic: str, partition: int, offset: int) -> None:
+    def write(record: pa.RecordBatch, topic: str, partition: int, offset: Offsets) -> None:
         if form is Format.JSON:
             lines = row_lines.encode_json(record, topic, partition, offset)
         else:
@@ -242,17 +244,24 @@ class _Reading:
         name, state = self._handle.name, self._handle.state
         ends = self._ends or {number: state.partitions[number].high_watermark for number in self._next}
         for number, begin in list(self._next.items()):
-            end = ends[number] if rows_max is None else min(ends[number], begin + rows_max - rows)
-            if end <= begin:
+            compacted = state.partitions[number].compacted_end
+            end = ends[number]
+            if rows_max is not None:  # below the compacted end some offsets have no row
+                end = min(end, max(begin, compacted) + rows_max - rows)
+            if end <= begin or rows == rows_max:
                 continue
             split = split_of(self._handle, Range(name, number, begin, end), self._rack)
-            for offset, batch in fetch(log.store_at, split, functools.partial(find_again, log, split)):
+            for offsets, batch in fetch(log.store_at, split, functools.partial(find_again, log, split)):
                 newest = newest_rows(split, batch)
                 for first in range(0, batch.num_rows, BATCH_ROWS):
-                    record = newest.slice(first, BATCH_ROWS)
-                    write(record, name, number, offset + first)
-                    self._next[number] = offset + first + record.num_rows
-            rows += end - begin
+                    record = newest.slice(first, BATCH_ROWS if rows_max is None else min(BATCH_ROWS, rows_max - rows))
+                    if not record.num_rows:
+                        return rows
+                    at = offsets_from(offsets, first)
+                    write(record, name, number, at)
+                    self._next[number] = end_of(at, record.num_rows)
+                    rows += record.num_rows
+            self._next[number] = end
         return rows
 
 
@@ -308,7 +317,7 @@ def open_rows(path: Path) -> Iterator[Write]:
 def _json_lines(path: Path) -> Iterator[Write]:
     with path.open("wb") as file:
 
-        def write(record: pa.RecordBatch, topic: str, partition: int, offset: int) -> None:
+        def write(record: pa.RecordBatch, topic: str, partition: int, offset: Offsets) -> None:
             file.write(row_lines.encode_json(record, topic, partition, offset))
 
         yield write
@@ -318,7 +327,7 @@ def _json_lines(path: Path) -> Iterator[Write]:
 def _parquet(path: Path) -> Iterator[Write]:
     with path.open("wb") as file, pq.ParquetWriter(file, PARQUET, compression="zstd") as writer:
 
-        def write(record: pa.RecordBatch, topic: str, partition: int, offset: int) -> None:
+        def write(record: pa.RecordBatch, topic: str, partition: int, offset: Offsets) -> None:
             if schema.is_typed(record.schema):
                 raise InvalidInput(f"topic {topic!r} is typed; write its rows to a .jsonl file, or read it with Spark")
             rows = record.num_rows
@@ -328,7 +337,7 @@ def _parquet(path: Path) -> Iterator[Write]:
                 record.column("value"),
                 pa.repeat(topic, rows),
                 pa.array(np.full(rows, partition, np.int32)),
-                pa.array(np.arange(offset, offset + rows)),
+                pa.array(each_of(offset, rows)),
                 record.column("timestamp"),
                 record.column("headers") if has_headers else pa.nulls(rows, schema.HEADERS),
             ]

@@ -18,6 +18,7 @@ from pyspark_log.clients.consumer import Consumer
 from pyspark_log.clients.consumer_group import ConsumerRebalanceListener
 from pyspark_log.clients.records import TopicPartition
 from pyspark_log.reading.fetch import BATCH_ROWS
+from pyspark_log_storage.columns.row_offsets import end_of, offsets_from
 from pyspark_log_storage.errors import MemberError, RebalanceInProgress
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_log.clients.records import ConsumerBatch
+    from pyspark_log_storage.columns.row_offsets import Offsets
 
 COMMIT_SECONDS = 1.0
 POLL_MS = 100
@@ -47,9 +49,9 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Write(Protocol):
-    """Writes stored rows of a partition; `offset` is the offset of the first."""
+    """Writes stored rows of a partition, which have these offsets."""
 
-    def __call__(self, record: pa.RecordBatch, topic: str, partition: int, offset: int) -> None:
+    def __call__(self, record: pa.RecordBatch, topic: str, partition: int, offset: Offsets) -> None:
         """Write the rows."""
 
 
@@ -102,8 +104,9 @@ def _print(batch: ConsumerBatch, rows: int, write: Write, printed: _Printed) -> 
     printed.add(key, batch.offset)
     for first in range(0, rows, BATCH_ROWS):
         record = batch.rows.slice(first, min(BATCH_ROWS, rows - first))
-        write(record, batch.topic, batch.partition, batch.offset + first)
-        printed.add(key, batch.offset + first + record.num_rows)
+        offsets = offsets_from(batch.offset if batch.offsets is None else batch.offsets.to_numpy(), first)
+        write(record, batch.topic, batch.partition, offsets)
+        printed.add(key, end_of(offsets, record.num_rows))
 
 
 def _is_at_end(consumer: Consumer, wanted: Wanted) -> bool:
