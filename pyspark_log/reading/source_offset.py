@@ -10,6 +10,9 @@ compares offsets as JSON text, so topics and partitions are sorted.
 A query with a `group.id` also has `"group": [journal id, number]`: the id of the group's journal, and the number of its
 newest rewind that the query has followed. The partitions that it moved are in the `begin` of the batch that follows it.
 
+A compacted topic also has `"compacted": {"0": 7}`: how often each partition of which the batch has rows had been
+compacted when it was planned. If that has changed when the batch is read again, its rows may have.
+
 `"cluster": id` is the cluster that was read; offsets of older versions lack it. If another is at the address, a disk is
 not mounted.
 
@@ -55,6 +58,7 @@ class TopicPositions(msgspec.Struct, frozen=True, rename={"topic_id": "id"}):
     topic_id: str
     end: dict[Count, Position]
     begin: dict[Count, Position] = {}
+    compacted: dict[Count, Count] = {}
 
 
 class TakenRewinds(msgspec.Struct, frozen=True, array_like=True):
@@ -165,6 +169,8 @@ def to_json(offset: SourceOffset) -> dict[str, Any]:
         topics[name] = {"id": topic.topic_id, "end": _positions(topic.end)}
         if topic.begin:
             topics[name]["begin"] = _positions(topic.begin)
+        if topic.compacted:
+            topics[name]["compacted"] = {str(p): topic.compacted[p] for p in sorted(topic.compacted)}
     group = {} if offset.group is None else {"group": [offset.group.journal_id, offset.group.number]}
     member = {} if offset.member is None else {"member": [offset.member.instance_id, offset.member.generation]}
     cluster = {} if offset.cluster is None else {"cluster": offset.cluster}

@@ -18,10 +18,11 @@ from pyspark_log_coordinator.log.partition_health import Trouble, troubles
 from pyspark_log_storage.errors import InvalidOption, UnknownTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark_log.options import SourceOptions
     from pyspark_log.reading.fetch import Split
+    from pyspark_log.reading.planning import Range
     from pyspark_log.reading.source_offset import TopicPartition
     from pyspark_log_coordinator.log.group_handle import GroupHandle
     from pyspark_log_coordinator.log.log import Log, TopicHandle
@@ -88,6 +89,8 @@ class StreamPlanner:
         """The offset that was parsed last: with many partitions that takes long, and idle queries repeat it."""
         self._quiet: _Known | None = None
         """What was known when there was nothing to read."""
+        self._new: dict[str, Any] | None = None
+        """The last offset that `end` made. No rows up to it have been read before it is planned for the first time."""
 
     @property
     def _log(self) -> Log:
@@ -190,11 +193,29 @@ class StreamPlanner:
             lambda topic: seen[topic] or log.topic(topic, just_opened=True),
             fail_on_data_loss=self.options.fail_on_data_loss,
         )
+        if end != self._new:
+            self._check_compacted(handles, ranges, ended)
+        self._new = None
         if self._shared is not None:
             self._shared.check_owned(
                 self._subscribed(log, ended), ended, {(each.topic, each.partition) for each in ranges}
             )
         return splits(handles, ranges, self.options)
+
+    def _check_compacted(
+        self, handles: Mapping[str, TopicHandle], ranges: Sequence[Range], ended: SourceOffset
+    ) -> None:
+        """Raise `DataLoss` if rows of a batch that is read again have been compacted since it was planned."""
+        for each in ranges:
+            partition = handles[each.topic].partitions[each.partition]
+            then = ended.topics[each.topic].compacted.get(each.partition, partition.compactions)
+            until = min(each.end, partition.compacted_end)
+            if then != partition.compactions and partition.keyed_segments and each.start < until:
+                self._report(
+                    f"topic {each.topic!r}, partition {each.partition}: rows of offsets {each.start} to {until - 1} "
+                    "were compacted after a batch with them was planned, which is repeated now and would have fewer "
+                    "rows; a longer min.compaction.lag.ms gives queries more time"
+                )
 
     def _seen_topic(self, name: str, positions: TopicPositions) -> TopicHandle | None:
         """Return the handle of a topic that `end` saw a moment ago, if it has all rows up to these positions.
@@ -265,7 +286,8 @@ class StreamPlanner:
         if not found.is_moved and all(ends[key] <= begin[key] for key in ends):
             return None
         self._last_batch = self._active = log.environment.monotonic()
-        return source_offset.to_json(_offset(log.cluster_id, now, starts, ends, found))
+        self._new = source_offset.to_json(_offset(log.cluster_id, now, starts, ends, found))
+        return self._new
 
     def _subscribed(self, log: Log, before: SourceOffset, *, polls: bool = False) -> Subscribed:
         options = self.options
@@ -359,8 +381,22 @@ def _offset(
             topic_id=now.handles[topic].topic_id,
             end={number: Position(ends[topic, number], epochs[number]) for number in numbers},
             begin={number: starts[topic, number].at for number in numbers if starts[topic, number].explicit},
+            compacted=_compacted(now, topic, starts, ends),
         )
     return SourceOffset(topics, group=begin.taken, member=begin.member, cluster=cluster_id)
+
+
+def _compacted(
+    now: Subscribed, topic: str, starts: Mapping[TopicPartition, Start], ends: Mapping[TopicPartition, int]
+) -> dict[int, int]:
+    """Return how often the partitions were compacted of which a batch has rows, if they may be."""
+    if not now.handles[topic].config.is_compacted:
+        return {}
+    return {
+        number: now.partition(topic, number).compactions
+        for number in now.partitions[topic]
+        if ends[topic, number] > starts[topic, number].at.offset
+    }
 
 
 def _latest(newest: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 import pyspark_log
 from pyspark_log_coordinator.maintenance import topic_roll
@@ -36,7 +37,7 @@ def compact(log):
 
 
 def test_latest_follows_every_write_and_every_compaction(spark, log):
-    log.create("t", 2, cleanup_policy="compact", min_cleanable_dirty_ratio=0.3)
+    log.create("t", 2, cleanup_policy="compact", min_cleanable_dirty_ratio=0.45)
     chance, state = random.Random(7), {}
     for batch in range(8):
         rows = [(chance.randrange(200), None if chance.random() < 0.2 else batch * 1000 + n) for n in range(40)]
@@ -131,3 +132,52 @@ def test_a_row_without_a_key_fails_the_write_and_nothing_is_written(spark, log):
     with pytest.raises(Exception, match=r"a row has no key, and the topic has cleanup\.policy=compact"):
         log.write(keyless, topic="t")
     assert log.rows("t") == 0
+
+
+def numbers(log, **options):
+    """Start a query over the topic, two rows a batch, that stops in its second batch; return the rows that it saw."""
+    seen = []
+
+    def take(batch, number):
+        seen.append([(row.offset, int(row.value)) for row in batch.orderBy("offset").collect()])
+        if number == 1 and options.pop("stops", False):
+            raise KeyError("stopped")
+
+    stops = options.pop("stops", False)
+    read = {"subscribe": "t", "startingOffsets": "earliest", "maxOffsetsPerTrigger": 2, **options}
+    options = {"stops": stops}
+    query = log.stream(**read).writeStream.foreachBatch(take)
+    query = query.option("checkpointLocation", str(log.folder / "c")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return seen
+
+
+def test_a_batch_is_repeated_with_the_same_rows_or_not_at_all(spark, log):
+    log.create("t", 1, cleanup_policy="compact")
+    log.write(frame(spark, [(1, 0), (2, 1), (1, 2), (2, 3), (3, 4), (1, 5)]), topic="t")
+    with pytest.raises(StreamingQueryException, match="stopped"):
+        numbers(log, stops=True)
+    compact(log)
+    said = r"partition 0: rows of offsets 2 to 3 were compacted after a batch with them was planned"
+    with pytest.raises(StreamingQueryException, match=said):
+        numbers(log)
+    assert numbers(log, failOnDataLoss="false") == [[(3, 3)], [(4, 4), (5, 5)]]
+
+
+def test_a_batch_of_rows_that_were_compacted_before_is_repeated(spark, log):
+    log.create("t", 1, cleanup_policy="compact")
+    log.write(frame(spark, [(1, 0), (2, 1), (1, 2), (2, 3), (3, 4), (1, 5)]), topic="t")
+    compact(log)
+    with pytest.raises(StreamingQueryException, match="stopped"):
+        numbers(log, stops=True)
+    assert numbers(log) == [[(3, 3)], [(4, 4), (5, 5)]]
+
+
+def test_a_query_that_reads_on_while_rows_are_compacted_sees_no_difference_above_them(spark, log):
+    log.create("t", 1, cleanup_policy="compact")
+    log.write(frame(spark, [(1, 0), (2, 1)]), topic="t")
+    assert numbers(log) == [[(0, 0), (1, 1)]]
+    log.write(frame(spark, [(1, 2), (2, 3)]), topic="t")
+    compact(log)
+    log.write(frame(spark, [(1, 4)]), topic="t")
+    assert numbers(log) == [[(2, 2), (3, 3)], [(4, 4)]]
