@@ -63,7 +63,7 @@ TOPIC_SETTINGS = """
 These are not options of a query: set them with `pyspark-log topics create --config`, change them with `topics alter`.
 Names and defaults are those of Kafka's topics, except that `replica.lag.time.max.ms` is a broker setting in Kafka, and
 `orphan.retention.ms` and `replication.mode` do not exist there. `compression.type` does not support gzip, snappy and
-`producer`; a writer can always set its own compression. `cleanup.policy` can only be `delete`.
+`producer`; a writer can always set its own compression.
 """
 GROUP_SETTINGS = """
 Each group has its own: change them with `pyspark-log groups alter --config`. Names and defaults are those of Kafka's

@@ -125,9 +125,7 @@ class RowExport:
         numbers = each_of(offsets, record.num_rows).tolist()
         columns = zip(numbers, keys, values, times, headers_of(record), strict=True)
         with self._kafka.errors():
-            for number, (key, value, ms, headers) in zip(
-                each_of(offsets, record.num_rows).tolist(), columns, strict=True
-            ):
+            for number, key, value, ms, headers in columns:
                 if any(name is None for name, _ in headers):
                     raise InvalidRecord(
                         f"topic {self._handle.name!r}, partition {partition}, offset {number}: a header has no key, "

@@ -37,10 +37,10 @@ def compact(log):
 
 
 def test_latest_follows_every_write_and_every_compaction(spark, log):
-    log.create("t", 2, cleanup_policy="compact", min_cleanable_dirty_ratio=0.45)
+    log.create("t", 2, cleanup_policy="compact", min_cleanable_dirty_ratio=0.3)
     chance, state, superseded = random.Random(7), {}, 0
     for batch in range(8):
-        rows = [(chance.randrange(200), None if chance.random() < 0.2 else batch * 1000 + n) for n in range(40)]
+        rows = [(chance.randrange(600), None if chance.random() < 0.2 else batch * 1000 + n) for n in range(40)]
         log.write(frame(spark, rows), topic="t")
         state.update(rows)
         wanted = {key: value for key, value in state.items() if value is not None}

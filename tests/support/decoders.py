@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from pyspark_log.cli.groups import group_offsets
@@ -40,12 +41,15 @@ from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import AlterConfig, CommitBatch
 from pyspark_log_storage import decoding, layout
 from pyspark_log_storage.columns import column_ddl, schema
+from pyspark_log_storage.columns.key_hash import key_hashes
 from pyspark_log_storage.delta import delta_checkpoint, delta_log
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.files import append_file, chunk
 from pyspark_log_storage.files.index import Index
 from pyspark_log_storage.objects import checkpoints, node
 from pyspark_log_storage.objects.envelope import seal
+from pyspark_log_storage.parquet import keyed_segment, parquet_footer
+from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
 from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
 from pyspark_log_storage.segments import recovery, segment
 from pyspark_log_storage.stores.faults import parse_options
@@ -274,8 +278,34 @@ def written_as_parquet() -> bytes:
     return store.read(f"{SEGMENT}.parquet")
 
 
+def written_as_keyed() -> bytes:
+    """Return the rows of a keyed segment, which supersedes some rows of others."""
+    store = MemoryStore()
+    kind = ParquetRows(0, schema.RECORD_SCHEMAS, "lz4")
+    writer = KeyedSegmentWriter(store, "t/0/", f"{SEGMENT.rsplit('/', 1)[1]}.parquet", 1000, ((3, 1000),), kind)
+    keys = pa.array([b"a", b"b", b"c"], pa.binary())
+    times = pa.array([0, 1, 2], schema.TIMESTAMP)
+    rows = pa.record_batch([keys, pa.array([b"1", None, b"3"], pa.binary()), times], schema.RECORD)
+    offsets = np.array([1001, 1005, 1009])
+    writer.append_at(rows, offsets, schema.RECORD_ID, 3)
+    hashes, checks = key_hashes([keys])
+    order = np.argsort(hashes)
+    writer.close_at(1020, np.array([3, 999]), (hashes[order], checks[order], offsets[order]), 1)
+    return store.read(f"{SEGMENT}.parquet")
+
+
+def read_as_keyed(data: bytes) -> object:
+    """Read all rows and both lists of a keyed segment."""
+    store, key = of_parquet(data), f"{SEGMENT}.parquet"
+    footer = parquet_footer.read(store, key)
+    lists = keyed_segment.read_superseded(store, key, footer), *keyed_segment.read_keys(store, key, footer)
+    rows = [keyed_segment.read_rows(store, key, footer, each, schema.RECORD_SCHEMAS) for each in footer.entries]
+    return [[each.tolist() for each in lists], rows, segment.scan(store, key, schema.RECORD_SCHEMAS)]
+
+
 APPENDED, LOG, INDEX = written()
 PARQUET = written_as_parquet()
+KEYED = written_as_keyed()
 
 
 def of_parquet(data: bytes) -> MemoryStore:
@@ -315,6 +345,7 @@ FILES_OF_ROWS: dict[str, tuple[bytes, Decode]] = {
         PARQUET,
         lambda data: segment.scan(of_parquet(data), f"{SEGMENT}.parquet", schema.RECORD_SCHEMAS),
     ),
+    "keyed segment": (KEYED, read_as_keyed),
     "index": (INDEX, lambda data: list(Index(segment_with(LOG, data), f"{SEGMENT}.index").read_all())),
 }
 """Their chunks and blocks have checksums of their own; `hostile_worker` changes what these protect."""

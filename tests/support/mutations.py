@@ -88,6 +88,8 @@ def arbitrary(of: Any, dice: random.Random) -> Any:  # noqa: PLR0911 -- one for 
             low, high = kind.ge or 0, kind.le or 2**63 - 1
             drawn = dice.choice((0, 0, 0, 1, 1, 2, 3, 5, *NUMBERS)) if dice.random() < 0.9 else dice.randrange(100)
             return min(max(drawn, low), high)
+        case inspect.FloatType():
+            return dice.choice((0.0, 0.5, 1.0, -1.0, 1e300, float("inf"), float("nan")))
         case inspect.StrType():
             return dice.choice(("0", "0", "1", "2", *TEXTS))
         case inspect.BytesType():
