@@ -192,7 +192,7 @@ def verify(
             report.findings += _replication(state, number)
         for rows in _rows_of(state, number):
             audit.read(rows)
-        report.rows += partition.log_end - partition.log_start
+        report.rows += partition.rows_between(partition.log_start, partition.log_end)
     audit.end()
     return report
 

@@ -61,11 +61,13 @@ def find(
 ) -> Salvage | None:
     """Return what can be made of the copies of a segment, or None if no chunk is good. Changes nothing.
 
+    Of a keyed segment nothing is made: its rows would get other offsets.
+
     `folder` is the topic's, and ends with "/"; `schemas` are the topic's. Raises `NewerFormat`, `StoreError`.
     """
     key = f"{folder}{partition}/{name}"
     found, stores = _header(stores, key)
-    if found is None:
+    if found is None or any(_is_keyed(store, key) for store in stores.values()):
         return None
     base_offset, epochs = found
     chunks = _chunks(stores, key, schemas)
@@ -106,6 +108,12 @@ def write(
     except BaseException:
         writer.discard()
         raise
+
+
+def _is_keyed(store: Store, key: str) -> bool:
+    with contextlib.suppress(CorruptObject, ObjectMissing):
+        return segment.keyed_counts(store, key) is not None
+    return False
 
 
 def _header(stores: Mapping[NodeId, Store], key: str) -> tuple[_Header | None, dict[NodeId, Store]]:

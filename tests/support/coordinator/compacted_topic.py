@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.log.log import Log
+from pyspark_log_coordinator.log.log import Log, TopicHandle
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
 from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.segments import compaction_plan, roll_plan
@@ -82,11 +82,7 @@ class CompactedTopic:
 
     def fold_job(self, pieces: int | None = None) -> RollJob | None:
         """Return the fold of the oldest dense segments and chunks, all where no number is given; None without any."""
-        one = self.partition
-        keyed = one.keyed_segments
-        dense = list(itertools.islice(one.pieces_from(one.compacted_end), pieces))
-        segments = [each for each in dense if each in one.segments]
-        return self._job(segments, dense[len(segments) :], keyed) if dense else None
+        return fold_job(self.handle, self.now_ms, pieces)
 
     def merge_job(self, first: int, count: int) -> RollJob | None:
         """Return the merge of neighbouring keyed segments; None if there are not so many."""
@@ -193,6 +189,17 @@ class CompactedTopic:
         assert all(self.written[row.offset] == row for row in rows), "a surviving row has changed"
         assert self.dense_rows() == self.written[one.compacted_end :]
         assert one.log_end == one.high_watermark == len(self.written)
+
+
+def fold_job(handle: TopicHandle, now_ms: int, pieces: int | None = None) -> RollJob | None:
+    """Return the fold of the oldest dense pieces of partition 0, whether it is due or not; None without any."""
+    one = handle.refresh().partitions[0]
+    dense = list(itertools.islice(one.pieces_from(one.compacted_end), pieces))
+    segments = [each for each in dense if each in one.segments]
+    chunks = dense[len(segments) :]
+    job = RollJob(0, one.leader_epoch, 1, tuple(segments), tuple(chunks), one.epoch_starts, parquet=True)
+    needs = compaction_plan.compaction_of(handle.config, one.keyed_segments, now_ms)
+    return msgspec.structs.replace(job, compaction=needs) if dense else None
 
 
 def _rows(offsets, batch) -> list[Row]:

@@ -1,0 +1,194 @@
+"""Keyed segments are replicated, copied, checked, repaired and rebuilt as all segments are."""
+
+from pathlib import Path
+
+import pytest
+
+import pyspark_log
+from pyspark_log_coordinator.audit.repair import repair
+from pyspark_log_coordinator.audit.verify import verify
+from pyspark_log_coordinator.maintenance import topic_cleanup
+from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
+from pyspark_log_coordinator.sync.catch_up import catch_up
+from pyspark_log_coordinator.topic.machine import MaintainSegments
+from pyspark_log_storage import layout
+from tests.support.coordinator.compacted_topic import fold_job
+from tests.support.coordinator.lost_cluster import LostCluster
+from tests.support.coordinator.replicated_topic import ALL
+from tests.support.plain_log import flip_bit
+
+
+class CompactedCluster(LostCluster):
+    """Topic t on three nodes, with keyed rows."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        settings = {"cleanup_policy": "compact", "file_delete_delay_ms": "0"}
+        self.create("t", **settings)
+        self.state: dict[bytes, bytes] = {}
+
+    @property
+    def handle(self):
+        return self.log.topic("t")
+
+    @property
+    def partition(self):
+        return self.handle.refresh().partitions[0]
+
+    def send(self, *rows):
+        """Write rows of key and value, one batch."""
+        with pyspark_log.Producer(self.url("0"), {"linger.ms": 1000}) as producer:
+            for key, value in rows:
+                producer.send("t", value, key=key)
+                self.state[key] = value
+
+    def compact(self):
+        """Fold what is not compacted, and merge nothing."""
+        job = fold_job(self.handle, self.log.environment.now_ms())
+        swap = run_roll(self.log.store_at, roll_task_of(self.handle, job), self.log.environment)
+        self.handle.submit(MaintainSegments((swap,)))
+
+    def rows(self):
+        """Return offset, key and value of each row, without Spark."""
+        batches = list(pyspark_log.scan(self.url("0"), "t", columns=["offset", "key", "value"]))
+        return [tuple(row.values()) for each in batches for row in each.to_pylist()]
+
+    def check(self):
+        """Check that the newest row of each key is there, and that nothing is wrong."""
+        rows = self.rows()
+        assert [offset for offset, _, _ in rows] == sorted({offset for offset, _, _ in rows})
+        assert {key: value for _, key, value in rows} == self.state
+        assert verify(self.handle).findings == []
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """Keyed segments [0, 4) and [4, 7), of which the second supersedes rows of the first, and two dense rows."""
+    made = CompactedCluster(tmp_path)
+    made.send((b"a", b"1"), (b"b", b"1"), (b"c", b"1"), (b"a", b"2"))
+    made.compact()
+    made.send((b"b", b"2"), (b"d", b"1"), (b"e", None))
+    made.compact()
+    made.send((b"a", b"3"), (b"f", b"1"))
+    keyed = made.partition.keyed_segments
+    assert [(each.base_offset, each.end_offset, each.keyed.rows) for each in keyed] == [(0, 4, 3), (4, 7, 3)]
+    assert keyed[0].keyed.superseded == 1
+    return made
+
+
+def test_a_scan_has_the_rows_that_are_there(cluster):
+    assert cluster.rows() == [
+        (1, b"b", b"1"),
+        (2, b"c", b"1"),
+        (3, b"a", b"2"),
+        (4, b"b", b"2"),
+        (5, b"d", b"1"),
+        (6, b"e", None),
+        (7, b"a", b"3"),
+        (8, b"f", b"1"),
+    ]
+    cluster.check()
+
+
+def test_every_node_has_the_keyed_segments(cluster):
+    for segment in cluster.partition.keyed_segments:
+        assert {each.node for each in segment.holders} == set(ALL)
+        assert len({cluster.segment(node, "t", segment.name).read_bytes() for node in ALL}) == 1
+
+
+def test_a_node_that_was_wiped_gets_them_again(cluster):
+    for segment in cluster.partition.keyed_segments:
+        cluster.segment("2", "t", segment.name).unlink()
+    repair(cluster.handle)
+    cluster.check()
+    assert all(cluster.segment("2", "t", each.name).exists() for each in cluster.partition.keyed_segments)
+
+
+@pytest.mark.parametrize("place", [10, -60_000, -2_000])
+def test_a_flipped_bit_is_found_and_mended_from_another_node(cluster, place):
+    name = cluster.partition.keyed_segments[1].name
+    file = cluster.segment("0", "t", name)
+    flip_bit(file, max(5, file.stat().st_size + place) if place < 0 else place)
+    assert cluster.state == {key: value for _, key, value in cluster.rows()}
+    assert verify(cluster.handle).findings != []
+    repair(cluster.handle)
+    cluster.check()
+
+
+def test_a_missing_index_is_made_again(cluster):
+    name = cluster.partition.keyed_segments[0].name
+    index = cluster.segment("1", "t", name).with_name(f"{name}.index")
+    before = index.read_bytes()
+    index.unlink()
+    repair(cluster.handle)
+    assert index.read_bytes() == before
+    cluster.check()
+
+
+def test_what_was_replaced_is_deleted_and_nothing_else(cluster):
+    topic_cleanup.clean_up_topic(cluster.handle)
+    kept = {layout.segment_file(each.name) for each in cluster.partition.segments}
+    for node in ALL:
+        found = {
+            each.name for each in (cluster.folder(node, "t") / "0").iterdir() if each.suffix in {".log", ".parquet"}
+        }
+        assert found == kept
+    cluster.check()
+
+
+@pytest.mark.parametrize("nodes", [ALL, ("1",)], ids="+".join)
+def test_a_rebuild_without_journals_keeps_what_compaction_made(cluster, nodes):
+    topic_cleanup.clean_up_topic(cluster.handle, thorough=True)
+    before = cluster.rows()
+    cluster.checkpoint("t")
+    cluster.lose_journals()
+    for node in set(ALL) - set(nodes):
+        cluster.lose_node(node)
+    cluster.rebuild(nodes, journals_are_lost="0" not in nodes)
+    keyed = cluster.partition.keyed_segments
+    assert [(each.base_offset, each.end_offset, each.keyed.rows, each.keyed.tombstones) for each in keyed] == [
+        (0, 4, 3, 0),
+        (4, 7, 3, 1),
+    ]
+    if "0" in nodes:
+        assert cluster.rows() == before
+        cluster.check()
+        cluster.send((b"b", b"9"))
+        cluster.compact()
+        cluster.check()
+
+
+def test_a_rebuild_does_not_mix_rows_of_before_and_after_a_compaction(tmp_path):
+    """What a fold replaced may still be there. The rows are those of before or of after it."""
+    cluster = CompactedCluster(tmp_path)
+    cluster.handle.alter_config({"file.delete.delay.ms": "1000000"})
+    for number in range(3):
+        cluster.send((b"a", b"%d" % number), (b"b", b"%d" % number))
+        cluster.roll("t")
+    cluster.compact()
+    assert [each.keyed is not None for each in cluster.partition.segments] == [True]
+    cluster.checkpoint("t")
+    cluster.lose_journals()
+    cluster.rebuild()
+    assert [(each.base_offset, each.end_offset, each.rows) for each in cluster.partition.segments] == [(0, 6, 2)]
+    cluster.check()
+
+
+def test_a_keyed_segment_that_no_node_has_whole_is_not_salvaged(cluster):
+    name = cluster.partition.keyed_segments[1].name
+    for node in ALL:
+        flip_bit(cluster.segment(node, "t", name), 10)
+    cluster.checkpoint("t")
+    cluster.lose_journals()
+    cluster.rebuild()
+    assert [(each.base_offset, each.end_offset) for each in cluster.partition.segments] == [(0, 4)]
+    assert cluster.partition.log_end == 4
+
+
+def test_a_node_that_was_away_copies_the_keyed_segments(cluster):
+    names = [each.name for each in cluster.partition.keyed_segments]
+    holders = cluster.partition.keyed_segments[0].holders
+    assert len(holders) == 3
+    cluster.log.topic("t")
+    assert catch_up(cluster.handle, "2") is not None
+    assert all(cluster.segment("2", "t", name).exists() for name in names)
