@@ -10,19 +10,20 @@ Keys are compared by 96 bits of two hashes, see `pyspark_log_storage.columns.key
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log_coordinator.model.partition import Keyed
+from pyspark_log_storage.columns import key_index
 from pyspark_log_storage.columns.column_conversion import as_newest
-from pyspark_log_storage.columns.key_hash import key_hashes
+from pyspark_log_storage.columns.key_index import NONE, Keys, is_in, keys_of
 from pyspark_log_storage.files import chunk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -32,14 +33,6 @@ if TYPE_CHECKING:
     from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
 
     Offsets = NDArray[np.int64]
-
-
-class Keys(NamedTuple):
-    """Keys of rows: a hash and a check of each, and the row's offset, in the order of hash and check."""
-
-    hashes: NDArray[np.uint64]
-    checks: NDArray[np.uint32]
-    offsets: Offsets
 
 
 def compact(rows: RollInput, work: RollTask, writer: KeyedSegmentWriter) -> tuple[SegmentFile, Keyed]:
@@ -55,14 +48,14 @@ def compact(rows: RollInput, work: RollTask, writer: KeyedSegmentWriter) -> tupl
 def _fold(rows: RollInput, work: RollTask, writer: KeyedSegmentWriter) -> tuple[SegmentFile, Keyed]:
     job, compaction = work.job, work.job.compaction
     assert compaction is not None
-    newest = _newest(_keys_of(rows, work))
-    known = np.sort(np.concatenate([_NONE, *(rows.superseded(each) for each in range(len(compaction.others)))]))
+    newest = key_index.newest(_keys_of(rows, work))
+    known = np.sort(np.concatenate([NONE, *(rows.superseded(each) for each in range(len(compaction.others)))]))
     found = []
     supersedes = []
     for number, other in enumerate(compaction.others):
         older = Keys(*rows.key_index(number))
-        theirs = older.offsets[_places(older, newest)]
-        theirs = theirs[~_is_in(theirs, known)]
+        theirs = key_index.found_in(older, newest)
+        theirs = theirs[~is_in(theirs, known)]
         found.append(theirs)
         if len(theirs):
             supersedes.append((other.name, len(theirs)))
@@ -71,12 +64,12 @@ def _fold(rows: RollInput, work: RollTask, writer: KeyedSegmentWriter) -> tuple[
         kept = np.array([job.end_offset - 1], np.int64)
     tombstones = 0
     for batch, offsets, schema_id, epoch in _dense_rows(rows, work):
-        is_kept = _is_in(offsets, kept)
+        is_kept = is_in(offsets, kept)
         if is_kept.any():
             chosen = batch.filter(pa.array(is_kept))
             tombstones += int(_deletes(chosen, compaction).sum())
             writer.append_at(chosen, offsets[is_kept], schema_id, epoch)
-    superseded = np.sort(np.concatenate([_NONE, *found]))
+    superseded = np.sort(np.concatenate([NONE, *found]))
     done = writer.close_at(job.end_offset, superseded, newest, tombstones)
     return done, Keyed(len(kept), tombstones, compaction.at_ms, supersedes=tuple(supersedes))
 
@@ -85,7 +78,7 @@ def _merge(rows: RollInput, work: RollTask, writer: KeyedSegmentWriter) -> tuple
     job, compaction = work.job, work.job.compaction
     assert compaction is not None
     own = [rows.superseded(number, of_others=False) for number in range(len(job.segments))]
-    dead = np.sort(np.concatenate([_NONE, *own, *(rows.superseded(each) for each in range(len(compaction.others)))]))
+    dead = np.sort(np.concatenate([NONE, *own, *(rows.superseded(each) for each in range(len(compaction.others)))]))
     keys: list[Keys] = []
     count = tombstones = 0
     last = None
@@ -95,11 +88,11 @@ def _merge(rows: RollInput, work: RollTask, writer: KeyedSegmentWriter) -> tuple
         writer.append_at(batch, offsets, schema_id, epoch)
         count += batch.num_rows
         tombstones += int(_deletes(batch, compaction).sum())
-        keys.append(_keys(batch, offsets, compaction.key_column))
+        keys.append(keys_of(batch.column(compaction.key_column or "key"), offsets))
 
     for segment, batch, offsets, schema_id, epoch in rows.keyed_rows():
         assert segment.keyed is not None
-        is_kept = ~_is_in(offsets, dead)
+        is_kept = ~is_in(offsets, dead)
         if segment.keyed.cleaned_ms <= compaction.kept_from_ms:
             is_kept &= ~_deletes(batch, compaction)
         last = batch.slice(batch.num_rows - 1), offsets[-1:], schema_id, epoch
@@ -108,13 +101,12 @@ def _merge(rows: RollInput, work: RollTask, writer: KeyedSegmentWriter) -> tuple
     if not count:
         assert last is not None
         write(*last)  # a segment has rows, as a batch in Kafka's log keeps its last offset
-    older = np.unique(np.concatenate([_NONE, *own]))
-    done = writer.close_at(job.end_offset, older[older < job.base_offset], _newest(_joined(keys)), tombstones)
+    older = np.unique(np.concatenate([NONE, *own]))
+    done = writer.close_at(
+        job.end_offset, older[older < job.base_offset], key_index.newest(key_index.joined(keys)), tombstones
+    )
     cleaned = max(each.keyed.cleaned_ms for each in job.segments if each.keyed is not None)
     return done, Keyed(count, tombstones, cleaned)
-
-
-_NONE = np.zeros(0, np.int64)
 
 
 def _dense_rows(rows: RollInput, work: RollTask) -> Iterator[tuple[pa.RecordBatch, Offsets, int, int]]:
@@ -137,63 +129,9 @@ def _keys_of(rows: RollInput, work: RollTask) -> Keys:
         if column in work.schemas[header.schema_id].names:
             batch = chunk.decode(data, header, work.schemas, name, (column,))
             offsets = np.arange(reached, reached + header.rows, dtype=np.int64)
-            found.append(_keys(batch, offsets, compaction.key_column))
+            found.append(keys_of(batch.column(column), offsets))
         reached += header.rows
-    return _joined(found)
-
-
-def _keys(batch: pa.RecordBatch, offsets: Offsets, key_column: str) -> Keys:
-    column = batch.column(key_column or "key")
-    if column.null_count:
-        offsets = offsets[np.asarray(column.is_valid())]
-        column = column.drop_null()
-    return Keys(*key_hashes([column]), offsets)
-
-
-def _joined(keys: Sequence[Keys]) -> Keys:
-    """Return keys as they are, one after the other."""
-    empty = Keys(np.zeros(0, np.uint64), np.zeros(0, np.uint32), _NONE)
-    return Keys(*map(np.concatenate, zip(empty, *keys, strict=True)))
-
-
-def _newest(keys: Keys) -> Keys:
-    """Return each key once, in order, with its largest offset. `keys` are in the order of their offsets."""
-    hashes, checks, offsets = keys
-    order = np.argsort(hashes, kind="stable")
-    sorted_hashes, sorted_checks = hashes[order], checks[order]
-    is_same = sorted_hashes[1:] == sorted_hashes[:-1]
-    if (is_same & (sorted_checks[1:] != sorted_checks[:-1])).any():  # two keys with one hash: next to never
-        order = np.lexsort((checks, hashes))
-        sorted_hashes, sorted_checks = hashes[order], checks[order]
-        is_same = (sorted_hashes[1:] == sorted_hashes[:-1]) & (sorted_checks[1:] == sorted_checks[:-1])
-    is_last = np.ones(len(order), bool)
-    is_last[:-1] = ~is_same
-    chosen = order[is_last]
-    return Keys(hashes[chosen], checks[chosen], offsets[chosen])
-
-
-def _places(index: Keys, wanted: Keys) -> NDArray[np.int64]:
-    """Return where in an index the keys are that it has. Each has one row there."""
-    places = np.searchsorted(index.hashes, wanted.hashes)
-    found = []
-    hashes, checks = wanted.hashes, wanted.checks
-    while len(places):
-        is_inside = places < len(index.hashes)
-        places, hashes, checks = places[is_inside], hashes[is_inside], checks[is_inside]
-        is_hash = index.hashes[places] == hashes
-        places, hashes, checks = places[is_hash], hashes[is_hash], checks[is_hash]
-        is_key = index.checks[places] == checks
-        found.append(places[is_key])
-        places, hashes, checks = places[~is_key] + 1, hashes[~is_key], checks[~is_key]
-    return np.concatenate([_NONE, *found])
-
-
-def _is_in(offsets: Offsets, ascending: Offsets) -> NDArray[np.bool_]:
-    """Return which offsets are among others, which ascend."""
-    if not len(ascending):
-        return np.zeros(len(offsets), bool)
-    places = np.searchsorted(ascending, offsets)
-    return np.asarray(ascending[np.minimum(places, len(ascending) - 1)] == offsets)
+    return key_index.joined(found)
 
 
 def _deletes(batch: pa.RecordBatch, compaction: Compaction) -> NDArray[np.bool_]:

@@ -1,13 +1,10 @@
 """Folds and merges keep the newest row of each key, unchanged and in order, and say what they supersede."""
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_log_coordinator.audit.verify import verify
-from pyspark_log_coordinator.maintenance import compaction_task
-from pyspark_log_coordinator.maintenance.compaction_task import Keys
 from tests.support.coordinator.compacted_topic import CompactedTopic
 
 
@@ -175,13 +172,3 @@ def test_whatever_is_folded_merged_and_rolled_the_newest_rows_are_those_that_wer
         topic.check()
     topic.maintain()
     topic.check()
-
-
-def test_two_keys_with_one_hash_stay_two_keys():
-    same = np.array([7, 7, 7, 7], np.uint64)
-    checks = np.array([2, 1, 2, 1], np.uint32)
-    newest = compaction_task._newest(Keys(same, checks, np.arange(4)))
-    assert newest.offsets.tolist() == [3, 2]
-    index = Keys(same[:2], np.array([1, 2], np.uint32), np.array([10, 20]))
-    wanted = Keys(same[:3], np.array([2, 3, 1], np.uint32), np.arange(3))
-    assert sorted(index.offsets[compaction_task._places(index, wanted)].tolist()) == [10, 20]

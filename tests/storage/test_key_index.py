@@ -1,0 +1,99 @@
+"""Key indexes compare keys by hash and check, and tell which rows are the newest."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_log_storage.columns import key_hash, key_index
+from pyspark_log_storage.columns.key_hash import key_hashes
+from pyspark_log_storage.columns.key_index import Keys, keys_of
+
+BINARY = st.lists(st.binary(max_size=40), max_size=60)
+
+
+def pairs(*columns):
+    return list(zip(*(each.tolist() for each in key_hashes(list(columns))), strict=True))
+
+
+def test_stored_hashes_never_change():
+    assert pairs(pa.array([b"", b"a", b"abcdefgh", b"a key of more than one word"])) == [
+        (9364726213123032385, 73297337),
+        (7265465643680733195, 2761655972),
+        (7375660263823168841, 1665004561),
+        (6728150449099051486, 1561011781),
+    ]
+    assert pairs(pa.array([0, 1, -1], pa.int64())) == [
+        (16942443605602238925, 2019888415),
+        (17005983985096428232, 3706326351),
+        (15618738613049890071, 3100183788),
+    ]
+
+
+@given(BINARY, st.integers(0, 5), st.integers(1, 7))
+def test_a_key_has_one_hash_wherever_it_is(values, skipped, block):
+    before, key_hash.BLOCK_ROWS = key_hash.BLOCK_ROWS, block
+    try:
+        whole = pairs(pa.array(values, pa.binary()))
+    finally:
+        key_hash.BLOCK_ROWS = before
+    assert whole == [pairs(pa.array([each], pa.binary()))[0] for each in values]
+    assert whole[skipped:] == pairs(pa.array(values, pa.binary()).slice(skipped))
+    assert whole == pairs(pa.array(values, pa.large_binary()))
+    assert len(set(whole)) == len(set(values))
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int16(), pa.int32(), pa.int64()], ids=str)
+def test_whole_numbers_are_the_same_key_in_each_width(kind):
+    assert pairs(pa.array([-3, 0, 100], kind)) == pairs(pa.array([-3, 0, 100], pa.int64()))
+
+
+def test_texts_are_the_bytes_that_they_have():
+    assert pairs(pa.array(["", "grün"])) == pairs(pa.array([b"", "grün".encode()]))
+    assert pairs(pa.array(["grün"], pa.large_string())) == pairs(pa.array(["grün"]))
+
+
+def test_two_columns_are_another_key_than_their_values_joined():
+    one, other = pairs(pa.array([b"a", b"ab"]), pa.array([b"bc", b"c"]))
+    assert one != other
+    assert pairs(pa.array([b"a"]), pa.array([b""])) != pairs(pa.array([b""]), pa.array([b"a"]))
+
+
+def test_a_million_similar_keys_have_different_hashes_and_every_bit_is_used():
+    hashes, checks = key_hashes([pa.array([b"user-%d" % number for number in range(1_000_000)])])
+    assert len(np.unique(hashes)) == 1_000_000
+    for values, bits in ((hashes, 64), (checks.astype(np.uint64), 32)):
+        shares = [float(((values >> np.uint64(bit)) & np.uint64(1)).mean()) for bit in range(bits)]
+        assert all(0.495 < share < 0.505 for share in shares), shares
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=30))
+def test_the_newest_row_of_each_key_is_the_one_with_the_largest_offset(rows):
+    """Hashes are made to be the same, so that the checks decide."""
+    hashes, checks = np.array(rows, np.uint64).reshape(-1, 2).T
+    found = key_index.newest(Keys(hashes, checks.astype(np.uint32), np.arange(len(rows))))
+    assert found.offsets.tolist() == [at for _, at in sorted({row: at for at, row in enumerate(rows)}.items())]
+
+
+@given(
+    st.sets(st.tuples(st.integers(0, 3), st.integers(0, 3))), st.sets(st.tuples(st.integers(0, 3), st.integers(0, 3)))
+)
+def test_wanted_keys_are_found_by_hash_and_check(stored, wanted):
+    def keys(some):
+        hashes, checks = np.array(sorted(some), np.uint64).reshape(-1, 2).T
+        return Keys(hashes, checks.astype(np.uint32), np.arange(len(some)) * 10)
+
+    there = [at * 10 for at, each in enumerate(sorted(stored)) if each in wanted]
+    assert sorted(key_index.found_in(keys(stored), keys(wanted)).tolist()) == there
+
+
+def test_rows_without_a_key_are_left_out():
+    found = keys_of(pa.array([b"a", None, b"b"]), np.array([4, 7, 9]))
+    assert found.offsets.tolist() == [4, 9]
+
+
+@given(st.lists(st.integers(0, 30)), st.sets(st.integers(0, 30)))
+def test_offsets_are_looked_up_in_others(offsets, others):
+    found = key_index.is_in(np.array(offsets, np.int64), np.array(sorted(others), np.int64))
+    assert found.tolist() == [each in others for each in offsets]
