@@ -17,6 +17,7 @@ from pyspark_log.options import parse_source
 from pyspark_log.options.bounds import options_between
 from pyspark_log.reading import batch_read_plan, planning
 from pyspark_log.reading.arrow_rows import COLUMNS, fetch_rows, record_schema, typed_schema
+from pyspark_log.reading.newest_rows import check_compacted, keyed_partition, newest_rows_of
 from pyspark_log_storage.columns import schema as stored
 from pyspark_log_storage.errors import InvalidInput, ObjectMissing
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark_log.options.bounds import Bound
     from pyspark_log.reading.fetch import Split
+    from pyspark_log.reading.newest_rows import KeyedPartition
     from pyspark_log_storage.stores.storage_options import StorageOptions
     from pyspark_log_storage.stores.store import Store
 
@@ -39,10 +41,11 @@ class Scan:
         topic: str,
         version: int,
         schema: pa.Schema,
-        splits: Sequence[Split],
+        parts: Sequence[tuple[Split, KeyedPartition | None]],
     ) -> None:
+        """Of a part with a keyed partition only the newest row of each key is read."""
         self._path, self._storage_options = path, storage_options
-        self._splits = splits
+        self._parts = parts
         self.topic = topic
         self.version = version
         """The version of the topic, the number of an entry of its journal, whose rows these are."""
@@ -51,8 +54,8 @@ class Scan:
 
     @property
     def num_rows(self) -> int:
-        """The number of rows."""
-        return sum(each.end - each.start for each in self._splits)
+        """The number of rows; of a compacted topic how many there are at most."""
+        return sum(each.end - each.start for each, _ in self._parts)
 
     def __repr__(self) -> str:
         return (
@@ -69,7 +72,7 @@ class Scan:
         expired, were deleted or were cut by an unclean election after the scan was made.
         """
         stores_at = opening.own_stores_at(opening.canonical(self._path), self._storage_options)
-        return itertools.chain.from_iterable(map(partial(self._rows, stores_at), self._splits))
+        return itertools.chain.from_iterable(itertools.starmap(partial(self._rows, stores_at), self._parts))
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return the rows as a reader of PyArrow, which reads them while it is consumed."""
@@ -83,12 +86,15 @@ class Scan:
         """Return the rows as a PyCapsule with an Arrow C stream: the Arrow PyCapsule interface."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
-    def _rows(self, stores_at: Callable[[str], Store], split: Split) -> Iterator[pa.RecordBatch]:
+    def _rows(
+        self, stores_at: Callable[[str], Store], split: Split, keyed: KeyedPartition | None
+    ) -> Iterator[pa.RecordBatch]:
         """Read a split. Maintenance may move its rows to other files more than once while a program consumes them."""
+        newest = None if keyed is None else newest_rows_of(stores_at, split, keyed, partial(self._find_again, split))
         while True:
             reached = [split.start]
             try:
-                for batch in fetch_rows(stores_at, split, self.schema, self._find_again, reached.append):
+                for batch in fetch_rows(stores_at, split, self.schema, self._find_again, reached.append, newest):
                     del reached[:-1]
                     rows = [batch]
                     del batch  # a generator that waits would keep it in memory
@@ -112,6 +118,7 @@ def scan(  # noqa: PLR0913 -- each is a fact of its own
     columns: Sequence[str] | None = None,
     partitions: Collection[int] | None = None,
     version: int | None = None,
+    latest: bool = False,
     options: Mapping[str, object] | None = None,
 ) -> Scan:
     """Return the rows of a topic from `start` up to but not including `end` as one Arrow stream. Needs no Spark.
@@ -126,7 +133,9 @@ def scan(  # noqa: PLR0913 -- each is a fact of its own
     Kafka; if there is none, the end. It is rounded down to milliseconds. Offsets are a dict by partition:
     `{0: 120, 1: 98}`. Only the row groups and chunks between the two are read. `columns` are those to return, in this
     order (default: all); the others are not decoded. `partitions` are those to read (default: those with offsets, else
-    all). `version` reads the topic as of a version (see versionAsOf). `options` are other options of a batch read:
+    all). `version` reads the topic as of a version (see versionAsOf). With `latest` the rows are the newest of each key
+    of a topic with cleanup.policy=compact, without deleted keys; it takes no start and no end, and has the keys of all
+    rows that are not compacted in memory. `options` are other options of a batch read:
     `storage_options`, `client.rack`, `failOnDataLoss`, `includeHeaders`.
 
     Rows of a typed topic have the columns topic, partition, offset and timestamp, and then the topic's; others have
@@ -135,6 +144,8 @@ def scan(  # noqa: PLR0913 -- each is a fact of its own
     The call writes nothing and belongs to no group. Raises `InvalidInput` for an argument that cannot be used, and what
     a batch read raises: `UnknownTopic`, `UnknownVersion` and `DataLoss`, for example.
     """
+    if latest and (start, end) != ("earliest", "latest"):
+        raise InvalidInput("latest has the newest row of each key, wherever it is; omit start and end, or give version")
     parsed = parse_source(
         {**options_between(topic, start, end, partitions, version, options), "path": path}, streaming=False
     )
@@ -147,7 +158,11 @@ def scan(  # noqa: PLR0913 -- each is a fact of its own
         known = record_schema(tuple(name for name in COLUMNS if parsed.include_headers or name != "headers"))
     splits = [planning.split_of(handle, each, parsed.client_rack) for each in ranges if each.rows > 0]
     chosen = known if columns is None else _chosen(known, columns, topic)
-    return Scan(path, parsed.storage_options, topic, handle.version if version is None else version, chosen, splits)
+    if latest:
+        check_compacted(handle, ranges)
+    parts = [(each, keyed_partition(handle, each.partition) if latest else None) for each in splits]
+    version = handle.version if version is None else version
+    return Scan(path, parsed.storage_options, topic, version, chosen, parts)
 
 
 def _chosen(known: pa.Schema, columns: Sequence[str], topic: str) -> pa.Schema:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pyspark_log.reading.fetch import Split
+    from pyspark_log.reading.newest_rows import NewestRows
     from pyspark_log_storage.columns.row_offsets import Offsets
     from pyspark_log_storage.stores.store import Store
 
@@ -68,30 +69,41 @@ def fetch_rows(
     wanted: pa.Schema,
     find_again: Callable[[Split, int], Split],
     reached: Callable[[int], object] = lambda _: None,
+    newest: NewestRows | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Return the rows of a split in order, with exactly the columns `wanted`. Batches and errors are those of `fetch`.
 
     `find_again(split, offset)` returns a new split of the rows from `offset`. `reached` is called with the offset after
-    the last row of each batch, before the batch is returned. Raises `InvalidInput` if a typed topic
-    has no such column, or if it has evolved, and `wanted` cannot hold its rows.
+    the last row of each batch, before the batch is returned. With `newest` only those rows are. Raises `InvalidInput`
+    if a typed topic has no such column, or if it has evolved, and `wanted` cannot hold its rows.
     """
-    newest = schemas_of(split)[-1]
+    known = schemas_of(split)[-1]
     columns: tuple[str, ...] | None
-    if schema.is_typed(newest):
-        columns, shaped = _decoded_of_typed(wanted, split, newest), typed_rows
+    if schema.is_typed(known):
+        columns, shaped = _decoded_of_typed(wanted, split, known), typed_rows
     else:
         columns, shaped = _decoded_of_records(wanted), record_rows
+    if newest is not None and columns is not None:
+        columns = tuple(sorted({*columns, *newest.partition.columns}))
     split = msgspec.structs.replace(split, columns=columns)
 
     def again(offset: int) -> Split:
         return msgspec.structs.replace(find_again(split, offset), columns=columns)
 
     def as_wanted(found: tuple[Offsets, pa.RecordBatch]) -> pa.RecordBatch:
-        reached(end_of(found[0], found[1].num_rows))
-        return shaped(found[1], wanted, split.topic, split.partition, found[0])
+        offsets, rows = found
+        reached(end_of(offsets, rows.num_rows))
+        if newest is not None:
+            offsets, rows = newest.only(offsets, rows)
+        return shaped(rows, wanted, split.topic, split.partition, offsets)
 
     # A `map` keeps none of the rows that it has returned, as a generator would.
-    return map(as_wanted, fetch(store_at, split, again))
+    batches = map(as_wanted, fetch(store_at, split, again))
+    return batches if newest is None else filter(_has_rows, batches)
+
+
+def _has_rows(batch: pa.RecordBatch) -> bool:
+    return bool(batch.num_rows)
 
 
 def _decoded_of_records(wanted: pa.Schema) -> tuple[str, ...] | None:

@@ -19,11 +19,12 @@ from pyspark.sql import functions as f
 
 from pyspark_log.options import parse_source
 from pyspark_log.options.bounds import options_between
-from pyspark_log.reading import batch_read_plan, native_files, superseded_rows
+from pyspark_log.reading import batch_read_plan, native_files
+from pyspark_log.reading.newest_rows import check_compacted, superseded_in
+from pyspark_log.reading.planning import split_of
 from pyspark_log.source.pinned_read import columns_of, union
 from pyspark_log.source.row import quoted
 from pyspark_log.spark_conf.installation import source_is_found
-from pyspark_log_storage.errors import DataLoss, InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,7 +62,7 @@ def latest(
     with source_is_found():
         now, ranges = batch_read_plan.ranges_of(parsed)
         handle = now.handles[topic]
-        _check(handle, ranges)
+        check_compacted(handle, ranges)
         keyed, tail = _parts(handle, ranges)
         columns, read_options = columns_of(now, given, include_headers=parsed.include_headers)
         native, rest = native_files.divide(now, keyed, in_s3=parsed.native_s3, all_files=True)
@@ -75,23 +76,6 @@ def latest(
         if frame is None:
             return spark.createDataFrame([], columns)
         return frame.where(~_deletes(handle))
-
-
-def _check(handle: TopicHandle, ranges: list[Range]) -> None:
-    config = handle.config
-    if not config.is_compacted:
-        raise InvalidInput(
-            f"topic {handle.name!r} has cleanup.policy={config.cleanup_policy}, and latest reads the newest row of "
-            f"each key of a compacted topic; set it with: pyspark-log topics alter {handle.name} --config "
-            "cleanup.policy=compact"
-        )
-    for each in ranges:
-        end = handle.partitions[each.partition].compacted_end
-        if each.end < end and end > handle.partitions[each.partition].log_start:
-            raise DataLoss(
-                f"topic {handle.name!r}, partition {each.partition}: the rows up to offset {end - 1} have been "
-                f"compacted, and the version ends at {each.end}; read a newer version, or the newest one"
-            )
 
 
 def _parts(handle: TopicHandle, ranges: list[Range]) -> tuple[list[Range], list[Range]]:
@@ -108,7 +92,8 @@ def _parts(handle: TopicHandle, ranges: list[Range]) -> tuple[list[Range], list[
 
 def _without(spark: SparkSession, frame: DataFrame, handle: TopicHandle, keyed: list[Range]) -> DataFrame:
     """Return the rows of keyed segments that no later keyed segment supersedes."""
-    found = {each.partition: superseded_rows.of_partition(handle, each.partition) for each in keyed}
+    store_at = handle.log.store_at
+    found = {each.partition: superseded_in(store_at, split_of(handle, each), each.end) for each in keyed}
     count = sum(map(len, found.values()))
     if not count:
         return frame

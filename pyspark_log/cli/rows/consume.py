@@ -28,6 +28,7 @@ from pyspark_log.cli.output import counted
 from pyspark_log.cli.rows import row_positions
 from pyspark_log.opening import open_log
 from pyspark_log.reading.fetch import BATCH_ROWS, fetch, newest_rows
+from pyspark_log.reading.newest_rows import check_compacted, keyed_partition, newest_rows_of
 from pyspark_log.reading.planning import Range, find_again, split_of
 from pyspark_log.writing import row_lines
 from pyspark_log_storage.columns import schema
@@ -52,6 +53,7 @@ POLL_SECONDS = 0.1
     "pyspark-log consume flights --from @1700000000000 --to @2026-01-31T12:00:00Z",
     "pyspark-log consume flights --to latest --output flights.parquet",
     "pyspark-log consume flights --group audit --follow",
+    "pyspark-log consume settings --latest --json",
 )
 def consume(  # noqa: PLR0913  # one for each option of the command
     *,
@@ -92,6 +94,12 @@ def consume(  # noqa: PLR0913  # one for each option of the command
         int | None, typer.Option(min=0, metavar="N", help="Exit after this number of rows.", show_default=False)
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for new rows until Ctrl-C.")] = False,
+    latest: Annotated[
+        bool,
+        typer.Option(
+            "--latest", help="Only the newest row of each key of a compacted topic, without keys that were deleted."
+        ),
+    ] = False,
     rack: Annotated[
         str | None,
         typer.Option(
@@ -132,6 +140,8 @@ def consume(  # noqa: PLR0913  # one for each option of the command
         _check_output(output, follow=follow, is_formatted=form is Format.JSON or key_separator is not None)
     if group is not None:
         _check_group(start, end, output)
+    if latest:
+        _check_latest(start, end, group, follow=follow)
     try:
         log = open_log(path)
         handle = log.topic(topic)
@@ -156,7 +166,9 @@ def consume(  # noqa: PLR0913  # one for each option of the command
         if end is not None:
             ends = row_positions.offsets_at(row_positions.TO, end, handle, partitions)
             row_positions.check_order(handle, begins, ends)
-        reading = _Reading(handle, begins, ends, rack or "")
+        if latest:
+            check_compacted(handle, ())
+        reading = _Reading(handle, begins, ends, rack or "", latest=latest)
         if output is not None:
             _write_file(output, log, reading, max_messages)
             return
@@ -191,6 +203,14 @@ def _check_group(start: str, end: str | None, output: pathlib.Path | None) -> No
     for name, is_given in ((row_positions.TO, end is not None), ("--output", output is not None)):
         if is_given:
             arguments.refuse(name, "cannot be combined with --group, which commits what it prints")
+
+
+def _check_latest(start: str, end: str | None, group: str | None, *, follow: bool) -> None:
+    """End the program if an option cannot be used with --latest."""
+    given = {row_positions.FROM: start != "earliest", row_positions.TO: end is not None}
+    for name, is_given in {**given, "--group": group is not None, "--follow": follow}.items():
+        if is_given:
+            arguments.refuse(name, "cannot be combined with --latest, which is the newest row of each key as of now")
 
 
 def _check_output(output: pathlib.Path, *, follow: bool, is_formatted: bool) -> None:
@@ -231,8 +251,11 @@ def _write_file(output: pathlib.Path, log: Log, reading: _Reading, rows_max: int
 class _Reading:
     """The next offset of each partition, and where to end."""
 
-    def __init__(self, handle: TopicHandle, begins: dict[int, int], ends: dict[int, int] | None, rack: str) -> None:
-        """`ends` None: at the end of the log."""
+    def __init__(
+        self, handle: TopicHandle, begins: dict[int, int], ends: dict[int, int] | None, rack: str, *, latest: bool
+    ) -> None:
+        """`ends` None: at the end of the log. `latest`: only the newest row of each key."""
+        self._latest = latest
         self._handle = handle
         self._next = begins
         self._ends = ends
@@ -246,12 +269,17 @@ class _Reading:
         for number, begin in list(self._next.items()):
             compacted = state.partitions[number].compacted_end
             end = ends[number]
-            if rows_max is not None:  # below the compacted end some offsets have no row
+            if rows_max is not None and not self._latest:  # below the compacted end some offsets have no row
                 end = min(end, max(begin, compacted) + rows_max - rows)
             if end <= begin or rows == rows_max:
                 continue
             split = split_of(self._handle, Range(name, number, begin, end), self._rack)
-            for offsets, batch in fetch(log.store_at, split, functools.partial(find_again, log, split)):
+            again = functools.partial(find_again, log, split)
+            chosen = None
+            if self._latest:
+                chosen = newest_rows_of(log.store_at, split, keyed_partition(self._handle, number), again)
+            for found in fetch(log.store_at, split, again):
+                offsets, batch = found if chosen is None else chosen.only(*found)
                 newest = newest_rows(split, batch)
                 for first in range(0, batch.num_rows, BATCH_ROWS):
                     record = newest.slice(first, BATCH_ROWS if rows_max is None else min(BATCH_ROWS, rows_max - rows))

@@ -12,6 +12,7 @@ from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
 from pyspark_log_coordinator.sync.catch_up import catch_up
 from pyspark_log_coordinator.topic.machine import MaintainSegments
 from pyspark_log_storage import layout
+from pyspark_log_storage.errors import DataLoss, InvalidInput
 from tests.support.coordinator.compacted_topic import fold_job
 from tests.support.coordinator.lost_cluster import LostCluster
 from tests.support.coordinator.replicated_topic import ALL
@@ -53,11 +54,19 @@ class CompactedCluster(LostCluster):
         batches = list(pyspark_log.scan(self.url("0"), "t", columns=["offset", "key", "value"]))
         return [tuple(row.values()) for each in batches for row in each.to_pylist()]
 
+    def newest(self):
+        """Return the newest value of each key, without Spark."""
+        scan = pyspark_log.scan(self.url("0"), "t", columns=["key", "value"], latest=True)
+        rows = [tuple(row.values()) for each in scan for row in each.to_pylist()]
+        assert len(dict(rows)) == len(rows) <= scan.num_rows
+        return dict(rows)
+
     def check(self):
         """Check that the newest row of each key is there, and that nothing is wrong."""
         rows = self.rows()
         assert [offset for offset, _, _ in rows] == sorted({offset for offset, _, _ in rows})
         assert {key: value for _, key, value in rows} == self.state
+        assert self.newest() == {key: value for key, value in self.state.items() if value is not None}
         assert verify(self.handle).findings == []
 
 
@@ -88,6 +97,39 @@ def test_a_scan_has_the_rows_that_are_there(cluster):
         (8, b"f", b"1"),
     ]
     cluster.check()
+
+
+def test_the_newest_rows_are_read_without_spark_and_without_the_columns_that_say_so(cluster):
+    cluster.check()
+    scan = pyspark_log.scan(cluster.url("0"), "t", columns=["key"], latest=True)
+    assert sorted(row["key"] for each in scan for row in each.to_pylist()) == [b"a", b"b", b"c", b"d", b"f"]
+    assert [each.num_rows for each in scan].count(0) == 0
+
+
+def test_the_newest_rows_of_a_scan_are_fixed_when_it_is_made(cluster):
+    scan = pyspark_log.scan(cluster.url("0"), "t", columns=["key", "value"], latest=True)
+    cluster.send((b"a", b"4"), (b"c", None))
+    assert {row["key"]: row["value"] for each in scan for row in each.to_pylist()} == {
+        b"a": b"3",
+        b"b": b"2",
+        b"c": b"1",
+        b"d": b"1",
+        b"f": b"1",
+    }
+
+
+def test_a_scan_of_rows_that_are_compacted_and_deleted_meanwhile_fails(cluster):
+    scan = pyspark_log.scan(cluster.url("0"), "t", columns=["key"], latest=True)
+    cluster.compact()
+    topic_cleanup.clean_up_topic(cluster.handle, thorough=True)
+    with pytest.raises(DataLoss, match="were compacted while they were read; start the read again"):
+        list(scan)
+
+
+@pytest.mark.parametrize("wrong", [{"start": {0: 1}}, {"end": {0: 3}}])
+def test_the_newest_rows_have_no_start_and_no_end(cluster, wrong):
+    with pytest.raises(InvalidInput, match="omit start and end"):
+        pyspark_log.scan(cluster.url("0"), "t", latest=True, **wrong)
 
 
 def test_every_node_has_the_keyed_segments(cluster):

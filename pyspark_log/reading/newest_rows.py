@@ -1,0 +1,159 @@
+"""Which rows of a compacted partition are the newest of their keys, without Spark.
+
+    keyed segments     all but those that a later keyed segment supersedes, and those whose keys the tail has
+    the tail           the rows after the keyed segments, and of these the newest of each key
+
+A row that deletes its key is none of them. Of the tail the keys are read, and of the keyed segments their lists: some
+40 bytes of each row of the tail are in memory, and one key index.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_log.reading.failover import Failover
+from pyspark_log.reading.fetch import fetch
+from pyspark_log_storage import layout
+from pyspark_log_storage.columns import key_index
+from pyspark_log_storage.columns.key_index import NONE, Keys, is_in, keys_of
+from pyspark_log_storage.columns.row_offsets import each_of
+from pyspark_log_storage.errors import DataLoss, InvalidInput, ObjectMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from pyspark_log.reading.fetch import Split
+    from pyspark_log.reading.planning import Range
+    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_storage.columns.row_offsets import Offsets
+    from pyspark_log_storage.stores.store import Store
+
+
+class KeyedPartition(msgspec.Struct, frozen=True):
+    """What a reader of the newest rows of a partition needs besides its split."""
+
+    compacted_end: int
+    key_column: str
+    """The column with the keys of a typed topic, else empty."""
+    delete_when: str
+    """The column of a typed topic that says whether a row deletes its key, else empty."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that say which rows delete their key."""
+        if not self.key_column:
+            return ("value",)
+        return (self.delete_when,) if self.delete_when else ()
+
+
+class NewestRows(msgspec.Struct, frozen=True):
+    """Which rows of a partition are the newest of their keys."""
+
+    partition: KeyedPartition
+    superseded: NDArray[np.int64]
+    """The offsets of the rows of keyed segments that are not, ascending; some may be gone."""
+    tail: NDArray[np.int64]
+    """The offsets of the rows of the tail that are, ascending."""
+
+    def only(self, offsets: Offsets, rows: pa.RecordBatch) -> tuple[NDArray[np.int64], pa.RecordBatch]:
+        """Return those of some rows that are the newest of their keys, and do not delete them."""
+        each = each_of(offsets, rows.num_rows)
+        is_keyed = each < self.partition.compacted_end
+        chosen = np.where(is_keyed, ~is_in(each, self.superseded), is_in(each, self.tail)) & ~self._deletes(rows)
+        return each[chosen], rows.filter(pa.array(chosen))
+
+    def _deletes(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
+        for name in self.partition.columns:
+            if name in rows.schema.names:
+                column = rows.column(name)
+                is_set = column.is_null() if not self.partition.key_column else pc.fill_null(column, False)
+                return np.asarray(is_set)
+        return np.zeros(rows.num_rows, bool)
+
+
+def check_compacted(handle: TopicHandle, ranges: Iterable[Range]) -> None:
+    """Raise `InvalidInput` if a topic has no newest rows, and `DataLoss` if a range ends below the compacted end."""
+    config = handle.config
+    if not config.is_compacted:
+        raise InvalidInput(
+            f"topic {handle.name!r} has cleanup.policy={config.cleanup_policy}, and only a compacted topic has a "
+            f"newest row of each key; set it with: pyspark-log topics alter {handle.name} --config "
+            "cleanup.policy=compact"
+        )
+    for each in ranges:
+        partition = handle.partitions[each.partition]
+        if partition.keyed_segments and each.end < partition.compacted_end:
+            raise DataLoss(
+                f"topic {handle.name!r}, partition {each.partition}: the rows up to offset "
+                f"{partition.compacted_end - 1} have been compacted, and the version ends at {each.end}; read a newer "
+                "version, or the newest one"
+            )
+
+
+def keyed_partition(handle: TopicHandle, number: int) -> KeyedPartition:
+    """Return what a reader of the newest rows of a partition needs."""
+    config = handle.config
+    return KeyedPartition(handle.partitions[number].compacted_end, config.key_column, config.delete_when)
+
+
+def newest_rows_of(
+    store_at: Callable[[str], Store], split: Split, keyed: KeyedPartition, find_again: Callable[[int], Split]
+) -> NewestRows:
+    """Return which rows of a split, which has those of a whole partition, are the newest.
+
+    `find_again(offset)` is called if a file is gone, as `fetch` calls it. Raises as `fetch` does.
+    """
+    try:
+        return _newest_rows_of(store_at, split, keyed)
+    except ObjectMissing:
+        return _newest_rows_of(store_at, find_again(split.start), keyed)
+
+
+def _newest_rows_of(store_at: Callable[[str], Store], split: Split, keyed: KeyedPartition) -> NewestRows:
+    column = keyed.key_column or "key"
+    start = max(split.start, keyed.compacted_end)
+    wanted = Keys(np.zeros(0, np.uint64), np.zeros(0, np.uint32), NONE)
+    if start < split.end:
+        later = [number for number, end in enumerate(split.segment_ends) if end > start]
+        tail = msgspec.structs.replace(
+            split,
+            start=start,
+            segments=tuple(split.segments[number] for number in later),
+            segment_ends=tuple(split.segment_ends[number] for number in later),
+            columns=(column, "timestamp"),  # rows of before the key was a column have only the other
+        )
+        found = (
+            keys_of(rows.column(column), each_of(offsets, rows.num_rows))
+            for offsets, rows in fetch(store_at, tail)
+            if column in rows.schema.names
+        )
+        wanted = key_index.newest(key_index.joined(found))
+    superseded = [superseded_in(store_at, split, keyed.compacted_end)]
+    if len(wanted.offsets):
+        superseded += [key_index.found_in(Keys(*each), wanted) for each in _lists(store_at, split, keyed, "read_keys")]
+    return NewestRows(keyed, np.unique(np.concatenate(superseded)), np.sort(wanted.offsets))
+
+
+def superseded_in(store_at: Callable[[str], Store], split: Split, compacted_end: int) -> NDArray[np.int64]:
+    """Return the offsets of rows that keyed segments of a split supersede, ascending. Raises as `fetch` does."""
+    keyed = KeyedPartition(compacted_end, "", "")
+    return np.sort(np.concatenate([NONE, *_lists(store_at, split, keyed, "read_superseded")]))
+
+
+def _lists(store_at: Callable[[str], Store], split: Split, keyed: KeyedPartition, what: str) -> Iterator[Any]:
+    """Yield a list of each keyed segment of a split."""
+    from pyspark_log_storage.parquet import keyed_segment  # imports pyarrow.parquet
+
+    failover = Failover(store_at, split.topic, split.partition)
+    for key, end in zip(split.segments, split.segment_ends, strict=True):
+        if end <= keyed.compacted_end and layout.is_parquet(key):
+            read = partial(getattr(keyed_segment, what), key=key)
+            yield failover.read(split.holders(key), end - 1, read)

@@ -1,0 +1,58 @@
+"""Compacted topics on the command line: settings, the newest rows, and what refuses to be combined."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import CommandLine
+from tests.support.pyspark_log.cli_rows import produced
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path / "log")
+
+
+def produce(cli, *rows):
+    produced(cli, *({"key": key, "value": value} for key, value in rows))
+
+
+def consumed(cli, *options):
+    return [(row["key"], row["value"]) for row in cli.documents("consume", "t", *options)]
+
+
+def test_consume_prints_the_newest_row_of_each_key(cli):
+    cli.run("topics", "create", "t", "--config", "cleanup.policy=compact")
+    produce(cli, ("a", "1"), ("b", "1"), ("a", "2"), ("c", "1"))
+    assert sorted(consumed(cli, "--latest")) == [("a", "2"), ("b", "1"), ("c", "1")]
+    cli.run("maintain", "t")
+    produce(cli, ("b", None), ("d", "1"))
+    assert consumed(cli, "--latest") == [("a", "2"), ("c", "1"), ("d", "1")]
+    assert consumed(cli) == [("b", "1"), ("a", "2"), ("c", "1"), ("b", None), ("d", "1")]
+    assert [row["offset"] for row in cli.documents("consume", "t")] == [1, 2, 3, 4, 5]
+    assert consumed(cli, "--max-messages", "2") == [("b", "1"), ("a", "2")]
+
+
+def test_only_a_compacted_topic_has_newest_rows(cli):
+    cli.run("topics", "create", "t")
+    assert "only a compacted topic has a newest row of each key" in cli.error("consume", "t", "--latest")
+
+
+def test_latest_is_of_now(cli):
+    cli.run("topics", "create", "t", "--config", "cleanup.policy=compact")
+    for option in (["--from", "latest"], ["--to", "latest"], ["--group", "g"], ["--follow"]):
+        assert "cannot be combined with --latest" in cli.misuse("consume", "t", "--latest", *option)
+
+
+def test_a_row_without_a_key_is_refused(cli):
+    cli.run("topics", "create", "t", "--config", "cleanup.policy=compact")
+    assert "a row has no key" in cli.error("produce", "t", stdin="1\n")
+
+
+def test_lag_counts_rows_and_not_offsets(cli):
+    cli.run("topics", "create", "t", "--config", "cleanup.policy=compact")
+    produce(cli, *[("a", str(number)) for number in range(10)], ("b", "1"))
+    cli.run("groups", "reset-offsets", "g", "--topic", "t", "--to-earliest", "--execute")
+    cli.run("maintain", "t")
+    (described,) = cli.documents("groups", "describe", "g")
+    assert [each["lag"] for each in described["partitions"]] == [2]
