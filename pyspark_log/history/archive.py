@@ -128,7 +128,13 @@ def _topic(given: Mapping[str, str]) -> TopicHandle:
     parsed = parse_source(given, streaming=False)
     if not parsed.fail_on_data_loss:
         raise InvalidInput("options has failOnDataLoss=false, but an archive has all offsets of a partition; remove it")
-    return open_log(parsed.path, parsed.storage_options).topic(given["subscribe"])
+    handle = open_log(parsed.path, parsed.storage_options).topic(given["subscribe"])
+    if handle.config.is_compacted or any(each.keyed_segments for each in handle.partitions):
+        raise InvalidInput(
+            f"topic {handle.name!r} is compacted, and an archive has every row; stream it into a table instead, or "
+            "write to another topic too, with cleanup.policy=delete, and archive that one"
+        )
+    return handle
 
 
 def _with_columns(

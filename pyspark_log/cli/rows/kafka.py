@@ -36,7 +36,16 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.topic_config import TopicConfig
 
 KEEP, MAP = "keep", "map"
-_COPIED = ("retention.ms", "retention.bytes", "max.message.bytes")
+_COPIED = (
+    "cleanup.policy",
+    "delete.retention.ms",
+    "max.compaction.lag.ms",
+    "max.message.bytes",
+    "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms",
+    "retention.bytes",
+    "retention.ms",
+)
 """The settings of a topic in Kafka that a new topic here gets too."""
 ROOM_BYTES = 16 * 1024
 """How much larger a row may be in Kafka: with the header of its offset, and those of its batch."""
@@ -167,9 +176,7 @@ def _opened(path: str, name: str) -> tuple[Log, TopicHandle | None]:
 
 
 def _config(topic: KafkaTopic, settings: Mapping[str, str]) -> TopicConfig:
-    copied = {name: topic.config[name] for name in _COPIED if name in topic.config}
-    if topic.config.get("cleanup.policy") == "compact":
-        copied |= {"retention.ms": "-1", "retention.bytes": "-1"}  # Kafka keeps the last row of each key forever
+    copied = {name: topic.config[name] for name in _COPIED if topic.config.get(name)}
     return topic_config.parse(copied | dict(settings))
 
 
@@ -200,8 +207,6 @@ def _show_import_plan(
     said = []
     if handle is None:
         said.append(f"topic {name} would be created with {counted(topic.partitions, 'partition')}")
-    if "compact" in topic.config.get("cleanup.policy", ""):
-        said.append("Kafka compacts the topic; here all rows are kept until they expire")
     _show(
         {
             "topic": topic.name,
@@ -294,6 +299,7 @@ def _created_in_kafka(kafka: Kafka, name: str, handle: TopicHandle) -> KafkaTopi
     """Create a topic in Kafka with the retention that it has here. Raises `LogError`."""
     state = handle.state
     settings = {
+        "cleanup.policy": state.config.cleanup_policy,
         "retention.ms": state.config.retention_ms,
         "retention.bytes": state.config.retention_bytes,
         "max.message.bytes": min(state.config.max_message_bytes + ROOM_BYTES, settings_of_clients.INT_MAX),
