@@ -216,6 +216,24 @@ def test_a_rebuild_does_not_mix_rows_of_before_and_after_a_compaction(tmp_path):
     cluster.check()
 
 
+def test_a_rebuild_never_puts_a_keyed_segment_after_a_dense_one(tmp_path):
+    cluster = CompactedCluster(tmp_path)
+    cluster.handle.alter_config({"file.delete.delay.ms": "1000000"})
+    dense = []
+    for number in range(2):
+        cluster.send((b"a", b"%d" % number), (b"b", b"%d" % number))
+        dense.append(cluster.roll("t"))
+        cluster.compact()
+    first, _ = cluster.partition.keyed_segments
+    for node in ALL:  # what is left is dense rows before the others, and keyed ones
+        flip_bit(cluster.segment(node, "t", first.name), 10)
+        flip_bit(cluster.segment(node, "t", dense[1]), 100)
+    cluster.checkpoint("t")
+    cluster.lose_journals()
+    cluster.rebuild()
+    assert len({each.keyed is not None for each in cluster.partition.segments}) == 1
+
+
 def test_a_keyed_segment_that_no_node_has_whole_is_not_salvaged(cluster):
     name = cluster.partition.keyed_segments[1].name
     for node in ALL:

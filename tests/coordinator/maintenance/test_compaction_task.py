@@ -67,6 +67,22 @@ def test_a_row_that_deletes_its_key_stays_until_delete_retention_ms_has_passed(t
     topic.check()
 
 
+def test_a_merge_keeps_a_row_that_deletes_its_key_for_as_long_as_the_youngest(topic):
+    topic.write([(b"a", None), (b"b", b"1")])
+    topic.do(topic.fold_job())
+    topic.now_ms += 900
+    topic.write([(b"c", None)])
+    topic.do(topic.fold_job())
+    topic.do(topic.merge_job(0, 2))
+    topic.now_ms += 999
+    topic.do(topic.merge_job(0, 1))
+    assert offsets(topic) == [0, 1, 2]
+    topic.now_ms += 1
+    topic.do(topic.merge_job(0, 1))
+    assert offsets(topic) == [1]
+    topic.check()
+
+
 def test_a_deleted_key_does_not_come_back_when_its_deletion_is_dropped_first(topic):
     topic.write([(b"a", b"1"), (b"b", b"1")])
     topic.do(topic.fold_job())

@@ -50,6 +50,8 @@ class CompactedTopic:
         config |= {name.replace("_", "."): value for name, value in settings.items()}
         self.handle = self.log.create_topic("t", 1, parse(config))
         self.written: list[Row] = []
+        self._cleaned: dict[int, int] = {}
+        """When a row that deletes its key was compacted, by its offset (ms)."""
 
     @property
     def partition(self):
@@ -189,6 +191,11 @@ class CompactedTopic:
         assert all(self.written[row.offset] == row for row in rows), "a surviving row has changed"
         assert self.dense_rows() == self.written[one.compacted_end :]
         assert one.log_end == one.high_watermark == len(self.written)
+        kept = {row.offset for row in rows}
+        for row in {row.key: row for row in self.written[: one.compacted_end] if row.key is not None}.values():
+            if row.value is None:
+                cleaned = self._cleaned.setdefault(row.offset, self.now_ms)
+                assert row.offset in kept or self.now_ms >= cleaned + self.handle.config.delete_retention_ms
 
 
 def fold_job(handle: TopicHandle, now_ms: int, pieces: int | None = None) -> RollJob | None:
