@@ -9,6 +9,7 @@ from pyspark_log_coordinator.audit.repair import repair
 from pyspark_log_coordinator.audit.verify import verify
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
+from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync.catch_up import catch_up
 from pyspark_log_coordinator.topic.machine import MaintainSegments
 from pyspark_log_storage import layout
@@ -43,9 +44,9 @@ class CompactedCluster(LostCluster):
                 producer.send("t", value, key=key)
                 self.state[key] = value
 
-    def compact(self):
-        """Fold what is not compacted, and merge nothing."""
-        job = fold_job(self.handle, self.log.environment.now_ms())
+    def compact(self, pieces=None):
+        """Fold what is not compacted, or the oldest pieces of it, and merge nothing."""
+        job = fold_job(self.handle, self.log.environment.now_ms(), pieces)
         swap = run_roll(self.log.store_at, roll_task_of(self.handle, job), self.log.environment)
         self.handle.submit(MaintainSegments((swap,)))
 
@@ -232,6 +233,23 @@ def test_a_rebuild_never_puts_a_keyed_segment_after_a_dense_one(tmp_path):
     cluster.lose_journals()
     cluster.rebuild()
     assert len({each.keyed is not None for each in cluster.partition.segments}) == 1
+
+
+def test_a_rebuild_leaves_out_what_a_slow_roll_wrote_across_the_compacted_end(tmp_path):
+    cluster = CompactedCluster(tmp_path)
+    cluster.send((b"a", b"0"), (b"b", b"0"))
+    cluster.send((b"a", b"1"), (b"b", b"1"))
+    cluster.send((b"a", b"2"))
+    one = cluster.partition
+    job = roll_plan.RollJob(0, one.leader_epoch, 1, (), tuple(one.chunks[1:]), one.epoch_starts)
+    slow = roll_task_of(cluster.handle, job)
+    cluster.compact(pieces=2)
+    run_roll(cluster.log.store_at, slow, cluster.log.environment)  # [2, 5), which no entry will name
+    cluster.checkpoint("t")
+    cluster.lose_journals()
+    cluster.rebuild()
+    assert [(each.base_offset, each.end_offset) for each in cluster.partition.segments][:1] == [(0, 4)]
+    cluster.check()
 
 
 def test_a_keyed_segment_that_no_node_has_whole_is_not_salvaged(cluster):

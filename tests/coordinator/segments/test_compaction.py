@@ -243,7 +243,7 @@ def test_rows_stay_until_every_member_of_the_isr_holds_the_keyed_segment():
 def test_retention_does_not_apply_to_a_topic_that_is_only_compacted():
     expired = {"retention_ms": 1}
     only = keyed_log(0, 20, **expired)
-    assert decide(only, topic.ApplyRetention()) == []
+    assert topic.decide(only, topic.ApplyRetention(), 10**6) == []
     both = keyed_log(0, 20, cleanup_policy="compact,delete", **expired)
     (moved,) = topic.decide(both, topic.ApplyRetention(), 10**6)
     assert moved.log_start == 20

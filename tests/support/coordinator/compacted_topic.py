@@ -51,7 +51,7 @@ class CompactedTopic:
         self.handle = self.log.create_topic("t", 1, parse(config))
         self.written: list[Row] = []
         self._cleaned: dict[int, int] = {}
-        """When a row that deletes its key was compacted, by its offset (ms)."""
+        """When a row was compacted for the first time, by its offset (ms)."""
 
     @property
     def partition(self):
@@ -107,7 +107,13 @@ class CompactedTopic:
 
     def swap_in(self, swap: SwapSegments) -> bool:
         """Submit a swap; return whether it was taken."""
-        return bool(self.handle.submit(MaintainSegments((swap,))).events)
+        if not self.handle.submit(MaintainSegments((swap,))).events:
+            return False
+        made = swap.segment
+        if made.keyed is not None:
+            for row in self.written[made.base_offset : made.end_offset]:
+                self._cleaned.setdefault(row.offset, made.keyed.cleaned_ms)
+        return True
 
     def maintain(self) -> int:
         """Do what is due until nothing is; return the number of jobs."""
@@ -194,8 +200,8 @@ class CompactedTopic:
         kept = {row.offset for row in rows}
         for row in {row.key: row for row in self.written[: one.compacted_end] if row.key is not None}.values():
             if row.value is None:
-                cleaned = self._cleaned.setdefault(row.offset, self.now_ms)
-                assert row.offset in kept or self.now_ms >= cleaned + self.handle.config.delete_retention_ms
+                retained = self._cleaned[row.offset] + self.handle.config.delete_retention_ms
+                assert row.offset in kept or self.now_ms >= retained
 
 
 def fold_job(handle: TopicHandle, now_ms: int, pieces: int | None = None) -> RollJob | None:
