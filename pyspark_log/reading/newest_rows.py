@@ -10,7 +10,7 @@ A row that deletes its key is none of them. Of the tail the keys are read, and o
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -138,22 +138,26 @@ def _newest_rows_of(store_at: Callable[[str], Store], split: Split, keyed: Keyed
         wanted = key_index.newest(key_index.joined(found))
     superseded = [superseded_in(store_at, split, keyed.compacted_end)]
     if len(wanted.offsets):
-        superseded += [key_index.found_in(Keys(*each), wanted) for each in _lists(store_at, split, keyed, "read_keys")]
+        from pyspark_log_storage.parquet import keyed_segment  # imports pyarrow.parquet
+
+        find = partial(keyed_segment.find_keys, hashes=wanted.hashes, checks=wanted.checks)
+        superseded += _of_keyed(store_at, split, keyed.compacted_end, find)
     return NewestRows(keyed, np.unique(np.concatenate(superseded)), np.sort(wanted.offsets))
 
 
 def superseded_in(store_at: Callable[[str], Store], split: Split, compacted_end: int) -> NDArray[np.int64]:
     """Return the offsets of rows that keyed segments of a split supersede, ascending. Raises as `fetch` does."""
-    keyed = KeyedPartition(compacted_end, "", "")
-    return np.sort(np.concatenate([NONE, *_lists(store_at, split, keyed, "read_superseded")]))
-
-
-def _lists(store_at: Callable[[str], Store], split: Split, keyed: KeyedPartition, what: str) -> Iterator[Any]:
-    """Yield a list of each keyed segment of a split."""
     from pyspark_log_storage.parquet import keyed_segment  # imports pyarrow.parquet
 
+    found = _of_keyed(store_at, split, compacted_end, keyed_segment.read_superseded)
+    return np.sort(np.concatenate([NONE, *found]))
+
+
+def _of_keyed(
+    store_at: Callable[[str], Store], split: Split, compacted_end: int, read: Callable[..., NDArray[np.int64]]
+) -> Iterator[NDArray[np.int64]]:
+    """Yield what `read` finds in each keyed segment of a split, from the nearest node that has it."""
     failover = Failover(store_at, split.topic, split.partition)
     for key, end in zip(split.segments, split.segment_ends, strict=True):
-        if end <= keyed.compacted_end and layout.is_parquet(key):
-            read = partial(getattr(keyed_segment, what), key=key)
-            yield failover.read(split.holders(key), end - 1, read)
+        if end <= compacted_end and layout.is_parquet(key):
+            yield failover.read(split.holders(key), end - 1, partial(read, key=key))

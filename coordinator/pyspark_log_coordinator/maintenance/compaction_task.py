@@ -53,8 +53,7 @@ def _fold(rows: RollInput, work: RollTask, writer: KeyedSegmentWriter) -> tuple[
     found = []
     supersedes = []
     for number, other in enumerate(compaction.others):
-        older = Keys(*rows.key_index(number))
-        theirs = key_index.found_in(older, newest)
+        theirs = rows.found_keys(number, newest)
         theirs = theirs[~is_in(theirs, known)]
         found.append(theirs)
         if len(theirs):

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import ChunkRef
     from pyspark_log_coordinator.model.topic_state import FileRef
+    from pyspark_log_storage.columns.key_index import Keys
     from pyspark_log_storage.files.index import IndexEntry
     from pyspark_log_storage.files.row_files import SegmentFile, SegmentPlace
     from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
@@ -343,13 +344,16 @@ class RollInput:
         key, what = self._place(source)
         return self._read(source, what, lambda node: keyed_segment.read_superseded(self._store(node), key))
 
-    def key_index(self, number: int) -> tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.int64]]:
-        """Return the key index of one of the other segments."""
-        from pyspark_log_storage.parquet import keyed_segment
-
+    def found_keys(self, number: int, wanted: Keys) -> NDArray[np.int64]:
+        """Return the offsets of the rows of one of the other segments that have a wanted key."""
         source = self._work.others[number]
         key, what = self._place(source)
-        return self._read(source, what, lambda node: keyed_segment.read_keys(self._store(node), key))
+        return self._read(source, what, functools.partial(self._find_keys, key, wanted))
+
+    def _find_keys(self, key: str, wanted: Keys, node: NodeId) -> NDArray[np.int64]:
+        from pyspark_log_storage.parquet import keyed_segment
+
+        return keyed_segment.find_keys(self._store(node), key, wanted.hashes, wanted.checks)
 
     def _place(self, source: RollSource) -> tuple[str, str]:
         """Return a segment's key, and its name for errors."""

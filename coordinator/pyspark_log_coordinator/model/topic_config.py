@@ -134,7 +134,7 @@ class TopicConfig(StoredConfig, frozen=True):
         float,
         Meaning(
             "With cleanup.policy=compact: a partition is compacted when this share of its bytes was written since the "
-            "last time, and a compacted segment is rewritten when this share of its rows is superseded.",
+            "last time.",
             0,
             1,
         ),

@@ -11,8 +11,9 @@ superseded, and what a fold or a merge does follows what was written since, not 
 
 As in Kafka, a fold is due when the dense rows are a share of min.cleanable.dirty.ratio of the partition's bytes, or
 when the oldest of them was written max.compaction.lag.ms ago; rows younger than min.compaction.lag.ms are left out.
-A keyed segment is rewritten when the same share of its rows is superseded or past its time, and 16 neighbours of one
-tier, which is the power of 16 in their rows, are merged: a row is rewritten a few times, however long the log is.
+A keyed segment is rewritten when half of its rows, or that share if it is larger, are superseded or past their time,
+and 16 neighbours of one tier, which is the power of 16 in their rows, are merged: a row is rewritten a few times,
+however long the log is.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 KEYED_ROWS_MAX = 4_000_000
 """How many rows are folded or merged at once: a job keeps some 40 bytes of each in memory."""
+REWRITTEN_SHARE = 0.5
+"""A smaller share of superseded rows is not worth the rest of the segment, however often rows are folded."""
 FOLD_CHUNKS = 64
 FOLD_BYTES = 8 * 1024 * 1024
 """Writers fold rows when a segment has some of them, or so many chunks or bytes."""
@@ -117,7 +120,7 @@ def _merge(topic: Topic, partition: Partition, now: int, budget: int) -> Work | 
     left = [each.rows - dead_rows(each, config, now) for each in keyed]
     for number, each in enumerate(keyed):
         dead = each.rows - left[number]
-        if dead > 0 and dead >= config.min_cleanable_dirty_ratio * each.rows and each.rows > 1:
+        if dead >= max(REWRITTEN_SHARE, config.min_cleanable_dirty_ratio) * each.rows and each.rows > 1:
             return Work((each,), keyed[number + 1 :])
     for start, end in joined([tier_of(each) for each in left]):
         taken = _as_many_as_fit(keyed[start:end], min(budget, config.segment_bytes))

@@ -5,7 +5,7 @@ Keys are compared by the 96 bits of `key_hash`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,11 +24,11 @@ NONE = np.zeros(0, np.int64)
 
 
 class Keys(NamedTuple):
-    """Hash and check of the keys of rows, and the rows' offsets."""
+    """Hash and check of the keys of rows, and the rows' offsets, in whole numbers of any width."""
 
     hashes: NDArray[np.uint64]
     checks: NDArray[np.uint32]
-    offsets: Offsets
+    offsets: NDArray[Any]
 
 
 def keys_of(column: pa.Array, offsets: Offsets) -> Keys:
@@ -64,10 +64,10 @@ def newest(keys: Keys) -> Keys:
     return Keys(hashes[chosen], checks[chosen], offsets[chosen])
 
 
-def found_in(index: Keys, wanted: Keys) -> Offsets:
+def found_in(index: Keys, wanted: Keys) -> NDArray[Any]:
     """Return the offsets of the rows in an index, which is in order, that have one of the wanted keys."""
     places = np.searchsorted(index.hashes, wanted.hashes)
-    found = [NONE]
+    found = [index.offsets[:0]]
     hashes, checks = wanted.hashes, wanted.checks
     while len(places):
         is_inside = places < len(index.hashes)

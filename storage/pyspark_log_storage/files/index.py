@@ -16,8 +16,8 @@
     A block: the largest timestamp of all chunks before it (i64), entries of 52 bytes, zeros, and in its last 4
     bytes a CRC-32C. An entry is one chunk, or one row group of a .parquet: offset
     relative to the base u32, rows u32, position in the file u64, length u32, leader epoch u32, schema id u32, smallest
-    and largest timestamp i64 (microseconds), CRC-32C of the chunk or of the row group u32, and a u32: in version 3 how
-many offsets the row group covers, as a keyed segment lacks some rows, else zero.
+    and largest timestamp i64 (microseconds), CRC-32C of the chunk or of the row group u32, and a u32: in version 3
+    how many offsets the row group covers, as a keyed segment lacks some rows, else zero.
 
     A block's CRC-32C covers the header's CRC-32C (u32), the number of the block from 0 (u32), and the bytes of the
     block before it: so a block of another position or index is noticed, too.

@@ -21,7 +21,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from pyspark_log_storage.columns import key_index
 from pyspark_log_storage.columns.column_conversion import as_newest
+from pyspark_log_storage.columns.key_index import NONE, Keys
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.parquet import parquet_footer, row_group
 from pyspark_log_storage.parquet.parquet_footer import KeyedSections, Section
@@ -38,10 +40,8 @@ if TYPE_CHECKING:
     from pyspark_log_storage.stores.store import Readable
 
     Offsets = NDArray[np.int64]
-    Keys = tuple[NDArray[np.uint64], NDArray[np.uint32], Offsets]
 
 _OFFSET = pa.field("offset", pa.int64(), nullable=False)
-_KEY_BYTES = 16
 
 
 class KeyedSegmentWriter(ParquetSegmentWriter):
@@ -99,7 +99,7 @@ def read_superseded(store: Readable, key: str, footer: Footer | None = None) -> 
     Raises `CorruptObject`, `ObjectMissing`, `NewerFormat`, `StoreError`.
     """
     footer, keyed, name = _lists(store, key, footer)
-    data = _section(store, key, footer.segment.rows_end, keyed.superseded, 8, name)
+    data = _section(store, key, footer.segment.rows_end, keyed.superseded, name)
     offsets = np.frombuffer(data, "<i8").astype(np.int64, copy=False)
     is_right = not len(offsets) or (offsets[0] >= 0 and offsets[-1] < footer.segment.base_offset)
     if not is_right or (offsets[1:] <= offsets[:-1]).any():
@@ -107,23 +107,45 @@ def read_superseded(store: Readable, key: str, footer: Footer | None = None) -> 
     return offsets
 
 
-def read_keys(store: Readable, key: str, footer: Footer | None = None) -> Keys:
-    """Return the key index of the segment at `key`: hashes, checks and offsets of its rows.
+def find_keys(
+    store: Readable, key: str, hashes: NDArray[np.uint64], checks: NDArray[np.uint32], footer: Footer | None = None
+) -> Offsets:
+    """Return the offsets of the rows of the segment at `key` with one of these keys, whose hashes ascend.
 
-    Raises `CorruptObject`, `ObjectMissing`, `NewerFormat`, `StoreError`.
+    Reads its key index: 16 bytes for each of its rows are in memory. Raises `CorruptObject`, `ObjectMissing`,
+    `NewerFormat`, `StoreError`.
     """
-    footer, keyed, name = _lists(store, key, footer)
-    segment = footer.segment
-    data = _section(store, key, segment.rows_end + keyed.superseded.length, keyed.keys, _KEY_BYTES, name)
-    count = keyed.keys.count
-    hashes = np.frombuffer(data, "<u8", count)
-    checks = np.frombuffer(data, "<u4", count, 8 * count)
-    relative = np.frombuffer(data, "<u4", count, 12 * count)
+    index, base, end = _stored_keys(store, key, footer)
+    if (index.hashes[1:] < index.hashes[:-1]).any():
+        raise CorruptObject(f"segment {store.url}/{key}", "its key index is out of order")
+    found = key_index.found_in(index, Keys(hashes, checks, NONE)).astype(np.int64) + base
+    if len(found) and found.max() >= end:
+        raise CorruptObject(f"segment {store.url}/{key}", "its key index names rows of others")
+    return found
+
+
+def read_keys(store: Readable, key: str, footer: Footer | None = None) -> Keys:
+    """Return the key index of the segment at `key`. Raises `CorruptObject`, also where `find_keys` would not notice.
+
+    Raises `ObjectMissing`, `NewerFormat`, `StoreError`, too.
+    """
+    (hashes, checks, relative), base, end = _stored_keys(store, key, footer)
     is_next = hashes[1:] > hashes[:-1]
-    is_right = (is_next | ((hashes[1:] == hashes[:-1]) & (checks[1:] > checks[:-1]))).all()
-    if not is_right or (count and int(relative.max()) >= footer.entries[-1].end_offset - segment.base_offset):
-        raise CorruptObject(name, "its key index is out of order, or names rows of others")
-    return hashes, checks, relative.astype(np.int64) + segment.base_offset
+    is_next |= (hashes[1:] == hashes[:-1]) & (checks[1:] > checks[:-1])
+    if not is_next.all() or (len(relative) and base + int(relative.max()) >= end):
+        raise CorruptObject(f"segment {store.url}/{key}", "its key index is out of order, or names rows of others")
+    return Keys(hashes, checks, relative.astype(np.int64) + base)
+
+
+def _stored_keys(store: Readable, key: str, footer: Footer | None) -> tuple[Keys, int, int]:
+    """Return the key index with offsets relative to the base; the base, and the end of the segment."""
+    footer, keyed, name = _lists(store, key, footer)
+    segment, count = footer.segment, keyed.keys.count
+    data = _section(store, key, segment.rows_end + keyed.superseded.length, keyed.keys, name)
+    hashes, checks, relative = (
+        np.frombuffer(data, width, count, at * count) for width, at in (("<u8", 0), ("<u4", 8), ("<u4", 12))
+    )
+    return Keys(hashes, checks, relative), segment.base_offset, footer.entries[-1].end_offset
 
 
 def _lists(store: Readable, key: str, footer: Footer | None) -> tuple[Footer, KeyedSections, str]:
@@ -134,10 +156,8 @@ def _lists(store: Readable, key: str, footer: Footer | None) -> tuple[Footer, Ke
     return footer, footer.segment.keyed, name
 
 
-def _section(store: Readable, key: str, position: int, section: Section, width: int, name: str) -> bytes:
+def _section(store: Readable, key: str, position: int, section: Section, name: str) -> bytes:
     """Return the bytes of a list, checked. Raises `CorruptObject`, `ObjectMissing`, `StoreError`."""
-    if section.length != section.count * width:
-        raise CorruptObject(name, f"its footer says a list of {section.count} entries in {section.length} bytes")
     data = store.read(key, position, section.length) if section.length else b""
     if len(data) != section.length or google_crc32c.value(data) != section.crc:
         raise CorruptObject(f"{name} at byte {position}", "its checksum does not match its bytes")

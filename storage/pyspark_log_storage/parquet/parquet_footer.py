@@ -43,6 +43,8 @@ SEGMENT_KEY = "pyspark-log.segment"
 TAIL_KEY = "pyspark-log.tail"
 TAIL_BYTES_MAX = 256 * 1024 * 1024
 """A tail has some 100 bytes for each column of each row group."""
+SUPERSEDED_BYTES, KEY_BYTES = 8, 16
+"""The length of an entry of each list of a keyed segment."""
 
 _VERSION, _KEYED_VERSION = 1, 2
 _GUESSED_BYTES = 64 * 1024
@@ -239,6 +241,9 @@ def _check(
         end += keyed.superseded.length + keyed.keys.length
         fits = all(each.span >= each.rows for each in segment.row_groups) and keyed.tombstones <= rows
         fits = fits and sum(each.span for each in segment.row_groups) <= SEGMENT_ROWS_MAX
+        lists = (keyed.superseded, SUPERSEDED_BYTES), (keyed.keys, KEY_BYTES)
+        if keyed.keys.count > rows or any(each.length != each.count * width for each, width in lists):
+            raise CorruptObject(name, "its footer says lists whose lengths do not fit their entries, or its rows")
     if not fits:
         raise CorruptObject(name, "its footer says row groups whose offsets do not fit their rows")
     if not entries or end != position or rows > SEGMENT_ROWS_MAX:

@@ -49,13 +49,14 @@ ROW_BYTES_MAX = DECODED_BYTES // 2
 """Larger rows than this cannot be in a row group, which readers decode as a whole."""
 _ZSTD_LEVEL = 1
 _NOT_BY_DICTIONARY = {"offset", "timestamp", "key", "value"}
-_POSITIONS = (pa.field("partition", pa.int32(), nullable=False), pa.field("offset", pa.int64(), nullable=False))
+POSITIONS = (pa.field("partition", pa.int32(), nullable=False), pa.field("offset", pa.int64(), nullable=False))
+"""The columns that tell where a row is."""
 
 
 def file_schema(schema: pa.Schema) -> pa.Schema:
     """Return the columns of a file with rows of a topic's schema."""
     others = [pa.field(each.name, each.type, each.nullable) for each in schema if each.name != "timestamp"]
-    return pa.schema([*_POSITIONS, pa.field("timestamp", TIMESTAMP, nullable=False), *others])
+    return pa.schema([*POSITIONS, pa.field("timestamp", TIMESTAMP, nullable=False), *others])
 
 
 class ParquetRows(msgspec.Struct, frozen=True):
@@ -261,7 +262,7 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def _values_of(batch: pa.RecordBatch) -> int:
     """Return how many values rows have in a file, at most."""
-    positions: int = len(_POSITIONS) * batch.num_rows
+    positions: int = len(POSITIONS) * batch.num_rows
     return values_of(batch.columns) + positions
 
 
@@ -318,49 +319,9 @@ class _Sink:
         self.closed = True
 
 
-def scan(store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None) -> Iterator[IndexEntry]:
-    """Yield the entry of each row group of the .parquet at `key`, after checking its bytes.
-
-    With `schemas` a row group also counts as damaged if its rows cannot be decoded, or have another partition or other
-    offsets than the segment: our readers do not use these columns, but those of other engines do. Keeps one row group
-    in memory. Raises `CorruptObject` at the first damaged one; if the footer is damaged that is before the first.
-    """
-    footer = parquet_footer.read(store, key)
-    name = f"segment {store.url}/{key}"
-    check_begin(store.read(key, 0, len(MAGIC)), name)
-    placed = [pa.schema([*_POSITIONS, *each]) for each in schemas or ()]
-    for entry in footer.entries:
-        if schemas is None:
-            row_group.read_bytes(store, key, entry.place(), f"{name} at byte {entry.position}")
-        else:
-            _check_positions(row_group.read_by(store, key, footer, entry, placed), entry, key, name)
-        yield entry
-
-
-def _check_positions(rows: pa.RecordBatch, entry: IndexEntry, key: str, name: str) -> None:
-    """Raise `CorruptObject` unless rows have the partition in the segment's key, and the offsets of their entry."""
-    partition = int(key.split("/")[-2])
-    if entry.span:
-        check_offsets(rows.column("offset"), entry, f"{name} at byte {entry.position}")
-        wanted = {"partition": np.full(rows.num_rows, partition, np.int32)}
-    else:
-        offsets = np.arange(entry.base_offset, entry.end_offset, dtype=np.int64)
-        wanted = {"partition": np.full(len(offsets), partition, np.int32), "offset": offsets}
-    for column, values in wanted.items():
-        found = rows.column(column)
-        if found.null_count or not np.array_equal(np.asarray(found), values):
-            raise CorruptObject(f"{name} at byte {entry.position}", f"its rows have a wrong {column}")
-
-
 def check_offsets(offsets: pa.Array, entry: IndexEntry, name: str) -> None:
     """Raise `CorruptObject` unless offsets ascend, and are covered by an entry of a keyed segment."""
     values = None if offsets.null_count else np.asarray(offsets)
     fits = values is not None and len(values) and entry.base_offset <= values[0] and values[-1] < entry.end_offset
     if not fits or values is None or (values[1:] <= values[:-1]).any():
         raise CorruptObject(name, "its rows have a wrong offset")
-
-
-def check_begin(data: bytes, name: str) -> None:
-    """Raise `CorruptObject` unless the first bytes of a file are those of a Parquet file."""
-    if data != MAGIC:
-        raise CorruptObject(name, f"it does not begin with {MAGIC!r}")

@@ -157,23 +157,28 @@ def chunks(
         offset += header.rows
 
 
-def entries(store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None) -> Iterator[IndexEntry]:
+def entries(
+    store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None, key_column: str | None = None
+) -> Iterator[IndexEntry]:
     """Yield the entries that the index of the segment at `key` must have, each after its bytes were checked.
 
-    With `schemas` rows that cannot be decoded are damaged, too. Keeps one chunk, or row group, in memory. Raises
-    `CorruptObject` at the first damaged one, `NewerFormat`, `StoreError`.
+    With `schemas` rows that cannot be decoded are damaged, too; with `key_column` the key index of a keyed segment must
+    be that of its rows. Keeps one chunk, or row group, in memory, and lists of a keyed segment. Raises `CorruptObject`
+    at the first damaged one, `NewerFormat`, `StoreError`.
     """
     if layout.is_parquet(key):
-        from pyspark_log_storage.parquet import parquet_segment
+        from pyspark_log_storage.parquet import parquet_scan
 
-        yield from parquet_segment.scan(store, key, schemas)
+        yield from parquet_scan.scan(store, key, schemas, key_column)
     else:
         yield from (entry for entry, _, _ in chunks(store, key, schemas))
 
 
-def scan(store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None) -> list[IndexEntry]:
+def scan(
+    store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None, key_column: str | None = None
+) -> list[IndexEntry]:
     """Return all `entries`."""
-    return list(entries(store, key, schemas))
+    return list(entries(store, key, schemas, key_column))
 
 
 def epochs_of(store: Readable, key: str) -> tuple[int, EpochStarts]:

@@ -137,6 +137,16 @@ def test_a_keyed_segment_is_rewritten_when_the_share_of_its_superseded_rows_is_l
     assert [each.keyed.superseded for each in rewritten.partitions[0].segments] == [0, 0]
 
 
+def test_a_low_dirty_ratio_does_not_rewrite_what_is_mostly_live():
+    state = keyed_log(0, 20, min_cleanable_dirty_ratio=0.01)
+    (first,) = state.partitions[0].segments
+    assert due(taken(state, compacted(state, 20, 60, supersedes={first.name: 4}))) == []
+    state = keyed_log(0, 20, min_cleanable_dirty_ratio=0.9)
+    (first,) = state.partitions[0].segments
+    assert due(taken(state, compacted(state, 20, 60, supersedes={first.name: 8}))) == []
+    assert due(taken(state, compacted(state, 20, 60, supersedes={first.name: 9}))) == [(0, 20, [20])]
+
+
 def test_rows_that_delete_their_key_count_as_superseded_when_delete_retention_ms_has_passed():
     state = filled(2, **COMPACT, delete_retention_ms=100)
     state = taken(state, compacted(state, 0, 20, 4, tombstones=2, cleaned_ms=1000))

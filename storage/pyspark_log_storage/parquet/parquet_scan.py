@@ -1,0 +1,73 @@
+"""A scan of a Parquet segment, or of a keyed one: every byte and row of it is checked, without a journal or an index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_log_storage.columns import key_index
+from pyspark_log_storage.errors import CorruptObject
+from pyspark_log_storage.parquet import keyed_segment, parquet_footer, row_group
+from pyspark_log_storage.parquet.parquet_footer import MAGIC
+from pyspark_log_storage.parquet.parquet_segment import POSITIONS, check_offsets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark_log_storage.columns.key_index import Keys
+    from pyspark_log_storage.files.index import IndexEntry
+    from pyspark_log_storage.stores.store import Readable
+
+
+def scan(
+    store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None, key_column: str | None = None
+) -> Iterator[IndexEntry]:
+    """Yield the entry of each row group of the .parquet at `key`, after checking its bytes.
+
+    With `schemas` a row group also counts as damaged if its rows cannot be decoded, or have another partition or other
+    offsets than the segment: our readers do not use these columns, but those of other engines do. Keeps one row group
+    in memory. Raises `CorruptObject` at the first damaged one; if the footer is damaged that is before the first.
+
+    The lists of a keyed segment are checked before its rows. With `schemas` and `key_column`, the column with the keys,
+    its key index must be that of its rows, which is checked after them: some 60 bytes of each row are in memory.
+    """
+    footer = parquet_footer.read(store, key)
+    name = f"segment {store.url}/{key}"
+    if store.read(key, 0, len(MAGIC)) != MAGIC:
+        raise CorruptObject(name, f"it does not begin with {MAGIC!r}")
+    is_keyed, index = footer.segment.keyed is not None, None
+    if is_keyed:
+        keyed_segment.read_superseded(store, key, footer)
+        index = keyed_segment.read_keys(store, key, footer)
+    keys: list[Keys] = []
+    placed = [pa.schema([*POSITIONS, *each]) for each in schemas or ()]
+    for entry in footer.entries:
+        if schemas is None:
+            row_group.read_bytes(store, key, entry.place(), f"{name} at byte {entry.position}")
+        else:
+            rows = row_group.read_by(store, key, footer, entry, placed)
+            _check_positions(rows, entry, key, name)
+            if is_keyed and key_column in rows.schema.names:
+                keys.append(key_index.keys_of(rows.column(key_column), np.asarray(rows.column("offset"))))
+        yield entry
+    if index is not None and schemas is not None and key_column is not None:
+        found = key_index.newest(key_index.joined(keys))
+        if not all(map(np.array_equal, found, index)):
+            raise CorruptObject(name, "its key index is not that of its rows")
+
+
+def _check_positions(rows: pa.RecordBatch, entry: IndexEntry, key: str, name: str) -> None:
+    """Raise `CorruptObject` unless rows have the partition in the segment's key, and the offsets of their entry."""
+    partition = int(key.split("/")[-2])
+    if entry.span:
+        check_offsets(rows.column("offset"), entry, f"{name} at byte {entry.position}")
+        wanted = {"partition": np.full(rows.num_rows, partition, np.int32)}
+    else:
+        offsets = np.arange(entry.base_offset, entry.end_offset, dtype=np.int64)
+        wanted = {"partition": np.full(len(offsets), partition, np.int32), "offset": offsets}
+    for column, values in wanted.items():
+        found = rows.column(column)
+        if found.null_count or not np.array_equal(np.asarray(found), values):
+            raise CorruptObject(f"{name} at byte {entry.position}", f"its rows have a wrong {column}")
