@@ -14,7 +14,7 @@ from pyspark_log.reading.groups import check_reset, lags, offsets_at, within_log
 from pyspark_log.reading.groups import reset as reset_offsets
 from pyspark_log.ui import rows as stored_rows
 from pyspark_log.ui.pages import number, size, time_of
-from pyspark_log.ui.past import Past, drawn, span_of
+from pyspark_log.ui.past import MOMENTS_LISTED, Past, drawn, span_of
 from pyspark_log_coordinator.audit.timeline import Lane, Scope
 from pyspark_log_storage.columns import column_types, schema
 from pyspark_log_storage.errors import InvalidInput, LogError
@@ -276,8 +276,13 @@ def _pretty(text: str | None) -> str | None:
         return text
 
 
-def timeline(past: Past, view: ClusterView, parameters: Mapping[str, str]) -> dict[str, Any]:
-    """Return what happened in a span of time, in the lanes that are wanted: all but batches unless some are named."""
+def timeline(
+    past: Past, view: ClusterView, parameters: Mapping[str, str], listed: int = MOMENTS_LISTED
+) -> dict[str, Any]:
+    """Return what happened in a span of time, in the lanes that are wanted: all but batches unless some are named.
+
+    The newest `listed` moments are listed.
+    """
     names = ("topic", "group", "from", "to")
     given = {name: parameters.get(name, "") for name in names}
     lanes = [each for each in Lane if each.name.lower() in parameters.get("lanes", "").split()]
@@ -291,7 +296,7 @@ def timeline(past: Past, view: ClusterView, parameters: Mapping[str, str]) -> di
     except LogError as error:
         return context | {"problem": error.message}
     trimmed = {key: each for key, each in journals.items() if each.begin > 1}
-    return context | {"drawn": drawn(moments, span, lanes, time_of), "trimmed": trimmed, "journals": journals}
+    return context | {"drawn": drawn(moments, span, lanes, time_of, listed), "trimmed": trimmed, "journals": journals}
 
 
 def entry(past: Past, view: ClusterView, parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -72,9 +72,9 @@ def describe(
     return Description(html, "\n".join(lines))
 
 
-def consumer(**context: object) -> str:
+def consumer(**context: Any) -> str:
     """Return the HTML of where a consumer is; `context` is that of the template of a consumer."""
-    return _boxed(pages.render("consumer", most=PARTITIONS_SHOWN, **context))
+    return _boxed(pages.render("consumer", offline=True, most=PARTITIONS_SHOWN, **context))
 
 
 def _boxed(html: str) -> str:

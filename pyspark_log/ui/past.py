@@ -185,8 +185,10 @@ def span_of(parameters: Mapping[str, str], moments: Sequence[Moment], now_ms: in
     return Span(begin, max(end, begin + 1))
 
 
-def drawn(moments: Sequence[Moment], span: Span, lanes: Sequence[Lane], describe: Callable[[int], str]) -> Drawn:
-    """Return the lanes of a span of time. `describe` makes a time (ms) into text."""
+def drawn(
+    moments: Sequence[Moment], span: Span, lanes: Sequence[Lane], describe: Callable[[int], str], listed: int
+) -> Drawn:
+    """Return the lanes of a span of time, and its newest moments. `describe` makes a time (ms) into text."""
     length = span.until - span.since
     inside = [each for each in moments if span.since <= each.time_ms <= span.until]
     inside.sort(key=lambda each: each.time_ms)
@@ -201,7 +203,7 @@ def drawn(moments: Sequence[Moment], span: Span, lanes: Sequence[Lane], describe
         span=span,
         lanes=rows,
         buckets=[(WIDTH * part / BUCKETS, each) for part, each in enumerate(spans)],
-        listed=shown[: -MOMENTS_LISTED - 1 : -1],
+        listed=shown[: -listed - 1 : -1],
         total=len(shown),
         earlier=Span(span.since - length, span.since),
         later=Span(span.until, span.until + length),

@@ -36,6 +36,20 @@ def test_an_export_has_no_scripts_and_nothing_to_fill_in(log):
     assert not re.search(r"<(script|form|input|button|select)\b|\son\w+=", export(log.path))
 
 
+def test_an_export_offers_nothing_that_only_a_server_can_do(log):
+    shown = export(log.path)
+    assert not re.search(r"Earlier|Zoom|zoom|Later|Click|class=\"(tabs|bucket)\"", shown)
+    assert "The first 200 of 250 partitions." in shown
+
+
+def test_an_export_lists_more_of_the_timeline_than_the_page(log, monkeypatch):
+    for number in range(310):
+        log.log.group(f"g{number}", create=True)
+    assert "The newest" not in export(log.path)
+    monkeypatch.setattr("pyspark_log.ui.export.MOMENTS_LISTED", 300)
+    assert "<p>The newest 300 of " in export(log.path)
+
+
 def test_the_command_exports_to_a_file(log, tmp_path):
     from typer.testing import CliRunner
 
