@@ -35,7 +35,7 @@ def export(path: str, options: StorageOptions | None = None) -> str:
     log = opening.own_log(path, options)
     log.open(create=False)
     view = Watch(log, path).look()
-    found = dict(_pages(view, Past(log)))
+    found = dict(_pages(view, Past(log, requests_at_first=float("inf"))))
     parts = "\n".join(
         f'<section id="{escape(address)}">{without_server(html, found)}</section>' for address, html in found.items()
     )

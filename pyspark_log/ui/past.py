@@ -60,9 +60,10 @@ class Entry(NamedTuple):
 class Past:
     """The past of a cluster. Used by one thread at a time."""
 
-    def __init__(self, log: Log) -> None:
-        """Read nothing yet."""
+    def __init__(self, log: Log, requests_at_first: float | None = None) -> None:
+        """Read nothing yet. `requests_at_first` may be made at once in an object store; None: `REQUESTS_AT_FIRST`."""
         self._log = log
+        self._at_first = REQUESTS_AT_FIRST if requests_at_first is None else requests_at_first
         self._journals: dict[Key, Journal] = {}
         self._handles: dict[Key, tuple[str, timeline.Handle]] = {}
         """Which journal was read under a name, and from where."""
@@ -99,7 +100,7 @@ class Past:
         now = self._log.environment.monotonic()
         if news and (is_asked_for or now >= self._due):
             before = requests_made()
-            most = REQUESTS_AT_FIRST if is_asked_for or not self._journals else REQUESTS_AT_ONCE
+            most = self._at_first if is_asked_for or not self._journals else REQUESTS_AT_ONCE
             if CLUSTER in news:
                 if CLUSTER in self._journals:  # before the log is opened anew, when the next entry is all that is read
                     self._read(CLUSTER)
