@@ -245,6 +245,10 @@ def span_of(parameters: Mapping[str, str], moments: Sequence[Moment], now_ms: in
     return Span(begin, max(end, begin + 1))
 
 
+TIMES = Span(-(10**15) + 1, 10**15 - 1)
+"""All that an address can ask for, in ms."""
+
+
 def drawn(
     moments: Sequence[Moment], span: Span, lanes: Sequence[Lane], describe: Callable[[int], str], listed: int
 ) -> Drawn:
@@ -265,10 +269,14 @@ def drawn(
         buckets=[(WIDTH * part / BUCKETS, each) for part, each in enumerate(spans)],
         listed=shown[: -listed - 1 : -1],
         total=len(shown),
-        earlier=Span(span.since - length, span.since),
-        later=Span(span.until, span.until + length),
-        wider=Span(span.since - length, span.until + length),
+        earlier=_within(span.since - length, span.since),
+        later=_within(span.until, span.until + length),
+        wider=_within(span.since - length, span.until + length),
     )
+
+
+def _within(since: int, until: int) -> Span:
+    return Span(max(since, TIMES.since), min(until, TIMES.until))
 
 
 def _marks(moments: Sequence[Moment], span: Span, describe: Callable[[int], str]) -> Iterator[Mark]:

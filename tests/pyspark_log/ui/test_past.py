@@ -6,10 +6,11 @@ import pytest
 
 from pyspark_log.opening import own_log
 from pyspark_log.ui import past
-from pyspark_log.ui.past import Past, span_of
+from pyspark_log.ui.pages import time_of
+from pyspark_log.ui.past import Past, Span, drawn, span_of
 from pyspark_log.ui.view import Watch
-from pyspark_log_coordinator.audit.timeline import Scope
-from pyspark_log_storage.errors import UnknownGroup, UnknownTopic
+from pyspark_log_coordinator.audit.timeline import Lane, Moment, Scope
+from pyspark_log_storage.errors import InvalidInput, UnknownGroup, UnknownTopic
 from tests.support.counted_bucket import CountedCluster
 
 
@@ -150,6 +151,32 @@ def test_a_topic_that_is_created_again_has_a_past_of_its_own(monkeypatch, is_obj
         cluster.now += 1
         found = timeline()
     assert not any(each.rows for each in found[Scope.TOPIC, "a"].moments)
+
+
+@pytest.mark.parametrize("link", ["earlier", "wider", "later"])
+def test_each_link_leads_to_a_time_that_an_address_can_have(link):
+    span = Span(1_700_000_000_000, 1_700_000_001_000)
+    for _ in range(60):
+        found = getattr(drawn([], span, [], str, 10), link)
+        asked = span_of({"from": str(found.since), "to": str(found.until)}, [], 10)
+        assert asked.since <= found.since
+        assert asked.since < asked.until
+        assert time_of(asked.since)
+        span = asked
+
+
+@pytest.mark.parametrize("text", ["-", "--1", "1" * 16, "1e3", "-1000x"])
+def test_what_is_no_time_is_refused_in_words(text):
+    with pytest.raises(InvalidInput, match="is not a time; write it as"):
+        span_of({"from": text}, [], 10)
+
+
+def test_a_time_before_1970_shows_what_happened_since():
+    moment = Moment(5, Scope.CLUSTER, "", 1, Lane.NODES, "words")
+    span = span_of({"from": "-1000", "to": "1970-01-01T00:00:01Z"}, [moment], 10)
+    assert span == Span(-1000, 1000)
+    assert drawn([moment], span, [Lane.NODES], time_of, 10).listed == [moment]
+    assert time_of(span.since) == "1969-12-31 23:59:59.000Z"
 
 
 def test_a_span_that_ends_before_it_begins_is_a_moment():
