@@ -45,8 +45,11 @@ if TYPE_CHECKING:
     from pyspark_log.ui.view import ClusterView
     from pyspark_log_storage.stores.storage_options import StorageOptions
 
-LOOK_SECONDS = 1.0
-"""How often the cluster is looked at while somebody has a page open."""
+LOOK_SECONDS = 0.5
+"""How often the cluster is looked at while somebody has a page open, and how often each page is sent if it has changed.
+
+A page may be sent just before a look, so on disks it shows what was at most twice as long ago.
+"""
 FORM_BYTES_MAX = 2**20
 COOKIE = "pyspark_log_ui"
 _SECURITY = {
@@ -84,7 +87,7 @@ register_url_convertor("number", _Number())
 
 
 class Live:
-    """The view that all viewers share: one look a second, while there are viewers."""
+    """The view that all viewers share: one look at a time, while there are viewers."""
 
     def __init__(self, settings: Settings) -> None:
         # The view's budget is that of all: requests are counted for the process, whoever makes them.
@@ -95,7 +98,7 @@ class Live:
         self._wanted: dict[object, Collection[str]] = {}
 
     async def view(self, *wanted: str) -> ClusterView:
-        """Return a view that is at most a second old. `wanted` are topics and groups that the caller shows."""
+        """Return a view that is at most `LOOK_SECONDS` old. `wanted` are topics and groups that the caller shows."""
         loop = asyncio.get_running_loop()
         if self._looking is None and loop.time() - self._looked >= LOOK_SECONDS:
             names = {*wanted, *(name for each in self._wanted.values() for name in each)}

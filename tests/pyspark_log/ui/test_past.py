@@ -44,7 +44,7 @@ def timeline(cluster):
 @pytest.mark.parametrize("topic", ["", "a"])
 def test_an_open_timeline_costs_a_bucket_one_request_a_second_with_its_looks(cluster, timeline, topic):
     cluster.now += 600
-    counts = cluster.in_a_minute(lambda: timeline(topic), every=1.0)
+    counts = cluster.in_a_minute(lambda: timeline(topic), every=0.5)
     assert sum(counts.values()) <= 61, counts
     assert counts, "it is not looked at again"
 
@@ -114,7 +114,7 @@ def test_what_a_first_read_leaves_follows_within_the_budget(cluster, monkeypatch
         cluster.log.create(f"topic-{number}", 1)
     timeline = Timeline(cluster)
     assert len(timeline()) < 10
-    counts = cluster.in_a_minute(timeline, every=1.0)
+    counts = cluster.in_a_minute(timeline, every=0.5)
     assert sum(counts.values()) <= 60 + past.REQUESTS_AT_ONCE, counts
 
 
