@@ -1,6 +1,6 @@
 """The page: how long a viewer waits for it in a cluster with many partitions, and what an open page costs.
 
-Measured without a browser and its network: what the server does for a first request, and then once a second.
+Measured without a browser and its network: what the server does for a first request, and then twice a second.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def measure_ui(folder: Path, partitions: int, log: Callable[[str], object]) -> l
     paint = statistics.median(first)
     return [
         Line(name, "ms", paint, target=at_most(FIRST_PAINT_MS, "ms")),
-        information("the same once more, as each second while it is open", "ms", statistics.median(later)),
+        information("the same once more, as twice a second while it is open", "ms", statistics.median(later)),
         detail("page of all topics, drawn", "ms", topics),
     ]
 

@@ -43,7 +43,9 @@ def main() -> None:
     check_tree()
     wheel = build()
     with tempfile.TemporaryDirectory() as folder:
+        os.environ["UV_CACHE_DIR"] = str(Path(folder) / "cache")  # what is built for the venvs is removed with them
         trial = Trial(wheel, Path(folder))
+        trial.build_pyspark()
         trial.try_extras()
         trial.try_versions()
         trial.check_types()
@@ -117,10 +119,17 @@ class Trial:
 
     def __init__(self, wheel: Path, folder: Path) -> None:
         self.wheel, self.folder = wheel, folder
+        self.wheels = folder / "wheels"
         self.extras = [extra for extra in dependencies_page.extras() if extra]
         self.everything = f"{wheel}[{','.join(self.extras)}]"
         self.tried: list[str] = []
         self.skipped: list[str] = []
+
+    def build_pyspark(self) -> None:
+        """Build Spark's wheel, which PyPI lacks, once: each venv would build one, of half a gigabyte."""
+        say("the wheel of pyspark")
+        wheel = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", self.wheels)
+        run(sys.executable, *wheel, "--constraint", LOCK, "pyspark")
 
     def try_extras(self) -> None:
         """Install the wheel with pip alone, and with each extra, in the versions of the tests."""
@@ -235,7 +244,8 @@ class Trial:
         """Make a venv, install into it, and return its Python."""
         made = self.folder / name / "bin" / "python"
         run(sys.executable, "-m", "uv", "venv", "--quiet", "--no-python-downloads", "--python", python, made.parents[1])
-        run(sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", made, *arguments, cwd=self.folder)
+        install = ("-m", "uv", "pip", "install", "--quiet", "--python", made, "--find-links", self.wheels)
+        run(sys.executable, *install, *arguments, cwd=self.folder)
         return made
 
     def execute(self, python: Path, program: Path, *arguments: str, env: Mapping[str, str] | None = None) -> None:

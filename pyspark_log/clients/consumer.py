@@ -114,7 +114,7 @@ class Consumer:
 
         Reads nothing yet. docs/reference/options.md lists the options. Raises `InvalidOption`, `InvalidInput`.
         """
-        address = address_of(path, config, "subscribe takes the topics")
+        self._address = address = address_of(path, config, "subscribe takes the topics")
         self._options = parse_consumer(config, options)
         self._log = own_log(address, self._options.storage_options)
         self._looks = Looks(self._log, self._options.longest_pause)
@@ -426,6 +426,25 @@ class Consumer:
         finally:
             self._group = None
             self._is_finishing = False
+
+    def _repr_html_(self) -> str | None:
+        """Return for notebooks where the consumer is in its partitions, as of its last look. Reads nothing.
+
+        Without pip install 'pyspark-log[ui]' this is None, and a notebook shows what `repr` returns.
+        """
+        try:
+            from pyspark_log.ui import notebook
+        except InvalidInput:
+            return None
+        group = self._group
+        return notebook.consumer(
+            address=self._address,
+            topics=sorted(self.subscription()),
+            group=None if group is None else group.metadata(),
+            is_closed=self._closed.is_set(),
+            places=self._reading.places(),
+            reset=self._options.reset,
+        )
 
     def __enter__(self) -> Self:
         return self

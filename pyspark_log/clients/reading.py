@@ -13,7 +13,7 @@ import itertools
 from collections import Counter, OrderedDict
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -45,6 +45,19 @@ BUSY_LOOK_SECONDS = 0.1
 _US_PER_MS = 1000
 
 T = TypeVar("T")
+
+
+class Place(NamedTuple):
+    """Where a consumer is in a partition, as of its last look. `offset` is None if `auto.offset.reset` will decide."""
+
+    topic: str
+    partition: int
+    offset: int | None
+    log_start: int
+    high_watermark: int
+    lag: int
+    """The rows that it has not read; 0 if `offset` is None."""
+    is_paused: bool
 
 
 class AssignedPartition:
@@ -340,6 +353,18 @@ class Reading:
             offset, epoch = each.place
             if offset is not None:
                 found[key] = ahead.get(key, offset), epoch
+        return found
+
+    def places(self) -> list[Place]:
+        """Return where the consumer is in each partition, in their order. Reads nothing and changes nothing."""
+        offsets = self.consumed()
+        found = []
+        for key, each in sorted(self.partitions.items()):
+            state = each.state
+            low, high = state.log_start, state.high_watermark
+            offset = offsets[key][0] if key in offsets else None
+            lag = 0 if offset is None else max(0, high - max(low, offset))
+            found.append(Place(*key, offset, low, high, lag, each.is_paused))
         return found
 
     def _take(self, rows_max: int | None) -> ConsumerBatch | None:

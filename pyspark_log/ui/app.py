@@ -45,8 +45,11 @@ if TYPE_CHECKING:
     from pyspark_log.ui.view import ClusterView
     from pyspark_log_storage.stores.storage_options import StorageOptions
 
-LOOK_SECONDS = 1.0
-"""How often the cluster is looked at while somebody has a page open."""
+LOOK_SECONDS = 0.5
+"""How often the cluster is looked at while somebody has a page open, and how often each page is sent if it has changed.
+
+A page may be sent just before a look, so on disks it shows what was at most twice as long ago.
+"""
 FORM_BYTES_MAX = 2**20
 COOKIE = "pyspark_log_ui"
 _SECURITY = {
@@ -84,9 +87,10 @@ register_url_convertor("number", _Number())
 
 
 class Live:
-    """The view that all viewers share: one look a second, while there are viewers."""
+    """The view that all viewers share: one look at a time, while there are viewers."""
 
     def __init__(self, settings: Settings) -> None:
+        # The view's budget is that of all: requests are counted for the process, whoever makes them.
         self._watch = Watch(own_log(settings.path, settings.options), settings.path)
         self._thread = ThreadPoolExecutor(1, "pyspark-log-ui")
         self._looked = -float("inf")
@@ -94,7 +98,7 @@ class Live:
         self._wanted: dict[object, Collection[str]] = {}
 
     async def view(self, *wanted: str) -> ClusterView:
-        """Return a view that is at most a second old. `wanted` are topics and groups that the caller shows."""
+        """Return a view that is at most `LOOK_SECONDS` old. `wanted` are topics and groups that the caller shows."""
         loop = asyncio.get_running_loop()
         if self._looking is None and loop.time() - self._looked >= LOOK_SECONDS:
             names = {*wanted, *(name for each in self._wanted.values() for name in each)}
@@ -166,9 +170,14 @@ class Ui:
         return endpoint
 
     async def _answer(
-        self, request: Request, name: str, context_of: Callable[[Request], Awaitable[dict[str, Any]]]
+        self,
+        request: Request,
+        name: str,
+        context_of: Callable[[Request], Awaitable[dict[str, Any]]],
+        *,
+        moves: bool = True,
     ) -> Response:
-        """Return the document of a page, or for an `EventSource` its content as it changes."""
+        """Return the document of a page, or for an `EventSource` its content as it changes, if the page moves."""
 
         async def context() -> dict[str, Any]:
             return {"settings": self.settings, "secret": self.secret, **await context_of(request)}
@@ -176,11 +185,11 @@ class Ui:
         async def render() -> str:
             return pages.render(name, **await context())
 
-        if request.method == "GET" and "text/event-stream" in request.headers.get("accept", ""):
+        if moves and request.method == "GET" and "text/event-stream" in request.headers.get("accept", ""):
             events = _events(request, self.live, render)
             return StreamingResponse(events, media_type="text/event-stream", headers=_SECURITY)
         address = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        return HTMLResponse(pages.whole(name, live=address, **await context()), headers=_SECURITY)
+        return HTMLResponse(pages.whole(name, live=address if moves else "", **await context()), headers=_SECURITY)
 
     async def _rows(self, request: Request) -> Response:
         """Return a page of rows. It moves while it shows the newest."""
@@ -217,7 +226,7 @@ class Ui:
             found = await self._in_rows_thread(content.row, request.path_params)
             return {"view": await self.live.view(), **found}
 
-        return await self._answer(request, "row", context)
+        return await self._answer(request, "row", context, moves=False)
 
     def _past(
         self, page: str, content_of: Callable[..., dict[str, Any]], **given: str
@@ -225,7 +234,8 @@ class Ui:
         """Return the endpoint of a page that shows the past."""
 
         async def context(request: Request) -> dict[str, Any]:
-            view = await self.live.view()
+            wanted = (request.query_params.get(each) for each in ("topic", "group"))
+            view = await self.live.view(*filter(None, wanted))
             parameters = {**request.query_params, **request.path_params, **given}
             return {
                 "view": view,
@@ -235,7 +245,7 @@ class Ui:
             }
 
         async def endpoint(request: Request) -> Response:
-            return await self._answer(request, page, context)
+            return await self._answer(request, page, context, moves=page != "entry")
 
         return endpoint
 

@@ -14,7 +14,7 @@ from pyspark_log.reading.groups import check_reset, lags, offsets_at, within_log
 from pyspark_log.reading.groups import reset as reset_offsets
 from pyspark_log.ui import rows as stored_rows
 from pyspark_log.ui.pages import number, size, time_of
-from pyspark_log.ui.past import Past, drawn, span_of
+from pyspark_log.ui.past import MOMENTS_LISTED, Past, drawn, span_of
 from pyspark_log_coordinator.audit.timeline import Lane, Scope
 from pyspark_log_storage.columns import column_types, schema
 from pyspark_log_storage.errors import InvalidInput, LogError
@@ -157,9 +157,10 @@ def queries(past: Past, view: ClusterView, parameters: Mapping[str, str]) -> dic
         "problem": "",
         "batches": [],
         "newest": {},
+        "unread": 0,
     }
     try:
-        journals = past.journals()
+        journals = past.journals(view)
     except LogError as error:
         return context | {"problem": error.message}
     batches = [each for journal in journals.values() for each in journal.moments if each.producer]
@@ -167,7 +168,12 @@ def queries(past: Past, view: ClusterView, parameters: Mapping[str, str]) -> dic
     newest: dict[tuple[str, str], int] = {}
     for each in batches:
         newest.setdefault((each.name, each.producer), each.time_ms)
-    return context | {"batches": batches[:BATCHES_LISTED], "newest": newest, "total": len(batches)}
+    return context | {
+        "batches": batches[:BATCHES_LISTED],
+        "newest": newest,
+        "total": len(batches),
+        "unread": _unread(view, journals),
+    }
 
 
 class Writer(NamedTuple):
@@ -276,8 +282,13 @@ def _pretty(text: str | None) -> str | None:
         return text
 
 
-def timeline(past: Past, view: ClusterView, parameters: Mapping[str, str]) -> dict[str, Any]:
-    """Return what happened in a span of time, in the lanes that are wanted: all but batches unless some are named."""
+def timeline(
+    past: Past, view: ClusterView, parameters: Mapping[str, str], listed: int = MOMENTS_LISTED
+) -> dict[str, Any]:
+    """Return what happened in a span of time, in the lanes that are wanted: all but batches unless some are named.
+
+    The newest `listed` moments are listed.
+    """
     names = ("topic", "group", "from", "to")
     given = {name: parameters.get(name, "") for name in names}
     lanes = [each for each in Lane if each.name.lower() in parameters.get("lanes", "").split()]
@@ -285,13 +296,23 @@ def timeline(past: Past, view: ClusterView, parameters: Mapping[str, str]) -> di
     given["lanes"] = " ".join(each.name.lower() for each in lanes) if parameters.get("lanes") else ""
     context: dict[str, Any] = {"title": "Timeline", "given": given, "problem": "", "all_lanes": list(Lane)}
     try:
-        journals = past.journals(given["topic"], given["group"])
+        journals = past.journals(view, given["topic"], given["group"])
         moments = [each for journal in journals.values() for each in journal.moments]
         span = span_of(parameters, moments, view.at_ms)
     except LogError as error:
         return context | {"problem": error.message}
     trimmed = {key: each for key, each in journals.items() if each.begin > 1}
-    return context | {"drawn": drawn(moments, span, lanes, time_of), "trimmed": trimmed, "journals": journals}
+    return context | {
+        "drawn": drawn(moments, span, lanes, time_of, listed),
+        "trimmed": trimmed,
+        "journals": journals,
+        "unread": 0 if given["topic"] or given["group"] else _unread(view, journals),
+    }
+
+
+def _unread(view: ClusterView, journals: Collection[Any]) -> int:
+    """Return how many journals of topics and groups, and the cluster's, are not known yet."""
+    return max(0, 1 + len(view.topics) + len(view.groups) - len(journals))
 
 
 def entry(past: Past, view: ClusterView, parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 PARTS_MAX = 200
 """So many topics, and so many groups, have a part of their own; the lists have all of them."""
+MOMENTS_LISTED = 5_000
+"""The timeline lists so many moments, as nobody can zoom in to see others."""
 
 
 def export(path: str, options: StorageOptions | None = None) -> str:
@@ -33,7 +35,7 @@ def export(path: str, options: StorageOptions | None = None) -> str:
     log = opening.own_log(path, options)
     log.open(create=False)
     view = Watch(log, path).look()
-    found = dict(_pages(view, Past(log)))
+    found = dict(_pages(view, Past(log, requests_at_first=float("inf"))))
     parts = "\n".join(
         f'<section id="{escape(address)}">{without_server(html, found)}</section>' for address, html in found.items()
     )
@@ -52,7 +54,7 @@ def _pages(view: ClusterView, past: Past) -> Iterator[tuple[str, str]]:
     yield "/topics", rendered("topics", view, content.topics(view, {}))
     yield "/groups", rendered("groups", view, content.groups(view, {}))
     yield "/queries", rendered("queries", view, content.queries(past, view, {}))
-    yield "/timeline", rendered("timeline", view, content.timeline(past, view, {}))
+    yield "/timeline", rendered("timeline", view, content.timeline(past, view, {}, MOMENTS_LISTED))
     for name in sorted(view.topics)[:PARTS_MAX]:
         yield f"/topics/{pages.segment_of(name)}", rendered("topic", view, content.topic(view, {"topic": name}))
     for name in sorted(view.groups)[:PARTS_MAX]:
@@ -60,8 +62,8 @@ def _pages(view: ClusterView, past: Past) -> Iterator[tuple[str, str]]:
 
 
 def rendered(page: str, view: ClusterView, context: dict[str, Any]) -> str:
-    """Return the HTML of a page that changes nothing."""
-    return pages.render(page, view=view, settings={"allow_changes": False}, secret="", **context)
+    """Return the HTML of a page that changes nothing, and offers nothing that only a server can do."""
+    return pages.render(page, offline=True, view=view, settings={"allow_changes": False}, secret="", **context)
 
 
 def without_server(html: str, parts: Collection[str] = ()) -> str:

@@ -1,4 +1,4 @@
-"""What notebooks show of a cluster, a topic or a group: the pages of the server, without a server.
+"""What notebooks show of a cluster, a topic, a group or a consumer: the pages of the server, without a server.
 
 The HTML has a style of its own, which holds within it only, and which no style of the notebook changes. Light and dark
 are the notebook's where it says which it is (Jupyter, Visual Studio Code, Colab), else the browser's.
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_log import opening
 from pyspark_log.ui import content, pages
+from pyspark_log.ui.content import PARTITIONS_SHOWN
 from pyspark_log.ui.export import rendered, without_server
 from pyspark_log.ui.view import Watch
 
@@ -37,7 +38,7 @@ class Description:
         return self._text
 
     def _repr_html_(self) -> str:
-        return f'<div class="pyspark-log"><style>{_style()}</style>{self._html}</div>'
+        return _boxed(self._html)
 
 
 def describe(
@@ -69,6 +70,15 @@ def describe(
         lines = _cluster_lines(view)
     html = "".join(without_server(rendered(page, view, context)) for page, context in shown)
     return Description(html, "\n".join(lines))
+
+
+def consumer(**context: Any) -> str:
+    """Return the HTML of where a consumer is; `context` is that of the template of a consumer."""
+    return _boxed(pages.render("consumer", offline=True, most=PARTITIONS_SHOWN, **context))
+
+
+def _boxed(html: str) -> str:
+    return f'<div class="pyspark-log"><style>{_style()}</style>{html}</div>'
 
 
 def _cluster_lines(view: ClusterView) -> list[str]:

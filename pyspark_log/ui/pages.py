@@ -36,9 +36,9 @@ PAGES = {
 """The pages of the navigation: address and title, by the names of their templates."""
 
 
-def render(page: str, **context: Any) -> str:
-    """Return the HTML of a template, without what stands around it."""
-    return _environment().get_template(f"{page}.html").render(page=page, **context)
+def render(page: str, *, offline: bool = False, **context: Any) -> str:
+    """Return the HTML of a template, without what stands around it. `offline`: nothing that only a server can do."""
+    return _environment().get_template(f"{page}.html").render(page=page, offline=offline, **context)
 
 
 def whole(page: str, *, live: str = "", **context: Any) -> str:

@@ -7,23 +7,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from pyspark_log.ui.budget import DEBT_MAX, REQUESTS_PER_SECOND, requests_made
 from pyspark_log.ui.rows import time_ms_of
-from pyspark_log.ui.view import DEBT_MAX, REQUESTS_PER_SECOND
+from pyspark_log.ui.view import CLUSTER
 from pyspark_log_coordinator.audit import timeline
 from pyspark_log_coordinator.audit.timeline import Lane, Moment, Scope
+from pyspark_log_coordinator.cluster.groups import group_of
 from pyspark_log_storage.errors import LogError, UnknownGroup, UnknownTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from pyspark_log.ui.view import ClusterView, Key
     from pyspark_log_coordinator.log.log import Log
 
 ENTRIES_READ = 1_000
 """The newest entries of each journal that are read. In an object store each is a request."""
-REQUESTS_OF_CLUSTER = 2
-"""To read the cluster's own journal, beside one for each node and each other journal."""
-REQUESTS_OF_ENTRY = 2
-"""A new entry is read for the state that the journal has now, and for what happened."""
+REQUESTS_AT_FIRST = 1_000
+"""When the page is opened first, and for a topic or group that somebody asks for. The last journal may take more."""
+REQUESTS_AT_ONCE = 20
+"""Afterwards."""
 MOMENTS_KEPT = 20_000
 """Of each journal, the newest."""
 MOMENTS_LISTED = 300
@@ -57,56 +60,80 @@ class Entry(NamedTuple):
 class Past:
     """The past of a cluster. Used by one thread at a time."""
 
-    def __init__(self, log: Log) -> None:
-        """Read nothing yet."""
+    def __init__(self, log: Log, requests_at_first: float | None = None) -> None:
+        """Read nothing yet. `requests_at_first` may be made at once in an object store; None: `REQUESTS_AT_FIRST`."""
         self._log = log
-        self._journals: dict[tuple[Scope, str], Journal] = {}
-        self._found: dict[tuple[str, str], dict[tuple[Scope, str], Journal]] = {}
+        self._at_first = REQUESTS_AT_FIRST if requests_at_first is None else requests_at_first
+        self._journals: dict[Key, Journal] = {}
+        self._handles: dict[Key, tuple[str, timeline.Handle]] = {}
+        """Which journal was read under a name, and from where."""
+        self._versions: dict[Key, tuple[str, int]] = {}
+        """What a view had of a journal when it was read from an object store."""
+        self._turns: dict[Key, int] = {}
+        self._numbers = itertools.count(1)
         self._due = -float("inf")
-        """When an object store may be asked again for what was found before."""
+        """When an object store may be asked again."""
 
-    def journals(self, topic: str = "", group: str = "") -> dict[tuple[Scope, str], Journal]:
+    def journals(self, view: ClusterView, topic: str = "", group: str = "") -> dict[Key, Journal]:
         """Return what happened in the cluster's journal and in those of all topics and groups, or of one.
 
-        In an object store each journal is a request, so what was found stays for as many seconds as it took requests,
-        of new entries `DEBT_MAX` at most.
-        A journal that cannot be read has a `problem`. Raises `LogError` if the cluster cannot be read.
+        In an object store only journals are read in which `view` has newer entries, and these within the budget: what
+        is not known yet is left out, and found later. A journal that cannot be read has a `problem`.
+        Raises `UnknownTopic`, `UnknownGroup`, and `LogError` if the cluster cannot be read.
         """
-        now = self._log.environment.monotonic()
-        if not self._log.is_remote or now >= self._due:
-            self._found.clear()
-        if (topic, group) not in self._found:
-            before = {key: each.version for key, each in self._journals.items()}
-            found = self._found[topic, group] = self._read(topic, group)
-            news = ((each.version, max(before.get(key, 0), each.begin - 1)) for key, each in found.items())
-            entries = sum(max(0, version - known) for version, known in news)
-            requests = (
-                REQUESTS_OF_CLUSTER + len(self._log.nodes) + len(found) + min(REQUESTS_OF_ENTRY * entries, DEBT_MAX)
-            )
-            self._due = max(self._due, now) + requests / REQUESTS_PER_SECOND
-        return self._found[topic, group]
-
-    def _read(self, topic: str, group: str) -> dict[tuple[Scope, str], Journal]:
-        log = self._log
-        log.open(create=False)
-        wanted: list[tuple[Scope, str]] = [(Scope.CLUSTER, "")]
-        if not group:
-            wanted += [(Scope.TOPIC, each) for each in ([topic] if topic else sorted(log.topics(polls=True)))]
-        if not topic:
-            wanted += [(Scope.GROUP, each) for each in ([group] if group else sorted(log.groups()))]
-        found = {}
+        if self._log.is_remote:
+            return self._within_budget(view, topic, group)
+        self._log.open(create=False)
+        topics, groups = sorted(self._log.topics(polls=True)), sorted(self._log.groups())
+        wanted = _keys(topics, groups, topic, group)
         for key in wanted:
-            try:
-                found[key] = self._journal(*key)
-            except (UnknownTopic, UnknownGroup) as error:
-                if topic or group:
-                    raise
-                del error  # deleted meanwhile
-            except LogError as error:
-                known = self._journals.get(key, Journal([], 0, 0, 0))
-                found[key] = msgspec.structs.replace(known, problem=error.message)
-        self._journals = {key: each for key, each in self._journals.items() if key in found or topic or group}
-        return found
+            self._read(key)
+        self._forget(topics, groups)
+        return {key: self._journals[key] for key in wanted if key in self._journals}
+
+    def _within_budget(self, view: ClusterView, topic: str, group: str) -> dict[Key, Journal]:
+        wanted = _keys(sorted(view.topics), sorted(view.groups), topic, group)
+        self._forget(view.topics, view.groups)
+        news = [key for key in wanted if _version_in(view, key) != self._versions.get(key)]
+        news.sort(key=lambda key: self._turns.get(key, 0))  # the one that was read longest ago first
+        is_asked_for = bool(topic or group) and any(key not in self._journals for key in wanted)
+        now = self._log.environment.monotonic()
+        if news and (is_asked_for or now >= self._due):
+            before = requests_made()
+            most = self._at_first if is_asked_for or not self._journals else REQUESTS_AT_ONCE
+            if CLUSTER in news:
+                if CLUSTER in self._journals:  # before the log is opened anew, when the next entry is all that is read
+                    self._read(CLUSTER)
+                self._log.open(create=False)
+            for key in news:
+                self._read(key)
+                if key in self._journals and not self._journals[key].problem:
+                    self._versions[key] = _version_in(view, key)
+                self._turns[key] = next(self._numbers)
+                if requests_made() - before >= most:
+                    break
+            # The looks have the other half of the budget. They pay back what this has taken of it.
+            self._due = now + 2 * min(requests_made() - before, DEBT_MAX) / REQUESTS_PER_SECOND
+        return {key: self._journals[key] for key in wanted if key in self._journals}
+
+    def _read(self, key: Key) -> None:
+        """Read what is new in a journal, from its newest entries on if nothing is known of it."""
+        try:
+            self._journals[key] = self._journal(key)
+        except (UnknownTopic, UnknownGroup):
+            self._drop(key)  # deleted meanwhile
+        except LogError as error:
+            known = self._journals.get(key, Journal([], 0, 0, 0))
+            self._journals[key] = msgspec.structs.replace(known, problem=error.message)
+
+    def _forget(self, topics: Collection[str], groups: Collection[str]) -> None:
+        for key in list(self._journals):
+            if (key[0] is Scope.TOPIC and key[1] not in topics) or (key[0] is Scope.GROUP and key[1] not in groups):
+                self._drop(key)
+
+    def _drop(self, key: Key) -> None:
+        for each in (self._journals, self._handles, self._versions, self._turns):
+            each.pop(key, None)
 
     def entry(self, scope: Scope, name: str, number: int) -> Entry | None:
         """Return an entry, None if it was trimmed or does not exist. Raises `LogError`."""
@@ -123,19 +150,52 @@ class Past:
             return self._log
         return self._log.topic(name, polls=True) if scope is Scope.TOPIC else self._log.group(name, polls=True)
 
-    def _journal(self, scope: Scope, name: str) -> Journal:
-        handle = self._handle(scope, name)
-        known = self._journals.get((scope, name))
-        if known is None or known.version > handle.version:  # created again under the same name
-            known = Journal([], max(0, handle.version - ENTRIES_READ), 0, 0)
-        if handle.version > known.version:
-            new = list(timeline.moments(handle, known.version))
-            if not known.begin and new:
-                known = msgspec.structs.replace(known, begin=new[0].entry, begin_ms=new[0].time_ms)
-            moments = [*known.moments, *new][-MOMENTS_KEPT:]
-            known = Journal(moments, handle.version, known.begin, known.begin_ms)
-        self._journals[scope, name] = known
-        return known
+    def _journal(self, key: Key) -> Journal:
+        birth = self._birth(*key)
+        if key in self._handles and self._handles[key][0] != birth:
+            self._drop(key)  # created again under the same name
+        if key not in self._handles:
+            self._handles[key] = birth, self._handle(*key)
+        handle = self._handles[key][1]
+        known = self._journals.get(key) or Journal([], max(0, handle.version - ENTRIES_READ), 0, 0)
+        new = list(timeline.moments(handle, known.version))
+        if not known.begin and new:
+            known = msgspec.structs.replace(known, begin=new[0].entry, begin_ms=new[0].time_ms)
+        return Journal([*known.moments, *new][-MOMENTS_KEPT:], handle.version, known.begin, known.begin_ms)
+
+    def _birth(self, scope: Scope, name: str) -> str:
+        """Return the id of a topic or of a group's journal, as far as this process knows the cluster."""
+        if scope is Scope.TOPIC:
+            self._log.check_topic(name)
+            return self._log.known_topics[name].topic_id
+        if scope is Scope.GROUP:
+            return group_of(self._log.known_groups, name).journal_id
+        return ""
+
+
+def _keys(topics: Iterable[str], groups: Iterable[str], topic: str, group: str) -> list[Key]:
+    """Return the journals of a page about everything, a topic, or a group. Raises `UnknownTopic`, `UnknownGroup`."""
+    if topic and topic not in topics:
+        raise UnknownTopic(topic, f"topic {topic!r} does not exist")
+    if group and group not in groups:
+        raise UnknownGroup(group, f"group {group!r} does not exist")
+    keys = [CLUSTER]
+    if not group:
+        keys += [(Scope.TOPIC, each) for each in ([topic] if topic else topics)]
+    if not topic:
+        keys += [(Scope.GROUP, each) for each in ([group] if group else groups)]
+    return keys
+
+
+def _version_in(view: ClusterView, key: Key) -> tuple[str, int]:
+    """Return which journal a view has under a name, and its newest entry."""
+    scope, name = key
+    if scope is Scope.CLUSTER:
+        return "", view.version
+    if scope is Scope.GROUP:
+        return "", view.groups[name].version
+    found = view.topics[name]
+    return (found.topic.topic_id if found.topic is not None else ""), found.version
 
 
 class Mark(NamedTuple):
@@ -185,8 +245,14 @@ def span_of(parameters: Mapping[str, str], moments: Sequence[Moment], now_ms: in
     return Span(begin, max(end, begin + 1))
 
 
-def drawn(moments: Sequence[Moment], span: Span, lanes: Sequence[Lane], describe: Callable[[int], str]) -> Drawn:
-    """Return the lanes of a span of time. `describe` makes a time (ms) into text."""
+TIMES = Span(-(10**15) + 1, 10**15 - 1)
+"""All that an address can ask for, in ms."""
+
+
+def drawn(
+    moments: Sequence[Moment], span: Span, lanes: Sequence[Lane], describe: Callable[[int], str], listed: int
+) -> Drawn:
+    """Return the lanes of a span of time, and its newest moments. `describe` makes a time (ms) into text."""
     length = span.until - span.since
     inside = [each for each in moments if span.since <= each.time_ms <= span.until]
     inside.sort(key=lambda each: each.time_ms)
@@ -201,12 +267,16 @@ def drawn(moments: Sequence[Moment], span: Span, lanes: Sequence[Lane], describe
         span=span,
         lanes=rows,
         buckets=[(WIDTH * part / BUCKETS, each) for part, each in enumerate(spans)],
-        listed=shown[: -MOMENTS_LISTED - 1 : -1],
+        listed=shown[: -listed - 1 : -1],
         total=len(shown),
-        earlier=Span(span.since - length, span.since),
-        later=Span(span.until, span.until + length),
-        wider=Span(span.since - length, span.until + length),
+        earlier=_within(span.since - length, span.since),
+        later=_within(span.until, span.until + length),
+        wider=_within(span.since - length, span.until + length),
     )
+
+
+def _within(since: int, until: int) -> Span:
+    return Span(max(since, TIMES.since), min(until, TIMES.until))
 
 
 def _marks(moments: Sequence[Moment], span: Span, describe: Callable[[int], str]) -> Iterator[Mark]:

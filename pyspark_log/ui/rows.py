@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import functools
 import io
+import re
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,8 @@ PARTITIONS_MERGED = 64
 SHORT = 200
 """How many characters of a value a list shows."""
 MASKED = "masked"
+_MS = re.compile("-?[0-9]{1,15}")
+"""More digits are no ms that microseconds in 64 bits can be."""
 _US_PER_MS = 1000
 _KEY, _VALUE, _HEADERS = "key", "value", "headers"
 
@@ -140,14 +143,16 @@ def _number(name: str, parameters: Mapping[str, str]) -> int | None:
 def time_ms_of(text: str) -> int:
     """Return a time in ms: a number of ms since 1970, or ISO 8601, which is UTC unless it says otherwise.
 
-    Raises `InvalidInput`.
+    Before 1970 it is negative. Raises `InvalidInput`.
 
     >>> time_ms_of("1700000000123"), time_ms_of("2023-11-14T22:13:20Z"), time_ms_of("2023-11-14 22:13")
     (1700000000123, 1700000000000, 1699999980000)
+    >>> time_ms_of("-1000"), time_ms_of("1969-12-31T23:59:59Z")
+    (-1000, -1000)
     """
     text = text.strip()
-    if text.isascii() and text.isdigit():
-        return int(text[:18])
+    if _MS.fullmatch(text):
+        return int(text)
     try:
         found = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:

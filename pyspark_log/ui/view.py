@@ -1,7 +1,8 @@
 """What the pages show of a cluster: values, made from its journals by one process for all viewers.
 
 `Watch` keeps the newest view. On disks each look reads the newest entries of all journals. In an object store that
-would be a request for each, so `Turns` says which one a look reads, and each part of a view says how old it is.
+would be a request for each, so `Turns` says which one a look reads, if the budget allows one, and each part of a view
+says how old it is.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log.reading.groups import PartitionLag
+from pyspark_log.ui.budget import Budget
 from pyspark_log_coordinator.assignors.consumer import PROTOCOL_TYPE, QUERY_PROTOCOL_TYPE
 from pyspark_log_coordinator.assignors.subscription import decode_assignment, flat
 from pyspark_log_coordinator.audit.timeline import Scope
@@ -35,12 +37,8 @@ RATE_SECONDS = 60.0
 HISTORY_SECONDS = 3600.0
 """For so long the lag of a group is remembered while somebody looks."""
 HISTORY_POINTS = 360
-REQUESTS_PER_SECOND = 1.0
-"""How many requests to an object store the looks may make, for all viewers together."""
 OPEN_SECONDS = 60.0
 """How often the cluster's own journal and its nodes are looked at in an object store."""
-DEBT_MAX = 30.0
-"""So many requests at most are paid back by pauses, also after a topic had a thousand new entries."""
 _OF_PARTITIONS = {PROTOCOL_TYPE, QUERY_PROTOCOL_TYPE}
 
 
@@ -139,6 +137,8 @@ class ClusterView(msgspec.Struct, frozen=True):
 
     address: str
     at_ms: int = 0
+    version: int = 0
+    """The newest entry of the cluster's own journal."""
     cluster_id: str = ""
     nodes: tuple[NodeView, ...] = ()
     journals: tuple[JournalNodeView, ...] = ()
@@ -158,7 +158,7 @@ CLUSTER: Key = (Scope.CLUSTER, "")
 
 
 class Turns:
-    """Whose journal is read next, within a budget of requests to an object store. Pure.
+    """Whose journal is read next. Pure.
 
     Two of three turns are those of what somebody has open, the others go round. The cluster has one a minute.
     """
@@ -166,9 +166,7 @@ class Turns:
     def __init__(self) -> None:
         self._every: deque[Key] = deque()
         self._number = 0
-        self._left = 1.0
-        """Requests that may be made now."""
-        self._counted = self._opened = -float("inf")
+        self._opened = -float("inf")
 
     def know(self, every: Sequence[Key]) -> None:
         """Take note of what there is."""
@@ -178,19 +176,10 @@ class Turns:
 
     def begin(self, now: float) -> None:
         """Begin after a first look, which has read everything."""
-        self._left, self._counted, self._opened = 1.0, now, now
+        self._opened = now
 
-    def spend(self, requests: int) -> None:
-        """Take note of more requests than the one of a turn."""
-        self._left = max(self._left - requests, -DEBT_MAX)
-
-    def next(self, now: float, wanted: Collection[str]) -> Key | None:
-        """Return whose turn it is at `now` (seconds), None if the budget is spent."""
-        self._left = min(1.0, self._left + (now - self._counted) * REQUESTS_PER_SECOND)
-        self._counted = now
-        if self._left < 1:
-            return None
-        self._left -= 1
+    def next(self, now: float, wanted: Collection[str]) -> Key:
+        """Return whose turn it is at `now` (seconds)."""
         if now - self._opened >= OPEN_SECONDS or not self._every:
             self._opened = now
             return CLUSTER
@@ -205,9 +194,10 @@ class Turns:
 class Watch:
     """Keeps the view of a cluster. Used by one thread at a time."""
 
-    def __init__(self, log: Log, address: str) -> None:
-        """Read nothing yet."""
+    def __init__(self, log: Log, address: str, budget: Budget | None = None) -> None:
+        """Read nothing yet. The budget is for an object store."""
         self._log = log
+        self._budget = budget or Budget(log.environment.monotonic)
         self.view = ClusterView(address)
         self._ends: dict[str, deque[tuple[float, int]]] = {}
         self._lags: dict[str, deque[tuple[int, int]]] = {}
@@ -223,9 +213,9 @@ class Watch:
         log = self._log
         turn: Key | None = None
         if log.is_remote and self.view.at_ms:
-            turn = self._turns.next(log.environment.monotonic(), wanted)
-            if turn is None:
+            if self._budget.left() < 1:
                 return self.view
+            turn = self._turns.next(log.environment.monotonic(), wanted)
         try:
             if turn is None or turn == CLUSTER:
                 self._open()
@@ -241,6 +231,7 @@ class Watch:
         self.view = ClusterView(
             address=self.view.address,
             at_ms=log.environment.now_ms(),
+            version=log.cluster.number,
             cluster_id=log.cluster_id,
             nodes=tuple(self._nodes(topics.values())),
             journals=self._journals,
@@ -250,6 +241,7 @@ class Watch:
         )
         if turn is None:
             self._turns.begin(log.environment.monotonic())
+            self._budget.clear()
         self._turns.know([(Scope.TOPIC, name) for name in topics] + [(Scope.GROUP, name) for name in groups])
         return self.view
 
@@ -259,14 +251,12 @@ class Watch:
         log.open(create=False)
         if log.is_remote:
             log.topics(polls=True)
-        self._turns.spend(2 + len(log.nodes))
         if log.journals.nodes is not None:
             missing = log.journals.missing_nodes()
             nodes = [each.node for each in log.journals.nodes.nodes]
             why = {node: missing[node].message if node in missing else "" for node in nodes}
             self._journals = tuple(JournalNodeView(node, text) for node, text in why.items())
             self._failures_tolerated = log.journals.failures_tolerated(missing)
-            self._turns.spend(len(why))
 
     def _topic(self, name: str, *, read: bool) -> TopicView | None:
         before = self.view.topics.get(name)
@@ -275,7 +265,6 @@ class Watch:
         now = self._log.environment.now_ms()
         try:
             handle = self._log.topic(name, polls=True)
-            self._turns.spend(handle.version - (before.version if before is not None else 0))
         except UnknownTopic:
             return None  # deleted meanwhile
         except LogError as error:
@@ -310,7 +299,6 @@ class Watch:
             if read or before is None:
                 # A look that finds nothing costs an object store one request; on a disk it would miss nothing either.
                 state = handle.look() if self._log.is_remote else handle.begin()
-                self._turns.spend(handle.version - (before.version if before is not None else 0))
             else:
                 state = handle.state
         except UnknownGroup:

@@ -69,8 +69,9 @@ def run(
     operations: int = OPERATIONS,
     tell: Callable[[str], object] | None = None,
     stale_list_seconds: float = 0,
+    onlooker: Callable[[Process], None] | None = None,
 ) -> Result:
-    """Run a seed. `tell` is told every step; lists may be as old as is said."""
+    """Run a seed. `tell` is told every step; lists may be as old as is said. `onlooker` is one more process."""
     settings = settings_of(seed, operations)
     weather = msgspec.structs.replace(settings.weather, stale_list_seconds=stale_list_seconds)
     kind = World if settings.nodes.count == 1 else ReplicatedWorld
@@ -80,6 +81,8 @@ def run(
             _found(world)
         if world.clock.failure is None:
             _populate(world)
+            if onlooker is not None:
+                actors.supervised(world, "onlooker", onlooker)
             world.clock.run()
         failure = world.clock.failure
         if failure is None:

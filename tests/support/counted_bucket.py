@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log import opening
 from pyspark_log_coordinator.environment import Environment
+from pyspark_log_storage.stores.request_counts import counts_of
 from tests.support import plain_log
 from tests.support.memory_store import MemoryStore
 from tests.support.plain_log import PlainLog
@@ -28,37 +30,52 @@ class CountedBucket(MemoryStore):
     def __init__(self, url: str = "bucket") -> None:
         super().__init__(url)
         self.requests: Counter[str] = Counter()
+        self._counts = counts_of(url)
+        self._is_counting = True
+
+    @contextlib.contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Count no requests meanwhile: those of another process."""
+        self._is_counting = False
+        yield
+        self._is_counting = True
+
+    def _count(self, kind: str) -> None:
+        if not self._is_counting:
+            return
+        self.requests[kind] += 1
+        self._counts.add(kind)
 
     def create(self, key: str, data: bytes) -> bool:
-        self.requests["PUT"] += 1
+        self._count("PUT")
         return super().create(key, data)
 
     def create_unflushed(self, key: str, data: bytes) -> bool:
-        self.requests["PUT"] += 1
+        self._count("PUT")
         return super().create_unflushed(key, data)
 
     def put(self, key: str, data: bytes) -> None:
-        self.requests["PUT"] += 1
+        self._count("PUT")
         super().put(key, data)
 
     def exists(self, key: str) -> bool:
-        self.requests["HEAD"] += 1
+        self._count("HEAD")
         return super().exists(key)
 
     def size(self, key: str) -> int:
-        self.requests["HEAD"] += 1
+        self._count("HEAD")
         return super().size(key)
 
     def read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        self.requests["GET"] += 1
+        self._count("GET")
         return super().read(key, start, length)
 
     def list(self, prefix: str, after: str = "") -> Iterator[str]:
-        self.requests["LIST"] += 1
+        self._count("LIST")
         return super().list(prefix, after)
 
     def delete(self, key: str) -> None:
-        self.requests["DELETE"] += 1
+        self._count("DELETE")
         super().delete(key)
 
 

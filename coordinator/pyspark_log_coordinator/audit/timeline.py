@@ -148,8 +148,10 @@ def _moments(
     name: str,
     said: Callable[[Any, Any, list[Any]], Iterable[Said | Moment]],
 ) -> Iterator[Moment]:
-    before: Any = None
-    for step in history(journal, max(0, after - 1)):  # the entry before is read for the state before the first
+    is_known = after > 0 and journal.number == after
+    before: Any = journal.state if is_known else None
+    # Unless it is known, the state before the first entry is that of the entry before, which is read too.
+    for step in history(journal, after if is_known else max(0, after - 1)):
         if step.number > after:
             for each in said(before, step.state, step.events):
                 if isinstance(each, Moment):

@@ -34,9 +34,18 @@ class Step(NamedTuple):  # not generic: on Python 3.10 a named tuple cannot be
 def history(journal: Journal[S, Any], after: int = 0) -> Iterator[Step]:
     """Yield every kept entry after entry `after`, oldest first.
 
-    Compares each snapshot on the way with the folded state. Raises `CorruptObject`.
+    If `after` is the newest entry that `journal` knows, the entries after it are all that is read. Otherwise this
+    compares each snapshot on the way with the folded state. Raises `CorruptObject`.
     """
+    known = journal.copy() if after and journal.number == after else None
     journal.refresh()
+    if known is not None:
+        try:
+            yield from _continued(known, journal)
+        except (CorruptObject, ObjectMissing):
+            after = known.number  # trimmed, or in another place now; if it is damaged, what follows finds that
+        else:
+            return
     past = journal.begin()
     snapshots = _kept_snapshots(past)
     begin = snapshots[0] if snapshots and _is_trimmed(past, snapshots[0]) else 0
@@ -88,6 +97,12 @@ def state_at(journal: Journal[S, Any], number: int) -> S:
                     raise
                 raise UnknownVersion(number, later, journal.number) from error
             before = (oldest, *snapshots)
+
+
+def _continued(past: Replay[S, Any], journal: Journal[S, Any]) -> Iterator[Step]:
+    while past.number < journal.number:
+        events = _take_next(past, journal)
+        yield Step(past.number, events, past.state, past.time_ms)
 
 
 def _take_next(past: Replay[S, Any], journal: Journal[S, Any]) -> list[Any]:

@@ -98,6 +98,13 @@ class Replay(Generic[S, C]):
         """Return another replay of the same journal, before its first entry."""
         return Replay(self.place, self.folder, self._machine, self._environment, self._patience_ms)
 
+    def copy(self) -> Replay[S, C]:
+        """Return another replay of the same journal, after the same entry."""
+        other = self.begin()
+        other.state, other.number, other.time_ms = self.state, self.number, self.time_ms
+        other._hashes = self._hashes.copy()  # noqa: SLF001 -- its own class
+        return other
+
     def load_newest(self) -> None:
         """Load the newest snapshot, if there is one. Raises `CorruptObject`, `NewerFormat`, `StoreError`."""
         while numbers := list(self.snapshot_numbers()):

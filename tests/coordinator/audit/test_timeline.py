@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from pyspark_log_coordinator.audit import timeline
-from pyspark_log_coordinator.audit.timeline import Lane
+from pyspark_log_coordinator.audit.timeline import Lane, Moment
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.group import machine as group
 from pyspark_log_coordinator.replication import file_holders
@@ -48,19 +48,30 @@ class _Anything:
         return ""
 
 
+MACHINES = {cluster: timeline._cluster_said, topic: timeline._topic_said, group: timeline._group_said}
+SILENT = {
+    # What they change in leaders and ISRs is said, whatever event changes it.
+    "LeaderElected", "IsrShrunk", "FilesHeld", "ReplicasFenced", "ReplicasUnfenced",
+    # About files alone.
+    "SegmentStaged", "OrphanFloorRaised", "FloorMarked", "DeletionsConfirmed",
+    # Too many.
+    "OffsetsCommitted", "RebalanceExtended",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("said", "machine"),
-    [(timeline._cluster_said, cluster), (timeline._topic_said, topic), (timeline._group_said, group)],
-    ids=["cluster", "topic", "group"],
+    ("kind", "said"),
+    [pytest.param(kind, said, id=kind.__name__) for each, said in MACHINES.items() for kind in get_args(each.Event)],
 )
-def test_every_event_of_a_machine_has_words_or_is_silent_on_purpose(said, machine):
-    for kind in get_args(machine.Event):
-        event = type(kind.__name__, (_Anything,), {"__class__": kind})()
-        assert isinstance(event, kind)
-        try:
-            list(said(None, _Anything(), [event]))
-        except AssertionError:
-            pytest.fail(f"the timeline does not know {kind.__name__}")
+def test_every_event_has_words_or_is_silent_on_purpose(kind, said):
+    event = type(kind.__name__, (_Anything,), {"__class__": kind})()
+    assert isinstance(event, kind)
+    told = list(said(None, _Anything(), [event]))
+    if kind.__name__ in SILENT:
+        assert told == []
+    else:
+        [one] = told
+        assert len(re.findall(r"[a-z]{2,}", one.words if isinstance(one, Moment) else one[1])) >= 2
 
 
 @pytest.fixture

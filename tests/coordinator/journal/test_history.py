@@ -166,6 +166,30 @@ def test_history_after_an_entry_begins_with_the_next_one_that_is_kept(store, tri
         assert [step.state.items for step in told] == [journal.state.items[: step.number] for step in told]
 
 
+def test_a_history_that_continues_at_the_newest_known_entry_is_that_of_a_new_look(store):
+    journal = open_list(store)
+    fill(journal, 5)
+    later = open_list(store)
+    later.refresh()
+    fill(journal, 60)
+    expected = [(step.number, step.events, step.state) for step in history(open_list(store), 5)]
+    assert [(step.number, step.events, step.state) for step in history(later, 5)] == expected
+    assert [number for number, _, _ in expected] == list(range(6, 66))
+    assert list(history(later, 65)) == []
+
+
+def test_a_history_that_continues_goes_on_after_what_was_trimmed_meanwhile(store):
+    journal = open_list(store)
+    fill(journal, 5)
+    later = open_list(store)
+    later.refresh()
+    fill(journal, 60)
+    trimming.trim(journal)
+    found = [step.number for step in history(later, 5)]
+    assert found == [step.number for step in history(open_list(store))]
+    assert found[0] > 6
+
+
 def test_a_step_has_the_time_at_which_its_entry_was_written(store):
     clock = fake_environment()
     journal = open_list(store, clock)

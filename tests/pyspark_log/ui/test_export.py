@@ -10,9 +10,11 @@ import pytest
 
 import pyspark_log
 from pyspark_log.cli.main import app
+from pyspark_log.ui import past
 from pyspark_log.ui.export import export, without_server
 from pyspark_log.ui.notebook import describe
 from pyspark_log_storage.errors import UnknownGroup, UnknownTopic
+from tests.support.counted_bucket import CountedCluster
 from tests.support.plain_log import PlainLog
 
 HOSTILE = "<script>document.title='run'</script>{{ 7*7 }}\"'&"
@@ -34,6 +36,30 @@ def test_an_export_has_no_contents_of_rows(log):
 
 def test_an_export_has_no_scripts_and_nothing_to_fill_in(log):
     assert not re.search(r"<(script|form|input|button|select)\b|\son\w+=", export(log.path))
+
+
+def test_an_export_offers_nothing_that_only_a_server_can_do(log):
+    shown = export(log.path)
+    assert not re.search(r"Earlier|Zoom|zoom|Later|Click|class=\"(tabs|bucket)\"", shown)
+    assert "The first 200 of 250 partitions." in shown
+
+
+def test_an_export_lists_more_of_the_timeline_than_the_page(log, monkeypatch):
+    for number in range(310):
+        log.log.group(f"g{number}", create=True)
+    assert "The newest" not in export(log.path)
+    monkeypatch.setattr("pyspark_log.ui.export.MOMENTS_LISTED", 300)
+    assert "<p>The newest 300 of " in export(log.path)
+
+
+def test_an_export_of_a_bucket_has_all_journals(monkeypatch):
+    monkeypatch.setattr(past, "REQUESTS_AT_FIRST", 1)
+    cluster = CountedCluster(monkeypatch)
+    for name in ("a", "b", "c"):
+        cluster.log.create(name, 1)
+    shown = export(cluster.path)
+    assert "have not been read" not in shown
+    assert shown.count(">the topic began") == 3
 
 
 def test_the_command_exports_to_a_file(log, tmp_path):
