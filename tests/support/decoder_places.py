@@ -62,7 +62,7 @@ PLACES: dict[str, str] = {
     "pyspark_log_storage.objects.node:decode": "node marker",
     "pyspark_log_storage.parquet.parquet_footer:_decoder": "Parquet segment",
     "pyspark_log_storage.parquet.parquet_footer:_version_decoder": "Parquet segment",
-    "pyspark_log_storage.parquet.keyed_segment:find_keys": "keyed segment",
+    "pyspark_log_storage.parquet.keyed_segment:_stored_keys": "keyed segment",
     "pyspark_log_storage.parquet.keyed_segment:read_superseded": "keyed segment",
     "pyspark_log_storage.columns.schema:decode": "schema",
     "pyspark_log_storage.segments.segment:read_header": "segment",

@@ -5,7 +5,7 @@ producers     batch ids rise
 partitions    no gap, no overlap, log start <= HW <= LEO, epochs rise
 replicas      LEO, HW, ISR and leader against the files that each node holds
 segments      on every holder: each chunk's checksum and rows, the index against the .log, both against the journal, and
-              the same bytes on all holders
+              the same bytes on all holders; of keyed segments the key index against the rows' keys, too
 append files  on every holder: each unrolled chunk's checksum and rows
 checkpoints   on every node: whole, of this topic, and no other leader epochs than the journal's
 orphans       files that no entry names; these are no fault
@@ -262,7 +262,8 @@ class _Audit:
         whole: dict[NodeId, tuple[EpochStarts, list[IndexEntry]]] = {}
 
         def read(name: NodeId, store: Store) -> None:
-            entries = segment.scan(store, key, self._handle.schemas)
+            column = self._state.config.key_column or "key"
+            entries = segment.scan(store, key, self._handle.schemas, column)
             check_segment(ref, entries, store.size(layout.segment_file(key)))
             if not segment.index_is_right(store, key, entries):
                 self._add(rows, f"it does not match the {layout.ending(key)}", name, repairable=True, ending=".index")

@@ -38,7 +38,7 @@ def dump(
     """Print the contents of stored files as JSON lines.
 
     The first line of each file has its name and type: node marker, list of journal nodes, journal entry, register,
-    manifest, snapshot, topic description, append file, segment, Parquet segment, index or checkpoint.
+    manifest, snapshot, topic description, append file, segment, Parquet segment, keyed segment, index or checkpoint.
     """
     for file in files:
         try:
@@ -94,22 +94,40 @@ def _segment(store: LocalStore, key: str) -> Iterator[tuple[Document, Any, Any]]
 
 
 def _parquet_segment(store: LocalStore, key: str, file: Path, *, rows: bool) -> Documents:
-    """Yield the row groups of a Parquet segment."""
+    """Yield the row groups of a Parquet segment, and what a keyed one has besides them."""
     from pyspark_log_coordinator.audit import stored_objects
-    from pyspark_log_storage.parquet import parquet_footer, row_group
+    from pyspark_log_storage.parquet import keyed_segment, parquet_footer, row_group
 
     name = str(file)
     footer = parquet_footer.read(store, key)
     found = footer.segment
-    yield stored_objects.head(
-        name, "Parquet segment", base_offset=found.base_offset, leader_epochs=found.leader_epochs, tail=footer.tail
-    )
+    fields = {"base_offset": found.base_offset, "leader_epochs": found.leader_epochs, "tail": footer.tail}
+    if found.counts is None:
+        yield stored_objects.head(name, "Parquet segment", **fields)
+    else:
+        superseded, keys = (
+            keyed_segment.read_superseded(store, key, footer),
+            keyed_segment.read_keys(store, key, footer),
+        )
+        counts = {**msgspec.structs.asdict(found.counts), "superseded_rows": len(superseded), "keys": len(keys.hashes)}
+        fields |= {"end_offset": footer.entries[-1].end_offset, **counts}
+        yield stored_objects.head(name, "keyed segment", **fields)
+        for first in range(0, len(superseded), ROWS_AT_ONCE):
+            yield {"superseded": superseded[first : first + ROWS_AT_ONCE].tolist()}
     for entry in footer.entries:
         place = {"base_offset": entry.base_offset, "leader_epoch": entry.leader_epoch}
         row_group.read_bytes(store, key, entry.place(), f"{name} at byte {entry.position}")
-        yield place | _chunk(entry.position, entry)
-        if rows:
-            yield from _printed(row_group.read_by(store, key, footer, entry, _schemas(str(file.resolve()))))
+        yield place | ({"span": entry.span} if entry.span else {}) | _chunk(entry.position, entry)
+        if not rows:
+            continue
+        schemas = _schemas(str(file.resolve()))
+        if found.keyed is None:
+            yield from _printed(row_group.read_by(store, key, footer, entry, schemas))
+        else:
+            batch, offsets = keyed_segment.read_rows(store, key, footer, entry, schemas)
+            yield from (
+                {"offset": offset, **row} for offset, row in zip(offsets.tolist(), _printed(batch), strict=True)
+            )
 
 
 def _index(store: LocalStore, key: str, name: str) -> Documents:

@@ -10,6 +10,7 @@ from pyspark_log_coordinator.topic.machine import AlterConfig
 from tests.support.command_line import CommandLine
 from tests.support.lost_folders import lose_folder
 from tests.support.plain_log import PlainLog, flip_bit
+from tests.support.pyspark_log.cli_rows import produced
 
 
 @pytest.fixture
@@ -107,6 +108,33 @@ def test_a_segment_with_offsets_and_on_request_its_rows(cli):
     _, [_, *rows] = dumped(cli, "topics/t/*/0/*.log", "--rows")
     assert [row["value"] for row in rows[:3]] == ["value 0", None, "value 1"]
     assert rows[0]["timestamp"].startswith("2023-11-14 22:13:20")
+
+
+def test_a_keyed_segment_with_what_it_supersedes_and_on_request_its_rows(tmp_path):
+    cli = CommandLine(tmp_path / "log")
+    cli.run("topics", "create", "t", "--config", "cleanup.policy=compact", "--config", "min.cleanable.dirty.ratio=0")
+    for rows in ([("a", "1"), ("b", "1"), ("c", "1"), ("a", "2")], [("b", "2"), ("d", None)]):
+        produced(cli, *({"key": key, "value": value} for key, value in rows))
+        cli.run("maintain", "t")
+    head, [superseded, group] = dumped(cli, "topics/t/*/0/*.parquet")
+    names = ("is", "base_offset", "end_offset", "rows", "tombstones", "keys", "superseded_rows")
+    assert [head[name] for name in names] == ["keyed segment", 4, 6, 2, 1, 2, 1]
+    assert superseded == {"superseded": [1]}
+    assert (group["base_offset"], group["span"], group["rows"]) == (4, 2, 2)
+    head, [group, *rows] = dumped(cli, f"topics/t/*/0/{0:020d}-*.parquet", "--rows")
+    assert (head["superseded_rows"], group["span"], group["rows"]) == (0, 4, 3)
+    assert [(row["offset"], row["key"], row["value"]) for row in rows] == [(1, "b", "1"), (2, "c", "1"), (3, "a", "2")]
+
+
+def test_a_keyed_segment_with_a_damaged_list_is_refused(tmp_path):
+    cli = CommandLine(tmp_path / "log")
+    cli.run("topics", "create", "t", "--config", "cleanup.policy=compact")
+    produced(cli, {"key": "a", "value": "1"})
+    cli.run("maintain", "t")
+    (file,) = cli.path.glob("topics/t/*/0/*.parquet")
+    _, [group] = dumped(cli, "topics/t/*/0/*.parquet")
+    flip_bit(file, 8 * (group["position"] + group["length"]))
+    assert "its checksum does not match its bytes" in cli.error("dump", file)
 
 
 def test_an_index(cli):
