@@ -40,6 +40,7 @@ class Part(str, enum.Enum):
     LOOKUP = "lookup"
     PARQUET = "parquet"
     SCAN = "scan"
+    COMPACTION = "compaction"
     UI = "ui"
     MONTH = "month"
     JOURNAL = "journal"
@@ -53,7 +54,15 @@ class Part(str, enum.Enum):
 
 
 THROUGHPUT = {Part.WRITE, Part.READ, Part.ROLLED}
-WITH_SPARK = THROUGHPUT | {Part.TABLES, Part.BYTES, Part.LATENCY, Part.MAINTENANCE, Part.REPLICATION, Part.S3}
+WITH_SPARK = THROUGHPUT | {
+    Part.COMPACTION,
+    Part.TABLES,
+    Part.BYTES,
+    Part.LATENCY,
+    Part.MAINTENANCE,
+    Part.REPLICATION,
+    Part.S3,
+}
 
 
 class Run:
@@ -76,6 +85,7 @@ class Run:
         yield from self._without_spark()
 
     def _with_spark(self) -> Iterator[list[report.Line]]:
+        from benchmarks.compaction import NewestState
         from benchmarks.latency import measure_latency
         from benchmarks.maintenance import measure_maintenance
         from benchmarks.replication import measure_replicated_write
@@ -92,6 +102,8 @@ class Run:
                 )
             if Part.TABLES in self.parts:
                 yield Tables(spark, self.folder, self.rows, self.runs, self.say).measure()
+            if Part.COMPACTION in self.parts:
+                yield NewestState(spark, self.folder, self.rows // 10, self.runs, self.say).measure()
             if Part.BYTES in self.parts:
                 yield measure_stored(spark, self.folder, 200 if self.quick else 2_000, self.say)
             if Part.LATENCY in self.parts:
@@ -105,7 +117,7 @@ class Run:
             if Part.REPLICATION in self.parts:
                 yield measure_replicated_write(spark, self.folder, self.rows, self.runs, self.say)
 
-    def _without_spark(self) -> Iterator[list[report.Line]]:  # noqa: C901 -- a branch for each part
+    def _without_spark(self) -> Iterator[list[report.Line]]:  # noqa: C901, PLR0912 -- a branch for each part
         if Part.PLANNING in self.parts:
             from benchmarks.planning import measure_planning
 
@@ -127,6 +139,10 @@ class Run:
             from benchmarks.scans import measure_scans
 
             yield measure_scans(self.folder, 1_000_000 if self.quick else 5_000_000, self.runs, self.say)
+        if Part.COMPACTION in self.parts:
+            from benchmarks.compaction import measure_compaction
+
+            yield measure_compaction(self.folder, self.rows, self.say)
         if Part.REPLICATION in self.parts:
             from benchmarks.replication import measure_replicas
 

@@ -120,7 +120,7 @@ class Tables:
         ordered = union().drop("topic").repartition(PARTITIONS, "partition").sortWithinPartitions("partition", "offset")
         files = {"Spark's Parquet": str(self.folder / "parquet")}
         ordered.write.parquet(files["Spark's Parquet"])
-        if _has_delta(self.spark):
+        if has_delta(self.spark):
             files["Delta"] = str(self.folder / "delta")
             ordered.write.format("delta").save(files["Delta"])
         formats = {"Spark's Parquet": "parquet", "Delta": "delta"}
@@ -266,6 +266,6 @@ def _look(frame: Callable[[], DataFrame], columns: tuple[str, ...]) -> None:
     look_at(frame(), columns)
 
 
-def _has_delta(spark: SparkSession) -> bool:
+def has_delta(spark: SparkSession) -> bool:
     """Return whether the session was started with Delta."""
     return "delta" in (spark.conf.get("spark.sql.extensions", "") or "").lower()

@@ -120,6 +120,23 @@ def test_keys_of_a_typed_topic_are_in_a_column_and_so_is_what_deletes_them(spark
         compact(log)
 
 
+def test_filters_skip_pages_by_the_page_index(spark, log):
+    """A page index that is in another place than the footer says ends such a query."""
+    log.create("t", 1, cleanup_policy="compact")
+    rows = spark.range(50_000).selectExpr("cast(id as string) key", "cast(id as string) value").repartition(1)
+    log.write(rows, topic="t")
+    compact(log)
+    log.write(frame(spark, [(7, 0)]), topic="t")
+    log.log.topic("t").alter_config({"min.cleanable.dirty.ratio": "0"})
+    compact(log)
+    first, second = log.log.topic("t").refresh().partitions[0].keyed_segments
+    assert first.keyed.superseded == 1
+    state = pyspark_log.latest(spark, log.path, "t")
+    assert state.where("offset >= 49000").count() == 1_001
+    assert state.where("offset < 100 or offset = 50000").count() == 100
+    assert state.where("timestamp > timestamp'2001-01-01'").count() == 50_000
+
+
 def test_a_topic_that_is_not_compacted_is_refused(spark, log):
     log.create("t", 1)
     log.write(frame(spark, [(1, 1)]), topic="t")

@@ -71,7 +71,7 @@ class KeyedSegmentWriter(ParquetSegmentWriter):
         lists = [(len(superseded), superseded.astype("<i8").tobytes()), (len(hashes), indexed)]
         sections = [Section(count, len(data), google_crc32c.value(data)) for count, data in lists]
         for _, data in lists:
-            self._sink.write(data)
+            self._stream.write(data)
         return self._close(KeyedSections(tombstones, *sections))
 
     def _offsets_of(self, rows: pa.Table) -> tuple[pa.Array, int]:

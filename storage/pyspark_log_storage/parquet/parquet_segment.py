@@ -33,15 +33,15 @@ from pyspark_log_storage.files import index
 from pyspark_log_storage.files.chunk import CHUNK_BYTES, DECODED_BYTES
 from pyspark_log_storage.files.index import IndexEntry, Tail
 from pyspark_log_storage.files.row_files import NotAsParquet, SegmentFile
-from pyspark_log_storage.parquet import parquet_footer, row_group
-from pyspark_log_storage.parquet.parquet_footer import MAGIC, KeyedSections, RowGroup
+from pyspark_log_storage.parquet import parquet_footer
+from pyspark_log_storage.parquet.parquet_footer import KeyedSections, RowGroup
 from pyspark_log_storage.parquet.row_group_size import VALUES_MAX, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from pyspark_log_storage.files.row_files import EpochStarts, SegmentPlace
-    from pyspark_log_storage.stores.store import ObjectWriter, Readable
+    from pyspark_log_storage.stores.store import ObjectWriter
 
 ROW_GROUP_BYTES = CHUNK_BYTES
 """The decoded size of a full row group."""
@@ -101,6 +101,8 @@ class ParquetSegmentWriter:
         """The offset after the last row that was given."""
         self._output = store.open_write(self._key)
         self._sink = _Sink(self._output)
+        self._stream = pa.PythonFile(self._sink, mode="w")
+        """What Arrow writes to. It counts its bytes itself: what goes past it shifts the page indexes that it writes."""
         self._parquet: pq.ParquetWriter | None = None
 
     def append(self, batch: pa.RecordBatch, schema_id: int, leader_epoch: int) -> None:
@@ -203,7 +205,7 @@ class ParquetSegmentWriter:
     def _opened(self, first: pa.Table) -> pq.ParquetWriter:
         """Return the writer of the file. The rows of its first row group tell which columns get dictionaries."""
         return pq.ParquetWriter(
-            pa.PythonFile(self._sink, mode="w"),
+            self._stream,
             self._columns,
             version="2.6",
             compression=self._compression,

@@ -1,0 +1,216 @@
+"""Compacted topics: what compaction costs, and the newest state beside a Delta table that MERGE keeps current."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+import pyspark_log
+from benchmarks.prefill import opened, without_flushing
+from benchmarks.report import Line, at_least, at_most, information
+from benchmarks.stopwatch import in_turns, timed
+from benchmarks.tables import has_delta
+from pyspark_log_coordinator.maintenance import topic_roll
+from pyspark_log_coordinator.model.topic_config import parse
+from pyspark_log_storage.stores.local import LocalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from benchmarks.report import Target
+    from pyspark_log_coordinator.log.log import TopicHandle
+
+BATCH_ROWS = 100_000
+"""Rows that are written at once where Spark does not write them."""
+CHANGES = 10_000
+"""Changes in a micro-batch."""
+ROUNDS = 4
+COMPACT = {"cleanup.policy": "compact", "file.delete.delay.ms": "0"}
+EAGER = {"min.cleanable.dirty.ratio": "0.001"}
+MEGA = 1_000_000
+
+
+def measure_compaction(folder: Path, rows: int, log: Callable[[str], object]) -> list[Line]:
+    """Return the lines about compaction itself, without Spark: `rows` rows of a tenth as many keys."""
+    log(f"compacting {rows:,} rows")
+    keys = rows // 10
+    with without_flushing():
+        topic = _topic(folder / "compacted", COMPACT)
+        _write(folder / "compacted", _random(rows, keys))
+        topic.refresh()
+        spent = timed(partial(topic_roll.roll_and_merge, topic))
+        read = timed(partial(_consume, folder / "compacted", keys))
+        small, large = (_work(folder / f"keys-{count}", count, keys) for count in (keys, rows))
+    speed = rows / spent.wall / 1e6
+    return [
+        information(f"compacting {rows / 1e6:g} M rows of {keys / 1e6:g} M keys", "M rows/s", speed),
+        information("scan of its newest rows, without Spark", "M rows/s", keys / read.wall / 1e6),
+        _line(
+            f"compaction of the same changes, {rows / 1e6:g} M keys beside {keys / 1e6:g} M",
+            "s of processor time",
+            large,
+            small,
+            at_most(1.3),
+        ),
+    ]
+
+
+class NewestState:
+    """A topic, and a Delta table, that hold the newest state of some keys."""
+
+    def __init__(self, spark: SparkSession, folder: Path, keys: int, runs: int, log: Callable[[str], object]) -> None:
+        self.spark, self.keys, self.runs, self.log = spark, keys, runs, log
+        self.folder = folder / "newest-state"
+        self.path, self.table = str(self.folder / "log"), str(self.folder / "delta")
+        self._seeds = itertools.count(1)
+
+    def measure(self) -> list[Line]:
+        """Return the lines about writing, reading and keeping the state current."""
+        self.log(f"the newest state of {self.keys:,} keys")
+        topic = _topic(self.folder / "log", COMPACT)
+        topic.log.create_topic("plain", 1, parse({"retention.ms": "-1"}))
+        _write(self.folder / "log", _each(self.keys))
+        topic_roll.roll_and_merge(topic)
+        lines = [self._writes()]
+        topic.alter_config(EAGER)
+        topic_roll.roll_and_merge(topic)
+        lines += self._reads()
+        return lines + (self._kept_current(topic) if has_delta(self.spark) else [])
+
+    def changes(self, count: int) -> DataFrame:
+        """Return random changes: the number of the key, and the new value."""
+        seed = next(self._seeds)
+        return self.spark.range(count).selectExpr(
+            f"cast(concat('key-', lpad(cast(rand({seed}) * {self.keys} as bigint), 8, '0')) as binary) as key",
+            f"cast(concat('{{\"v\": ', cast(rand({seed + 1000}) * 1e9 as bigint), '}}') as binary) as value",
+        )
+
+    def _writes(self) -> Line:
+        rows = self.changes(self.keys).repartition(1).persist()
+        rows.count()
+
+        def write(topic: str) -> None:
+            rows.write.format("pyspark_log").mode("append").option("topic", topic).save(self.path)
+
+        compacted, plain = in_turns([partial(write, "t"), partial(write, "plain")], self.runs)
+        rows.unpersist()
+        ours, plains = (self.keys / each.wall / 1e6 for each in (compacted, plain))
+        return _line("write to a compacted topic, beside a plain one", "M rows/s", ours, plains, at_least(0.9))
+
+    def _reads(self) -> list[Line]:
+        state = pyspark_log.latest(self.spark, self.path, "t").select("key", "value")
+        copy = str(self.folder / "parquet")
+        state.write.parquet(copy)
+
+        def latest() -> None:
+            _look_at(pyspark_log.latest(self.spark, self.path, "t").select("key", "value"))
+
+        ours, files = in_turns([latest, lambda: _look_at(self.spark.read.parquet(copy))], self.runs)
+        speed, ceiling = (self.keys / each.wall / 1e6 for each in (ours, files))
+        return [
+            information("latest of a compacted topic, beside Spark's Parquet of its rows", "M rows/s", speed, ceiling)
+        ]
+
+    def _kept_current(self, topic: TopicHandle) -> list[Line]:
+        topic.alter_config({"min.cleanable.dirty.ratio": "0.5"})
+        self.spark.read.parquet(str(self.folder / "parquet")).write.format("delta").option(
+            "delta.enableDeletionVectors", "true"
+        ).save(self.table)
+
+        def append() -> None:
+            frame = self.changes(CHANGES).coalesce(1)
+            frame.write.format("pyspark_log").mode("append").option("topic", "t").save(self.path)
+
+        def merge() -> None:
+            self.changes(CHANGES).dropDuplicates(["key"]).createOrReplaceTempView("changes")
+            self.spark.sql(
+                f"MERGE INTO delta.`{self.table}` t USING changes c ON t.key = c.key "
+                "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+            )
+
+        ours, merged = in_turns([append, merge], max(self.runs, 5))
+        compaction = timed(partial(_compact_all, topic))
+        before = timed(lambda: _look_at(pyspark_log.latest(self.spark, self.path, "t").select("key", "value")))
+        table = timed(lambda: _look_at(self.spark.read.format("delta").load(self.table)))
+        return [
+            _line(
+                f"MERGE of {CHANGES:,} changes into a Delta table, beside writing them",
+                "s of processor time",
+                merged.cpu,
+                ours.cpu,
+                at_least(5),
+            ),
+            information(f"the same, {self.keys / 1e6:g} M keys, until they can be read", "s", ours.wall, merged.wall),
+            information("compaction of these changes", "s of processor time", compaction.cpu),
+            information("latest, beside the Delta table", "s", before.wall, table.wall),
+        ]
+
+
+def _line(name: str, unit: str, product: float, ceiling: float, target: Target) -> Line:
+    return Line(name, unit, product, ceiling, product / ceiling, target)
+
+
+def _topic(folder: Path, config: dict[str, str]) -> TopicHandle:
+    shutil.rmtree(folder, ignore_errors=True)
+    return opened(LocalStore(str(folder)), create=True).create_topic("t", 1, parse(config))
+
+
+def _work(folder: Path, keys: int, changes: int) -> float:
+    """Return the processor time of compacting changes of the first `changes` keys into a topic of so many keys."""
+    topic = _topic(folder, COMPACT | EAGER)
+    _write(folder, _each(keys))
+    topic.refresh()
+    topic_roll.roll_and_merge(topic)
+    total = 0.0
+    for seed in range(ROUNDS):
+        _write(folder, _random(changes, changes, seed))
+        topic.refresh()
+        total += timed(partial(topic_roll.roll_and_merge, topic)).cpu
+    shutil.rmtree(folder)
+    return total
+
+
+def _compact_all(topic: TopicHandle) -> None:
+    topic.alter_config(EAGER)
+    topic.refresh()
+    topic_roll.roll_and_merge(topic)
+
+
+def _write(folder: Path, batches: itertools.chain[pa.RecordBatch] | map[pa.RecordBatch]) -> None:
+    with pyspark_log.Producer(str(folder)) as producer:
+        for batch in batches:
+            producer.send_batch("t", batch)
+
+
+def _each(keys: int) -> map[pa.RecordBatch]:
+    """Return one row of each key."""
+    return map(_rows, (np.arange(first, min(first + BATCH_ROWS, keys)) for first in range(0, keys, BATCH_ROWS)))
+
+
+def _random(rows: int, keys: int, seed: int = 0) -> map[pa.RecordBatch]:
+    """Return rows of random keys."""
+    chance = np.random.default_rng(seed)
+    return map(_rows, (chance.integers(0, keys, min(BATCH_ROWS, rows - at)) for at in range(0, rows, BATCH_ROWS)))
+
+
+def _rows(numbers: np.ndarray) -> pa.RecordBatch:
+    keys = pa.array([b"key-%08d" % number for number in numbers.tolist()], pa.binary())
+    values = pa.array([b'{"v": %d}' % (number * 7919 % 1_000_003) for number in numbers.tolist()], pa.binary())
+    return pa.record_batch({"key": keys, "value": values})
+
+
+def _consume(folder: Path, keys: int) -> None:
+    rows = sum(each.num_rows for each in pyspark_log.scan(str(folder), "t", columns=["key", "value"], latest=True))
+    assert 0.9 * keys < rows <= keys
+
+
+def _look_at(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
