@@ -1,6 +1,6 @@
 """Tests with Delta tables, which need its jars, and Spark 4.2: there is no Delta for a newer one yet.
 
-`tests/test_older_spark.py` runs them on that Spark; a run on another one passes them over.
+`tests/test_older_delta.py` runs them on that Spark; a run on another one passes them over.
 """
 
 import pyspark
