@@ -387,6 +387,38 @@ def test_row_groups_whose_offsets_do_not_fit_are_refused(monkeypatch, groups):
         parquet_footer.read(store, KEY)
 
 
+def test_more_keys_than_rows_are_refused():
+    store = MemoryStore()
+    write(store, ROWS, keys=key_index_of([*ROWS, (END - 1, b"another key", b"")]))
+    with pytest.raises(CorruptObject, match="do not fit their entries, or its rows"):
+        keyed_segment.read_keys(store, KEY)
+
+
+def test_bytes_that_are_in_no_list_are_refused():
+    class Forger(KeyedSegmentWriter):
+        def _close(self, keyed):
+            self._sink.write(b"bytes without a checksum")
+            return super()._close(keyed)
+
+    store = MemoryStore()
+    write(store, ROWS, SUPERSEDED, of=Forger)
+    with pytest.raises(CorruptObject, match="row groups of 12 rows up to byte"):
+        segment.scan(store, KEY)
+
+
+@pytest.mark.parametrize("spans", [(3, 7, 5), (3, 0, 6), (0, 7, 6), (0, 0, 9)], ids=str)
+def test_an_index_whose_entries_cover_what_they_cannot_is_refused(store, spans):
+    """Entries of a keyed segment cover as many offsets as they have rows, or more; those of others say nothing."""
+    entries, offset = [], BASE
+    for entry, span in zip(segment.scan(store, KEY), spans, strict=False):
+        entries.append(msgspec.structs.replace(entry, base_offset=offset, rows=6, span=span))
+        offset = entries[-1].end_offset
+    tail = parquet_footer.read(store, KEY).tail
+    store.put(f"{KEY}.index", index.encode(BASE, store.size(KEY), entries, tail))
+    with pytest.raises(CorruptObject, match="not contiguous, or are outside"):
+        list(Index(store, f"{KEY}.index").read_all())
+
+
 def test_a_newer_version_is_distinguished_from_damage(monkeypatch):
     store = MemoryStore()
     with monkeypatch.context() as patch:
