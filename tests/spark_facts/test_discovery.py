@@ -15,7 +15,7 @@ import pytest
 
 pytestmark = pytest.mark.spark
 
-DEADLINE_S = 120
+DEADLINE_S = 600
 FRESH_SESSION = Path(__file__).with_name("fresh_session.py")
 LAZY_SOURCE = """
 def __getattr__(name):
