@@ -413,8 +413,8 @@ def test_an_index_whose_entries_cover_what_they_cannot_is_refused(store, spans):
     for entry, span in zip(segment.scan(store, KEY), spans, strict=False):
         entries.append(msgspec.structs.replace(entry, base_offset=offset, rows=6, span=span))
         offset = entries[-1].end_offset
-    tail = parquet_footer.read(store, KEY).tail
-    store.put(f"{KEY}.index", index.encode(BASE, store.size(KEY), entries, tail))
+    end = entries[-1].position + entries[-1].length
+    store.put(f"{KEY}.index", index.encode(BASE, end + 1, entries, index.Tail(end, 0)))
     with pytest.raises(CorruptObject, match="not contiguous, or are outside"):
         list(Index(store, f"{KEY}.index").read_all())
 

@@ -134,6 +134,9 @@ def test_a_message_with_metadata_of_its_own_is_not_read():
         ("index", 100),
         ("row group", 1000),
         ("footer", 1000),
+        ("keyed lists", 1000),
+        ("keyed footer", 300),
+        ("keyed index", 300),
     ],
 )
 @pytest.mark.parametrize("seed", range(2))

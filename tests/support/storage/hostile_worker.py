@@ -9,14 +9,19 @@ import random
 import sys
 from pathlib import Path
 
+import google_crc32c
+import msgspec
+import numpy as np
 import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
+from pyspark_log_storage.columns import key_index
 from pyspark_log_storage.columns.schema import RECORD_SCHEMAS
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.files import append_file, chunk, index
-from pyspark_log_storage.parquet import parquet_footer, row_group
+from pyspark_log_storage.parquet import keyed_segment, parquet_footer, row_group
+from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
 from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
 from pyspark_log_storage.segments import recovery, segment
 from tests.support.memory_store import MemoryStore
@@ -155,6 +160,71 @@ def written_as_parquet():
     return store.read(key), store.read(key)[position:], position
 
 
+def written_as_keyed():
+    """Return the store with a keyed segment, which lacks every third row and supersedes four of others."""
+    store = MemoryStore()
+    kind = ParquetRows(0, RECORD_SCHEMAS, "lz4")
+    writer = KeyedSegmentWriter(store, "t/0/", f"{KEY.rsplit('/', 1)[1]}.parquet", 1000, ((3, 1000),), kind)
+    reached, keys = 1000, []
+    for number, data in enumerate(map(pa.py_buffer, hostile.good_chunks() * 30)):
+        header = chunk.verify(data, "x")
+        rows = chunk.decode(data, header, RECORD_SCHEMAS, "x")
+        chosen = np.arange(reached, reached + header.rows)
+        own = pa.array([b"%d" % each for each in chosen], pa.binary())
+        rows = rows.set_column(rows.schema.get_field_index("key"), "key", own)
+        kept = chosen % 3 != 0
+        reached += header.rows
+        if kept.any():
+            rows = rows.filter(pa.array(kept))
+            writer.append_at(rows, chosen[kept], header.schema_id, number)
+            keys.append(key_index.keys_of(rows.column("key"), chosen[kept]))
+    keys = key_index.newest(key_index.joined(keys))
+    writer.close_at(reached + 5, np.array([2, 3, 900, 999]), keys, 0)
+    return store, keys
+
+
+def read_lists(dice, keyed):
+    """Read the lists of a keyed segment with changed bytes, as if their checksums were right."""
+    store, keys = keyed
+    key = f"{KEY}.parquet"
+    footer = parquet_footer.read(store, key)
+    found, start = footer.segment, footer.segment.rows_end
+    data = store.read(key)
+    data = changed(dice, data, start, footer.tail.position)
+    sections, at = {}, start
+    for name in ("superseded", "keys"):
+        section = getattr(found.keyed, name)
+        crc = google_crc32c.value(data[at : at + section.length])
+        sections[name] = msgspec.structs.replace(section, crc=crc)
+        at += section.length
+    found = msgspec.structs.replace(found, keyed=msgspec.structs.replace(found.keyed, **sections))
+    footer = msgspec.structs.replace(footer, segment=found)
+    other = MemoryStore()
+    other.put(key, data)
+    errors = []
+    for read in (
+        lambda: keyed_segment.read_superseded(other, key, footer),
+        lambda: keyed_segment.read_keys(other, key, footer).offsets,
+        lambda: keyed_segment.find_keys(other, key, keys.hashes, keys.checks, footer),
+    ):
+        try:
+            offsets = read()
+            assert not len(offsets) or 0 <= offsets.min() <= offsets.max() < footer.entries[-1].end_offset
+        except LogError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+def read_keyed_index(dice, keyed):
+    """Read the index of a keyed segment with a changed block, whose checksum is right again."""
+    store, _ = keyed
+    other = MemoryStore()
+    other.put(f"{KEY}.parquet.index", change_index(dice, store.read(f"{KEY}.parquet.index")))
+    found = list(index.Index(other, f"{KEY}.parquet.index").read_all())
+    assert sum(each.rows for each in found) <= found[-1].end_offset - found[0].base_offset < 2**32
+
+
 def change_index(dice, data):
     """Return an index with its header or a block changed, each checksum right again."""
     begin = dice.choice((0, 64, 64 + index.BLOCK_BYTES))
@@ -179,6 +249,10 @@ def change_chunk(dice, log):
 
 def main(kind, seed, count):
     good, (log, index_bytes), parquet = hostile.good_chunks(), written(), written_as_parquet()
+    keyed = written_as_keyed()
+    rows = keyed[0].read(f"{KEY}.parquet")
+    position = parquet_footer.read(keyed[0], f"{KEY}.parquet").tail.position
+    keyed_parts = rows, rows[position:], position
     refused = 0
     for number in range(count):
         os.write(1, b"%d\n" % number)
@@ -198,6 +272,12 @@ def main(kind, seed, count):
                 read_row_group(dice, parquet)
             elif kind == "footer":
                 read_footer(dice, parquet)
+            elif kind == "keyed lists":
+                read_lists(dice, keyed)
+            elif kind == "keyed footer":
+                read_footer(dice, keyed_parts)
+            elif kind == "keyed index":
+                read_keyed_index(dice, keyed)
             elif kind == "segment":
                 header = changed(dice, log[:60], 8, 60)
                 read_segment(header + hostile.crc(header) + log[64:], index_bytes)
