@@ -1,11 +1,16 @@
 """Folds and merges keep the newest row of each key, unchanged and in order, and say what they supersede."""
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_log_coordinator.audit.verify import verify
+from pyspark_log_coordinator.maintenance import topic_cleanup
+from pyspark_log_storage.stores.faults import Fault
 from tests.support.coordinator.compacted_topic import CompactedTopic
+from tests.support.countdown import Countdown, Killed
 
 
 @pytest.fixture
@@ -146,6 +151,52 @@ def test_a_fold_and_a_merge_made_at_once_do_not_make_each_other_wrong(topic):
     topic.check()
     topic.do(topic.merge_job(0, len(topic.partition.keyed_segments)))
     topic.check()
+
+
+JOBS = {
+    "fold": lambda topic: topic.do(topic.fold_job()),
+    "merge of two": lambda topic: topic.do(topic.merge_job(0, 2)),
+    "merge of the last": lambda topic: topic.do(topic.merge_job(1, 1)),
+    "maintenance and cleanup": lambda topic: (
+        topic.maintain(),
+        topic_cleanup.clean_up_topic(topic.handle, thorough=True),
+    ),
+}
+
+
+def filled(store):
+    """Return a topic with two keyed segments, dense rows after them, and a deletion whose time has passed."""
+    topic = CompactedTopic(store)
+    for number in range(2):
+        topic.write([(b"%d" % key, b"%d" % number if key != 3 + number else None) for key in range(number, 6 + number)])
+        topic.do(topic.fold_job())
+    topic.now_ms += 2000
+    topic.write([(b"2", b"new"), (b"5", None), (b"9", b"new")])
+    return topic
+
+
+@pytest.mark.parametrize("fault", [Fault.KILL_BEFORE, Fault.KILL_AFTER])
+@pytest.mark.parametrize("job", JOBS)
+def test_a_process_may_be_killed_at_each_step_of_a_compaction(job, fault):
+    for made in itertools.count():
+        countdown = Countdown(fault)
+        store = countdown.store()
+        topic = filled(store)
+        countdown.left = made
+        try:
+            JOBS[job](topic)
+        except Killed:
+            countdown.left = None
+        else:
+            break
+        topic.reopen(store)
+        topic.check()
+        topic.write([(b"1", b"later")])
+        for each in JOBS.values():
+            each(topic)
+            topic.check()
+        assert verify(topic.handle).findings == []
+    assert made >= 3, "it has become shorter"  # two files and an entry
 
 
 @st.composite

@@ -43,15 +43,25 @@ class CompactedTopic:
         """`settings` are of the topic, with "_" for each "." of Kafka's names."""
         self.store = store or PlainStore("the url")
         self.now_ms = 1_000_000
-        environment = msgspec.structs.replace(real_environment(), now_ms=lambda: self.now_ms)
-        self.log = Log(self.store, environment)
-        self.log.open(create=True)
+        self.log = self._opened(self.store)
         config = {"cleanup.policy": "compact", "file.delete.delay.ms": "0", "delete.retention.ms": "1000"}
         config |= {name.replace("_", "."): value for name, value in settings.items()}
         self.handle = self.log.create_topic("t", 1, parse(config))
         self.written: list[Row] = []
         self._cleaned: dict[int, int] = {}
         """When a row was compacted for the first time, by its offset (ms)."""
+
+    def _opened(self, store: Store) -> Log:
+        environment = msgspec.structs.replace(real_environment(), now_ms=lambda: self.now_ms)
+        log = Log(store, environment)
+        log.open(create=True)
+        return log
+
+    def reopen(self, store: Store) -> None:
+        """Continue as another process, which knows nothing."""
+        self.store = store
+        self.log = self._opened(store)
+        self.handle = self.log.topic("t")
 
     @property
     def partition(self):
@@ -198,6 +208,9 @@ class CompactedTopic:
         assert self.dense_rows() == self.written[one.compacted_end :]
         assert one.log_end == one.high_watermark == len(self.written)
         kept = {row.offset for row in rows}
+        for ref in one.keyed_segments:  # whose process was killed before it knew
+            for row in self.written[ref.base_offset : ref.end_offset]:
+                self._cleaned.setdefault(row.offset, ref.keyed.cleaned_ms)
         for row in {row.key: row for row in self.written[: one.compacted_end] if row.key is not None}.values():
             if row.value is None:
                 retained = self._cleaned[row.offset] + self.handle.config.delete_retention_ms
