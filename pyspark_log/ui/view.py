@@ -371,7 +371,7 @@ def _of_partition(partition: Partition, config: TopicConfig) -> Figures:
         held = size if not behind or not rows else round(size * (rows - min(behind, rows)) / rows)
         nodes[node] = OnNode(1, int(partition.leader == node), int(node in partition.isr), behind, held)
     return Figures(
-        rows=partition.high_watermark - partition.log_start,
+        rows=partition.rows_between(partition.log_start, partition.high_watermark),
         ends=partition.high_watermark,
         bytes=size,
         troubles=dict.fromkeys(troubles(partition, config), 1),

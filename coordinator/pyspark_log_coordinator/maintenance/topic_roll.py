@@ -97,11 +97,12 @@ def jobs_due(handle: TopicHandle, *, at_once: bool = False) -> list[RollJob]:
 
 
 def roll_led_by(log: Log, node: NodeId, failed: Callable[[TopicHandle, RollJob, LogError], object]) -> None:
-    """Do what is due in those partitions of topics with segment.format=parquet that a node leads.
+    """Do what is due in those partitions that a node leads, of topics with segment.format=parquet or compaction.
 
     Raises what the refresh of a topic raises.
     """
     for handle in log.topics_on(node):
-        if handle.refresh().config.segment_format == "parquet":
+        config = handle.refresh().config
+        if config.segment_format == "parquet" or config.is_compacted:
             roll_and_merge(handle, failed=partial(failed, handle), leader=node)
             topic_cleanup.delete_pending(handle, handle.now_ms())

@@ -161,10 +161,13 @@ def will_stay(segment: SegmentRef, config: TopicConfig) -> bool:
 
 
 def parquet_end(partition: Partition) -> int:
-    """Return the offset at which the rows end that are in Parquet segments, from the partition's first row on."""
+    """Return the offset at which the rows end that are in Parquet segments, from the partition's first row on.
+
+    These are those of the Delta table, which has none of a compacted partition.
+    """
     end = partition.log_start
     for segment in partition.segments:
-        if not segment.is_parquet:
+        if not segment.is_parquet or segment.keyed is not None:
             break
         end = segment.end_offset
     return end

@@ -136,7 +136,7 @@ def _partition(handle: TopicHandle, number: int) -> dict[str, Any]:
         "log_start": partition.log_start,
         "log_end": partition.log_end,
         "high_watermark": partition.high_watermark,
-        "rows": partition.high_watermark - partition.log_start,
+        "rows": partition.rows_between(partition.log_start, partition.high_watermark),
         "table_end": handle.parquet_end(number),
         "log_end_offsets": partition.log_end_offsets,
     }
@@ -185,7 +185,7 @@ def _table(handle: TopicHandle) -> list[str]:
     state = handle.state
     ends = [handle.parquet_end(number) for number in range(len(state.partitions))]
     found = sum(end - each.log_start for end, each in zip(ends, state.partitions, strict=True))
-    total = sum(each.high_watermark - each.log_start for each in state.partitions)
+    total = sum(each.rows_between(each.log_start, each.high_watermark) for each in state.partitions)
     is_parquet = state.config.segment_format == "parquet"
     if not is_parquet and not found:
         return []

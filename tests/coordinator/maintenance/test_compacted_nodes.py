@@ -7,7 +7,7 @@ import pytest
 import pyspark_log
 from pyspark_log_coordinator.audit.repair import repair
 from pyspark_log_coordinator.audit.verify import verify
-from pyspark_log_coordinator.maintenance import topic_cleanup
+from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync.catch_up import catch_up
@@ -131,6 +131,17 @@ def test_a_scan_of_rows_that_are_compacted_and_deleted_meanwhile_fails(cluster):
 def test_the_newest_rows_have_no_start_and_no_end(cluster, wrong):
     with pytest.raises(InvalidInput, match="omit start and end"):
         pyspark_log.scan(cluster.url("0"), "t", latest=True, **wrong)
+
+
+def test_a_node_compacts_the_partitions_that_it_leads(cluster):
+    cluster.handle.alter_config({"min.cleanable.dirty.ratio": "0"})
+    leader = cluster.partition.leader
+    other = next(each for each in ALL if each != leader)
+    topic_roll.roll_led_by(cluster.log, other, lambda *_: None)
+    assert cluster.partition.compacted_end == 7
+    topic_roll.roll_led_by(cluster.log, leader, lambda *_: None)
+    assert cluster.partition.compacted_end == 9
+    cluster.check()
 
 
 def test_every_node_has_the_keyed_segments(cluster):
