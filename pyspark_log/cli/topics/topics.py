@@ -202,10 +202,8 @@ def delete(
             return
         # An interrupted deletion has ended the topic's journal but not removed its name.
     else:
-        partitions, rows = (
-            len(state.partitions),
-            sum(each.rows_between(each.log_start, each.log_end) for each in state.partitions),
-        )
+        partitions = len(state.partitions)
+        rows = sum(each.rows_between(each.log_start, each.log_end) for each in state.partitions)
     size = f"{counted(rows, 'row')} in {counted(partitions, 'partition')}"
     arguments.confirm(
         f"delete topic {name} with {size}? This cannot be undone.", otherwise="nothing was deleted", yes=yes
