@@ -23,6 +23,7 @@ from pyspark_log_coordinator.model.partition import by_number
 from pyspark_log_coordinator.model.partitions import Fact
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import LogError, UnknownGroup, UnknownTopic
+from pyspark_log_storage.stores import reserve
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -40,6 +41,10 @@ HISTORY_POINTS = 360
 OPEN_SECONDS = 60.0
 """How often the cluster's own journal and its nodes are looked at in an object store."""
 _OF_PARTITIONS = {PROTOCOL_TYPE, QUERY_PROTOCOL_TYPE}
+
+
+FULL_BYTES = 2 * reserve.RESERVE_BYTES
+"""A disk with less room than this is full: it has none for the reserve, from which rows can still be deleted."""
 
 
 class OnNode(msgspec.Struct, frozen=True):
@@ -66,13 +71,17 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 class NodeView(msgspec.Struct, frozen=True):
-    """A node, and what it has. `state` is live, missing or fenced; `why` says why it is missing."""
+    """A node, and what it has. `state` is live, full, missing or fenced; `why` says why it is missing.
+
+    `free` is how many bytes its disk has room for, None if that is not known or without a limit.
+    """
 
     node_id: str
     address: str
     rack: str
     state: str
     why: str
+    free: int | None
     has: OnNode
 
 
@@ -325,12 +334,18 @@ class Watch:
                 has[holder] = has.get(holder, OnNode()) + found
         for name in sorted(log.nodes, key=by_number):
             node, missing = log.nodes[name], log.missing_nodes.get(name)
+            store = log.store_at(node.url)
+            free = reserve.free_bytes(store) if missing is None else None
+            state = "live" if missing is None else "missing"
+            if free is not None and free < FULL_BYTES:
+                state = "full"
             yield NodeView(
                 node_id=name,
-                address=log.store_at(node.url).url,
+                address=store.url,
                 rack=node.rack,
-                state="fenced" if node.fenced else "live" if missing is None else "missing",
+                state="fenced" if node.fenced else state,
                 why="" if missing is None else missing.message,
+                free=free,
                 has=has.get(name, OnNode()),
             )
 

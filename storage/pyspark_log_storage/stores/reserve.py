@@ -60,6 +60,17 @@ def reserve_rest(store: Store) -> None:
             _grow(path, min(RESERVE_BYTES, _size(path) + _free(path)))
 
 
+def free_bytes(store: Store) -> int | None:
+    """Return how much room the disk of a store has, None if that is not known or, in an object store, has no limit."""
+    path = _path(store)
+    if path is None:
+        return None
+    try:
+        return _free(path)
+    except OSError:  # nothing was written there yet
+        return None
+
+
 def _path(store: Store) -> str | None:
     """Return the path of the store's reserve, or None if it cannot have one."""
     folder = getattr(store, "temporary_folder", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
 
@@ -10,11 +11,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyspark_log.opening import own_log
-from pyspark_log.ui.view import OnNode, Watch, figures_of
+from pyspark_log.ui import pages
+from pyspark_log.ui.view import FULL_BYTES, OnNode, Watch, figures_of
 from pyspark_log_coordinator.log.partition_health import troubles
 from pyspark_log_coordinator.replication import file_holders
 from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords, HoldFiles
 from pyspark_log_storage.errors import LogError
+from pyspark_log_storage.stores import reserve
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.support.plain_log import PlainLog
 
@@ -120,6 +123,22 @@ def test_a_cluster_that_is_gone_keeps_what_was_seen_says_why_and_comes_back(log,
     view = watch.look()
     assert not view.problem
     assert not any(each.problem for each in view.topics.values())
+
+
+@pytest.mark.parametrize(("left", "said"), [(FULL_BYTES - 1, "✕ full"), (FULL_BYTES, "✓ live")])
+def test_a_node_whose_disk_has_no_room_left_is_full(log, monkeypatch, left, said):
+    monkeypatch.setattr(reserve, "_free", lambda _: left)
+    view = watch_of(log).look()
+    assert [(each.state, each.free) for each in view.nodes] == [(said[2:], left)]
+    page = pages.render("cluster", view=view)
+    assert said in page
+    assert pages.size(left) in page
+
+
+def test_how_much_room_a_disk_has_is_asked_of_the_disk(log, tmp_path):
+    (node,) = watch_of(log).look().nodes
+    found = os.statvfs(tmp_path)
+    assert abs(node.free - found.f_bavail * found.f_frsize) < 64 << 20
 
 
 def test_a_topic_whose_journal_is_damaged_says_so_beside_the_others(log, tmp_path):
