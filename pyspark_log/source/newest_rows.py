@@ -25,6 +25,7 @@ from pyspark_log.reading.planning import split_of
 from pyspark_log.source.pinned_read import columns_of, union
 from pyspark_log.source.row import quoted
 from pyspark_log.spark_conf.installation import source_is_found
+from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,6 +58,11 @@ def latest(
     Raises `InvalidInput` if the topic is not compacted, `DataLoss` if newer rows than those of the version have been
     compacted, and what a batch read raises: `UnknownTopic` and `UnknownVersion`, for example.
     """
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise InvalidInput(
+            "latest needs a session of this process: through Spark Connect it cannot see the log; scan(latest=True) "
+            "reads the same rows where the log is"
+        )
     given = options_between(topic, "earliest", "latest", None, version, options)
     parsed = parse_source({**given, "path": path}, streaming=False)
     with source_is_found():

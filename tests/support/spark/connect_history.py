@@ -36,6 +36,7 @@ def main():
         "foreach_batch": lambda: pyspark_log.foreach_batch(spark, log, "typed", print, checkpoint=f"{folder}/c"),
         "archive": lambda: pyspark_log.archive(spark, log, "typed", f"{folder}/table"),
         "read with an archive": lambda: pyspark_log.read(spark, log, "typed", archive=f"{folder}/table"),
+        "latest": lambda: pyspark_log.latest(spark, log, "typed"),
         "backfill": lambda: pyspark_log.backfill(
             spark.range(1), log, "typed", backfill_id="b", checkpoint=f"{folder}/b", order_by="id"
         ),
