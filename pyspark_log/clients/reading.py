@@ -217,7 +217,8 @@ class AssignedPartition:
                 self._fetched_epoch, self._fetched_end = self.state.leader_epoch, end
             for offsets, batch in self._fetched:
                 assert self._offset is not None
-                assert first_of(offsets) == self._offset or not isinstance(offsets, int)
+                # Only below the compacted end may the rows between be gone.
+                assert self._offset == first_of(offsets) or self._offset < self.state.compacted_end
                 self._batch, self._offsets = batch, offsets
                 return True
             self._fetched = None
@@ -363,7 +364,7 @@ class Reading:
             state = each.state
             low, high = state.log_start, state.high_watermark
             offset = offsets[key][0] if key in offsets else None
-            lag = 0 if offset is None else max(0, high - max(low, offset))
+            lag = 0 if offset is None else state.rows_between(max(low, offset), high)
             found.append(Place(*key, offset, low, high, lag, each.is_paused))
         return found
 

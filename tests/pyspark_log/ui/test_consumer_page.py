@@ -11,6 +11,7 @@ import pytest
 
 from pyspark_log import Consumer, TopicPartition
 from tests.support.plain_log import PlainLog
+from tests.support.pyspark_log.compacted_log import CompactedLog
 
 HOSTILE = "<b>{{ 7*7 }}\"'&"
 
@@ -43,6 +44,16 @@ def test_it_shows_position_ends_and_lag_of_each_partition(log):
         assert facts["Lag"] == "0 rows"
         assert facts["State"] == "open"
     assert texts(consumer)[1]["State"] == "closed"
+
+
+def test_the_lag_counts_rows_and_not_offsets(root):
+    log = CompactedLog(root)
+    log.add([b"a"] * 10)
+    log.fold()
+    log.add([b"b"])
+    with Consumer(log.path) as consumer:
+        consumer.assign([("t", 0)], "earliest")
+        assert texts(consumer)[0] == [["t", "0", "0", "0", "11", "2", "reads"]]
 
 
 def test_rows_that_an_iteration_has_only_read_are_not_passed(log):
