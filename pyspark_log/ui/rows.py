@@ -25,7 +25,7 @@ from pyspark_log.reading.positions import offset_for_time
 from pyspark_log.ui.view import size_of
 from pyspark_log.writing import row_lines, typed_json
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.columns.row_offsets import first_of, offsets_from
+from pyspark_log_storage.columns.row_offsets import end_of, first_of, offsets_from
 from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -283,11 +283,12 @@ class _Lane:
         self._handle = handle
         self._wanted = wanted
         self._mask = mask
-        partition = handle.partitions[number]
+        self._partition = partition = handle.partitions[number]
         low, high = partition.log_start, partition.high_watermark
         self._low, self._high = low, high
         size = max(1, size_of(partition))
-        self._block = max(1, min(BLOCK_ROWS, BLOCK_BYTES * (partition.log_end - low) // size))
+        stored = partition.rows_between(low, partition.log_end)
+        self._block = max(1, min(BLOCK_ROWS, BLOCK_BYTES * stored // size))
         """How many rows are read at once: few if they are large."""
         start = high if wanted.backward else low
         if wanted.at is not None:
@@ -316,22 +317,40 @@ class _Lane:
         while not self.hits and not self.is_done and budget > 0:
             rows = self._block if self._wanted.filters.used else min(self._wanted.limit, self._block)
             rows = max(1, min(rows, budget))
-            if self._wanted.backward:
-                start, end = max(self._low, self._reached - rows), self._reached
-                self._reached = start
-            else:
-                start, end = self._reached, min(self._high, self._reached + rows)
-                self._reached = end
+            start, end = self._next(rows)
+            self._reached = start if self._wanted.backward else end
+            found = 0
             for offset, batch in _fetched(self._handle, self.number, start, end):
+                found += batch.num_rows
                 times = np.asarray(batch.column("timestamp").cast(pa.int64()))
                 for index in np.flatnonzero(_matching(batch, self._wanted.filters, self._mask)).tolist():
                     at = first_of(offsets_from(offset, index))
                     self.hits.append((at, int(times[index]), batch.slice(index, 1)))
+                # The rows of a keyed segment may be close together: then these are more than a page needs.
+                if not self._wanted.backward and len(self.hits) >= self._wanted.limit:
+                    self._reached = end_of(offset, batch.num_rows)
+                    break
+                if len(self.hits) > self._wanted.limit:
+                    del self.hits[: -self._wanted.limit]
+                    self._reached = self.hits[0][0]
             if self._wanted.backward:
                 self.hits.reverse()
-            self.scanned += end - start
-            budget -= end - start
+            found = max(found, min(rows, end - start))  # where rows are gone, a look costs as much
+            self.scanned += found
+            budget -= found
         return bool(self.hits)
+
+    def _next(self, rows: int) -> tuple[int, int]:
+        """Return the offsets to read next, which have about so many rows: a keyed segment lacks some of its range."""
+        low, high, is_backward = self._low, self._high, self._wanted.backward
+        first = self._reached - is_backward
+        for segment in self._partition.segments_between(first, first + 1):
+            if segment.keyed is not None:
+                low, high = max(low, segment.base_offset), min(high, segment.end_offset)
+                rows = max(1, rows * segment.span // segment.rows)
+        if is_backward:
+            return max(low, self._reached - rows), self._reached
+        return self._reached, min(high, self._reached + rows)
 
     def take(self) -> tuple[int, int, pa.RecordBatch]:
         """Return partition, offset and row of the next hit."""

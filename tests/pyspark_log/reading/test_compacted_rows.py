@@ -1,5 +1,6 @@
 """The rows of a compacted topic have their own offsets, for every reader, wherever it begins and ends."""
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -8,25 +9,22 @@ from pyspark_log import Consumer, TopicPartition
 from pyspark_log.reading.fetch import fetch
 from pyspark_log.reading.planning import Range, next_row, split_of
 from pyspark_log.reading.positions import offset_for_time
-from pyspark_log_storage.columns.row_offsets import each_of
+from pyspark_log.ui import rows as pages
+from pyspark_log_storage.columns.row_offsets import each_of, offsets_from
 from tests.support.plain_log import NOON_MS
 from tests.support.pyspark_log.compacted_log import CompactedLog
 
 T0 = TopicPartition("t", 0)
 KEYS = st.lists(st.sampled_from([b"a", b"b", b"c", None]), min_size=1, max_size=6)
-STEPS = st.lists(st.one_of(KEYS, st.just("fold"), st.just("fold one")), min_size=1, max_size=7)
+STEPS = st.lists(st.tuples(KEYS, st.sampled_from(["", "fold", "fold one"])), min_size=1, max_size=5)
 
 
 def made(steps, path=None):
     log = CompactedLog(path)
-    for step in steps:
-        match step:
-            case "fold":
-                log.fold()
-            case "fold one":
-                log.fold(1)
-            case keys:
-                log.add(keys)
+    for keys, then in steps:
+        log.add(keys)
+        if then:
+            log.fold(1 if then == "fold one" else None)
     return log
 
 
@@ -49,7 +47,7 @@ def test_every_range_has_the_rows_that_are_in_it(steps):
             assert fetched(log, start, end) == [(row.offset, row.value) for row in log.between(start, end)]
         following = log.between(start, log.end)[:1]
         found = next_row(log.log, log.current, 0, start)
-        assert [] if found is None else [found[0]] == [row.offset for row in following]
+        assert ([] if found is None else [found[0]]) == [row.offset for row in following]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -79,3 +77,77 @@ def test_a_consumer_returns_each_row_once_and_reaches_the_end(tmp_path_factory, 
             assert consumer.position(T0) >= found[-1][0] + 1
         assert found == [(row.offset, row.value) for row in log.between(start, log.end)]
         assert consumer.position(T0) == log.end
+
+
+@pytest.mark.parametrize("start", [0, 1])
+def test_a_consumer_reads_on_behind_the_last_rows_of_a_segment_that_are_gone(root, start):
+    log = made([([b"a", None, None], "fold"), ([b"b"], "")], root)
+    with Consumer(log.path) as consumer:
+        consumer.assign([T0])
+        consumer.seek(T0, start)
+        assert [each.offset for each in consumer.poll()] == [0, 3][start:]
+        assert consumer.position(T0) == 4
+
+
+def test_the_position_moves_to_the_end_though_no_row_is_left(root):
+    log = made([([b"a", None, None], "fold")], root)
+    with Consumer(log.path) as consumer:
+        consumer.assign([T0])
+        consumer.seek(T0, 1)
+        assert consumer.poll() == []
+        assert consumer.position(T0) == 3
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps=STEPS, backward=st.booleans(), limit=st.integers(1, 4), has=st.sampled_from(["", "1"]))
+def test_the_pages_have_each_row_once(steps, backward, limit, has):
+    log = made(steps)
+    wanted = pages.Wanted(partition=0, backward=backward, filters=pages.Filters(value_has=has), limit=limit)
+    expected = [row.offset for row in log.rows if has.encode() in row.value]
+    assert shown(log, wanted) == (expected[::-1] if backward else expected)
+
+
+def shown(log, wanted):
+    """Return the offsets of the rows of all pages, in their order."""
+    found, at = [], None
+    while True:
+        page = pages.read(log.current, msgspec.structs.replace(wanted, at=at))
+        assert len(page.rows) <= wanted.limit
+        found += [row.offset for row in page.rows]
+        if page.at is None:
+            return found
+        assert page.at != at
+        at = page.at
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_page_leaps_over_the_rows_that_are_gone(backward, monkeypatch):
+    monkeypatch.setattr(pages, "SCANNED_MAX", 20)
+    log = CompactedLog()
+    log.add([b"first", *[b"a"] * 500, b"b"])
+    log.fold()
+    page = pages.read(log.current, pages.Wanted(partition=0, backward=backward, limit=10))
+    assert sorted(row.offset for row in page.rows) == [0, 500, 501]
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_page_holds_no_more_rows_than_it_shows_where_many_are_close_together(backward, monkeypatch):
+    read, most = pages.fetch, []
+
+    def one_by_one(*args):
+        for offsets, batch in read(*args):
+            for number in range(batch.num_rows):
+                yield offsets_from(offsets, number), batch.slice(number, 1)
+                most.append(len(lane.hits))
+
+    monkeypatch.setattr(pages, "fetch", one_by_one)
+    log = CompactedLog()
+    log.add([*[b"a"] * 1000, *(b"%d" % number for number in range(100)), *[b"b"] * 1000])
+    log.fold()
+    lane = pages._Lane(log.current, 0, pages.Wanted(backward=backward, limit=5), ())
+    found = []
+    while lane.fill(1000):
+        assert len(lane.hits) <= 5
+        found += [lane.take()[1] for _ in lane.hits[:]]
+    assert found == [row.offset for row in log.rows][:: -1 if backward else 1]
+    assert max(most) <= 5

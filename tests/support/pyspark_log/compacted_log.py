@@ -6,8 +6,10 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from pyspark_log.writing.rows import Rows
+from pyspark_log_coordinator.log.log import TopicHandle
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
+from pyspark_log_coordinator.model.partition import Partition
 from pyspark_log_coordinator.topic.machine import MaintainSegments
 from tests.support.coordinator.compacted_topic import fold_job
 from tests.support.elsewhere import Root
@@ -35,13 +37,13 @@ class CompactedLog(PlainLog):
         self._compacted_end = 0
 
     @property
-    def current(self):
+    def current(self) -> TopicHandle:
         """The topic as it is now."""
         self.handle.refresh()
         return self.handle
 
     @property
-    def partition(self):
+    def partition(self) -> Partition:
         return self.current.partitions[0]
 
     def add(self, keys: Sequence[bytes | None]) -> None:
