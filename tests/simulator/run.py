@@ -31,7 +31,7 @@ from pyspark_log_coordinator.log import bootstrap, group_handle, node_admin
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import roll_task, topic_cleanup, topic_roll
 from pyspark_log_coordinator.membership import group_member
-from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.segments import roll_plan, tiers
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.delta import delta_log
@@ -246,6 +246,7 @@ def _small(settings: Settings) -> Iterator[None]:
             (roll_plan, "ROLL_CHUNKS", settings.roll_chunks),
             (roll_plan, "UNROLLED_CHUNKS_MAX", settings.unrolled_chunks_max),
             (roll_plan, "MERGE_COUNT", settings.merge_count),
+            (tiers, "MERGE_COUNT", settings.merge_count),
             (roll_plan, "INLINE_LAG_MS", 200),
             (inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", settings.clean_up_every),
             (group_handle, "CLEAN_UP_EVERY_ENTRIES", settings.clean_up_every),

@@ -38,7 +38,7 @@ REWRITTEN_SHARE = 0.5
 """A smaller share of superseded rows is not worth the rest of the segment, however often rows are folded."""
 FOLD_CHUNKS = 64
 FOLD_BYTES = 8 * 1024 * 1024
-"""Writers fold rows when a segment has some of them, or so many chunks or bytes."""
+"""Writers fold rows when a segment has some of them, or so many chunks or bytes; see also `due`."""
 _US_PER_MS = 1000
 
 
@@ -64,11 +64,15 @@ class Work(msgspec.Struct, frozen=True):
     others: tuple[SegmentRef, ...]
 
 
-def due(topic: Topic, partition: Partition, now: int, budget: int, *, inline: bool) -> Work | None:
-    """Return what is to be compacted at `now` (ms), of at most `budget` bytes, or None. `inline`: by a writer."""
+def due(topic: Topic, partition: Partition, now: int, budget: int, inline_lag: int | None) -> Work | None:
+    """Return what is to be compacted at `now` (ms), of at most `budget` bytes, or None.
+
+    Writers, which give an `inline_lag`, fold only what is so old at least (ms): a fold takes as long as writing its
+    rows did, and maintenance may come by before.
+    """
     if not topic.config.is_compacted:
         return None
-    return _fold(topic, partition, now, budget, inline=inline) or _merge(topic, partition, now, budget)
+    return _fold(topic, partition, now, budget, inline_lag) or _merge(topic, partition, now, budget)
 
 
 def compaction_of(config: TopicConfig, others: tuple[SegmentRef, ...], now: int) -> Compaction:
@@ -76,7 +80,7 @@ def compaction_of(config: TopicConfig, others: tuple[SegmentRef, ...], now: int)
     return Compaction(others, now, now - config.delete_retention_ms, config.key_column, config.delete_when)
 
 
-def _fold(topic: Topic, partition: Partition, now: int, budget: int, *, inline: bool) -> Work | None:
+def _fold(topic: Topic, partition: Partition, now: int, budget: int, inline_lag: int | None) -> Work | None:
     config, keyed = topic.config, partition.keyed_segments
     youngest = (now - config.min_compaction_lag_ms) * _US_PER_MS
     dirty: list[SegmentRef | ChunkRef] = []
@@ -88,11 +92,12 @@ def _fold(topic: Topic, partition: Partition, now: int, budget: int, *, inline: 
     if not dirty:
         return None
     size = sum(each.length for each in dirty)
-    is_late = _since(topic, dirty[0]) + config.max_compaction_lag_ms <= now
+    since = _since(topic, dirty[0])
+    is_late = since + config.max_compaction_lag_ms <= now
     is_much = size >= config.min_cleanable_dirty_ratio * (size + sum(each.length for each in keyed))
-    if inline:
-        has_segment = isinstance(dirty[0], SegmentRef)
-        is_much = is_much and (has_segment or len(dirty) >= FOLD_CHUNKS or size >= FOLD_BYTES)
+    if inline_lag is not None:
+        is_enough = isinstance(dirty[0], SegmentRef) or len(dirty) >= FOLD_CHUNKS or size >= FOLD_BYTES
+        is_much = is_much and is_enough and since + inline_lag <= now
     if not (is_late or is_much):
         return None
     return Work(_as_many_as_fit(dirty, budget), keyed)

@@ -59,7 +59,8 @@ KEPT_LEVEL = LEVEL_MAX + 1
 PARQUET_LEVEL_MAX = 6
 """Parquet segments of this level are not merged, however small they are."""
 INLINE_LAG_MS = 3_600_000
-"""Writers make Parquet in passing of rows that are at least so old: a maintenance job may do it sooner, and better."""
+"""Writers make Parquet in passing of rows that are at least so old, and compact them: maintenance may do it sooner, and
+better."""
 MERGE_LOOK_BACK = 128
 """Number of newest segments among which inline maintenance looks for neighbours to merge."""
 
@@ -135,7 +136,7 @@ def plan(topic: Topic, now: int, budget: int | None = None, at_once: Sequence[in
 def _inline(topic: Topic, number: int, now: int) -> RollJob | None:
     budget = _inline_budget(topic.partitions[number])
     return (
-        _compaction(topic, number, now, budget, inline=True)
+        _compaction(topic, number, now, budget, INLINE_LAG_MS)
         or _roll(topic, number, now, budget)
         or _tail(topic, number, now, None)
         or _merge(topic, number, budget, MERGE_LOOK_BACK)
@@ -207,7 +208,7 @@ _AT_ONCE, _NEVER = _Due(BEFORE_ALL_TIMES, 0), _Due(INT64_MAX, INT64_MAX)
 def _due(partition: Partition, config: TopicConfig, topic: Topic) -> _Due:
     """Return when inline maintenance may have something to do. When a file was sequenced does not change."""
     budget = _inline_budget(partition)
-    if compaction_plan.due(topic, partition, INT64_MAX, budget, inline=True):
+    if compaction_plan.due(topic, partition, INT64_MAX, budget, INLINE_LAG_MS):
         return _AT_ONCE  # perhaps: what is too young for it does not wait long
     if _segments_to_merge(partition, config, budget, MERGE_LOOK_BACK):
         return _AT_ONCE
@@ -223,9 +224,9 @@ def _earliest(of_each: list[_Due]) -> _Due:
 _DUE: Fact[_Due] = Fact(_due, _earliest)
 
 
-def _compaction(topic: Topic, number: int, now: int, budget: int, *, inline: bool = False) -> RollJob | None:
+def _compaction(topic: Topic, number: int, now: int, budget: int, inline_lag: int | None = None) -> RollJob | None:
     partition = topic.partitions[number]
-    work = compaction_plan.due(topic, partition, now, budget, inline=inline)
+    work = compaction_plan.due(topic, partition, now, budget, inline_lag)
     if work is None:
         return None
     segments = tuple(each for each in work.pieces if isinstance(each, SegmentRef))

@@ -7,6 +7,7 @@ import pytest
 
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.compaction_plan import FOLD_CHUNKS, KEYED_ROWS_MAX
+from pyspark_log_coordinator.segments.roll_plan import INLINE_LAG_MS
 from pyspark_log_coordinator.topic import integrity
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords, HoldFiles, MaintainSegments
@@ -115,11 +116,15 @@ def test_a_fold_is_as_large_as_the_budget_and_memory_allow():
     assert due(keyed_log(rows=KEYED_ROWS_MAX + 1, chunks=2)) == [(0, KEYED_ROWS_MAX + 1, [])]
 
 
-def test_a_writer_folds_a_segment_or_many_chunks():
+def test_a_writer_folds_a_segment_or_many_chunks_that_are_an_hour_old():
     few, many = filled(FOLD_CHUNKS - 1, **COMPACT), filled(FOLD_CHUNKS, **COMPACT)
-    assert due(few, budget=None) == []
-    assert due(rolled(few, 0, 10), budget=None) == [(0, 630, [])]
-    assert due(many, budget=None) == [(0, 640, [])]
+    assert due(few, INLINE_LAG_MS, budget=None) == []
+    assert due(rolled(few, 0, 10), INLINE_LAG_MS, budget=None) == [(0, 630, [])]
+    assert due(many, INLINE_LAG_MS, budget=None) == [(0, 640, [])]
+    assert due(many, INLINE_LAG_MS - 1, budget=None) == []
+    late = filled(FOLD_CHUNKS, **COMPACT, max_compaction_lag_ms=50)
+    assert due(late, 49, budget=None) == []
+    assert due(late, 50, budget=None) == [(0, 640, [])]
 
 
 # Merges

@@ -1,16 +1,26 @@
 """The rows of a compacted topic have their own offsets, for every reader, wherever it begins and ends."""
 
+import contextlib
+import functools
+
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyspark_log import Consumer, TopicPartition
+from pyspark_log.kafka import offset_headers
+from pyspark_log.kafka.client import KafkaTopic
+from pyspark_log.kafka.export_plan import PartitionExport
+from pyspark_log.kafka.row_export import RowExport
+from pyspark_log.reading import native_files
 from pyspark_log.reading.fetch import fetch
-from pyspark_log.reading.planning import Range, next_row, split_of
-from pyspark_log.reading.positions import offset_for_time
+from pyspark_log.reading.planning import Range, find_again, next_row, split_of
+from pyspark_log.reading.positions import Subscribed, offset_for_time
 from pyspark_log.ui import rows as pages
+from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_storage.columns.row_offsets import each_of, offsets_from
+from pyspark_log_storage.errors import DataLoss
 from tests.support.plain_log import NOON_MS
 from tests.support.pyspark_log.compacted_log import CompactedLog
 
@@ -31,9 +41,14 @@ def made(steps, path=None):
 def fetched(log, start, end):
     """Return offset and value of each row of a range."""
     split = split_of(log.current, Range("t", 0, start, end))
+    return rows_of(fetch(log.log.store_at, split))
+
+
+def rows_of(batches):
+    """Return offset and value of each row."""
     return [
         each
-        for offsets, batch in fetch(log.log.store_at, split)
+        for offsets, batch in batches
         for each in zip(each_of(offsets, batch.num_rows).tolist(), batch.column("value").to_pylist(), strict=True)
     ]
 
@@ -151,3 +166,86 @@ def test_a_page_holds_no_more_rows_than_it_shows_where_many_are_close_together(b
         found += [lane.take()[1] for _ in lane.hits[:]]
     assert found == [row.offset for row in log.rows][:: -1 if backward else 1]
     assert max(most) <= 5
+
+
+def read_while(log, start, end, compact):
+    """Begin to read a range, call `compact`, and return the offsets of the rows."""
+    split = split_of(log.current, Range("t", 0, start, end))
+    compact()
+    again = functools.partial(find_again, log.log, split)
+    return [at for at, _ in rows_of(fetch(log.log.store_at, split, again))]
+
+
+def test_a_read_never_mixes_rows_of_before_and_after_a_compaction():
+    log = made([([b"a", b"a", b"b"], "fold"), ([b"a", b"b", b"b"], ""), ([b"c", b"c"], "")])
+    with pytest.raises(DataLoss, match=r"partition 0: offsets 3 to 7 were compacted while they were read"):
+        read_while(log, 3, 8, log.fold)
+
+
+def test_rows_that_were_not_compacted_are_found_again():
+    log = made([([b"a", b"a"], ""), ([b"b", b"c", b"b"], "")])
+    split = split_of(log.current, Range("t", 0, 0, 5))
+    log.fold(1)
+    assert find_again(log.log, split, 2).start == 2
+    with pytest.raises(DataLoss, match=r"offsets 1 to 1 were compacted while they were read"):
+        find_again(log.log, split, 1)
+    again = split_of(log.current, Range("t", 0, 0, 5))
+    assert find_again(log.log, again, 0) == again  # the same rows, for example from another node
+
+
+def test_a_read_of_compacted_rows_goes_on_when_others_have_moved():
+    log = made([([b"a", b"a", b"b"], "fold"), ([b"a", b"b", b"b"], "")])
+
+    def roll():
+        log.current.alter_config({"flush.messages": "1"})
+        topic_roll.roll_and_merge(log.current)
+        topic_cleanup.clean_up_topic(log.current)
+
+    log.current.alter_config({"cleanup.policy": "delete"})
+    assert read_while(log, 0, 6, roll) == [1, 2, 3, 4, 5]
+
+
+def test_a_segment_of_compacted_rows_is_read_by_the_source():
+    """It may be rewritten at any time."""
+    log = made([([b"a"] * 9, "fold")])
+    for policy in ("compact", "delete"):
+        log.current.alter_config({"cleanup.policy": policy, "segment.format": "parquet", "segment.bytes": "1000"})
+        whole = Range("t", 0, 0, 9)
+        native, rest = native_files.divide(Subscribed({"t": log.current}, {}), [whole], in_s3=True)
+        assert (native, rest) == ([], [whole])
+
+
+def test_an_export_says_the_offset_of_each_row():
+    log, produced = made([([b"a", b"b", b"a"], "fold"), ([b"c"], "")]), []
+    kafka = RecordingKafka(lambda _, **row: produced.append(row))
+    export = RowExport(log.log, log.current, kafka, KafkaTopic("t", "cluster", "id", 1, {}), "none")
+    export.run([PartitionExport(0, 0, 4, is_resumed=False)], lambda _: None)
+    assert [(row["key"], row["headers"]) for row in produced] == [
+        (key, [("pyspark-log.offset", at)]) for key, at in ((b"b", b"1"), (b"a", b"2"), (b"c", b"3"))
+    ]
+
+
+class RecordingKafka:
+    """A client of Kafka that passes the rows on to `produce`, and does nothing else."""
+
+    timeout_seconds = 1
+
+    def __init__(self, produce):
+        self.produce = produce
+
+    def __getattr__(self, name):
+        return lambda *_, **__: None
+
+    def producer(self, **_):
+        return self
+
+    def errors(self):
+        return contextlib.nullcontext()
+
+
+@pytest.mark.parametrize("wanted", range(8))
+def test_an_offset_of_kafka_is_found_behind_rows_that_are_gone(wanted):
+    log = made([([b"a", b"b", b"a", None], "fold"), ([b"c", b"c"], "fold"), ([b"d"], "")])
+    following = [row.offset for row in log.rows if row.offset >= wanted]
+    found = offset_headers.offset_here(log.log, log.current, 0, wanted)
+    assert [row.offset for row in log.rows if row.offset >= found] == following
