@@ -205,9 +205,10 @@ def test_a_read_of_compacted_rows_goes_on_when_others_have_moved():
     assert read_while(log, 0, 6, roll) == [1, 2, 3, 4, 5]
 
 
-def test_a_segment_of_compacted_rows_is_read_by_the_source():
+@pytest.mark.on_disk("only files on disks are handed over")
+def test_a_segment_of_compacted_rows_is_read_by_the_source(tmp_path):
     """It may be rewritten at any time."""
-    log = made([([b"a"] * 9, "fold")])
+    log = made([([b"a"] * 9, "fold")], tmp_path / "log")
     for policy in ("compact", "delete"):
         log.current.alter_config({"cleanup.policy": policy, "segment.format": "parquet", "segment.bytes": "1000"})
         whole = Range("t", 0, 0, 9)
