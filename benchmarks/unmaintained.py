@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark_log.options import SinkOptions
     from pyspark_log_coordinator.log.log import TopicHandle
-    from pyspark_log_coordinator.maintenance.roll_task import RollTask
+    from pyspark_log_coordinator.maintenance.roll_input import RollTask
 
 NEVER = 2**62
 

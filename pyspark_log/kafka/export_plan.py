@@ -32,13 +32,10 @@ class PartitionExport(msgspec.Struct, frozen=True):
     partition: int
     next: int
     end: int
+    rows: int
+    """The number of rows; at most, if it begins among rows that were compacted."""
     is_resumed: bool
     """Whether an earlier export has copied rows of the partition."""
-
-    @property
-    def rows(self) -> int:
-        """The number of rows."""
-        return self.end - self.next
 
 
 def plan(
@@ -66,7 +63,9 @@ def plan(
                 f"{partition.log_start} to {partition.high_watermark}: rows have expired before they were exported, or "
                 "the topic in Kafka is a copy of another one; export to another topic with --to-topic"
             )
-        plans.append(PartitionExport(number, following, partition.high_watermark, copied is not None))
+        end = partition.high_watermark
+        rows = partition.rows_between(following, end)
+        plans.append(PartitionExport(number, following, end, rows, copied is not None))
     return plans
 
 

@@ -3,8 +3,8 @@
     keyed segments     all but those that a later keyed segment supersedes, and those whose keys the tail has
     the tail           the rows after the keyed segments, and of these the newest of each key
 
-A row that deletes its key is none of them. Of the tail the keys are read, and of the keyed segments their lists: some
-40 bytes of each row of the tail are in memory, and one key index.
+A row that deletes its key is left out. To find them, the keys of the tail and the lists of the keyed segments are read:
+some 40 bytes for each row of the tail are in memory, and one key index.
 """
 
 from __future__ import annotations

@@ -149,6 +149,14 @@ def test_rows_that_expired_before_they_were_archived_are_an_error(spark, log, ta
         pyspark_log.read(spark, log.path, "t", archive=table)
 
 
+def test_a_compacted_topic_is_not_archived(spark, log, table):
+    append(log, "a")
+    log.log.topic("t").alter_config({"cleanup.policy": "compact"})
+    with pytest.raises(InvalidInput, match="topic 't' is compacted, and an archive has every row"):
+        pyspark_log.archive(spark, log.path, "t", table)
+    assert not os.path.exists(table)
+
+
 def test_an_archive_gets_no_rows_behind_a_gap(spark, log, table):
     append(log, "a")
     pyspark_log.archive(spark, log.path, "t", table)

@@ -71,7 +71,10 @@ def run(
     stale_list_seconds: float = 0,
     onlooker: Callable[[Process], None] | None = None,
 ) -> Result:
-    """Run a seed. `tell` is told every step; lists may be as old as is said. `onlooker` is one more process."""
+    """Run a seed.
+
+    `tell` is called with every step. Lists may be stale by `stale_list_seconds`. `onlooker` runs as one more process.
+    """
     settings = settings_of(seed, operations)
     weather = msgspec.structs.replace(settings.weather, stale_list_seconds=stale_list_seconds)
     kind = World if settings.nodes.count == 1 else ReplicatedWorld

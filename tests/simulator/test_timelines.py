@@ -19,7 +19,7 @@ WORLDS_A_TEST = 25
 
 
 class Onlooker:
-    """Looks at the timelines of a world again and again, as the page does, and remembers what is told."""
+    """Looks at the timelines of a world repeatedly, as the page does, and keeps the events that they show."""
 
     def __init__(self):
         self.lanes = Counter()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.log.log import TopicHandle
-    from pyspark_log_coordinator.maintenance.roll_task import RollTask
+    from pyspark_log_coordinator.maintenance.roll_input import RollTask
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.segments.swap import SwapSegments
     from pyspark_log_storage.stores.store import Store

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pyspark_log_coordinator.maintenance.roll_task import RollInput, RollTask
+    from pyspark_log_coordinator.maintenance.roll_input import RollInput, RollTask
     from pyspark_log_coordinator.segments.compaction_plan import Compaction
     from pyspark_log_storage.files.row_files import SegmentFile
     from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter

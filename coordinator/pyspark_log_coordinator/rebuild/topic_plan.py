@@ -267,6 +267,12 @@ class PartitionPlan(msgspec.Struct, frozen=True):
     """The log start, and the highest high watermark, in any folder."""
 
     @property
+    def rows(self) -> int:
+        """How many rows will be in the log: a keyed segment lacks some of its range."""
+        keyed = [(each.end_offset - each.base_offset, each.file.keyed) for each in self.segments]
+        return self.log_end - self.log_start - sum(span - counts.rows for span, counts in keyed if counts is not None)
+
+    @property
     def lost(self) -> int:
         """How many of the rows between `known_start` and `known_end` are not in the log."""
         return max(0, self.log_start - self.known_start) + max(0, self.known_end - self.log_end)

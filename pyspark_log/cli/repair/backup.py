@@ -142,7 +142,7 @@ def _contents(found: Backup) -> str:
 
 
 def _rows(state: Any) -> int:
-    return sum(each.log_end - each.log_start for each in state.partitions)
+    return sum(each.rows_between(each.log_start, each.log_end) for each in state.partitions)
 
 
 def _time(found: Backup) -> str:

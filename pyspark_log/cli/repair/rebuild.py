@@ -98,7 +98,7 @@ def _print(found: Survey) -> None:
             "partition": str(number),
             **{f"node {name}": f"{each.log_start}-{each.reached[name]}" for name in names},
             "chosen": f"{each.log_start}-{each.log_end}",
-            "rows": each.log_end - each.log_start,
+            "rows": each.rows,
             "lost": each.lost,
         }
         for plan in found.topics

@@ -315,7 +315,7 @@ def offsets(
             "partition": number,
             "earliest": each.log_start,
             "latest": each.high_watermark,
-            "rows": each.high_watermark - each.log_start,
+            "rows": each.rows_between(each.log_start, each.high_watermark),
         }
         for number, each in enumerate(handle.partitions)
     ]

@@ -7,6 +7,10 @@ import pytest
 import pyspark_log
 from pyspark_log_coordinator.audit.repair import repair
 from pyspark_log_coordinator.audit.verify import verify
+from pyspark_log_coordinator.backup import backup, manifest
+from pyspark_log_coordinator.backup.restore import restore
+from pyspark_log_coordinator.environment import real_environment
+from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
 from pyspark_log_coordinator.segments import roll_plan
@@ -17,6 +21,7 @@ from pyspark_log_storage.errors import DataLoss, InvalidInput
 from tests.support.coordinator.compacted_topic import fold_job
 from tests.support.coordinator.lost_cluster import LostCluster
 from tests.support.coordinator.replicated_topic import ALL
+from tests.support.memory_store import MemoryStore
 from tests.support.plain_log import flip_bit
 
 
@@ -261,6 +266,17 @@ def test_a_rebuild_leaves_out_what_a_slow_roll_wrote_across_the_compacted_end(tm
     cluster.rebuild()
     assert [(each.base_offset, each.end_offset) for each in cluster.partition.segments][:1] == [(0, 4)]
     cluster.check()
+
+
+def test_a_backup_has_the_keyed_segments(cluster):
+    target, root = MemoryStore("target"), MemoryStore("restored")
+    backup.back_up(cluster.log, target)
+    restore(manifest.read(target, manifest.numbers(target)[-1]), target, root, real_environment(), as_new=True)
+    log = Log(root, real_environment(), open_node=MemoryStore)
+    log.open(create=False)
+    handle = log.topic("t")
+    assert [each.keyed for each in handle.partitions[0].segments] == [each.keyed for each in cluster.partition.segments]
+    assert verify(handle).findings == []
 
 
 def test_a_keyed_segment_that_no_node_has_whole_is_not_salvaged(cluster):

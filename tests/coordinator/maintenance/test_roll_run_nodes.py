@@ -5,6 +5,7 @@ import pytest
 
 from pyspark_log_coordinator.commit import inline_maintenance
 from pyspark_log_coordinator.maintenance import roll_task
+from pyspark_log_coordinator.maintenance.roll_input import RollSource
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync import catch_up
@@ -142,7 +143,7 @@ def test_rows_that_no_node_can_serve_are_an_error_that_names_the_offset(topic):
 def test_a_roll_without_a_reachable_holder_says_so(topic):
     fill(topic, 1)
     work = roll_task_of(topic.handle, job(topic))
-    bare = {number: roll_task.RollSource(each.name, ()) for number, each in work.files.items()}
+    bare = {number: RollSource(each.name, ()) for number, each in work.files.items()}
     with pytest.raises(StoreUnavailable, match=r"none of the nodes that hold .* is reachable; bring one back"):
         run_roll(topic.log.store_at, msgspec.structs.replace(work, files=bare), topic.log.environment)
 

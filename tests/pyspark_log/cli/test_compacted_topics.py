@@ -39,6 +39,8 @@ def test_rows_are_counted_where_a_topic_is_described_and_deleted(cli):
     cli.run("maintain", "t")
     (described,) = cli.documents("topics", "describe", "t")
     assert [each["rows"] for each in described["partitions"]] == [2]
+    (offsets,) = cli.documents("offsets", "t")
+    assert (offsets["earliest"], offsets["latest"], offsets["rows"]) == (0, 11, 2)
     assert "2 rows in 1 partition" in cli.run("topics", "delete", "t", "--yes").output
 
 
@@ -51,6 +53,22 @@ def test_latest_is_of_now(cli):
     cli.run("topics", "create", "t", "--config", "cleanup.policy=compact")
     for option in (["--from", "latest"], ["--to", "latest"], ["--group", "g"], ["--follow"]):
         assert "cannot be combined with --latest" in cli.misuse("consume", "t", "--latest", *option)
+
+
+def test_a_compacted_topic_with_columns_names_the_one_with_the_keys(cli):
+    columns = ("topics", "create", "u", "--schema", "id BIGINT, gone BOOLEAN, name STRING")
+    compact = ("--config", "cleanup.policy=compact")
+    assert "say which column has the keys with key.column" in cli.error(*columns, *compact)
+    keyed = (*columns, *compact, "--config", "key.column=ID")
+    assert "'name' has type string; choose a column of type BOOLEAN" in cli.error(
+        *keyed, "--config", "delete.when=name"
+    )
+    assert "the columns are" in cli.error(*keyed, "--config", "delete.when=other")
+    cli.run(*keyed, "--config", "delete.when=GONE")
+    (described,) = cli.documents("topics", "describe", "u")
+    assert (described["config"]["key.column"], described["config"]["delete.when"]) == ("id", "gone")
+    cli.run("topics", "create", "t")
+    assert "delete.when=gone is for typed topics" in cli.error("topics", "alter", "t", "--config", "delete.when=gone")
 
 
 def test_a_row_without_a_key_is_refused(cli):

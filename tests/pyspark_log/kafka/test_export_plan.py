@@ -19,15 +19,15 @@ def of_rows(count):
 
 
 def test_a_partition_that_was_never_exported_begins_where_it_is_read_from():
-    assert planned(of_rows(10), None, start=4) == PartitionExport(0, 4, 10, is_resumed=False)
+    assert planned(of_rows(10), None, start=4) == PartitionExport(0, 4, 10, 6, is_resumed=False)
 
 
 def test_an_aborted_first_transaction_leaves_no_row_and_the_export_begins_again():
-    assert planned(of_rows(10), None, end=6) == PartitionExport(0, 0, 10, is_resumed=False)
+    assert planned(of_rows(10), None, end=6) == PartitionExport(0, 0, 10, 10, is_resumed=False)
 
 
 def test_an_export_goes_on_behind_the_last_row_in_kafka():
-    assert planned(of_rows(10), 5, end=8, start=0) == PartitionExport(0, 6, 10, is_resumed=True)
+    assert planned(of_rows(10), 5, end=8, start=0) == PartitionExport(0, 6, 10, 4, is_resumed=True)
 
 
 def test_rows_that_kafka_has_deleted_say_nothing_of_what_was_exported():

@@ -35,6 +35,6 @@ def test_an_export_waits_until_its_last_transaction_has_its_markers(tmp_path):
     log.create("t")
     log.append("t", {0: [b"0", b"1"]})
     export = RowExport(log.log, log.log.topic("t"), kafka, KafkaTopic("t", "cluster", "id", 1, {}), "none")
-    export.run([PartitionExport(0, 0, 2, is_resumed=False)], lambda _: None)
+    export.run([PartitionExport(0, 0, 2, 2, is_resumed=False)], lambda _: None)
     transaction = ["begin_transaction", "produce", "produce", "commit_transaction"]
     assert kafka.calls == ["init_transactions", *transaction, "init_transactions"]

@@ -123,6 +123,20 @@ def test_a_new_topic_gets_the_retention_of_the_one_in_kafka(kafka, transfer):
     assert described["config"]["max.message.bytes"] == 3000000
 
 
+def test_a_compacted_topic_is_compacted_on_the_other_side_too(kafka, transfer):
+    topic, back = kafka.create(cleanup_policy="compact", delete_retention_ms="12345"), kafka.unused()
+    kafka.write(topic, values(3), key=b"k")
+    transfer.import_(topic)
+    [described] = transfer.cli.documents("topics", "describe", topic)
+    assert described["config"]["cleanup.policy"] == "compact"
+    assert described["config"]["delete.retention.ms"] == 12345
+    transfer.cli.run("maintain", topic)
+    assert transfer.places(topic) == [(0, 2, "2")]
+    transfer.export(topic, "--to-topic", back)
+    assert kafka.setting(back, "cleanup.policy") == "compact"
+    assert [each.headers() for each in kafka.rows(back)[0]] == [[("pyspark-log.offset", b"2")]]
+
+
 def test_a_gap_ends_an_import_that_keeps_offsets_and_one_that_maps_them_goes_on(kafka, transfer):
     topic = kafka.create()
     kafka.write(topic, values(2))

@@ -220,7 +220,7 @@ def test_an_export_says_the_offset_of_each_row():
     log, produced = made([([b"a", b"b", b"a"], "fold"), ([b"c"], "")]), []
     kafka = RecordingKafka(lambda _, **row: produced.append(row))
     export = RowExport(log.log, log.current, kafka, KafkaTopic("t", "cluster", "id", 1, {}), "none")
-    export.run([PartitionExport(0, 0, 4, is_resumed=False)], lambda _: None)
+    export.run([PartitionExport(0, 0, 4, 4, is_resumed=False)], lambda _: None)
     assert [(row["key"], row["headers"]) for row in produced] == [
         (key, [("pyspark-log.offset", at)]) for key, at in ((b"b", b"1"), (b"a", b"2"), (b"c", b"3"))
     ]

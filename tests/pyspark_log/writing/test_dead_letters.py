@@ -81,6 +81,15 @@ def test_a_row_that_is_too_large_is_a_dead_letter_and_the_others_are_written(log
     assert letters(log) == [(large, [], b"t", b"1", b"InvalidRecord", reason)]
 
 
+def test_a_row_without_a_key_is_a_dead_letter_of_a_compacted_topic(log):
+    log.log.topic("t").alter_config({"cleanup.policy": "compact"})
+    rows = {"key": [b"k", None, None], "value": [b"1", b"2", b"x" * (LIMIT + 1)]}
+    assert write(log, rows, topic="t") == 2
+    assert [value for _, value in values(log, "t")] == [b"1"]
+    reasons = [reason for *_, reason in letters(log)]
+    assert all(b"a row has no key, and the topic has cleanup.policy=compact" in each for each in reasons)
+
+
 def test_a_row_that_names_a_partition_that_does_not_exist_is_a_dead_letter(log):
     partitions = pa.array([1, 2, None, -1], pa.int32())
     write(log, {"value": [b"a", b"b", b"c", b"d"], "partition": partitions}, topic="t")

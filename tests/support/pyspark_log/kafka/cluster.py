@@ -14,7 +14,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from pyspark_log.opening import own_log
 from pyspark_log_storage.errors import LogError
@@ -59,6 +59,13 @@ class KafkaCluster:
                 self.admin = AdminClient(self.config)  # the old one may remember for minutes that there is no leader
                 time.sleep(0.1)
         return name
+
+    def setting(self, topic: str, name: str) -> str:
+        """Return a setting of a topic."""
+        found = self.admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)])
+        (described,) = (each.result(WAIT) for each in found.values())
+        value: str = described[name].value
+        return value
 
     def _trouble(self, topic: str, partition: int) -> KafkaException | None:
         """Return why the broker does not answer for a partition, as it does some moments after it was created."""
