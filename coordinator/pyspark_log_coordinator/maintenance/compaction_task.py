@@ -66,7 +66,7 @@ def _fold(rows: RollInput, work: RollTask, writer: KeyedSegmentWriter) -> tuple[
         is_kept = is_in(offsets, kept)
         if is_kept.any():
             chosen = batch.filter(pa.array(is_kept))
-            tombstones += int(_deletes(chosen, compaction).sum())
+            tombstones += int(deletes(chosen, compaction).sum())
             writer.append_at(chosen, offsets[is_kept], schema_id, epoch)
     superseded = np.sort(np.concatenate([NONE, *found]))
     done = writer.close_at(job.end_offset, superseded, newest, tombstones)
@@ -86,14 +86,14 @@ def _merge(rows: RollInput, work: RollTask, writer: KeyedSegmentWriter) -> tuple
         nonlocal count, tombstones
         writer.append_at(batch, offsets, schema_id, epoch)
         count += batch.num_rows
-        tombstones += int(_deletes(batch, compaction).sum())
+        tombstones += int(deletes(batch, compaction).sum())
         keys.append(keys_of(batch.column(compaction.key_column or "key"), offsets))
 
     for segment, batch, offsets, schema_id, epoch in rows.keyed_rows():
         assert segment.keyed is not None
         is_kept = ~is_in(offsets, dead)
         if segment.keyed.cleaned_ms <= compaction.kept_from_ms:
-            is_kept &= ~_deletes(batch, compaction)
+            is_kept &= ~deletes(batch, compaction)
         last = batch.slice(batch.num_rows - 1), offsets[-1:], schema_id, epoch
         if is_kept.any():
             write(batch.filter(pa.array(is_kept)), offsets[is_kept], schema_id, epoch)
@@ -133,7 +133,7 @@ def _keys_of(rows: RollInput, work: RollTask) -> Keys:
     return key_index.joined(found)
 
 
-def _deletes(batch: pa.RecordBatch, compaction: Compaction) -> NDArray[np.bool_]:
+def deletes(batch: pa.RecordBatch, compaction: Compaction) -> NDArray[np.bool_]:
     """Return which rows delete their key: those without a value, or where the column of a typed topic is true."""
     if not compaction.key_column:
         return np.asarray(batch.column("value").is_null())

@@ -117,7 +117,7 @@ def _as_text(data: bytes) -> str:
     """Return bytes in base 85, filled up with zeros to a multiple of four."""
     words = np.frombuffer(data + b"\0" * (-len(data) % _WORD), ">u4").astype(np.uint64)
     digits = words[:, np.newaxis] // _POWERS % np.uint64(_BASE)
-    return _DIGITS[digits].tobytes().decode()
+    return bytes(_DIGITS[digits]).decode()
 
 
 def _as_bytes(vector: DeletionVector) -> bytes:
