@@ -1,7 +1,6 @@
 """Deletion vectors are read as they were written: by a reader of Roaring's format, by delta-rs, and by our own."""
 
 import json
-import struct
 
 import deltalake
 import msgspec
@@ -16,43 +15,13 @@ from pyspark_log_storage.delta import deletion_vector, delta_log
 from pyspark_log_storage.delta.delta_actions import Action, AddFile, DeletionVector, Metadata
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.stores.local import LocalStore
+from tests.support.storage import vector_reader
 
-DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 EXAMPLE = deletion_vector.encode(np.array([3, 4, 7, 11, 18, 29]))
 
 
 def by_the_specification(vector):
-    """Return the rows of a vector, by PROTOCOL.md, RFC 32 (Z85) and Roaring's specification of its format."""
-    assert vector.storage_type == "i"
-    numbers = []
-    for start in range(0, len(vector.path_or_inline_dv), 5):
-        number = 0
-        for digit in vector.path_or_inline_dv[start : start + 5]:
-            number = number * 85 + DIGITS.index(digit)
-        numbers.append(struct.pack(">I", number))
-    data = b"".join(numbers)
-    assert 0 <= len(data) - vector.size_in_bytes < 4
-    data = data[: vector.size_in_bytes]
-    assert struct.unpack_from("<IqI", data) == (1681511377, 1, 0)
-    bitmap = data[16:]
-    cookie, count = struct.unpack_from("<II", bitmap)
-    assert cookie == 12346
-    rows, end = [], 0
-    for number in range(count):
-        key, last = struct.unpack_from("<HH", bitmap, 8 + 4 * number)
-        (position,) = struct.unpack_from("<I", bitmap, 8 + 4 * count + 4 * number)
-        if last < 4096:
-            lows = struct.unpack_from(f"<{last + 1}H", bitmap, position)
-            end = position + 2 * (last + 1)
-        else:
-            words = struct.unpack_from("<1024Q", bitmap, position)
-            lows = [64 * place + bit for place, word in enumerate(words) for bit in range(64) if word >> bit & 1]
-            end = position + 8192
-            assert len(lows) == last + 1
-        rows += [key << 16 | low for low in lows]
-    assert end == len(bitmap)
-    assert len(rows) == vector.cardinality
-    return rows
+    return vector_reader.rows_of(msgspec.to_builtins(vector))
 
 
 @st.composite
