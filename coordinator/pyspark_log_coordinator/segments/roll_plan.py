@@ -161,14 +161,16 @@ def will_stay(segment: SegmentRef, config: TopicConfig) -> bool:
     return segment.level >= PARQUET_LEVEL_MAX or (is_large and (segment.is_parquet or segment.level >= KEPT_LEVEL))
 
 
-def parquet_end(partition: Partition) -> int:
-    """Return the offset at which the rows end that are in Parquet segments, from the partition's first row on.
+def table_end(partition: Partition, config: TopicConfig) -> int:
+    """Return the offset up to which the Delta table is that of the partition, from the partition's first row on.
 
-    These are those of the Delta table, which has none of a compacted partition.
+    It has the rows in Parquet segments; of a compacted topic it is the state as of the compacted end.
     """
+    if config.is_compacted:
+        return partition.compacted_end
     end = partition.log_start
     for segment in partition.segments:
-        if not segment.is_parquet or segment.keyed is not None:
+        if not segment.is_parquet:
             break
         end = segment.end_offset
     return end

@@ -255,10 +255,12 @@ def test_rows_stay_until_every_member_of_the_isr_holds_the_keyed_segment():
 # What is left
 
 
-def test_the_table_has_none_of_a_compacted_partition():
-    assert roll_plan.parquet_end(keyed_log(0, 20).partitions[0]) == 0
+def test_the_table_of_a_compacted_partition_ends_with_the_keyed_segments():
+    topic = keyed_log(0, 20)
+    assert roll_plan.table_end(topic.partitions[0], topic.config) == 20
     dense = rolled(filled(6, segment_format="parquet"), 0, 20, parquet=True)
-    assert roll_plan.parquet_end(dense.partitions[0]) == 20
+    assert roll_plan.table_end(dense.partitions[0], dense.config) == 20
+    assert roll_plan.table_end(dense.partitions[0], topic.config) == 0
 
 
 def test_retention_does_not_apply_to_a_topic_that_is_only_compacted():
