@@ -70,6 +70,15 @@ class NewestRows(msgspec.Struct, frozen=True):
         chosen = np.where(is_keyed, ~is_in(each, self.superseded), is_in(each, self.tail)) & ~self._deletes(rows)
         return each[chosen], rows.filter(pa.array(chosen))
 
+    def older(self, start: int, end: int) -> NDArray[np.int64]:
+        """Return those of the offsets from `start` to `end` whose rows are not the newest of their keys, ascending.
+
+        Rows that delete their keys are not among them.
+        """
+        tail = np.arange(max(start, self.partition.compacted_end), end)
+        older = np.concatenate([self.superseded, tail[~is_in(tail, self.tail)]])
+        return older[older >= start]
+
     def _deletes(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
         for name in self.partition.columns:
             if name in rows.schema.names:
