@@ -151,7 +151,7 @@ def _newest_rows_of(store_at: Callable[[str], Store], split: Split, keyed: Keyed
 
         find = partial(keyed_segment.find_keys, hashes=wanted.hashes, checks=wanted.checks)
         superseded += _of_keyed(store_at, split, keyed.compacted_end, find)
-    return NewestRows(keyed, np.unique(np.concatenate(superseded)), np.sort(wanted.offsets))
+    return NewestRows(keyed, key_index.union(*superseded), np.sort(wanted.offsets))
 
 
 def superseded_in(store_at: Callable[[str], Store], split: Split, compacted_end: int) -> NDArray[np.int64]:

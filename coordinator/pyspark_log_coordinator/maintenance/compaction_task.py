@@ -100,7 +100,7 @@ def _merge(rows: RollInput, work: RollTask, writer: KeyedSegmentWriter) -> tuple
     if not count:
         assert last is not None
         write(*last)  # a segment has rows, as a batch in Kafka's log keeps its last offset
-    older = np.unique(np.concatenate([NONE, *own]))
+    older = key_index.union(*own)
     done = writer.close_at(
         job.end_offset, older[older < job.base_offset], key_index.newest(key_index.joined(keys)), tombstones
     )
