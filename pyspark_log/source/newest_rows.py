@@ -4,7 +4,8 @@
                        whose keys the tail has
     the tail           the rows after them, and of these the newest of each key
 
-The frame's rows are fixed when it is made, by one entry of the topic's journal. A row that deletes its key is left out.
+The frame's rows are fixed when it is made, by one entry of the topic's journal. A row that deletes its key is left out,
+and so is one without a key, which a topic may have from before it was compacted.
 Keys are compared within a partition: after partitions were added, a key may have a row in two.
 """
 
@@ -81,7 +82,7 @@ def latest(
             frame = _with_tail(frame, newer, handle, sum(each.rows for each in tail))
         if frame is None:
             return spark.createDataFrame([], columns)
-        return frame.where(~_deletes(handle))
+        return frame.where(f.col(quoted(_key(handle))).isNotNull() & ~_deletes(handle))
 
 
 def _parts(handle: TopicHandle, ranges: list[Range]) -> tuple[list[Range], list[Range]]:
