@@ -4,8 +4,8 @@
     the tail           the rows after the keyed segments, and of these the newest of each key
 
 A row that deletes its key is left out, and so is one without a key: a topic may have such rows from before it was
-compacted, and a fold keeps one of them if nothing else is left. To find the newest rows, the keys of the tail and the lists of the keyed segments are read:
-some 40 bytes for each row of the tail are in memory, and one key index.
+compacted, and a fold keeps one of them if nothing else is left. To find the newest rows, the keys of the tail and the
+lists of the keyed segments are read: some 40 bytes for each row of the tail are in memory, and one key index.
 """
 
 from __future__ import annotations
@@ -70,6 +70,15 @@ class NewestRows(msgspec.Struct, frozen=True):
         is_keyed = each < self.partition.compacted_end
         chosen = np.where(is_keyed, ~is_in(each, self.superseded), is_in(each, self.tail)) & self._sets_a_key(rows)
         return each[chosen], rows.filter(pa.array(chosen))
+
+    def older(self, start: int, end: int) -> NDArray[np.int64]:
+        """Return those of the offsets from `start` to `end` whose rows are not the newest of their keys, ascending.
+
+        Rows that delete their keys are not among them.
+        """
+        tail = np.arange(max(start, self.partition.compacted_end), end)
+        older = np.concatenate([self.superseded, tail[~is_in(tail, self.tail)]])
+        return older[older >= start]
 
     def _sets_a_key(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
         """Return which rows have a key, and do not delete it. Older rows of a typed topic may lack the columns."""
