@@ -4,7 +4,8 @@ Spark's own Parquet reader reads what is in Parquet segments, of them the keyed 
 Which of these rows are not the newest is found where the frame is made (`pyspark_log.reading.newest_rows`): each task
 gets one bit for each offset.
 
-The frame's rows are fixed when it is made, by one entry of the topic's journal. A row that deletes its key is left out.
+The frame's rows are fixed when it is made, by one entry of the topic's journal. A row that deletes its key is left out,
+and so is one without a key, which a topic may have from before it was compacted.
 Keys are compared within a partition: after partitions were added, a key may have a row in two.
 """
 
@@ -77,7 +78,7 @@ def latest(
         frame = union(spark, path, read_options, native, rest, columns)
         there = [each for each in ranges if each.rows]
         older = list(_older_rows(handle, there, parsed.client_rack))
-        return _without(spark, frame, older).where(~_deletes(handle))
+        return _without(spark, frame, older).where(_sets_a_key(handle))
 
 
 def _older_rows(handle: TopicHandle, ranges: list[Range], rack: str) -> Iterator[tuple[Range, Offsets]]:
@@ -122,11 +123,12 @@ def _is_in(wanted: Sequence[tuple[Range, Offsets]]) -> Column:
     return f.getbit(character, (_BITS - 1 - f.col("offset") % _BITS).cast("int")) == 1
 
 
-def _deletes(handle: TopicHandle) -> Column:
-    """Return the condition of rows that delete their key."""
+def _sets_a_key(handle: TopicHandle) -> Column:
+    """Return the condition of rows that have a key, and do not delete it."""
     config = handle.config
+    has_key = f.col(quoted(config.key_column or "key")).isNotNull()
     if not config.key_column:
-        return f.col("value").isNull()
+        return has_key & f.col("value").isNotNull()
     if not config.delete_when:
-        return f.lit(False)
-    return f.coalesce(f.col(quoted(config.delete_when)), f.lit(False))
+        return has_key
+    return has_key & ~f.coalesce(f.col(quoted(config.delete_when)), f.lit(False))

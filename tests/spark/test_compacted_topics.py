@@ -123,6 +123,14 @@ def test_keys_of_a_typed_topic_are_in_a_column_and_so_is_what_deletes_them(spark
         compact(log)
 
 
+def test_a_row_without_a_key_from_before_is_never_a_newest_row(spark, log):
+    log.write(spark.createDataFrame([("1",), ("2",)], "value string").repartition(1), topic="t")
+    log.log.topic("t").alter_config({"cleanup.policy": "compact"})
+    compact(log)
+    assert [row.value for row in log.read(subscribe="t").collect()] == [b"2"]
+    assert newest(log) == {}
+
+
 def test_filters_skip_pages_by_the_page_index(spark, log):
     """A page index that is in another place than the footer says ends such a query."""
     log.create("t", 1, cleanup_policy="compact")

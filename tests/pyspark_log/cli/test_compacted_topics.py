@@ -33,6 +33,16 @@ def test_consume_prints_the_newest_row_of_each_key(cli):
     assert consumed(cli, "--max-messages", "2") == [("b", "1"), ("a", "2")]
 
 
+def test_a_row_without_a_key_from_before_is_never_a_newest_row(cli):
+    cli.run("topics", "create", "t")
+    cli.run("produce", "t", stdin="1\n2\n")
+    cli.run("topics", "alter", "t", "--config", "cleanup.policy=compact")
+    assert consumed(cli, "--latest") == []
+    cli.run("maintain", "t")
+    assert consumed(cli) == [(None, "2")], "a segment has rows, so the last one was kept"
+    assert consumed(cli, "--latest") == []
+
+
 def test_rows_are_counted_where_a_topic_is_described_and_deleted(cli):
     cli.run("topics", "create", "t", "--config", "cleanup.policy=compact")
     produce(cli, *[("a", str(number)) for number in range(10)], ("b", "1"))
