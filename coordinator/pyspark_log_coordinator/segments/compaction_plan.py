@@ -64,15 +64,18 @@ class Work(msgspec.Struct, frozen=True):
     others: tuple[SegmentRef, ...]
 
 
-def due(topic: Topic, partition: Partition, now: int, budget: int, inline_lag: int | None) -> Work | None:
+def due(
+    topic: Topic, partition: Partition, now: int, budget: int, inline_lag: int | None, at_once: int = 0
+) -> Work | None:
     """Return what is to be compacted at `now` (ms), of at most `budget` bytes, or None.
 
     Writers, which give an `inline_lag`, fold only what is so old at least (ms): a fold takes as long as writing its
-    rows did, and maintenance may come by before.
+    rows did, and maintenance may come by before. Rows below the offset `at_once` are folded whatever their share of the
+    partition, unless they are younger than min.compaction.lag.ms.
     """
     if not topic.config.is_compacted:
         return None
-    return _fold(topic, partition, now, budget, inline_lag) or _merge(topic, partition, now, budget)
+    return _fold(topic, partition, now, budget, inline_lag, at_once) or _merge(topic, partition, now, budget)
 
 
 def compaction_of(config: TopicConfig, others: tuple[SegmentRef, ...], now: int) -> Compaction:
@@ -80,7 +83,9 @@ def compaction_of(config: TopicConfig, others: tuple[SegmentRef, ...], now: int)
     return Compaction(others, now, now - config.delete_retention_ms, config.key_column, config.delete_when)
 
 
-def _fold(topic: Topic, partition: Partition, now: int, budget: int, inline_lag: int | None) -> Work | None:
+def _fold(
+    topic: Topic, partition: Partition, now: int, budget: int, inline_lag: int | None, at_once: int
+) -> Work | None:
     config, keyed = topic.config, partition.keyed_segments
     youngest = (now - config.min_compaction_lag_ms) * _US_PER_MS
     dirty: list[SegmentRef | ChunkRef] = []
@@ -98,7 +103,7 @@ def _fold(topic: Topic, partition: Partition, now: int, budget: int, inline_lag:
     if inline_lag is not None:
         is_enough = isinstance(dirty[0], SegmentRef) or len(dirty) >= FOLD_CHUNKS or size >= FOLD_BYTES
         is_much = is_much and is_enough and since + inline_lag <= now
-    if not (is_late or is_much):
+    if not (is_late or is_much or dirty[0].base_offset < at_once):
         return None
     return Work(_as_many_as_fit(dirty, budget), keyed)
 

@@ -116,7 +116,8 @@ def plan(topic: Topic, now: int, budget: int | None = None, at_once: Sequence[in
 
     Without a budget the jobs are small enough for inline maintenance, and convert nothing. With one they leave out what
     has expired. A segment larger than the budget is converted alone. Partitions with the most unrolled chunks come
-    first. Rows below the offsets in `at_once`, one of each partition, become Parquet whatever their age.
+    first. Rows below the offsets in `at_once`, one of each partition, become Parquet whatever their age, and of a
+    compacted topic they are folded whatever their share.
     """
     if budget is not None:
         topic = retention.retained(topic, now)
@@ -145,7 +146,7 @@ def _inline(topic: Topic, number: int, now: int) -> RollJob | None:
 
 def _thorough(topic: Topic, number: int, now: int, budget: int, at_once: int) -> RollJob | None:
     return (
-        _compaction(topic, number, now, budget)
+        _compaction(topic, number, now, budget, at_once=at_once)
         or _tail(topic, number, now, budget, at_once)
         or _roll(topic, number, now, budget)
         or _merge(topic, number, budget, len(topic.partitions[number].segments))
@@ -224,9 +225,11 @@ def _earliest(of_each: list[_Due]) -> _Due:
 _DUE: Fact[_Due] = Fact(_due, _earliest)
 
 
-def _compaction(topic: Topic, number: int, now: int, budget: int, inline_lag: int | None = None) -> RollJob | None:
+def _compaction(
+    topic: Topic, number: int, now: int, budget: int, inline_lag: int | None = None, at_once: int = 0
+) -> RollJob | None:
     partition = topic.partitions[number]
-    work = compaction_plan.due(topic, partition, now, budget, inline_lag)
+    work = compaction_plan.due(topic, partition, now, budget, inline_lag, at_once)
     if work is None:
         return None
     segments = tuple(each for each in work.pieces if isinstance(each, SegmentRef))

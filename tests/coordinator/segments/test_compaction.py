@@ -48,11 +48,11 @@ def is_refused(state, *swaps):
     return decide(state, MaintainSegments(swaps)) == []
 
 
-def due(state, now=0, budget=BUDGET):
+def due(state, now=0, budget=BUDGET, at_once=()):
     """Return the bounds of the compactions that are due, and what else they read."""
     return [
         (job.base_offset, job.end_offset, [each.base_offset for each in job.compaction.others])
-        for job in roll_plan.plan(state, now, budget)
+        for job in roll_plan.plan(state, now, budget, at_once)
         if job.compaction is not None
     ]
 
@@ -87,6 +87,20 @@ def test_a_fold_is_due_when_the_oldest_row_was_written_max_compaction_lag_ms_ago
     state = at(state, commit(None, file({0: 10})), 1000)
     assert due(state, 1049) == []
     assert due(state, 1050) == [(10, 20, [0])]
+
+
+def test_rows_that_are_compacted_at_once_need_no_share_but_the_age():
+    state = filled(4, **COMPACT, min_cleanable_dirty_ratio=1.0)
+    state = taken(state, compacted(state, 0, 20))
+    assert due(state) == []
+    assert due(state, at_once=[20]) == []
+    assert due(state, at_once=[21]) == [(20, 40, [0])]
+    state = started(**COMPACT, min_compaction_lag_ms=50)
+    batch = file({0: 10})
+    (chunk,) = batch.chunks
+    batch = msgspec.structs.replace(batch, chunks=(msgspec.structs.replace(chunk, max_timestamp=100_000),))
+    state = at(state, commit(None, batch), 100)
+    assert due(state, 149, at_once=[10]) == []
 
 
 def test_rows_younger_than_min_compaction_lag_ms_are_left_out():
