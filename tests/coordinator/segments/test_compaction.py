@@ -161,6 +161,15 @@ def test_rows_that_delete_their_key_count_as_superseded_when_delete_retention_ms
     assert job.compaction.kept_from_ms == 1000
 
 
+def test_rows_that_delete_their_key_do_not_count_where_older_rows_may_be_left():
+    state = filled(4, **COMPACT, delete_retention_ms=0)
+    state = taken(state, compacted(state, 0, 20, 4))
+    state = taken(state, compacted(state, 20, 40, 4, tombstones=4, cleaned_ms=1000))
+    assert due(state, 2000) == []  # it would be rewritten again and again
+    state = after(state, DeleteRecords(0, 20))
+    assert due(state, 2000) == [(20, 40, [])]
+
+
 def test_sixteen_keyed_segments_of_one_size_become_one():
     state = keyed_log(*range(0, 170, 10), chunks=17)
     assert len(state.partitions[0].keyed_segments) == 16
