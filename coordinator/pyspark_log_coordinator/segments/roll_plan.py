@@ -115,10 +115,10 @@ def plan(topic: Topic, now: int, budget: int | None = None, at_once: Sequence[in
     """Return the jobs due at `now` (ms), at most one for each partition, each of at most `budget` bytes.
 
     Without a budget the jobs are small enough for inline maintenance, and convert nothing. With one they leave out what
-    has expired. A segment larger than the budget is converted alone. Partitions with the most unrolled chunks come
+    has expired, unless the topic is compacted. A segment larger than the budget is converted alone. Partitions with the most unrolled chunks come
     first. Rows below the offsets in `at_once`, one of each partition, become Parquet whatever their age.
     """
-    if budget is not None:
+    if budget is not None and not topic.config.is_compacted:  # a fold must know every keyed segment that is there
         topic = retention.retained(topic, now)
     jobs = []
     for number, partition in _perhaps_due(topic, now) if budget is None else enumerate(topic.partitions):

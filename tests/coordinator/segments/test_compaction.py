@@ -10,7 +10,7 @@ from pyspark_log_coordinator.segments.compaction_plan import FOLD_CHUNKS, KEYED_
 from pyspark_log_coordinator.segments.roll_plan import INLINE_LAG_MS
 from pyspark_log_coordinator.topic import integrity
 from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords, HoldFiles, MaintainSegments
+from pyspark_log_coordinator.topic.machine import AlterConfig, ApplyRetention, DeleteRecords, HoldFiles, MaintainSegments
 from tests.support.coordinator.topics import (
     after,
     at,
@@ -108,6 +108,13 @@ def test_rows_above_the_high_watermark_are_not_folded():
     assert state.partitions[0].high_watermark == 10
     assert due(state) == [(0, 10, [])]
     assert is_refused(state, compacted(state, 0, 20, on=("A", "B")))
+
+
+def test_a_fold_looks_into_keyed_segments_that_have_expired_and_are_still_there():
+    state = keyed_log(0, 20, cleanup_policy="compact,delete", retention_ms=1)
+    later = 10**15  # ms
+    assert due(state, later) == [(20, 60, [0])]
+    assert due(at(state, ApplyRetention(), later), later) == [(20, 60, [])]
 
 
 def test_a_fold_is_as_large_as_the_budget_and_memory_allow():
