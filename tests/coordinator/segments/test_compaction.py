@@ -268,6 +268,19 @@ def test_rows_stay_until_every_member_of_the_isr_holds_the_keyed_segment():
     assert state.partitions[0].compactions == 1
 
 
+def test_rows_that_wait_to_be_compacted_stay_if_the_policy_changes():
+    both = ("A", "B")
+    state = after(started(replicas=both, **COMPACT), commit(None, file({0: 20}, on=both)))
+    made = compacted(state, 0, 20, on=("A",))
+    state = after(state, MaintainSegments((made,)))
+    assert state.partitions[0].staged
+    state = after(state, AlterConfig({"cleanup.policy": "delete"}))
+    assert state.partitions[0].staged == ()
+    state = after(state, AlterConfig({"cleanup.policy": "compact"}))
+    held = after(state, HoldFiles("B", "incarnation of B", (), ((0, made.segment.name),)))
+    assert pieces(held) == [("chunk", 0, 20)]
+
+
 # What is left
 
 
