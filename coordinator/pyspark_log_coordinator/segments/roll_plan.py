@@ -115,11 +115,11 @@ def plan(topic: Topic, now: int, budget: int | None = None, at_once: Sequence[in
     """Return the jobs due at `now` (ms), at most one for each partition, each of at most `budget` bytes.
 
     Without a budget the jobs are small enough for inline maintenance, and convert nothing. With one they leave out what
-    has expired. A segment larger than the budget is converted alone. Partitions with the most unrolled chunks come
-    first. Rows below the offsets in `at_once`, one of each partition, become Parquet whatever their age, and of a
-    compacted topic they are folded whatever their share.
+    has expired, unless the topic is compacted. A segment larger than the budget is converted alone. Partitions with the
+    most unrolled chunks come first. Rows below the offsets in `at_once`, one of each partition, become Parquet whatever
+    their age, and of a compacted topic they are folded whatever their share.
     """
-    if budget is not None:
+    if budget is not None and not topic.config.is_compacted:  # a fold must know every keyed segment that is there
         topic = retention.retained(topic, now)
     jobs = []
     for number, partition in _perhaps_due(topic, now) if budget is None else enumerate(topic.partitions):
@@ -236,7 +236,7 @@ def _compaction(
     chunks = tuple(each for each in work.pieces if isinstance(each, ChunkRef))
     level = min(max((each.level for each in segments), default=0) + 1, PARQUET_LEVEL_MAX)
     job = _job(topic, number, level, segments, chunks, parquet=True)
-    needs = compaction_plan.compaction_of(topic.config, work.others, now)
+    needs = compaction_plan.compaction_of(topic.config, work.others, now, work.older)
     return msgspec.structs.replace(job, level=level, compaction=needs)
 
 
