@@ -19,7 +19,7 @@ import numpy as np
 from pyspark_log_coordinator.maintenance.compaction_task import deletes
 from pyspark_log_coordinator.segments.compaction_plan import compaction_of
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.columns.key_index import NONE, is_in
+from pyspark_log_storage.columns.key_index import NONE, is_in, union
 from pyspark_log_storage.delta import deletion_vector
 from pyspark_log_storage.parquet import keyed_segment, parquet_footer
 
@@ -72,7 +72,7 @@ def vectors(
 def _named(lists: Sequence[Offsets], segment: SegmentRef) -> Offsets:
     """Return which offsets of a segment's range are in lists, ascending."""
     bounds = segment.base_offset, segment.end_offset
-    return np.sort(np.concatenate([NONE, *(each[slice(*np.searchsorted(each, bounds))] for each in lists)]))
+    return union(*(each[slice(*np.searchsorted(each, bounds))] for each in lists))
 
 
 class _KeyedFile:
@@ -111,7 +111,7 @@ class _KeyedFile:
         found = np.flatnonzero(is_in(offsets, superseded))
         if vector is not None:
             before = deletion_vector.decode(vector, len(offsets), f"the Delta table of {self._store.url}/{self.key}")
-            found = np.union1d(before, found)
+            found = union(before, found)
         return deletion_vector.encode(found)
 
     def _offsets(self) -> Offsets:
