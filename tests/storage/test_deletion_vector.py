@@ -48,6 +48,15 @@ def test_a_vector_has_the_rows_that_were_given(given_rows):
     assert vector.size_in_bytes <= 32 + -(-rows // 65_536) * (8 + 8192)
 
 
+@pytest.mark.parametrize("count", [4095, 4096, 4097, 65_535, 65_536])
+def test_a_container_is_a_list_up_to_4096_rows_and_bits_from_there_on(count):
+    chosen = np.concatenate([np.array([1]), 65_536 + np.arange(count)])
+    vector = deletion_vector.encode(chosen)
+    assert by_the_specification(vector) == chosen.tolist()
+    assert vector.size_in_bytes == 40 + 2 + min(2 * count, 8192)
+    assert deletion_vector.decode(vector, 131_072, "it").tolist() == chosen.tolist()
+
+
 def test_a_vector_of_the_last_row_that_a_file_may_have_is_read():
     last = np.array([2**32 - 2])
     vector = deletion_vector.encode(last)

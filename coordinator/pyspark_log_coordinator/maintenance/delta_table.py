@@ -168,7 +168,7 @@ def _known_vectors(table: DeltaTable, metadata: Metadata) -> dict[str, DeletionV
     An election may have cut segments off the log that superseded others' rows: it begins a new leader epoch.
     """
     before, after = ({} if each is None else each.configuration for each in (table.metadata, metadata))
-    if any(before.get(name) != after.get(name) for name in (delta_log.ENABLE_VECTORS, _DELETE_WHEN)):
+    if before.get(_DELETE_WHEN) != after.get(_DELETE_WHEN):  # or the topic was not compacted
         return {}
     epochs = [each.get(_LEADER_EPOCHS, "").split() for each in (before, after)]
     same = {str(number) for number, (old, new) in enumerate(zip(*epochs, strict=False)) if old == new}
