@@ -11,7 +11,7 @@ A query with a `group.id` also has `"group": [journal id, number]`: the id of th
 newest rewind that the query has followed. The partitions that it moved are in the `begin` of the batch that follows it.
 
 A compacted topic also has `"compacted": {"0": 7}`: how often each partition of which the batch has rows had been
-compacted when it was planned. If that has changed when the batch is read again, its rows may have.
+compacted when it was planned, unless never. If that has changed when the batch is read again, its rows may have.
 
 `"cluster": id` is the cluster that was read; offsets of older versions lack it. If another is at the address, a disk is
 not mounted.

@@ -208,7 +208,7 @@ class StreamPlanner:
         """Raise `DataLoss` if rows of a batch that is read again have been compacted since it was planned."""
         for each in ranges:
             partition = handles[each.topic].partitions[each.partition]
-            then = ended.topics[each.topic].compacted.get(each.partition, partition.compactions)
+            then = ended.topics[each.topic].compacted.get(each.partition, 0)
             until = min(each.end, partition.compacted_end)
             if then != partition.compactions and partition.keyed_segments and each.start < until:
                 self._report(
@@ -389,13 +389,14 @@ def _offset(
 def _compacted(
     now: Subscribed, topic: str, starts: Mapping[TopicPartition, Start], ends: Mapping[TopicPartition, int]
 ) -> dict[int, int]:
-    """Return how often the partitions were compacted of which a batch has rows, if they may be."""
-    if not now.handles[topic].config.is_compacted:
-        return {}
+    """Return how often the partitions were compacted of which a batch has rows, without those that never were.
+
+    A topic whose policy is another one by now may have compacted rows, and any topic may be compacted later.
+    """
     return {
         number: now.partition(topic, number).compactions
         for number in now.partitions[topic]
-        if ends[topic, number] > starts[topic, number].at.offset
+        if ends[topic, number] > starts[topic, number].at.offset and now.partition(topic, number).compactions
     }
 
 
