@@ -113,6 +113,12 @@ class SourceOffset(msgspec.Struct, frozen=True):
         """Return where each partition ends."""
         return {(name, p): at for name, topic in self.topics.items() for p, at in topic.end.items()}
 
+    def state_end(self, key: TopicPartition) -> Position | None:
+        """Return where the newest state of a partition ends, or None if it is not read or the offset is behind it."""
+        topic, number = self.topics[key[0]], key[1]
+        end = topic.state_ends.get(number)
+        return end if end is not None and topic.end[number].offset < end.offset else None
+
     def begins(self, predecessor: SourceOffset) -> dict[TopicPartition, Position]:
         """Return where each partition of the batch between `predecessor` and this offset begins.
 

@@ -285,7 +285,7 @@ class StreamPlanner:
         if self._shared is None:
             found = self._begin(handle, before, now)
         else:
-            share = self._shared.share(before, now)
+            share = self._shared.share(before, now, functools.partial(self._available, now))
             if share is None:
                 return None
             now = now.only(share.partitions)

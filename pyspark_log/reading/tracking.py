@@ -97,7 +97,7 @@ def go_on(
         else:
             nearest = within(partition, (topic, number), position, fail_on_data_loss=fail_on_data_loss)
             explicit = nearest != position.offset
-            wanted = before.topics[topic].state_ends.get(number)
+            wanted = before.state_end((topic, number))
             end = state_end(partition, (topic, number), nearest, wanted, fail_on_data_loss=fail_on_data_loss)
             starts[topic, number] = Start(Position(nearest, position.epoch), explicit, end)
     return starts
