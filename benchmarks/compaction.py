@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import time
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 import pyspark_log
+from benchmarks.kafka import JVM
 from benchmarks.prefill import opened, without_flushing
 from benchmarks.report import Line, at_least, at_most, information
 from benchmarks.stopwatch import in_turns, timed
@@ -18,6 +20,7 @@ from benchmarks.tables import has_delta
 from pyspark_log_coordinator.maintenance import topic_roll
 from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_storage.stores.local import LocalStore
+from tests.servers import kafka, maven_jars
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +38,11 @@ CHANGES = 10_000
 ROUNDS = 4
 COMPACT = {"cleanup.policy": "compact", "file.delete.delay.ms": "0"}
 EAGER = {"min.cleanable.dirty.ratio": "0.001"}
+CLEANER_BYTES = 128 * 1024 * 1024
+"""Kafka's default of log.cleaner.dedupe.buffer.size."""
+ROLLED_SECONDS, CLEANED_SECONDS = 3, 180
+KAFKAS = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "1000"}
+"""Kafka compacts all but its active segment, which with its defaults is of up to seven days."""
 MEGA = 1_000_000
 
 
@@ -83,6 +91,7 @@ class NewestState:
         topic.alter_config(EAGER)
         topic_roll.roll_and_merge(topic)
         lines += self._reads()
+        lines += self._beside_kafka()
         return lines + (self._kept_current(topic) if has_delta(self.spark) else [])
 
     def changes(self, count: int) -> DataFrame:
@@ -110,14 +119,53 @@ class NewestState:
         copy = str(self.folder / "parquet")
         state.write.parquet(copy)
 
-        def latest() -> None:
-            _look_at(pyspark_log.latest(self.spark, self.path, "t").select("key", "value"))
-
-        ours, files = in_turns([latest, lambda: _look_at(self.spark.read.parquet(copy))], self.runs)
+        ours, files = in_turns([self._latest, lambda: _look_at(self.spark.read.parquet(copy))], self.runs)
         speed, ceiling = (self.keys / each.wall / 1e6 for each in (ours, files))
         return [
             information("latest of a compacted topic, beside Spark's Parquet of its rows", "M rows/s", speed, ceiling)
         ]
+
+    def _beside_kafka(self) -> list[Line]:
+        """Return the line about a topic of Kafka that has one row of each key, read by Spark's connector."""
+        try:
+            maven_jars.jars("connector")
+            with kafka.running(self.folder / "kafka", JVM, {"log.cleaner.dedupe.buffer.size": CLEANER_BYTES}) as broker:
+                return self._beside(broker.address)
+        except maven_jars.Unavailable as unavailable:
+            self.log(f"not beside Kafka: {unavailable}")
+            return []
+
+    def _beside(self, address: str) -> list[Line]:
+        from confluent_kafka import admin
+        from pyspark.sql import functions as f
+
+        library: Any = admin
+        client = library.AdminClient({"bootstrap.servers": address, "log_level": 0})
+        for created in client.create_topics([library.NewTopic("t", 1, 1, config=KAFKAS)]).values():
+            created.result(30)
+        options = {"kafka.bootstrap.servers": address, "topic": "t", "subscribe": "t", "startingOffsets": "earliest"}
+        first = self.spark.read.parquet(str(self.folder / "parquet")).repartition(1)
+        for rows in (first, self.changes(self.keys).coalesce(1), self.changes(1)):
+            rows.write.format("kafka").options(**options).save()
+            time.sleep(ROLLED_SECONDS)  # the next row begins a segment, and the one before may be compacted
+        everything = self.spark.read.format("kafka").options(**options).load()
+        deadline = time.monotonic() + CLEANED_SECONDS
+        while (count := everything.count()) > 1.01 * self.keys:
+            assert time.monotonic() < deadline, f"Kafka's log cleaner left {count:,} rows"
+            time.sleep(1)
+
+        newest = everything.groupBy("key").agg(f.max_by(f.struct("value", "offset"), "offset").alias("row"))
+        state = newest.select("key", "row.value").where("value IS NOT NULL")
+        ours, kafkas, plain = in_turns([self._latest, lambda: _look_at(state), lambda: _look_at(everything)], self.runs)
+        speeds = [self.keys / each.wall / 1e6 for each in (ours, kafkas, plain)]
+        name = "latest, beside Kafka's compacted topic by Spark's connector"
+        return [
+            _line(f"{name}, newest row of each key", "M rows/s", speeds[0], speeds[1], at_least(5)),
+            information(f"{name}, all rows that are there", "M rows/s", speeds[0], speeds[2]),
+        ]
+
+    def _latest(self) -> None:
+        _look_at(pyspark_log.latest(self.spark, self.path, "t"))
 
     def _kept_current(self, topic: TopicHandle) -> list[Line]:
         topic.alter_config({"min.cleanable.dirty.ratio": "0.5"})
@@ -136,16 +184,17 @@ class NewestState:
                 "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
             )
 
-        ours, merged = in_turns([append, merge], max(self.runs, 5))
+        rounds = max(self.runs, 5)
+        ours, merged = in_turns([append, merge], rounds)
         compaction = timed(partial(_compact_all, topic))
-        before = timed(lambda: _look_at(pyspark_log.latest(self.spark, self.path, "t").select("key", "value")))
+        before = timed(self._latest)
         table = timed(lambda: _look_at(self.spark.read.format("delta").load(self.table)))
         return [
             _line(
-                f"MERGE of {CHANGES:,} changes into a Delta table, beside writing them",
+                f"MERGE of {CHANGES:,} changes into a Delta table, beside writing and compacting them",
                 "s of processor time",
                 merged.cpu,
-                ours.cpu,
+                ours.cpu + compaction.cpu / (rounds + 1),
                 at_least(5),
             ),
             information(f"the same, {self.keys / 1e6:g} M keys, until they can be read", "s", ours.wall, merged.wall),
@@ -213,4 +262,5 @@ def _consume(folder: Path, keys: int) -> None:
 
 
 def _look_at(frame: DataFrame) -> None:
-    frame.write.format("noop").mode("overwrite").save()
+    """Read key and value of each row."""
+    frame.selectExpr("max(length(key))", "max(length(value))").collect()

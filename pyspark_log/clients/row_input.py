@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.clients.records import Headers
-from pyspark_log.writing.destination import KEYLESS, check_rows
+from pyspark_log.writing.destination import check_rows
 from pyspark_log.writing.rows import Rows, rows_of
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import InvalidRecord
@@ -87,7 +87,7 @@ def checked_row(
             "send Arrow rows with these columns with send_batch"
         )
     if key is None and destination.needs_keys:
-        raise InvalidRecord(f"topic {destination.name!r}: {KEYLESS}")
+        raise InvalidRecord(f"topic {destination.name!r}: {destination.keyless}")
     size = 0
     if value is not None:
         if type(value) is not bytes:

@@ -3,8 +3,9 @@
     keyed segments     all but those that a later keyed segment supersedes, and those whose keys the tail has
     the tail           the rows after the keyed segments, and of these the newest of each key
 
-A row that deletes its key is left out. To find them, the keys of the tail and the lists of the keyed segments are read:
-some 40 bytes for each row of the tail are in memory, and one key index.
+A row that deletes its key is left out, and so is one without a key: a topic may have such rows from before it was
+compacted, and a fold keeps one of them if nothing else is left. To find the newest rows, the keys of the tail and the
+lists of the keyed segments are read: some 40 bytes for each row of the tail are in memory, and one key index.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ class KeyedPartition(msgspec.Struct, frozen=True):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that say which rows delete their key."""
+        """The columns that say which rows have a key, and which delete it."""
         if not self.key_column:
-            return ("value",)
-        return (self.delete_when,) if self.delete_when else ()
+            return ("key", "value")
+        return (self.key_column, self.delete_when) if self.delete_when else (self.key_column,)
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -75,16 +76,29 @@ class NewestRows(msgspec.Struct, frozen=True):
         """Return those of some rows that are the newest of their keys, and do not delete them."""
         each = each_of(offsets, rows.num_rows)
         is_keyed = each < self.partition.compacted_end
-        chosen = np.where(is_keyed, ~is_in(each, self.superseded), is_in(each, self.tail)) & ~self._deletes(rows)
+        chosen = np.where(is_keyed, ~is_in(each, self.superseded), is_in(each, self.tail)) & self._sets_a_key(rows)
         return each[chosen], rows.filter(pa.array(chosen))
 
-    def _deletes(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
-        for name in self.partition.columns:
-            if name in rows.schema.names:
-                column = rows.column(name)
-                is_set = column.is_null() if not self.partition.key_column else pc.fill_null(column, False)
-                return np.asarray(is_set)
-        return np.zeros(rows.num_rows, bool)
+    def older(self, start: int, end: int) -> NDArray[np.int64]:
+        """Return those of the offsets from `start` to `end` whose rows are not the newest of their keys, ascending.
+
+        Rows that delete their keys are not among them.
+        """
+        tail = np.arange(max(start, self.partition.compacted_end), end)
+        older = np.concatenate([self.superseded, tail[~is_in(tail, self.tail)]])
+        return older[older >= start]
+
+    def _sets_a_key(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
+        """Return which rows have a key, and do not delete it. Older rows of a typed topic may lack the columns."""
+        names, one = rows.schema.names, self.partition
+        if (one.key_column or "key") not in names:
+            return np.zeros(rows.num_rows, bool)
+        sets = rows.column(one.key_column or "key").is_valid()
+        if not one.key_column:
+            sets = pc.and_(sets, rows.column("value").is_valid())
+        elif one.delete_when in names:
+            sets = pc.and_not(sets, pc.fill_null(rows.column(one.delete_when), False))
+        return np.asarray(sets)
 
 
 def check_compacted(handle: TopicHandle, ranges: Iterable[Range]) -> None:
@@ -156,7 +170,7 @@ def _newest_rows_of(store_at: Callable[[str], Store], split: Split, keyed: Keyed
 
         find = partial(keyed_segment.find_keys, hashes=wanted.hashes, checks=wanted.checks)
         superseded += _of_keyed(store_at, split, keyed.compacted_end, find, until)
-    return NewestRows(keyed, np.unique(np.concatenate(superseded)), np.sort(wanted.offsets))
+    return NewestRows(keyed, key_index.union(*superseded), np.sort(wanted.offsets))
 
 
 def superseded_in(store_at: Callable[[str], Store], split: Split, compacted_end: int) -> NDArray[np.int64]:

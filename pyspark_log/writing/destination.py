@@ -20,12 +20,6 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.batch import Acks
 
 
-KEYLESS = (
-    "a row has no key, and the topic has cleanup.policy=compact, which keeps the newest row of each key; write a key, "
-    "or set cleanup.policy=delete"
-)
-
-
 class NodePlace(msgspec.Struct, frozen=True):
     """A node's store: its address as the cluster knows it, and the incarnation that it must have."""
 
@@ -59,6 +53,17 @@ class Destination(msgspec.Struct, frozen=True):
     def partitions(self) -> int:
         """The number of partitions."""
         return len(self.targets)
+
+    @property
+    def keyless(self) -> str:
+        """Why a row without a key is refused."""
+        lack, cure = "no key", "write a key"
+        if self.key_column:
+            lack, cure = f"a null in the column {self.key_column!r}, which is its key", "fill it"
+        return (
+            f"a row has {lack}, and the topic has cleanup.policy=compact, which keeps the newest row of each key; "
+            f"{cure}, or set cleanup.policy=delete"
+        )
 
 
 def destination_of(
@@ -104,7 +109,7 @@ def check_kind(destination: Destination, rows: Rows) -> None:
 def check_rows(destination: Destination, record: pa.RecordBatch) -> None:
     """Raise `InvalidRecord` if a row is larger than the topic or the write allows, or lacks a key that it must have."""
     if destination.needs_keys and record.column(destination.key_column or "key").null_count:
-        raise InvalidRecord(f"topic {destination.name!r}: {KEYLESS}")
+        raise InvalidRecord(f"topic {destination.name!r}: {destination.keyless}")
     sizes = bytes_if_above(record, destination.max_message_bytes)
     if sizes is not None:
         raise InvalidRecord(

@@ -46,7 +46,8 @@ def check_columns(types: Mapping[str, str], topic_option: str | None) -> None:
     if "value" not in types:
         raise InvalidRecord(
             f"the frame has no column 'value' (it has {', '.join(types) or 'none'}); give the payload this name, "
-            'for example with selectExpr("to_json(struct(*)) AS value")'
+            'for example with selectExpr("to_json(struct(*)) AS value"), or set schema=columns to create a topic with '
+            "the frame's columns"
         )
     if topic_option is None and "topic" not in types:
         raise InvalidRecord("no topic is given: set the option 'topic', or add a column 'topic' to the frame")

@@ -116,6 +116,25 @@ class ForkServer:
                 pipe.close()
 
 
+class Processes:
+    """Workers by name, each of which is begun anew when it was killed."""
+
+    def __init__(self, fork_server: ForkServer, begin: dict[str, Callable[[ForkServer], Worker]]) -> None:
+        """`begin` starts each of them."""
+        self._fork_server = fork_server
+        self._begin = begin
+        self.workers = {name: start(fork_server) for name, start in begin.items()}
+
+    def kill(self, name: str) -> None:
+        assert self.workers[name].kill() == -signal.SIGKILL, self.workers[name].output()
+        self.workers[name] = self._begin[name](self._fork_server)
+
+    def check(self) -> None:
+        """Hold that nobody has ended by itself."""
+        for name, worker in self.workers.items():
+            assert not worker.has_ended(), f"{name} ended with {worker.exit_code}: {worker.output()}"
+
+
 def _serve(folder: str) -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

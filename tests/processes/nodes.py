@@ -12,6 +12,7 @@ from pyspark_log_coordinator.log import bootstrap, node_admin
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.sync import replica_file
 from pyspark_log_coordinator.sync.follower import Follower
+from pyspark_log_storage import layout
 from pyspark_log_storage.files.append_file import read_chunk
 from pyspark_log_storage.stores.local import LocalStore
 from tests.processes.small_topic import AT_ONCE, PARTITIONS, TOPIC, TopicClient
@@ -88,16 +89,19 @@ class Nodes:
             assert partition.high_watermark == partition.log_end
         for node in nodes:
             assert replica_file.absent(client.handle, node) == []
-        rows = [self._rows_on(client, node) for node in nodes]
+        rows = [self._rows_on(client, node) for node in nodes]  # those of Parquet segments as their files
         assert all(each == rows[0] for each in rows)
 
     def _rows_on(self, client: TopicClient, node: str) -> list[list[bytes]]:
         handle, store = client.handle, client.log.node_store(node)
         state, found = handle.journal.state, []
         for p, partition in enumerate(state.partitions):
+            parquet = [handle.segment(p, each.name) for each in partition.segments if each.is_parquet]
+            found.append([store.read(layout.segment_file(each)) for each in parquet])
             places = [
                 (f"{handle.segment(p, each.name)}.log", entry.place())
                 for each in partition.segments
+                if not each.is_parquet
                 for entry in entries_between(store, handle.segment(p, each.name), each.base_offset, each.end_offset)
             ]
             places += [(handle.append_file(state.file(each.file).name), each.place(p)) for each in partition.chunks]

@@ -7,7 +7,7 @@ import functools
 import itertools
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,12 @@ from pyspark_log_coordinator.model.batch import Acks, StagedFile
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.retry import RetryPolicy
-from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.segments import compaction_plan, roll_plan, tiers
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.objects import checkpoints, spare
+from pyspark_log_storage.parquet import parquet_segment
 from pyspark_log_storage.stores import reserve
 from pyspark_log_storage.stores.local import LocalStore
 
@@ -53,6 +54,11 @@ SMALL = (
     (roll_task, "SMALL_CHUNK_BYTES", 700),
     (roll_task, "TINY_CHUNK_BYTES", 700),
     (reserve, "RESERVE_BYTES", 0),
+    (compaction_plan, "KEYED_ROWS_MAX", 60),
+    (compaction_plan, "FOLD_CHUNKS", 6),
+    (roll_plan, "INLINE_LAG_MS", 5),
+    (tiers, "MERGE_COUNT", 2),
+    (parquet_segment, "ROW_GROUP_BYTES", 600),
 )
 """The product's constants, made small: module, name, value."""
 AT_ONCE = TopicConfig(retention_ms=-1, file_delete_delay_ms=0, orphan_retention_ms=0)
@@ -116,19 +122,23 @@ class TopicClient:
             sticky=0,
         )
         values = [(p, value) for p, each in rows.items() for value in each]
-        time = pa.scalar(self.log.environment.now_ms() * 1000, schema.TIMESTAMP)
-        columns = [
-            pa.nulls(len(values), pa.binary()),
-            pa.array([value for _, value in values], pa.binary()),
-            pa.repeat(time, len(values)),
-        ]
-        record = pa.record_batch(columns, schema=schema.RECORD)
+        record = self.record([value for _, value in values])
         try:
             made.add(Rows(record, None, pa.array([p for p, _ in values], pa.int32())))
             return made.finish()
         except BaseException:
             made.discard()
             raise
+
+    def record(self, values: Sequence[bytes]) -> pa.RecordBatch:
+        """Return the rows with these values."""
+        time = pa.scalar(self.log.environment.now_ms() * 1000, schema.TIMESTAMP)
+        columns = [
+            pa.nulls(len(values), pa.binary()),
+            pa.array(values, pa.binary()),
+            pa.repeat(time, len(values)),
+        ]
+        return pa.record_batch(columns, schema=schema.RECORD)
 
     def write(
         self,
@@ -220,9 +230,10 @@ class TopicClient:
     def rubbish(self) -> list[str]:
         """Return the keys of what nothing needs, by the journals alone, of what is needed and missing, and half files.
 
-        Of a topic that was deleted the journal's end is needed: its last entry, and the snapshot of that.
+        Of a topic that was deleted the journal's end is needed: its last entry, and the snapshot of that. A Delta table
+        has the files that it has.
         """
-        stored = set(self.log.store.list(""))
+        stored = {key for key in self.log.store.list("") if "/_delta_log/" not in key}
         stored -= {key for key in stored if spare.FOLDER in key and key.replace(spare.FOLDER, "", 1) in stored}
         incarnations = {tuple(key.split("/")[1:3]) for key in stored if key.startswith(layout.TOPICS)}
         there = {(name, record.topic_id) for name, record in self.log.topics().items()}
@@ -246,7 +257,8 @@ class TopicClient:
             files.add(f"{folder}{name}")
         for p, partition in enumerate(state.partitions):
             files.add(f"{folder}{p}/{checkpoints.LEADER_EPOCH}")
-            files |= {f"{folder}{p}/{each.name}{end}" for each in partition.segments for end in (".log", ".index")}
+            for each in partition.segments:
+                files.update(layout.segment_files(f"{folder}{p}/{each.name}"))
         return files
 
     def _journal(self, folder: str, stored: set[str]) -> set[str]:

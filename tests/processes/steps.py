@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,11 @@ import msgspec
 
 from pyspark_log_coordinator.commit import inline_maintenance
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
+from pyspark_log_coordinator.model.partition import Partition
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.retention import DeleteRecords
+from tests.processes.keyed_topic import COMPACTED, KeyedClient
 from tests.processes.line_file import LineFile
 from tests.processes.small_topic import AT_ONCE, PARTITIONS, SNAPSHOT_EVERY, TopicClient, make_constants_small, rows_of
 
@@ -32,6 +34,7 @@ class Step(msgspec.Struct):
     act: Callable[[TopicClient, "Writing"], None]
     does: set[Done]
     config: TopicConfig = AT_ONCE
+    client: type[TopicClient] = TopicClient
 
 
 _KINDS = {
@@ -40,7 +43,7 @@ _KINDS = {
     r"/snapshots/": "snapshot",
     r"/manifests/": "manifest",
     r"/append/": "append file",
-    r"\.log$": "segment",
+    r"\.(log|parquet)$": "segment",
     r"\.index$": "index",
     r"-checkpoint$": "checkpoint",
 }
@@ -56,6 +59,7 @@ def leave_undone(set_attribute: Callable[[Any, str, Any], object] = setattr) -> 
     for module, name in (
         (roll_plan, "ROLL_CHUNKS"),
         (roll_plan, "MERGE_COUNT"),
+        (roll_plan, "INLINE_LAG_MS"),
         (inline_maintenance, "CLEAN_UP_EVERY_ENTRIES"),
     ):
         set_attribute(module, name, NEVER)
@@ -103,6 +107,29 @@ def files_of_the_dead(client: TopicClient) -> None:
     client.write(PRODUCER, 6)
     client.clean_up_topic()
     client.write(PRODUCER, 7)
+
+
+def unfolded(client: TopicClient) -> None:
+    """Make keyed segments, and after them a dense one and chunks, which wait to be folded."""
+    leave_undone()
+    client.fill(PRODUCER, range(6))
+    client.maintain()
+    roll_plan.ROLL_CHUNKS = 4
+    client.fill(PRODUCER, range(6, 13))
+    roll_plan.ROLL_CHUNKS = NEVER
+    client.fill(PRODUCER, range(13, 15))
+    assert all(each.keyed_segments and len(each.segments) > len(each.keyed_segments) for each in partitions(client))
+
+
+def folded(client: TopicClient) -> None:
+    """Make keyed segments that have replaced others, which wait to go."""
+    unfolded(client)
+    make_constants_small()
+    client.maintain()
+
+
+def partitions(client: TopicClient) -> Sequence[Partition]:
+    return client.handle.partitions
 
 
 class Writing:
@@ -191,6 +218,7 @@ _ROLLS = {("link", "segment"), ("link", "index"), ("link", "entry")}
 _FORGETS = {("unlink", "append file"), ("unlink", "segment"), ("unlink", "index")}
 _TRIMS = {("unlink", "entry"), ("unlink", "snapshot"), ("unlink", "manifest")}
 RETAIN_LITTLE = msgspec.structs.replace(AT_ONCE, retention_bytes=1300)
+COMPACT_AND_DELETE = msgspec.structs.replace(COMPACTED, cleanup_policy="compact,delete", retention_bytes=6000)
 
 STEPS = {
     "append": Step(a_snapshot_is_due, append, {("link", "append file"), ("link", "entry"), ("link", "snapshot")}),
@@ -203,5 +231,16 @@ STEPS = {
     "removal of orphans": Step(files_of_the_dead, clean_up_topic, _FORGETS | {("link", "entry")}),
     "trimming": Step(unrolled, clean_up_topic, _TRIMS),
     "cleaning up the cluster": Step(deleted_topics, clean_up_cluster, {("unlink", "append file"), *_TRIMS}),
+    "compaction": Step(unfolded, maintain, _ROLLS, COMPACTED, KeyedClient),
+    "append and compact in passing": Step(unfolded, append, _ROLLS | {("link", "append file")}, COMPACTED, KeyedClient),
+    "removal of compacted files": Step(
+        folded, clean_up_topic, _FORGETS | {("rename", "checkpoint")}, COMPACTED, KeyedClient
+    ),
+    "delete-records of compacted rows": Step(
+        folded, delete_records, _FORGETS | {("link", "entry")}, COMPACTED, KeyedClient
+    ),
     "all of it": Step(small_segments, all_of_it, _ROLLS | _FORGETS | _TRIMS | {("link", "snapshot")}, RETAIN_LITTLE),
+    "all of it, compacted": Step(
+        unfolded, all_of_it, _ROLLS | _FORGETS | _TRIMS | {("link", "snapshot")}, COMPACT_AND_DELETE, KeyedClient
+    ),
 }

@@ -19,7 +19,7 @@ import msgspec
 import pytest
 
 from tests.processes import jepsen_workers
-from tests.processes.fork_server import ForkServer, Worker
+from tests.processes.fork_server import ForkServer, Processes, Worker
 from tests.processes.line_file import LineFile
 from tests.processes.nodes import NODES, Nodes
 from tests.processes.small_topic import AT_ONCE, PARTITIONS, TopicClient, Values, rows_of, rows_of_all
@@ -38,24 +38,6 @@ ALL = ("all-1", "all-2")
 ONE = "one"
 """A writer with acks=1: an election may cut its rows, and nothing else may happen to them."""
 READERS = 2
-
-
-class Processes:
-    """The processes: those that write and keep are begun anew when they were killed."""
-
-    def __init__(self, fork_server: ForkServer, begin: dict[str, Callable[[ForkServer], Worker]]) -> None:
-        self._fork_server = fork_server
-        self._begin = begin
-        self.workers = {name: start(fork_server) for name, start in begin.items()}
-
-    def kill(self, name: str) -> None:
-        assert self.workers[name].kill() == -signal.SIGKILL, self.workers[name].output()
-        self.workers[name] = self._begin[name](self._fork_server)
-
-    def check(self) -> None:
-        """Hold that nobody has ended by itself."""
-        for name, worker in self.workers.items():
-            assert not worker.has_ended(), f"{name} ended with {worker.exit_code}: {worker.output()}"
 
 
 FAULTS = [(with_node, what) for with_node in (*NODES, None) for what in ("", "stop", "kill") if with_node or what]

@@ -42,8 +42,9 @@ def test_a_process_that_is_killed_at_any_moment_of_a_step_leaves_a_log_that_goes
 
 def goes_on(root: str, step: str, acknowledged: int) -> None:
     """Hold the log of a process that was killed, do again what it was doing, go on, and hold it again."""
+    made = STEPS[step].client
     client, writing = (
-        TopicClient(root, seeded(LATER_MS * 2)),
+        made(root, seeded(LATER_MS * 2)),
         Writing(acknowledged, LineFile(f"{root}.progress of another")),
     )
     client.check(PRODUCER, acknowledged)
@@ -55,7 +56,7 @@ def goes_on(root: str, step: str, acknowledged: int) -> None:
     STEPS[step].act(client, writing)
     client.clean_up()
     assert client.rubbish() == []
-    TopicClient(root).check(PRODUCER, writing.next)
+    made(root).check(PRODUCER, writing.next)
 
 
 def test_processes_that_are_killed_at_random_again_and_again_leave_a_log_that_goes_on(fork_server, folder):

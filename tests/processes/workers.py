@@ -12,6 +12,7 @@ from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_storage.errors import LogError, OutcomeUnknown, StaleFile
+from tests.processes.keyed_topic import KeyedClient
 from tests.processes.line_file import LineFile
 from tests.processes.small_topic import PARTITIONS, TopicClient, error_of, make_constants_small, rows_of, seeded
 from tests.processes.steps import BEGIN_MS, LATER_MS, PRODUCER, STEPS, Writing
@@ -35,6 +36,11 @@ def warm_up() -> None:
         client.fill(PRODUCER, range(20))
         client.clean_up()
         client.check(PRODUCER, 20)
+        compacted = KeyedClient(f"{folder}/compacted", seeded(BEGIN_MS))
+        compacted.create()
+        compacted.fill(PRODUCER, range(20))
+        compacted.clean_up()
+        compacted.check(PRODUCER, 20)
 
 
 class Prepared(msgspec.Struct):
@@ -49,13 +55,13 @@ def prepare(step: str, folder: str, names: tuple[str, ...] = CHANGES) -> Prepare
     """Make a topic in which a step is due, and find out what the step does."""
     make_constants_small()
     template, copy = f"{folder}/template", f"{folder}/unharmed"
-    client = TopicClient(template, seeded(BEGIN_MS))
+    client = STEPS[step].client(template, seeded(BEGIN_MS))
     client.create(STEPS[step].config)
     STEPS[step].prepare(client)
     batches = client.batches(PRODUCER)
     shutil.copytree(template, copy)
     make_constants_small()
-    unharmed, calls = TopicClient(copy, seeded(LATER_MS)), Counter()
+    unharmed, calls = STEPS[step].client(copy, seeded(LATER_MS)), Counter()
     with watched(calls, names):
         STEPS[step].act(unharmed, Writing(batches, LineFile(f"{copy}.progress")))
     shutil.rmtree(copy)
@@ -65,7 +71,7 @@ def prepare(step: str, folder: str, names: tuple[str, ...] = CHANGES) -> Prepare
 def die_in(step: str, root: str, batches: int, at: int, torn: bool) -> None:
     """Do a step, and be killed before its call number `at`, or in the middle of that."""
     make_constants_small()
-    client = TopicClient(root, seeded(LATER_MS))
+    client = STEPS[step].client(root, seeded(LATER_MS))
     with watched(DeathAt(at, torn=torn)):
         STEPS[step].act(client, Writing(batches, LineFile(f"{root}.progress")))
 
@@ -206,7 +212,7 @@ class Failure(msgspec.Struct):
 def fail_in(step: str, root: str, batches: int, broken: BrokenFrom, names: tuple[str, ...]) -> Failure:
     """Do a step on a disk that breaks, and once more, in the same process, when it is well again."""
     make_constants_small()
-    client, writing = TopicClient(root, seeded(LATER_MS)), Writing(batches, LineFile(f"{root}.progress"))
+    client, writing = STEPS[step].client(root, seeded(LATER_MS)), Writing(batches, LineFile(f"{root}.progress"))
     with watched(broken, names):
         error = error_of(lambda: STEPS[step].act(client, writing))
     for p in range(PARTITIONS):

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.servers import maven_jars
@@ -35,8 +35,13 @@ class Broker:
 
 
 @contextlib.contextmanager
-def running(folder: Path, jvm: tuple[str, ...] = SMALL_JVM) -> Iterator[Broker]:
-    """Start a broker, whose data are in `folder`, and stop it at the end. Raise `Unavailable` if there is none."""
+def running(
+    folder: Path, jvm: tuple[str, ...] = SMALL_JVM, settings: Mapping[str, object] | None = None
+) -> Iterator[Broker]:
+    """Start a broker, whose data are in `folder`, and stop it at the end. Raise `Unavailable` if there is none.
+
+    `settings` are some of the broker's, instead of those here.
+    """
     java = shutil.which("java", path=f"{os.environ.get('JAVA_HOME', '/usr')}/bin{os.pathsep}{os.environ['PATH']}")
     if java is None:
         raise Unavailable("there is no Java")
@@ -44,7 +49,7 @@ def running(folder: Path, jvm: tuple[str, ...] = SMALL_JVM) -> Iterator[Broker]:
     folder.mkdir(parents=True, exist_ok=True)
     ports = free_ports(3)
     properties = folder / "server.properties"
-    properties.write_text(_properties(folder, *ports))
+    properties.write_text(_properties(folder, *ports, settings or {}))
     cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
     output = folder / "output.txt"
     with output.open("wb") as log:
@@ -87,7 +92,7 @@ def _wait(process: "subprocess.Popen[bytes]", port: int, output: Path) -> None:
     raise Unavailable(f"the broker did not start within {START_SECONDS} s: {output.read_text()[-2000:]}")
 
 
-def _properties(folder: Path, port: int, sasl_port: int, controller_port: int) -> str:
+def _properties(folder: Path, port: int, sasl_port: int, controller_port: int, others: Mapping[str, object]) -> str:
     jaas = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
     settings = {
         "process.roles": "broker,controller",
@@ -111,4 +116,4 @@ def _properties(folder: Path, port: int, sasl_port: int, controller_port: int) -
         "log.cleaner.dedupe.buffer.size": 2 * 1024 * 1024,
         "log.cleaner.backoff.ms": 200,
     }
-    return "".join(f"{name}={value}\n" for name, value in settings.items())
+    return "".join(f"{name}={value}\n" for name, value in {**settings, **others}.items())

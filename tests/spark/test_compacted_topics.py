@@ -6,6 +6,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 import pyspark_log
+from pyspark_log.source import newest_rows
 from pyspark_log_coordinator.maintenance import topic_roll
 from pyspark_log_storage.errors import DataLoss, InvalidInput
 from tests.support.spark.spark_log import SparkLog
@@ -36,7 +37,9 @@ def compact(log):
     topic_roll.roll_and_merge(log.log.topic("t"))
 
 
-def test_latest_follows_every_write_and_every_compaction(spark, log):
+@pytest.mark.parametrize("bitmap_rows", [newest_rows.BITMAP_ROWS_MAX, 0], ids=["bitmap", "join"])
+def test_latest_follows_every_write_and_every_compaction(spark, log, monkeypatch, bitmap_rows):
+    monkeypatch.setattr(newest_rows, "BITMAP_ROWS_MAX", bitmap_rows)
     log.create("t", 2, cleanup_policy="compact", min_cleanable_dirty_ratio=0.3)
     chance, state, superseded = random.Random(7), {}, 0
     for batch in range(8):
@@ -118,6 +121,14 @@ def test_keys_of_a_typed_topic_are_in_a_column_and_so_is_what_deletes_them(spark
         found = pyspark_log.latest(spark, log.path, "t").select("id", "name").collect()
         assert sorted(map(tuple, found)) == [(1, "c"), (3, "e")]
         compact(log)
+
+
+def test_a_row_without_a_key_from_before_is_never_a_newest_row(spark, log):
+    log.write(spark.createDataFrame([("1",), ("2",)], "value string").repartition(1), topic="t")
+    log.log.topic("t").alter_config({"cleanup.policy": "compact"})
+    compact(log)
+    assert [row.value for row in log.read(subscribe="t").collect()] == [b"2"]
+    assert newest(log) == {}
 
 
 def test_filters_skip_pages_by_the_page_index(spark, log):

@@ -2,8 +2,10 @@
 
 A fold reads its rows twice: their keys, to find the newest row of each, and then all columns of these, in order. It
 looks its keys up in the key indexes of the keyed segments before it, and writes the offsets of the rows that it finds
-there: they are superseded. A merge reads keyed segments, without their superseded rows. Both keep some 40 bytes of each
-row in memory, and the rows of a row group; of the segments that are looked up one key index at a time.
+there: they are superseded. A merge reads keyed segments, without their superseded rows. It looks up the keys of rows
+that delete theirs, and whose time is past, in the key indexes before it: they stay while an older row is left. Both
+keep some 40 bytes of each row in memory, and the rows of a row group; of the segments that are looked up one key index
+at a time.
 
 Keys are compared by 96 bits of two hashes, see `pyspark_log_storage.columns.key_hash`.
 """
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pyspark_log_coordinator.maintenance.roll_input import RollInput, RollTask
+    from pyspark_log_coordinator.model.partition import SegmentRef
     from pyspark_log_coordinator.segments.compaction_plan import Compaction
     from pyspark_log_storage.files.row_files import SegmentFile
     from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
@@ -78,6 +81,7 @@ def _merge(rows: RollInput, work: RollTask, writer: KeyedSegmentWriter) -> tuple
     assert compaction is not None
     own = [rows.superseded(number, of_others=False) for number in range(len(job.segments))]
     dead = np.sort(np.concatenate([NONE, *own, *(rows.superseded(each) for each in range(len(compaction.others)))]))
+    needed = _with_older_rows(rows, work)
     keys: list[Keys] = []
     count = tombstones = 0
     last = None
@@ -90,22 +94,45 @@ def _merge(rows: RollInput, work: RollTask, writer: KeyedSegmentWriter) -> tuple
         keys.append(keys_of(batch.column(compaction.key_column or "key"), offsets))
 
     for segment, batch, offsets, schema_id, epoch in rows.keyed_rows():
-        assert segment.keyed is not None
         is_kept = ~is_in(offsets, dead)
-        if segment.keyed.cleaned_ms <= compaction.kept_from_ms:
-            is_kept &= ~_deletes(batch, compaction)
+        if _is_past(segment, compaction):
+            is_kept &= ~_deletes(batch, compaction) | is_in(offsets, needed)
         last = batch.slice(batch.num_rows - 1), offsets[-1:], schema_id, epoch
         if is_kept.any():
             write(batch.filter(pa.array(is_kept)), offsets[is_kept], schema_id, epoch)
     if not count:
         assert last is not None
         write(*last)  # a segment has rows, as a batch in Kafka's log keeps its last offset
-    older = np.unique(np.concatenate([NONE, *own]))
+    older = key_index.union(*own)
     done = writer.close_at(
         job.end_offset, older[older < job.base_offset], key_index.newest(key_index.joined(keys)), tombstones
     )
     cleaned = max(each.keyed.cleaned_ms for each in job.segments if each.keyed is not None)
     return done, Keyed(count, tombstones, cleaned)
+
+
+def _with_older_rows(rows: RollInput, work: RollTask) -> Offsets:
+    """Return the offsets, ascending, of rows of a merge whose keys have rows in the keyed segments before it, too.
+
+    Only those are looked up that may delete their key, and whose time is past.
+    """
+    compaction = work.job.compaction
+    assert compaction is not None
+    past = [
+        number
+        for number, each in enumerate(work.job.segments)
+        if _is_past(each, compaction) and each.keyed is not None and each.keyed.tombstones
+    ]
+    if not past or not work.older:
+        return NONE
+    own = key_index.newest(key_index.joined(rows.keys(number, of_older=False) for number in past))
+    found = (key_index.found_in(own, rows.keys(number, of_older=True)) for number in range(len(work.older)))
+    return key_index.union(*found)
+
+
+def _is_past(segment: SegmentRef, compaction: Compaction) -> bool:
+    """Return whether delete.retention.ms has passed since the rows of a keyed segment were compacted."""
+    return segment.keyed is not None and segment.keyed.cleaned_ms <= compaction.kept_from_ms
 
 
 def _dense_rows(rows: RollInput, work: RollTask) -> Iterator[tuple[pa.RecordBatch, Offsets, int, int]]:

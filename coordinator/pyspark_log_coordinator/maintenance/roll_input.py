@@ -48,7 +48,9 @@ class RollTask(msgspec.Struct, frozen=True):
     segments: tuple[RollSource, ...]
     """The job's segments."""
     others: tuple[RollSource, ...]
-    """The keyed segments that a compaction also looks into."""
+    """The keyed segments that a compaction also looks into: a fold into those before it, a merge into those after."""
+    older: tuple[RollSource, ...]
+    """The keyed segments before those of a merge."""
     targets: tuple[NodeId, ...]
     """The nodes to which the new segment is written."""
     addresses: dict[NodeId, str]
@@ -144,6 +146,13 @@ class RollInput:
 
         find = partial(keyed_segment.find_keys, hashes=wanted.hashes, checks=wanted.checks)
         return self._read_segment(self._work.others[number], find)
+
+    def keys(self, number: int, *, of_older: bool) -> Keys:
+        """Return the key index of a keyed segment: one of those before a merge, or one of the job's own."""
+        from pyspark_log_storage.parquet import keyed_segment
+
+        source = (self._work.older if of_older else self._work.segments)[number]
+        return self._read_segment(source, keyed_segment.read_keys)
 
     def _read_segment(self, source: RollSource, read: Callable[[Store, str], T]) -> T:
         """Return what `read` finds in a segment, in the store of the first holder, at the segment's key."""

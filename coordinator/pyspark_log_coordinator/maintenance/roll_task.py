@@ -72,6 +72,7 @@ def roll_task_of(handle: TopicHandle, job: RollJob) -> RollTask:
         files={each.file: source(state.file(each.file)) for each in job.chunks},
         segments=tuple(source(each) for each in job.segments),
         others=tuple(source(each) for each in job.compaction.others) if job.compaction is not None else (),
+        older=tuple(source(each) for each in job.compaction.older) if job.compaction is not None else (),
         targets=targets,
         addresses={name: member.url for name, member in members.items()},
         schemas=handle.schemas,

@@ -6,14 +6,15 @@
 
 A fold makes one keyed segment of the oldest dense rows: the newest row of each key, with the offsets of the rows in
 earlier keyed segments that these supersede. A merge rewrites keyed segments without superseded rows, and without rows
-that delete their key once delete.retention.ms has passed. So each key has one row in all keyed segments that is not
+that delete their key once delete.retention.ms has passed, unless an older row of the key is left in the segments before
+them: who reads all rows would take that for the newest. So each key has one row in all keyed segments that is not
 superseded, and what a fold or a merge does follows what was written since, not what is there.
 
 As in Kafka, a fold is due when the dense rows are a share of min.cleanable.dirty.ratio of the partition's bytes, or
 when the oldest of them was written max.compaction.lag.ms ago; rows younger than min.compaction.lag.ms are left out.
-A keyed segment is rewritten when half of its rows, or that share if it is larger, are superseded or past their time,
-and 16 neighbours of one tier, which is the power of 16 in their rows, are merged: a row is rewritten a few times,
-however long the log is.
+A keyed segment is rewritten when half of its rows, or that share if it is larger, are superseded, or of the first one
+past their time, and 16 neighbours of one tier, which is the power of 16 in their rows, are merged: a row is rewritten a
+few times, however long the log is.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ class Compaction(msgspec.Struct, frozen=True):
     """The column with the keys of a typed topic, else empty."""
     delete_when: str
     """The column of a typed topic that says whether a row deletes its key, else empty."""
+    older: tuple[SegmentRef, ...] = ()
+    """Of a merge the keyed segments before it."""
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -62,25 +65,33 @@ class Work(msgspec.Struct, frozen=True):
 
     pieces: tuple[SegmentRef | ChunkRef, ...]
     others: tuple[SegmentRef, ...]
+    older: tuple[SegmentRef, ...] = ()
 
 
-def due(topic: Topic, partition: Partition, now: int, budget: int, inline_lag: int | None) -> Work | None:
+def due(
+    topic: Topic, partition: Partition, now: int, budget: int, inline_lag: int | None, at_once: int = 0
+) -> Work | None:
     """Return what is to be compacted at `now` (ms), of at most `budget` bytes, or None.
 
     Writers, which give an `inline_lag`, fold only what is so old at least (ms): a fold takes as long as writing its
-    rows did, and maintenance may come by before.
+    rows did, and maintenance may come by before. Rows below the offset `at_once` are folded whatever their share of the
+    partition, unless they are younger than min.compaction.lag.ms.
     """
     if not topic.config.is_compacted:
         return None
-    return _fold(topic, partition, now, budget, inline_lag) or _merge(topic, partition, now, budget)
+    return _fold(topic, partition, now, budget, inline_lag, at_once) or _merge(topic, partition, now, budget)
 
 
-def compaction_of(config: TopicConfig, others: tuple[SegmentRef, ...], now: int) -> Compaction:
-    """Return what a job needs that reads `others`, too."""
-    return Compaction(others, now, now - config.delete_retention_ms, config.key_column, config.delete_when)
+def compaction_of(
+    config: TopicConfig, others: tuple[SegmentRef, ...], now: int, older: tuple[SegmentRef, ...] = ()
+) -> Compaction:
+    """Return what a job needs that reads `others` and `older`, too."""
+    return Compaction(others, now, now - config.delete_retention_ms, config.key_column, config.delete_when, older)
 
 
-def _fold(topic: Topic, partition: Partition, now: int, budget: int, inline_lag: int | None) -> Work | None:
+def _fold(
+    topic: Topic, partition: Partition, now: int, budget: int, inline_lag: int | None, at_once: int
+) -> Work | None:
     config, keyed = topic.config, partition.keyed_segments
     youngest = (now - config.min_compaction_lag_ms) * _US_PER_MS
     dirty: list[SegmentRef | ChunkRef] = []
@@ -98,7 +109,7 @@ def _fold(topic: Topic, partition: Partition, now: int, budget: int, inline_lag:
     if inline_lag is not None:
         is_enough = isinstance(dirty[0], SegmentRef) or len(dirty) >= FOLD_CHUNKS or size >= FOLD_BYTES
         is_much = is_much and is_enough and since + inline_lag <= now
-    if not (is_late or is_much):
+    if not (is_late or is_much or dirty[0].base_offset < at_once):
         return None
     return Work(_as_many_as_fit(dirty, budget), keyed)
 
@@ -122,21 +133,24 @@ def _as_many_as_fit(pieces: Sequence[SegmentRef | ChunkRef], budget: int) -> tup
 
 def _merge(topic: Topic, partition: Partition, now: int, budget: int) -> Work | None:
     config, keyed = topic.config, partition.keyed_segments
-    left = [each.rows - dead_rows(each, config, now) for each in keyed]
+    left = [each.rows - dead_rows(each, config, now, is_first=not number) for number, each in enumerate(keyed)]
     for number, each in enumerate(keyed):
         dead = each.rows - left[number]
         if dead >= max(REWRITTEN_SHARE, config.min_cleanable_dirty_ratio) * each.rows and each.rows > 1:
-            return Work((each,), keyed[number + 1 :])
+            return Work((each,), keyed[number + 1 :], keyed[:number])
     for start, end in joined([tier_of(each) for each in left]):
         taken = _as_many_as_fit(keyed[start:end], min(budget, config.segment_bytes))
         if len(taken) > 1:
-            return Work(taken, keyed[start + len(taken) :])
+            return Work(taken, keyed[start + len(taken) :], keyed[:start])
     return None
 
 
-def dead_rows(segment: SegmentRef, config: TopicConfig, now: int) -> int:
-    """Return how many rows of a keyed segment a merge at `now` (ms) would leave out, as far as the journal knows."""
+def dead_rows(segment: SegmentRef, config: TopicConfig, now: int, *, is_first: bool) -> int:
+    """Return how many rows of a keyed segment a merge at `now` (ms) would leave out, as far as the journal knows.
+
+    Of rows that delete their key it knows that only for the first segment: after others older rows may be left.
+    """
     keyed = segment.keyed
     assert keyed is not None
-    is_past = keyed.cleaned_ms + config.delete_retention_ms <= now
+    is_past = is_first and keyed.cleaned_ms + config.delete_retention_ms <= now
     return min(keyed.rows, keyed.superseded + (keyed.tombstones if is_past else 0))

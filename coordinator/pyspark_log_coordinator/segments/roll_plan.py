@@ -115,10 +115,11 @@ def plan(topic: Topic, now: int, budget: int | None = None, at_once: Sequence[in
     """Return the jobs due at `now` (ms), at most one for each partition, each of at most `budget` bytes.
 
     Without a budget the jobs are small enough for inline maintenance, and convert nothing. With one they leave out what
-    has expired. A segment larger than the budget is converted alone. Partitions with the most unrolled chunks come
-    first. Rows below the offsets in `at_once`, one of each partition, become Parquet whatever their age.
+    has expired, unless the topic is compacted. A segment larger than the budget is converted alone. Partitions with the
+    most unrolled chunks come first. Rows below the offsets in `at_once`, one of each partition, become Parquet whatever
+    their age, and of a compacted topic they are folded whatever their share.
     """
-    if budget is not None:
+    if budget is not None and not topic.config.is_compacted:  # a fold must know every keyed segment that is there
         topic = retention.retained(topic, now)
     jobs = []
     for number, partition in _perhaps_due(topic, now) if budget is None else enumerate(topic.partitions):
@@ -145,7 +146,7 @@ def _inline(topic: Topic, number: int, now: int) -> RollJob | None:
 
 def _thorough(topic: Topic, number: int, now: int, budget: int, at_once: int) -> RollJob | None:
     return (
-        _compaction(topic, number, now, budget)
+        _compaction(topic, number, now, budget, at_once=at_once)
         or _tail(topic, number, now, budget, at_once)
         or _roll(topic, number, now, budget)
         or _merge(topic, number, budget, len(topic.partitions[number].segments))
@@ -224,16 +225,18 @@ def _earliest(of_each: list[_Due]) -> _Due:
 _DUE: Fact[_Due] = Fact(_due, _earliest)
 
 
-def _compaction(topic: Topic, number: int, now: int, budget: int, inline_lag: int | None = None) -> RollJob | None:
+def _compaction(
+    topic: Topic, number: int, now: int, budget: int, inline_lag: int | None = None, at_once: int = 0
+) -> RollJob | None:
     partition = topic.partitions[number]
-    work = compaction_plan.due(topic, partition, now, budget, inline_lag)
+    work = compaction_plan.due(topic, partition, now, budget, inline_lag, at_once)
     if work is None:
         return None
     segments = tuple(each for each in work.pieces if isinstance(each, SegmentRef))
     chunks = tuple(each for each in work.pieces if isinstance(each, ChunkRef))
     level = min(max((each.level for each in segments), default=0) + 1, PARQUET_LEVEL_MAX)
     job = _job(topic, number, level, segments, chunks, parquet=True)
-    needs = compaction_plan.compaction_of(topic.config, work.others, now)
+    needs = compaction_plan.compaction_of(topic.config, work.others, now, work.older)
     return msgspec.structs.replace(job, level=level, compaction=needs)
 
 

@@ -7,10 +7,10 @@ compaction made and which has only some of the rows, must also be made of what i
 often one was swapped in.
 
 The segment is staged until every member of the ISR holds it, and the ISR has at least min.insync.replicas members.
-Followers copy it meanwhile, and what it replaces stays in the log. One that no replica holds any more is dropped. So
-each member of the ISR always holds the whole log and may lead. With replication.mode=quorum, a majority that has all
-committed rows must hold the segment, too. The LEO of a replica outside the ISR may go back to the segment's base
-offset.
+Followers copy it meanwhile, and what it replaces stays in the log. One that no replica holds any more is dropped, and a
+keyed one if the topic is not compacted any more. So each member of the ISR always holds the whole log and may lead.
+With replication.mode=quorum, a majority that has all committed rows must hold the segment, too. The LEO of a replica
+outside the ISR may go back to the segment's base offset.
 """
 
 from __future__ import annotations
@@ -151,6 +151,17 @@ def unstage_stale(topic: Topic, number: int, at_ms: int) -> Topic:
     changed = msgspec.structs.replace(partition, staged=tuple(each for each in partition.staged if each not in stale))
     keys = [segment_key(number, each.name) for each in stale]
     return schedule_deletion(with_partition(topic, number, changed), keys, at_ms)
+
+
+def without_staged_compactions(topic: Topic) -> Topic:
+    """Return the topic without staged keyed segments if it is not compacted any more; their files are orphans."""
+    if topic.config.is_compacted:
+        return topic
+    for number, partition in topic.partitions.where(HAS_STAGED):
+        kept = tuple(each for each in partition.staged if each.keyed is None)
+        if kept != partition.staged:
+            topic = with_partition(topic, number, msgspec.structs.replace(partition, staged=kept))
+    return topic
 
 
 def schedule_deletion(topic: Topic, keys: Sequence[str], at_ms: int) -> Topic:

@@ -49,7 +49,11 @@ def maintain(  # noqa: PLR0913, PLR0917 -- the options of a command
     dry_run: arguments.DryRun = False,
     now: Annotated[
         bool,
-        typer.Option("--now", help="Write all rows to Parquet, whatever their age, if segment.format is parquet."),
+        typer.Option(
+            "--now",
+            help="Write all rows to Parquet, whatever their age, if segment.format is parquet, and compact them, "
+            "whatever min.cleanable.dirty.ratio is, if cleanup.policy has compact.",
+        ),
     ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Repeat until interrupted, and watch all topics.")] = False,
     interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Time between rounds of --watch.")] = 10.0,
@@ -63,8 +67,8 @@ def maintain(  # noqa: PLR0913, PLR0917 -- the options of a command
 
     Lets lagging nodes catch up, rolls chunks into segments, merges small segments up to segment.bytes, and deletes
     expired rows and orphaned files. With segment.format=parquet it writes rows that are older than parquet.max.lag.ms
-    to Parquet files, and publishes them in the topic's Delta table. Without TOPIC, it also deletes the files of deleted
-    topics and killed writers.
+    to Parquet files, and publishes them in the topic's Delta table. With cleanup.policy=compact it removes rows that
+    newer rows of their keys supersede. Without TOPIC, it also deletes the files of deleted topics and killed writers.
 
     Writers do a little of this with each batch; run this command for topics without writers, and for larger segments.
     Errors do not stop the rest of the work. They are printed at the end, and the exit code is then 1.
@@ -74,7 +78,7 @@ def maintain(  # noqa: PLR0913, PLR0917 -- the options of a command
     run at once.
     """
     if now and watch:
-        arguments.refuse("--now, --watch", "give only one of these; with --watch, parquet.max.lag.ms decides")
+        arguments.refuse("--now, --watch", "give only one of these; with --watch, the topics' settings decide")
     log = open_log(path)
     for name in topics or ():
         log.check_topic(name)  # raises if the name is wrong, before anything is done

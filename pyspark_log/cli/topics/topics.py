@@ -169,7 +169,7 @@ def alter(
     old, new = before.words(), after.words()
     changed = [key for key in new if new[key] != old[key]]
     shown = after.show()
-    lines = [f"topic {name}: {key}={new[key]} (was {old[key]})" for key in changed]
+    lines = [f"topic {name}: {key}={new[key]} (was {old[key] or 'not set'})" for key in changed]
     output.show(
         {"topic": name, "changed": {key: shown[key] for key in changed}},
         *(lines or [f"topic {name} already has these settings; nothing was changed"]),

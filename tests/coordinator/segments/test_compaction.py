@@ -10,7 +10,13 @@ from pyspark_log_coordinator.segments.compaction_plan import FOLD_CHUNKS, KEYED_
 from pyspark_log_coordinator.segments.roll_plan import INLINE_LAG_MS
 from pyspark_log_coordinator.topic import integrity
 from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords, HoldFiles, MaintainSegments
+from pyspark_log_coordinator.topic.machine import (
+    AlterConfig,
+    ApplyRetention,
+    DeleteRecords,
+    HoldFiles,
+    MaintainSegments,
+)
 from tests.support.coordinator.topics import (
     after,
     at,
@@ -48,11 +54,11 @@ def is_refused(state, *swaps):
     return decide(state, MaintainSegments(swaps)) == []
 
 
-def due(state, now=0, budget=BUDGET):
+def due(state, now=0, budget=BUDGET, at_once=()):
     """Return the bounds of the compactions that are due, and what else they read."""
     return [
         (job.base_offset, job.end_offset, [each.base_offset for each in job.compaction.others])
-        for job in roll_plan.plan(state, now, budget)
+        for job in roll_plan.plan(state, now, budget, at_once)
         if job.compaction is not None
     ]
 
@@ -89,6 +95,20 @@ def test_a_fold_is_due_when_the_oldest_row_was_written_max_compaction_lag_ms_ago
     assert due(state, 1050) == [(10, 20, [0])]
 
 
+def test_rows_that_are_compacted_at_once_need_no_share_but_the_age():
+    state = filled(4, **COMPACT, min_cleanable_dirty_ratio=1.0)
+    state = taken(state, compacted(state, 0, 20))
+    assert due(state) == []
+    assert due(state, at_once=[20]) == []
+    assert due(state, at_once=[21]) == [(20, 40, [0])]
+    state = started(**COMPACT, min_compaction_lag_ms=50)
+    batch = file({0: 10})
+    (chunk,) = batch.chunks
+    batch = msgspec.structs.replace(batch, chunks=(msgspec.structs.replace(chunk, max_timestamp=100_000),))
+    state = at(state, commit(None, batch), 100)
+    assert due(state, 149, at_once=[10]) == []
+
+
 def test_rows_younger_than_min_compaction_lag_ms_are_left_out():
     state = started(**COMPACT, min_compaction_lag_ms=50)
     for time in (100, 200):
@@ -108,6 +128,13 @@ def test_rows_above_the_high_watermark_are_not_folded():
     assert state.partitions[0].high_watermark == 10
     assert due(state) == [(0, 10, [])]
     assert is_refused(state, compacted(state, 0, 20, on=("A", "B")))
+
+
+def test_a_fold_looks_into_keyed_segments_that_have_expired_and_are_still_there():
+    state = keyed_log(0, 20, cleanup_policy="compact,delete", retention_ms=1)
+    later = 10**15  # ms
+    assert due(state, later) == [(20, 60, [0])]
+    assert due(at(state, ApplyRetention(), later), later) == [(20, 60, [])]
 
 
 def test_a_fold_is_as_large_as_the_budget_and_memory_allow():
@@ -159,6 +186,15 @@ def test_rows_that_delete_their_key_count_as_superseded_when_delete_retention_ms
     assert due(state, 1100) == [(0, 20, [])]
     (job,) = roll_plan.plan(state, 1100, BUDGET)
     assert job.compaction.kept_from_ms == 1000
+
+
+def test_rows_that_delete_their_key_do_not_count_where_older_rows_may_be_left():
+    state = filled(4, **COMPACT, delete_retention_ms=0)
+    state = taken(state, compacted(state, 0, 20, 4))
+    state = taken(state, compacted(state, 20, 40, 4, tombstones=4, cleaned_ms=1000))
+    assert due(state, 2000) == []  # it would be rewritten again and again
+    state = after(state, DeleteRecords(0, 20))
+    assert due(state, 2000) == [(20, 40, [])]
 
 
 def test_sixteen_keyed_segments_of_one_size_become_one():
@@ -250,6 +286,19 @@ def test_rows_stay_until_every_member_of_the_isr_holds_the_keyed_segment():
     state = after(state, HoldFiles("B", "incarnation of B", (), ((0, made.segment.name),)))
     assert pieces(state) == [("segment", 0, 20)]
     assert state.partitions[0].compactions == 1
+
+
+def test_rows_that_wait_to_be_compacted_stay_if_the_policy_changes():
+    both = ("A", "B")
+    state = after(started(replicas=both, **COMPACT), commit(None, file({0: 20}, on=both)))
+    made = compacted(state, 0, 20, on=("A",))
+    state = after(state, MaintainSegments((made,)))
+    assert state.partitions[0].staged
+    state = after(state, AlterConfig({"cleanup.policy": "delete"}))
+    assert state.partitions[0].staged == ()
+    state = after(state, AlterConfig({"cleanup.policy": "compact"}))
+    held = after(state, HoldFiles("B", "incarnation of B", (), ((0, made.segment.name),)))
+    assert pieces(held) == [("chunk", 0, 20)]
 
 
 # What is left

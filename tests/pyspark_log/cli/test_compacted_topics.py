@@ -33,6 +33,29 @@ def test_consume_prints_the_newest_row_of_each_key(cli):
     assert consumed(cli, "--max-messages", "2") == [("b", "1"), ("a", "2")]
 
 
+def test_a_row_without_a_key_from_before_is_never_a_newest_row(cli):
+    cli.run("topics", "create", "t")
+    cli.run("produce", "t", stdin="1\n2\n")
+    cli.run("topics", "alter", "t", "--config", "cleanup.policy=compact")
+    assert consumed(cli, "--latest") == []
+    cli.run("maintain", "t")
+    assert consumed(cli) == [(None, "2")], "a segment has rows, so the last one was kept"
+    assert consumed(cli, "--latest") == []
+
+
+def test_maintain_now_compacts_what_could_wait_for_more(cli):
+    cli.run("topics", "create", "t", "--config", "cleanup.policy=compact")
+    produce(cli, *[(str(number), "0") for number in range(100)])
+    cli.run("maintain", "t")
+    produce(cli, ("0", "1"), ("0", "2"))
+    cli.run("maintain", "t")
+    assert [value for key, value in consumed(cli) if key == "0"] == ["0", "1", "2"]
+    (planned,) = cli.documents("maintain", "t", "--now", "--dry-run")
+    cli.run("maintain", "t", "--now")
+    assert planned["segments"] == 1
+    assert [value for key, value in consumed(cli) if key == "0"] == ["0", "2"], "the second segment has one row of it"
+
+
 def test_rows_are_counted_where_a_topic_is_described_and_deleted(cli):
     cli.run("topics", "create", "t", "--config", "cleanup.policy=compact")
     produce(cli, *[("a", str(number)) for number in range(10)], ("b", "1"))
@@ -67,6 +90,9 @@ def test_a_compacted_topic_with_columns_names_the_one_with_the_keys(cli):
     cli.run(*keyed, "--config", "delete.when=GONE")
     (described,) = cli.documents("topics", "describe", "u")
     assert (described["config"]["key.column"], described["config"]["delete.when"]) == ("id", "gone")
+    assert cli.out("topics", "alter", "u", "--delete-config", "delete.when") == "topic u: delete.when= (was gone)\n"
+    changed = cli.out("topics", "alter", "u", "--config", "delete.when=gone")
+    assert changed == "topic u: delete.when=gone (was not set)\n"
     cli.run("topics", "create", "t")
     assert "delete.when=gone is for typed topics" in cli.error("topics", "alter", "t", "--config", "delete.when=gone")
 

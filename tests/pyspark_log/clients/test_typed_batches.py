@@ -5,6 +5,7 @@ import pytest
 
 from pyspark_log import Consumer, Producer
 from pyspark_log_coordinator.maintenance import topic_roll
+from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.columns.column_ddl import parse
 from pyspark_log_storage.errors import InvalidInput, InvalidRecord
@@ -79,6 +80,18 @@ def test_what_does_not_fit_is_refused_where_it_is_sent(log, producer):
         producer.send_batch("t", pa.table({"id": pa.array([1], pa.int32()), "partition": [7]}))
     assert producer.send_batch("t", pa.table({"id": pa.array([], pa.int32())})).result(60).offsets == {}
     assert rows(log) == []
+
+
+def test_a_null_in_the_column_with_the_keys_of_a_compacted_topic_is_refused_with_its_name(tmp_path):
+    log = PlainLog(tmp_path)
+    log.log.create_topic(
+        "t", 1, TopicConfig(key_column="id", cleanup_policy="compact"), columns=parse("id INT, name STRING")
+    )
+    with (
+        Producer(log.path, linger_ms=0) as producer,
+        pytest.raises(InvalidRecord, match=r"a null in the column 'id', which is its key, .* fill it, or set"),
+    ):
+        producer.send_batch("t", pa.table({"name": ["a"]}))
 
 
 def test_rows_one_by_one_have_no_key_and_value(log, producer):

@@ -84,12 +84,12 @@ class CompactedTopic:
 
     # Jobs, whether they are due or not
 
-    def _job(self, segments, chunks, others=None, *, parquet=True) -> RollJob:
+    def _job(self, segments, chunks, others=None, older=(), *, parquet=True) -> RollJob:
         one = self.partition
         job = RollJob(0, one.leader_epoch, 1, tuple(segments), tuple(chunks), one.epoch_starts, parquet)
         if others is None:
             return job
-        needs = compaction_plan.compaction_of(self.handle.config, tuple(others), self.now_ms)
+        needs = compaction_plan.compaction_of(self.handle.config, tuple(others), self.now_ms, tuple(older))
         return msgspec.structs.replace(job, compaction=needs)
 
     def fold_job(self, pieces: int | None = None) -> RollJob | None:
@@ -100,7 +100,8 @@ class CompactedTopic:
         """Return the merge of neighbouring keyed segments; None if there are not so many."""
         keyed = self.partition.keyed_segments
         chosen = keyed[first : first + count]
-        return self._job(chosen, (), keyed[first + count :]) if len(chosen) == count and count else None
+        others, older = keyed[first + count :], keyed[:first]
+        return self._job(chosen, (), others, older) if len(chosen) == count and count else None
 
     def roll_job(self, chunks: int) -> RollJob | None:
         """Return the roll of the oldest chunks into a dense segment."""
@@ -215,6 +216,8 @@ class CompactedTopic:
             if row.value is None:
                 retained = self._cleaned[row.offset] + self.handle.config.delete_retention_ms
                 assert row.offset in kept or self.now_ms >= retained
+                older = [each for each in rows if each.key == row.key and each.offset < row.offset]
+                assert row.offset in kept or not older, "who reads all rows finds a deleted key"
 
 
 def fold_job(handle: TopicHandle, now_ms: int, pieces: int | None = None) -> RollJob | None:
