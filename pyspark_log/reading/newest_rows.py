@@ -55,6 +55,14 @@ class KeyedPartition(msgspec.Struct, frozen=True):
         return (self.key_column, self.delete_when) if self.delete_when else (self.key_column,)
 
 
+class Choice(msgspec.Struct, frozen=True):
+    """Which rows of a split count: those that are the newest of their keys."""
+
+    among: Split
+    """The rows among which they are the newest: those of the split, and those after it up to some end."""
+    partition: KeyedPartition
+
+
 class NewestRows(msgspec.Struct, frozen=True):
     """Which rows of a partition are the newest of their keys."""
 
@@ -119,19 +127,25 @@ def keyed_partition(handle: TopicHandle, number: int) -> KeyedPartition:
 
 
 def newest_rows_of(
-    store_at: Callable[[str], Store], split: Split, keyed: KeyedPartition, find_again: Callable[[int], Split]
+    store_at: Callable[[str], Store],
+    split: Split,
+    keyed: KeyedPartition,
+    find_again: Callable[[int], Split],
+    until: int | None = None,
 ) -> NewestRows:
-    """Return which rows of a split, which has those of a whole partition, are the newest.
+    """Return which rows of a split are the newest of their keys in it.
 
+    If only rows below `until` will be asked for, the key indexes of the keyed segments after it are not read.
     `find_again(offset)` is called if a file is gone, as `fetch` calls it. Raises as `fetch` does.
     """
+    until = split.end if until is None else until
     try:
-        return _newest_rows_of(store_at, split, keyed)
+        return _newest_rows_of(store_at, split, keyed, until)
     except ObjectMissing:
-        return _newest_rows_of(store_at, find_again(split.start), keyed)
+        return _newest_rows_of(store_at, find_again(split.start), keyed, until)
 
 
-def _newest_rows_of(store_at: Callable[[str], Store], split: Split, keyed: KeyedPartition) -> NewestRows:
+def _newest_rows_of(store_at: Callable[[str], Store], split: Split, keyed: KeyedPartition, until: int) -> NewestRows:
     column = keyed.key_column or "key"
     start = max(split.start, keyed.compacted_end)
     wanted = Keys(np.zeros(0, np.uint64), np.zeros(0, np.uint32), NONE)
@@ -155,7 +169,7 @@ def _newest_rows_of(store_at: Callable[[str], Store], split: Split, keyed: Keyed
         from pyspark_log_storage.parquet import keyed_segment  # imports pyarrow.parquet
 
         find = partial(keyed_segment.find_keys, hashes=wanted.hashes, checks=wanted.checks)
-        superseded += _of_keyed(store_at, split, keyed.compacted_end, find)
+        superseded += _of_keyed(store_at, split, keyed.compacted_end, find, until)
     return NewestRows(keyed, key_index.union(*superseded), np.sort(wanted.offsets))
 
 
@@ -168,10 +182,18 @@ def superseded_in(store_at: Callable[[str], Store], split: Split, compacted_end:
 
 
 def _of_keyed(
-    store_at: Callable[[str], Store], split: Split, compacted_end: int, read: Callable[..., NDArray[np.int64]]
+    store_at: Callable[[str], Store],
+    split: Split,
+    compacted_end: int,
+    read: Callable[..., NDArray[np.int64]],
+    until: int | None = None,
 ) -> Iterator[NDArray[np.int64]]:
-    """Yield what `read` finds in each keyed segment of a split, from the nearest node that has it."""
+    """Yield what `read` finds in each keyed segment of a split, from the nearest node that has it.
+
+    Segments that begin at `until` or after it are left out.
+    """
     failover = Failover(store_at, split.topic, split.partition)
-    for key, end in zip(split.segments, split.segment_ends, strict=True):
-        if end <= compacted_end and layout.is_parquet(key):
+    begins = (split.start, *split.segment_ends)
+    for key, begin, end in zip(split.segments, begins, split.segment_ends, strict=False):
+        if (until is None or begin < until) and end <= compacted_end and layout.is_parquet(key):
             yield failover.read(split.holders(key), end - 1, partial(read, key=key))
