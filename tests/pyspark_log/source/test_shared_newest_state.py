@@ -13,17 +13,19 @@ from pyspark_log_coordinator.membership.member_thread import MemberThread
 from tests.support.plain_log import record
 from tests.support.pyspark_log.source.shared_queries import PARTITIONS, Clock, Queries
 
+STATE_END = 40
+
 
 @pytest.fixture
 def queries(root, monkeypatch):
-    """Queries of a compacted topic with six rows of two keys in each partition, two rows a batch."""
+    """Queries of a compacted topic with 40 rows of two keys in each partition, two rows a batch."""
     monkeypatch.setattr(opening, "real_environment", Clock().environment)
     monkeypatch.setattr(MemberThread, "start", lambda _: None)
     monkeypatch.setattr(stream_planner, "IDLE_WAIT_SECONDS", 0.0)
     limit = str(2 * PARTITIONS)
     made = Queries(str(root), startingOffsets="latest-by-key", maxOffsetsPerTrigger=limit)
     made.log.log.topic("t").alter_config({"cleanup.policy": "compact"})
-    append(made, 0, b"ababab")
+    append(made, 0, b"ab" * (STATE_END // 2))
     return made
 
 
@@ -49,14 +51,21 @@ def state_end(queries, number):
     return handover_of(queries.group.committed(queries.log.log.topic("t").topic_id, number)).state
 
 
+def newest_rows_and(*changes):
+    """Return the newest rows of each partition and some rows after them, each once."""
+    return {(number, at): 1 for number in range(PARTITIONS) for at in (STATE_END - 2, STATE_END - 1, *changes)}
+
+
 def test_the_next_owner_of_a_partition_reads_the_rest_of_the_state(queries):
     one, two = beginning(queries), queries.query("two")
     queries.settle()
-    append(queries, 6, b"aa")
+    begins = [at for end in two.offsets for at, _ in end["topics"].get("t", {}).get("begin", {}).values()]
+    assert any(2 <= at < STATE_END - 2 for at in begins), begins
+    append(queries, STATE_END, b"aa")
     queries.settle()
     assert one.rows()
     assert two.rows()
-    assert queries.copies() == {(number, at): 1 for number in range(PARTITIONS) for at in (4, 5, 6, 7)}
+    assert queries.copies() == newest_rows_and(STATE_END, STATE_END + 1)
 
 
 def test_a_query_that_is_killed_in_the_state_repeats_its_batch(queries):
@@ -65,14 +74,14 @@ def test_a_query_that_is_killed_in_the_state_repeats_its_batch(queries):
     one.execute()
     one.kill()
     one.start()
-    append(queries, 6, b"aa")
+    append(queries, STATE_END, b"aa")
     queries.settle()
-    assert queries.copies() == {(number, at): 1 for number in range(PARTITIONS) for at in (4, 5, 6, 7)}
+    assert queries.copies() == newest_rows_and(STATE_END, STATE_END + 1)
 
 
 def test_the_end_of_the_state_is_committed_until_it_is_read(queries):
     beginning(queries)
-    assert state_end(queries, 0) == Position(6, 0)
+    assert state_end(queries, 0) == Position(STATE_END, 0)
     queries.settle()
     assert state_end(queries, 0) is None
 
@@ -82,5 +91,5 @@ def test_a_rewind_of_a_partition_ends_its_state(queries):
     topic_id = queries.log.log.topic("t").topic_id
     queries.log.log.group("g").submit(ResetOffsets({topic_id: {3: Offset(1)}}, running=True))
     queries.settle()
-    assert sorted(at for number, at in one.rows() if number == 3) == [1, 2, 3, 4, 5]
-    assert sorted(at for number, at in one.rows() if number == 2) == [4, 5]
+    assert sorted(at for number, at in one.rows() if number == 3) == list(range(1, STATE_END))
+    assert sorted(at for number, at in one.rows() if number == 2) == [STATE_END - 2, STATE_END - 1]
