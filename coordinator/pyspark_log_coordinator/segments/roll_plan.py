@@ -110,6 +110,20 @@ class RollJob(msgspec.Struct, frozen=True):
         """Number of bytes that the job reads."""
         return sum(each.log_bytes for each in self.segments) + sum(each.length for each in self.chunks)
 
+    @property
+    def pieces(self) -> tuple[SegmentRef | ChunkRef, ...]:
+        """The segments and chunks of the range, in order."""
+        return (*self.segments, *self.chunks)
+
+    def is_in(self, planned: Sequence[RollJob]) -> bool:
+        """Return whether one of the jobs does this, too, at whatever time it was planned, perhaps with more rows."""
+        kind = self.partition, self.leader_epoch, self.level, self.parquet
+        return any(
+            (each.partition, each.leader_epoch, each.level, each.parquet) == kind
+            and each.pieces[: len(self.pieces)] == self.pieces
+            for each in planned
+        )
+
 
 def plan(topic: Topic, now: int, budget: int | None = None, at_once: Sequence[int] = ()) -> list[RollJob]:
     """Return the jobs due at `now` (ms), at most one for each partition, each of at most `budget` bytes.
