@@ -34,7 +34,7 @@ from tests.processes.nodes import NODES, Nodes
 from tests.processes.small_topic import PARTITIONS, rows_of
 from tests.processes.steps import PRODUCER
 
-SECONDS = float(os.environ.get("PYSPARK_LOG_SOAK_SECONDS", "6"))
+SECONDS = float(os.environ.get("PYSPARK_LOG_SOAK_SECONDS", "3"))
 SEED = 20_261_126
 KILLS_BETWEEN_CHECKS = 12
 
