@@ -239,7 +239,7 @@ POLICIES = {
     "at", [("read", "/append/"), ("link", ".parquet"), ("link", ".index"), AN_ENTRY, ("unlink", ".parquet")]
 )
 def test_a_compactor_that_sleeps_while_the_policy_changes_does_no_harm(suspension, monkeypatch, at, policies):
-    case = suspension(COMPACTED, KeyedClient)
+    case = suspension(msgspec.structs.replace(COMPACTED, orphan_retention_ms=10**9), KeyedClient)  # its files stay
     with monkeypatch.context() as undone:
         leave_undone(undone.setattr)
         case.client.fill("other", range(6, 14))
@@ -260,7 +260,7 @@ def test_a_compactor_that_sleeps_while_the_policy_changes_does_no_harm(suspensio
         case.client.handle.alter_config({"cleanup.policy": "compact"})
     KeyedClient(case.root).check("other", case.client.batches("other"))
     case.client.clean_up()
-    assert case.client.rubbish() == []
+    assert [key for key in case.client.rubbish() if ".parquet" not in key] == []
     case.client.check("other", case.client.batches("other"))
 
 
