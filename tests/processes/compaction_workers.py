@@ -1,6 +1,7 @@
 """Who uses a compacted topic: writers, compactors, and readers that know what they may see. Each may be killed."""
 
 import contextlib
+import random
 import time
 
 import msgspec
@@ -8,6 +9,7 @@ import msgspec
 import pyspark_log
 from pyspark_log.clients.records import TopicPartition
 from pyspark_log_coordinator.maintenance import topic_roll
+from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.sync.controller import Controller, ControllerSettings
 from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_storage.errors import DataLoss, LogError
@@ -83,6 +85,27 @@ def keep(root: str, end: str) -> None:
                 follower.round()
                 topic_roll.roll_led_by(client.log, node, lambda *_: None)
         time.sleep(PAUSE_S)
+
+
+def move(root: str, stop: str) -> None:
+    """Move replicas between the nodes, again and again; in the end each node has one of each partition."""
+    make_constants_small()
+    client, dice = KeyedClient(root), random.Random()
+    while True:
+        is_last = bool(LineFile(stop).lines())
+        wanted = [
+            tuple(NODES) if is_last else tuple(dice.sample(NODES, dice.choice([2, 3]))) for _ in range(PARTITIONS)
+        ]
+        try:
+            client.log.open(create=False)
+            handle = client.handle
+            reassigner.begin(handle, tuple(wanted))
+            reassigner.run(handle)
+        except LogError:  # a node is away
+            time.sleep(PAUSE_S)
+        else:
+            if is_last and not reassigner.reassigning_partitions(handle.refresh()):
+                return
 
 
 def look(root: str, progress: dict[str, str], looks: str, stop: str, *, nodes_go: bool = False) -> None:

@@ -91,7 +91,9 @@ REPLICATED = msgspec.structs.replace(
 )
 
 
-def test_on_three_nodes_kills_and_nodes_that_go_change_nothing_of_the_newest_rows(fork_server, folder):
+def test_on_three_nodes_kills_and_nodes_that_go_and_replicas_that_move_change_nothing_of_the_newest_rows(
+    fork_server, folder
+):
     nodes = Nodes(folder, journals=3, config=REPLICATED)
     root, looks, stop, end = nodes.root, *(str(folder / name) for name in ("looks", "stop", "end"))
     progress = {name: str(folder / name) for name in (*ALL, ONCE)}
@@ -103,6 +105,7 @@ def test_on_three_nodes_kills_and_nodes_that_go_change_nothing_of_the_newest_row
         partial(each, nodes_go=True)
         for each in (compaction_workers.compact, compaction_workers.look, compaction_workers.follow)
     )
+    begin["mover"] = lambda server: server.fork(compaction_workers.move, root, stop)
     begin["compactor"] = lambda server: server.fork(compact, root, end)
     begin["reader"] = lambda server: server.fork(look, root, of_all, looks, end)
     begin["consumer"] = lambda server: server.fork(follow, root, end)
@@ -123,7 +126,7 @@ def test_on_three_nodes_kills_and_nodes_that_go_change_nothing_of_the_newest_row
             time.sleep(dice.uniform(0, 0.4))
             processes.check()
     LineFile(stop).append("stop")
-    for name in (*ALL, ONCE):
+    for name in (*ALL, ONCE, "mover"):
         processes.workers[name].result()
     for node in NODES:
         nodes.fill_up(node)
