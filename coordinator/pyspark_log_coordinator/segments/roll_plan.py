@@ -149,7 +149,10 @@ def plan(topic: Topic, now: int, budget: int | None = None, at_once: Sequence[in
 
 
 def _inline(topic: Topic, number: int, now: int) -> RollJob | None:
-    budget = _inline_budget(topic.partitions[number])
+    partition = topic.partitions[number]
+    budget = _inline_budget(partition)
+    if len(partition.chunks) >= UNROLLED_CHUNKS_MAX:  # also where compaction fails: a roll reads only these chunks
+        return _roll(topic, number, now, budget)
     return (
         _compaction(topic, number, now, budget, INLINE_LAG_MS)
         or _roll(topic, number, now, budget)
