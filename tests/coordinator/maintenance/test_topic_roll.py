@@ -149,6 +149,24 @@ def test_a_compaction_that_is_refused_is_not_tried_again_and_again(monkeypatch):
     assert topic_roll.roll_and_merge(topic.handle) == NOTHING
 
 
+def test_keyed_segments_that_another_process_merged_while_rows_were_folded_are_no_error():
+    store = MeanwhileStore()
+    topic = CompactedTopic(store, min_cleanable_dirty_ratio="0")
+    for number in range(2):
+        topic.write([(b"%d" % number, b"1"), (b"b", b"1")])
+        topic.do(topic.fold_job())
+    topic.write([(b"0", b"2")])
+
+    def merge():
+        assert topic.do(topic.merge_job(0, 2))
+        topic_cleanup.clean_up_topic(topic.handle)
+
+    store.meanwhile = merge
+    assert topic_roll.roll_and_merge(topic.log.topic("t"))["segments"] > 0
+    assert topic.partition.compacted_end == 5
+    topic.check()
+
+
 @pytest.mark.timeout(30)
 def test_a_compaction_that_fails_is_not_tried_again_and_again_while_rows_are_written():
     store = MeanwhileStore()
