@@ -188,7 +188,7 @@ class _Log:
 
     def check_all(self, producer: str, outcomes: list[dict[int, tuple[int, int]]]) -> None:
         """Hold that each batch of a producer is there once, where it was told, as far as it is not superseded."""
-        assert self._client.batches(producer) == len(outcomes) > 10
+        assert self._client.batches(producer) == len(outcomes) > 3
         for p, names in written(producer, len(outcomes)).items():
             there = self._of(producer, p)
             order = {row: number for number, row in enumerate(names)}
@@ -210,7 +210,7 @@ class _Log:
         """
         sent = [int(line.split()[1]) for line in outcomes if line.startswith(SENT)]
         acknowledged = {int(line.split()[1]) for line in outcomes if line.startswith(ACKNOWLEDGED)}
-        assert len(acknowledged) > 5
+        assert len(acknowledged) > 3
         of = {p: self._of(ONCE, p) for p in range(PARTITIONS)}
         newest = {p: {row.key: (offset, row) for offset, row in rows.items()} for p, rows in of.items()}
         for batch in sent:
