@@ -5,8 +5,8 @@ looks its keys up in the key indexes of the keyed segments before it, and writes
 there: they are superseded. With a version column it is the other way round for rows whose version is smaller than that
 of the row that is there: they are left out. A merge reads keyed segments, without their superseded rows. It looks up
 the keys of rows that delete theirs, and whose time is past, in the key indexes before it: they stay while an older row
-is left. Both keep some 40 bytes of each row in memory, with versions 60, and the rows of a row group; of the segments
-that are looked up one key index at a time.
+is left. Both keep some 40 bytes of each row in memory, with versions 16 more, and the rows of a row group; of the
+segments that are looked up one key index at a time.
 
 Keys are compared by 96 bits of two hashes, see `pyspark_log_storage.columns.key_hash`.
 """
@@ -52,7 +52,9 @@ def _fold(rows: RollInput, work: RollTask, writer: KeyedSegmentWriter) -> tuple[
     job, compaction = work.job, work.job.compaction
     assert compaction is not None
     keys = _keys_of(rows, work)
+    last = keys.chosen(keys.offsets == job.end_offset - 1)
     newest = key_index.newest(keys)
+    del keys
     known = np.sort(np.concatenate([NONE, *(rows.superseded(each) for each in range(len(compaction.others)))]))
     found = []
     supersedes = []
@@ -65,9 +67,8 @@ def _fold(rows: RollInput, work: RollTask, writer: KeyedSegmentWriter) -> tuple[
             supersedes.append((other.name, len(theirs)))
     newest = newest.chosen(is_newest)
     if not len(newest.offsets):  # a segment has rows: the last one stays, and is superseded by what is there
-        last = job.end_offset - 1
-        newest = keys.chosen(keys.offsets == last)
-        found.append(np.array([last], np.int64))
+        newest = last
+        found.append(np.array([job.end_offset - 1], np.int64))
     kept = np.sort(newest.offsets) if len(newest.offsets) else found[-1]
     tombstones = 0
     for batch, offsets, schema_id, epoch in _dense_rows(rows, work):

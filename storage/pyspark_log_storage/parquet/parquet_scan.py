@@ -32,7 +32,7 @@ def scan(
     in memory. Raises `CorruptObject` at the first damaged one; if the footer is damaged that is before the first.
 
     The lists of a keyed segment are checked before its rows. With `schemas` and `columns` its key index must be that of
-    its rows, which is checked after them: some 70 bytes of each row are in memory.
+    its rows, which is checked after them: some 60 bytes of each row are in memory, with versions 16 more.
     """
     footer = parquet_footer.read(store, key)
     name = f"segment {store.url}/{key}"
