@@ -131,6 +131,22 @@ def test_a_row_without_a_key_from_before_is_never_a_newest_row(spark, log):
     assert newest(log) == {}
 
 
+def test_a_key_of_several_columns_has_none_that_is_null(spark, log):
+    columns = "id long, currency string, amount int"
+    rows = [(1, "EUR", 1), (1, "USD", 2), (2, "EUR", 3), (1, "EUR", 4), (None, "EUR", 5), (1, None, 6)]
+    log.write(
+        spark.createDataFrame(rows, columns).repartition(1),
+        topic="t",
+        schema="columns",
+        **{"key.column": "id,currency"},
+    )
+    log.log.topic("t").alter_config({"cleanup.policy": "compact"})
+    for _ in range(2):
+        found = pyspark_log.latest(spark, log.path, "t").select("id", "currency", "amount").collect()
+        assert sorted(map(tuple, found)) == [(1, "EUR", 4), (1, "USD", 2), (2, "EUR", 3)]
+        compact(log)
+
+
 @pytest.mark.parametrize("kind", ["long", "date", "timestamp"])
 def test_versions_that_arrive_out_of_order_are_compared_wherever_the_rows_are(spark, log, kind):
     columns = f"id long, name string, gone boolean, seq {kind}"
