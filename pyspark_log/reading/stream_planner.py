@@ -215,8 +215,11 @@ class StreamPlanner:
         split = split_of(handle, part, rack)
         if part.state_end is None:
             return split, None
-        among = split_of(handle, msgspec.structs.replace(part, end=part.state_end), rack)
-        return split, Choice(among, keyed_partition(handle, part.partition))
+        keyed = keyed_partition(handle, part.partition)
+        # A row before these may have a larger version. Otherwise only later ones supersede them.
+        start = handle.partitions[part.partition].log_start if keyed.columns.version else part.start
+        among = split_of(handle, msgspec.structs.replace(part, start=start, end=part.state_end), rack)
+        return split, Choice(among, keyed)
 
     def _check_compacted(
         self, handles: Mapping[str, TopicHandle], ranges: Sequence[Range], ended: SourceOffset

@@ -132,6 +132,55 @@ def test_a_row_without_a_key_from_before_is_never_a_newest_row(spark, log):
     assert newest(log) == {}
 
 
+def test_a_key_of_several_columns_has_none_that_is_null(spark, log):
+    columns = "id long, currency string, amount int"
+    rows = [(1, "EUR", 1), (1, "USD", 2), (2, "EUR", 3), (1, "EUR", 4), (None, "EUR", 5), (1, None, 6)]
+    log.write(
+        spark.createDataFrame(rows, columns).repartition(1),
+        topic="t",
+        schema="columns",
+        **{"key.column": "id,currency"},
+    )
+    log.log.topic("t").alter_config({"cleanup.policy": "compact"})
+    for _ in range(2):
+        found = pyspark_log.latest(spark, log.path, "t").select("id", "currency", "amount").collect()
+        assert sorted(map(tuple, found)) == [(1, "EUR", 4), (1, "USD", 2), (2, "EUR", 3)]
+        compact(log)
+
+
+@pytest.mark.parametrize("kind", ["long", "date", "timestamp"])
+def test_versions_that_arrive_out_of_order_are_compared_wherever_the_rows_are(spark, log, kind):
+    columns = f"id long, name string, gone boolean, seq {kind}"
+    version = {"long": "seq", "date": "date_add(date'1970-01-01', seq)", "timestamp": "timestamp_micros(seq)"}[kind]
+    chance, newest_of, sequence = random.Random(3), {}, 0
+    for batch in range(5):
+        rows = []
+        for number in range(30):
+            seq = chance.choice([None, *range(40)])
+            rows.append((chance.randrange(12), f"{batch}-{number}", chance.random() < 0.2, seq))
+            order = -1 if seq is None else seq, sequence + number
+            if order > newest_of.get(rows[-1][0], ((-2, 0), None))[0]:
+                newest_of[rows[-1][0]] = order, rows[-1]
+        sequence += len(rows)
+        frame = spark.createDataFrame(rows, "id long, name string, gone boolean, seq int").repartition(1)
+        frame = frame.selectExpr("id", "name", "gone", f"cast({version} as {kind}) seq")
+        assert frame.schema.simpleString() == spark.createDataFrame([], columns).schema.simpleString()
+        log.write(frame, topic="t", schema="columns", **{"key.column": "id"})
+        handle = log.log.topic("t")
+        if not batch:
+            handle.alter_config(
+                {"cleanup.policy": "compact", "delete.when": "gone", "compaction.version.column": "seq"}
+            )
+            handle.alter_config({"min.cleanable.dirty.ratio": "0"})
+        wanted = sorted(row[:2] for _, row in newest_of.values() if not row[2])
+        for _ in range(2):
+            found = pyspark_log.latest(spark, log.path, "t").select("id", "name").collect()
+            assert sorted(map(tuple, found)) == wanted
+            if batch % 2:
+                break
+            compact(log)
+
+
 def test_filters_skip_pages_by_the_page_index(spark, log):
     """A page index that is in another place than the footer says ends such a query."""
     log.create("t", 1, cleanup_policy="compact")

@@ -263,7 +263,7 @@ def _compaction(
     chunks = tuple(each for each in work.pieces if isinstance(each, ChunkRef))
     level = min(max((each.level for each in segments), default=0) + 1, PARQUET_LEVEL_MAX)
     job = _job(topic, number, level, segments, chunks, parquet=True)
-    needs = compaction_plan.compaction_of(topic.config, work.others, now, work.older)
+    needs = compaction_plan.compaction_of(topic, partition, work.others, now, work.older)
     return msgspec.structs.replace(job, level=level, compaction=needs)
 
 

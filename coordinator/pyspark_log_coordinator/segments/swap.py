@@ -39,6 +39,8 @@ class SwapSegments(msgspec.Struct, frozen=True):
     segment: SegmentRef
     replaces: tuple[str, ...] = ()
     """Of a keyed segment: the names of the segments that it was made of."""
+    version_column: str = ""
+    """Of a keyed segment: the topic's compaction.version.column, by which its rows were compared."""
 
 
 class SegmentsSwapped(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
@@ -236,7 +238,8 @@ def _fits(topic: Topic, swap: SwapSegments) -> bool:
 def _fits_keyed(topic: Topic, partition: Partition, swap: SwapSegments, present: tuple[SegmentRef, ...]) -> bool:
     """Return whether a keyed segment is made of what is in its range: the oldest dense rows, or keyed segments.
 
-    So no row is folded twice or left out, and what a suspended process made of an older state is refused.
+    So no row is folded twice or left out, and what a suspended process made of an older state is refused, or made with
+    another version column.
     """
     keyed = partition.keyed_segments
     is_merge = bool(present) and present[0].keyed is not None
@@ -248,6 +251,7 @@ def _fits_keyed(topic: Topic, partition: Partition, swap: SwapSegments, present:
     return (
         fits
         and topic.config.is_compacted
+        and topic.config.compaction_version_column == swap.version_column
         and tuple(each.name for each in present) == swap.replaces
         and _is_whole(partition, swap.segment)
     )
