@@ -402,6 +402,7 @@ def in_first(**changes):
         of_list("versions", length=-8),
         of_list("versions", crc=1),
         replaced(versions=None),
+        lambda found: msgspec.structs.replace(found, superseded=Section(4, 32, 0), versions=Section(11, 88, 0)),
         replaced(tombstones=13),
         replaced(tombstones=-1),
         # Together as long as they are, but the border is elsewhere.
