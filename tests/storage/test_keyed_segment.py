@@ -402,7 +402,6 @@ def in_first(**changes):
         of_list("versions", length=-8),
         of_list("versions", crc=1),
         replaced(versions=None),
-        lambda found: msgspec.structs.replace(found, superseded=Section(4, 32, 0), versions=Section(11, 88, 0)),
         replaced(tombstones=13),
         replaced(tombstones=-1),
         # Together as long as they are, but the border is elsewhere.
@@ -445,6 +444,13 @@ def test_row_groups_whose_offsets_do_not_fit_are_refused(monkeypatch, groups):
 def test_more_keys_than_rows_are_refused():
     store = MemoryStore()
     write(store, ROWS, keys=key_index_of([*ROWS, (END - 1, b"another key", b"")]))
+    with pytest.raises(CorruptObject, match="do not fit their entries, or its rows"):
+        keyed_segment.read_keys(store, KEY)
+
+
+def test_fewer_versions_than_keys_are_refused():
+    store = MemoryStore()
+    write(store, ROWS, keys=key_index_of(ROWS)._replace(versions=np.zeros(11, np.int64)))
     with pytest.raises(CorruptObject, match="do not fit their entries, or its rows"):
         keyed_segment.read_keys(store, KEY)
 
