@@ -84,7 +84,7 @@ def fetch_rows(
     else:
         columns, shaped = _decoded_of_records(wanted), record_rows
     if newest is not None and columns is not None:
-        columns = tuple(sorted({*columns, *newest.partition.columns}))
+        columns = tuple(sorted({*columns, *newest.partition.columns.of_live_rows}))
     split = msgspec.structs.replace(split, columns=columns)
 
     def again(offset: int) -> Split:

@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_log_storage.columns import key_hash, key_index
+from pyspark_log_storage.columns.column_types import VERSION_TYPES
+from pyspark_log_storage.columns.compaction_columns import CompactionColumns
 from pyspark_log_storage.columns.key_hash import key_hashes
-from pyspark_log_storage.columns.key_index import Keys, keys_of
+from pyspark_log_storage.columns.key_index import Found, Keys, keys_of
 
 BINARY = st.lists(st.binary(max_size=40), max_size=60)
 
@@ -76,6 +78,55 @@ def test_the_newest_row_of_each_key_is_the_one_with_the_largest_offset(rows):
     assert found.offsets.tolist() == [at for _, at in sorted({row: at for at, row in enumerate(rows)}.items())]
 
 
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(-2, 2)), max_size=30))
+def test_with_versions_the_newest_row_is_the_one_with_the_largest_and_then_the_largest_offset(rows):
+    hashes, checks, versions = np.array(rows, np.int64).reshape(-1, 3).T
+    keys = Keys(hashes.astype(np.uint64), checks.astype(np.uint32), np.arange(len(rows)), versions)
+    found = key_index.newest(keys)
+    largest = {}
+    for at, (*key, version) in enumerate(rows):
+        largest[tuple(key)] = max(largest.get(tuple(key), (version, at)), (version, at))
+    assert list(zip(found.versions.tolist(), found.offsets.tolist(), strict=True)) == [
+        largest[key] for key in sorted(largest)
+    ]
+
+
+def test_found_rows_and_wanted_ones_are_compared_by_version():
+    wanted = Keys(np.arange(4, dtype=np.uint64), np.zeros(4, np.uint32), np.arange(10, 14), np.array([5, 5, 5, 5]))
+    found = Found(np.array([1, 2, 3, 4]), np.array([4, 5, 6, 9]), np.array([0, 1, 2, 3]))
+    older, are_older = key_index.compared(found, wanted, dead=np.array([4]))
+    assert (older.tolist(), are_older.tolist()) == ([1, 2], [2])
+    older, are_older = key_index.compared(found, wanted._replace(versions=None), dead=np.array([4]))
+    assert (older.tolist(), are_older.tolist()) == ([1, 2, 3], [])
+
+
+@pytest.mark.parametrize(
+    ("column", "versions"),
+    [
+        (pa.array([3, None, -(2**63)], pa.int64()), [3, key_index.NO_VERSION, -(2**63)]),
+        (pa.array([3, None], pa.int8()), [3, key_index.NO_VERSION]),
+        (pa.array([-1, None], pa.date32()), [-1, key_index.NO_VERSION]),
+        (pa.array([7, None], pa.timestamp("us", "UTC")), [7, key_index.NO_VERSION]),
+        (pa.array([7, None], pa.timestamp("us")), [7, key_index.NO_VERSION]),
+    ],
+    ids=lambda found: str(getattr(found, "type", "")),
+)
+def test_versions_are_whole_numbers(column, versions):
+    assert column.type in VERSION_TYPES
+    found = key_index.versions_of(column)
+    assert (found.dtype, found.tolist()) == (np.int64, versions)
+
+
+def test_rows_of_before_a_column_was_added_have_no_key_or_no_version():
+    columns = CompactionColumns(("id",), "seq", "", "gone")
+    rows = pa.record_batch({"id": [1, 2], "seq": [5, None]})
+    assert key_index.keys_in(rows, np.array([8, 9]), columns).versions.tolist() == [5, key_index.NO_VERSION]
+    found = key_index.keys_in(rows.select(["id"]), np.array([8, 9]), columns)
+    assert (found.offsets.tolist(), found.versions.tolist()) == ([8, 9], [key_index.NO_VERSION] * 2)
+    found = key_index.keys_in(rows.select(["seq"]), np.array([8, 9]), columns)
+    assert [each.tolist() for each in found] == [[], [], [], []]
+
+
 @given(
     st.sets(st.tuples(st.integers(0, 3), st.integers(0, 3))), st.sets(st.tuples(st.integers(0, 3), st.integers(0, 3)))
 )
@@ -85,12 +136,16 @@ def test_wanted_keys_are_found_by_hash_and_check(stored, wanted):
         return Keys(hashes, checks.astype(np.uint32), np.arange(len(some)) * 10)
 
     there = [at * 10 for at, each in enumerate(sorted(stored)) if each in wanted]
-    assert sorted(key_index.found_in(keys(stored), keys(wanted)).tolist()) == there
+    found = key_index.found_in(keys(stored), keys(wanted))
+    assert sorted(found.offsets.tolist()) == there
+    assert [sorted(wanted)[at] for at in found.wanted] == [sorted(stored)[at // 10] for at in found.offsets]
 
 
 def test_rows_without_a_key_are_left_out():
-    found = keys_of(pa.array([b"a", None, b"b"]), np.array([4, 7, 9]))
+    found = keys_of([pa.array([b"a", None, b"b"])], np.array([4, 7, 9]))
     assert found.offsets.tolist() == [4, 9]
+    found = keys_of([pa.array([b"a", None, b"b"]), pa.array([1, 2, None])], np.array([4, 7, 9]), np.array([1, 2, 3]))
+    assert (found.offsets.tolist(), found.versions.tolist()) == ([4], [1])
 
 
 @given(st.lists(st.integers(0, 30)), st.sets(st.integers(0, 30)))

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_log_storage.columns import key_index
-from pyspark_log_storage.columns.key_hash import key_hashes
+from pyspark_log_storage.columns.compaction_columns import CompactionColumns
 from pyspark_log_storage.columns.key_index import Keys, keys_of
 from pyspark_log_storage.columns.schema import RECORD, RECORD_SCHEMAS, RECORD_WITH_HEADERS, TIMESTAMP
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
@@ -44,8 +44,13 @@ def batch_of(rows):
 
 def key_index_of(rows):
     """Return the key index of rows, given as offset, key and value."""
-    found = keys_of(pa.array([key for _, key, _ in rows], pa.binary()), np.array([each for each, _, _ in rows]))
+    found = keys_of([pa.array([key for _, key, _ in rows], pa.binary())], np.array([each for each, _, _ in rows]))
     return key_index.newest(found)
+
+
+def versioned(keys, versions):
+    """Return a key index with the version of each offset."""
+    return keys._replace(versions=np.array([versions[each] for each in keys.offsets.tolist()], np.int64))
 
 
 def write(store, rows, superseded=(), end=END, *, keys=None, of=KeyedSegmentWriter, cuts=(), tombstones=None):
@@ -74,12 +79,11 @@ def rows_in(store, key=KEY):
 
 def found_keys(store, keys):
     """Return the offset of the row with each key, or None."""
-    hashes, checks = key_hashes([pa.array(keys, pa.binary())])
-    order = np.argsort(hashes, kind="stable")
     found = {}
-    for at in order:
-        offsets = keyed_segment.find_keys(store, KEY, hashes[at : at + 1], checks[at : at + 1]).tolist()
-        found[keys[at]] = offsets[0] if offsets else None
+    for key in keys:
+        wanted = keys_of([pa.array([key], pa.binary())], np.array([END]))
+        offsets = keyed_segment.find_keys(store, KEY, wanted).offsets.tolist()
+        found[key] = offsets[0] if offsets else None
     return found
 
 
@@ -87,12 +91,18 @@ ROWS = [(BASE + 3 * number, b"key-%d" % number, None if number % 4 == 0 else b"v
 SUPERSEDED = (3, 8, 999)
 
 
-@pytest.fixture
-def store(monkeypatch):
+VERSIONS = {offset: (offset * 7919) % 100 - 50 for offset, _, _ in ROWS}
+
+
+@pytest.fixture(params=["without versions", "with versions"])
+def store(request, monkeypatch):
     """A keyed segment of offsets 1000 to 1099 with 12 rows in four row groups, which supersedes three rows."""
     monkeypatch.setattr(parquet_segment, "ROW_GROUP_BYTES", 250)
     made = CountingStore()
-    write(made, ROWS, SUPERSEDED, cuts=range(0, len(ROWS), 3))
+    keys = key_index_of(ROWS)
+    if request.param == "with versions":
+        keys = versioned(keys, VERSIONS)
+    write(made, ROWS, SUPERSEDED, keys=keys, cuts=range(0, len(ROWS), 3))
     assert [each.rows for each in segment.scan(made, KEY)] == [3, 3, 3, 3]
     return made
 
@@ -122,7 +132,7 @@ def test_rows_and_lists_are_read_back_and_the_index_covers_the_range(rows, super
     found = keyed_segment.read_keys(store, KEY)
     assert sorted(found.offsets.tolist()) == sorted(newest.values())
     assert found_keys(store, [*newest, b"a key that is not there"]) == {**newest, b"a key that is not there": None}
-    entries = segment.scan(store, KEY, RECORD_SCHEMAS, "key")
+    entries = segment.scan(store, KEY, RECORD_SCHEMAS, CompactionColumns())
     assert (entries[0].base_offset, entries[-1].end_offset) == (BASE, end)
     assert all(one.end_offset == other.base_offset for one, other in itertools.pairwise(entries))
     assert sum(each.rows for each in entries) == len(rows)
@@ -171,8 +181,42 @@ def test_a_list_is_read_without_the_rows(store):
     keyed_segment.read_superseded(store, KEY, footer)
     assert (store.reads, store.received) == (1, 8 * len(SUPERSEDED))
     store.forget()
-    keyed_segment.read_keys(store, KEY, footer)
+    wanted = key_index_of(ROWS)
+    keyed_segment.find_keys(store, KEY, wanted, footer)
     assert (store.reads, store.received) == (1, 16 * len(ROWS))
+    if footer.segment.keyed.versions is not None:
+        store.forget()
+        keyed_segment.find_keys(store, KEY, versioned(wanted, VERSIONS), footer)
+        assert (store.reads, store.received) == (2, 24 * len(ROWS))
+
+
+def test_the_last_row_may_be_superseded_itself():
+    """It is there only because a segment has rows."""
+    store = MemoryStore()
+    write(store, ROWS[-1:], (3, ROWS[-1][0]))
+    assert keyed_segment.read_superseded(store, KEY).tolist() == [3, ROWS[-1][0]]
+
+
+def test_a_footer_without_versions_has_no_trace_of_them():
+    store = MemoryStore()
+    write(store, ROWS, SUPERSEDED)
+    stored = msgspec.json.decode(parquet_footer.read(store, KEY).parquet.metadata[b"pyspark-log.segment"])
+    assert stored["version"] == 2
+    assert [len(stored["keyed"]), *map(len, stored["keyed"][1:])] == [3, 3, 3]
+
+
+def test_a_row_is_found_with_its_version():
+    store = MemoryStore()
+    write(store, ROWS, keys=versioned(key_index_of(ROWS), VERSIONS))
+    wanted = keys_of([pa.array([row[1] for row in ROWS[3:5]], pa.binary())], np.array([END, END]), np.zeros(2, int))
+    wanted = key_index.newest(wanted)
+    found = keyed_segment.find_keys(store, KEY, wanted)
+    assert found.versions.tolist() == [VERSIONS[each] for each in found.offsets.tolist()]
+    assert sorted(found.offsets.tolist()) == [ROWS[3][0], ROWS[4][0]]
+    store = MemoryStore()
+    write(store, ROWS)
+    with pytest.raises(CorruptObject, match="no versions, where the topic has compaction"):
+        keyed_segment.find_keys(store, KEY, wanted)
 
 
 def test_other_engines_read_ordinary_parquet_with_the_offsets_of_the_rows(store):
@@ -225,7 +269,7 @@ def test_a_writer_whose_rows_are_discarded_leaves_nothing():
 def everything(store):
     """Return all that readers find in the file."""
     lists = keyed_segment.read_superseded(store, KEY), *keyed_segment.read_keys(store, KEY)
-    return rows_in(store), [each.tolist() for each in lists]
+    return rows_in(store), [each.tolist() for each in lists if each is not None]
 
 
 def refused(store, done):
@@ -235,7 +279,10 @@ def refused(store, done):
     with pytest.raises(CorruptObject):
         transfer.copy_segment(store, MemoryStore(), KEY, done)
     try:
-        assert everything(store) == (ROWS, [list(SUPERSEDED), *(each.tolist() for each in key_index_of(ROWS))])
+        found, (superseded, *index) = everything(store)
+        assert (found, superseded) == (ROWS, list(SUPERSEDED))
+        assert index[:3] == [each.tolist() for each in key_index_of(ROWS)[:3]]
+        assert index[3:] in ([], [[VERSIONS[offset] for offset in index[2]]])
     except CorruptObject:
         return
 
@@ -348,6 +395,13 @@ def in_first(**changes):
         of_list("keys", length=2**62),
         of_list("keys", count=0, length=0),
         of_list("keys", crc=1),
+        of_list("versions", count=11),
+        of_list("versions", count=11, length=88),
+        of_list("versions", count=2**32 - 1, length=8 * (2**32 - 1)),
+        of_list("versions", length=2**62),
+        of_list("versions", length=-8),
+        of_list("versions", crc=1),
+        replaced(versions=None),
         replaced(tombstones=13),
         replaced(tombstones=-1),
         # Together as long as they are, but the border is elsewhere.
@@ -357,7 +411,7 @@ def in_first(**changes):
 )
 def test_lists_that_do_not_fit_the_file_are_refused_and_take_no_memory(change):
     store = CountingStore()
-    write(store, ROWS, SUPERSEDED, of=forged(change))
+    write(store, ROWS, SUPERSEDED, keys=versioned(key_index_of(ROWS), VERSIONS), of=forged(change))
     for read in (lambda: segment.scan(store, KEY), lambda: everything(store)):
         store.forget()
         with pytest.raises(CorruptObject):
@@ -466,8 +520,8 @@ def test_rows_with_impossible_offsets_are_refused(offsets):
         rows_in(store)
 
 
-@pytest.mark.parametrize("superseded", [(3, 3), (8, 3), (-1, 3), (3, BASE), (3, 2**62)], ids=str)
-def test_superseded_rows_out_of_order_or_of_the_segment_itself_are_refused(superseded):
+@pytest.mark.parametrize("superseded", [(3, 3), (8, 3), (-1, 3), (BASE, BASE + 1), (3, END), (3, 2**62)], ids=str)
+def test_superseded_rows_out_of_order_or_several_of_the_segment_itself_are_refused(superseded):
     store = MemoryStore("the url")
     write(store, ROWS, superseded)
     for read in (keyed_segment.read_superseded, segment.scan):
@@ -478,7 +532,7 @@ def test_superseded_rows_out_of_order_or_of_the_segment_itself_are_refused(super
 def with_keys(change):
     """Return a segment whose key index is a changed one, with right checksums."""
     store = MemoryStore("the url")
-    hashes, checks, offsets = (each.copy() for each in key_index_of(ROWS))
+    hashes, checks, offsets, _ = key_index_of(ROWS)
     write(store, ROWS, keys=Keys(*change(hashes, checks, offsets)))
     return store
 
@@ -513,10 +567,10 @@ def test_key_indexes_out_of_order_or_with_offsets_of_others_are_refused(change):
 
 
 def test_keys_are_not_looked_up_in_an_index_out_of_order_or_of_other_rows():
-    wanted, checks, _ = key_index_of(ROWS)
+    wanted = key_index_of(ROWS)
     for change, why in ((swapped, "out of order"), (of_others, "rows of others")):
         with pytest.raises(CorruptObject, match=why):
-            keyed_segment.find_keys(with_keys(change), KEY, wanted, checks)
+            keyed_segment.find_keys(with_keys(change), KEY, wanted)
 
 
 def other_hash(hashes, checks, offsets):
@@ -543,16 +597,35 @@ def test_a_key_index_that_is_not_that_of_the_rows_is_refused_where_the_column_is
     store = with_keys(change)
     assert segment.scan(store, KEY, RECORD_SCHEMAS)
     with pytest.raises(CorruptObject, match="key index is not that of its rows"):
-        segment.scan(store, KEY, RECORD_SCHEMAS, "key")
+        segment.scan(store, KEY, RECORD_SCHEMAS, CompactionColumns())
 
 
 def test_an_older_row_of_a_key_is_not_the_one_in_the_index():
     rows = [(1001, b"a", b"1"), (1002, b"a", b"2")]
     store = MemoryStore()
     write(store, rows)
-    segment.scan(store, KEY, RECORD_SCHEMAS, "key")
-    older = keys_of(pa.array([b"a"], pa.binary()), np.array([1001]))
+    segment.scan(store, KEY, RECORD_SCHEMAS, CompactionColumns())
+    older = keys_of([pa.array([b"a"], pa.binary())], np.array([1001]))
     store = MemoryStore()
     write(store, rows, keys=older)
     with pytest.raises(CorruptObject, match="key index is not that of its rows"):
-        segment.scan(store, KEY, RECORD_SCHEMAS, "key")
+        segment.scan(store, KEY, RECORD_SCHEMAS, CompactionColumns())
+
+
+@pytest.mark.parametrize("stored", [{1001: 5, 1002: 6}, {1001: 5, 1002: 7}, None])
+def test_versions_in_an_index_that_are_not_those_of_the_rows_are_refused_where_the_column_is_known(stored):
+    schema = pa.schema([("id", pa.int64()), ("seq", pa.int32()), pa.field("timestamp", TIMESTAMP, nullable=False)])
+    rows = pa.record_batch([[1, 2], [5, 7], pa.array([0, 0], TIMESTAMP)], schema=schema)
+    offsets = np.array([1001, 1002])
+    keys = key_index.newest(keys_of([rows.column("id")], offsets))
+    store = MemoryStore("the url")
+    writer = KeyedSegmentWriter(store, FOLDER, NAME, BASE, EPOCHS, ParquetRows(2, (schema,), "lz4"))
+    writer.append_at(rows, offsets, 0, 3)
+    writer.close_at(END, np.zeros(0, np.int64), keys if stored is None else versioned(keys, stored), 0)
+    segment.scan(store, KEY, (schema,), CompactionColumns(("id",), "", "", ""))
+    columns = CompactionColumns(("id",), "seq", "", "")
+    if stored is not None and stored[1002] == 7:
+        segment.scan(store, KEY, (schema,), columns)
+    else:
+        with pytest.raises(CorruptObject, match="key index is not that of its rows"):
+            segment.scan(store, KEY, (schema,), columns)

@@ -42,6 +42,7 @@ from pyspark_log_coordinator.topic.machine import AlterConfig, CommitBatch
 from pyspark_log_storage import decoding, layout
 from pyspark_log_storage.columns import column_ddl, schema
 from pyspark_log_storage.columns.key_hash import key_hashes
+from pyspark_log_storage.columns.key_index import Keys
 from pyspark_log_storage.delta import delta_checkpoint, delta_log
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.files import append_file, chunk
@@ -291,18 +292,20 @@ def written_as_keyed() -> bytes:
     writer.append_at(rows, offsets, schema.RECORD_ID, 3)
     hashes, checks = key_hashes([keys])
     order = np.argsort(hashes)
-    writer.close_at(1020, np.array([3, 999]), (hashes[order], checks[order], offsets[order]), 1)
+    index = Keys(hashes[order], checks[order], offsets[order], np.array([5, -1, 2**62]))
+    writer.close_at(1020, np.array([3, 999]), index, 1)
     return store.read(f"{SEGMENT}.parquet")
 
 
 def read_as_keyed(data: bytes) -> object:
-    """Read all rows and both lists of a keyed segment."""
+    """Read all rows and lists of a keyed segment."""
     store, key = of_parquet(data), f"{SEGMENT}.parquet"
     footer = parquet_footer.read(store, key)
     hashes, checks = key_hashes([pa.array([b"a", b"b", b"c"], pa.binary())])
     order = np.argsort(hashes)
-    found = keyed_segment.find_keys(store, key, hashes[order], checks[order], footer)
-    lists = keyed_segment.read_superseded(store, key, footer), found
+    wanted = Keys(hashes[order], checks[order], np.full(3, 2000), np.zeros(3, np.int64))
+    found = keyed_segment.find_keys(store, key, wanted, footer)
+    lists = keyed_segment.read_superseded(store, key, footer), found.offsets, found.versions
     rows = [keyed_segment.read_rows(store, key, footer, each, schema.RECORD_SCHEMAS) for each in footer.entries]
     return [[each.tolist() for each in lists], rows, segment.scan(store, key, schema.RECORD_SCHEMAS)]
 

@@ -262,8 +262,7 @@ class _Audit:
         whole: dict[NodeId, tuple[EpochStarts, list[IndexEntry]]] = {}
 
         def read(name: NodeId, store: Store) -> None:
-            column = self._state.config.key_column or "key"
-            entries = segment.scan(store, key, self._handle.schemas, column)
+            entries = segment.scan(store, key, self._handle.schemas, self._state.config.compaction_columns)
             check_segment(ref, entries, store.size(layout.segment_file(key)))
             if not segment.index_is_right(store, key, entries):
                 self._add(rows, f"it does not match the {layout.ending(key)}", name, repairable=True, ending=".index")

@@ -2,10 +2,11 @@
 
 A fold reads its rows twice: their keys, to find the newest row of each, and then all columns of these, in order. It
 looks its keys up in the key indexes of the keyed segments before it, and writes the offsets of the rows that it finds
-there: they are superseded. A merge reads keyed segments, without their superseded rows. It looks up the keys of rows
-that delete theirs, and whose time is past, in the key indexes before it: they stay while an older row is left. Both
-keep some 40 bytes of each row in memory, and the rows of a row group; of the segments that are looked up one key index
-at a time.
+there: they are superseded. With a version column it is the other way round for rows whose version is smaller than that
+of the row that is there: they are left out. A merge reads keyed segments, without their superseded rows. It looks up
+the keys of rows that delete theirs, and whose time is past, in the key indexes before it: they stay while an older row
+is left. Both keep some 40 bytes of each row in memory, with versions 16 more, and the rows of a row group; of the
+segments that are looked up one key index at a time.
 
 Keys are compared by 96 bits of two hashes, see `pyspark_log_storage.columns.key_hash`.
 """
@@ -16,12 +17,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyspark_log_coordinator.model.partition import Keyed
 from pyspark_log_storage.columns import key_index
 from pyspark_log_storage.columns.column_conversion import as_newest
-from pyspark_log_storage.columns.key_index import NONE, Keys, is_in, keys_of
+from pyspark_log_storage.columns.key_index import NONE, Keys, deletes, is_in, keys_in
 from pyspark_log_storage.files import chunk
 
 if TYPE_CHECKING:
@@ -51,25 +51,31 @@ def compact(rows: RollInput, work: RollTask, writer: KeyedSegmentWriter) -> tupl
 def _fold(rows: RollInput, work: RollTask, writer: KeyedSegmentWriter) -> tuple[SegmentFile, Keyed]:
     job, compaction = work.job, work.job.compaction
     assert compaction is not None
-    newest = key_index.newest(_keys_of(rows, work))
+    keys = _keys_of(rows, work)
+    last = keys.chosen(keys.offsets == job.end_offset - 1)
+    newest = key_index.newest(keys)
+    del keys
     known = np.sort(np.concatenate([NONE, *(rows.superseded(each) for each in range(len(compaction.others)))]))
     found = []
     supersedes = []
+    is_newest = np.ones(len(newest.offsets), bool)
     for number, other in enumerate(compaction.others):
-        theirs = rows.found_keys(number, newest)
-        theirs = theirs[~is_in(theirs, known)]
+        theirs, older = key_index.compared(rows.found_keys(number, newest), newest, known)
+        is_newest[older] = False
         found.append(theirs)
         if len(theirs):
             supersedes.append((other.name, len(theirs)))
-    kept = np.sort(newest.offsets)
-    if not len(kept):  # of rows without keys, too, one stays: a segment has rows
-        kept = np.array([job.end_offset - 1], np.int64)
+    newest = newest.chosen(is_newest)
+    if not len(newest.offsets):  # a segment has rows: the last one stays, and is superseded by what is there
+        newest = last
+        found.append(np.array([job.end_offset - 1], np.int64))
+    kept = np.sort(newest.offsets) if len(newest.offsets) else found[-1]
     tombstones = 0
     for batch, offsets, schema_id, epoch in _dense_rows(rows, work):
         is_kept = is_in(offsets, kept)
         if is_kept.any():
             chosen = batch.filter(pa.array(is_kept))
-            tombstones += int(deletes(chosen, compaction).sum())
+            tombstones += int(deletes(chosen, compaction.columns).sum())
             writer.append_at(chosen, offsets[is_kept], schema_id, epoch)
     superseded = np.sort(np.concatenate([NONE, *found]))
     done = writer.close_at(job.end_offset, superseded, newest, tombstones)
@@ -90,23 +96,24 @@ def _merge(rows: RollInput, work: RollTask, writer: KeyedSegmentWriter) -> tuple
         nonlocal count, tombstones
         writer.append_at(batch, offsets, schema_id, epoch)
         count += batch.num_rows
-        tombstones += int(deletes(batch, compaction).sum())
-        keys.append(keys_of(batch.column(compaction.key_column or "key"), offsets))
+        tombstones += int(deletes(batch, compaction.columns).sum())
+        keys.append(keys_in(batch, offsets, compaction.columns))
 
     for segment, batch, offsets, schema_id, epoch in rows.keyed_rows():
         is_kept = ~is_in(offsets, dead)
         if _is_past(segment, compaction):
-            is_kept &= ~deletes(batch, compaction) | is_in(offsets, needed)
+            is_kept &= ~deletes(batch, compaction.columns) | is_in(offsets, needed)
         last = batch.slice(batch.num_rows - 1), offsets[-1:], schema_id, epoch
         if is_kept.any():
             write(batch.filter(pa.array(is_kept)), offsets[is_kept], schema_id, epoch)
+    older = key_index.union(*own)
+    is_of_others = older < job.base_offset
     if not count:
         assert last is not None
         write(*last)  # a segment has rows, as a batch in Kafka's log keeps its last offset
-    older = key_index.union(*own)
-    done = writer.close_at(
-        job.end_offset, older[older < job.base_offset], key_index.newest(key_index.joined(keys)), tombstones
-    )
+        is_of_others |= older == last[1]
+    index = key_index.newest(key_index.joined(keys, is_versioned=bool(compaction.columns.version)))
+    done = writer.close_at(job.end_offset, older[is_of_others], index, tombstones)
     cleaned = max(each.keyed.cleaned_ms for each in job.segments if each.keyed is not None)
     return done, Keyed(count, tombstones, cleaned)
 
@@ -126,7 +133,7 @@ def _with_older_rows(rows: RollInput, work: RollTask) -> Offsets:
     if not past or not work.older:
         return NONE
     own = key_index.newest(key_index.joined(rows.keys(number, of_older=False) for number in past))
-    found = (key_index.found_in(own, rows.keys(number, of_older=True)) for number in range(len(work.older)))
+    found = (key_index.found_in(own, rows.keys(number, of_older=True)).offsets for number in range(len(work.older)))
     return key_index.union(*found)
 
 
@@ -146,24 +153,16 @@ def _dense_rows(rows: RollInput, work: RollTask) -> Iterator[tuple[pa.RecordBatc
 
 def _keys_of(rows: RollInput, work: RollTask) -> Keys:
     """Return the keys of all rows that have one."""
-    compaction = work.job.compaction
-    assert compaction is not None
-    column = compaction.key_column or "key"
+    assert work.job.compaction is not None
+    columns = work.job.compaction.columns
     found = []
     reached = work.job.base_offset
     for _, header, data, name in rows.chunks():
-        if column in work.schemas[header.schema_id].names:
-            batch = chunk.decode(data, header, work.schemas, name, (column,))
+        known = work.schemas[header.schema_id].names
+        names = tuple(each for each in (*columns.keys, columns.version) if each in known)
+        if names:
+            batch = chunk.decode(data, header, work.schemas, name, names)
             offsets = np.arange(reached, reached + header.rows, dtype=np.int64)
-            found.append(keys_of(batch.column(column), offsets))
+            found.append(keys_in(batch, offsets, columns))
         reached += header.rows
-    return key_index.joined(found)
-
-
-def deletes(batch: pa.RecordBatch, compaction: Compaction) -> NDArray[np.bool_]:
-    """Return which rows delete their key: those without a value, or where the column of a typed topic is true."""
-    if not compaction.key_column:
-        return np.asarray(batch.column("value").is_null())
-    if compaction.delete_when in batch.schema.names:
-        return np.asarray(pc.fill_null(batch.column(compaction.delete_when), False))
-    return np.zeros(batch.num_rows, bool)
+    return key_index.joined(found, is_versioned=bool(columns.version))

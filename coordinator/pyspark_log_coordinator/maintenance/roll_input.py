@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pyspark_log_coordinator.model.partition import ChunkRef, SegmentRef
-    from pyspark_log_storage.columns.key_index import Keys
+    from pyspark_log_storage.columns.key_index import Found, Keys
     from pyspark_log_storage.files.index import IndexEntry
     from pyspark_log_storage.stores.store import Store
 
@@ -140,11 +140,11 @@ class RollInput:
         source = (self._work.others if of_others else self._work.segments)[number]
         return self._read_segment(source, keyed_segment.read_superseded)
 
-    def found_keys(self, number: int, wanted: Keys) -> NDArray[np.int64]:
-        """Return the offsets of the rows of one of the other segments that have a wanted key."""
+    def found_keys(self, number: int, wanted: Keys) -> Found:
+        """Return the rows of one of the other segments that have a wanted key."""
         from pyspark_log_storage.parquet import keyed_segment
 
-        find = partial(keyed_segment.find_keys, hashes=wanted.hashes, checks=wanted.checks)
+        find = partial(keyed_segment.find_keys, wanted=wanted)
         return self._read_segment(self._work.others[number], find)
 
     def keys(self, number: int, *, of_older: bool) -> Keys:

@@ -126,8 +126,10 @@ def _run(store_at: Callable[[str], Store], work: RollTask, environment: Environm
         raise StoreUnavailable("", name, f"no node has all of {name}: each failed at one of its two files; try again")
     holders = _holders(written, work, layout.segment_file(f"{folder}{name}"))
     made = SegmentRef.of(done, holders, job.level, job.timestamp_reached, job.since_ms, keyed)
-    replaces = tuple(each.name for each in job.segments) if keyed is not None else ()
-    return SwapSegments(job.partition, job.leader_epoch, made, replaces)
+    if job.compaction is None:
+        return SwapSegments(job.partition, job.leader_epoch, made)
+    replaces = tuple(each.name for each in job.segments)
+    return SwapSegments(job.partition, job.leader_epoch, made, replaces, job.compaction.columns.version)
 
 
 def _rolled(rows: RollInput, work: RollTask, writer: segment.SegmentWriter | ParquetSegmentWriter) -> SegmentFile:

@@ -1,7 +1,7 @@
 """Deletion vectors of keyed segments: they leave the newest row of each key, without the keys that were deleted.
 
-    a segment that the table does not have yet     rows in the lists of all later segments, rows that delete their key,
-                                                   and rows without a key
+    a segment that the table does not have yet     rows in its list and those of all later segments, rows that delete
+                                                   their key, and rows without a key
     one that it has                                those, and rows in the lists of later segments that are new
 
 A list of superseded rows never changes, and what it names stays superseded. So only new segments are read: their lists
@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyspark_log_coordinator.maintenance.compaction_task import deletes
-from pyspark_log_coordinator.segments.compaction_plan import compaction_of
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.columns.key_index import NONE, is_in, union
+from pyspark_log_storage.columns.key_index import NONE, deletes, is_in, union
 from pyspark_log_storage.delta import deletion_vector
 from pyspark_log_storage.parquet import keyed_segment, parquet_footer
 
@@ -58,13 +56,13 @@ def vectors(
     for number in range(len(segments) - 1, -1, -1):
         segment = segments[number]
         file = _KeyedFile(store, f"{folder}{segment.name}", schemas)
+        if number >= first_new:
+            lists.append(keyed_segment.read_superseded(store, file.key))
         if segment.name in known:
             found.append(file.vector_with(known[segment.name], _named(new_lists, segment)))
         else:
             found.append(file.vector(topic.config, segment, _named(lists, segment)))
-        if number >= first_new:
-            lists.append(keyed_segment.read_superseded(store, file.key))
-            new_lists += [] if segment.name in known else lists[-1:]
+            new_lists.append(lists[-1])
     return found[::-1]
 
 
@@ -90,19 +88,19 @@ class _KeyedFile:
 
     def vector(self, config: TopicConfig, segment: SegmentRef, superseded: Offsets) -> DeletionVector | None:
         """Return the vector of a segment that the table does not have yet."""
-        compaction = compaction_of(config, (), 0)
+        read = config.compaction_columns
         columns: tuple[str, ...] = ()
-        if compaction.delete_when:  # the journal has counted its rows, but maybe of a column that was set before
-            columns = (compaction.delete_when,)
-        elif segment.keyed is not None and segment.keyed.tombstones and not compaction.key_column:
-            columns = ("value",)
+        if read.delete_when:  # the journal has counted its rows, but maybe of a column that was set before
+            columns = (read.delete_when,)
+        elif segment.keyed is not None and segment.keyed.tombstones and read.value:
+            columns = (read.value,)
         if not columns and keyed_segment.has_every_key(self._footer):
             return self.vector_with(None, superseded)
         with_key = np.sort(keyed_segment.read_keys(self._store, self.key, self._footer).offsets)
         dead = [np.zeros(0, bool)]
         for rows, offsets in self._rows(columns):
             is_dead = is_in(offsets, superseded) | ~is_in(offsets, with_key)
-            dead.append(is_dead | deletes(rows, compaction) if columns else is_dead)
+            dead.append(is_dead | deletes(rows, read) if columns else is_dead)
         return deletion_vector.encode(np.flatnonzero(np.concatenate(dead)))
 
     def vector_with(self, vector: DeletionVector | None, superseded: Offsets) -> DeletionVector | None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from typing_extensions import Self
 
+    from pyspark_log_storage.columns.compaction_columns import CompactionColumns
+
 MAX_MESSAGE_BYTES = 1_048_588
 REPLICA_LAG_TIME_MAX_MS = 30_000
 UNLIMITED = -1
@@ -181,7 +183,8 @@ class TopicConfig(StoredConfig, frozen=True):
     key_column: Annotated[
         str,
         Meaning(
-            "Column of a typed topic whose values choose the partitions, as keys do. Once set, it is never changed."
+            "Column of a typed topic whose values choose the partitions, as keys do; several are separated by commas. "
+            "Once set, it is never changed."
         ),
     ] = ""
     delete_when: Annotated[
@@ -191,6 +194,23 @@ class TopicConfig(StoredConfig, frozen=True):
             "its key."
         ),
     ] = ""
+
+    compaction_version_column: Annotated[
+        str,
+        Meaning(
+            "Column of a typed topic, of whole numbers, DATE or TIMESTAMP: with cleanup.policy=compact the newest row "
+            "of a key is the one with the largest value. Not changed once rows have been compacted."
+        ),
+    ] = ""
+
+    @property
+    def compaction_columns(self) -> CompactionColumns:
+        """The columns that compaction reads in the topic's rows."""
+        from pyspark_log_storage.columns.compaction_columns import CompactionColumns, key_columns_of
+
+        if not self.key_column:
+            return CompactionColumns()
+        return CompactionColumns(key_columns_of(self.key_column), self.compaction_version_column, "", self.delete_when)
 
     @property
     def is_compacted(self) -> bool:
@@ -230,13 +250,14 @@ def check_min_insync(topic: str, config: TopicConfig, replicas: int) -> None:
 def with_columns(topic: str, config: TopicConfig, schemas: Sequence[bytes]) -> TopicConfig:
     """Return the configuration with the columns that it names spelt as in the newest of the topic's schemas.
 
-    Raise `InvalidOption` if the topic is not typed, has no such columns, or if their values cannot be keys or say
-    whether a row deletes its key; and if the topic is typed, and compacted, but no column has the keys.
+    Raise `InvalidOption` if the topic is not typed, has no such columns, or if their values cannot be keys or versions,
+    or say whether a row deletes its key; and if the topic is typed, and compacted, but no column has the keys.
     """
-    if not (config.key_column or config.delete_when or config.is_compacted):
+    if not (config.key_column or config.delete_when or config.compaction_version_column or config.is_compacted):
         return config
     from pyspark_log_storage.columns import (  # Arrow is slow to import, and most topics have no such columns
         column_types,
+        compaction_columns,
         schema,
     )
 
@@ -259,14 +280,18 @@ def with_columns(topic: str, config: TopicConfig, schemas: Sequence[bytes]) -> T
         )
 
     if config.key_column:
-        key = found("key.column", config.key_column)
-        if key.type not in column_types.KEY_TYPES:
-            raise InvalidOption(
-                "key.column",
-                f"topic {topic!r}: key.column {key.name!r} has type {column_types.type_name(key.type)}; choose a "
-                "column of text, binary or whole numbers, or write the partition of each row in a column 'partition'",
-            )
-        config = msgspec.structs.replace(config, key_column=key.name)
+        keys = [found("key.column", each) for each in compaction_columns.key_columns_of(config.key_column)]
+        for key in keys:
+            if key.type not in column_types.KEY_TYPES:
+                raise InvalidOption(
+                    "key.column",
+                    f"topic {topic!r}: key.column {key.name!r} has type {column_types.type_name(key.type)}; choose a "
+                    "column of text, binary or whole numbers, or write the partition of each row in a column "
+                    "'partition'",
+                )
+            if keys.count(key) > 1:
+                raise InvalidOption("key.column", f"topic {topic!r}: key.column names {key.name!r} twice; name it once")
+        config = msgspec.structs.replace(config, key_column=",".join(key.name for key in keys))
     elif config.is_compacted and columns is not None:
         raise InvalidOption(
             "cleanup.policy",
@@ -282,4 +307,13 @@ def with_columns(topic: str, config: TopicConfig, schemas: Sequence[bytes]) -> T
                 "column of type BOOLEAN",
             )
         config = msgspec.structs.replace(config, delete_when=when.name)
+    if config.compaction_version_column:
+        version = found("compaction.version.column", config.compaction_version_column)
+        if version.type not in column_types.VERSION_TYPES:
+            raise InvalidOption(
+                "compaction.version.column",
+                f"topic {topic!r}: compaction.version.column {version.name!r} has type "
+                f"{column_types.type_name(version.type)}; choose a column of whole numbers, DATE or TIMESTAMP",
+            )
+        config = msgspec.structs.replace(config, compaction_version_column=version.name)
     return config

@@ -8,7 +8,8 @@ A fold makes one keyed segment of the oldest dense rows: the newest row of each 
 earlier keyed segments that these supersede. A merge rewrites keyed segments without superseded rows, and without rows
 that delete their key once delete.retention.ms has passed, unless an older row of the key is left in the segments before
 them: who reads all rows would take that for the newest. So each key has one row in all keyed segments that is not
-superseded, and what a fold or a merge does follows what was written since, not what is there.
+superseded, and what a fold or a merge does follows what was written since, not what is there. With a version column the
+newest row is the one with the largest version: a fold leaves out rows that are older than those of earlier segments.
 
 As in Kafka, a fold is due when the dense rows are a share of min.cleanable.dirty.ratio of the partition's bytes, or
 when the oldest of them was written max.compaction.lag.ms ago; rows younger than min.compaction.lag.ms are left out.
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark_log_coordinator.model.partition import Partition
-    from pyspark_log_coordinator.model.topic_config import TopicConfig
     from pyspark_log_coordinator.model.topic_state import Topic
+    from pyspark_log_storage.columns.compaction_columns import CompactionColumns
 
 KEYED_ROWS_MAX = 4_000_000
 """How many rows are folded or merged at once: a job keeps some 40 bytes of each in memory."""
@@ -52,10 +53,8 @@ class Compaction(msgspec.Struct, frozen=True):
     """The time of the plan (ms)."""
     kept_from_ms: int
     """Rows that delete their key are dropped if they were compacted then or before (ms)."""
-    key_column: str
-    """The column with the keys of a typed topic, else empty."""
-    delete_when: str
-    """The column of a typed topic that says whether a row deletes its key, else empty."""
+    columns: CompactionColumns
+    """The columns that say a row's key and version, and whether it deletes its key."""
     older: tuple[SegmentRef, ...] = ()
     """Of a merge the keyed segments before it."""
 
@@ -83,10 +82,27 @@ def due(
 
 
 def compaction_of(
-    config: TopicConfig, others: tuple[SegmentRef, ...], now: int, older: tuple[SegmentRef, ...] = ()
+    topic: Topic,
+    partition: Partition,
+    others: tuple[SegmentRef, ...],
+    now: int,
+    older: tuple[SegmentRef, ...] = (),
 ) -> Compaction:
-    """Return what a job needs that reads `others` and `older`, too."""
-    return Compaction(others, now, now - config.delete_retention_ms, config.key_column, config.delete_when, older)
+    """Return what a job of a partition needs that reads `others` and `older`, too."""
+    return Compaction(others, now, _kept_from(topic, partition, now), topic.config.compaction_columns, older)
+
+
+def _kept_from(topic: Topic, partition: Partition, now: int) -> int:
+    """Return since when rows that delete their key are kept: those that were compacted then or before are dropped (ms).
+
+    With a version column such a row also deletes older ones that come later. So it is kept until all rows have been
+    compacted that were written before its delete.retention.ms had passed.
+    """
+    until = now
+    if topic.config.compaction_version_column:
+        dense = next(partition.pieces_from(partition.compacted_end), None)
+        until = now if dense is None else min(now, _since(topic, dense))
+    return until - topic.config.delete_retention_ms
 
 
 def _fold(
@@ -133,7 +149,8 @@ def _as_many_as_fit(pieces: Sequence[SegmentRef | ChunkRef], budget: int) -> tup
 
 def _merge(topic: Topic, partition: Partition, now: int, budget: int) -> Work | None:
     config, keyed = topic.config, partition.keyed_segments
-    left = [each.rows - dead_rows(each, config, now, is_first=not number) for number, each in enumerate(keyed)]
+    kept_from = _kept_from(topic, partition, now)
+    left = [each.rows - dead_rows(each, kept_from, is_first=not number) for number, each in enumerate(keyed)]
     for number, each in enumerate(keyed):
         dead = each.rows - left[number]
         if dead >= max(REWRITTEN_SHARE, config.min_cleanable_dirty_ratio) * each.rows and each.rows > 1:
@@ -145,12 +162,13 @@ def _merge(topic: Topic, partition: Partition, now: int, budget: int) -> Work | 
     return None
 
 
-def dead_rows(segment: SegmentRef, config: TopicConfig, now: int, *, is_first: bool) -> int:
-    """Return how many rows of a keyed segment a merge at `now` (ms) would leave out, as far as the journal knows.
+def dead_rows(segment: SegmentRef, kept_from: int, *, is_first: bool) -> int:
+    """Return how many rows of a keyed segment a merge would leave out, as far as the journal knows.
 
-    Of rows that delete their key it knows that only for the first segment: after others older rows may be left.
+    It drops rows that delete their key if they were compacted at `kept_from` (ms) or before. The journal knows that
+    only for the first segment: after others older rows may be left.
     """
     keyed = segment.keyed
     assert keyed is not None
-    is_past = is_first and keyed.cleaned_ms + config.delete_retention_ms <= now
+    is_past = is_first and keyed.cleaned_ms <= kept_from
     return min(keyed.rows, keyed.superseded + (keyed.tombstones if is_past else 0))

@@ -39,6 +39,8 @@ class SwapSegments(msgspec.Struct, frozen=True):
     segment: SegmentRef
     replaces: tuple[str, ...] = ()
     """Of a keyed segment: the names of the segments that it was made of."""
+    version_column: str = ""
+    """Of a keyed segment: the topic's compaction.version.column, by which its rows were compared."""
 
 
 class SegmentsSwapped(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
@@ -67,7 +69,7 @@ def decide(topic: Topic, swaps: Sequence[SwapSegments], now: int) -> list[Segmen
         )
         event: SegmentsSwapped | SegmentStaged
         if _all_hold(topic, topic.partitions[swap.partition], segment):
-            event = SegmentsSwapped(swap.partition, segment, now)
+            event = _swapped(topic, swap.partition, segment, now)
             topic = evolve(topic, event)
         elif any(replicas.is_held(segment.holders, node) for node in topic.partitions[swap.partition].replicas):
             event = SegmentStaged(swap.partition, segment)
@@ -81,11 +83,21 @@ def decide(topic: Topic, swaps: Sequence[SwapSegments], now: int) -> list[Segmen
 def decide_staged(topic: Topic, now: int) -> list[SegmentsSwapped]:
     """Return the swaps of the staged segments that every member of the ISR now holds."""
     return [
-        SegmentsSwapped(number, segment, now)
+        _swapped(topic, number, segment, now)
         for number, partition in topic.partitions.where(HAS_STAGED)
         for segment in partition.staged
         if _all_hold(topic, partition, segment)
     ]
+
+
+def _swapped(topic: Topic, number: int, segment: SegmentRef, now: int) -> SegmentsSwapped:
+    """Return the event that swaps a segment in. The rows of a fold count as compacted now, not when it was planned."""
+    present = topic.partitions[number].segments_between(segment.base_offset, segment.end_offset)
+    keyed = segment.keyed
+    if keyed is not None and not any(each.keyed for each in present):
+        keyed = msgspec.structs.replace(keyed, cleaned_ms=max(keyed.cleaned_ms, now))
+        segment = msgspec.structs.replace(segment, keyed=keyed)
+    return SegmentsSwapped(number, segment, now)
 
 
 def evolve_staged(topic: Topic, event: SegmentStaged) -> Topic:
@@ -226,7 +238,8 @@ def _fits(topic: Topic, swap: SwapSegments) -> bool:
 def _fits_keyed(topic: Topic, partition: Partition, swap: SwapSegments, present: tuple[SegmentRef, ...]) -> bool:
     """Return whether a keyed segment is made of what is in its range: the oldest dense rows, or keyed segments.
 
-    So no row is folded twice or left out, and what a suspended process made of an older state is refused.
+    So no row is folded twice or left out, and what a suspended process made of an older state is refused, or made with
+    another version column.
     """
     keyed = partition.keyed_segments
     is_merge = bool(present) and present[0].keyed is not None
@@ -238,6 +251,7 @@ def _fits_keyed(topic: Topic, partition: Partition, swap: SwapSegments, present:
     return (
         fits
         and topic.config.is_compacted
+        and topic.config.compaction_version_column == swap.version_column
         and tuple(each.name for each in present) == swap.replaces
         and _is_whole(partition, swap.segment)
     )

@@ -110,6 +110,8 @@ def _parquet_segment(store: LocalStore, key: str, file: Path, *, rows: bool) -> 
             keyed_segment.read_keys(store, key, footer),
         )
         counts = {**msgspec.structs.asdict(found.counts), "superseded_rows": len(superseded), "keys": len(keys.hashes)}
+        if keys.versions is not None:
+            counts["versions"] = len(keys.versions)
         fields |= {"end_offset": footer.entries[-1].end_offset, **counts}
         yield stored_objects.head(name, "keyed segment", **fields)
         for first in range(0, len(superseded), ROWS_AT_ONCE):

@@ -1,13 +1,16 @@
 """A keyed segment: a Parquet segment that compaction made, with only some rows of the offsets that it covers.
 
-    b"PAR1" | row group | row group | ... | superseded | keys | page indexes | footer       see `parquet_segment`
+    b"PAR1" | row group | row group | ... | superseded | keys | versions | page indexes | footer  see `parquet_segment`
 
     superseded    int64[count]: the offsets of rows of earlier keyed segments of the partition for whose keys this one
-                  has newer rows, ascending. Such rows may be gone
+                  has newer rows, ascending. Such rows may be gone. The last may be that of the segment's own last row,
+                  which is then there only because a segment has rows, and is not the newest of a key
     keys          uint64[count] hashes | uint32[count] checks | uint32[count] offsets, relative to the base: of each row
                   with a key, in the order of hash and check, see `pyspark_log_storage.columns.key_hash`
+    versions      int64[count]: the versions of the same rows, in the same order, see
+                  `pyspark_log_storage.columns.key_index`; only in a topic with compaction.version.column
 
-Numbers are little-endian. The footer says how long the two lists are, and has a CRC-32C of each; each is read alone.
+Numbers are little-endian. The footer says how long the lists are, and has a CRC-32C of each; each is read alone.
 The offsets of the rows are those in the column `offset`, ascending. A row group covers the offsets from the end of the
 one before to its last row, the last one up to the segment's end.
 """
@@ -23,7 +26,7 @@ import pyarrow as pa
 
 from pyspark_log_storage.columns import key_index
 from pyspark_log_storage.columns.column_conversion import as_newest
-from pyspark_log_storage.columns.key_index import NONE, Keys
+from pyspark_log_storage.columns.key_index import Keys
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.parquet import parquet_footer, row_group
 from pyspark_log_storage.parquet.parquet_footer import KeyedSections, Section
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pyspark_log_storage.columns.key_index import Found
     from pyspark_log_storage.files.index import IndexEntry
     from pyspark_log_storage.files.row_files import SegmentFile
     from pyspark_log_storage.parquet.parquet_footer import Footer
@@ -56,8 +60,7 @@ class KeyedSegmentWriter(ParquetSegmentWriter):
     def close_at(self, end_offset: int, superseded: Offsets, keys: Keys, tombstones: int) -> SegmentFile:
         """Publish both files, durably, as `close` does. The segment covers the offsets up to `end_offset`.
 
-        `superseded` and `keys` (hashes, checks, offsets) are in the order of the lists. `tombstones` is how many rows
-        delete their key.
+        `superseded` and `keys` are in the order of the lists. `tombstones` is how many rows delete their key.
         """
         self._flush()
         last = self._groups[-1]
@@ -65,10 +68,12 @@ class KeyedSegmentWriter(ParquetSegmentWriter):
         assert more >= 0, "a row is beyond the end"
         self._groups[-1] = msgspec.structs.replace(last, span=last.span + more)
         self.end_offset = end_offset
-        hashes, checks, offsets = keys
+        hashes, checks, offsets, versions = keys
         relative = (offsets - self._base_offset).astype("<u4")
         indexed = hashes.astype("<u8").tobytes() + checks.astype("<u4").tobytes() + relative.tobytes()
         lists = [(len(superseded), superseded.astype("<i8").tobytes()), (len(hashes), indexed)]
+        if versions is not None:
+            lists.append((len(versions), versions.astype("<i8").tobytes()))
         sections = [Section(count, len(data), google_crc32c.value(data)) for count, data in lists]
         for _, data in lists:
             self._stream.write(data)
@@ -115,26 +120,28 @@ def read_superseded(store: Readable, key: str, footer: Footer | None = None) -> 
     footer, keyed, name = _lists(store, key, footer)
     data = _section(store, key, footer.segment.rows_end, keyed.superseded, name)
     offsets = np.frombuffer(data, "<i8").astype(np.int64, copy=False)
-    is_right = not len(offsets) or (offsets[0] >= 0 and offsets[-1] < footer.segment.base_offset)
-    if not is_right or (offsets[1:] <= offsets[:-1]).any():
-        raise CorruptObject(name, "its list of superseded rows is out of order, or names rows of its own")
+    is_right = not len(offsets) or (offsets[0] >= 0 and offsets[-1] < footer.entries[-1].end_offset)
+    if not is_right or (offsets[1:] <= offsets[:-1]).any() or (offsets[:-1] >= footer.segment.base_offset).any():
+        raise CorruptObject(name, "its list of superseded rows is out of order, or names rows that it cannot supersede")
     return offsets
 
 
-def find_keys(
-    store: Readable, key: str, hashes: NDArray[np.uint64], checks: NDArray[np.uint32], footer: Footer | None = None
-) -> Offsets:
-    """Return the offsets of the rows of the segment at `key` with one of these keys, whose hashes ascend.
+def find_keys(store: Readable, key: str, wanted: Keys, footer: Footer | None = None) -> Found:
+    """Return the rows of the segment at `key` with one of the wanted keys, whose hashes ascend.
 
-    Reads its key index: 16 bytes for each of its rows are in memory. Raises `CorruptObject`, `ObjectMissing`,
-    `NewerFormat`, `StoreError`.
+    If these have versions, so have the rows. Reads its key index: 16 bytes for each of its rows are in memory, with
+    versions 24. Raises `CorruptObject`, `ObjectMissing`, `NewerFormat`, `StoreError`.
     """
-    index, base, end = _stored_keys(store, key, footer)
+    index, base, end = _stored_keys(store, key, footer, with_versions=wanted.versions is not None)
+    name = f"segment {store.url}/{key}"
     if (index.hashes[1:] < index.hashes[:-1]).any():
-        raise CorruptObject(f"segment {store.url}/{key}", "its key index is out of order")
-    found = key_index.found_in(index, Keys(hashes, checks, NONE)).astype(np.int64) + base
-    if len(found) and found.max() >= end:
-        raise CorruptObject(f"segment {store.url}/{key}", "its key index names rows of others")
+        raise CorruptObject(name, "its key index is out of order")
+    if wanted.versions is not None and index.versions is None:
+        raise CorruptObject(name, "its key index has no versions, where the topic has compaction.version.column")
+    found = key_index.found_in(index, wanted)
+    found = found._replace(offsets=found.offsets.astype(np.int64) + base)
+    if len(found.offsets) and found.offsets.max() >= end:
+        raise CorruptObject(name, "its key index names rows of others")
     return found
 
 
@@ -143,23 +150,30 @@ def read_keys(store: Readable, key: str, footer: Footer | None = None) -> Keys:
 
     Raises `ObjectMissing`, `NewerFormat`, `StoreError`, too.
     """
-    (hashes, checks, relative), base, end = _stored_keys(store, key, footer)
+    (hashes, checks, relative, versions), base, end = _stored_keys(store, key, footer)
     is_next = hashes[1:] > hashes[:-1]
     is_next |= (hashes[1:] == hashes[:-1]) & (checks[1:] > checks[:-1])
     if not is_next.all() or (len(relative) and base + int(relative.max()) >= end):
         raise CorruptObject(f"segment {store.url}/{key}", "its key index is out of order, or names rows of others")
-    return Keys(hashes, checks, relative.astype(np.int64) + base)
+    return Keys(hashes, checks, relative.astype(np.int64) + base, versions)
 
 
-def _stored_keys(store: Readable, key: str, footer: Footer | None) -> tuple[Keys, int, int]:
+def _stored_keys(
+    store: Readable, key: str, footer: Footer | None, *, with_versions: bool = True
+) -> tuple[Keys, int, int]:
     """Return the key index with offsets relative to the base; the base, and the end of the segment."""
     footer, keyed, name = _lists(store, key, footer)
     segment, count = footer.segment, keyed.keys.count
-    data = _section(store, key, segment.rows_end + keyed.superseded.length, keyed.keys, name)
+    position = segment.rows_end + keyed.superseded.length
+    data = _section(store, key, position, keyed.keys, name)
     hashes, checks, relative = (
         np.frombuffer(data, width, count, at * count) for width, at in (("<u8", 0), ("<u4", 8), ("<u4", 12))
     )
-    return Keys(hashes, checks, relative), segment.base_offset, footer.entries[-1].end_offset
+    versions = None
+    if with_versions and keyed.versions is not None:
+        stored = _section(store, key, position + keyed.keys.length, keyed.versions, name)
+        versions = np.frombuffer(stored, "<i8").astype(np.int64, copy=False)
+    return Keys(hashes, checks, relative, versions), segment.base_offset, footer.entries[-1].end_offset
 
 
 def _lists(store: Readable, key: str, footer: Footer | None) -> tuple[Footer, KeyedSections, str]:

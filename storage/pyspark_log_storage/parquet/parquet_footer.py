@@ -43,7 +43,7 @@ SEGMENT_KEY = "pyspark-log.segment"
 TAIL_KEY = "pyspark-log.tail"
 TAIL_BYTES_MAX = 256 * 1024 * 1024
 """A tail has some 100 bytes for each column of each row group."""
-SUPERSEDED_BYTES, KEY_BYTES = 8, 16
+SUPERSEDED_BYTES, KEY_BYTES, VERSION_BYTES = 8, 16, 8
 """The length of an entry of each list of a keyed segment."""
 
 _VERSION, _KEYED_VERSION = 1, 2
@@ -86,6 +86,14 @@ class KeyedSections(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
     tombstones: UInt32
     superseded: Section
     keys: Section
+    versions: Section | None = None
+    """Only in a topic with compaction.version.column."""
+
+    @property
+    def lists(self) -> tuple[Section, ...]:
+        """The lists that there are, in the order of the file."""
+        both = self.superseded, self.keys
+        return both if self.versions is None else (*both, self.versions)
 
 
 class SegmentMetadata(msgspec.Struct, frozen=True):
@@ -153,6 +161,8 @@ def encode_metadata(segment: SegmentMetadata, tail_position: int) -> dict[str, s
     if segment.keyed is None:  # as it was before there were keyed segments
         del stored["keyed"]
         stored["row_groups"] = [each[:-1] for each in stored["row_groups"]]
+    elif segment.keyed.versions is None:
+        stored["keyed"] = stored["keyed"][:-1]
     return {SEGMENT_KEY: msgspec.json.encode(stored).decode(), TAIL_KEY: mark}
 
 
@@ -238,11 +248,13 @@ def _check(
     if keyed is None:
         fits = not any(each.span for each in segment.row_groups)
     else:
-        end += keyed.superseded.length + keyed.keys.length
+        end += sum(each.length for each in keyed.lists)
         fits = all(each.span >= each.rows for each in segment.row_groups) and keyed.tombstones <= rows
         fits = fits and sum(each.span for each in segment.row_groups) <= SEGMENT_ROWS_MAX
-        lists = (keyed.superseded, SUPERSEDED_BYTES), (keyed.keys, KEY_BYTES)
-        if keyed.keys.count > rows or any(each.length != each.count * width for each, width in lists):
+        widths = (SUPERSEDED_BYTES, KEY_BYTES, VERSION_BYTES)
+        are_whole = all(each.length == each.count * width for each, width in zip(keyed.lists, widths, strict=False))
+        has_all = keyed.versions is None or keyed.versions.count == keyed.keys.count
+        if keyed.keys.count > rows or not are_whole or not has_all:
             raise CorruptObject(name, "its footer says lists whose lengths do not fit their entries, or its rows")
     if not fits:
         raise CorruptObject(name, "its footer says row groups whose offsets do not fit their rows")
@@ -303,7 +315,7 @@ def _lists(segment: SegmentMetadata) -> list[tuple[int, int, int]]:
     if segment.keyed is None:
         return []
     position, found = segment.rows_end, []
-    for each in (segment.keyed.superseded, segment.keyed.keys):
+    for each in segment.keyed.lists:
         found += [(position, each.length, each.crc)] if each.length else []
         position += each.length
     return found

@@ -16,13 +16,14 @@ from pyspark_log_storage.parquet.parquet_segment import POSITIONS, check_offsets
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pyspark_log_storage.columns.compaction_columns import CompactionColumns
     from pyspark_log_storage.columns.key_index import Keys
     from pyspark_log_storage.files.index import IndexEntry
     from pyspark_log_storage.stores.store import Readable
 
 
 def scan(
-    store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None, key_column: str | None = None
+    store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None, columns: CompactionColumns | None = None
 ) -> Iterator[IndexEntry]:
     """Yield the entry of each row group of the .parquet at `key`, after checking its bytes.
 
@@ -30,8 +31,8 @@ def scan(
     offsets than the segment: our readers do not use these columns, but those of other engines do. Keeps one row group
     in memory. Raises `CorruptObject` at the first damaged one; if the footer is damaged that is before the first.
 
-    The lists of a keyed segment are checked before its rows. With `schemas` and `key_column`, the column with the keys,
-    its key index must be that of its rows, which is checked after them: some 60 bytes of each row are in memory.
+    The lists of a keyed segment are checked before its rows. With `schemas` and `columns` its key index must be that of
+    its rows, which is checked after them: some 60 bytes of each row are in memory, with versions 16 more.
     """
     footer = parquet_footer.read(store, key)
     name = f"segment {store.url}/{key}"
@@ -49,14 +50,23 @@ def scan(
         else:
             rows = row_group.read_by(store, key, footer, entry, placed)
             _check_positions(rows, entry, key, name)
-            if is_keyed and key_column in rows.schema.names:
-                keys.append(key_index.keys_of(rows.column(key_column), np.asarray(rows.column("offset"))))
+            if is_keyed and columns is not None:
+                keys.append(key_index.keys_in(rows, np.asarray(rows.column("offset")), columns))
         yield entry
-    if index is not None and schemas is not None and key_column is not None:
-        found = key_index.newest(key_index.joined(keys))
-        pairs = (found.hashes, index.hashes), (found.checks, index.checks), (found.offsets, index.offsets)
-        if not all(np.array_equal(ours, theirs) for ours, theirs in pairs):
+    if index is not None and schemas is not None and columns is not None:
+        found = key_index.newest(key_index.joined(keys, is_versioned=bool(columns.version)))
+        if not _are_same(found, index):
             raise CorruptObject(name, "its key index is not that of its rows")
+
+
+def _are_same(found: Keys, index: Keys) -> bool:
+    """Return whether a key index is what was found in rows. Versions that the topic does not know are not compared."""
+    pairs = (found.hashes, index.hashes), (found.checks, index.checks), (found.offsets, index.offsets)
+    if not all(np.array_equal(ours, theirs) for ours, theirs in pairs):
+        return False
+    if found.versions is None:
+        return True
+    return index.versions is not None and np.array_equal(found.versions, index.versions)
 
 
 def _check_positions(rows: pa.RecordBatch, entry: IndexEntry, key: str, name: str) -> None:

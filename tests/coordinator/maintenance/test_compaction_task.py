@@ -4,12 +4,13 @@ import itertools
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from pyspark_log_coordinator.audit.verify import verify
 from pyspark_log_coordinator.maintenance import topic_cleanup
+from pyspark_log_storage.errors import InvalidOption
 from pyspark_log_storage.stores.faults import Fault
 from tests.support.coordinator.compacted_topic import CompactedTopic
+from tests.support.coordinator.compaction_stories import VERSIONS, stories, tell
 from tests.support.countdown import Countdown, Killed
 
 
@@ -130,6 +131,128 @@ def test_empty_and_long_keys_are_keys_too(topic):
     topic.check()
 
 
+@pytest.fixture
+def versioned():
+    return CompactedTopic(has_versions=True)
+
+
+def test_the_row_with_the_largest_version_is_the_newest_and_of_these_the_last(versioned):
+    versioned.write([(b"a", b"1"), (b"a", b"2"), (b"b", b"1"), (b"b", b"2"), (b"c", b"1")], [5, 4, 7, 7, None])
+    versioned.do(versioned.fold_job())
+    assert offsets(versioned) == [0, 3, 4]
+    versioned.write([(b"a", b"3"), (b"b", b"3"), (b"c", b"2")], [4, 8, None])
+    versioned.check()
+    versioned.do(versioned.fold_job())
+    assert (offsets(versioned), versioned.superseded()) == ([0, 3, 4, 6, 7], {3, 4})
+    versioned.check()
+    versioned.do(versioned.merge_job(0, 2))
+    assert offsets(versioned) == [0, 6, 7]
+    versioned.check()
+    assert verify(versioned.handle).findings == []
+
+
+def test_of_rows_that_are_all_older_the_last_stays_and_is_superseded_itself(versioned):
+    versioned.write([(b"a", b"1"), (b"b", b"1")], [5, 5])
+    versioned.do(versioned.fold_job())
+    versioned.write([(b"b", b"2"), (b"a", b"2")], [4, 4])
+    versioned.do(versioned.fold_job())
+    assert (offsets(versioned), versioned.superseded()) == ([0, 1, 3], {3})
+    versioned.check()
+    versioned.do(versioned.merge_job(1, 1))
+    assert (offsets(versioned), versioned.superseded()) == ([0, 1, 3], {3})
+    versioned.check()
+    assert verify(versioned.handle).findings == []
+    versioned.write([(b"a", b"3")], [6])
+    versioned.do(versioned.fold_job())
+    assert versioned.superseded() == {0, 3}
+    versioned.do(versioned.merge_job(0, 3))
+    assert (offsets(versioned), versioned.superseded()) == ([1, 4], set())
+    versioned.check()
+
+
+def test_a_late_row_does_not_come_back_if_it_was_written_before_delete_retention_ms_had_passed(versioned):
+    versioned.write([(b"a", None), (b"b", b"1")], [5, 5])
+    versioned.do(versioned.fold_job())
+    versioned.now_ms += 999
+    versioned.write([(b"a", b"late")], [4])
+    versioned.now_ms += 10_000
+    for _ in range(2):
+        versioned.do(versioned.merge_job(0, len(versioned.partition.keyed_segments)))
+        assert versioned.newest().keys() == {b"b"}
+        versioned.do(versioned.fold_job())
+    versioned.check()
+    versioned.write([(b"a", b"later")], [3])  # after that it does
+    assert versioned.newest().keys() == {b"a", b"b"}
+    versioned.check()
+
+
+def test_a_fold_of_a_late_row_and_the_merge_that_drops_what_deleted_its_key_do_not_make_each_other_wrong(versioned):
+    versioned.write([(b"a", None), (b"b", b"1")], [5, 5])
+    versioned.do(versioned.fold_job())
+    versioned.now_ms += 1000
+    versioned.write([(b"a", b"late"), (b"c", b"1")], [4, 1])
+    fold, merge = versioned.make(versioned.fold_job()), versioned.make(versioned.merge_job(0, 1))
+    assert versioned.swap_in(merge)
+    versioned.check()
+    assert versioned.swap_in(fold)
+    versioned.check()
+    assert versioned.newest().keys() == {b"b", b"c"}  # it was left out: the key is deleted
+
+
+def test_what_was_compacted_by_another_version_column_is_refused(versioned):
+    versioned.handle.alter_config({"compaction.version.column": ""})
+    versioned.write([(b"a", b"1"), (b"a", b"2")], [5, 4])
+    made = versioned.make(versioned.fold_job())
+    versioned.handle.alter_config({"compaction.version.column": "VERSION"})
+    assert not versioned.swap_in(made)
+    assert versioned.do(versioned.fold_job())
+    assert offsets(versioned) == [0]
+    versioned.check()
+    for other in ("", "gone"):
+        with pytest.raises(InvalidOption, match=r"has compaction\.version\.column=version, by which rows have been"):
+            versioned.handle.alter_config({"compaction.version.column": other})
+    versioned.handle.alter_config({"compaction.version.column": "Version", "cleanup.policy": "delete"})
+    assert versioned.handle.config.compaction_version_column == "version"
+
+
+def test_a_version_column_is_not_set_when_rows_have_been_compacted():
+    topic = CompactedTopic(has_versions=True, compaction_version_column="")
+    topic.handle.alter_config({"compaction.version.column": ""})
+    topic.write([(b"a", b"1")], [5])
+    topic.do(topic.fold_job())
+    with pytest.raises(InvalidOption, match=r"compaction\.version\.column=none, by which rows have been compacted"):
+        topic.handle.alter_config({"compaction.version.column": "version"})
+
+
+def test_a_process_may_be_killed_at_each_step_of_a_compaction_by_versions():
+    story = [
+        ("write", [(b"a", True, 5), (b"b", False, 5)]),
+        ("fold", 1),
+        ("write", [(b"a", True, 4), (b"b", True, 4)]),
+        ("fold", 2),
+        ("merge", (0, 2)),
+    ]
+    for made in itertools.count():
+        countdown = Countdown(Fault.KILL_AFTER)
+        store = countdown.store()
+        topic = CompactedTopic(store, has_versions=True)
+        countdown.left = made
+        try:
+            tell(topic, story)
+        except Killed:
+            countdown.left = None
+            topic.reopen(store)
+            if len(topic.written) < topic.partition.log_end:
+                continue  # it was killed between the write and our note of it
+            topic.check()
+            topic.maintain()
+            topic.check()
+            assert verify(topic.handle).findings == []
+        else:
+            break
+    assert made >= 9, "it has become shorter"
+
+
 def test_maintenance_ends_with_nothing_to_do(topic):
     for batch in range(40):
         topic.write([(b"%d" % (batch * 7 % 23), b"%d" % batch), (b"hot", b"%d" % batch)])
@@ -202,43 +325,13 @@ def test_a_process_may_be_killed_at_each_step_of_a_compaction(job, fault):
     assert made >= 3, "it has become shorter"  # two files and an entry
 
 
-@st.composite
-def stories(draw):
-    """Return steps: batches of keys, folds, merges and rolls, and the passing of time."""
-    key = st.sampled_from([b"a", b"b", b"c", b"d", b"e", b"", None])
-    rows = st.lists(st.tuples(key, st.booleans()), min_size=1, max_size=6)
-    step = st.one_of(
-        st.tuples(st.just("write"), rows),
-        st.tuples(st.just("write"), rows),
-        st.tuples(st.just("fold"), st.integers(1, 3)),
-        st.tuples(st.just("merge"), st.tuples(st.integers(0, 3), st.integers(1, 3))),
-        st.tuples(st.just("roll"), st.integers(1, 2)),
-        st.tuples(st.just("late"), st.integers(0, 3)),
-        st.tuples(st.just("sleep"), st.sampled_from([1, 600, 1200])),
-    )
-    return draw(st.lists(step, min_size=3, max_size=25))
-
-
 @settings(max_examples=150, deadline=None)
 @given(stories())
 def test_whatever_is_folded_merged_and_rolled_the_newest_rows_are_those_that_were_written_last(story):
-    topic = CompactedTopic()
-    late = []
-    for number, (what, how) in enumerate(story):
-        if what == "write":
-            topic.write([(key, b"%d" % number if has_value else None) for key, has_value in how])
-        elif what == "sleep":
-            topic.now_ms += how
-        elif what == "late":  # a process that was suspended wakes up
-            if late:
-                topic.swap_in(late.pop(how % len(late)))
-        else:
-            jobs = {"fold": topic.fold_job, "roll": topic.roll_job}
-            job = topic.merge_job(*how) if what == "merge" else jobs[what](how)
-            if job is not None and number % 3 == 0:
-                late.append(topic.make(job))
-            else:
-                topic.do(job)
-        topic.check()
-    topic.maintain()
-    topic.check()
+    tell(CompactedTopic(), story)
+
+
+@settings(max_examples=300, deadline=None)
+@given(stories(keys=(b"a", b"b", b"c", None), versions=VERSIONS))
+def test_with_versions_they_are_those_with_the_largest_whenever_they_were_written(story):
+    tell(CompactedTopic(has_versions=True), story)

@@ -10,7 +10,7 @@ from pyspark_log_coordinator.model import topic_state
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.topic import integrity
 from pyspark_log_coordinator.topic.columns import SCHEMAS_MAX, EvolveSchema, SchemaEvolved
-from pyspark_log_coordinator.topic.machine import MACHINE, StartTopic, Topic
+from pyspark_log_coordinator.topic.machine import MACHINE, AlterConfig, StartTopic, Topic
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.columns.column_ddl import parse
@@ -75,6 +75,14 @@ def test_the_second_of_two_evolutions_that_contradict_is_refused_by_name():
     topic = after(typed("a INT"), evolution("b STRING"))
     with pytest.raises(InvalidRecord, match=r"topic 't': column 'b' is string and cannot become date; cast it"):
         decide(topic, evolution("b DATE"))
+
+
+def test_a_version_column_becomes_wider_and_remains_a_whole_number():
+    topic = typed("id INT, seq INT")
+    topic = after(topic, AlterConfig({"key.column": "id", "compaction.version.column": "seq"}))
+    assert columns_of(after(topic, evolution("seq BIGINT")))[-1] == "id INT, seq BIGINT"
+    with pytest.raises(InvalidRecord, match=r"topic's compaction\.version\.column, and cannot become double"):
+        decide(topic, evolution("seq DOUBLE"))
 
 
 def test_not_null_is_relaxed_only_if_asked_for():

@@ -108,6 +108,24 @@ def test_a_compacted_topic_with_columns_names_the_one_with_the_keys(cli):
     assert "delete.when=gone is for typed topics" in cli.error("topics", "alter", "t", "--config", "delete.when=gone")
 
 
+def test_versions_are_whole_numbers_dates_or_timestamps(cli):
+    columns = "id BIGINT, seq INT, day DATE, at TIMESTAMP, local TIMESTAMP_NTZ, x DOUBLE, name STRING"
+    create = ("topics", "create", "u", "--schema", columns, "--config", "cleanup.policy=compact")
+    create = (*create, "--config", "key.column=id", "--config")
+    for wrong, kind in (("x", "double"), ("name", "string")):
+        said = cli.error(*create, f"compaction.version.column={wrong}")
+        assert f"'{wrong}' has type {kind}; choose a column of whole numbers, DATE or TIMESTAMP" in said
+    assert "the columns are" in cli.error(*create, "compaction.version.column=other")
+    cli.run(*create, "compaction.version.column=SEQ")
+    (described,) = cli.documents("topics", "describe", "u")
+    assert described["config"]["compaction.version.column"] == "seq"
+    for column in ("day", "at", "local", ""):
+        cli.run("topics", "alter", "u", "--config", f"compaction.version.column={column}")
+    cli.run("topics", "create", "t")
+    said = cli.error("topics", "alter", "t", "--config", "compaction.version.column=seq")
+    assert "compaction.version.column=seq is for typed topics" in said
+
+
 def test_a_row_without_a_key_is_refused(cli):
     cli.run("topics", "create", "t", "--config", "cleanup.policy=compact")
     assert "a row has no key" in cli.error("produce", "t", stdin="1\n")

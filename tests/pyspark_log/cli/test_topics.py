@@ -64,6 +64,7 @@ def test_the_configuration_has_kafkas_names(cli):
         "replica.lag.time.max.ms": 30_000,
         "key.column": "",
         "delete.when": "",
+        "compaction.version.column": "",
     }
 
 

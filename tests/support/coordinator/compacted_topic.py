@@ -34,19 +34,49 @@ class Row(NamedTuple):
     offset: int
     key: Key | None
     value: Value
+    version: int = 0
+    """In a topic without versions all have the same."""
+    written_ms: int = 0
+
+    def __eq__(self, other: object) -> bool:
+        """The time is not stored."""
+        return isinstance(other, Row) and self[:4] == other[:4]
+
+    def __hash__(self) -> int:
+        return hash(self[:4])
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """By which the newest row of a key is the largest."""
+        return self.version, self.offset
+
+
+VERSIONED = schema.typed(
+    pa.schema([("key", pa.binary()), ("value", pa.binary()), ("gone", pa.bool_()), ("version", pa.int64())])
+)
+"""The columns of a topic with versions."""
+NO_VERSION = -(2**63)
 
 
 class CompactedTopic:
     """Topic t, with one partition, and a list of all rows that were ever written to it."""
 
-    def __init__(self, store: Store | None = None, **settings: str) -> None:
-        """`settings` are of the topic, with "_" for each "." of Kafka's names."""
+    def __init__(self, store: Store | None = None, *, has_versions: bool = False, **settings: str) -> None:
+        """`settings` are of the topic, with "_" for each "." of Kafka's names.
+
+        With versions it is a typed topic with the same columns, and two more: `gone` and `version`.
+        """
+        self.has_versions = has_versions
         self.store = store or PlainStore("the url")
         self.now_ms = 1_000_000
         self.log = self._opened(self.store)
         config = {"cleanup.policy": "compact", "file.delete.delay.ms": "0", "delete.retention.ms": "1000"}
         config |= {name.replace("_", "."): value for name, value in settings.items()}
-        self.handle = self.log.create_topic("t", 1, parse(config))
+        columns = None
+        if has_versions:
+            config |= {"key.column": "key", "delete.when": "gone", "compaction.version.column": "version"}
+            columns = schema.columns_of(VERSIONED)
+        self.handle = self.log.create_topic("t", 1, parse(config), columns=columns)
         self.written: list[Row] = []
         self._cleaned: dict[int, int] = {}
         """When a row was compacted for the first time, by its offset (ms)."""
@@ -67,20 +97,24 @@ class CompactedTopic:
     def partition(self):
         return self.handle.refresh().partitions[0]
 
-    def write(self, rows: Sequence[tuple[Key | None, Value]]) -> None:
+    def write(self, rows: Sequence[tuple[Key | None, Value]], versions: Sequence[int | None] = ()) -> None:
         """Append rows in one batch, as one chunk."""
         self.handle.refresh()
         name = born_name(self.handle.journal.number, self.log.environment.nonce())
         writer = AppendFileWriter(self.store.open_write(self.handle.append_file(name), durable=True))
         keys, values = zip(*rows, strict=True)
         times = pa.array([self.now_ms * 1000] * len(rows), schema.TIMESTAMP)
-        batch = pa.record_batch([pa.array(keys, pa.binary()), pa.array(values, pa.binary()), times], schema.RECORD)
-        writer.append(0, batch, schema.RECORD_ID, "lz4")
+        arrays = [pa.array(keys, pa.binary()), pa.array(values, pa.binary())]
+        if self.has_versions:
+            arrays += [pa.array([each is None for each in values]), pa.array(versions, pa.int64())]
+        stored = VERSIONED if self.has_versions else schema.RECORD
+        writer.append(0, pa.record_batch([*arrays, times], stored), schema.RECORD_ID, "lz4")
         writer.close()
         holders = tuple(Holder(*each) for each in self.handle.journal.state.incarnations.items())
         self.handle.submit(CommitBatch(None, (SequencedFile(name, holders, tuple(writer.chunks)),)))
         end = len(self.written)
-        self.written += [Row(end + number, key, value) for number, (key, value) in enumerate(rows)]
+        known = [NO_VERSION if each is None else each for each in versions] or [0] * len(rows)
+        self.written += [Row(end + number, *row, known[number], self.now_ms) for number, row in enumerate(rows)]
 
     # Jobs, whether they are due or not
 
@@ -89,7 +123,7 @@ class CompactedTopic:
         job = RollJob(0, one.leader_epoch, 1, tuple(segments), tuple(chunks), one.epoch_starts, parquet)
         if others is None:
             return job
-        needs = compaction_plan.compaction_of(self.handle.config, tuple(others), self.now_ms, tuple(older))
+        needs = compaction_plan.compaction_of(self.handle.state, one, tuple(others), self.now_ms, tuple(older))
         return msgspec.structs.replace(job, compaction=needs)
 
     def fold_job(self, pieces: int | None = None) -> RollJob | None:
@@ -159,7 +193,8 @@ class CompactedTopic:
         for ref in self.partition.keyed_segments:
             offsets = keyed_segment.read_superseded(self.store, self.handle.segment(0, ref.name)).tolist()
             assert not found.intersection(offsets), "two segments supersede one row"
-            assert all(each < ref.base_offset for each in offsets)
+            own = [each for each in offsets if each >= ref.base_offset]
+            assert not own or ref.keyed.rows == 1, "only a last row may be superseded by itself"
             found.update(offsets)
         return found
 
@@ -186,33 +221,75 @@ class CompactedTopic:
         superseded, tail = self.superseded(), self.dense_rows()
         state: dict[Key, Row] = {}
         for row in self.keyed_rows():
-            if row.offset not in superseded and row.key is not None:
+            if row.offset not in superseded:
+                assert row.key is not None, "a row without a key is not superseded"
                 assert row.key not in state, f"two rows of {row.key!r} are not superseded"
                 state[row.key] = row
-        state.update({row.key: row for row in tail if row.key is not None})
+        for row in tail:
+            if row.key is not None and (row.key not in state or row.order > state[row.key].order):
+                state[row.key] = row
         return {key: row for key, row in state.items() if row.value is not None}
 
     # What must hold
 
+    def newest_written(self, end: int | None = None) -> dict[Key, Row]:
+        """Return the newest row of each key by the list of what was written, up to an offset."""
+        state: dict[Key, Row] = {}
+        for row in sorted(self.written[:end], key=lambda each: each.order):
+            if row.key is not None:
+                state[row.key] = row
+        return state
+
     def expected(self) -> dict[Key, Row]:
         """Return the newest row of each key that was not deleted, by the list of what was written."""
-        state = {row.key: row for row in self.written if row.key is not None}
-        return {key: row for key, row in state.items() if row.value is not None}
+        return {key: row for key, row in self.newest_written().items() if row.value is not None}
+
+    def may_be(self, rows: Sequence[Row]) -> set[Row | None]:
+        """Return which row may be the newest of those of a key, None if it is deleted.
+
+        A row that deletes the key, and that was compacted, is forgotten after delete.retention.ms: older rows that are
+        written later than that come back, or are deleted as well, according to whether it was still there.
+        """
+        if not rows:
+            return {None}
+        newest = max(rows, key=lambda each: each.order)
+        if newest.value is not None:
+            return {newest}
+        found: set[Row | None] = {None}
+        if newest.offset in self._cleaned:
+            until = self._cleaned[newest.offset] + self.handle.config.delete_retention_ms
+            later = [each for each in rows if each.written_ms >= until]
+            for first in range(len(later)):
+                found |= self.may_be(later[first:])
+        return found
+
+    def _check_state(self) -> None:
+        newest, expected = self.newest(), self.expected()
+        if not self.has_versions:
+            assert newest == expected
+            return
+        by_key: dict[Key, list[Row]] = {}
+        for row in self.written:
+            if row.key is not None:
+                by_key.setdefault(row.key, []).append(row)
+        for key, rows in by_key.items():
+            assert newest.get(key) in self.may_be(rows), key
+        assert set(newest) <= set(by_key)
 
     def check(self) -> None:
         """Check every promise of a compacted partition."""
         one = self.partition
-        assert self.newest() == self.expected()
+        for ref in one.keyed_segments:  # whose process was killed before it knew
+            for row in self.written[ref.base_offset : ref.end_offset]:
+                self._cleaned.setdefault(row.offset, ref.keyed.cleaned_ms)
+        self._check_state()
         rows = [*self.keyed_rows(), *self.dense_rows()]
         assert [row.offset for row in rows] == sorted({row.offset for row in rows})
         assert all(self.written[row.offset] == row for row in rows), "a surviving row has changed"
         assert self.dense_rows() == self.written[one.compacted_end :]
         assert one.log_end == one.high_watermark == len(self.written)
         kept = {row.offset for row in rows}
-        for ref in one.keyed_segments:  # whose process was killed before it knew
-            for row in self.written[ref.base_offset : ref.end_offset]:
-                self._cleaned.setdefault(row.offset, ref.keyed.cleaned_ms)
-        for row in {row.key: row for row in self.written[: one.compacted_end] if row.key is not None}.values():
+        for row in self.newest_written(one.compacted_end).values():
             if row.value is None:
                 retained = self._cleaned[row.offset] + self.handle.config.delete_retention_ms
                 assert row.offset in kept or self.now_ms >= retained
@@ -227,10 +304,13 @@ def fold_job(handle: TopicHandle, now_ms: int, pieces: int | None = None) -> Rol
     segments = [each for each in dense if each in one.segments]
     chunks = dense[len(segments) :]
     job = RollJob(0, one.leader_epoch, 1, tuple(segments), tuple(chunks), one.epoch_starts, parquet=True)
-    needs = compaction_plan.compaction_of(handle.config, one.keyed_segments, now_ms)
+    needs = compaction_plan.compaction_of(handle.state, one, one.keyed_segments, now_ms)
     return msgspec.structs.replace(job, compaction=needs) if dense else None
 
 
 def _rows(offsets, batch) -> list[Row]:
     keys, values = (batch.column(name).to_pylist() for name in ("key", "value"))
-    return [Row(*each) for each in zip(offsets, keys, values, strict=True)]
+    versions = [0] * len(keys)
+    if "version" in batch.schema.names:
+        versions = [NO_VERSION if each is None else each for each in batch.column("version").to_pylist()]
+    return [Row(*each) for each in zip(offsets, keys, values, versions, strict=True)]

@@ -177,8 +177,8 @@ def written_as_keyed():
         if kept.any():
             rows = rows.filter(pa.array(kept))
             writer.append_at(rows, chosen[kept], header.schema_id, number)
-            keys.append(key_index.keys_of(rows.column("key"), chosen[kept]))
-    keys = key_index.newest(key_index.joined(keys))
+            keys.append(key_index.keys_of([rows.column("key")], chosen[kept], chosen[kept] % 7))
+    keys = key_index.newest(key_index.joined(keys, is_versioned=True))
     writer.close_at(reached + 5, np.array([2, 3, 900, 999]), keys, 0)
     return store, keys
 
@@ -192,7 +192,7 @@ def read_lists(dice, keyed):
     data = store.read(key)
     data = changed(dice, data, start, footer.tail.position)
     sections, at = {}, start
-    for name in ("superseded", "keys"):
+    for name in ("superseded", "keys", "versions"):
         section = getattr(found.keyed, name)
         crc = google_crc32c.value(data[at : at + section.length])
         sections[name] = msgspec.structs.replace(section, crc=crc)
@@ -205,7 +205,7 @@ def read_lists(dice, keyed):
     for read in (
         lambda: keyed_segment.read_superseded(other, key, footer),
         lambda: keyed_segment.read_keys(other, key, footer).offsets,
-        lambda: keyed_segment.find_keys(other, key, keys.hashes, keys.checks, footer),
+        lambda: keyed_segment.find_keys(other, key, keys, footer).offsets,
     ):
         try:
             offsets = read()
