@@ -177,8 +177,7 @@ class SinkOptions(Options):
         meaning=(
             "Column of a typed topic whose values choose the partitions, as keys do: text in UTF-8, binary, or whole"
             " numbers as Kafka's serializers write them (big-endian). Several are separated by commas. The topic keeps"
-            " the first one that a write names;"
-            " later writes use it, and another one is refused."
+            " the first one that a write names; later writes use it, and another one is refused."
         ),
         differs="Not in Kafka, whose keys are a column `key`.",
     )

@@ -2,20 +2,27 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import textwrap
+from pathlib import Path
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 
+from pyspark_log import Producer, scan
+from pyspark_log_coordinator.maintenance import topic_roll
+from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_storage.columns.column_ddl import parse
 from tests.conftest import PACKAGE_FOLDERS
 from tests.support import class_archive
 from tests.support.bare_venv import bare_environment, bare_python, environment_with_pandas
 from tests.support.log_reader import read_topic
 from tests.support.plain_log import PlainLog
-from tests.support.spark import connect_client, connect_history
+from tests.support.spark import connect_client, connect_history, merge_catalog
 from tests.support.spark.connect_client import ROWS
 from tests.support.spark.kills import wait_for
 
@@ -32,7 +39,14 @@ def server(tmp_path_factory):
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
     properties = class_archive.CONF / "spark-defaults.conf"
-    settings = {"spark.connect.grpc.binding.port": port, "spark.sql.warehouse.dir": folder / "warehouse"}
+    jar = folder / "catalog.jar"
+    merge_catalog.make_jar(jar)
+    settings = {
+        "spark.connect.grpc.binding.port": port,
+        "spark.sql.warehouse.dir": folder / "warehouse",
+        "spark.jars": jar,
+        "spark.sql.catalog.lake": merge_catalog.CLASS,
+    }
     command = [class_archive.HOME / "bin" / "spark-submit", "--class", SERVER, "--properties-file", properties]
     for name, value in settings.items():
         command += ["--conf", f"{name}={value}"]
@@ -128,23 +142,134 @@ def copy():
 """
 
 
-def test_a_pipeline_reads_a_table_from_a_topic_and_writes_a_sink_each_row_once(server):
-    folder = server.folder / "pipeline"
-    folder.mkdir()
-    log = PlainLog(folder / "log")
-    log.create("in", 2)
-    (folder / "events.py").write_text(PIPELINE.format(log=folder / "log"))
+def pipeline(server, folder, program):
+    """Make a pipeline in a folder, and return a function that runs it until it has read what is there."""
+    (folder / "program.py").write_text(program)
     (folder / "spark-pipeline.yml").write_text(
         textwrap.dedent(f"""\
-        name: copies
+        name: {folder.name}
         storage: file://{folder}/storage
         libraries:
           - glob:
-              include: events.py
+              include: program.py
         """)
     )
     command = [class_archive.HOME / "bin" / "spark-pipelines", "run", "--remote", server.address]
+    return lambda: run(server, *command, "--spec", folder / "spark-pipeline.yml")
+
+
+def test_a_pipeline_reads_a_table_from_a_topic_and_writes_a_sink_each_row_once(server):
+    folder = server.folder / "copies"
+    folder.mkdir()
+    log = PlainLog(folder / "log")
+    log.create("in", 2)
+    run_pipeline = pipeline(server, folder, PIPELINE.format(log=folder / "log"))
     for values in ([b"0", b"1"], [b"2"]):
         log.append("in", {0: values, 1: [b"1%s" % value for value in values]})
-        run(server, *command, "--spec", folder / "spark-pipeline.yml")
+        run_pipeline()
     assert sorted(read_topic(folder / "log", "out").numbers()) == [0, 1, 2, 10, 11, 12]
+
+
+FEED = [
+    [
+        (1, "Ada", "London", 1, "c"),
+        (2, "Blaise", "Paris", 2, "c"),
+        (1, "Ada", "Turin", 4, "u"),
+        (1, "Ada", "Rome", 3, "u"),
+    ],
+    [
+        (2, None, None, 6, "d"),
+        (3, "Carl", "Gotha", 7, "c"),
+        (2, "Blaise", "Lyon", 5, "u"),
+        (3, "Carl", "Gotha", 7, "c"),
+    ],
+]
+"""Changes of customers, in two parts: id, name, city, number, and what the change is. Some are late or there twice."""
+
+
+def deliver(log, number):
+    rows = pa.table(dict(zip(["id", "name", "city", "lsn", "op"], zip(*FEED[number], strict=True), strict=True)))
+    with Producer(log.path) as producer:
+        producer.send_batch("feed", rows)
+
+
+def programs_of_the_guide(folder):
+    """Return the programs of pipelines that the guide shows, with the log of the test."""
+    text = (Path(__file__).parents[2] / "docs" / "guides" / "change-feeds.md").read_text()
+    found = re.findall(r"```python\n(from pyspark import pipelines.*?)```", text, re.DOTALL)
+    return [program.replace("/data/log", str(folder / "log")) for program in found]
+
+
+@pytest.fixture
+def fed(server, request):
+    """A log with a feed of changes, in a folder of its own."""
+    folder = server.folder / request.node.name
+    folder.mkdir()
+    log = PlainLog(folder / "log")
+    columns = parse("id BIGINT, name STRING, city STRING, lsn BIGINT, op STRING")
+    log.log.create_topic("feed", 2, TopicConfig(key_column="id"), columns=columns)
+    deliver(log, 0)
+    return SimpleNamespace(folder=folder, log=log)
+
+
+def test_a_pipeline_writes_a_change_feed_into_a_compacted_topic(server, fed):
+    columns = parse("id BIGINT, name STRING, city STRING, lsn BIGINT, deleted BOOLEAN")
+    config = TopicConfig(
+        cleanup_policy="compact", key_column="id", compaction_version_column="lsn", delete_when="deleted"
+    )
+    fed.log.log.create_topic("customers", 2, config, columns=columns)
+    program, _ = programs_of_the_guide(fed.folder)
+    run_pipeline = pipeline(server, fed.folder, program)
+
+    def newest():
+        rows = pa.Table.from_batches(scan(fed.log.path, "customers", latest=True)).to_pylist()
+        return sorted((row["id"], row["name"], row["city"]) for row in rows)
+
+    run_pipeline()
+    assert newest() == [(1, "Ada", "Turin"), (2, "Blaise", "Paris")]
+    deliver(fed.log, 1)
+    run_pipeline()
+    assert newest() == [(1, "Ada", "Turin"), (3, "Carl", "Gotha")]
+    handle = fed.log.log.topic("customers")
+    assert sum(each.rows for each in handle.refresh().partitions) == sum(map(len, FEED)), "each change is there once"
+    topic_roll.roll_and_merge(handle, at_once=True)
+    assert newest() == [(1, "Ada", "Turin"), (3, "Carl", "Gotha")]
+
+
+def table(server, name):
+    """Return the rows of a table of the server's."""
+    program = f"""
+import json
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.remote({server.address!r}).getOrCreate()
+rows = spark.table({name!r}).drop("__spark_autocdc_metadata").collect()
+print(json.dumps(sorted(map(tuple, rows), key=str)))
+"""
+    return json.loads(run(server, server.python, "-c", program).splitlines()[-1])
+
+
+def test_auto_cdc_takes_its_changes_from_a_topic(server, fed):
+    _, program = programs_of_the_guide(fed.folder)
+    history = program[program.index("dp.create_streaming_table") :].replace(
+        "lake.default.customers", "lake.default.past"
+    )
+    run_pipeline = pipeline(server, fed.folder, program + history.replace("scd_type=1", "scd_type=2"))
+    run_pipeline()
+    assert table(server, "lake.default.customers") == [[1, "Ada", "Turin"], [2, "Blaise", "Paris"]]
+    deliver(fed.log, 1)
+    run_pipeline()
+    assert table(server, "lake.default.customers") == [[1, "Ada", "Turin"], [3, "Carl", "Gotha"]]
+    assert table(server, "lake.default.past") == [
+        [1, "Ada", "London", 1, 3],
+        [1, "Ada", "Rome", 3, 4],
+        [1, "Ada", "Turin", 4, None],
+        [2, "Blaise", "Lyon", 5, 6],
+        [2, "Blaise", "Paris", 2, 5],
+        [3, "Carl", "Gotha", 7, None],
+    ]
+
+
+def test_auto_cdc_cannot_write_to_a_table_of_sparks_own_formats(server, fed):
+    _, program = programs_of_the_guide(fed.folder)
+    with pytest.raises(AssertionError, match="AUTOCDC_TARGET_DOES_NOT_SUPPORT_MERGE"):
+        pipeline(server, fed.folder, program.replace("lake.default.customers", "spark_catalog.default.customers"))()

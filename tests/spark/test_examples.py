@@ -16,6 +16,7 @@ from tests.servers import maven_jars
 SECONDS_MAX = 500  # a machine with nothing else to do needs a tenth of it
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 IN_THE_TESTS_SESSION = [
+    "change_feed.py",
     "exactly_once_chain.py",
     "lost_disk.py",
     "named_sources.py",

@@ -1,6 +1,6 @@
 """Deletion vectors of keyed segments: they leave the newest row of each key, without the keys that were deleted.
 
-    a segment that the table does not have yet     rows in its list and those of all later segments, rows that delete
+    a segment that the table does not have yet     rows in its list and in those of all later segments, rows that delete
                                                    their key, and rows without a key
     one that it has                                those, and rows in the lists of later segments that are new
 
@@ -56,13 +56,13 @@ def vectors(
     for number in range(len(segments) - 1, -1, -1):
         segment = segments[number]
         file = _KeyedFile(store, f"{folder}{segment.name}", schemas)
-        if number >= first_new:
+        if number >= first_new:  # its own list may name its last row
             lists.append(keyed_segment.read_superseded(store, file.key))
+            new_lists += [] if segment.name in known else lists[-1:]
         if segment.name in known:
             found.append(file.vector_with(known[segment.name], _named(new_lists, segment)))
         else:
             found.append(file.vector(topic.config, segment, _named(lists, segment)))
-            new_lists.append(lists[-1])
     return found[::-1]
 
 
@@ -88,19 +88,19 @@ class _KeyedFile:
 
     def vector(self, config: TopicConfig, segment: SegmentRef, superseded: Offsets) -> DeletionVector | None:
         """Return the vector of a segment that the table does not have yet."""
-        read = config.compaction_columns
+        roles = config.compaction_columns
         columns: tuple[str, ...] = ()
-        if read.delete_when:  # the journal has counted its rows, but maybe of a column that was set before
-            columns = (read.delete_when,)
-        elif segment.keyed is not None and segment.keyed.tombstones and read.value:
-            columns = (read.value,)
+        if roles.delete_when:  # the journal has counted its rows, but maybe of a column that was set before
+            columns = (roles.delete_when,)
+        elif segment.keyed is not None and segment.keyed.tombstones and roles.value:
+            columns = (roles.value,)
         if not columns and keyed_segment.has_every_key(self._footer):
             return self.vector_with(None, superseded)
         with_key = np.sort(keyed_segment.read_keys(self._store, self.key, self._footer).offsets)
         dead = [np.zeros(0, bool)]
         for rows, offsets in self._rows(columns):
             is_dead = is_in(offsets, superseded) | ~is_in(offsets, with_key)
-            dead.append(is_dead | deletes(rows, read) if columns else is_dead)
+            dead.append(is_dead | deletes(rows, roles) if columns else is_dead)
         return deletion_vector.encode(np.flatnonzero(np.concatenate(dead)))
 
     def vector_with(self, vector: DeletionVector | None, superseded: Offsets) -> DeletionVector | None:

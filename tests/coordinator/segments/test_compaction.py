@@ -188,20 +188,6 @@ def test_rows_that_delete_their_key_count_as_superseded_when_delete_retention_ms
     assert job.compaction.kept_from_ms == 1000
 
 
-def test_rows_count_as_compacted_from_the_swap_on_however_long_before_it_was_planned():
-    both = ("A", "B")
-    for holders in (both, ("A",)):
-        state = after(started(replicas=both, **COMPACT), commit(None, file({0: 20}, on=both)))
-        made = compacted(state, 0, 20, 4, tombstones=2, cleaned_ms=1000, on=holders)
-        state = at(state, MaintainSegments((made,)), 5000)
-        state = at(state, HoldFiles("B", "incarnation of B", (), ((0, made.segment.name),)), 6000)
-        (segment,) = state.partitions[0].segments
-        swapped_in = 5000 if holders == both else 6000
-        assert segment.keyed.cleaned_ms == swapped_in
-        state = at(state, MaintainSegments((compacted(state, 0, 20, 4, tombstones=2, cleaned_ms=swapped_in),)), 9000)
-        assert state.partitions[0].segments[0].keyed.cleaned_ms == swapped_in  # a merge changes nothing
-
-
 def test_with_versions_rows_that_delete_their_key_are_kept_until_what_was_written_before_is_compacted():
     state = started(**COMPACT, delete_retention_ms=100, compaction_version_column="seq")
     state = at(state, commit(None, file({0: 10})), 500)
@@ -220,6 +206,20 @@ def compacted_by(state, start, end, column):
     """Return the swap of a keyed segment of 4 rows, of which 2 delete their key since 1000."""
     made = compacted(state, start, end, 4, tombstones=2, cleaned_ms=1000)
     return msgspec.structs.replace(made, version_column=column)
+
+
+def test_rows_count_as_compacted_from_the_swap_on_however_long_before_it_was_planned():
+    both = ("A", "B")
+    for holders in (both, ("A",)):
+        state = after(started(replicas=both, **COMPACT), commit(None, file({0: 20}, on=both)))
+        made = compacted(state, 0, 20, 4, tombstones=2, cleaned_ms=1000, on=holders)
+        state = at(state, MaintainSegments((made,)), 5000)
+        state = at(state, HoldFiles("B", "incarnation of B", (), ((0, made.segment.name),)), 6000)
+        (segment,) = state.partitions[0].segments
+        swapped_in = 5000 if holders == both else 6000
+        assert segment.keyed.cleaned_ms == swapped_in
+        state = at(state, MaintainSegments((compacted(state, 0, 20, 4, tombstones=2, cleaned_ms=swapped_in),)), 9000)
+        assert state.partitions[0].segments[0].keyed.cleaned_ms == swapped_in  # a merge changes nothing
 
 
 def test_rows_that_delete_their_key_do_not_count_where_older_rows_may_be_left():

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pyspark_log import Producer
 from pyspark_log.writing.rows import Rows
 from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
+from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.topic.machine import DeleteRecords, MaintainSegments
 from pyspark_log_storage.errors import DataLoss, InvalidInput, InvalidOption
@@ -408,3 +410,29 @@ def test_state_and_changes_are_the_newest_state_each_once(tmp_path_factory, befo
         pass
     state = {row["key"]: row for row in story.sink}
     assert sorted(row["offset"] for row in state.values() if row["value"] is not None) == log.newest(None)
+
+
+@pytest.mark.parametrize("folds", [0, 1])
+def test_an_older_version_that_came_after_the_newest_one_is_no_row_of_the_state(root, folds):
+    """The newest row of its key may be in a batch before."""
+    log = PlainLog(root / "log")
+    columns = pa.schema([("id", pa.int64()), ("seq", pa.int64())])
+    config = {"cleanup.policy": "compact", "key.column": "id", "compaction.version.column": "seq"}
+    log.log.create_topic("t", 1, parse(config), columns=columns)
+    with Producer(log.path) as producer:
+        for ids, versions in (([1, 2], [9, 5]), ([1, 2], [3, 6])):
+            producer.send_batch("t", pa.record_batch([pa.array(ids), pa.array(versions)], names=["id", "seq"]))
+            producer.flush()
+    for _ in range(folds):
+        handle = log.log.topic("t")
+        swap = run_roll(
+            log.log.store_at, roll_task_of(handle, fold_job(handle, handle.now_ms(), 1)), log.log.environment
+        )
+        assert handle.submit(MaintainSegments((swap,))).events
+    begun = stream(log, maxOffsetsPerTrigger=2)
+    found, start = [], begun.start
+    while (end := begun.reader.latestOffset(start, begun.limit)) != start:
+        splits = begun.reader.partitions(start, end)
+        found.append([at for each in splits for rows in begun.reader.read(each) for at in rows["offset"].to_pylist()])
+        start = json.loads(json.dumps(end))
+    assert found == [[0], [3]]
