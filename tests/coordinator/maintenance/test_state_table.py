@@ -428,7 +428,7 @@ def test_whatever_has_happened_the_table_is_the_newest_state(story):
             topic.clean_up()
         elif what == "clean up":
             topic_cleanup.clean_up_topic(topic.handle)
-            assert topic.rows() == topic.keyed_rows()
+            assert topic.rows() == [row[:3] for row in topic.keyed_rows()]
         elif what == "late" and late:
             topic.swap_in(late.pop(how % len(late)))
         elif what in ("fold", "merge"):
@@ -440,4 +440,4 @@ def test_whatever_has_happened_the_table_is_the_newest_state(story):
     topic.handle.submit(AlterConfig({"cleanup.policy": "compact"}))
     topic.do(topic.fold_job())
     topic.clean_up()
-    assert topic.rows() == sorted(topic.expected().values())
+    assert topic.rows() == sorted(row[:3] for row in topic.expected().values())
