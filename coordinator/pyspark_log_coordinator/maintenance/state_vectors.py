@@ -11,7 +11,6 @@ rows of theirs: in the order of the offsets, it tells which row of the file each
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -79,10 +78,13 @@ class _KeyedFile:
     def __init__(self, store: Readable, key: str, schemas: tuple[pa.Schema, ...]) -> None:
         self.key = key
         self._store, self._schemas = store, schemas
+        self._known_footer: Footer | None = None
 
-    @cached_property
+    @property
     def _footer(self) -> Footer:
-        return parquet_footer.read(self._store, self.key)
+        if self._known_footer is None:
+            self._known_footer = parquet_footer.read(self._store, self.key)
+        return self._known_footer
 
     def vector(self, config: TopicConfig, segment: SegmentRef, superseded: Offsets) -> DeletionVector | None:
         """Return the vector of a segment that the table does not have yet."""
