@@ -174,7 +174,9 @@ class ReplicatedWorld(World):
             disk.marked()
         if is_table(key):
             assert self.rows is not None
-            self.tables.created(self.rows, disk.node_id, disk.real.data, key, was_wiped=disk.was_wiped)
+            was_damaged = bool(disk.lost or disk.made_again or disk.was_away or disk.flips)
+            told = self.rows, disk.node_id, disk.real.data, key
+            self.tables.created(*told, was_wiped=disk.was_wiped, was_damaged=was_damaged)
             return
         history = self.history_of(key)
         if history is None:

@@ -116,8 +116,20 @@ class Tables:
         self._newest: dict[str, tuple[int, int]] = {}
         """The version that was published last, and its entry, by node."""
 
-    def created(self, rows: Rows, node: str, data: Mapping[str, bytes], key: str, *, was_wiped: bool = False) -> None:
-        """Hold that a version that was published is what the topic was at its entry."""
+    def created(
+        self,
+        rows: Rows,
+        node: str,
+        data: Mapping[str, bytes],
+        key: str,
+        *,
+        was_wiped: bool = False,
+        was_damaged: bool = False,
+    ) -> None:
+        """Hold that a version that was published is what the topic was at its entry.
+
+        If the disk `was_damaged`, the table of a compacted topic may lack partitions of which it could not read a file.
+        """
         if not key.endswith(".json"):
             return
         table = table_of(data, rows.topic_folder)
@@ -135,9 +147,9 @@ class Tables:
         self._newest[node] = version, entry
         is_compacted = rows.states[entry].config.is_compacted
         wanted = expected_files(rows.states[entry], node)
-        if is_compacted:  # a partition is left out while one of its files cannot be read
-            there = {path.partition("/")[0] for path in table.files}
-            wanted = {path: each for path, each in wanted.items() if path.partition("/")[0] in there}
+        if is_compacted and was_damaged:
+            readable = {path.partition("/")[0] for path in table.files}
+            wanted = {path: each for path, each in wanted.items() if path.partition("/")[0] in readable}
         where = f"version {version} of the table on node {node}, of entry {entry},"
         require(table.files.keys() == wanted.keys(), f"{where} has {sorted(table.files)}, and not {sorted(wanted)}")
         for path, segment in wanted.items():
@@ -146,7 +158,7 @@ class Tables:
             expected = segment.base_offset, segment.end_offset, segment.rows
             require(bounds == expected, f"{where} says that {path} has {bounds}")
         if is_compacted:
-            hold_newest(data, rows.topic_folder, table, where)
+            hold_newest(rows.files.data, rows.topic_folder, table, where)
         self.published += 1
 
     def deleting(self, rows: Rows, node: str, data: Mapping[str, bytes], key: str) -> None:
