@@ -64,7 +64,11 @@ class CommittedOffsets(msgspec.Struct, frozen=True, tag=True):
     """The committed offsets of the query's group; the high watermark of a partition without one."""
 
 
-Position = Earliest | Latest | SpecificOffsets | GlobalTimestamp | Timestamps | CommittedOffsets
+class LatestByKey(msgspec.Struct, frozen=True, tag=True):
+    """The newest row of each key, and then all that is written after it."""
+
+
+Position = Earliest | Latest | SpecificOffsets | GlobalTimestamp | Timestamps | CommittedOffsets | LatestByKey
 
 
 class NoMatch(enum.Enum):
@@ -127,6 +131,8 @@ def _read_stream_start(text: str) -> Position:
             return Latest()
         case "group":
             return CommittedOffsets()
+        case "latest-by-key":
+            return LatestByKey()
         case _:
             return _read_offsets(text)
 
@@ -138,6 +144,10 @@ def _read_batch_start(text: str) -> Position:
             return Earliest()
         case "latest":
             raise ValueError(why)
+        case "latest-by-key":
+            raise ValueError(
+                "it is for streams; pyspark_log.latest returns the newest row of each key as a batch frame"
+            )
         case _:
             return _read_offsets(text, LATEST_OFFSET, why)
 
@@ -168,8 +178,8 @@ def _read_timestamps(text: str) -> Position:
 
 
 STREAM_START: Value[Position] = Value(
-    'earliest, latest, group, or JSON with an offset for each partition, such as {"t":{"0":23,"1":-2},"u":"latest"},'
-    " where -2 is earliest and -1 is latest",
+    "earliest, latest, latest-by-key, group, or JSON with an offset for each partition, such as"
+    ' {"t":{"0":23,"1":-2},"u":"latest"}, where -2 is earliest and -1 is latest',
     _read_stream_start,
 )
 BATCH_START: Value[Position] = Value(

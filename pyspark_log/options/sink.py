@@ -176,8 +176,8 @@ class SinkOptions(Options):
         unset="the topic's `key.column`",
         meaning=(
             "Column of a typed topic whose values choose the partitions, as keys do: text in UTF-8, binary, or whole"
-            " numbers as Kafka's serializers write them (big-endian). The topic keeps the first one that a write names;"
-            " later writes use it, and another one is refused."
+            " numbers as Kafka's serializers write them (big-endian). Several are separated by commas. The topic keeps"
+            " the first one that a write names; later writes use it, and another one is refused."
         ),
         differs="Not in Kafka, whose keys are a column `key`.",
     )

@@ -50,6 +50,14 @@ class KeyedPartition(msgspec.Struct, frozen=True):
     """The columns that say a row's key and version, and whether it deletes its key."""
 
 
+class Choice(msgspec.Struct, frozen=True):
+    """Which rows of a split count: those that are the newest of their keys."""
+
+    among: Split
+    """The rows among which they are the newest: those of the split, and those after it up to some end."""
+    partition: KeyedPartition
+
+
 class NewestRows(msgspec.Struct, frozen=True):
     """Which rows of a partition are the newest of their keys."""
 
@@ -111,19 +119,25 @@ def keyed_partition(handle: TopicHandle, number: int) -> KeyedPartition:
 
 
 def newest_rows_of(
-    store_at: Callable[[str], Store], split: Split, keyed: KeyedPartition, find_again: Callable[[int], Split]
+    store_at: Callable[[str], Store],
+    split: Split,
+    keyed: KeyedPartition,
+    find_again: Callable[[int], Split],
+    until: int | None = None,
 ) -> NewestRows:
-    """Return which rows of a split, which has those of a whole partition, are the newest.
+    """Return which rows of a split are the newest of their keys in it.
 
+    If only rows below `until` will be asked for, the key indexes of the keyed segments after it are not read.
     `find_again(offset)` is called if a file is gone, as `fetch` calls it. Raises as `fetch` does.
     """
+    until = split.end if until is None else until
     try:
-        return _newest_rows_of(store_at, split, keyed)
+        return _newest_rows_of(store_at, split, keyed, until)
     except ObjectMissing:
-        return _newest_rows_of(store_at, find_again(split.start), keyed)
+        return _newest_rows_of(store_at, find_again(split.start), keyed, until)
 
 
-def _newest_rows_of(store_at: Callable[[str], Store], split: Split, keyed: KeyedPartition) -> NewestRows:
+def _newest_rows_of(store_at: Callable[[str], Store], split: Split, keyed: KeyedPartition, until: int) -> NewestRows:
     columns = keyed.columns
     is_versioned = bool(columns.version)
     start = max(split.start, keyed.compacted_end)
@@ -148,7 +162,7 @@ def _newest_rows_of(store_at: Callable[[str], Store], split: Split, keyed: Keyed
         from pyspark_log_storage.parquet import keyed_segment  # imports pyarrow.parquet
 
         find = partial(keyed_segment.find_keys, wanted=tail)
-        for rows_there in _of_keyed(store_at, split, keyed.compacted_end, find):
+        for rows_there in _of_keyed(store_at, split, keyed.compacted_end, find, until):
             theirs, older = key_index.compared(rows_there, tail, dead)
             superseded.append(theirs)
             is_newest[older] = False
@@ -164,10 +178,18 @@ def superseded_in(store_at: Callable[[str], Store], split: Split, compacted_end:
 
 
 def _of_keyed(
-    store_at: Callable[[str], Store], split: Split, compacted_end: int, read: Callable[..., T]
+    store_at: Callable[[str], Store],
+    split: Split,
+    compacted_end: int,
+    read: Callable[..., T],
+    until: int | None = None,
 ) -> Iterator[T]:
-    """Yield what `read` finds in each keyed segment of a split, from the nearest node that has it."""
+    """Yield what `read` finds in each keyed segment of a split, from the nearest node that has it.
+
+    Segments that begin at `until` or after it are left out.
+    """
     failover = Failover(store_at, split.topic, split.partition)
-    for key, end in zip(split.segments, split.segment_ends, strict=True):
-        if end <= compacted_end and layout.is_parquet(key):
+    begins = (split.start, *split.segment_ends)
+    for key, begin, end in zip(split.segments, begins, split.segment_ends, strict=False):
+        if (until is None or begin < until) and end <= compacted_end and layout.is_parquet(key):
             yield failover.read(split.holders(key), end - 1, partial(read, key=key))

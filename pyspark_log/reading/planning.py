@@ -33,12 +33,14 @@ if TYPE_CHECKING:
 
 
 class Range(msgspec.Struct, frozen=True):
-    """Rows `[start, end)` of a partition."""
+    """Rows `[start, end)` of a partition; with `state_end` only those that are the newest of their keys below it."""
 
     topic: str
     partition: int
     start: int
     end: int
+    state_end: int | None = None
+    """At least `end`."""
 
     @property
     def rows(self) -> int:
@@ -74,7 +76,7 @@ def _share(rows: int, total: int, pieces: int) -> int:
 def _cut(whole: Range, pieces: int) -> list[Range]:
     pieces = max(1, min(pieces, whole.rows))
     bounds = [whole.start + whole.rows * i // pieces for i in range(pieces + 1)]
-    return [Range(whole.topic, whole.partition, start, end) for start, end in itertools.pairwise(bounds)]
+    return [msgspec.structs.replace(whole, start=start, end=end) for start, end in itertools.pairwise(bounds)]
 
 
 def splits(handles: Mapping[str, TopicHandle], ranges: Sequence[Range], options: SourceOptions) -> list[Split]:

@@ -1,7 +1,8 @@
 """The topics that a query shares with the other queries of its group: which partitions the next micro-batch reads.
 
 A partition that the query gets begins at the group's committed offset. If it has none, the group has not read it: a
-partition that was added since the group reads the topic begins at its start, and others at `startingOffsets`.
+partition that was added since the group reads the topic begins at its start, and others at `startingOffsets`. With
+latest-by-key the end of the newest state is committed beside the offset, so that the next owner reads the rest of it.
 """
 
 from __future__ import annotations
@@ -11,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pyspark_log.reading import source_offset
-from pyspark_log.reading.positions import resolve
-from pyspark_log.reading.query_member import Place, QueryMember, View, is_later
+from pyspark_log.reading.query_member import Place, QueryMember, View, handover_of, is_later
 from pyspark_log.reading.source_offset import Membership, Position, SourceOffset, TakenRewinds, TopicPartition
-from pyspark_log.reading.tracking import Start, committed_start
+from pyspark_log.reading.tracking import Start, committed_start, new_starts, state_end
 from pyspark_log_coordinator.group.state import NO_GENERATION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from collections.abc import Set as AbstractSet
 
     from pyspark_log.options import SourceOptions
@@ -60,11 +60,12 @@ class SharedTopics:
         """See what the query owns. Raises `FencedInstance`, `LogError`."""
         self._view = self.member.look() if self._is_begun else None
 
-    def share(self, before: SourceOffset, now: Subscribed) -> Share | None:
+    def share(self, before: SourceOffset, now: Subscribed, available: Callable[[TopicPartition], int]) -> Share | None:
         """Return what the batch after `before` reads, or None while the group is rebalancing.
 
-        Commits `before`, which Spark has committed, and where new partitions begin; gives up what others get. Raises
-        `FencedMember`, `FencedInstance`, `DataLoss`, `LogError`.
+        `available` returns up to where a partition may be read now. Commits `before`, which Spark has committed, and
+        where new partitions begin; gives up what others get. Raises `FencedMember`, `FencedInstance`, `DataLoss`,
+        `LogError`.
         """
         self.is_waiting = True
         self._subscribe(now)
@@ -84,10 +85,13 @@ class SharedTopics:
             for key, at in same.ends().items()
             if not view.is_rewound(same, key) and not self.member.is_elsewhere(view, same, key)
         }
-        starts = self._starts(view, now, staying - read_on.keys(), before)
-        places = [Place(now.handles[topic].topic_id, number, at) for (topic, number), at in read_on.items()]
+        starts = self._starts(view, now, staying - read_on.keys(), before, available)
+        places = [
+            Place(now.handles[topic].topic_id, number, at, state_end=before.state_end((topic, number)))
+            for (topic, number), at in read_on.items()
+        ]
         places += [
-            Place(now.handles[topic].topic_id, number, start.at, len(now.handles[topic].partitions))
+            Place(now.handles[topic].topic_id, number, start.at, len(now.handles[topic].partitions), start.state_end)
             for (topic, number), start in starts.items()
         ]
         if not self.member.hand_over(view, places):
@@ -106,7 +110,12 @@ class SharedTopics:
         self.member.subscribe({name: len(handle.partitions) for name, handle in now.handles.items()})
 
     def _starts(
-        self, view: View, now: Subscribed, keys: AbstractSet[TopicPartition], before: SourceOffset
+        self,
+        view: View,
+        now: Subscribed,
+        keys: AbstractSet[TopicPartition],
+        before: SourceOffset,
+        available: Callable[[TopicPartition], int],
     ) -> dict[TopicPartition, Start]:
         """Return where partitions begin that the query has not read up to here."""
         options, starts = self._options, dict[TopicPartition, Start]()
@@ -115,7 +124,10 @@ class SharedTopics:
             topic_id, partition = now.handles[key[0]].topic_id, now.partition(*key)
             at = view.group.committed(topic_id, key[1])
             if at is not None:
-                starts[key] = committed_start(partition, key, at, fail_on_data_loss=options.fail_on_data_loss)
+                fail = options.fail_on_data_loss
+                start = committed_start(partition, key, at, fail_on_data_loss=fail)
+                end = state_end(partition, key, start.at.offset, handover_of(at).state, fail_on_data_loss=fail)
+                starts[key] = msgspec.structs.replace(start, state_end=end)
             elif key[0] in before.topics and not _is_same(before, now, key[0]):
                 continue  # created again: it is reported, and read from its start
             elif is_later(key[1], view.group.offsets.get(topic_id, {}).values()):
@@ -123,15 +135,8 @@ class SharedTopics:
             else:
                 unread.append(key)
         if unread:
-            first = resolve(
-                now,
-                options.starting,
-                options.starting_no_match,
-                ending=False,
-                fail_on_data_loss=options.fail_on_data_loss,
-            )
-            for key in unread:
-                starts[key] = Start(Position(first[key], now.partition(*key).leader_epoch), explicit=True)
+            new = new_starts(now, options, available)
+            starts |= {key: new[key] for key in unread}
         return starts
 
 

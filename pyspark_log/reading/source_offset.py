@@ -11,7 +11,12 @@ A query with a `group.id` also has `"group": [journal id, number]`: the id of th
 newest rewind that the query has followed. The partitions that it moved are in the `begin` of the batch that follows it.
 
 A compacted topic also has `"compacted": {"0": 7}`: how often each partition of which the batch has rows had been
-compacted when it was planned. If that has changed when the batch is read again, its rows may have.
+compacted when it was planned, unless never. If that has changed when the batch is read again, its rows may have.
+
+A topic of which the newest row of each key is read first (`startingOffsets=latest-by-key`) also has
+`"state": {"0": [150, 0]}`: where this state ends, in each partition in which the batch begins before that. Of the rows
+below it the batch has only the newest of their keys. A reader that did not know this would return others, too, so the
+version is 2 then.
 
 `"cluster": id` is the cluster that was read; offsets of older versions lack it. If another is at the address, a disk is
 not mounted.
@@ -38,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 VERSION = 1
+VERSION_WITH_STATE = 2
 INITIAL: dict[str, Any] = {"version": VERSION, "initial": True}
 
 NAME = "the offset in the checkpoint"
@@ -52,13 +58,15 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     epoch: Count
 
 
-class TopicPositions(msgspec.Struct, frozen=True, rename={"topic_id": "id"}):
+class TopicPositions(msgspec.Struct, frozen=True, rename={"topic_id": "id", "state_ends": "state"}):
     """One topic's part of an offset."""
 
     topic_id: str
     end: dict[Count, Position]
     begin: dict[Count, Position] = {}
     compacted: dict[Count, Count] = {}
+    state_ends: dict[Count, Position] = {}
+    """Where the newest state ends that is read first, of the partitions in which the batch begins before that."""
 
 
 class TakenRewinds(msgspec.Struct, frozen=True, array_like=True):
@@ -105,6 +113,12 @@ class SourceOffset(msgspec.Struct, frozen=True):
         """Return where each partition ends."""
         return {(name, p): at for name, topic in self.topics.items() for p, at in topic.end.items()}
 
+    def state_end(self, key: TopicPartition) -> Position | None:
+        """Return where the newest state of a partition ends, or None if it is not read or the offset is behind it."""
+        topic, number = self.topics[key[0]], key[1]
+        end = topic.state_ends.get(number)
+        return end if end is not None and topic.end[number].offset < end.offset else None
+
     def begins(self, predecessor: SourceOffset) -> dict[TopicPartition, Position]:
         """Return where each partition of the batch between `predecessor` and this offset begins.
 
@@ -127,7 +141,7 @@ def parse(value: object, *, is_done: bool = True) -> SourceOffset:
     Raises `CorruptObject`, `NewerFormat`, and `InvalidOption` for an offset of another source.
     """
     version = value.get("version") if isinstance(value, dict) else None
-    if version != VERSION:
+    if version not in {VERSION, VERSION_WITH_STATE}:
         if isinstance(version, int):
             raise NewerFormat(NAME, f"offset version {version}")
         raise InvalidOption("checkpointLocation", _not_ours(value, is_done=is_done))
@@ -171,10 +185,14 @@ def to_json(offset: SourceOffset) -> dict[str, Any]:
             topics[name]["begin"] = _positions(topic.begin)
         if topic.compacted:
             topics[name]["compacted"] = {str(p): topic.compacted[p] for p in sorted(topic.compacted)}
+        if topic.state_ends:
+            topics[name]["state"] = _positions(topic.state_ends)
     group = {} if offset.group is None else {"group": [offset.group.journal_id, offset.group.number]}
     member = {} if offset.member is None else {"member": [offset.member.instance_id, offset.member.generation]}
     cluster = {} if offset.cluster is None else {"cluster": offset.cluster}
-    return {"version": VERSION, **cluster, "topics": topics, **group, **member}
+    has_state = any(topic.state_ends for topic in offset.topics.values())
+    version = VERSION_WITH_STATE if has_state else VERSION
+    return {"version": version, **cluster, "topics": topics, **group, **member}
 
 
 def _positions(positions: dict[int, Position]) -> dict[str, list[int]]:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from pyspark_log import opening
 from pyspark_log.options import CommittedOffsets
 from pyspark_log.reading import limits, source_offset
 from pyspark_log.reading.group_offsets import GroupOffsets
-from pyspark_log.reading.planning import splits
-from pyspark_log.reading.positions import Subscribed, report_loss, resolve, subscribed
+from pyspark_log.reading.newest_rows import Choice, keyed_partition
+from pyspark_log.reading.planning import divide, split_of
+from pyspark_log.reading.positions import Subscribed, report_loss, subscribed
 from pyspark_log.reading.shared_topics import Share, SharedTopics
 from pyspark_log.reading.source_offset import Membership, Position, SourceOffset, TakenRewinds, TopicPositions
-from pyspark_log.reading.tracking import Start, go_on, ranges_between
+from pyspark_log.reading.tracking import Start, go_on, new_starts, ranges_between
 from pyspark_log_coordinator.log.partition_health import Trouble, troubles
 from pyspark_log_storage.errors import InvalidOption, UnknownTopic
 
@@ -178,8 +182,11 @@ class StreamPlanner:
         environment.sleep(min(left, IDLE_WAIT_SECONDS))
         return True
 
-    def splits(self, start: dict[str, Any], end: dict[str, Any]) -> list[Split]:
-        """Return the splits of the batch between two offsets. The same offsets always give the same splits."""
+    def splits(self, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[Split, Choice | None]]:
+        """Return the splits of the batch between two offsets, each with the choice of its rows that count, if not all.
+
+        The same offsets always give the same rows.
+        """
         if start == end:  # an empty batch has its predecessor's offset, including that one's `begin`
             return []
         begun, ended = source_offset.parse(start), self._parse(end, is_done=False)
@@ -200,7 +207,19 @@ class StreamPlanner:
             self._shared.check_owned(
                 self._subscribed(log, ended), ended, {(each.topic, each.partition) for each in ranges}
             )
-        return splits(handles, ranges, self.options)
+        parts = divide(ranges, self.options.min_partitions, self.options.max_records_per_partition)
+        return [self._planned(handles[part.topic], part) for part in parts]
+
+    def _planned(self, handle: TopicHandle, part: Range) -> tuple[Split, Choice | None]:
+        rack = self.options.client_rack
+        split = split_of(handle, part, rack)
+        if part.state_end is None:
+            return split, None
+        keyed = keyed_partition(handle, part.partition)
+        # A row before these may have a larger version. Otherwise only later ones supersede them.
+        start = handle.partitions[part.partition].log_start if keyed.columns.version else part.start
+        among = split_of(handle, msgspec.structs.replace(part, start=start, end=part.state_end), rack)
+        return split, Choice(among, keyed)
 
     def _check_compacted(
         self, handles: Mapping[str, TopicHandle], ranges: Sequence[Range], ended: SourceOffset
@@ -208,7 +227,7 @@ class StreamPlanner:
         """Raise `DataLoss` if rows of a batch that is read again have been compacted since it was planned."""
         for each in ranges:
             partition = handles[each.topic].partitions[each.partition]
-            then = ended.topics[each.topic].compacted.get(each.partition, partition.compactions)
+            then = ended.topics[each.topic].compacted.get(each.partition, 0)
             until = min(each.end, partition.compacted_end)
             if then != partition.compactions and partition.keyed_segments and each.start < until:
                 self._report(
@@ -269,7 +288,7 @@ class StreamPlanner:
         if self._shared is None:
             found = self._begin(handle, before, now)
         else:
-            share = self._shared.share(before, now)
+            share = self._shared.share(before, now, functools.partial(self._available, now))
             if share is None:
                 return None
             now = now.only(share.partitions)
@@ -334,9 +353,7 @@ class StreamPlanner:
                 moved = self._group.starts(group, now)
         if not before.initial:
             return _Begin(go_on(before, now, moved, fail_on_data_loss=fail), taken, is_moved=bool(moved))
-        first = resolve(now, options.starting, options.starting_no_match, ending=False, fail_on_data_loss=fail)
-        epochs = {key: now.partition(*key).leader_epoch for key in first}
-        starts = {key: Start(Position(at, epochs[key]), explicit=True) for key, at in first.items()}
+        starts = new_starts(now, options, functools.partial(self._available, now))
         return _Begin(starts | moved, taken, is_moved=True)
 
     def _begin_shared(self, share: Share, before: SourceOffset, now: Subscribed) -> _Begin:
@@ -382,6 +399,7 @@ def _offset(
             end={number: Position(ends[topic, number], epochs[number]) for number in numbers},
             begin={number: starts[topic, number].at for number in numbers if starts[topic, number].explicit},
             compacted=_compacted(now, topic, starts, ends),
+            state_ends={number: end for number in numbers if (end := starts[topic, number].state_end) is not None},
         )
     return SourceOffset(topics, group=begin.taken, member=begin.member, cluster=cluster_id)
 
@@ -389,13 +407,14 @@ def _offset(
 def _compacted(
     now: Subscribed, topic: str, starts: Mapping[TopicPartition, Start], ends: Mapping[TopicPartition, int]
 ) -> dict[int, int]:
-    """Return how often the partitions were compacted of which a batch has rows, if they may be."""
-    if not now.handles[topic].config.is_compacted:
-        return {}
+    """Return how often the partitions were compacted of which a batch has rows, without those that never were.
+
+    A topic whose policy is another one by now may have compacted rows, and any topic may be compacted later.
+    """
     return {
         number: now.partition(topic, number).compactions
         for number in now.partitions[topic]
-        if ends[topic, number] > starts[topic, number].at.offset
+        if ends[topic, number] > starts[topic, number].at.offset and now.partition(topic, number).compactions
     }
 
 

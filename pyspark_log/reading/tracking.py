@@ -3,6 +3,10 @@
 Compares the batch's end with the log: topic ids, log starts and leader epochs show new partitions, and logs that were
 created again, expired or truncated under the query (`failOnDataLoss`). Between the same two offsets a batch has the
 same rows.
+
+With `startingOffsets=latest-by-key` a query reads the newest state first: of the rows up to where a partition ended
+when the query began, the newest of each key. This position is its state end, and each batch has it from the one before
+until it is reached.
 """
 
 from __future__ import annotations
@@ -11,14 +15,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pyspark_log.options import LatestByKey
+from pyspark_log.reading.newest_rows import check_compacted
 from pyspark_log.reading.planning import Range
-from pyspark_log.reading.positions import report_loss
+from pyspark_log.reading.positions import report_loss, resolve
 from pyspark_log.reading.source_offset import Position, SourceOffset, TopicPartition
 from pyspark_log_storage.errors import UnknownTopic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from pyspark_log.options import SourceOptions
     from pyspark_log.reading.positions import Subscribed
     from pyspark_log_coordinator.group.state import CommittedOffset
     from pyspark_log_coordinator.log.log import TopicHandle
@@ -30,6 +37,31 @@ class Start(msgspec.Struct, frozen=True):
 
     at: Position
     explicit: bool
+    state_end: Position | None = None
+    """Where the newest state ends, if the partition continues before that."""
+
+
+def new_starts(
+    now: Subscribed, options: SourceOptions, available: Callable[[TopicPartition], int]
+) -> dict[TopicPartition, Start]:
+    """Return where each subscribed partition begins that has not been read yet.
+
+    `available` returns up to where a partition may be read now. Raises what `resolve` raises, and with `latest-by-key`
+    `InvalidInput` for a topic that is not compacted.
+    """
+    has_state = isinstance(options.starting, LatestByKey)
+    if has_state:
+        for handle in now.handles.values():
+            check_compacted(handle, ())
+    first = resolve(
+        now, options.starting, options.starting_no_match, ending=False, fail_on_data_loss=options.fail_on_data_loss
+    )
+    starts = {}
+    for key, at in first.items():
+        epoch = now.partition(*key).leader_epoch
+        end = Position(available(key), epoch) if has_state and available(key) > at else None
+        starts[key] = Start(Position(at, epoch), explicit=True, state_end=end)
+    return starts
 
 
 def go_on(
@@ -65,7 +97,9 @@ def go_on(
         else:
             nearest = within(partition, (topic, number), position, fail_on_data_loss=fail_on_data_loss)
             explicit = nearest != position.offset
-            starts[topic, number] = Start(Position(nearest, position.epoch), explicit)
+            wanted = before.state_end((topic, number))
+            end = state_end(partition, (topic, number), nearest, wanted, fail_on_data_loss=fail_on_data_loss)
+            starts[topic, number] = Start(Position(nearest, position.epoch), explicit, end)
     return starts
 
 
@@ -84,6 +118,25 @@ def within(
         report_loss(what, fail=fail_on_data_loss)
         return end
     return offset
+
+
+def state_end(
+    partition: Partition,
+    topic_partition: TopicPartition,
+    start: int,
+    wanted: Position | None,
+    *,
+    fail_on_data_loss: bool,
+) -> Position | None:
+    """Return where the newest state ends, or None if that is not after `start`.
+
+    If rows of the state were truncated, older rows of their keys have been left out for them: raises `DataLoss`, or
+    returns the nearest position.
+    """
+    if wanted is None or wanted.offset <= start:
+        return None
+    end = within(partition, topic_partition, wanted, fail_on_data_loss=fail_on_data_loss)
+    return Position(end, wanted.epoch) if end > start else None
 
 
 def committed_start(
@@ -119,7 +172,11 @@ def ranges_between(
             continue
         for number, finish in positions.end.items():
             found = _range(handle, number, begins[name, number], finish, fail=fail_on_data_loss)
-            ranges += [] if found is None else [found]
+            if found is None:
+                continue
+            wanted, partition = positions.state_ends.get(number), handle.partitions[number]
+            until = state_end(partition, (name, number), found.start, wanted, fail_on_data_loss=fail_on_data_loss)
+            ranges += [found] if until is None else _divided(found, until.offset)
     return handles, ranges
 
 
@@ -135,3 +192,10 @@ def _range(handle: TopicHandle, number: int, first: Position, finish: Position, 
     key = (handle.name, number)
     low, high = (within(partitions[number], key, at, fail_on_data_loss=fail) for at in (first, finish))
     return Range(*key, low, high)
+
+
+def _divided(whole: Range, state_end: int) -> list[Range]:
+    """Return the rows of the state and those after it. The range begins in the state."""
+    end = min(whole.end, state_end)
+    state = msgspec.structs.replace(whole, end=end, state_end=state_end)
+    return [state] if end == whole.end else [state, msgspec.structs.replace(whole, start=end)]

@@ -14,6 +14,7 @@ from pyspark_log.opening import open_log
 from pyspark_log.writing.destination import is_typed
 from pyspark_log.writing.rows import check_columns
 from pyspark_log_coordinator.model.settings import INT_MAX
+from pyspark_log_storage.columns.compaction_columns import key_columns_of
 from pyspark_log_storage.errors import InvalidOption, InvalidRecord, NoCluster, UnknownTopic
 
 if TYPE_CHECKING:
@@ -215,7 +216,9 @@ def _typed_plan(options: SinkOptions, handle: TopicHandle, columns: pa.Schema) -
 
 def _set_key(options: SinkOptions, handle: TopicHandle) -> None:
     """Make the write's key.column the topic's unless it is. Raises `InvalidOption` if another one is."""
-    if options.key_column is not None and handle.config.key_column.lower() != options.key_column.lower():
+    if options.key_column is None:
+        return
+    if key_columns_of(handle.config.key_column.lower()) != key_columns_of(options.key_column.lower()):
         handle.alter_config({"key.column": options.key_column})
 
 

@@ -11,7 +11,9 @@ Keys are compared within a partition: after partitions were added, a key may hav
 
 from __future__ import annotations
 
+import functools
 from functools import partial
+from operator import and_
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -126,7 +128,7 @@ def _is_in(wanted: Sequence[tuple[Range, Offsets]]) -> Column:
 def _sets_a_key(handle: TopicHandle) -> Column:
     """Return the condition of rows that have a key, and do not delete it."""
     config = handle.config
-    has_key = f.col(quoted(config.key_column or "key")).isNotNull()
+    has_key = functools.reduce(and_, (f.col(quoted(each)).isNotNull() for each in config.compaction_columns.keys))
     if not config.key_column:
         return has_key & f.col("value").isNotNull()
     if not config.delete_when:

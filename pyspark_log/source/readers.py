@@ -11,6 +11,7 @@ again at once, so it waits a little for new rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_log.options import SourceOptions
+    from pyspark_log.reading.newest_rows import Choice
     from pyspark_log.reading.stream_planner import StreamPlanner
 
 
@@ -60,7 +62,8 @@ class BatchReader(DataSourceReader):
         from pyspark_log.reading import batch_read_plan  # tasks must not import it
 
         options = self._options
-        return partitions_of(options.path, options.storage_options, batch_read_plan.plan(options))
+        planned = ((split, None) for split in batch_read_plan.plan(options))
+        return partitions_of(options.path, options.storage_options, planned)
 
     @spark_iterator
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -121,7 +124,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @spark_entry
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return the splits of the batch between two offsets. The same offsets always give the same splits."""
+        """Return the splits of the batch between two offsets. The same offsets always give the same rows."""
         options = self._planner.options
         return partitions_of(options.path, options.storage_options, self._planner.splits(start, end))
 
@@ -136,17 +139,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 @dataclass
 class SplitPartition(InputPartition):
-    """A split, the address of its log, and the options of its stores."""
+    """A split, the choice of its rows if not all count, the address of its log, and the options of its stores."""
 
     url: str
     split: Split
     options: StorageOptions = NO_OPTIONS
+    choice: Choice | None = None
 
 
-def partitions_of(path: str, options: StorageOptions, splits: Iterable[Split]) -> list[SplitPartition]:
+def partitions_of(
+    path: str, options: StorageOptions, planned: Iterable[tuple[Split, Choice | None]]
+) -> list[SplitPartition]:
     """Return Spark's partitions for the splits of the log at `path`."""
     url = opening.canonical(path)
-    return [SplitPartition(url, split, options) for split in splits]
+    return [SplitPartition(url, split, options, choice) for split, choice in planned]
 
 
 def read_split(partition: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:
@@ -168,4 +174,11 @@ def read_split(partition: InputPartition, schema: StructType) -> Iterator[pa.Rec
 
         return planning.find_again(opening.open_log(url, options), split, offset)
 
-    yield from fetch_rows(opening.stores_at(url, options), partition.split, wanted, find_again)
+    stores_at, newest = opening.stores_at(url, options), None
+    if partition.choice is not None:
+        # Few topics need it.
+        from pyspark_log.reading.newest_rows import newest_rows_of
+
+        among, keyed = partition.choice.among, partition.choice.partition
+        newest = newest_rows_of(stores_at, among, keyed, partial(find_again, among), partition.split.end)
+    yield from fetch_rows(stores_at, partition.split, wanted, find_again, newest=newest)

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_log.writing.destination import lacking_a_key
 from pyspark_log.writing.partitioner import are_partitions
 from pyspark_log.writing.row_bytes import bytes_if_above
 from pyspark_log_storage.columns import schema
@@ -67,8 +68,8 @@ def reasons_against(destination: Destination, record: pa.RecordBatch, explicit: 
     """Return why each row cannot be written to a topic, null for a row that can; None if all can."""
     partitions, message_bytes_max = destination.partitions, destination.max_message_bytes
     reasons = None
-    if destination.needs_keys and (keys := record.column(destination.key_column or "key")).null_count:
-        reasons = _where(keys.is_null(), pa.scalar(destination.keyless))
+    if (are_keyless := lacking_a_key(destination, record)) is not None:
+        reasons = _where(are_keyless, pa.scalar(destination.keyless))
     sizes = bytes_if_above(record, message_bytes_max)
     if sizes is not None:
         end = f" bytes is larger than max.message.bytes ({message_bytes_max}); raise it for the topic and for the write"

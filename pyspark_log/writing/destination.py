@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,6 +11,7 @@ import pyarrow.compute as pc
 from pyspark_log.writing.row_bytes import bytes_if_above
 from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_storage.columns import schema
+from pyspark_log_storage.columns.compaction_columns import key_columns_of
 from pyspark_log_storage.errors import InvalidRecord
 
 if TYPE_CHECKING:
@@ -58,8 +60,11 @@ class Destination(msgspec.Struct, frozen=True):
     def keyless(self) -> str:
         """Why a row without a key is refused."""
         lack, cure = "no key", "write a key"
-        if self.key_column:
+        names = key_columns_of(self.key_column)
+        if len(names) == 1:
             lack, cure = f"a null in the column {self.key_column!r}, which is its key", "fill it"
+        elif names:
+            lack, cure = f"a null in one of the columns {self.key_column}, which are its key", "fill it"
         return (
             f"a row has {lack}, and the topic has cleanup.policy=compact, which keeps the newest row of each key; "
             f"{cure}, or set cleanup.policy=delete"
@@ -106,9 +111,18 @@ def check_kind(destination: Destination, rows: Rows) -> None:
         )
 
 
+def lacking_a_key(destination: Destination, record: pa.RecordBatch) -> pa.Array | None:
+    """Return which rows lack a key that they must have, null or false for one that does not; None if none does."""
+    if not destination.needs_keys:
+        return None
+    keys = [record.column(each) for each in key_columns_of(destination.key_column) or ("key",)]
+    nulls = [each.is_null() for each in keys if each.null_count]
+    return functools.reduce(pc.or_, nulls) if nulls else None
+
+
 def check_rows(destination: Destination, record: pa.RecordBatch) -> None:
     """Raise `InvalidRecord` if a row is larger than the topic or the write allows, or lacks a key that it must have."""
-    if destination.needs_keys and record.column(destination.key_column or "key").null_count:
+    if lacking_a_key(destination, record) is not None:
         raise InvalidRecord(f"topic {destination.name!r}: {destination.keyless}")
     sizes = bytes_if_above(record, destination.max_message_bytes)
     if sizes is not None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from pyspark_log.writing.rows import COLUMN_TYPES, TypedSchema
 from pyspark_log_storage.columns import column_types, schema, schema_evolution
+from pyspark_log_storage.columns.compaction_columns import key_columns_of
 from pyspark_log_storage.errors import InvalidRecord
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ class TypedPlan(msgspec.Struct, frozen=True):
     schema: TypedSchema
     sources: tuple[str | None, ...]
     """The frame's column for each of the topic's; None if the frame lacks it."""
-    key: str | None
-    """The topic's column whose values choose the partitions."""
+    keys: tuple[str, ...]
+    """The topic's columns whose values choose the partitions; none if it has no key.column."""
 
 
 def frame_columns(frame: Mapping[str, Any], topic: str) -> pa.Schema:
@@ -84,7 +85,7 @@ def plan(topic: str, stored: Sequence[bytes], frame: pa.Schema, key_column: str)
         names = _sources(newest, frame)
     except InvalidRecord as error:
         raise InvalidRecord(f"topic {topic!r}: {error}") from error
-    return TypedPlan(TypedSchema(len(stored) - 1, stored[-1]), names, key_column or None)
+    return TypedPlan(TypedSchema(len(stored) - 1, stored[-1]), names, key_columns_of(key_column))
 
 
 def arrow_columns(batch: pa.Schema, topic: str) -> pa.Schema:

@@ -2,7 +2,9 @@
 
 A row does not fit if it has a null where the topic has none, a whole number that is too large for a narrower column, or
 text that is not UTF-8, which Spark accepts and readers refuse. The bytes of a key are those of Kafka's serializers:
-text in UTF-8, binary as it is, whole numbers in big-endian order, 8 for a bigint, 4 for an int.
+text in UTF-8, binary as it is, whole numbers in big-endian order, 8 for a bigint, 4 for an int. If a key is several
+columns, they are these bytes of each, after their number (4 bytes, big-endian): no two keys have the same. A row in
+which one of the columns is null has no key.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from pyspark_log_storage.columns.column_conversion import converted
 from pyspark_log_storage.errors import InvalidRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -41,7 +43,7 @@ def typed_rows(
     times = timestamps_of(given.get("timestamp"), batch.num_rows, now_us)
     columns, reasons = _columns(given, plan, wanted, batch.num_rows)
     partition = given.get("partition")
-    keys = None if plan.key is None else _key_bytes(columns[wanted.get_field_index(plan.key)])
+    keys = _key_bytes([columns[wanted.get_field_index(each)] for each in plan.keys]) if plan.keys else None
     record = pa.RecordBatch.from_arrays([*columns, times], schema=wanted)
     reasons = _with_wrong_text(record, reasons)
     if reasons is None:
@@ -117,7 +119,16 @@ def _invalid(column: pa.Array, first: int = 0) -> list[int]:
     return []
 
 
-def _key_bytes(column: pa.Array) -> pa.Array:
+def _key_bytes(columns: Sequence[pa.Array]) -> pa.Array:
+    """Return the bytes of the keys in one or several columns, null for a row without a key."""
+    values = [_value_bytes(each) for each in columns]
+    if len(values) == 1:
+        return values[0]
+    pieces = [piece for each in values for piece in (_value_bytes(pc.binary_length(each)), each)]
+    return pc.binary_join_element_wise(*pieces, b"")
+
+
+def _value_bytes(column: pa.Array) -> pa.Array:
     """Return the bytes that Kafka's serializers make of a column's values."""
     if not pa.types.is_integer(column.type):
         return column if pa.types.is_binary(column.type) else column.view(pa.binary())

@@ -103,6 +103,11 @@ class KeyedClient(TopicClient):
         arrays = [pa.array(column, field.type) for column, field in zip(columns, schema.RECORD, strict=True)]
         return pa.record_batch(arrays, schema=schema.RECORD)
 
+    def read(self, partition: int) -> tuple[int, list[bytes]]:
+        """Return the log start, and the values that are there, in order; those of deletions are empty."""
+        rows = [row for p, _, row in scanned(self.root) if p == partition]
+        return self.handle.partitions[partition].log_start, [row.value or b"" for row in rows]
+
     def check(self, producer: str, acknowledged: int) -> int:
         """Hold the topic against the batches of its one producer; return how many of them are in the log."""
         for report in (self.report(), verify.verify_cluster(self.log)):

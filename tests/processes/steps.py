@@ -19,6 +19,7 @@ from tests.processes.line_file import LineFile
 from tests.processes.small_topic import AT_ONCE, PARTITIONS, SNAPSHOT_EVERY, TopicClient, make_constants_small, rows_of
 
 NEVER = 10**9
+KILLS = 8
 PRODUCER = "q"
 BEGIN_MS = 1_700_000_000_000
 LATER_MS = BEGIN_MS + 1_000_000
@@ -35,6 +36,8 @@ class Step(msgspec.Struct):
     does: set[Done]
     config: TopicConfig = AT_ONCE
     client: type[TopicClient] = TopicClient
+    kills: int | None = None
+    """At how many of its calls a process is killed, unless PYSPARK_LOG_EVERY_KILL is set; None: at each."""
 
 
 _KINDS = {
@@ -231,16 +234,18 @@ STEPS = {
     "removal of orphans": Step(files_of_the_dead, clean_up_topic, _FORGETS | {("link", "entry")}),
     "trimming": Step(unrolled, clean_up_topic, _TRIMS),
     "cleaning up the cluster": Step(deleted_topics, clean_up_cluster, {("unlink", "append file"), *_TRIMS}),
-    "compaction": Step(unfolded, maintain, _ROLLS, COMPACTED, KeyedClient),
-    "append and compact in passing": Step(unfolded, append, _ROLLS | {("link", "append file")}, COMPACTED, KeyedClient),
+    "compaction": Step(unfolded, maintain, _ROLLS, COMPACTED, KeyedClient, KILLS),
+    "append and compact in passing": Step(
+        unfolded, append, _ROLLS | {("link", "append file")}, COMPACTED, KeyedClient, KILLS
+    ),
     "removal of compacted files": Step(
-        folded, clean_up_topic, _FORGETS | {("rename", "checkpoint")}, COMPACTED, KeyedClient
+        folded, clean_up_topic, _FORGETS | {("rename", "checkpoint")}, COMPACTED, KeyedClient, KILLS
     ),
     "delete-records of compacted rows": Step(
-        folded, delete_records, _FORGETS | {("link", "entry")}, COMPACTED, KeyedClient
+        folded, delete_records, _FORGETS | {("link", "entry")}, COMPACTED, KeyedClient, KILLS
     ),
     "all of it": Step(small_segments, all_of_it, _ROLLS | _FORGETS | _TRIMS | {("link", "snapshot")}, RETAIN_LITTLE),
     "all of it, compacted": Step(
-        unfolded, all_of_it, _ROLLS | _FORGETS | _TRIMS | {("link", "snapshot")}, COMPACT_AND_DELETE, KeyedClient
+        unfolded, all_of_it, _ROLLS | _FORGETS | _TRIMS | {("link", "snapshot")}, COMPACT_AND_DELETE, KeyedClient, KILLS
     ),
 }

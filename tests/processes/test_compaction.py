@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from tests.processes import compaction_workers
-from tests.processes.compaction_workers import ACKNOWLEDGED, SENT, Followed
+from tests.processes.compaction_workers import ACKNOWLEDGED, ONCE, SENT, Followed
 from tests.processes.fork_server import Processes
 from tests.processes.keyed_topic import (
     COMPACTED,
@@ -34,7 +34,7 @@ from tests.processes.nodes import NODES, Nodes
 from tests.processes.small_topic import PARTITIONS, rows_of
 from tests.processes.steps import PRODUCER
 
-SECONDS = float(os.environ.get("PYSPARK_LOG_SOAK_SECONDS", "6"))
+SECONDS = float(os.environ.get("PYSPARK_LOG_SOAK_SECONDS", "3"))
 SEED = 20_261_126
 KILLS_BETWEEN_CHECKS = 12
 
@@ -79,8 +79,6 @@ def test_processes_that_write_compact_and_read_are_killed_at_random_and_the_newe
 
 ALL = ("a", "b")
 """Producers whose batches have ids."""
-ONCE = "x"
-"""A producer whose batches have none."""
 REPLICATED = msgspec.structs.replace(
     COMPACTED,
     min_insync_replicas=2,
@@ -91,7 +89,9 @@ REPLICATED = msgspec.structs.replace(
 )
 
 
-def test_on_three_nodes_kills_and_nodes_that_go_change_nothing_of_the_newest_rows(fork_server, folder):
+def test_on_three_nodes_kills_and_nodes_that_go_and_replicas_that_move_change_nothing_of_the_newest_rows(
+    fork_server, folder
+):
     nodes = Nodes(folder, journals=3, config=REPLICATED)
     root, looks, stop, end = nodes.root, *(str(folder / name) for name in ("looks", "stop", "end"))
     progress = {name: str(folder / name) for name in (*ALL, ONCE)}
@@ -103,6 +103,7 @@ def test_on_three_nodes_kills_and_nodes_that_go_change_nothing_of_the_newest_row
         partial(each, nodes_go=True)
         for each in (compaction_workers.compact, compaction_workers.look, compaction_workers.follow)
     )
+    begin["mover"] = lambda server: server.fork(compaction_workers.move, root, stop)
     begin["compactor"] = lambda server: server.fork(compact, root, end)
     begin["reader"] = lambda server: server.fork(look, root, of_all, looks, end)
     begin["consumer"] = lambda server: server.fork(follow, root, end)
@@ -123,7 +124,7 @@ def test_on_three_nodes_kills_and_nodes_that_go_change_nothing_of_the_newest_row
             time.sleep(dice.uniform(0, 0.4))
             processes.check()
     LineFile(stop).append("stop")
-    for name in (*ALL, ONCE):
+    for name in (*ALL, ONCE, "mover"):
         processes.workers[name].result()
     for node in NODES:
         nodes.fill_up(node)
@@ -187,7 +188,7 @@ class _Log:
 
     def check_all(self, producer: str, outcomes: list[dict[int, tuple[int, int]]]) -> None:
         """Hold that each batch of a producer is there once, where it was told, as far as it is not superseded."""
-        assert self._client.batches(producer) == len(outcomes) > 10
+        assert self._client.batches(producer) == len(outcomes) > 3
         for p, names in written(producer, len(outcomes)).items():
             there = self._of(producer, p)
             order = {row: number for number, row in enumerate(names)}
@@ -203,20 +204,30 @@ class _Log:
                     assert {at for at, row in there.items() if row in rows} <= set(range(*told[p]))
 
     def check_once(self, outcomes: list[str]) -> None:
-        """Hold that a batch without an id is there if it was acknowledged, and whole or not at all if it was not."""
+        """Hold that a batch without an id is there if it was acknowledged, and whole or not at all if it was not.
+
+        One that was not may come late: others find it in the inbox of the journal, when its process is dead.
+        """
         sent = [int(line.split()[1]) for line in outcomes if line.startswith(SENT)]
         acknowledged = {int(line.split()[1]) for line in outcomes if line.startswith(ACKNOWLEDGED)}
-        assert len(acknowledged) > 5
-        known = {row for p in range(PARTITIONS) for row in self._of(ONCE, p).values()}
-        batches = []
+        assert len(acknowledged) > 3
+        of = {p: self._of(ONCE, p) for p in range(PARTITIONS)}
+        newest = {p: {row.key: (offset, row) for offset, row in rows.items()} for p, rows in of.items()}
         for batch in sent:
             rows = {p: [keyed(name) for name in names] for p, names in rows_of(ONCE, batch).items()}
-            if batch in acknowledged or any(row in known for each in rows.values() for row in each):
-                batches.append(rows)
+            begins = {
+                p: next((at - rows[p].index(row) for at, row in of[p].items() if row in rows[p]), None) for p in rows
+            }
+            if batch not in acknowledged and set(begins.values()) == {None}:
+                continue
+            for p, begin in begins.items():
+                for number, row in enumerate(rows[p]):
+                    offset, newer = newest[p].get(row.key, (-1, row))
+                    assert offset >= (begin or 0) + number, f"batch {batch} is there in part: {row} is missing"
+                    other = (newer.timestamp - rows[p][0].timestamp) // 1000 + batch
+                    assert not (batch in acknowledged and other in acknowledged and other < batch), newer
         for p in range(PARTITIONS):
-            newest = {row.key: row for rows in batches for row in rows[p]}
-            assert set(newest.values()) <= set(self._of(ONCE, p).values()), "a batch is there in part"
-            assert self._newest_of(ONCE, p) == newest_of(newest.values())
+            assert self._newest_of(ONCE, p) == newest_of(row for _, row in newest[p].values())
 
     def check_followed(self, followed: Followed) -> None:
         """Hold that a consumer saw the newest row of each key."""

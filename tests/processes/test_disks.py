@@ -18,8 +18,9 @@ from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_storage.errors import StoreRefused
 from pyspark_log_storage.stores import reserve
 from tests.processes import workers
+from tests.processes.keyed_topic import KeyedClient
 from tests.processes.small_topic import TopicClient, error_of, rows_of
-from tests.processes.steps import PRODUCER, leave_undone, what_is_left
+from tests.processes.steps import PRODUCER, STEPS, leave_undone, what_is_left
 from tests.processes.system_calls import CHANGES, FLUSHES, READS, BrokenFrom
 from tests.support.command_line import CommandLine
 
@@ -51,7 +52,8 @@ TROUBLES = {"EIO once": EIO_ONCE, "EIO": EIO, "full": FULL, "unreadable": UNREAD
 @pytest.mark.parametrize(
     ("step", "name"),
     [("append and roll in passing", name) for name in TROUBLES]
-    + [(step, name) for step in ("rolling", "retention") for name in TROUBLES if name != "EIO once"],
+    + [(step, name) for step in ("rolling", "retention") for name in TROUBLES if name != "EIO once"]
+    + [("compaction", "full")],
 )
 def test_wherever_a_disk_breaks_the_error_says_so_and_the_same_process_goes_on(fork_server, folder, step, name):
     trouble = TROUBLES[name]
@@ -69,7 +71,7 @@ def test_wherever_a_disk_breaks_the_error_says_so_and_the_same_process_goes_on(f
         # Many calls leave the same log, which is checked once.
         left = (failure.batches, what_is_left(root))
         if left not in seen:
-            TopicClient(str(root)).check(PRODUCER, failure.batches)
+            STEPS[step].client(str(root)).check(PRODUCER, failure.batches)
         seen.add(left)
         shutil.rmtree(root)
     assert errors > 0
@@ -177,6 +179,31 @@ def test_upkeep_on_a_full_disk_is_refused_and_is_done_when_there_is_space(disk, 
     assert client.handle.journal.state.partitions[0].segments
     assert client.rubbish() == []
     TopicClient(disk.root).check(PRODUCER, 14)
+
+
+def test_compaction_on_a_full_or_read_only_disk_is_refused_and_is_done_when_it_is_well(disk, monkeypatch):
+    client = KeyedClient(disk.root)
+    client.create()
+    with monkeypatch.context() as undone:
+        leave_undone(undone.setattr)
+        client.fill(PRODUCER, range(14))
+    for pages in range(4):
+        disk.fill(pages * PAGE)
+        error = error_of(client.maintain)
+        assert isinstance(error, StoreRefused)
+        assert "the disk is full; free some space, then try again" in error.message
+        KeyedClient(disk.root).check(PRODUCER, 14)
+        disk.free()
+    disk.remount("ro")
+    error = error_of(client.maintain)
+    assert isinstance(error, StoreRefused)
+    assert "the file system is read-only; mount it for writing, then try again" in error.message
+    KeyedClient(disk.root).check(PRODUCER, 14)
+    disk.remount("rw")
+    client.clean_up()
+    assert all(each.keyed_segments for each in client.handle.partitions)
+    assert client.rubbish() == []
+    KeyedClient(disk.root).check(PRODUCER, 14)
 
 
 def test_housekeeping_on_a_full_disk_first_removes_what_is_due(disk, monkeypatch):

@@ -1,5 +1,10 @@
-"""SIGKILL at every step of what keeps a log cheap, and at random: nothing is lost, doubled or left behind."""
+"""SIGKILL at every step of what keeps a log cheap, and at random: nothing is lost, doubled or left behind.
 
+With PYSPARK_LOG_EVERY_KILL a process is killed at each call of the steps that take long, too. How often is printed
+(pytest -s).
+"""
+
+import os
 import random
 import shutil
 import signal
@@ -10,9 +15,10 @@ import pytest
 from tests.processes import workers
 from tests.processes.line_file import LineFile
 from tests.processes.small_topic import PARTITIONS, TOPIC, TopicClient, rows_of_all, seeded
-from tests.processes.steps import LATER_MS, PRODUCER, RETAIN_LITTLE, STEPS, Writing, kind_of, what_is_left
+from tests.processes.steps import LATER_MS, NEVER, PRODUCER, RETAIN_LITTLE, STEPS, Writing, kind_of, what_is_left
 from tests.support.direct import Stream
 
+IS_EVERY_KILL = bool(os.environ.get("PYSPARK_LOG_EVERY_KILL"))
 ROUNDS = 100
 CLEAN_UP_EVERY = 10
 SEED = 20_260_117
@@ -25,19 +31,22 @@ def test_a_process_that_is_killed_at_any_moment_of_a_step_leaves_a_log_that_goes
     prepared = fork_server.run(workers.prepare, step, str(folder))
     done = {(call, kind_of(path)) for call, path in prepared.calls}
     assert done >= STEPS[step].does, "the step was not due"
-    seen = set()
-    for at, (call, _) in enumerate(prepared.calls):
+    seen, kills = set(), 0
+    some = None if IS_EVERY_KILL else STEPS[step].kills
+    for at, (call, _) in list(enumerate(prepared.calls))[:: max(1, len(prepared.calls) // (some or NEVER))]:
         for torn in [False, True] if call == "write" else [False]:
             root = folder / f"{at}-{torn}"
             shutil.copytree(prepared.template, root)
             victim = fork_server.fork(workers.die_in, step, str(root), prepared.batches, at, torn)
             assert victim.wait() == -signal.SIGKILL, victim.output()
+            kills += 1
             # Many calls change nothing that anybody can see: then what follows is known.
             left = what_is_left(root)
             if left not in seen:
                 goes_on(str(root), step, prepared.batches + len(LineFile(f"{root}.progress").lines()))
             seen.add(left)
             shutil.rmtree(root)
+    print(f"\n{step}: {kills} kills, which left {len(seen)} different logs")
 
 
 def goes_on(root: str, step: str, acknowledged: int) -> None:

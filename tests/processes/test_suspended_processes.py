@@ -1,5 +1,6 @@
 """Processes suspended (SIGSTOP) while others continue and clean up: what they do later is right, or an error."""
 
+import functools
 import random
 import signal
 import time
@@ -16,6 +17,7 @@ from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_storage import layout
 from tests.processes import workers
 from tests.processes.fork_server import POLL_S, ForkServer, Worker
+from tests.processes.keyed_topic import COMPACTED, KeyedClient
 from tests.processes.line_file import LineFile
 from tests.processes.small_topic import AT_ONCE, PARTITIONS, TOPIC, TopicClient, Values, rows_of, rows_of_all
 from tests.processes.steps import leave_undone
@@ -33,13 +35,15 @@ pytestmark = pytest.mark.usefixtures("small_constants")
 class Suspension:
     """A topic, and workers that are suspended while they use it and this process continues."""
 
-    def __init__(self, fork_server: ForkServer, folder: Path, config: TopicConfig) -> None:
+    def __init__(
+        self, fork_server: ForkServer, folder: Path, config: TopicConfig, client: type[TopicClient] = TopicClient
+    ) -> None:
         self._fork_server = fork_server
         self._folder = folder
         self._suspended: list[tuple[SuspendPoint, Worker]] = []
         self.config = config
         self.root = str(folder / "root")
-        self.client = TopicClient(self.root)
+        self.client = client(self.root)
         self.client.create(config)
         self.client.fill("other", range(6))
         self.slot = self.client.handle.journal.number + 1
@@ -95,7 +99,7 @@ class Suspension:
 @pytest.fixture
 def suspension(fork_server, folder):
     """Make a suspension with a configuration of the topic."""
-    return lambda config: Suspension(fork_server, folder, config)
+    return functools.partial(Suspension, fork_server, folder)
 
 
 AN_ENTRY = ("link", "/journal/entries/")
@@ -221,6 +225,43 @@ def test_a_segment_that_was_deleted_while_its_writer_was_suspended_is_never_swap
         case.go_on()  # without rolling: the range of the segment is as it was
     assert case.resume() == "done"
     case.check()
+
+
+POLICIES = {
+    "delete": ["delete"],
+    "delete and compact again": ["delete", "compact"],
+    "compact,delete": ["compact,delete"],
+}
+
+
+@pytest.mark.parametrize("policies", POLICIES)
+@pytest.mark.parametrize(
+    "at", [("read", "/append/"), ("link", ".parquet"), ("link", ".index"), AN_ENTRY, ("unlink", ".parquet")]
+)
+def test_a_compactor_that_sleeps_while_the_policy_changes_does_no_harm(suspension, monkeypatch, at, policies):
+    case = suspension(msgspec.structs.replace(COMPACTED, orphan_retention_ms=10**9), KeyedClient)  # its files stay
+    with monkeypatch.context() as undone:
+        leave_undone(undone.setattr)
+        case.client.fill("other", range(6, 14))
+        if at[0] == "unlink":
+            case.client.maintain()
+            case.client.fill("other", range(14, 20))
+            case.client.maintain()
+        case.suspend(workers.compact_suspended, at=at)
+        for policy in POLICIES[policies]:
+            case.client.handle.alter_config({"cleanup.policy": policy})
+            case.client.fill("other", range(case.client.batches("other"), case.client.batches("other") + 6))
+            case.client.clean_up()
+    keyed = [each.compacted_end for each in case.client.handle.partitions]
+    outcome = case.resume()
+    assert outcome == "done" or outcome.startswith("ObjectMissing"), outcome
+    if policies == "delete":
+        assert [each.compacted_end for each in case.client.handle.partitions] == keyed
+        case.client.handle.alter_config({"cleanup.policy": "compact"})
+    KeyedClient(case.root).check("other", case.client.batches("other"))
+    case.client.clean_up()
+    assert [key for key in case.client.rubbish() if ".parquet" not in key] == []
+    case.client.check("other", case.client.batches("other"))
 
 
 @pytest.mark.parametrize("stray", [False, True])

@@ -107,10 +107,15 @@ def write_suspended(root: str, suspend_at: SuspendAt, producer: str, batch: int)
         return told(error_of(lambda: client.write(producer, batch)))
 
 
-def maintain_suspended(root: str, suspend_at: SuspendAt) -> str:
+def compact_suspended(root: str, suspend_at: SuspendAt) -> str:
+    """Do all upkeep of a compacted topic, and be suspended at a call; return what came of it."""
+    return maintain_suspended(root, suspend_at, KeyedClient)
+
+
+def maintain_suspended(root: str, suspend_at: SuspendAt, made: type[TopicClient] = TopicClient) -> str:
     """Do all upkeep, and be suspended at a call; return what came of it."""
     make_constants_small()
-    client = TopicClient(root)
+    client = made(root)
 
     def act() -> None:
         client.maintain()

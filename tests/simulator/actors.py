@@ -21,7 +21,6 @@ from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.segments.swap import SwapSegments
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords, MaintainSegments
-from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import (
     BatchMismatch,
     InvalidInput,
@@ -31,6 +30,7 @@ from pyspark_log_storage.errors import (
     ProducerFenced,
     StoreUnavailable,
 )
+from tests.simulator import compacted
 from tests.simulator.invariants import require
 from tests.simulator.store import Crashed
 from tests.simulator.world import TOPIC, Process, World
@@ -202,8 +202,8 @@ def _stage(process: Process, handle: TopicHandle, rows: list[tuple[int, bytes]],
     try:
         if rows:
             times = [(process.environment.now_ms() - process.chance.randint(0, 50)) * 1000 for _ in rows]
-            columns = [pa.nulls(len(rows), pa.binary()), pa.array([value for _, value in rows], pa.binary())]
-            record = pa.record_batch([*columns, pa.array(times, schema.TIMESTAMP)], schema=schema.RECORD)
+            names = [name for _, name in rows]
+            record = compacted.record_of(process.world, handle.config, names, times)
             staging.add(Rows(record, None, pa.array([p for p, _ in rows], pa.int32())))
         return staging.finish()
     except BaseException:
@@ -272,6 +272,8 @@ def administrator(process: Process) -> None:
             number = chance.randrange(world.settings.partitions)
             partition = handle.journal.state.partitions[number]
             match chance.randrange(3):
+                case 0 if world.settings.compaction is not None and chance.random() < 0.7:
+                    pass  # else few rows are left to compact
                 case 0:
                     handle.submit(DeleteRecords(number, chance.randint(partition.log_start, partition.high_watermark)))
                 case 1 if chance.random() < 0.2:

@@ -8,7 +8,8 @@ held when they were sequenced; readers are compared with these.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,8 +33,20 @@ from pyspark_log_storage.segments import segment
 from tests.simulator.store import Objects
 from tests.support.memory_store import MemoryStore
 
-Row = tuple[bytes, int]
-"""A row's value, and its timestamp in microseconds."""
+
+class Row(NamedTuple):
+    """A row as it is stored."""
+
+    value: bytes | None
+    time: int
+    """Its timestamp, in microseconds."""
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+    @property
+    def name(self) -> bytes:
+        """What tells it from all other rows: its value, or if that is null its only header."""
+        return self.headers[0][1] if self.value is None else self.value
 
 
 class Violation(AssertionError):
@@ -205,6 +218,8 @@ class Rows(History):
         self._store = MemoryStore()
         self._store._objects = self.files.data
         self._needed: tuple[int, set[str]] = (-1, set())
+        self.on_decided: Callable[[list[Any], Topic], object] = lambda *_: None
+        """Called with the events of each entry, and the state before it."""
 
     def acknowledged(self, producer: str, batch: int, acks: str, offsets: dict[int, tuple[int, int]]) -> None:
         """Hold that a batch whose writer was told so is in the log, at `offsets`, and with acks=all below the HW."""
@@ -259,6 +274,7 @@ class Rows(History):
                     self._cut(event, before)
                 case SegmentsSwapped():
                     self._swapped(event, before)
+        self.on_decided(events, before)
         moved = {each.partition for each in events if isinstance(each, LogStartMoved)}
         for p, partition in enumerate(after.partitions):
             if not before.partitions:
@@ -277,7 +293,8 @@ class Rows(History):
         for p, partition in enumerate(state.partitions):
             found: list[Row] = []
             at = partition.log_end
-            for each in partition.segments:
+            dense = [each for each in partition.segments if each.keyed is None]
+            for each in dense:
                 at = min(at, each.base_offset)
                 found += self._segment_rows(p, each.name, each.base_offset)
             for ref in partition.chunks:
@@ -312,7 +329,7 @@ class Rows(History):
             for staged in file.chunks:
                 new = self._decode(key, staged)
                 self.rows[staged.partition] += new
-                values += [(staged.partition, value) for value, _ in new]
+                values += [(staged.partition, row.name) for row in new]
         written = {value for _, value in values}
         require(len(written) == len(values) and not written & self._values, "a row is in the log twice")
         self._values |= written
@@ -338,6 +355,8 @@ class Rows(History):
         new = event.segment
         for key in self._keys(f"{event.partition}/{new.name}"):
             require(key in self.files.data, f"{key} is swapped in and is not there")
+        if new.keyed is not None:
+            return  # see `compaction`
         found = self._segment_rows(event.partition, new.name, new.base_offset)
         require(found == self.rows[event.partition][new.base_offset : new.end_offset], f"{new.name} holds other rows")
         require(new.level <= roll_plan.PARQUET_LEVEL_MAX, f"{new.name} was written {new.level} times")
@@ -366,18 +385,23 @@ class Rows(History):
             offsets = range(base_offset, base_offset + found.num_rows)
             require(found.column("offset").to_pylist() == list(offsets), f"{name} has other offsets")
             require(set(found.column("partition").to_pylist()) == {p}, f"{name} is of another partition")
-            return _rows(found)
+            return rows_of(found)
         for entry, header, data in segment.chunks(self._store, f"{self.topic_folder}{p}/{name}"):
-            rows += _rows(chunk.decode(data, header, schema.RECORD_SCHEMAS, f"{name} at {entry.base_offset}"))
+            rows += rows_of(chunk.decode(data, header, schema.RECORD_SCHEMAS, f"{name} at {entry.base_offset}"))
         return rows
 
     def _chunk_rows(self, p: int, name: str, ref: Any) -> list[Row]:
         return self._decode(f"{self.topic_folder}append/{name}", ref.place(p))
 
     def _decode(self, key: str, staged: Any) -> list[Row]:
-        return _rows(append_file.read_chunk(self._store, key, staged, schema.RECORD_SCHEMAS, key))
+        return rows_of(append_file.read_chunk(self._store, key, staged, schema.RECORD_SCHEMAS, key))
 
 
-def _rows(batch: Any) -> list[Row]:
+def rows_of(batch: Any) -> list[Row]:
+    """Return the rows of Arrow columns; those that are left out are null."""
+    names, count = batch.schema.names, batch.num_rows
     times = batch.column("timestamp").cast("int64").to_pylist()
-    return list(zip(batch.column("value").to_pylist(), times, strict=True))
+    keys = batch.column("key").to_pylist() if "key" in names else [None] * count
+    headers = batch.column("headers").to_pylist() if "headers" in names else [None] * count
+    pairs = [tuple((each["key"], each["value"]) for each in row or ()) for row in headers]
+    return list(map(Row, batch.column("value").to_pylist(), times, keys, pairs))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import CaseInsensitiveDict
@@ -21,8 +21,13 @@ from pyspark_log_storage.errors import (
     UnknownVersion,
 )
 from tests.simulator.groups import Checkpoint, group_of, starts_at_committed
-from tests.simulator.invariants import require
+from tests.simulator.invariants import Row, require, rows_of
 from tests.simulator.world import TOPIC, Process, World
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from pyspark_log_coordinator.model.partition import Partition
 
 PATH = "/simulated"
 
@@ -56,17 +61,29 @@ def finish(process: Process, checkpoint: Checkpoint, name: str) -> None:
 
 def _stream(world: World, name: str) -> StreamReader:
     options = {"path": PATH, "subscribe": TOPIC, "startingOffsets": "earliest", "failOnDataLoss": "false"}
+    options |= compacted_options(world)
     if world.settings.grouped:
         options["group.id"] = name
         if starts_at_committed(name):
             options["startingOffsets"] = "group"
-    return StreamReader(row_schema(include_headers=False), CaseInsensitiveDict(options))
+    return StreamReader(schema_of(world), CaseInsensitiveDict(options))
+
+
+def schema_of(world: World) -> StructType:
+    """Return the columns that are read: with headers in compacted topics, where these name rows without a value."""
+    return row_schema(include_headers=world.settings.compaction is not None)
+
+
+def compacted_options(world: World) -> dict[str, str]:
+    """Return the options of a reader of these columns."""
+    return {} if world.settings.compaction is None else {"includeHeaders": "true"}
 
 
 def _micro_batch(process: Process, reader: StreamReader, checkpoint: Checkpoint, name: str) -> bool:
     """Read the next micro-batch; return whether there was one."""
     world = process.world
     process.place = "driver"
+    before = 0 if world.rows is None else world.rows.number
     start = checkpoint.setdefault("start", reader.initialOffset())
     starts = checkpoint.setdefault("starts", [start])
     if "end" not in checkpoint:
@@ -79,11 +96,10 @@ def _micro_batch(process: Process, reader: StreamReader, checkpoint: Checkpoint,
         if is_bound and (history := group_of(world, name)) is not None:
             history.hold_taken_up(since, source_offset.parse(start), source_offset.parse(end))
     end = checkpoint["end"]
-    found = _read(process, reader, reader.partitions(start, end))
-    begun, ended = source_offset.parse(start), source_offset.parse(end)
-    begins = {key: at.offset for key, at in ended.begins(begun).items()}
-    for p, last in ended.topics[TOPIC].end.items():
-        _complete(world, found, p, begins[TOPIC, p], last.offset)
+    found = read(process, reader, reader.partitions(start, end))
+    for p, (begin, last) in bounds_of(start, end).items():
+        _complete(world, found, p, begin, last)
+    hold_planned(world, found, before, bounds_of(start, end))
     checkpoint["start"] = checkpoint.pop("end")
     starts.append(checkpoint["start"])
     world.counts["micro-batches read"] += 1
@@ -96,6 +112,7 @@ def batch_reader(process: Process) -> None:
     while world.busy:
         process.place = chance.choice(["driver", "another driver"])
         options: dict[str, str] = {"path": PATH, "subscribe": TOPIC, "startingOffsetsByTimestampStrategy": "latest"}
+        options |= compacted_options(world)
         before = 0 if world.rows is None else world.rows.number
         version = chance.randint(max(1, before - 40), max(1, before)) if chance.random() < 0.4 else None
         time = process.environment.now_ms() - chance.randint(-20, 600) if chance.random() < 0.4 else None
@@ -104,10 +121,8 @@ def batch_reader(process: Process) -> None:
         if time is not None:
             options["startingTimestamp"] = str(time)
         try:
-            reader = BatchReader(
-                row_schema(include_headers=False), parse_source(CaseInsensitiveDict(options), streaming=False)
-            )
-            found = _read(process, reader, reader.partitions())
+            reader = BatchReader(schema_of(world), parse_source(CaseInsensitiveDict(options), streaming=False))
+            found = read(process, reader, reader.partitions())
             assert world.rows is not None
             _as_planned(world, found, before, version, time)
             world.counts["batch reads"] += 1
@@ -122,9 +137,7 @@ def batch_reader(process: Process) -> None:
                 f"version {version} is said not to be there, from {oldest} on they are",
             )
         except DataLoss:
-            assert world.rows is not None
-            gone = world.rows.unclean or any(p.log_start for p in world.rows.states[-1].partitions)
-            require(gone, "rows are said to be lost; none are")
+            require(may_be_lost(world), "rows are said to be lost; none are")
         except LogError as error:
             world.excused(error)
         process.wait(0.03)
@@ -134,15 +147,16 @@ def read_all(process: Process) -> None:
     """Hold that a batch read now gives what the log holds."""
     world = process.world
     assert world.rows is not None
-    options = parse_source(CaseInsensitiveDict({"path": PATH, "subscribe": TOPIC}), streaming=False)
-    reader = BatchReader(row_schema(include_headers=False), options)
-    _as_planned(world, _read(process, reader, reader.partitions()), world.rows.number, None, None)
+    given = {"path": PATH, "subscribe": TOPIC} | compacted_options(world)
+    reader = BatchReader(schema_of(world), parse_source(CaseInsensitiveDict(given), streaming=False))
+    _as_planned(world, read(process, reader, reader.partitions()), world.rows.number, None, None)
 
 
-Found = dict[int, dict[int, tuple[bytes, int]]]
+Found = dict[int, dict[int, Row]]
+"""Rows by partition and offset."""
 
 
-def _read(process: Process, reader: Any, splits: Iterable[Any]) -> Found:
+def read(process: Process, reader: Any, splits: Iterable[Any]) -> Found:
     """Return the rows by partition and offset; each is what was written there, and none comes twice."""
     world = process.world
     found: Found = {}
@@ -150,33 +164,79 @@ def _read(process: Process, reader: Any, splits: Iterable[Any]) -> Found:
         process.place = process.chance.choice(["driver", "executor"])
         at = None
         for batch in reader.read(split):
-            columns = [batch.column(name) for name in ("partition", "offset", "value", "timestamp")]
-            columns[3] = columns[3].cast(pa.int64())
-            for p, offset, value, time in zip(*(each.to_pylist() for each in columns), strict=True):
-                require(at in {None, offset}, f"partition {p}: offset {offset} comes where {at} is due")
+            for p, offset, row in placed_rows(batch):
+                is_next = at in {None, offset} or (world.compaction is not None and at is not None and at < offset)
+                require(is_next, f"partition {p}: offset {offset} comes where {at} is due")
                 at = offset + 1
-                assert world.rows is not None
-                rows, mark = world.rows.rows[p], world.rows.states[-1].partitions[p].high_watermark
-                if not world.rows.unclean:
-                    require(offset < mark, f"partition {p}: offset {offset} is read, and the HW is {mark}")
-                right = rows[offset] if offset < len(rows) else None
-                require(
-                    right == (value, time) or (value, time) in world.rows.former.get((p, offset), ()),
-                    f"partition {p}, offset {offset}: {value} is read, not {right}",
-                )
+                hold_read(world, p, offset, row)
                 require(offset not in found.setdefault(p, {}), f"partition {p}: offset {offset} comes twice")
-                found[p][offset] = value, time
+                found[p][offset] = row
     return found
+
+
+def placed_rows(batch: pa.RecordBatch) -> Iterator[tuple[int, int, Row]]:
+    """Yield the rows of a batch, with partition and offset."""
+    places = (batch.column(name).to_pylist() for name in ("partition", "offset"))
+    return zip(*places, rows_of(batch), strict=True)
+
+
+def hold_read(world: World, p: int, offset: int, row: Row) -> None:
+    """Hold that a row that was read is what was written at its offset, below the HW."""
+    assert world.rows is not None
+    rows, mark = world.rows.rows[p], world.rows.states[-1].partitions[p].high_watermark
+    if not world.rows.unclean:
+        require(offset < mark, f"partition {p}: offset {offset} is read, and the HW is {mark}")
+    right = rows[offset] if offset < len(rows) else None
+    is_right = row == right or row in world.rows.former.get((p, offset), ())
+    require(is_right, f"partition {p}, offset {offset}: {row} is read, not {right}")
+
+
+def may_be_lost(world: World) -> bool:
+    """Return whether a batch may have lost rows that it was planned with: they expired, were cut, or compacted."""
+    rows = world.rows
+    assert rows is not None
+    return rows.unclean or any(each.log_start or each.compactions for each in rows.states[-1].partitions)
+
+
+def bounds_of(start: Any, end: Any) -> dict[int, tuple[int, int]]:
+    """Return where the batch between two offsets of a stream begins and ends, by partition."""
+    begun, ended = source_offset.parse(start), source_offset.parse(end)
+    begins = {key: at.offset for key, at in ended.begins(begun).items()}
+    return {p: (begins[TOPIC, p], last.offset) for p, last in ended.topics[TOPIC].end.items()}
+
+
+def hold_planned(world: World, found: Found, before: int, bounds: Mapping[int, tuple[int, int]]) -> None:
+    """Hold that a batch of a compacted topic is what one of the states since entry `before` has between bounds.
+
+    So from the compacted end on it has every row, and before that those that compaction has left.
+    """
+    rows, known = world.rows, world.compaction
+    if known is None or rows is None or rows.unclean:
+        return
+    got = {p: sorted(found.get(p, {})) for p in bounds}
+    states = rows.states[max(before, 1) :]
+    is_one = any(
+        all(got[p] == known.readable(p, state.partitions[p], *some) for p, some in bounds.items()) for state in states
+    )
+    last = {p: known.readable(p, states[-1].partitions[p], *some) for p, some in bounds.items()}
+    require(is_one, f"{got} is read between {bounds}, which no state has had since entry {before}; now it is {last}")
 
 
 def _complete(world: World, found: Found, p: int, begin: int, end: int) -> None:
     """Hold that all rows between two offsets came, but for those that have expired meanwhile."""
     assert world.rows is not None
-    if world.rows.unclean:
+    if world.rows.unclean or world.compaction is not None:
         return
     low = world.rows.states[-1].partitions[p].log_start
     missing = [offset for offset in range(max(begin, low), end) if offset not in found.get(p, {})]
     require(not missing, f"partition {p}: offsets {missing} were not read, of {begin} to {end}")
+
+
+def readable(world: World, p: int, partition: Partition, begin: int, end: int) -> list[int]:
+    """Return the offsets between two that have a row at a state."""
+    if world.compaction is None:
+        return list(range(begin, end))
+    return world.compaction.readable(p, partition, begin, end)
 
 
 def _as_planned(world: World, found: Found, before: int, version: int | None, time: int | None) -> None:
@@ -192,10 +252,10 @@ def _as_planned(world: World, found: Found, before: int, version: int | None, ti
             partition = state.partitions[p]
             begin = partition.log_start
             if time is not None:
-                later = range(begin, partition.high_watermark)
+                later = readable(world, p, partition, begin, partition.high_watermark)
                 begin = next((i for i in later if rows.rows[p][i][1] >= time * 1000), partition.high_watermark)
             end = partition.high_watermark
             if version is not None:
                 end = min(end, rows.states[version].partitions[p].high_watermark)
-            wanted.append(list(range(begin, end)))
+            wanted.append(readable(world, p, partition, begin, end))
         require(got in wanted, f"partition {p}: {got} is read, none of {wanted[:3]} ... {wanted[-1:]}")

@@ -31,13 +31,13 @@ from pyspark_log_coordinator.log import bootstrap, group_handle, node_admin
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import roll_task, topic_cleanup, topic_roll
 from pyspark_log_coordinator.membership import group_member
-from pyspark_log_coordinator.segments import roll_plan, tiers
+from pyspark_log_coordinator.segments import compaction_plan, roll_plan, tiers
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.delta import delta_log
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.parquet import parquet_segment, row_group
-from tests.simulator import actors, groups, lanes, losses, members, moves, nemesis, readers, tables
+from tests.simulator import actors, compacted, groups, lanes, losses, members, moves, nemesis, readers, tables
 from tests.simulator.invariants import require
 from tests.simulator.replicas import ReplicatedRows
 from tests.simulator.replicated_world import ReplicatedWorld
@@ -102,6 +102,7 @@ def run(
         world.counts["unclean elections"] = world.rows.unclean
         world.counts["rows"] = sum(map(len, world.rows.rows))
         world.counts[f"{world.settings.config.replication_mode} worlds"] += 1
+        world.counts["compacted worlds"] += world.settings.compaction is not None
     return Result(seed, world.digest.hexdigest(), failure, world.counts)
 
 
@@ -155,6 +156,7 @@ def _populate(world: World) -> None:
         members.start_member(world, f"member {number}")
     if settings.members:
         actors.supervised(world, "rewinder", members.rewinder)
+    compacted.start(world)
 
 
 def _audit(world: World) -> None:
@@ -240,6 +242,9 @@ def _check(world: World, log: Log) -> None:
 @contextlib.contextmanager
 def _small(settings: Settings) -> Iterator[None]:
     """Make the product's constants small, so that much happens in few steps."""
+    compaction = settings.compaction
+    rows_max = compaction_plan.KEYED_ROWS_MAX if compaction is None else compaction.keyed_rows_max
+    fold_chunks = compaction_plan.FOLD_CHUNKS if compaction is None else compaction.fold_chunks
     with contextlib.ExitStack() as stack:
         for module, name, value in (
             (journal, "SNAPSHOT_EVERY", settings.snapshot_every),
@@ -251,6 +256,8 @@ def _small(settings: Settings) -> Iterator[None]:
             (roll_plan, "MERGE_COUNT", settings.merge_count),
             (tiers, "MERGE_COUNT", settings.merge_count),
             (roll_plan, "INLINE_LAG_MS", 200),
+            (compaction_plan, "KEYED_ROWS_MAX", rows_max),
+            (compaction_plan, "FOLD_CHUNKS", fold_chunks),
             (inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", settings.clean_up_every),
             (group_handle, "CLEAN_UP_EVERY_ENTRIES", settings.clean_up_every),
             (delta_log, "CHECKPOINT_EVERY", settings.checkpoint_every),
@@ -285,10 +292,19 @@ def _simulated(world: World) -> Iterator[None]:
     def lane_of(store: Any) -> lanes.InlineReads:
         return reads.setdefault(store, lanes.InlineReads(lambda: world.clock.now, AVOID_SECONDS))
 
+    run_job = roll_task._run
+
+    def noted(store_at: Any, work: Any, environment: Any) -> Any:
+        made = run_job(store_at, work, environment)
+        world.jobs[made.segment.name] = work.job
+        return made
+
     logger = logging.getLogger("pyspark_log")
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(opening, "open_log", open_log))
         stack.enter_context(mock.patch.object(opening, "stores_at", stores_at))
+        stack.enter_context(mock.patch.object(opening, "own_stores_at", stores_at))
+        stack.enter_context(mock.patch.object(roll_task, "_run", noted))
         stack.enter_context(mock.patch.object(failover, "lane_of", lane_of))
         stack.enter_context(mock.patch.object(fetch, "_recent", RecentChunks()))
         stack.enter_context(mock.patch.object(row_group, "_footers", OrderedDict()))

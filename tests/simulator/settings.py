@@ -22,6 +22,10 @@ _PARQUET = 0.5
 """In how many of the worlds the history is Parquet."""
 _MOVING = 0.5
 """In how many of the worlds of several nodes these join and leave, and journals migrate."""
+_COMPACTED = 0.25
+"""In how many of the worlds the topic is compacted."""
+_MORE_WITH_KEYS = 3
+"""A compacted world has so many times the operations: rows are written, compacted, and compacted again."""
 
 
 class NodeSettings(msgspec.Struct, frozen=True):
@@ -47,6 +51,22 @@ class NodeSettings(msgspec.Struct, frozen=True):
     def fewest(self) -> int:
         """How many nodes must be left."""
         return max(self.replicas, self.journals)
+
+
+class CompactionSettings(msgspec.Struct, frozen=True):
+    """What a seed chooses about a compacted topic. The constants are the product's, made small."""
+
+    keys: int
+    """How many keys a partition has rows of."""
+    tombstones: float
+    """How many of the rows delete their key, as a share."""
+    headers: float
+    """How many of the batches have headers in every row; a row without a value always has some."""
+    compactors: int
+    policy_changes: bool
+    """Whether somebody sets cleanup.policy=delete now and then, and back."""
+    keyed_rows_max: int
+    fold_chunks: int
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -80,6 +100,8 @@ class Settings(msgspec.Struct, frozen=True):
     """Whether each stream reader has a group, which an operator rewinds."""
     members: int
     """How many members a group has that shares the topic."""
+    compaction: CompactionSettings | None = None
+    """Of a world whose topic is compacted."""
 
 
 def settings_of(seed: int, operations: int) -> Settings:
@@ -133,7 +155,7 @@ def settings_of(seed: int, operations: int) -> Settings:
         grouped=chance.random() < _GROUPED,
         members=chance.choice([0, 3]),
     )
-    settings = _with_table(seed, settings)
+    settings = _with_compaction(seed, _with_table(seed, settings))
     # Every other world has one node, and is what it is whatever the others are.
     return settings if seed % 2 == 0 else _with_nodes(seed, settings)
 
@@ -149,6 +171,33 @@ def _with_table(seed: int, settings: Settings) -> Settings:
     every = chance.choice([2, 4, 20])
     config = msgspec.structs.replace(config, parquet_max_lag_ms=chance.choice([-1, 0, 50, 500]))
     return msgspec.structs.replace(settings, config=config, checkpoint_every=every)
+
+
+def _with_compaction(seed: int, settings: Settings) -> Settings:
+    """Return the settings of a world whose topic may be compacted."""
+    chance = random.Random(f"compaction of {seed}")
+    if chance.random() >= _COMPACTED:
+        return settings
+    config = msgspec.structs.replace(
+        settings.config,
+        cleanup_policy=chance.choice(["compact", "compact", "compact,delete"]),
+        min_cleanable_dirty_ratio=chance.choice([0.01, 0.3, 0.6]),
+        min_compaction_lag_ms=chance.choice([0, 0, 30, 200]),
+        max_compaction_lag_ms=chance.choice([50, 500, 10**9]),
+        delete_retention_ms=chance.choice([0, 300, 2_000]),
+        segment_bytes=chance.choice([2_000, 10_000, 10**9]),
+    )
+    compaction = CompactionSettings(
+        keys=chance.choice([2, 4, 12]),
+        tombstones=chance.choice([0.1, 0.3, 0.5]),
+        headers=chance.choice([0, 0.5]),
+        compactors=chance.choice([1, 2]),
+        policy_changes=chance.random() < 0.3,
+        keyed_rows_max=chance.choice([4, 12, 100]),
+        fold_chunks=chance.choice([1, 4]),
+    )
+    operations = _MORE_WITH_KEYS * settings.operations
+    return msgspec.structs.replace(settings, config=config, operations=operations, members=0, compaction=compaction)
 
 
 def _with_nodes(seed: int, settings: Settings) -> Settings:

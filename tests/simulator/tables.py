@@ -1,12 +1,14 @@
 """The Delta tables of the topic, as seen by a reader that knows Delta's protocol and nothing of the product.
 
 A version that is published has exactly the rows of the topic's Parquet segments at the entry that it names: of each
-partition those from the first segment on, up to the first that is no Parquet or that the node does not hold. What the
-newest version names is never deleted.
+partition those from the first segment on, up to the first that is no Parquet or that the node does not hold. That of a
+compacted topic has the newest row of each key in the keyed segments, of partitions of which the node holds all. What
+the newest version names is never deleted.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -15,9 +17,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pyspark_log_coordinator.model.partition import SegmentRef
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication import replicas
 from tests.simulator.invariants import Rows, require
+from tests.support.storage import vector_reader
 
 _LOG = "_delta_log/"
 
@@ -72,15 +76,36 @@ def table_of(data: Mapping[str, bytes], folder: str) -> Table:
     return found
 
 
-def expected_files(state: Topic, node: str) -> dict[str, tuple[int, int, int]]:
-    """Return the paths that a node's table must have at a state, with partition, first offset and end."""
+def expected_files(state: Topic, node: str) -> dict[str, SegmentRef]:
+    """Return the paths that a node's table must have at a state, with their segments."""
     found = {}
     for number, partition in enumerate(state.partitions):
-        for segment in partition.segments:
-            if not segment.name.endswith(".parquet") or not replicas.is_held(segment.holders, node):
-                break
-            found[f"{number}/{segment.name}"] = number, segment.base_offset, segment.end_offset
+        held = list(itertools.takewhile(lambda each: replicas.is_held(each.holders, node), partition.segments))
+        if state.config.is_compacted:
+            keyed = [each for each in partition.segments if each.keyed is not None]
+            held = keyed if held[: len(keyed)] == keyed else []
+        for segment in itertools.takewhile(lambda each: each.name.endswith(".parquet"), held):
+            found[f"{number}/{segment.name}"] = segment
     return found
+
+
+def hold_newest(data: Mapping[str, bytes], folder: str, table: Table, where: str) -> None:
+    """Hold that a table has the newest row of each key in its files, without deleted keys, and no other one."""
+    newest: dict[Any, tuple[int, bool]] = {}
+    live: dict[Any, int] = {}
+    for path, added in table.files.items():
+        partition = path.partition("/")[0]
+        rows = pq.read_table(pa.BufferReader(data[f"{folder}{path}"]), columns=["offset", "key", "value"])
+        vector = added.get("deletionVector")
+        dead = set(vector_reader.rows_of(vector)) if vector else set()
+        for row, (offset, key, value) in enumerate(zip(*(each.to_pylist() for each in rows.columns), strict=True)):
+            if key is not None and offset > newest.get((partition, key), (-1, False))[0]:
+                newest[partition, key] = offset, value is not None
+            if row not in dead:
+                require((partition, key) not in live, f"{where} has two rows of {key!r}")
+                live[partition, key] = offset
+    wanted = {key: offset for key, (offset, is_there) in newest.items() if is_there}
+    require(live == wanted, f"{where} has {live}, and the newest rows are {wanted}")
 
 
 class Tables:
@@ -111,10 +136,13 @@ class Tables:
         wanted = expected_files(rows.states[entry], node)
         where = f"version {version} of the table on node {node}, of entry {entry},"
         require(table.files.keys() == wanted.keys(), f"{where} has {sorted(table.files)}, and not {sorted(wanted)}")
-        for path, (_, start, end) in wanted.items():
+        for path, segment in wanted.items():
             stats = json.loads(table.files[path]["stats"])
             bounds = stats["minValues"]["offset"], stats["maxValues"]["offset"] + 1, stats["numRecords"]
-            require(bounds == (start, end, end - start), f"{where} says that {path} has {bounds}")
+            expected = segment.base_offset, segment.end_offset, segment.rows
+            require(bounds == expected, f"{where} says that {path} has {bounds}")
+        if rows.states[entry].config.is_compacted:
+            hold_newest(data, rows.topic_folder, table, where)
         self.published += 1
 
     def deleting(self, rows: Rows, node: str, data: Mapping[str, bytes], key: str) -> None:
@@ -133,4 +161,4 @@ def hold_finished(rows: Rows, node: str, data: Mapping[str, bytes]) -> int:
     require(table.files.keys() == wanted.keys(), f"node {node}: {sorted(table.files)} are published, not {wanted}")
     for key in (f"{rows.topic_folder}{path}" for path in wanted):
         require(data[key] == rows.files.data[key], f"{key} is not what was written")
-    return sum(end - start for _, start, end in wanted.values())
+    return sum(each.rows for each in wanted.values())

@@ -99,6 +99,18 @@ def test_the_seeds_reach_tables():
 
 
 @pytest.mark.slow
+def test_the_seeds_reach_compacted_topics():
+    counts = counts_of(range(SEEDS))
+    for what in ("folds", "merges", "rewrites", "tombstones dropped", "keyed swaps refused", "keyed segments staged"):
+        assert counts[what] > 10, what
+    for what in ("newest rows read of keyed segments", "newest rows read at a version", "newest rows refused"):
+        assert counts[what] > 10, what
+    for what in ("batches repeated below the compacted end", "repeated batches refused", "policy changes"):
+        assert counts[what] > 10, what
+    assert counts["lags below the compacted end"] > 10
+
+
+@pytest.mark.slow
 def test_the_seeds_reach_groups_that_are_rewound():
     counts = counts_of(range(SEEDS))
     for what in ("offset commits", "rewound", "rewinds taken up", "offsets deleted"):

@@ -10,12 +10,14 @@ from collections.abc import Callable
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.log.log import Log
+from pyspark_log_coordinator.segments.roll_plan import RollJob
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import LogError, ObjectMissing, OutcomeUnknown, StaleFile, StoreUnavailable
 from pyspark_log_storage.objects import spare
 from tests.simulator import lanes
 from tests.simulator.clock import Clock
+from tests.simulator.compaction import Compaction
 from tests.simulator.groups import Checkpoint, GroupHistory
 from tests.simulator.invariants import History, Rows, Violation, require
 from tests.simulator.settings import Settings
@@ -101,6 +103,10 @@ class World:
         """What a fault took or damaged of the journals, as it was."""
         self.process_of: dict[str, Process] = {}
         self.tables = Tables()
+        self.compaction: Compaction | None = None
+        """What is known of the compaction of a compacted topic, once there is one."""
+        self.jobs: dict[str, RollJob] = {}
+        """What each segment was made of, by its name."""
         self.counts: Counter[str] = Counter()
         self.operations = 0
         self.digest = hashlib.blake2b(digest_size=8)
@@ -188,6 +194,8 @@ class World:
             return self.groups[folder]
         if self.rows is None:
             self.rows = self._new_rows(folder)
+            if self.settings.compaction is not None:
+                self.compaction = Compaction(self.rows, self.jobs, self.counts, self.now_ms)
         return self.rows
 
     def _new_rows(self, folder: str) -> Rows:

@@ -9,6 +9,7 @@ import pyspark_log
 from pyspark_log.source import newest_rows
 from pyspark_log_coordinator.maintenance import topic_roll
 from pyspark_log_storage.errors import DataLoss, InvalidInput
+from tests.support.spark.rolled import roll
 from tests.support.spark.spark_log import SparkLog
 
 pytestmark = pytest.mark.spark
@@ -131,6 +132,22 @@ def test_a_row_without_a_key_from_before_is_never_a_newest_row(spark, log):
     assert newest(log) == {}
 
 
+def test_a_key_of_several_columns_has_none_that_is_null(spark, log):
+    columns = "id long, currency string, amount int"
+    rows = [(1, "EUR", 1), (1, "USD", 2), (2, "EUR", 3), (1, "EUR", 4), (None, "EUR", 5), (1, None, 6)]
+    log.write(
+        spark.createDataFrame(rows, columns).repartition(1),
+        topic="t",
+        schema="columns",
+        **{"key.column": "id,currency"},
+    )
+    log.log.topic("t").alter_config({"cleanup.policy": "compact"})
+    for _ in range(2):
+        found = pyspark_log.latest(spark, log.path, "t").select("id", "currency", "amount").collect()
+        assert sorted(map(tuple, found)) == [(1, "EUR", 4), (1, "USD", 2), (2, "EUR", 3)]
+        compact(log)
+
+
 @pytest.mark.parametrize("kind", ["long", "date", "timestamp"])
 def test_versions_that_arrive_out_of_order_are_compared_wherever_the_rows_are(spark, log, kind):
     columns = f"id long, name string, gone boolean, seq {kind}"
@@ -243,3 +260,113 @@ def test_a_query_that_reads_on_while_rows_are_compacted_sees_no_difference_above
     compact(log)
     log.write(frame(spark, [(1, 4)]), topic="t")
     assert numbers(log) == [[(2, 2), (3, 3)], [(4, 4)]]
+
+
+def first_and_then(log, **options):
+    """Read the topic with a stream from the newest row of each key; return number and offsets of each batch."""
+    seen = []
+
+    def take(batch, number):
+        seen.append((number, sorted(row.offset for row in batch.collect())))
+        if number == options.get("stops"):
+            raise KeyError("stopped")
+
+    read = {"subscribe": "t", "startingOffsets": "latest-by-key"}
+    read |= {name: value for name, value in options.items() if name != "stops"}
+    query = log.stream(**read).writeStream.foreachBatch(take)
+    query = query.option("checkpointLocation", str(log.folder / "c")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return seen
+
+
+@pytest.mark.parametrize("compacts", [False, True])
+def test_a_stream_begins_with_the_newest_rows_and_continues_with_every_row(spark, log, compacts):
+    log.create("t", 1, cleanup_policy="compact")
+    log.write(frame(spark, [(1, 0), (2, 1), (1, 2), (3, 3), (4, 4)]), topic="t")
+    log.write(frame(spark, [(3, None), (4, 6)]), topic="t")
+    if compacts:
+        compact(log)
+    log.write(frame(spark, [(5, 7)]), topic="t")
+    assert first_and_then(log) == [(0, [1, 2, 6, 7])]
+    log.write(frame(spark, [(5, 8), (5, None), (1, 10)]), topic="t")
+    assert first_and_then(log) == [(1, [8, 9, 10])]
+
+
+def test_a_query_that_is_stopped_in_the_state_continues_there(spark, log):
+    log.create("t", 1, cleanup_policy="compact")
+    log.write(frame(spark, [(1, 0), (2, 1), (1, 2), (2, 3), (3, 4), (1, 5)]), topic="t")
+    with pytest.raises(StreamingQueryException, match="stopped"):
+        first_and_then(log, maxOffsetsPerTrigger=2, stops=1)
+    log.write(frame(spark, [(3, 6), (3, 7)]), topic="t")
+    assert first_and_then(log, maxOffsetsPerTrigger=2) == [(1, [3]), (2, [4, 5]), (3, [6, 7])]
+
+
+def test_state_and_changes_are_the_newest_state_while_the_topic_is_written_and_compacted(spark, log):
+    log.create("t", 2, cleanup_policy="compact", min_cleanable_dirty_ratio=0.3)
+    chance, table, wanted, numbers = random.Random(5), {}, {}, []
+
+    def upsert(batch, _):
+        for row in batch.orderBy("offset").collect():
+            numbers.append((row.partition, row.offset))
+            table[int(row.key)] = None if row.value is None else int(row.value)
+
+    for step in range(4):
+        rows = [(chance.randrange(60), None if chance.random() < 0.2 else step * 1000 + n) for n in range(80)]
+        log.write(frame(spark, rows), topic="t")
+        wanted.update(rows)
+        if step % 2:
+            compact(log)
+        read = log.stream(subscribe="t", startingOffsets="latest-by-key", maxOffsetsPerTrigger=50)
+        query = read.writeStream.foreachBatch(upsert).option("checkpointLocation", str(log.folder / "c"))
+        query.trigger(availableNow=True).start().awaitTermination()
+        if step == 0:
+            assert len(numbers) == sum(value is not None for value in wanted.values())
+    assert len(numbers) == len(set(numbers)), "a row is there twice"
+    is_there = {key: value for key, value in table.items() if value is not None}
+    assert is_there == {key: value for key, value in wanted.items() if value is not None}
+
+
+def test_foreach_batch_leaves_files_with_rows_of_the_state_to_the_source(spark, log):
+    """Spark itself reads files that will not be rewritten, as soon as the topic is not compacted any more."""
+    log.create("t", 1, cleanup_policy="compact", segment_format="parquet")
+    log.write(frame(spark, [(1, 0), (2, 1), (1, 2), (2, 3), (2, 4)]), topic="t")
+    roll(log, "t", 0, 1)
+    seen, plans = [], []
+
+    def take(batch, number):
+        seen.append(sorted(row.offset for row in batch.collect()))
+        plans.append("FileScan parquet" in batch._jdf.queryExecution().executedPlan().toString())
+        if len(seen) == 2:
+            raise KeyError("stopped")
+
+    def run():
+        options = {"startingOffsets": "latest-by-key", "maxOffsetsPerTrigger": 2}
+        more = {"checkpoint": str(log.folder / "c"), "trigger": {"availableNow": True}}
+        pyspark_log.foreach_batch(spark, log.path, "t", take, options=options, **more).awaitTermination()
+
+    with pytest.raises(StreamingQueryException, match="stopped"):
+        run()
+    log.log.topic("t").alter_config({"cleanup.policy": "delete"})
+    run()
+    assert seen == [[], [2], [2], [4]]
+    log.write(frame(spark, [(2, 5), (2, 6)]), topic="t")
+    roll(log, "t", 0, 1)
+    run()
+    assert seen[4:] == [[5, 6]]
+    assert plans == [False, False, False, False, True]
+
+
+def test_a_typed_topic_begins_with_its_newest_rows(spark, log):
+    columns = "id long, name string, gone boolean"
+    rows = [(1, "a", False), (2, "b", False), (1, "c", None), (3, "d", False), (3, "e", True)]
+    log.write(spark.createDataFrame(rows, columns).repartition(1), topic="t", schema="columns", **{"key.column": "id"})
+    log.log.topic("t").alter_config({"cleanup.policy": "compact", "delete.when": "gone"})
+    read = log.stream(subscribe="t", startingOffsets="latest-by-key").select("name")
+    (batch,) = log.gathered(read)
+    assert sorted(row.name for row in batch) == ["b", "c"]
+
+
+def test_a_stream_over_a_topic_that_is_not_compacted_is_refused(spark, log):
+    log.create("t", 1)
+    with pytest.raises(StreamingQueryException, match=r"topic 't' has cleanup\.policy=delete, and only a compacted"):
+        first_and_then(log)

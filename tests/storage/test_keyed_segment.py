@@ -448,6 +448,13 @@ def test_more_keys_than_rows_are_refused():
         keyed_segment.read_keys(store, KEY)
 
 
+def test_fewer_versions_than_keys_are_refused():
+    store = MemoryStore()
+    write(store, ROWS, keys=key_index_of(ROWS)._replace(versions=np.zeros(11, np.int64)))
+    with pytest.raises(CorruptObject, match="do not fit their entries, or its rows"):
+        keyed_segment.read_keys(store, KEY)
+
+
 def test_bytes_that_are_in_no_list_are_refused():
     class Forger(KeyedSegmentWriter):
         def _close(self, keyed):

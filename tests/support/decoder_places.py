@@ -54,6 +54,8 @@ PLACES: dict[str, str] = {
     "pyspark_log_storage.delta.delta_checkpoint:_action": "checkpoint of a Delta table",
     "pyspark_log_storage.delta.delta_log:_checkpoint_decoder": "newest checkpoint of a Delta table",
     "pyspark_log_storage.delta.delta_log:_decoder": "version of a Delta table",
+    "pyspark_log_storage.delta.deletion_vector:_as_bytes": "deletion vector",
+    "pyspark_log_storage.delta.deletion_vector:_rows_of": "deletion vector",
     "pyspark_log_storage.objects.envelope:is_whole": "entry of a topic",
     "pyspark_log_storage.objects.envelope:unseal": "entry of a topic",
     "pyspark_log_storage.stores.faults:parse_options": "address with faults",
@@ -76,7 +78,8 @@ PLACES: dict[str, str] = {
 
 DUMPED = ("_entry", "_manifest", "_snapshot", "_description")
 OWN: dict[str, str] = {
-    "pyspark_log_storage.delta.delta_log:protocol_of": "the schema of a table that this process has made",
+    "pyspark_log_storage.delta.delta_log:_has_ntz": "the schema of a table that this process has made",
+    "pyspark_log_storage.delta.deletion_vector:_as_text": "a vector that this process has made",
     **{
         f"pyspark_log_coordinator.audit.stored_objects:{name}": "test_a_changed_file_is_dumped_or_refused"
         for name in DUMPED

@@ -174,6 +174,7 @@ PLAIN: dict[str, tuple[bytes, Decode]] = {
     "schema": (schema.encode(schema.RECORD_WITH_HEADERS), lambda data: schema.decode(data, "it")),
     "version of a Delta table": (delta_log.encode(delta_tables.ACTIONS), lambda data: delta_log.decode(data, "it")),
     "checkpoint of a Delta table": (delta_checkpoint.encode(delta_tables.ACTIONS), named(delta_checkpoint.decode)),
+    "deletion vector": (delta_tables.VECTOR.path_or_inline_dv.encode(), delta_tables.vector_of),
     "newest checkpoint of a Delta table": (b'{"version":0,"size":5}', delta_tables.with_last_checkpoint),
     "subscription": (SUBSCRIPTION[0], lambda data: subscription.decode_subscription(data, b"", "m")),
     "partitions owned": (SUBSCRIPTION[1], lambda data: subscription.decode_subscription(SUBSCRIPTION[0], data, "m")),

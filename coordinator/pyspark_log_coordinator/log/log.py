@@ -225,11 +225,11 @@ class TopicHandle:
             write_targets.enough(state, acks),
         )
 
-    def parquet_end(self, partition: int) -> int:
-        """Return the offset at which the rows end that are in Parquet segments, from the partition's first row on."""
+    def table_end(self, partition: int) -> int:
+        """Return the offset up to which the topic's Delta table has rows of the partition, or is its newest state."""
         from pyspark_log_coordinator.segments import roll_plan  # NumPy, which most commands do without
 
-        return roll_plan.parquet_end(self.partitions[partition])
+        return roll_plan.table_end(self.partitions[partition], self.config)
 
     def is_kept_in_chunks(self, partition: int, offset: int) -> bool:
         """Return whether the segment with the row of this offset keeps its chunks: a row is too large for Parquet."""

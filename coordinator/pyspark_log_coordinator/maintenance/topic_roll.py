@@ -63,8 +63,8 @@ def roll_and_merge(
         taken = [job for job, swap in done if swap.segment.name in swapped]
         done.clear()
         if refused:
-            still_due = due()
-            stuck.update(job.partition for job in refused if job in still_due)  # a later run may succeed
+            planned = due()
+            stuck.update(job.partition for job in refused if job.is_in(planned))  # a later run may succeed
         made += len(taken)
         size += sum(job.bytes for job in taken)
         progress(sum(job.bytes for job in taken))
@@ -75,7 +75,7 @@ def roll_and_merge(
             try:
                 done.append((task.job, run_roll(log.store_at, task, log.environment)))
             except LogError as error:
-                if isinstance(error, StoreError) and task.job not in due():
+                if isinstance(error, StoreError) and not task.job.is_in(due()):
                     continue  # another process did it, and the files are deleted
                 if failed is None:
                     swap_in()

@@ -78,9 +78,9 @@ class ChunkRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 class Keyed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What a keyed segment, which compaction made, has of the rows of its range.
 
-    `cleaned_ms` is when the last of them was compacted for the first time (ms, the writer's clock). `superseded` is how
-    many of its rows have a newer row of their key in a later keyed segment. `supersedes` are such numbers of rows of
-    earlier keyed segments, by name, until the segment is swapped in.
+    `cleaned_ms` is when the last of them was compacted for the first time (ms, the writer's clock): when that segment
+    was swapped in. `superseded` is how many of its rows have a newer row of their key in a later keyed segment.
+    `supersedes` are such numbers of rows of earlier keyed segments, by name, until the segment is swapped in.
     """
 
     rows: Count

@@ -183,7 +183,8 @@ class TopicConfig(StoredConfig, frozen=True):
     key_column: Annotated[
         str,
         Meaning(
-            "Column of a typed topic whose values choose the partitions, as keys do. Once set, it is never changed."
+            "Column of a typed topic whose values choose the partitions, as keys do; several are separated by commas. "
+            "Once set, it is never changed."
         ),
     ] = ""
     delete_when: Annotated[
@@ -205,11 +206,11 @@ class TopicConfig(StoredConfig, frozen=True):
     @property
     def compaction_columns(self) -> CompactionColumns:
         """The columns that compaction reads in the topic's rows."""
-        from pyspark_log_storage.columns.compaction_columns import CompactionColumns
+        from pyspark_log_storage.columns.compaction_columns import CompactionColumns, key_columns_of
 
         if not self.key_column:
             return CompactionColumns()
-        return CompactionColumns((self.key_column,), self.compaction_version_column, "", self.delete_when)
+        return CompactionColumns(key_columns_of(self.key_column), self.compaction_version_column, "", self.delete_when)
 
     @property
     def is_compacted(self) -> bool:
@@ -256,6 +257,7 @@ def with_columns(topic: str, config: TopicConfig, schemas: Sequence[bytes]) -> T
         return config
     from pyspark_log_storage.columns import (  # Arrow is slow to import, and most topics have no such columns
         column_types,
+        compaction_columns,
         schema,
     )
 
@@ -278,14 +280,18 @@ def with_columns(topic: str, config: TopicConfig, schemas: Sequence[bytes]) -> T
         )
 
     if config.key_column:
-        key = found("key.column", config.key_column)
-        if key.type not in column_types.KEY_TYPES:
-            raise InvalidOption(
-                "key.column",
-                f"topic {topic!r}: key.column {key.name!r} has type {column_types.type_name(key.type)}; choose a "
-                "column of text, binary or whole numbers, or write the partition of each row in a column 'partition'",
-            )
-        config = msgspec.structs.replace(config, key_column=key.name)
+        keys = [found("key.column", each) for each in compaction_columns.key_columns_of(config.key_column)]
+        for key in keys:
+            if key.type not in column_types.KEY_TYPES:
+                raise InvalidOption(
+                    "key.column",
+                    f"topic {topic!r}: key.column {key.name!r} has type {column_types.type_name(key.type)}; choose a "
+                    "column of text, binary or whole numbers, or write the partition of each row in a column "
+                    "'partition'",
+                )
+            if keys.count(key) > 1:
+                raise InvalidOption("key.column", f"topic {topic!r}: key.column names {key.name!r} twice; name it once")
+        config = msgspec.structs.replace(config, key_column=",".join(key.name for key in keys))
     elif config.is_compacted and columns is not None:
         raise InvalidOption(
             "cleanup.policy",

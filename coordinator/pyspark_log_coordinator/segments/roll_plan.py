@@ -110,6 +110,28 @@ class RollJob(msgspec.Struct, frozen=True):
         """Number of bytes that the job reads."""
         return sum(each.log_bytes for each in self.segments) + sum(each.length for each in self.chunks)
 
+    def is_in(self, planned: Sequence[RollJob]) -> bool:
+        """Return whether one of the jobs does this, too, of the same files, whenever it was planned.
+
+        It may have more rows, which were written meanwhile.
+        """
+        kind = self.partition, self.leader_epoch, self.level, self.parquet
+        return any(
+            (each.partition, each.leader_epoch, each.level, each.parquet) == kind
+            and _begins_with(each.segments + each.chunks, self.segments + self.chunks)
+            and _begins_with(each.others, self.others)
+            for each in planned
+        )
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The names of the keyed segments that a compaction also reads."""
+        return () if self.compaction is None else tuple(each.name for each in self.compaction.others)
+
+
+def _begins_with(whole: tuple[object, ...], part: tuple[object, ...]) -> bool:
+    return whole[: len(part)] == part
+
 
 def plan(topic: Topic, now: int, budget: int | None = None, at_once: Sequence[int] = ()) -> list[RollJob]:
     """Return the jobs due at `now` (ms), at most one for each partition, each of at most `budget` bytes.
@@ -135,7 +157,10 @@ def plan(topic: Topic, now: int, budget: int | None = None, at_once: Sequence[in
 
 
 def _inline(topic: Topic, number: int, now: int) -> RollJob | None:
-    budget = _inline_budget(topic.partitions[number])
+    partition = topic.partitions[number]
+    budget = _inline_budget(partition)
+    if len(partition.chunks) >= UNROLLED_CHUNKS_MAX:  # also where compaction fails: a roll reads only these chunks
+        return _roll(topic, number, now, budget)
     return (
         _compaction(topic, number, now, budget, INLINE_LAG_MS)
         or _roll(topic, number, now, budget)
@@ -162,14 +187,16 @@ def will_stay(segment: SegmentRef, config: TopicConfig) -> bool:
     return segment.level >= PARQUET_LEVEL_MAX or (is_large and (segment.is_parquet or segment.level >= KEPT_LEVEL))
 
 
-def parquet_end(partition: Partition) -> int:
-    """Return the offset at which the rows end that are in Parquet segments, from the partition's first row on.
+def table_end(partition: Partition, config: TopicConfig) -> int:
+    """Return the offset up to which the Delta table is that of the partition, from the partition's first row on.
 
-    These are those of the Delta table, which has none of a compacted partition.
+    It has the rows in Parquet segments; of a compacted topic it is the state as of the compacted end.
     """
+    if config.is_compacted:
+        return partition.compacted_end
     end = partition.log_start
     for segment in partition.segments:
-        if not segment.is_parquet or segment.keyed is not None:
+        if not segment.is_parquet:
             break
         end = segment.end_offset
     return end

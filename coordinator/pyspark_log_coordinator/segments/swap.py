@@ -69,7 +69,7 @@ def decide(topic: Topic, swaps: Sequence[SwapSegments], now: int) -> list[Segmen
         )
         event: SegmentsSwapped | SegmentStaged
         if _all_hold(topic, topic.partitions[swap.partition], segment):
-            event = SegmentsSwapped(swap.partition, segment, now)
+            event = _swapped(topic, swap.partition, segment, now)
             topic = evolve(topic, event)
         elif any(replicas.is_held(segment.holders, node) for node in topic.partitions[swap.partition].replicas):
             event = SegmentStaged(swap.partition, segment)
@@ -83,11 +83,21 @@ def decide(topic: Topic, swaps: Sequence[SwapSegments], now: int) -> list[Segmen
 def decide_staged(topic: Topic, now: int) -> list[SegmentsSwapped]:
     """Return the swaps of the staged segments that every member of the ISR now holds."""
     return [
-        SegmentsSwapped(number, segment, now)
+        _swapped(topic, number, segment, now)
         for number, partition in topic.partitions.where(HAS_STAGED)
         for segment in partition.staged
         if _all_hold(topic, partition, segment)
     ]
+
+
+def _swapped(topic: Topic, number: int, segment: SegmentRef, now: int) -> SegmentsSwapped:
+    """Return the event that swaps a segment in. The rows of a fold count as compacted now, not when it was planned."""
+    present = topic.partitions[number].segments_between(segment.base_offset, segment.end_offset)
+    keyed = segment.keyed
+    if keyed is not None and not any(each.keyed for each in present):
+        keyed = msgspec.structs.replace(keyed, cleaned_ms=max(keyed.cleaned_ms, now))
+        segment = msgspec.structs.replace(segment, keyed=keyed)
+    return SegmentsSwapped(number, segment, now)
 
 
 def evolve_staged(topic: Topic, event: SegmentStaged) -> Topic:

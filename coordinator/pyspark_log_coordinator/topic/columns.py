@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.model import topic_config
+from pyspark_log_storage.columns.compaction_columns import key_columns_of
 from pyspark_log_storage.errors import InvalidOption, InvalidRecord
 from pyspark_log_storage.stored_fields import Int64
 
@@ -71,7 +72,8 @@ def decide(topic: Topic, command: EvolveSchema, now: int) -> list[SchemaEvolved]
     if merged.equals(known[0]):
         return []
     if topic.config.key_column:
-        _check_key_type(where, topic.config.key_column, newest, merged)
+        for each in key_columns_of(topic.config.key_column):
+            _check_key_type(where, each, newest, merged)
     if topic.config.compaction_version_column:
         _check_version_type(where, topic.config.compaction_version_column, merged)
     if len(topic.schemas) >= SCHEMAS_MAX:
@@ -108,7 +110,7 @@ def _check_version_type(where: str, version: str, after: pa.Schema) -> None:
 def with_columns(topic: Topic, changed: TopicConfig) -> TopicConfig:
     """Return a changed configuration with the columns that it names. Raises `InvalidOption` if it may not name them."""
     before, after = topic.config.key_column, changed.key_column
-    if before and after.lower() != before.lower():
+    if before and key_columns_of(after.lower()) != key_columns_of(before.lower()):
         raise InvalidOption(
             "key.column",
             f"topic {topic.name!r} has key.column={before}, and rows of a key would be in two partitions with "

@@ -225,10 +225,9 @@ def evolve(state: Topic, event: Event) -> Topic:
             return first_offsets.evolve(state, event)
         case orphans.OrphanFloorRaised() | orphans.FloorMarked() | orphans.DeletionsConfirmed():
             return orphans.evolve(state, event)
-        case ConfigAltered(config):
-            return swap.without_staged_compactions(msgspec.structs.replace(state, config=config))
-        case JournalMoved():
-            return msgspec.structs.replace(state, **msgspec.structs.asdict(event))
+        case ConfigAltered() | JournalMoved():
+            changed = msgspec.structs.replace(state, **msgspec.structs.asdict(event))
+            return swap.without_staged_compactions(changed)
         case SchemaEvolved():
             return columns.evolve(state, event)
         case TopicDeleted():

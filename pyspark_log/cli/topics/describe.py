@@ -137,7 +137,7 @@ def _partition(handle: TopicHandle, number: int) -> dict[str, Any]:
         "log_end": partition.log_end,
         "high_watermark": partition.high_watermark,
         "rows": partition.rows_between(partition.log_start, partition.high_watermark),
-        "table_end": handle.parquet_end(number),
+        "table_end": handle.table_end(number),
         "log_end_offsets": partition.log_end_offsets,
     }
 
@@ -183,12 +183,15 @@ def _print(handle: TopicHandle, document: dict[str, Any], *, all_configs: bool) 
 def _table(handle: TopicHandle) -> list[str]:
     """Return how many of the topic's rows other engines find in its table, and why not more."""
     state = handle.state
-    ends = [handle.parquet_end(number) for number in range(len(state.partitions))]
-    found = sum(end - each.log_start for end, each in zip(ends, state.partitions, strict=True))
+    ends = [handle.table_end(number) for number in range(len(state.partitions))]
+    found = sum(each.rows_between(each.log_start, end) for end, each in zip(ends, state.partitions, strict=True))
     total = sum(each.rows_between(each.log_start, each.high_watermark) for each in state.partitions)
     is_parquet = state.config.segment_format == "parquet"
     if not is_parquet and not found:
         return []
+    if state.config.is_compacted:
+        newest, later = "the newest row of each key", total - found
+        return [f"{newest}, as of the last compaction: {counted(later, 'row')} came later" if later else newest]
     lines = [f"{found:,} of {counted(total, 'row')}"]
     if found == total:
         return lines

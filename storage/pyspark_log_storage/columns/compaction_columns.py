@@ -5,6 +5,11 @@ from __future__ import annotations
 import msgspec
 
 
+def key_columns_of(setting: str) -> tuple[str, ...]:
+    """Return the columns in a key.column: their names, separated by commas. Without any it is empty."""
+    return tuple(each.strip() for each in setting.split(",")) if setting else ()
+
+
 class CompactionColumns(msgspec.Struct, frozen=True):
     """The columns that compaction reads in the rows of a topic. Without arguments they are those of records."""
 

@@ -85,17 +85,31 @@ class KeyedSegmentWriter(ParquetSegmentWriter):
 
 
 def read_rows(
-    store: Readable, key: str, footer: Footer, entry: IndexEntry, schemas: Sequence[pa.Schema]
+    store: Readable,
+    key: str,
+    footer: Footer,
+    entry: IndexEntry,
+    schemas: Sequence[pa.Schema],
+    columns: Sequence[str] | None = None,
 ) -> tuple[pa.RecordBatch, Offsets]:
     """Return the rows of a row group, with the columns of its schema, and their offsets.
 
-    `footer` may be that of another copy. Raises `CorruptObject`, `ObjectMissing`, `StoreError`.
+    With `columns` only those of them. `footer` may be that of another copy. Raises `CorruptObject`, `ObjectMissing`,
+    `StoreError`.
     """
-    placed = [pa.schema([_OFFSET, *each]) for each in schemas]
+    placed = [
+        pa.schema([_OFFSET, *(field for field in each if columns is None or field.name in columns)]) for each in schemas
+    ]
     rows = row_group.read_by(store, key, footer, entry, placed)
     offsets = rows.column(0)
     check_offsets(offsets, entry, f"segment {store.url}/{key} at byte {entry.position}")
     return rows.select(rows.schema.names[1:]), np.asarray(offsets)
+
+
+def has_every_key(footer: Footer) -> bool:
+    """Return whether each row of a keyed segment has a key, so that its key index has the offsets of all rows."""
+    keyed, counts = footer.segment.keyed, footer.segment.counts
+    return keyed is not None and counts is not None and keyed.keys.count == counts.rows
 
 
 def read_superseded(store: Readable, key: str, footer: Footer | None = None) -> Offsets:

@@ -13,12 +13,14 @@ from pyspark_log_coordinator.commit.inline_maintenance import (
     run_inline,
 )
 from pyspark_log_coordinator.maintenance import cluster_cleanup, roll_task, topic_cleanup
+from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.partitions import Partitions
-from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.segments import compaction_plan, roll_plan
 from pyspark_log_coordinator.segments.roll_plan import ROLL_CHUNKS
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, StoreRefused
 from pyspark_log_storage.stores.store import is_object_store
+from tests.support.coordinator.compacted_topic import CompactedTopic
 from tests.support.coordinator.spares import spare_file
 from tests.support.plain_log import PlainLog, flip_bit
 
@@ -100,6 +102,22 @@ def test_past_the_hard_cap_the_other_partitions_are_rolled_although_one_cannot_b
     monkeypatch.setattr(roll_plan, "ROLL_CHUNKS", 10)
     roll_past_the_cap(log.log.topic("two"))
     assert [len(each.chunks) for each in log.log.topic("two").journal.state.partitions] == [10, 0]
+
+
+def test_past_the_hard_cap_a_partition_is_rolled_although_it_cannot_be_compacted(monkeypatch):
+    topic = CompactedTopic()
+    topic.write([(b"a", b"1"), (b"b", b"1")])
+    topic.do(topic.fold_job())
+    topic.store.delete(topic.handle.segment(0, topic.partition.segments[0].name))
+    for _ in range(10):
+        topic.write([(b"a", b"2")])
+    topic.now_ms += roll_plan.INLINE_LAG_MS
+    monkeypatch.setattr(roll_plan, "UNROLLED_CHUNKS_MAX", 10)
+    monkeypatch.setattr(roll_plan, "ROLL_CHUNKS", 10)
+    monkeypatch.setattr(compaction_plan, "FOLD_CHUNKS", 10)
+    roll_past_the_cap(topic.handle)
+    assert [each.keyed is None for each in topic.partition.segments] == [False, True]
+    assert topic.partition.chunks == AppendList()
 
 
 def test_past_the_hard_cap_a_full_disk_fails_the_write(log, monkeypatch):

@@ -13,6 +13,7 @@ from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
+from pyspark_log_coordinator.replication.damage import ReportDamage
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync.catch_up import catch_up
 from pyspark_log_coordinator.topic.machine import MaintainSegments
@@ -23,6 +24,7 @@ from tests.support.coordinator.lost_cluster import LostCluster
 from tests.support.coordinator.replicated_topic import ALL
 from tests.support.memory_store import MemoryStore
 from tests.support.plain_log import flip_bit
+from tests.support.storage import vector_reader
 
 
 class CompactedCluster(LostCluster):
@@ -266,6 +268,48 @@ def test_a_rebuild_leaves_out_what_a_slow_roll_wrote_across_the_compacted_end(tm
     cluster.rebuild()
     assert [(each.base_offset, each.end_offset) for each in cluster.partition.segments][:1] == [(0, 4)]
     cluster.check()
+
+
+def table_of(cluster, node):
+    """Return the newest values by key in the table on a node, as other engines read it."""
+    folder = cluster.folder(node, "t")
+    objects = {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+    rows = vector_reader.rows_in(objects, "", ["key", "value"])
+    assert len(dict(rows)) == len(rows)
+    return dict(rows)
+
+
+def test_every_node_has_the_newest_state_as_a_table(cluster):
+    topic_cleanup.clean_up_topic(cluster.handle)
+    wanted = {b"a": b"2", b"b": b"2", b"c": b"1", b"d": b"1"}
+    assert [table_of(cluster, node) for node in ALL] == [wanted] * 3
+    cluster.compact()
+    topic_cleanup.clean_up_topic(cluster.handle)
+    assert [table_of(cluster, node) for node in ALL] == [cluster.newest()] * 3
+
+
+def test_the_table_of_a_node_that_lacks_a_keyed_segment_lacks_the_partition(cluster):
+    handle = cluster.handle
+    lost = (0, cluster.partition.keyed_segments[1].name, 0)
+    handle.submit(ReportDamage("2", handle.state.incarnations["2"], segments=(lost,)))
+    topic_cleanup.clean_up_topic(handle)
+    assert [len(table_of(cluster, node)) for node in ALL] == [4, 4, 0]
+    catch_up(handle, "2")
+    topic_cleanup.clean_up_topic(handle)
+    assert [len(table_of(cluster, node)) for node in ALL] == [4, 4, 4]
+
+
+def test_rows_that_a_lost_segment_superseded_are_in_the_table_again(cluster):
+    topic_cleanup.clean_up_topic(cluster.handle)
+    name = cluster.partition.keyed_segments[1].name
+    for node in ALL:
+        flip_bit(cluster.segment(node, "t", name), 10)
+    cluster.checkpoint("t")
+    cluster.lose_journals()
+    cluster.rebuild()
+    assert cluster.partition.log_end == 4
+    topic_cleanup.clean_up_topic(cluster.handle)
+    assert [table_of(cluster, node) for node in ALL] == [{b"a": b"2", b"b": b"1", b"c": b"1"}] * 3
 
 
 def test_a_backup_has_the_keyed_segments(cluster):

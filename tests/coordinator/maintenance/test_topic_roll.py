@@ -1,14 +1,18 @@
 """Rolling and merging a whole topic: to the end, beside other processes, and around damage."""
 
+import itertools
 import threading
 
+import msgspec
 import pytest
 
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.maintenance.topic_roll import SWAPS_MAX
+from pyspark_log_coordinator.segments import swap
 from pyspark_log_coordinator.segments.roll_plan import MERGE_COUNT, ROLL_CHUNKS
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from pyspark_log_storage.stores.local import LocalStore
+from tests.support.coordinator.compacted_topic import CompactedTopic
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
 from tests.support.elsewhere import PlainStore
 
@@ -115,6 +119,69 @@ def test_without_a_callback_a_job_that_fails_is_an_error(topic):
     topic.damage(topic.handle.append_file(topic.handle.journal.state.files[3].name))
     with pytest.raises(CorruptObject):
         topic_roll.roll_and_merge(topic.handle)
+
+
+@pytest.mark.timeout(30)
+def test_a_compaction_that_fails_is_not_tried_again_and_again():
+    """Each plan of a compaction has a time of its own."""
+    topic = CompactedTopic(min_cleanable_dirty_ratio="0")
+    for _ in range(3):
+        topic.write([(b"a", b"1"), (b"b", b"1")])
+    topic.log.environment = msgspec.structs.replace(
+        topic.log.environment, now_ms=itertools.count(topic.now_ms).__next__
+    )
+    topic.store.delete(topic.handle.append_file(topic.handle.journal.state.files[1].name))
+    with pytest.raises(ObjectMissing):
+        topic_roll.roll_and_merge(topic.handle)
+    told = []
+    assert topic_roll.roll_and_merge(topic.handle, failed=lambda *each: told.append(each)) == NOTHING
+    assert [job.verb for job, _ in told] == ["compacted"]
+
+
+@pytest.mark.timeout(30)
+def test_a_compaction_that_is_refused_is_not_tried_again_and_again(monkeypatch):
+    topic = CompactedTopic(min_cleanable_dirty_ratio="0")
+    topic.write([(b"a", b"1"), (b"a", b"2")])
+    topic.log.environment = msgspec.structs.replace(
+        topic.log.environment, now_ms=itertools.count(topic.now_ms).__next__
+    )
+    monkeypatch.setattr(swap, "_fits_keyed", lambda *_: False)
+    assert topic_roll.roll_and_merge(topic.handle) == NOTHING
+
+
+def test_keyed_segments_that_another_process_merged_while_rows_were_folded_are_no_error():
+    store = MeanwhileStore()
+    topic = CompactedTopic(store, min_cleanable_dirty_ratio="0")
+    for number in range(2):
+        topic.write([(b"%d" % number, b"1"), (b"b", b"1")])
+        topic.do(topic.fold_job())
+    topic.write([(b"0", b"2")])
+
+    def merge():
+        assert topic.do(topic.merge_job(0, 2))
+        topic_cleanup.clean_up_topic(topic.handle)
+
+    store.meanwhile = merge
+    assert topic_roll.roll_and_merge(topic.log.topic("t"))["segments"] > 0
+    assert topic.partition.compacted_end == 5
+    topic.check()
+
+
+@pytest.mark.timeout(30)
+def test_a_compaction_that_fails_is_not_tried_again_and_again_while_rows_are_written():
+    store = MeanwhileStore()
+    topic = CompactedTopic(store, min_cleanable_dirty_ratio="0")
+    for _ in range(3):
+        topic.write([(b"a", b"1"), (b"b", b"1")])
+    store.delete(topic.handle.append_file(topic.handle.journal.state.files[1].name))
+
+    def write_more():
+        topic.write([(b"a", b"2")])
+        store.meanwhile = write_more
+
+    store.meanwhile = write_more
+    with pytest.raises(ObjectMissing):
+        topic_roll.roll_and_merge(topic.log.topic("t"))
 
 
 def test_a_damaged_segment_leaves_its_partition_unmerged_and_the_others_go_on():

@@ -208,6 +208,20 @@ def compacted_by(state, start, end, column):
     return msgspec.structs.replace(made, version_column=column)
 
 
+def test_rows_count_as_compacted_from_the_swap_on_however_long_before_it_was_planned():
+    both = ("A", "B")
+    for holders in (both, ("A",)):
+        state = after(started(replicas=both, **COMPACT), commit(None, file({0: 20}, on=both)))
+        made = compacted(state, 0, 20, 4, tombstones=2, cleaned_ms=1000, on=holders)
+        state = at(state, MaintainSegments((made,)), 5000)
+        state = at(state, HoldFiles("B", "incarnation of B", (), ((0, made.segment.name),)), 6000)
+        (segment,) = state.partitions[0].segments
+        swapped_in = 5000 if holders == both else 6000
+        assert segment.keyed.cleaned_ms == swapped_in
+        state = at(state, MaintainSegments((compacted(state, 0, 20, 4, tombstones=2, cleaned_ms=swapped_in),)), 9000)
+        assert state.partitions[0].segments[0].keyed.cleaned_ms == swapped_in  # a merge changes nothing
+
+
 def test_rows_that_delete_their_key_do_not_count_where_older_rows_may_be_left():
     state = filled(4, **COMPACT, delete_retention_ms=0)
     state = taken(state, compacted(state, 0, 20, 4))
@@ -324,10 +338,12 @@ def test_rows_that_wait_to_be_compacted_stay_if_the_policy_changes():
 # What is left
 
 
-def test_the_table_has_none_of_a_compacted_partition():
-    assert roll_plan.parquet_end(keyed_log(0, 20).partitions[0]) == 0
+def test_the_table_of_a_compacted_partition_ends_with_the_keyed_segments():
+    topic = keyed_log(0, 20)
+    assert roll_plan.table_end(topic.partitions[0], topic.config) == 20
     dense = rolled(filled(6, segment_format="parquet"), 0, 20, parquet=True)
-    assert roll_plan.parquet_end(dense.partitions[0]) == 20
+    assert roll_plan.table_end(dense.partitions[0], dense.config) == 20
+    assert roll_plan.table_end(dense.partitions[0], topic.config) == 0
 
 
 def test_retention_does_not_apply_to_a_topic_that_is_only_compacted():

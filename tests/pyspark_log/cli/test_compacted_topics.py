@@ -67,6 +67,17 @@ def test_rows_are_counted_where_a_topic_is_described_and_deleted(cli):
     assert "2 rows in 1 partition" in cli.run("topics", "delete", "t", "--yes").output
 
 
+def test_how_far_the_table_is_the_newest_state_is_described(cli):
+    cli.run("topics", "create", "t", "--config", "cleanup.policy=compact")
+    produce(cli, ("a", "1"), ("a", "2"), ("b", "1"))
+    assert "\ntable " not in cli.run("topics", "describe", "t").output
+    cli.run("maintain", "t")
+    assert "\ntable          the newest row of each key\n" in cli.run("topics", "describe", "t").output
+    produce(cli, ("a", "3"), ("c", "1"))
+    told = cli.run("topics", "describe", "t").output
+    assert "\ntable          the newest row of each key, as of the last compaction: 2 rows came later\n" in told
+
+
 def test_only_a_compacted_topic_has_newest_rows(cli):
     cli.run("topics", "create", "t")
     assert "only a compacted topic has a newest row of each key" in cli.error("consume", "t", "--latest")

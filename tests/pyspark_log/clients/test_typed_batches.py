@@ -3,7 +3,9 @@
 import pyarrow as pa
 import pytest
 
+import pyspark_log
 from pyspark_log import Consumer, Producer
+from pyspark_log_coordinator.audit.verify import verify
 from pyspark_log_coordinator.maintenance import topic_roll
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.topic.machine import AlterConfig
@@ -92,6 +94,31 @@ def test_a_null_in_the_column_with_the_keys_of_a_compacted_topic_is_refused_with
         pytest.raises(InvalidRecord, match=r"a null in the column 'id', which is its key, .* fill it, or set"),
     ):
         producer.send_batch("t", pa.table({"name": ["a"]}))
+
+
+def test_a_key_may_be_several_columns_none_of_them_null(tmp_path):
+    log = PlainLog(tmp_path)
+    config = TopicConfig(key_column="id,name", cleanup_policy="compact", min_cleanable_dirty_ratio=0.0)
+    handle = log.log.create_topic("t", 1, config, columns=parse("id INT, name STRING, v INT"))
+
+    def newest():
+        found = pa.table(pyspark_log.scan(str(tmp_path), "t", columns=["id", "name", "v"], latest=True))
+        return sorted(tuple(row.values()) for row in found.to_pylist())
+
+    with Producer(log.path, linger_ms=0) as producer:
+        for key in ({"id": [1], "v": [1]}, {"name": ["a"], "v": [1]}):
+            with pytest.raises(InvalidRecord, match="a null in one of the columns id,name, which are its key"):
+                producer.send_batch("t", pa.table(key))
+        producer.send_batch("t", pa.table({"id": [1, 1, 2, 1], "name": [*"abaa"], "v": [1, 2, 3, 4]})).result(60)
+        assert newest() == [(1, "a", 4), (1, "b", 2), (2, "a", 3)]
+        topic_roll.roll_and_merge(handle)
+        assert newest() == [(1, "a", 4), (1, "b", 2), (2, "a", 3)]
+        producer.send_batch("t", pa.table({"id": [1, 2], "name": [*"bb"], "v": [5, 6]})).result(60)
+        assert newest() == [(1, "a", 4), (1, "b", 5), (2, "a", 3), (2, "b", 6)]
+        topic_roll.roll_and_merge(handle)
+        assert newest() == [(1, "a", 4), (1, "b", 5), (2, "a", 3), (2, "b", 6)]
+    assert len(handle.refresh().partitions[0].keyed_segments) == 2
+    assert verify(handle).findings == []
 
 
 def test_rows_one_by_one_have_no_key_and_value(log, producer):

@@ -15,12 +15,14 @@ from pyspark_log.kafka.export_plan import PartitionExport
 from pyspark_log.kafka.row_export import RowExport
 from pyspark_log.reading import native_files
 from pyspark_log.reading.fetch import fetch
+from pyspark_log.reading.newest_rows import keyed_partition, newest_rows_of
 from pyspark_log.reading.planning import Range, find_again, next_row, split_of
 from pyspark_log.reading.positions import Subscribed, offset_for_time
 from pyspark_log.ui import rows as pages
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_storage.columns.row_offsets import each_of, offsets_from
 from pyspark_log_storage.errors import DataLoss
+from tests.support.direct import Stream
 from tests.support.plain_log import NOON_MS
 from tests.support.pyspark_log.compacted_log import CompactedLog
 
@@ -63,6 +65,18 @@ def test_every_range_has_the_rows_that_are_in_it(steps):
         following = log.between(start, log.end)[:1]
         found = next_row(log.log, log.current, 0, start)
         assert ([] if found is None else [found[0]]) == [row.offset for row in following]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps=STEPS)
+def test_the_newest_rows_are_one_for_each_key_and_none_without_a_key(steps):
+    log = made(steps)
+    log.current.alter_config({"cleanup.policy": "compact"})
+    split = split_of(log.current, Range("t", 0, 0, log.end))
+    chosen = newest_rows_of(log.log.store_at, split, keyed_partition(log.current, 0), lambda _: split)
+    found = rows_of(chosen.only(*each) for each in fetch(log.log.store_at, split))
+    newest = {row.key: row for row in log.rows if row.key is not None}
+    assert found == sorted((row.offset, row.value) for row in newest.values())
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -203,6 +217,22 @@ def test_a_read_of_compacted_rows_goes_on_when_others_have_moved():
 
     log.current.alter_config({"cleanup.policy": "delete"})
     assert read_while(log, 0, 6, roll) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("folds_before", [0, 1])
+def test_a_batch_that_is_repeated_has_its_rows_though_the_topic_was_not_to_be_compacted_then(root, folds_before):
+    log = CompactedLog(root / "log")
+    log.add([b"a", b"b", b"a", b"b"])
+    for _ in range(folds_before):
+        log.fold()
+    log.current.alter_config({"cleanup.policy": "delete"})
+    options = {"subscribe": "t", "startingOffsets": "earliest", "maxOffsetsPerTrigger": 2}
+    planned = Stream(log.path, **options)
+    end = planned.reader.latestOffset(planned.start, planned.limit)
+    log.add([b"a", b"b"])
+    log.fold()
+    with pytest.raises(DataLoss, match=r"were compacted after a batch with them was planned"):
+        Stream(log.path, planned.start, **options).between(planned.start, end)
 
 
 @pytest.mark.on_disk("only files on disks are handed over")

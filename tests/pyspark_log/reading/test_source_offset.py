@@ -1,6 +1,9 @@
 import json
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pyspark_log.reading import source_offset
 from pyspark_log.reading.source_offset import INITIAL, Position, SourceOffset, TopicPositions, parse, to_json
@@ -49,8 +52,34 @@ def test_a_batch_without_a_known_begin_is_an_error():
 
 
 def test_an_offset_of_a_newer_version_is_not_guessed_at():
-    with pytest.raises(NewerFormat, match="offset version 2"):
-        parse({"version": source_offset.VERSION + 1, "topics": {}})
+    with pytest.raises(NewerFormat, match="offset version 3"):
+        parse({"version": source_offset.VERSION_WITH_STATE + 1, "topics": {}})
+
+
+def test_an_offset_in_the_newest_state_is_one_that_older_readers_refuse():
+    """They read version 1 alone, and would return rows that newer ones supersede."""
+    plain = TopicPositions("id", {0: Position(3, 1)})
+    with_state = msgspec.structs.replace(plain, state_ends={0: Position(8, 1)})
+    assert to_json(SourceOffset({"t": plain, "u": with_state}))["version"] == 2
+    assert to_json(SourceOffset({"t": plain}))["version"] == 1
+
+
+POSITIONS = st.dictionaries(st.integers(0, 20), st.builds(Position, st.integers(0, 2**63 - 1), st.integers(0, 9)))
+TOPICS = st.builds(
+    TopicPositions,
+    st.text(max_size=4),
+    end=POSITIONS,
+    begin=POSITIONS,
+    compacted=st.dictionaries(st.integers(0, 20), st.integers(0, 9)),
+    state_ends=POSITIONS,
+)
+
+
+@given(topics=st.dictionaries(st.sampled_from("abc"), TOPICS))
+def test_every_offset_round_trips_and_is_one_text(topics):
+    text = json.dumps(to_json(SourceOffset(topics)))
+    assert parse(json.loads(text)) == SourceOffset(topics)
+    assert json.dumps(to_json(parse(json.loads(text)))) == text
 
 
 @pytest.mark.parametrize(

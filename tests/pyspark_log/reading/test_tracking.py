@@ -5,9 +5,10 @@ import msgspec
 import pytest
 
 from pyspark_log.options import Subscribe
+from pyspark_log.reading.planning import Range
 from pyspark_log.reading.positions import report_loss, subscribed
 from pyspark_log.reading.source_offset import Position, SourceOffset, TopicPositions
-from pyspark_log.reading.tracking import Start, go_on, within
+from pyspark_log.reading.tracking import Start, go_on, ranges_between, state_end, within
 from pyspark_log_storage.errors import DataLoss
 from tests.support.plain_log import PlainLog
 
@@ -91,6 +92,49 @@ def test_a_truncated_offset_is_a_loss_or_the_end_of_its_epoch(log):
         within(partition, ("t", 0), Position(3, 0), fail_on_data_loss=True)
     assert within(partition, ("t", 0), Position(3, 0), fail_on_data_loss=False) == 2
     assert within(partition, ("t", 0), Position(3, 1), fail_on_data_loss=True) == 3
+
+
+def test_a_partition_continues_in_the_state_until_its_end(log):
+    before = ended(log, {0: 1, 1: 1})
+    topic = msgspec.structs.replace(before.topics["t"], state_ends={0: Position(3, 0), 1: Position(1, 0)})
+    starts = go_on(msgspec.structs.replace(before, topics={"t": topic}), now(log), fail_on_data_loss=True)
+    assert starts["t", 0].state_end == Position(3, 0)
+    assert starts["t", 1].state_end is None
+
+
+def test_a_state_that_was_truncated_is_a_loss_or_ends_with_its_epoch(log):
+    """Older rows were left out for the rows that are gone."""
+    partition = msgspec.structs.replace(now(log).partition("t", 0), epoch_starts=((0, 0), (1, 2)), leader_epoch=1)
+    wanted = Position(3, 0)
+    with pytest.raises(DataLoss, match="offset 3 of epoch 0 was truncated, that epoch ends at 2"):
+        state_end(partition, ("t", 0), 1, wanted, fail_on_data_loss=True)
+    assert state_end(partition, ("t", 0), 1, wanted, fail_on_data_loss=False) == Position(2, 0)
+    assert state_end(partition, ("t", 0), 2, wanted, fail_on_data_loss=False) is None
+    assert state_end(partition, ("t", 0), 3, wanted, fail_on_data_loss=True) is None
+
+
+def test_a_topic_that_was_created_again_has_no_state(log):
+    before = ended(log, {0: 1, 1: 1})
+    topic = msgspec.structs.replace(before.topics["t"], state_ends={0: Position(3, 0)})
+    log.delete("t")
+    log.create("t", 1)
+    log.append("t", {0: [b"a", b"b", b"c", b"d"]})
+    starts = go_on(msgspec.structs.replace(before, topics={"t": topic}), now(log), fail_on_data_loss=False)
+    assert starts["t", 0] == Start(Position(0, 0), explicit=True)
+
+
+def test_a_batch_is_divided_where_the_state_ends(log):
+    topic_id = log.log.topic("t").topic_id
+    positions = TopicPositions(
+        topic_id,
+        end={0: Position(3, 0), 1: Position(1, 0)},
+        begin={0: Position(0, 0), 1: Position(0, 0)},
+        state_ends={0: Position(2, 0)},
+    )
+    _, ranges = ranges_between(
+        SourceOffset(initial=True), SourceOffset({"t": positions}), log.log.topic, fail_on_data_loss=True
+    )
+    assert ranges == [Range("t", 0, 0, 2, state_end=2), Range("t", 0, 2, 3), Range("t", 1, 0, 1)]
 
 
 def test_a_loss_says_what_to_do():

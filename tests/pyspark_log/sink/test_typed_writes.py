@@ -5,10 +5,13 @@ import json
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql.types import IntegerType, NullType, StringType, StructField, StructType
 
 from pyspark_log import Producer
 from pyspark_log.writing.partitioner import murmur2
+from pyspark_log.writing.typed_rows import _key_bytes
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, InvalidRecord, NoCluster, UnknownTopic
 from tests.support.direct import read, source
 from tests.support.plain_log import PlainLog
@@ -169,7 +172,7 @@ def test_text_that_is_not_utf8_is_refused_where_readers_would_take_it_for_damage
     from pyspark_log_storage.columns.column_ddl import parse
 
     stored = schema.encode(schema.typed(parse("a ARRAY<STRING>, b INT")))
-    plan = TypedPlan(TypedSchema(0, stored), ("a", "b"), None)
+    plan = TypedPlan(TypedSchema(0, stored), ("a", "b"), ())
     wrong = pa.array([[b"ok"], [b"\xff", b"x"], None], pa.list_(pa.binary())).view(pa.list_(pa.string()))
     batch = pa.RecordBatch.from_arrays([wrong, pa.array([1, 2, 3], pa.int32())], names=["a", "b"])
     with pytest.raises(InvalidRecord, match="topic 't': column 'a' has text that is not UTF-8"):
@@ -194,6 +197,55 @@ def test_the_key_column_chooses_the_partition_as_kafkas_serializers_would(path, 
     write(path, ddl, batch, schema="columns", num__partitions=64, key__column="k")
     expected = (int(murmur2(pa.array([key]))[0]) & 0x7FFF_FFFF) % 64
     assert sorted(rows(path, "partition", "k"), key=str) == sorted([(expected, value)] * 3 + [(0, None)], key=str)
+
+
+def test_several_key_columns_choose_the_partition_by_their_lengths_and_bytes(path):
+    batch = [{"a": "ä", "n": 7}, {"a": "ä", "n": 8}, {"a": None, "n": 7}, {"a": "b", "n": None}]
+    write(path, "a STRING, n INT", batch, schema="columns", num__partitions=64, key__column="A, n")
+    assert PlainLog(path).log.topic("t").config.key_column == "a,n"
+    write(path, "a STRING, n INT", batch[:1], key__column="a,N")
+
+    def partition(number):
+        key = b"\0\0\0\2" + "ä".encode() + b"\0\0\0\4" + number.to_bytes(4, "big")
+        return (int(murmur2(pa.array([key]))[0]) & 0x7FFF_FFFF) % 64
+
+    found = sorted(rows(path, "partition", "a", "n"), key=str)
+    wanted = [(partition(7), "ä", 7)] * 2 + [(partition(8), "ä", 8), (0, None, 7), (0, "b", None)]
+    assert found == sorted(wanted, key=str)
+    with pytest.raises(InvalidOption, match=r"topic 't' has key.column=a,n, .* two partitions with key.column=n,a"):
+        write(path, "a STRING, n INT", batch[:1], key__column="n,a")
+    with pytest.raises(InvalidRecord, match=r"topic 't': column 'n' is the topic's key.column.*cast it to int"):
+        write(path, "a STRING, n BIGINT", batch[:1], mergeSchema="true")
+
+
+TEXTS = st.none() | st.text("ab\0", max_size=3)
+
+
+@given(st.lists(st.tuples(TEXTS.map(lambda each: None if each is None else each.encode()), TEXTS), max_size=60))
+def test_no_two_keys_of_several_columns_have_the_same_bytes(keys):
+    columns = [pa.array([key[at] for key in keys], kind) for at, kind in enumerate((pa.binary(), pa.string()))]
+    made = _key_bytes(columns).to_pylist()
+    assert [each is None for each in made] == [None in key for key in keys]
+    assert len({each for each in made if each is not None}) == len({key for key in keys if None not in key})
+
+
+def test_a_row_that_lacks_one_of_several_keys_of_a_compacted_topic_becomes_a_dead_letter(path):
+    write(path, "a STRING, n INT", [{"a": "b", "n": 1}], schema="columns", key__column="a,n")
+    PlainLog(path).log.topic("t").alter_config({"cleanup.policy": "compact"})
+    batch = [{"a": "c", "n": 2}, {"a": "d", "n": None}, {"a": None, "n": 3}]
+    write(path, "a STRING, n INT", batch, dead__letter__topic="dead")
+    assert sorted(rows(path, "a", "n")) == [("b", 1), ("c", 2)]
+    letters = rows(path, "key", "value", topic="dead")
+    assert sorted((key, json.loads(value)["n"] or 0) for key, value in letters) == [(None, 0), (None, 3)]
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"), [("k,", r"key\.column is ''"), ("k,K", "names 'k' twice"), ("k,x", "double")]
+)
+def test_each_of_several_key_columns_is_checked(typed, setting, why):
+    with pytest.raises(InvalidOption, match=why):
+        write(typed, "k STRING, x DOUBLE", topic="n", schema="columns", key__column=setting)
+    assert "n" not in PlainLog(typed).log.topics()
 
 
 def partitions_of_keys(path):

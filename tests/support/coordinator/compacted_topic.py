@@ -154,11 +154,13 @@ class CompactedTopic:
         """Submit a swap; return whether it was taken."""
         if not self.handle.submit(MaintainSegments((swap,))).events:
             return False
-        made = swap.segment
-        if made.keyed is not None:
-            for row in self.written[made.base_offset : made.end_offset]:
-                self._cleaned.setdefault(row.offset, made.keyed.cleaned_ms)
+        self._note_cleaned()
         return True
+
+    def _note_cleaned(self) -> None:
+        for ref in self.partition.keyed_segments:
+            for row in self.written[ref.base_offset : ref.end_offset]:
+                self._cleaned.setdefault(row.offset, ref.keyed.cleaned_ms)
 
     def maintain(self) -> int:
         """Do what is due until nothing is; return the number of jobs."""
@@ -279,9 +281,7 @@ class CompactedTopic:
     def check(self) -> None:
         """Check every promise of a compacted partition."""
         one = self.partition
-        for ref in one.keyed_segments:  # whose process was killed before it knew
-            for row in self.written[ref.base_offset : ref.end_offset]:
-                self._cleaned.setdefault(row.offset, ref.keyed.cleaned_ms)
+        self._note_cleaned()  # of a process that was killed before it knew
         self._check_state()
         rows = [*self.keyed_rows(), *self.dense_rows()]
         assert [row.offset for row in rows] == sorted({row.offset for row in rows})

@@ -1,0 +1,95 @@
+"""Spark with Delta reads the table of a compacted topic as `latest` reads the topic, and may not change it."""
+
+import pytest
+
+import pyspark_log
+from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
+from pyspark_log_storage import layout
+from tests.support.plain_log import PlainLog
+
+pytestmark = pytest.mark.spark
+COMPACTED = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0, "file_delete_delay_ms": 0}
+
+
+@pytest.fixture
+def log(tmp_path):
+    return PlainLog(tmp_path / "log")
+
+
+def send(log, *rows):
+    with pyspark_log.Producer(log.path, {"linger.ms": 1000}) as producer:
+        for key, value in rows:
+            producer.send("t", value, key=key)
+
+
+def maintain(log):
+    handle = log.log.topic("t")
+    topic_roll.roll_and_merge(handle)
+    topic_cleanup.clean_up_topic(handle)
+
+
+def table_of(log):
+    return f"{log.path}/{layout.topic_folder('t', log.log.topic('t').topic_id)}"
+
+
+def rows_of(frame, *columns):
+    return sorted(map(tuple, frame.select(*columns).collect()))
+
+
+def test_spark_with_delta_reads_the_newest_state_after_each_compaction(spark, log):
+    log.create("t", 2, **COMPACTED)
+    for number in range(5):
+        keys = range(2_000 * number, 2_000 * number + 6_000)
+        send(log, *((b"%d" % key, b"%d" % number if key % 5 else None) for key in keys))
+        maintain(log)
+        table = spark.read.format("delta").load(table_of(log))
+        wanted = rows_of(pyspark_log.latest(spark, log.path, "t"), "partition", "offset", "key", "value")
+        assert rows_of(table, "partition", "offset", "key", "value") == wanted
+        assert table.count() == len(wanted)
+        newest = max(row[1] for row in wanted)
+        assert table.where(f"offset >= {newest}").count() == sum(row[1] >= newest for row in wanted)
+
+
+def test_a_file_of_which_all_rows_are_dead_and_a_large_one_are_read(spark, log):
+    log.create("t", 1, **COMPACTED)
+    send(log, *((b"%d" % key, b"1") for key in range(150_000)))
+    maintain(log)
+    send(log, *((b"%d" % key, None if key % 3 else b"2") for key in range(100_000)))
+    maintain(log)
+    table = spark.read.format("delta").load(table_of(log))
+    wanted = rows_of(pyspark_log.latest(spark, log.path, "t"), "offset", "key", "value")
+    assert len(wanted) == 50_000 + 33_334
+    assert rows_of(table, "offset", "key", "value") == wanted
+    log.create("u", 1, **COMPACTED)
+    with pyspark_log.Producer(log.path, {"linger.ms": 1000}) as producer:
+        producer.send("u", None, key=b"a")
+    handle = log.log.topic("u")
+    topic_roll.roll_and_merge(handle)
+    topic_cleanup.clean_up_topic(handle)
+    dead = spark.read.format("delta").load(f"{log.path}/{layout.topic_folder('u', handle.topic_id)}")
+    assert (dead.count(), dead.collect()) == (0, [])
+
+
+def test_older_versions_of_the_table_are_older_states(spark, log):
+    log.create("t", 1, **(COMPACTED | {"file_delete_delay_ms": 3_600_000}))
+    states = []
+    for number in range(3):
+        send(log, *((b"%d" % key, b"%d" % number) for key in range(number, number + 5)))
+        maintain(log)
+        states.append(rows_of(pyspark_log.latest(spark, log.path, "t"), "key", "value"))
+    for version, wanted in enumerate(states):
+        table = spark.read.format("delta").option("versionAsOf", version).load(table_of(log))
+        assert rows_of(table, "key", "value") == wanted
+
+
+@pytest.mark.parametrize(
+    "change", ["DELETE FROM delta.`{}` WHERE offset = 0", "OPTIMIZE delta.`{}`", "VACUUM delta.`{}`"]
+)
+def test_spark_with_delta_refuses_to_change_it(spark, log, change):
+    log.create("t", 1, **COMPACTED)
+    for rows in (((b"a", b"1"), (b"b", b"1"), (b"c", b"1")), ((b"b", b"2"),)):
+        send(log, *rows)
+        maintain(log)
+    with pytest.raises(Exception, match="pysparkLogSegments"):
+        spark.sql(change.format(table_of(log))).collect()
+    assert spark.read.format("delta").load(table_of(log)).count() == 3

@@ -1,0 +1,78 @@
+"""The micro-batches of a stream over a compacted topic, planned and read step by step: one batch, the same rows."""
+
+import pytest
+
+from pyspark_log_storage.errors import DataLoss
+from tests.support.direct import Stream
+from tests.support.pyspark_log.compacted_log import CompactedLog
+
+
+@pytest.fixture
+def log(root):
+    return CompactedLog(root / "log")
+
+
+def offsets(rows):
+    return [row["offset"] for row in rows]
+
+
+def stream(log, start=None, **options):
+    return Stream(
+        log.path, start, **{"subscribe": "t", "startingOffsets": "earliest", "maxOffsetsPerTrigger": 2} | options
+    )
+
+
+def planned(log, **options):
+    """Read a batch, begin the one after it, and return its offsets: Spark repeats it when the query starts again."""
+    begun = stream(log, **options)
+    begun.batch()
+    return begun.start, begun.reader.latestOffset(begun.start, begun.limit)
+
+
+def test_a_batch_that_was_compacted_since_is_no_other_batch(log):
+    log.add([b"a", b"b", b"a", b"b", b"c", b"a"])
+    log.current.alter_config({"cleanup.policy": "compact"})
+    start, end = planned(log)
+    log.fold()
+    with pytest.raises(DataLoss, match=r"offsets 2 to 3 were compacted after a batch with them was planned"):
+        stream(log, start).between(start, end)
+    assert offsets(stream(log, start, failOnDataLoss="false").between(start, end)) == [3]
+
+
+def test_that_is_so_though_its_topic_was_not_compacted_when_it_was_planned(log):
+    log.add([b"a", b"b", b"a", b"b", b"c", b"a"])
+    assert not log.current.config.is_compacted
+    start, end = planned(log)
+    assert "compacted" not in end["topics"]["t"]
+    log.fold()
+    with pytest.raises(DataLoss, match=r"offsets 2 to 3 were compacted after a batch with them was planned"):
+        stream(log, start).between(start, end)
+
+
+def test_that_is_so_though_its_topic_was_not_to_be_compacted_any_more(log):
+    log.add([b"a", b"b", b"a", b"b"])
+    log.fold()
+    log.current.alter_config({"cleanup.policy": "delete"})
+    start, end = planned(log, maxOffsetsPerTrigger=1)
+    assert end["topics"]["t"]["compacted"] == {"0": 1}
+    log.add([b"a", b"b"])
+    log.fold()
+    with pytest.raises(DataLoss, match=r"were compacted after a batch with them was planned"):
+        stream(log, start).between(start, end)
+
+
+def test_a_batch_of_compacted_rows_is_repeated_as_long_as_they_stay(log):
+    log.add([b"a", b"b", b"a", b"b", b"c", b"a"])
+    log.fold()
+    start, end = planned(log, maxOffsetsPerTrigger=4)
+    assert end["topics"]["t"]["compacted"] == {"0": 1}
+    log.add([b"a"])
+    assert offsets(stream(log, start).between(start, end)) == [4, 5]
+
+
+def test_a_batch_behind_all_compacted_rows_is_repeated_whatever_is_compacted(log):
+    log.add([b"a", b"b"])
+    log.add([b"a", b"b"])
+    start, end = planned(log)
+    log.fold(1)
+    assert offsets(stream(log, start).between(start, end)) == [2, 3]

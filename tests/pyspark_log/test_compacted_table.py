@@ -1,0 +1,169 @@
+"""The table of a compacted topic has the rows of `scan(latest=True)`, for engines that know deletion vectors."""
+
+from pathlib import Path
+
+import deltalake
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pyspark_log
+from pyspark_log_coordinator.audit.verify import verify
+from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
+from pyspark_log_coordinator.topic.machine import AlterConfig
+from pyspark_log_storage import layout
+from pyspark_log_storage.delta import delta_log
+from tests.support.plain_log import PlainLog
+from tests.support.pyspark_log import typed_frames
+
+COLUMNS = ["partition", "offset", "key", "value"]
+COMPACTED = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0, "file_delete_delay_ms": 0}
+
+
+class TableLog(PlainLog):
+    """Topic t of a log in a folder, and its table."""
+
+    @property
+    def table(self) -> str:
+        return f"{self.path}/{layout.topic_folder('t', self.log.topic('t').topic_id)}"
+
+    def send(self, *rows):
+        with pyspark_log.Producer(self.path, {"linger.ms": 1000}) as producer:
+            for key, value in rows:
+                producer.send("t", value, key=key)
+
+    def maintain(self):
+        handle = self.log.topic("t")
+        topic_roll.roll_and_merge(handle)
+        topic_cleanup.clean_up_topic(handle)
+
+    def latest(self, columns=None):
+        found = pyspark_log.scan(self.path, "t", columns=columns or COLUMNS, latest=True)
+        return sorted((tuple(row.values()) for each in found for row in each.to_pylist()), key=repr)
+
+    def by_polars(self, columns=None):
+        return sorted(pl.scan_delta(self.table).select(columns or COLUMNS).collect().rows(), key=repr)
+
+    def by_delta_rs(self, columns=None):
+        builder = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(self.table))
+        names = ", ".join(f'"{each}"' for each in columns or COLUMNS)
+        found = pa.table(builder.execute(f"SELECT {names} FROM t").read_all())
+        return sorted((tuple(row.values()) for row in found.to_pylist()), key=repr)
+
+
+@pytest.fixture
+def log(tmp_path):
+    made = TableLog(tmp_path / "log")
+    made.create("t", 2, **COMPACTED)
+    for number in range(4):
+        made.send(*((b"%d" % key, b"%d" % number if key % 5 else None) for key in range(10 * number, 10 * number + 30)))
+        made.maintain()
+    return made
+
+
+def test_polars_and_delta_rs_read_the_newest_state(log):
+    assert len(log.latest()) == 48
+    assert log.by_polars() == log.by_delta_rs() == log.latest()
+    assert verify(log.log.topic("t")).findings == []
+
+
+def test_a_filter_on_offsets_finds_the_rows_that_are_left(log):
+    newest = max(row[1] for row in log.latest())
+    found = pl.scan_delta(log.table).filter(pl.col("offset") >= newest).select("offset").collect()
+    assert found.rows() == [(newest,)]
+
+
+def test_duckdb_reads_it_by_way_of_delta_rs(log):
+    builder = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(log.table))
+    prices = pa.table(builder.execute("SELECT key, value FROM t").read_all())
+    assert len(prices) == len(log.latest())
+    assert duckdb.sql("SELECT count(*), count(DISTINCT key) FROM prices").fetchall() == [(48, 48)]
+
+
+def test_pyarrow_by_way_of_delta_rs_refuses_it_instead_of_showing_old_rows(log):
+    table = deltalake.DeltaTable(log.table)
+    for read in (table.to_pyarrow_table, table.to_pyarrow_dataset, table.to_pandas):
+        with pytest.raises(deltalake.exceptions.DeltaProtocolError, match="deletionVectors"):
+            read()
+
+
+def test_nobody_else_may_change_it(log):
+    table = deltalake.DeltaTable(log.table)
+    with pytest.raises(deltalake.exceptions.CommitFailedError, match=delta_log.WRITER_FEATURE):
+        table.optimize.compact()
+    with pytest.raises(deltalake.exceptions.DeltaError, match=delta_log.WRITER_FEATURE):
+        table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    assert log.by_polars() == log.latest()
+
+
+def test_a_table_is_read_from_its_checkpoint_on(log, monkeypatch):
+    monkeypatch.setattr(delta_log, "CHECKPOINT_EVERY", 2)
+    for number in range(4):
+        log.send((b"%d" % number, b"new"), (b"%d" % (number + 7), None))
+        log.maintain()
+    names = {each.name for each in Path(log.table, "_delta_log").iterdir()}
+    assert f"{0:020d}.json" not in names
+    assert log.by_polars() == log.by_delta_rs() == log.latest()
+
+
+TYPED = ["partition", "offset", "id", "name"]
+
+
+@pytest.fixture
+def typed(tmp_path):
+    made = TableLog(tmp_path / "log")
+    batches = [
+        [{"id": key, "name": f"{number}", "gone": key % 7 == number, "off": key % 3 == 0} for key in range(40)]
+        for number in range(3)
+    ]
+    ddl = "id BIGINT, name STRING, gone BOOLEAN, off BOOLEAN"
+    typed_frames.write(made.path, ddl, batches[0], schema="columns", num__partitions=2, key__column="id")
+    handle = made.log.topic("t")
+    settings = {name.replace("_", "."): str(value) for name, value in COMPACTED.items()}
+    handle.submit(AlterConfig({"delete.when": "gone", **settings}))
+    made.maintain()
+    for batch in batches[1:]:
+        typed_frames.write(made.path, ddl, batch)
+        made.maintain()
+    return made
+
+
+def test_the_table_of_a_typed_topic_is_its_newest_state(typed):
+    assert len(typed.latest(TYPED)) == 34
+    assert typed.by_polars(TYPED) == typed.by_delta_rs(TYPED) == typed.latest(TYPED)
+
+
+def test_another_column_that_says_which_rows_delete_their_keys_changes_the_table(typed):
+    handle = typed.log.topic("t")
+    for column, left in (("off", 26), ("", 40), ("gone", 34)):
+        handle.submit(AlterConfig({"delete.when": column}))
+        topic_cleanup.clean_up_topic(handle)
+        assert len(typed.latest(TYPED)) == left
+        assert typed.by_polars(TYPED) == typed.latest(TYPED)
+
+
+KEYS = st.sampled_from([b"a", b"b", b"c", b"", b"\0"])
+STEPS = st.lists(
+    st.one_of(
+        st.lists(st.tuples(KEYS, st.sampled_from([b"1", b"2", None])), min_size=1, max_size=5),
+        st.just("maintain"),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(steps=STEPS)
+def test_after_maintenance_the_table_has_what_a_scan_of_the_newest_rows_has(steps, tmp_path_factory):
+    log = TableLog(tmp_path_factory.mktemp("log"))
+    log.create("t", 2, **COMPACTED)
+    for step in (*steps, [(b"a", b"last")], "maintain"):
+        if step == "maintain":
+            log.maintain()
+        else:
+            log.send(*step)
+    assert log.by_polars() == log.by_delta_rs() == log.latest()
