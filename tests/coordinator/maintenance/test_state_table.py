@@ -414,4 +414,4 @@ def test_whatever_has_happened_the_table_is_the_newest_state(story):
     topic.handle.submit(AlterConfig({"cleanup.policy": "compact"}))
     topic.do(topic.fold_job())
     topic.clean_up()
-    assert topic.rows() == sorted(topic.expected().values())
+    assert topic.rows() == sorted(row[:3] for row in topic.expected().values())
