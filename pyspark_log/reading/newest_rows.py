@@ -6,7 +6,7 @@
 In a topic with compaction.version.column a row of the tail is not the newest if the row of its key in the keyed
 segments has a larger version, and that one is. A row that deletes its key is left out, and so is one without a key: a
 topic may have such rows from before it was compacted, and a fold keeps one of them if nothing else is left. To find the
-newest rows, the keys of the tail and the lists of the keyed segments are read: some 40 bytes for each row of the tail
+newest rows, the keys of the tail and the lists of the keyed segments are read: some 70 bytes for each row of the tail
 are in memory, with versions 16 more, and one key index.
 """
 

@@ -5,7 +5,7 @@ looks its keys up in the key indexes of the keyed segments before it, and writes
 there: they are superseded. With a version column it is the other way round for rows whose version is smaller than that
 of the row that is there: they are left out. A merge reads keyed segments, without their superseded rows. It looks up
 the keys of rows that delete theirs, and whose time is past, in the key indexes before it: they stay while an older row
-is left. Both keep some 40 bytes of each row in memory, with versions 16 more, and the rows of a row group; of the
+is left. Both keep some 70 bytes of each row in memory, with versions 86, and the rows of a row group; of the
 segments that are looked up one key index at a time.
 
 Keys are compared by 96 bits of two hashes, see `pyspark_log_storage.columns.key_hash`.

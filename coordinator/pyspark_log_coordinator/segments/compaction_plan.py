@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark_log_storage.columns.compaction_columns import CompactionColumns
 
 KEYED_ROWS_MAX = 4_000_000
-"""How many rows are folded or merged at once: a job keeps some 40 bytes of each in memory."""
+"""How many rows are folded or merged at once: a job keeps some 70 bytes of each in memory."""
 REWRITTEN_SHARE = 0.5
 """A smaller share of superseded rows is not worth the rest of the segment, however often rows are folded."""
 FOLD_CHUNKS = 64
