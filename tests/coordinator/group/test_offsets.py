@@ -103,10 +103,10 @@ def test_a_generation_of_an_empty_group_is_not_committed_for():
     refusal(UnknownMember, started(), commit(4, "A", 0))
 
 
-def test_metadata_is_bounded():
+def test_metadata_is_bounded_in_bytes_not_in_characters():
     group = started(offset_metadata_max_bytes=3)
-    assert after(group, commit(1, metadata="abc")).committed("t", 0).metadata == "abc"
-    error = refusal(InvalidOption, group, commit(1, metadata="äb c"))
+    assert after(group, commit(1, metadata="äb")).committed("t", 0).metadata == "äb"
+    error = refusal(InvalidOption, group, commit(1, metadata="äbc"))
     assert error.option == "offset.metadata.max.bytes"
 
 
