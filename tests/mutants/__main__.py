@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from tests.mutants.mutant import Mutant, chosen
-from tests.mutants.trial import Result, copy_tree, first_failure, run
+from tests.mutants.trial import Result, copy_tree, fails_without_a_fault, run
 
 
 def main() -> int:
@@ -24,20 +24,14 @@ def main() -> int:
     results = []
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         trees = [copy_tree(Path(folder) / str(number)) for number in range(options.jobs)]
-        if wrong := _fails_without_faults(trees[0], mutants):
-            print(f"without any fault: {wrong}", file=sys.stderr)
-            return 1
         for result in _trials(mutants, trees, only_named=options.named):
             results.append(result)
             print(_line(result), flush=True)
+        wrong = fails_without_a_fault(trees[0], results)
     print(_summary(results))
-    return int(not all(each.is_as_expected for each in results))
-
-
-def _fails_without_faults(tree: Path, mutants: Sequence[Mutant]) -> str:
-    """Return the test that fails without a fault. Such a test notices nothing."""
-    tests = dict.fromkeys(name for each in mutants for name in each.tests)
-    return "; ".join(filter(None, first_failure(tree, list(tests), compiles=True)))
+    if wrong:
+        print(f"fails without a fault: {wrong}")
+    return int(bool(wrong) or not all(each.is_as_expected for each in results))
 
 
 def _trials(mutants: Sequence[Mutant], trees: Sequence[Path], *, only_named: bool) -> Iterator[Result]:

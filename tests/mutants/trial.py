@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -64,14 +65,21 @@ def run(mutant: Mutant, tree: Path, *, only_named: bool = False) -> Result:
     try:
         noticed_by, error = _noticed_by(mutant, tree, only_named=only_named)
     finally:
-        place.unlink()
+        _remove(place)
         _link(str(ROOT / mutant.file), str(place))
     return Result(mutant, noticed_by, time.monotonic() - began, error)
 
 
 def _replace(place: Path, text: str) -> None:
-    place.unlink()  # or the file that it is linked to would change, too
+    _remove(place)  # or the file that it is linked to would change, too
     place.write_text(text)
+
+
+def _remove(place: Path) -> None:
+    """Remove a module with what it was compiled to: two faults of one module may have one size and one time."""
+    place.unlink()
+    for compiled in place.parent.glob(f"__pycache__/{place.stem}.*.pyc"):
+        compiled.unlink()
 
 
 def _noticed_by(mutant: Mutant, tree: Path, *, only_named: bool) -> tuple[str, str]:
@@ -83,15 +91,18 @@ def _noticed_by(mutant: Mutant, tree: Path, *, only_named: bool) -> tuple[str, s
     return "", ""
 
 
-def first_failure(tree: Path, tests: list[str], *, compiles: bool = False) -> tuple[str, str]:
+def fails_without_a_fault(tree: Path, results: Iterable[Result]) -> str:
+    """Return a test that noticed a fault and fails without it, too, so that it has noticed nothing; or empty."""
+    tests = sorted({each.noticed_by for each in results if each.noticed_by})
+    return "; ".join(filter(None, first_failure(tree, tests))) if tests else ""
+
+
+def first_failure(tree: Path, tests: list[str]) -> tuple[str, str]:
     """Run tests until one fails, and return that, or why it cannot be known whether one does."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-m", FAST]
     command += ["--hypothesis-seed=0", f"--timeout={TEST_SECONDS_MAX}", *tests]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (tree, tree / "storage", tree / "coordinator")))}
-    # Two faults of one file may have one size and one time, and what one was compiled to would be taken for the other.
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    if not compiles:
-        environment["PYTHONDONTWRITEBYTECODE"] = "1"
+    packages = os.pathsep.join(map(str, (tree, tree / "storage", tree / "coordinator")))
+    environment = os.environ | {"PYTHONPATH": packages}
     try:
         ran = subprocess.run(
             command, cwd=tree, env=environment, capture_output=True, text=True, timeout=SECONDS_MAX, check=False

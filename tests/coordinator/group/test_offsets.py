@@ -44,6 +44,13 @@ def test_the_same_commit_again_makes_no_entry():
     assert machine.decide(group, OffsetCommit({}, "A", 1), NOW) == []
 
 
+@pytest.mark.parametrize("other", [Offset(8, 2, "note"), Offset(7, 3, "note"), Offset(7, 2, "another")])
+def test_a_commit_that_differs_in_offset_leader_epoch_or_text_is_another_one(other):
+    group = after(stable(join("A")), OffsetCommit({"t": {0: Offset(7, 2, "note")}}, "A", 1))
+    group = after(group, OffsetCommit({"t": {0: other}}, "A", 1))
+    assert group.committed("t", 0) == CommittedOffset(other.offset, other.leader_epoch, other.metadata, NOW)
+
+
 def test_an_offset_may_go_back():
     assert after(stable(join("A")), commit(5, "A", 1), commit(3, "A", 1)).committed("t", 0).offset == 3
 

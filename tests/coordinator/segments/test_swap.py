@@ -302,15 +302,3 @@ def test_a_file_is_listed_as_long_as_an_unrolled_chunk_or_an_older_file_needs_it
         assert gone + listed == every
         assert needed <= set(listed)
         assert not listed or listed[0] in needed
-
-
-def test_a_replica_that_rejoins_with_a_batch_must_hold_the_segment_that_the_batch_brings():
-    state = after(started(1, ("A", "B")), commit(None, file({0: 10}, on=("A", "B"))))
-    for fenced in (True, False):
-        state = after(state, AlterReplicaNode("B", incarnation("B"), fenced=fenced))
-    assert state.partitions[0].isr == ("A",)
-    batch = msgspec.structs.replace(commit(None, file({0: 10}, on=("A", "B"))), swaps=(swap(0, 10, on=("A",)),))
-    state = after(state, batch)
-    assert state.partitions[0].isr == ("A", "B")
-    assert pieces(state) == [("chunk", 0, 10), ("chunk", 10, 20)]
-    assert [each.base_offset for each in state.partitions[0].staged] == [0]
