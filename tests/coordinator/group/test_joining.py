@@ -231,6 +231,14 @@ def test_a_request_of_a_member_that_was_removed_does_not_bring_it_back():
     assert "B" not in after(left, JoinTogether(rejoin("A"), (asked,))).members
 
 
+def test_a_new_static_member_joins_only_by_its_own_entry():
+    # Its process may be dead, and a younger one may have the place by now.
+    begun = after(stable(join("A"), join("B1", instance="b")), join("C"))
+    asked = request(begun, join("B2", instance="b"))
+    assert after(begun, JoinTogether(rejoin("A"), (asked,))) == after(begun, rejoin("A"))
+    assert "B2" in after(begun, join("B2", instance="b")).members
+
+
 def test_a_request_that_is_refused_does_not_stop_the_others_and_ones_own_does():
     group = stable(join("A"), join("B"))
     begun = after(group, join("C"))

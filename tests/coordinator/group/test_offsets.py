@@ -44,6 +44,13 @@ def test_the_same_commit_again_makes_no_entry():
     assert machine.decide(group, OffsetCommit({}, "A", 1), NOW) == []
 
 
+@pytest.mark.parametrize("other", [Offset(8, 2, "note"), Offset(7, 3, "note"), Offset(7, 2, "another")])
+def test_a_commit_that_differs_in_offset_leader_epoch_or_text_is_another_one(other):
+    group = after(stable(join("A")), OffsetCommit({"t": {0: Offset(7, 2, "note")}}, "A", 1))
+    group = after(group, OffsetCommit({"t": {0: other}}, "A", 1))
+    assert group.committed("t", 0) == CommittedOffset(other.offset, other.leader_epoch, other.metadata, NOW)
+
+
 def test_an_offset_may_go_back():
     assert after(stable(join("A")), commit(5, "A", 1), commit(3, "A", 1)).committed("t", 0).offset == 3
 
@@ -103,10 +110,10 @@ def test_a_generation_of_an_empty_group_is_not_committed_for():
     refusal(UnknownMember, started(), commit(4, "A", 0))
 
 
-def test_metadata_is_bounded():
+def test_metadata_is_bounded_in_bytes_not_in_characters():
     group = started(offset_metadata_max_bytes=3)
-    assert after(group, commit(1, metadata="abc")).committed("t", 0).metadata == "abc"
-    error = refusal(InvalidOption, group, commit(1, metadata="äb c"))
+    assert after(group, commit(1, metadata="äb")).committed("t", 0).metadata == "äb"
+    error = refusal(InvalidOption, group, commit(1, metadata="äbc"))
     assert error.option == "offset.metadata.max.bytes"
 
 

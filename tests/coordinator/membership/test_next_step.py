@@ -115,6 +115,13 @@ def test_a_rewind_is_taken_up_before_anything_else():
     assert next_step(rewound, msgspec.structs.replace(mine, rewinds=1)) is Step.WORK
 
 
+def test_a_member_that_takes_its_assignment_begins_where_the_group_was_reset_to_before():
+    rewound = after(started(), ResetOffsets({"t": {0: Offset(7)}}))
+    group = after(rewound, join("a"), SyncGroup("a", 1, {"a": b"work"}))
+    assert group.rewinds == 1
+    assert next_step(group, working(group, "a")) is Step.WORK
+
+
 def test_who_has_joined_every_generation_may_keep_what_it_had():
     group = stable(join("a"), join("b"))
     mine = working(group, "b")

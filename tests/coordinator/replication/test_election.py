@@ -252,3 +252,10 @@ def test_a_staged_segment_that_the_new_leader_lacks_does_not_come_into_the_place
     state = after(state, ElectLeaders((), (*one, *two), unclean=True, set_back=(found,)))
     assert state.partitions[0].leader == "B"
     assert pieces(state) == [("chunk", 0, 2)]
+
+
+def test_where_unclean_elections_are_allowed_a_clean_one_is_the_same():
+    state = after(started(replicas=ABC), commit(None, file({0: 1}, on=ABC)))
+    clean = elect(state, "B", "C")
+    assert clean == [LeaderElected(0, "B", 1, 1, ("B", "C"))]
+    assert elect(state, "B", "C", unclean=True) == clean

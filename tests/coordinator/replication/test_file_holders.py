@@ -138,6 +138,12 @@ def test_what_others_can_copy_from_the_leader_alone_are_its_files_above_the_high
     assert held_alone(after(state, holds("B", 1)), "A") == (f"append/{state.file(2).name}",)
 
 
+def test_files_below_the_high_watermark_are_waited_for_by_nobody_even_if_the_leader_has_the_only_copy():
+    state = after(started(1, ("A", "B")), commit(None, file({0: 2})))
+    assert (state.partitions[0].isr, state.partitions[0].high_watermark) == (("A",), 2)
+    assert held_alone(state, "A") == ()
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_the_newest_file_of_a_node_is_found_among_many_partitions(seed):
     chance = random.Random(seed)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log_coordinator.replication.high_watermark import advance
+from pyspark_log_coordinator.replication.high_watermark import advance, advance_by_majority, majority
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,21 @@ from pyspark_log_coordinator.replication.high_watermark import advance
 )
 def test_the_high_watermark_is_the_lowest_log_end_of_a_large_enough_isr(leos, isr, current, min_insync, expected):
     assert advance(leos, tuple(isr), current, len(leos), min_insync) == expected
+
+
+def test_a_majority_is_more_than_half_whether_the_number_is_odd_or_even():
+    assert [majority(replicas) for replicas in range(1, 8)] == [1, 2, 2, 3, 3, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("leos", "current", "expected"),
+    [
+        ({"A": 9}, 0, 9),
+        ({"A": 9, "B": 4}, 0, 4),  # half of the replicas commit nothing
+        ({"A": 9, "B": 7, "C": 6}, 0, 7),
+        ({"A": 9, "B": 8, "C": 7, "D": 6}, 0, 7),
+        ({"A": 9, "B": 3, "C": 2}, 5, 5),  # never back
+    ],
+)
+def test_the_high_watermark_of_a_quorum_is_what_a_majority_has(leos, current, expected):
+    assert advance_by_majority(leos, current) == expected

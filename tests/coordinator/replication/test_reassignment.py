@@ -44,6 +44,12 @@ def test_while_a_single_replica_moves_one_is_enough_to_write():
     assert state.partitions[0].high_watermark == 1
 
 
+def test_while_replicas_are_added_those_that_were_there_are_enough_to_write():
+    state = after(started(replicas=("A",), min_insync=2), move("A", "B", "C"))
+    state = after(state, commit(None, file({0: 1})))
+    assert (state.partitions[0].isr, state.partitions[0].high_watermark) == (("A",), 1)
+
+
 def test_a_wiped_node_that_is_named_again_is_known_by_its_new_life():
     state = after(started(2, ABC), commit(None, file({0: 1}, on=ABC)))
     state = after(after(state, move("A", "B")), move("A", "B", partition=1))

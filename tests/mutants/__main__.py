@@ -1,0 +1,73 @@
+"""`python -m tests.mutants` plants every mutant, one after another, and prints which test notices it."""
+
+import argparse
+import queue
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+from tests.mutants.mutant import Mutant, chosen
+from tests.mutants.trial import Result, copy_tree, fails_without_a_fault, run
+
+
+def main() -> int:
+    """Return 1 if a mutant survives that is not equivalent, or one is noticed that is said to be."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description="Plant faults, and see what notices.")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="only these mutants or lists")
+    parser.add_argument("--jobs", type=int, default=2, help="how many trials run beside each other (default: 2)")
+    parser.add_argument("--named", action="store_true", help="run only the tests that the lists name")
+    options = parser.parse_args()
+    mutants = chosen(options.only)
+    results = []
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        trees = [copy_tree(Path(folder) / str(number)) for number in range(options.jobs)]
+        for result in _trials(mutants, trees, only_named=options.named):
+            results.append(result)
+            print(_line(result), flush=True)
+        wrong = fails_without_a_fault(trees[0], results)
+    print(_summary(results))
+    if wrong:
+        print(f"fails without a fault: {wrong}")
+    return int(bool(wrong) or not all(each.is_as_expected for each in results))
+
+
+def _trials(mutants: Sequence[Mutant], trees: Sequence[Path], *, only_named: bool) -> Iterator[Result]:
+    free: queue.SimpleQueue[Path] = queue.SimpleQueue()
+    for tree in trees:
+        free.put(tree)
+
+    def trial(mutant: Mutant) -> Result:
+        tree = free.get()
+        try:
+            return run(mutant, tree, only_named=only_named)
+        finally:
+            free.put(tree)
+
+    with ThreadPoolExecutor(len(trees)) as pool:
+        for done in as_completed([pool.submit(trial, each) for each in mutants]):
+            yield done.result()
+
+
+def _line(result: Result) -> str:
+    mutant = result.mutant
+    found = result.noticed_by or ("equivalent" if mutant.equivalent else "NOTHING")
+    line = f"{mutant.part:12} {mutant.name:40} {result.seconds:6.1f} s  {result.error or found}"
+    if result.is_as_expected:
+        return line
+    return f"{line}\n    {mutant.rule}\n    {mutant.file}\n    - {mutant.old}\n    + {mutant.new}"
+
+
+def _summary(results: Sequence[Result]) -> str:
+    noticed = Counter(each.mutant.part for each in results if each.noticed_by)
+    every = Counter(each.mutant.part for each in results)
+    equivalent = Counter(each.mutant.part for each in results if each.mutant.equivalent)
+    lines = [f"{part}: {noticed[part]} of {count} noticed" for part, count in sorted(every.items())]
+    total = f"in all: {noticed.total()} of {every.total()} noticed, {equivalent.total()} equivalent"
+    return "\n".join([*lines, total])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
