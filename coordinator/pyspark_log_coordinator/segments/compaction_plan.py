@@ -7,7 +7,7 @@
 A fold makes one keyed segment of the oldest dense rows: the newest row of each key, with the offsets of the rows in
 earlier keyed segments that these supersede. A merge rewrites keyed segments without superseded rows, and without rows
 that delete their key once delete.retention.ms has passed, unless an older row of the key is left in the segments before
-them: who reads all rows would take that for the newest. So each key has one row in all keyed segments that is not
+them: a reader of all rows would take that for the newest. So each key has one row in all keyed segments that is not
 superseded, and what a fold or a merge does follows what was written since, not what is there. With a version column the
 newest row is the one with the largest version: a fold leaves out rows that are older than those of earlier segments.
 
