@@ -79,7 +79,7 @@ def decode(vector: DeletionVector, rows: int, name: str) -> Rows:
 
 
 def _rows_of(data: bytes, rows: int) -> Rows | None:
-    """Return the rows in a bitmap, or None if it is none of a file with so many rows."""
+    """Return the rows in a bitmap, or None if a file with so many rows cannot have it."""
     if len(data) < _HEAD.size:
         return None
     *_, count = _HEAD.unpack_from(data)
