@@ -232,7 +232,7 @@ def test_rows_that_are_not_of_their_range_are_an_error(shift):
     moved = msgspec.structs.replace(place, base_offset=place.base_offset + shift)
     read = functools.partial(read_one, Failover(log.log.store_at, "t", 0), (node,))
     assert read(place, RECORD_SCHEMAS).num_rows == 2
-    with pytest.raises(CorruptObject, match="its rows in .* have other offsets"):
+    with pytest.raises(CorruptObject, match=r"its rows in .* have other offsets"):
         read(moved, RECORD_SCHEMAS)
 
 

@@ -46,12 +46,12 @@ class TwoNodes:
         self.handle = self.log.create_topic("t", len(replicas), TopicConfig(**config), replicas=replicas)
         self.begun = 0
 
-    def disk(self, node):
-        return self.stores.at[f"/disk/{node}"]
+    def disk(self, name):
+        return self.stores.at[f"/disk/{name}"]
 
     def take_away(self, *nodes, error=StoreUnavailable):
-        for node in nodes:
-            self.disk(node).broken = error
+        for name in nodes:
+            self.disk(name).broken = error
 
     def bring_back(self, *nodes):
         self.take_away(*nodes, error=None)
