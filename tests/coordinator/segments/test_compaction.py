@@ -238,6 +238,21 @@ def test_sixteen_keyed_segments_of_one_size_become_one():
     assert due(keyed_log(*range(0, 160, 10), chunks=15)) == []
 
 
+def test_a_merge_knows_the_keyed_segments_before_and_after_it():
+    state = keyed_log(0, 20, 40)
+    (_, second) = state.partitions[0].segments
+    state = taken(state, compacted(state, 40, 60, supersedes={second.name: 5}))
+    (rewrite,) = roll_plan.plan(state, 0, BUDGET)
+    state = keyed_log(*range(0, 170, 10), chunks=17)
+    of_three = sum(each.length for each in state.partitions[0].keyed_segments[:3])
+    merge = roll_plan.plan(state, 0, of_three)[0]
+    known = [
+        [[each.base_offset for each in they] for they in (job.segments, job.compaction.others, job.compaction.older)]
+        for job in (rewrite, merge)
+    ]
+    assert known == [[[20], [40], [0]], [[0, 10, 20], [*range(30, 160, 10)], []]]
+
+
 def test_keyed_segments_are_neither_rolled_nor_converted():
     state = keyed_log(0, 20, 40, 60, segment_format="parquet", parquet_max_lag_ms=0)
     assert roll_plan.plan(state, 10**12, BUDGET) == []
