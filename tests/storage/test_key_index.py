@@ -117,6 +117,13 @@ def test_versions_are_whole_numbers(column, versions):
     assert (found.dtype, found.tolist()) == (np.int64, versions)
 
 
+def test_a_row_deletes_its_key_only_if_its_column_is_true():
+    columns = CompactionColumns(("id",), "", "", "gone")
+    rows = pa.record_batch({"id": [1, 2, 3], "gone": [True, False, None]})
+    assert key_index.deletes(rows, columns).tolist() == [True, False, False]
+    assert key_index.deletes(rows.select(["id"]), columns).tolist() == [False] * 3
+
+
 def test_rows_of_before_a_column_was_added_have_no_key_or_no_version():
     columns = CompactionColumns(("id",), "seq", "", "gone")
     rows = pa.record_batch({"id": [1, 2], "seq": [5, None]})
