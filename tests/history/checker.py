@@ -62,14 +62,20 @@ def _outcomes(history: Iterable[Event]) -> Iterator[Event]:
     """Return of each call the line that counts: the one of its outcome, if there is one."""
     calls: dict[tuple[object, ...], Event] = {}
     for event in history:
-        if isinstance(event, (Send, Commit)):
-            what = event.offsets.items() if isinstance(event, Commit) else (row.value for row in event.rows)
-            call = (type(event), event.who, event.began, *what)
-            if call not in calls or event.result != "unknown":
-                calls[call] = event
-        else:
-            yield event
+        match event:
+            case Send():  # each row has an outcome of its own
+                for row in event.rows:
+                    _settle(calls, (event.who, event.began, row.value), msgspec.structs.replace(event, rows=[row]))
+            case Commit():
+                _settle(calls, (event.who, event.began, event.topic, *event.offsets), event)
+            case _:
+                yield event
     yield from calls.values()
+
+
+def _settle(calls: dict[tuple[object, ...], Event], call: tuple[object, ...], event: Send | Commit) -> None:
+    if call not in calls or event.result != "unknown":
+        calls[call] = event
 
 
 class _Sent(msgspec.Struct):
@@ -100,8 +106,8 @@ class _Topic:
         self._sent: dict[str, _Sent] = {}
         self._places: defaultdict[int, dict[int, _Place]] = defaultdict(dict)
         self._where: dict[str, tuple[int, int]] = {}
-        self._due: dict[tuple[str, int], int] = {}
-        """The offset that a client gets next of a partition."""
+        self._due: dict[tuple[str, int], int | None] = {}
+        """The offset that a client gets next of a partition, if that is known."""
         self._deletes: list[Delete] = []
         self._retain_ms = NEVER
         self._is_compacted = False
@@ -191,7 +197,7 @@ class _Topic:
                 self._due.update({(event.who, p): offset for p, offset in event.offsets.items()})
             case Poll():
                 for row in event.rows:
-                    due = self._due.get((event.who, row.partition), row.offset)
+                    due = self._due.get((event.who, row.partition))
                     self._due[event.who, row.partition] = self._next(event, row.partition, due, row.offset)
             case Read():
                 self._look_at_all(event)
@@ -212,8 +218,9 @@ class _Topic:
 
     def _next(self, event: Poll | Read, p: int, due: int | None, offset: int | None) -> int:
         """Hold that nothing between two offsets is left out, and nothing comes again; return the offset after them."""
-        assert due is not None
         assert offset is not None
+        if due is None:
+            return offset + 1
         if offset < due:
             self._report("backwards", event, p, offset, f"it comes where {due} is due")
         for missing in range(due, offset):

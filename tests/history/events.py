@@ -59,10 +59,10 @@ class Read(_Event, frozen=True):
 
 
 class Assign(_Event, frozen=True):
-    """From here on the client polls these partitions from these offsets on."""
+    """From here on the client polls these partitions from these offsets on; None: from wherever it is."""
 
     topic: str
-    offsets: dict[int, int]
+    offsets: dict[int, int | None]
 
 
 class Commit(_Event, frozen=True):

@@ -88,6 +88,18 @@ GOOD = {
         Assign("reader", 30, 30, "t", {0: 0}),
         poll("a", began=40),
     ],
+    "a client that is given a partition again begins anywhere": [
+        A,
+        B,
+        poll("a", "b", began=20),
+        Assign("reader", 30, 30, "t", {0: None}),
+        poll("b", began=40, start=1),
+    ],
+    "the rows of one call have outcomes of their own": [
+        Send("w", 0, 0, "t", [Row(0, None, "a"), Row(0, None, "b")], "unknown"),
+        Send("w", 0, 1, "t", [Row(0, 0, "a")]),
+        read("a", began=20),
+    ],
     "deleted rows are left out": [
         A,
         B,
@@ -136,6 +148,15 @@ BAD = {
     "nobody sent a row": ("unsent", [read("x", began=20)]),
     "a row is read before it is sent": ("unsent", [read("b", began=0), send("b", 0, 10)]),
     "a refused row is there": ("refused", [REFUSED, read("r", began=20)]),
+    "a row is there that was refused when others of its call were not": (
+        "refused",
+        [
+            Send("w", 0, 0, "t", [Row(0, None, "a"), Row(0, None, "b")], "unknown"),
+            Send("w", 0, 1, "t", [Row(0, 0, "a")]),
+            Send("w", 0, 1, "t", [Row(0, None, "b")], "refused"),
+            read("a", "b", began=20),
+        ],
+    ),
     "a refused row of acks=1 is there": ("refused", [send("r", None, 0, "refused", acks="1"), read("r", began=20)]),
     "a client that polls misses an unknown row": (
         "gap",
