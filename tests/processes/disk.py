@@ -37,3 +37,8 @@ class Disk:
     def remount(self, how: str) -> None:
         """Make it "ro" or "rw"."""
         subprocess.run(["mount", "-o", f"remount,{how}", self.path], check=True)
+
+    def make_read_only(self) -> bool:
+        """Make it read-only, unless a file is being written; return whether it is."""
+        command = ["mount", "-o", "remount,ro", self.path]
+        return subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode == 0

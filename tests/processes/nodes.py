@@ -72,6 +72,18 @@ class Nodes:
         shutil.copytree(self[node], backup, ignore=shutil.ignore_patterns(".tmp"), copy_function=_copy_if_there)
         return functools.partial(self._mount, backup, node)
 
+    def keep_journals(self, node: str) -> None:
+        """Give the copy of a disk that was taken away the journals that the disk has now."""
+        disk, backup = self._away(node) / "folder", self._away(node) / "backup"
+        for folder in [*disk.glob("topics/*/*/journal"), *disk.glob("groups"), *disk.glob("cluster")]:
+            shutil.rmtree(backup / folder.relative_to(disk), ignore_errors=True)
+            shutil.copytree(folder, backup / folder.relative_to(disk), ignore=shutil.ignore_patterns(".tmp"))
+
+    def throw_away(self, node: str) -> None:
+        """Delete what was taken away of a node."""
+        for each in self._away(node).iterdir():
+            shutil.rmtree(each)
+
     def _mount(self, disk: Path, node: str) -> None:
         """Put a disk where a node's was. What was written below the mount point meanwhile is not seen any more."""
         while True:
