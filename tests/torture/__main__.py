@@ -53,6 +53,7 @@ EXPIRES = msgspec.structs.replace(CONFIG, retention_ms=RETENTION_MS)
 PAUSE_S = 1.0
 """So long it takes at most until the next process is attacked, a node is left alone, or is attacked."""
 SUSPENDED_S = 3.0
+QUICK = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1"}
 SHOWN = 20
 Begin = Callable[[ForkServer], Worker]
 
@@ -125,7 +126,7 @@ def _torture(
     history = Recorder(histories, "torture")
     history.add(Compact(history.who, 0, 0, KEYED))
     history.add(Retain(history.who, 0, 0, EXPIRING, RETENTION_MS))
-    log.group(GROUP, create=True).submit(AlterGroupConfig({"group.initial.rebalance.delay.ms": "0"}))
+    log.group(GROUP, create=True).submit(AlterGroupConfig(QUICK))
     stop, end = LineFile(str(folder / "stop")), LineFile(str(folder / "end"))
     writers, others = _clients(root, histories, str(folder))
     processes = Processes(server, writers | others)

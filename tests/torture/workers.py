@@ -58,7 +58,7 @@ def produce(root: str, histories: str, stop: str) -> None:
                 outcomes[result_of(error)].append(row if error else _placed(row, future.result()))
             for result, those in outcomes.items():
                 history.add(Send(history.who, began, history.now(), topic, those, result))
-            time.sleep(dice.uniform(0, PAUSE_S))
+            time.sleep(dice.uniform(0, PAUSE_S * 10))
 
 
 def _row(dice: random.Random, topic: str, value: str) -> Row:
