@@ -1,0 +1,241 @@
+"""What a topic may answer to a command, said once more from the design: rules over a state, a command and its events.
+
+`what_if` asks. Each rule says when something must happen as well as when it must not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark_log_coordinator.model.partition import NodeId, Partition
+from pyspark_log_coordinator.model.topic_state import Topic
+from pyspark_log_coordinator.replication.damage import ReportDamage
+from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged
+from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred, LeaderElected
+from pyspark_log_coordinator.replication.file_holders import HoldFiles
+from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk, ShrinkIsr
+from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
+from pyspark_log_coordinator.replication.reassignment import ReplicasAltered
+from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, NodeSuspected, Suspect, SuspicionCancelled
+from pyspark_log_coordinator.topic import machine
+from pyspark_log_coordinator.topic.sequencing import BatchSequenced, CommitBatch
+from tests.simulator.invariants import require
+from tests.simulator.replica_rules import enough, is_quorum, reached
+
+
+def hold(topic: Topic, command: Any, events: list[Any], after: Topic) -> None:
+    """Hold the events that a command was answered with, and the state after them."""
+    match command:
+        case ElectLeaders():
+            _hold_elections(topic, command, events, after)
+        case ElectPreferred():
+            _hold_preferred(topic, command, events)
+        case ShrinkIsr():
+            _hold_shrunk(topic, command, events)
+        case Suspect() | CancelSuspicion():
+            _hold_suspicion(topic, command, events)
+        case AlterReplicaNode():
+            _hold_led(topic, command, after)
+        case HoldFiles():
+            known = topic.incarnations.get(command.node)
+            require(command.incarnation == known, f"{command} is taken, and the incarnation is {known}")
+        case ReportDamage():
+            _hold_damage(topic, command, events, after)
+        case CommitBatch():
+            _hold_batch(topic, command, events)
+
+
+def _hold_elections(topic: Topic, command: ElectLeaders, events: list[Any], after: Topic) -> None:
+    """Hold who is elected, where, and who stays in sync.
+
+    A leader is replaced if it is fenced, or a suspicion of it still stands. The live member of the ISR with most rows
+    leads, of equals the preferred one. Only if there is none, nobody may still come back with all rows, and somebody
+    allowed it, does the replica lead that really has most.
+    """
+    live = {each.node for each in command.live if topic.incarnations.get(each.node) == each.incarnation}
+    gone = {each.node for each in command.unreachable if topic.suspects.get(each.node) == each.number} - live
+    found = {each.node: each for each in command.set_back if topic.incarnations.get(each.node) == each.incarnation}
+    moved = {each.partition for each in events if isinstance(each, ReplicasAltered)}
+    elected: dict[int, LeaderElected] = {}
+    for each in events:
+        if isinstance(each, LeaderElected):
+            elected.setdefault(each.partition, each)
+    for p, partition in enumerate(topic.partitions):
+        event, leader = elected.get(p), partition.leader
+        what = f"partition {p} of {partition.isr}, led by {leader}: {event} where {live} are live and {gone} gone"
+        is_due = leader is None or leader in gone or leader in topic.fenced
+        if (command.partitions is not None and p not in command.partitions) or not is_due:
+            require(event is None or p in moved, f"{what}: no election is due")
+            continue
+        able = [node for node in partition.replicas if node in live and node not in topic.fenced]
+        clean = _most_rows(
+            {node: partition.log_end_offsets[node] for node in able if _may_lead(topic, partition, able, node)}
+        )
+        if clean is not None:
+            kept = [node for node in partition.isr if node not in gone and node not in topic.fenced]
+            isr = tuple(node for node in partition.replicas if node in (*kept, clean))
+            require(event is not None and (event.leader, event.isr) == (clean, isr), f"{what}: {clean} must lead {isr}")
+            continue
+        voters = partition.replicas if is_quorum(topic) else partition.isr
+        absent = {*live, *gone, *topic.fenced, *(found.keys() - topic.suspects.keys())}
+        ends = {
+            node: _really_reached(topic, p, partition, node, found)
+            for node in partition.replicas
+            if node not in topic.fenced and (node in live or node in found)
+        }
+        unclean = _most_rows(ends) if absent.issuperset(voters) else None
+        if unclean is not None and (command.unclean or topic.config.unclean_leader_election_enable):
+            require(
+                event is not None and (event.leader, event.isr) == (unclean, (unclean,)), f"{what}: {ends} are there"
+            )
+            lost = {name for number, name in found[unclean].segments if number == p} if unclean in found else set()
+            kept = [one.name for one in after.partitions[p].all_segments if _has(one.holders, unclean)]
+            require(not lost.intersection(kept), f"{what}: it has lost {lost}, which count")
+        elif leader is not None:
+            require(event is not None and event.leader is None, f"{what}: nobody may lead")
+        else:
+            require(event is None or p in moved, f"{what}: nobody may lead")
+
+
+def _may_lead(topic: Topic, partition: Partition, able: list[NodeId], node: NodeId) -> bool:
+    if is_quorum(topic):
+        has_rows = partition.log_end_offsets[node] >= partition.high_watermark
+        return has_rows and len(able) >= enough(topic, partition)
+    return node in partition.isr
+
+
+def _really_reached(topic: Topic, p: int, partition: Partition, node: NodeId, found: dict[NodeId, Any]) -> int:
+    if node not in found:
+        return partition.log_end_offsets[node]
+    lost = [*found[node].files, *(name for number, name in found[node].segments if number == p)]
+    return reached(topic, partition, node, lost)
+
+
+def _most_rows(ends: dict[NodeId, int]) -> NodeId | None:
+    """Return the node that has most rows, of equals the first."""
+    return next((node for node, end in ends.items() if end == max(ends.values())), None)
+
+
+def _hold_preferred(topic: Topic, command: ElectPreferred, events: list[Any]) -> None:
+    """Hold that a preferred leader is live and has every row, and is elected then."""
+    live = {each.node for each in command.live if topic.incarnations.get(each.node) == each.incarnation}
+    elected = {each.partition: each.leader for each in events if isinstance(each, LeaderElected)}
+    for p, partition in enumerate(topic.partitions):
+        first = partition.replicas[0]
+        able = first in live and first in partition.isr and first not in topic.fenced
+        has_all = partition.log_end_offsets[first] == partition.log_end
+        is_chosen = command.partitions is None or p in command.partitions
+        is_due = is_chosen and partition.leader not in (None, first) and able and has_all
+        require(
+            (elected.get(p) == first) == is_due, f"partition {p}: {elected.get(p)} is elected, {first} is preferred"
+        )
+
+
+def _hold_shrunk(topic: Topic, command: ShrinkIsr, events: list[Any]) -> None:
+    """Hold that those leave who lack rows of the leader, and either lagged in its epoch or are under suspicion."""
+    gone = {each.node for each in command.unreachable if topic.suspects.get(each.node) == each.number}
+    shrunk = {each.partition: each.isr for each in events if isinstance(each, IsrShrunk)}
+    for p, partition in enumerate(topic.partitions):
+        ends = partition.log_end_offsets
+        lagging = {
+            node
+            for seen in command.lagging
+            if seen.partition == p and seen.leader_epoch == partition.leader_epoch
+            for node in seen.nodes
+            if node in ends and ends[node] < seen.leader_end
+        }
+        leaving = {
+            node
+            for node in partition.isr
+            if partition.leader is not None and node in lagging | gone and ends[node] < partition.leader_end
+        }
+        isr = tuple(node for node in partition.isr if node not in leaving)
+        require(
+            shrunk.get(p, partition.isr) == isr, f"partition {p}: {shrunk.get(p)} of {partition.isr} stay, not {isr}"
+        )
+
+
+def _hold_suspicion(topic: Topic, command: Suspect | CancelSuspicion, events: list[Any]) -> None:
+    """Hold that a node is suspected once, in its incarnation, and that a suspicion is cancelled by whoever knew it."""
+    known, is_present = topic.suspects.get(command.node), topic.incarnations.get(command.node) == command.incarnation
+    due: list[Any] = []
+    if isinstance(command, Suspect) and is_present and known is None:
+        due = [NodeSuspected(command.node, topic.suspicions + 1)]
+    elif isinstance(command, CancelSuspicion) and is_present and known == command.number:
+        due = [SuspicionCancelled(command.node, command.number)]
+    found = [each for each in events if isinstance(each, NodeSuspected | SuspicionCancelled)]
+    require(found == due, f"{command} leads to {found}, not to {due}")
+
+
+def _hold_led(topic: Topic, command: AlterReplicaNode, after: Topic) -> None:
+    """Hold that in the place of a node that was wiped or fenced another member of the ISR leads, if one may."""
+    if command.node not in topic.incarnations:
+        return
+    require((command.node in after.fenced) == command.fenced, f"{command}: {after.fenced} are fenced")
+    is_wiped = topic.incarnations[command.node] != command.incarnation
+    is_fenced = command.fenced and command.node not in topic.fenced
+    if is_wiped and is_fenced and is_quorum(topic):
+        return  # it may have been one of the majority that elected another leader before it was fenced
+    for p, (old, new) in enumerate(zip(topic.partitions, after.partitions, strict=True)):
+        if old.leader != command.node or not (is_wiped or is_fenced):
+            continue
+        able = [node for node in new.replicas if node not in after.fenced and node not in after.suspects]
+        able = [node for node in able if _may_lead(after, new, able, node)]
+        what = f"partition {p}: {command.node} led the ISR {old.isr}, and {new.leader} leads"
+        require(new.leader in able if able else new.leader is None or new.leader in after.suspects, what)
+
+
+def _hold_damage(topic: Topic, command: ReportDamage, events: list[Any], after: Topic) -> None:
+    """Hold that a report, which may be false, costs a copy at most: another one is left, and enough members are."""
+    node, suspects = command.node, topic.suspects.keys()
+    if topic.incarnations.get(node) != command.incarnation:
+        require(not events, f"{command} changes something, and {node} is {topic.incarnations.get(node)!r}")
+        return
+    for event in (each for each in events if isinstance(each, CopiesDamaged)):
+        for number, _ in event.files:
+            others = {each.node for each in topic.file(number).holders} - {node} - suspects
+            require(others, f"{event}: no other copy of file {number} is known to be there")
+        for p, name, position in event.segments:
+            partition = topic.partitions[p]
+            one = next(each for each in partition.all_segments if each.name == name)
+            others = {each.node for each in one.holders} - {node} - suspects
+            require(0 <= position < one.log_bytes, f"{event}: {name} has {one.log_bytes} bytes")
+            require(others or one in partition.staged, f"{event}: no other copy of {name} is known to be there")
+    for p, (old, new) in enumerate(zip(topic.partitions, after.partitions, strict=True)):
+        mark, staying = old.high_watermark, [each for each in new.isr if each not in suspects]
+        what = f"partition {p}: {node} has lost rows, the ISR {old.isr} becomes {new.isr}, and {suspects} are suspected"
+        if is_quorum(topic):
+            staying = [each for each in staying if new.log_end_offsets[each] >= mark]
+            has_lost = old.log_end_offsets.get(node, 0) >= mark > new.log_end_offsets.get(node, 0)
+        else:
+            has_lost = node in old.isr and node not in new.isr
+        require(not has_lost or len(staying) >= enough(topic, old), what)
+        if old.leader == node != new.leader:
+            is_level = old.log_end_offsets[new.leader] == old.log_end if new.leader is not None else False
+            require(is_level and new.leader not in suspects, f"{what}: {new.leader} leads")
+
+
+def _hold_batch(topic: Topic, command: CommitBatch, events: list[Any]) -> None:
+    """Hold who has a batch that is accepted: with acks=1 the leader, with acks=all the ISR, and enough of it."""
+    after = topic
+    for event in events:
+        after = machine.evolve(after, event)
+        if isinstance(event, BatchSequenced):
+            break
+    else:
+        return
+    for p in {chunk.partition for file in command.files for chunk in file.chunks}:
+        old, new = topic.partitions[p], after.partitions[p]
+        has_all = {node for node in new.replicas if new.log_end_offsets[node] == new.log_end}
+        usable = has_all - set(topic.fenced)
+        what = f"partition {p}: a batch with acks={command.acks} is on {has_all}, and {topic.fenced} are fenced"
+        if command.acks != "all":
+            require(old.leader in usable, f"{what}, and {old.leader} leads")
+            continue
+        voting = usable if is_quorum(topic) else usable & set(old.isr)
+        require(len(voting) >= enough(topic, old), f"{what}, and {voting} of {old.isr} count")
+        require(usable == set(new.isr), f"{what}, and {new.isr} are in sync")
+
+
+def _has(some: Any, node: NodeId) -> bool:
+    return node in {each.node for each in some}

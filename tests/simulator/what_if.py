@@ -1,0 +1,244 @@
+"""What if: commands that somebody might send to a topic at this moment, late, mistaken or right.
+
+A world has few elections, and fewer of each rare kind. But what a topic would answer costs no operation on a store:
+`decide` is a function. So after each entry a walk begins at the state that the world has reached: a command, its
+events, the next one. Nothing of it happens. Every answer is held against the rules (`answers`, `replica_rules`): what
+the journal promises may be called in at any moment. The walks of a world are a function of its seed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from pyspark_log_coordinator.model.batch import Acks, SequencedFile
+from pyspark_log_coordinator.model.partition import Holder, NodeId, Partition
+from pyspark_log_coordinator.model.topic_state import Topic
+from pyspark_log_coordinator.replication.damage import ReportDamage
+from pyspark_log_coordinator.replication.damaged_copies import SetBack
+from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred, LeaderElected
+from pyspark_log_coordinator.replication.file_holders import HoldFiles
+from pyspark_log_coordinator.replication.isr_shrink import Lagging, ShrinkIsr
+from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
+from pyspark_log_coordinator.replication.reassignment import AlterReplicas, PartitionReassignment
+from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspect, Suspicion
+from pyspark_log_coordinator.topic import machine
+from pyspark_log_coordinator.topic.sequencing import CommitBatch
+from pyspark_log_storage.errors import LogError
+from pyspark_log_storage.files.row_files import StagedChunk
+from tests.simulator import answers, replica_rules
+
+STEPS = 12
+"""How many commands a walk has."""
+_MISTAKEN = 0.1
+"""How often a command says what was so before: of a node that was wiped since, of a suspicion that was cancelled."""
+_ANOTHER = "another"
+"""A node that the topic may not know yet."""
+
+
+class WhatIf:
+    """The walks of one world."""
+
+    def __init__(self, seed: int, counts: Counter[str]) -> None:
+        self._seed = seed
+        self._counts = counts
+
+    def walk(self, topic: Topic, number: int, now: int) -> None:
+        """Ask one question after another, beginning at the state after entry `number`, at `now` (ms)."""
+        chance = random.Random(f"what if {self._seed} had {number}")
+        topic = _configured(topic, chance)
+        for step in range(STEPS):
+            command = chance.choice(_QUESTIONS)(_Asking(topic, chance, f"{number}x{step}"))
+            topic = self._answered(topic, command, number + step, now)
+
+    def _answered(self, topic: Topic, command: Any, number: int, now: int) -> Topic:
+        name = type(command).__name__
+        try:
+            events = machine.decide(topic, command, now)
+        except LogError:
+            self._counts[f"what if {name}: refused"] += 1
+            return topic
+        after = replica_rules.followed(topic, events)
+        machine.MACHINE.check_entry(topic, events, after, max(number, after.orphan_floor))
+        replica_rules.hold_state(after)
+        answers.hold(topic, command, events, after)
+        self._counts[f"what if {name}"] += bool(events)
+        elected = [each for each in events if isinstance(each, LeaderElected)]
+        for each in elected:
+            is_clean = each.leader is None or each.leader in topic.partitions[each.partition].isr
+            self._counts["what if an election is clean" if is_clean else "what if an election is unclean"] += 1
+        return after
+
+
+def _configured(topic: Topic, chance: random.Random) -> Topic:
+    """Return the topic with what promises more or less: a walk may be that of another topic's configuration."""
+    config = topic.config
+    if chance.random() < 0.5:
+        config = msgspec.structs.replace(config, min_insync_replicas=chance.randint(1, 3))
+    if chance.random() < 0.5 and all(map(_is_settled, topic.partitions)):
+        config = msgspec.structs.replace(config, replication_mode=chance.choice(["isr", "quorum"]))
+    config = msgspec.structs.replace(config, unclean_leader_election_enable=chance.random() < 0.3)
+    return msgspec.structs.replace(topic, config=config)
+
+
+def _is_settled(partition: Partition) -> bool:
+    """Return whether the rows below the HW are where either mode wants them."""
+    having = [node for node, end in partition.log_end_offsets.items() if end >= partition.high_watermark]
+    is_moving = partition.adding or partition.removing
+    return not is_moving and set(having) >= set(partition.isr) and len(having) > len(partition.replicas) // 2
+
+
+class _Asking:
+    """What a command may name, at random."""
+
+    def __init__(self, topic: Topic, chance: random.Random, name: str) -> None:
+        self.topic = topic
+        self.chance = chance
+        self.name = name
+
+    def is_so(self) -> bool:
+        """Return whether this command is not mistaken."""
+        return self.chance.random() >= _MISTAKEN
+
+    def some(self, values: Sequence[Any], share: float = 0.5) -> list[Any]:
+        return [each for each in values if self.chance.random() < share]
+
+    def node(self) -> NodeId:
+        return self.chance.choice([*self.topic.incarnations, _ANOTHER]) if not self.is_so() else self.member()
+
+    def member(self) -> NodeId:
+        return self.chance.choice([*self.topic.incarnations])
+
+    def incarnation(self, node: NodeId) -> str:
+        return self.topic.incarnations.get(node, "unknown") if self.is_so() else "former"
+
+    def holders(self, share: float) -> tuple[Holder, ...]:
+        return tuple(Holder(node, self.incarnation(node)) for node in self.some([*self.topic.incarnations], share))
+
+    def partitions(self) -> tuple[int, ...] | None:
+        chosen = tuple(self.some(range(len(self.topic.partitions))))
+        return chosen or None
+
+    def suspicions(self) -> tuple[Suspicion, ...]:
+        known = [Suspicion(node, number) for node, number in self.topic.suspects.items()]
+        others = [Suspicion(node, self.topic.suspicions) for node in self.topic.incarnations]
+        return tuple(self.some(known, 0.8) + self.some(others, _MISTAKEN))
+
+    def files(self, share: float = 0.5) -> list[int]:
+        return self.some(range(self.topic.first_file, self.topic.next_file), share)
+
+    def segments(self, share: float = 0.5) -> list[tuple[int, Any]]:
+        every = [(p, each) for p, partition in enumerate(self.topic.partitions) for each in partition.all_segments]
+        return self.some(every, share)
+
+
+def _elect_leaders(asking: _Asking) -> ElectLeaders:
+    back = tuple(
+        SetBack(
+            each.node,
+            each.incarnation,
+            tuple(asking.files(0.3)),
+            tuple((p, one.name) for p, one in asking.segments(0.3)),
+        )
+        for each in asking.holders(0.3)
+    )
+    return ElectLeaders(
+        asking.holders(0.6), asking.suspicions(), asking.partitions(), asking.chance.random() < 0.2, back
+    )
+
+
+def _elect_preferred(asking: _Asking) -> ElectPreferred:
+    return ElectPreferred(asking.holders(0.7), asking.partitions())
+
+
+def _shrink(asking: _Asking) -> ShrinkIsr:
+    lagging = [
+        Lagging(
+            p,
+            tuple(asking.some(each.replicas)),
+            each.leader_epoch - (not asking.is_so()),
+            max(each.leader_end - asking.chance.choice([0, 0, 1, 5]), 0),
+        )
+        for p, each in enumerate(asking.topic.partitions)
+    ]
+    return ShrinkIsr(tuple(asking.some(lagging, 0.7)), asking.suspicions())
+
+
+def _suspect(asking: _Asking) -> Suspect:
+    node = asking.node()
+    return Suspect(node, asking.incarnation(node))
+
+
+def _cancel(asking: _Asking) -> CancelSuspicion:
+    node = asking.chance.choice([*asking.topic.suspects] or [asking.node()])
+    number = asking.topic.suspects.get(node, asking.topic.suspicions)
+    return CancelSuspicion(node, asking.incarnation(node), number - (not asking.is_so()))
+
+
+def _alter_node(asking: _Asking) -> AlterReplicaNode:
+    node = asking.node()
+    known = asking.topic.incarnations.get(node, "")
+    is_wiped = asking.chance.random() < 0.2
+    return AlterReplicaNode(node, f"new {asking.name}" if is_wiped else known, asking.chance.random() < 0.4)
+
+
+def _hold_files(asking: _Asking) -> HoldFiles:
+    node, share = asking.node(), asking.chance.choice([0.3, 1.0])
+    segments = tuple((p, each.name) for p, each in asking.segments(share))
+    return HoldFiles(node, asking.incarnation(node), tuple(asking.files(share)), segments)
+
+
+def _report(asking: _Asking) -> ReportDamage:
+    node = asking.node()
+    begins = sorted({(chunk.file, chunk.position) for each in asking.topic.partitions for chunk in each.chunks})
+    segments = tuple(
+        (p, each.name, asking.chance.choice([0, each.log_bytes - 1, each.log_bytes]))
+        for p, each in asking.segments(0.2)
+    )
+    return ReportDamage(node, asking.incarnation(node), tuple(asking.some(begins, 0.2)), segments)
+
+
+def _reassign(asking: _Asking) -> AlterReplicas:
+    topic, chance = asking.topic, asking.chance
+    known = {**topic.incarnations, _ANOTHER: topic.incarnations.get(_ANOTHER, "first")}
+    p = chance.randrange(len(topic.partitions))
+    nodes = chance.sample(sorted(known), min(len(known), chance.randint(1, 3)))
+    return AlterReplicas((PartitionReassignment(p, tuple(nodes)),), known)
+
+
+def _commit(asking: _Asking) -> CommitBatch:
+    topic, chance = asking.topic, asking.chance
+    acks: Acks = chance.choice(["all", "all", "1"])
+    files = []
+    for number in range(chance.randint(1, 2)):
+        chunks = tuple(
+            StagedChunk(p, at * 64, 64, chance.randint(1, 4), 0, 0, 0, 0)
+            for at, p in enumerate(asking.some(range(len(topic.partitions))) or [0])
+        )
+        name = f"{max(topic.orphan_floor, 1):020d}-{asking.name}x{number}"
+        files.append(SequencedFile(name, asking.holders(0.8), chunks))
+    return CommitBatch(None, tuple(files), acks)
+
+
+_QUESTIONS: Sequence[Callable[[_Asking], Any]] = (
+    _elect_leaders,
+    _elect_leaders,
+    _elect_preferred,
+    _shrink,
+    _suspect,
+    _suspect,
+    _cancel,
+    _alter_node,
+    _alter_node,
+    _hold_files,
+    _hold_files,
+    _report,
+    _report,
+    _reassign,
+    _commit,
+    _commit,
+)
