@@ -175,13 +175,15 @@ def hold_answer(group: Group, command: Any, events: list[Any], after: Group, now
             _hold_join(group, command, events, after, what)
         case JoinTogether():
             _hold_taken_along(group, command, events)
+    state = group
     for event, then in itertools.zip_longest(events, events[1:]):
-        if isinstance(event, RebalanceStarted) and group.members:
+        if isinstance(event, RebalanceStarted) and state.members:
             joining = [then.member] if isinstance(then, MemberJoined | StaticMemberReplaced) else []
-            longest = max([_longest(group), *(each.rebalance_timeout_ms for each in joining)])
+            longest = max([_longest(state), *(each.rebalance_timeout_ms for each in joining)])
             require(event.wait_ms == longest, f"{what}: it waits for {event.wait_ms} ms, not {longest}")
-        if isinstance(event, RebalanceExtended) and (until := group.barrier and group.barrier.extendable_until_ms):
+        if isinstance(event, RebalanceExtended) and (until := state.barrier and state.barrier.extendable_until_ms):
             require(event.wait_ms <= max(0, until - now), f"{what}: at {now} it waits beyond {until}")
+        state = machine.evolve(state, event)
 
 
 def hold_refusal(group: Group, command: Any, error: LogError) -> None:

@@ -51,7 +51,7 @@ def hold_event(event: Any, before: Topic, after: Topic) -> None:
         case ReplicasRenewed():
             _hold_wiped(event.node, after)
         case ReplicasAltered() if not event.adding and not event.removing:
-            _hold_moved(event, before.partitions[event.partition])
+            _hold_moved(event, before)
         case NodeSuspected():
             is_new = event.node not in before.suspects and event.number == before.suspicions + 1
             require(is_new, f"{event}: the suspicions were {before.suspects}")
@@ -168,13 +168,17 @@ def _hold_given_up(event: CopiesDamaged, after: Topic) -> None:
             require(not is_held, f"{event}: {name} counts")
 
 
-def _hold_moved(event: ReplicasAltered, old: Partition) -> None:
-    """Hold that a reassignment ends when all added nodes are in the ISR, and leaves somebody who has the rows."""
-    if not set(old.adding) <= set(event.replicas):
-        return  # it was cancelled
+def _hold_moved(event: ReplicasAltered, before: Topic) -> None:
+    """Hold that a reassignment ends when all added nodes are in the ISR, and that those who stay have the rows."""
+    old, left = before.partitions[event.partition], event.replicas
+    target = tuple(node for node in old.replicas if node not in old.removing)
+    if left != target or not (old.adding or old.removing):
+        return  # it was cancelled, or only the order is another
     require(set(old.adding) <= set(old.isr), f"{event}: {old.adding} were added, and the ISR is {old.isr}")
-    require(old.leader is None or old.leader in event.replicas, f"{event}: {old.leader} leads")
-    require(not old.isr or set(old.isr) & set(event.replicas), f"{event}: nobody of the ISR {old.isr} is left")
+    require(old.leader is None or old.leader in left, f"{event}: {old.leader} leads")
+    require(not old.isr or set(old.isr) & set(left), f"{event}: nobody of the ISR {old.isr} is left")
+    having = [node for node in left if old.log_end_offsets[node] >= old.high_watermark]
+    require(not is_quorum(before) or len(having) > len(left) // 2, f"{event}: only {having} have all committed rows")
 
 
 def _hold_alive(nodes: set[NodeId], after: Topic) -> None:

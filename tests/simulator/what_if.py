@@ -30,7 +30,7 @@ from pyspark_log_coordinator.topic import machine
 from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.files.row_files import StagedChunk
-from tests.simulator import answers, replica_rules
+from tests.simulator import answers, derived, replica_rules
 
 STEPS = 12
 """How many commands a walk has."""
@@ -54,6 +54,7 @@ class WhatIf:
         for step in range(STEPS):
             command = chance.choice(_QUESTIONS)(_Asking(topic, chance, f"{number}x{step}"))
             topic = self._answered(topic, command, number + step, now)
+        derived.hold(topic, chance)
 
     def _answered(self, topic: Topic, command: Any, number: int, now: int) -> Topic:
         name = type(command).__name__
@@ -78,7 +79,7 @@ def _configured(topic: Topic, chance: random.Random) -> Topic:
     """Return the topic with what promises more or less: a walk may be that of another topic's configuration."""
     config = topic.config
     if chance.random() < 0.5:
-        config = msgspec.structs.replace(config, min_insync_replicas=chance.randint(1, 3))
+        config = msgspec.structs.replace(config, min_insync_replicas=chance.randint(1, 4))
     if chance.random() < 0.5 and all(map(_is_settled, topic.partitions)):
         config = msgspec.structs.replace(config, replication_mode=chance.choice(["isr", "quorum"]))
     config = msgspec.structs.replace(config, unclean_leader_election_enable=chance.random() < 0.3)
