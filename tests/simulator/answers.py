@@ -17,14 +17,16 @@ from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk, ShrinkIsr
 from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
 from pyspark_log_coordinator.replication.reassignment import ReplicasAltered
 from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, NodeSuspected, Suspect, SuspicionCancelled
+from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, RaiseOrphanFloor
+from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords
 from pyspark_log_coordinator.topic import machine
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced, CommitBatch
 from tests.simulator.invariants import require
 from tests.simulator.replica_rules import enough, is_quorum, reached
 
 
-def hold(topic: Topic, command: Any, events: list[Any], after: Topic) -> None:
-    """Hold the events that a command was answered with, and the state after them."""
+def hold(topic: Topic, command: Any, events: list[Any], after: Topic, now: int) -> None:
+    """Hold the events that a command was answered with at `now` (ms), and the state after them."""
     match command:
         case ElectLeaders():
             _hold_elections(topic, command, events, after)
@@ -43,6 +45,22 @@ def hold(topic: Topic, command: Any, events: list[Any], after: Topic) -> None:
             _hold_damage(topic, command, events, after)
         case CommitBatch():
             _hold_batch(topic, command, events)
+            _hold_retired(topic, command, events, after)
+        case ApplyRetention():
+            starts = [_retained_from(each, topic, now) for each in topic.partitions]
+            require([each.log_start for each in after.partitions] == starts, f"{events} at {now}: {starts} are due")
+        case DeleteRecords():
+            mark = topic.partitions[command.partition].high_watermark
+            before = mark if command.before == -1 else command.before
+            start = max(before, topic.partitions[command.partition].log_start)
+            is_right = 0 <= before <= mark and after.partitions[command.partition].log_start == start
+            require(is_right, f"{command} leads to {events}, the HW is {mark}")
+        case ConfirmDeletions():
+            keys = [each.key for each in topic.pending_deletions]
+            left = keys[keys.index(command.last) + 1 :] if command.last in keys else keys
+            require([each.key for each in after.pending_deletions] == left, f"{command} of {keys} leads to {events}")
+        case RaiseOrphanFloor():
+            _hold_floor(topic, command, after, now)
 
 
 def _hold_elections(topic: Topic, command: ElectLeaders, events: list[Any], after: Topic) -> None:
@@ -235,6 +253,43 @@ def _hold_batch(topic: Topic, command: CommitBatch, events: list[Any]) -> None:
         voting = usable if is_quorum(topic) else usable & set(old.isr)
         require(len(voting) >= enough(topic, old), f"{what}, and {voting} of {old.isr} count")
         require(usable == set(new.isr), f"{what}, and {new.isr} are in sync")
+
+
+def _hold_retired(topic: Topic, command: CommitBatch, events: list[Any], after: Topic) -> None:
+    """Hold that a run that another one has replaced may not write again, and that the newest such runs are known."""
+    claim = command.claim
+    if claim is None or not any(isinstance(each, BatchSequenced) for each in events):
+        return
+    known, new = topic.producers.get(claim.producer), after.producers[claim.producer]
+    require(new.run_id == claim.run_id and new.batch_id == claim.batch_id, f"{claim} leads to {new}")
+    if known is not None and known.run_id not in {"", claim.run_id}:
+        what = f"run {known.run_id} is replaced, of {len(new.retired_runs)} which are retired"
+        require(claim.run_id not in known.retired_runs and known.run_id in new.retired_runs, what)
+
+
+def _retained_from(partition: Partition, topic: Topic, now: int) -> int:
+    """Return where the log starts after retention: what is too old, or too much, and whole segments alone."""
+    config, start = topic.config, partition.log_start
+    sizes = [each.log_bytes for each in partition.segments]
+    size = sum(sizes) + sum(each.length for each in partition.chunks)
+    for each in partition.segments if config.cleanup_policy != "compact" else ():
+        is_old = config.retention_ms >= 0 and each.max_timestamp // 1000 < now - config.retention_ms
+        size -= each.log_bytes
+        if not is_old and not 0 <= config.retention_bytes <= size:
+            break
+        start = each.end_offset
+    return start
+
+
+def _hold_floor(topic: Topic, command: RaiseOrphanFloor, after: Topic, now: int) -> None:
+    """Hold that the floor is an entry that was marked long enough ago, and which producers it lets be forgotten."""
+    mark, floor = topic.floor_mark, topic.orphan_floor
+    is_due = mark is not None and now - mark.at_ms >= topic.config.orphan_retention_ms
+    due = max(floor, mark.number) if mark is not None and is_due else floor
+    require(after.orphan_floor == due, f"{command}: the floor is {after.orphan_floor} after {mark}, not {due}")
+    if due > floor:
+        kept = {name for name, each in topic.producers.items() if each.born is None or each.born >= due}
+        require(after.producers.keys() == kept, f"{command}: {list(after.producers)} are known, not {kept}")
 
 
 def _has(some: Any, node: NodeId) -> bool:

@@ -21,7 +21,6 @@ from tests.simulator import replica_rules
 from tests.simulator.departures import Departures
 from tests.simulator.disks import Disk
 from tests.simulator.invariants import Rows, require
-from tests.simulator.what_if import WhatIf
 
 _COUNTED = replica_commands.Event | SegmentStaged
 
@@ -36,7 +35,6 @@ class ReplicatedRows(Rows):
         counts: Counter[str],
         factor: int,
         departures: Departures,
-        what_if: WhatIf,
         *args: Any,
     ) -> None:
         """`members` are the disks of the nodes that there are now."""
@@ -44,7 +42,6 @@ class ReplicatedRows(Rows):
         self.disks = disks
         self._members = members
         self._departures = departures
-        self._what_if = what_if
         self._counts = counts
         self._factor = factor
 
@@ -61,7 +58,6 @@ class ReplicatedRows(Rows):
             self._hold_majority(before, after)
         self.hold_replicas(after)
         replica_rules.hold_state(after)
-        self._what_if.walk(after, self.number, self._now_ms())
 
     def _hold_promise(self, event: BatchSequenced, state: Topic) -> None:
         """Hold that every member of the ISR has a batch with acks=all, and that these are enough."""

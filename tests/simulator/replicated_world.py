@@ -31,7 +31,6 @@ from tests.simulator.replicas import ReplicatedRows
 from tests.simulator.settings import Settings
 from tests.simulator.store import Crashed, Objects, ProcessState, SimulatedStore
 from tests.simulator.tables import is_table
-from tests.simulator.what_if import WhatIf
 from tests.simulator.world import Process, World, is_of_member
 
 
@@ -225,8 +224,7 @@ class ReplicatedWorld(World):
         told = folder, topic.MACHINE, self.objects, self.expected, self.now_ms, self.files
         nodes = self.settings.nodes
         departures = Departures(lambda: self.clock.now, nodes.session_timeout_ms, self.counts)
-        what_if = WhatIf(self.seed, self.counts)
-        return ReplicatedRows(self.disks, self.members, self.counts, nodes.replicas, departures, what_if, *told)
+        return ReplicatedRows(self.disks, self.members, self.counts, nodes.replicas, departures, *told)
 
     def hold(self) -> None:
         """Hold that a fault has left at least one copy of what is committed: else the world was too hard."""

@@ -17,6 +17,7 @@ import msgspec
 
 from pyspark_log_coordinator.model.batch import Acks, SequencedFile
 from pyspark_log_coordinator.model.partition import Holder, NodeId, Partition
+from pyspark_log_coordinator.model.producers import RETIRED_MAX, Producer, ProducerClaim
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication.damage import ReportDamage
 from pyspark_log_coordinator.replication.damaged_copies import SetBack
@@ -26,6 +27,8 @@ from pyspark_log_coordinator.replication.isr_shrink import Lagging, ShrinkIsr
 from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
 from pyspark_log_coordinator.replication.reassignment import AlterReplicas, PartitionReassignment
 from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspect, Suspicion
+from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, RaiseOrphanFloor
+from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords
 from pyspark_log_coordinator.topic import machine
 from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage.errors import LogError
@@ -36,6 +39,8 @@ STEPS = 12
 """How many commands a walk has."""
 _MISTAKEN = 0.1
 """How often a command says what was so before: of a node that was wiped since, of a suspicion that was cancelled."""
+_PRODUCER = "producer"
+"""One that has many former runs."""
 _ANOTHER = "another"
 """A node that the topic may not know yet."""
 
@@ -49,11 +54,13 @@ class WhatIf:
 
     def walk(self, topic: Topic, number: int, now: int) -> None:
         """Ask one question after another, beginning at the state after entry `number`, at `now` (ms)."""
+        if topic.deleted or not topic.started:
+            return
         chance = random.Random(f"what if {self._seed} had {number}")
         topic = _configured(topic, chance)
         for step in range(STEPS):
-            command = chance.choice(_QUESTIONS)(_Asking(topic, chance, f"{number}x{step}"))
-            topic = self._answered(topic, command, number + step, now)
+            command = chance.choice(_QUESTIONS)(_Asking(topic, chance, number + step, f"{number}x{step}"))
+            topic = self._answered(topic, command, number + step, now + chance.choice([0, 0, 10**6]))
         derived.hold(topic, chance)
 
     def _answered(self, topic: Topic, command: Any, number: int, now: int) -> Topic:
@@ -66,7 +73,7 @@ class WhatIf:
         after = replica_rules.followed(topic, events)
         machine.MACHINE.check_entry(topic, events, after, max(number, after.orphan_floor))
         replica_rules.hold_state(after)
-        answers.hold(topic, command, events, after)
+        answers.hold(topic, command, events, after, now)
         self._counts[f"what if {name}"] += bool(events)
         elected = [each for each in events if isinstance(each, LeaderElected)]
         for each in elected:
@@ -83,7 +90,9 @@ def _configured(topic: Topic, chance: random.Random) -> Topic:
     if chance.random() < 0.5 and all(map(_is_settled, topic.partitions)):
         config = msgspec.structs.replace(config, replication_mode=chance.choice(["isr", "quorum"]))
     config = msgspec.structs.replace(config, unclean_leader_election_enable=chance.random() < 0.3)
-    return msgspec.structs.replace(topic, config=config)
+    retired = tuple(f"run {number}" for number in range(RETIRED_MAX))
+    producers = {**topic.producers, _PRODUCER: Producer("query", "last run", 0, 1, retired)}
+    return msgspec.structs.replace(topic, config=config, producers=producers)
 
 
 def _is_settled(partition: Partition) -> bool:
@@ -96,9 +105,10 @@ def _is_settled(partition: Partition) -> bool:
 class _Asking:
     """What a command may name, at random."""
 
-    def __init__(self, topic: Topic, chance: random.Random, name: str) -> None:
+    def __init__(self, topic: Topic, chance: random.Random, number: int, name: str) -> None:
         self.topic = topic
         self.chance = chance
+        self.number = number
         self.name = name
 
     def is_so(self) -> bool:
@@ -211,6 +221,37 @@ def _reassign(asking: _Asking) -> AlterReplicas:
     return AlterReplicas((PartitionReassignment(p, tuple(nodes)),), known)
 
 
+def _apply_retention(_: _Asking) -> ApplyRetention:
+    return ApplyRetention()
+
+
+def _delete_records(asking: _Asking) -> DeleteRecords:
+    p = asking.chance.randrange(len(asking.topic.partitions))
+    mark = asking.topic.partitions[p].high_watermark
+    return DeleteRecords(p, asking.chance.choice([-1, mark, mark + 1, asking.chance.randint(0, mark)]))
+
+
+def _confirm(asking: _Asking) -> ConfirmDeletions:
+    keys = [each.key for each in asking.topic.pending_deletions]
+    return ConfirmDeletions(asking.chance.choice(keys or ["append/0-none"]))
+
+
+def _raise_floor(asking: _Asking) -> RaiseOrphanFloor:
+    return RaiseOrphanFloor(asking.number)
+
+
+def _claim(asking: _Asking) -> ProducerClaim | None:
+    """Return the claim of a producer of which many runs are retired, by a run of before, of now, or a new one."""
+    chance = asking.chance
+    if chance.random() < 0.5:
+        return None
+    known = asking.topic.producers[_PRODUCER]
+    run = chance.choice([known.run_id, f"run {asking.name}", chance.choice(known.retired_runs or ("",))])
+    if chance.random() < 0.3:
+        return ProducerClaim(f"process {asking.name}", "", "", 0, expires=True)
+    return ProducerClaim(_PRODUCER, "query", run, known.batch_id + 1)
+
+
 def _commit(asking: _Asking) -> CommitBatch:
     topic, chance = asking.topic, asking.chance
     acks: Acks = chance.choice(["all", "all", "1"])
@@ -222,7 +263,7 @@ def _commit(asking: _Asking) -> CommitBatch:
         )
         name = f"{max(topic.orphan_floor, 1):020d}-{asking.name}x{number}"
         files.append(SequencedFile(name, asking.holders(0.8), chunks))
-    return CommitBatch(None, tuple(files), acks)
+    return CommitBatch(_claim(asking), tuple(files), acks)
 
 
 _QUESTIONS: Sequence[Callable[[_Asking], Any]] = (
@@ -240,6 +281,9 @@ _QUESTIONS: Sequence[Callable[[_Asking], Any]] = (
     _report,
     _report,
     _reassign,
-    _commit,
-    _commit,
+    *(_commit,) * 3,
+    _apply_retention,
+    _delete_records,
+    _confirm,
+    _raise_floor,
 )
