@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark_log_coordinator.model.partition import NodeId, Partition
+from pyspark_log_coordinator.model.partition import NodeId, Partition, SegmentRef
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication.damage import ReportDamage
 from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged
@@ -19,10 +19,12 @@ from pyspark_log_coordinator.replication.reassignment import ReplicasAltered
 from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, NodeSuspected, Suspect, SuspicionCancelled
 from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, RaiseOrphanFloor
 from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords
+from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged, SwapSegments
 from pyspark_log_coordinator.topic import machine
+from pyspark_log_coordinator.topic.machine import MaintainSegments
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced, CommitBatch
 from tests.simulator.invariants import require
-from tests.simulator.replica_rules import enough, is_quorum, reached
+from tests.simulator.replica_rules import enough, is_quorum, may_swap, reached
 
 
 def hold(topic: Topic, command: Any, events: list[Any], after: Topic, now: int) -> None:
@@ -46,6 +48,8 @@ def hold(topic: Topic, command: Any, events: list[Any], after: Topic, now: int) 
         case CommitBatch():
             _hold_batch(topic, command, events)
             _hold_retired(topic, command, events, after)
+        case MaintainSegments():
+            _hold_swaps(topic, command, events)
         case ApplyRetention():
             starts = [_retained_from(each, topic, now) for each in topic.partitions]
             require([each.log_start for each in after.partitions] == starts, f"{events} at {now}: {starts} are due")
@@ -265,6 +269,40 @@ def _hold_retired(topic: Topic, command: CommitBatch, events: list[Any], after: 
     if known is not None and known.run_id not in {"", claim.run_id}:
         what = f"run {known.run_id} is replaced, of {len(new.retired_runs)} which are retired"
         require(claim.run_id not in known.retired_runs and known.run_id in new.retired_runs, what)
+
+
+def _hold_swaps(topic: Topic, command: MaintainSegments, events: list[Any]) -> None:
+    """Hold that a segment that fits is swapped in at once, or staged if the ISR lacks it and somebody can copy it."""
+    for each in command.swaps:
+        p, new = each.partition, each.segment
+        partition = topic.partitions[p]
+        found = [
+            one for one in events if isinstance(one, SegmentsSwapped | SegmentStaged) and one.segment.name == new.name
+        ]
+        known = {one.node for one in new.holders if topic.incarnations.get(one.node) == one.incarnation}
+        due: list[type] = []
+        if _fits(topic, each) and may_swap(topic, p, new):
+            due = [SegmentsSwapped]
+        elif _fits(topic, each) and known.intersection(partition.replicas):
+            due = [SegmentStaged]
+        require([type(one) for one in found] == due, f"partition {p}: {each} leads to {found}, not {due}")
+
+
+def _fits(topic: Topic, swap: SwapSegments) -> bool:
+    """Return whether a segment of chunks is made of what is in its range, of committed rows, and is worth it."""
+    partition, new = topic.partitions[swap.partition], swap.segment
+    present = partition.pieces_between(new.base_offset, new.end_offset)
+    segments = [each for each in present if isinstance(each, SegmentRef)]
+    is_whole = bool(present) and (present[0].base_offset, present[-1].end_offset) == (new.base_offset, new.end_offset)
+    is_done = len(present) == len(segments) == 1 and (segments[0].is_parquet or segments[0].level >= new.level)
+    is_next = bool(segments) or partition.chunks[:1] == present[:1]
+    is_staged = any(
+        each.base_offset < new.end_offset and new.base_offset < each.end_offset for each in partition.staged
+    )
+    is_known = swap.based_on == partition.leader_epoch and new.born >= topic.orphan_floor
+    is_dense = all(each.keyed is None for each in segments)
+    is_committed = new.end_offset <= partition.high_watermark
+    return is_whole and is_next and is_known and is_dense and is_committed and not (is_done or is_staged)
 
 
 def _retained_from(partition: Partition, topic: Topic, now: int) -> int:

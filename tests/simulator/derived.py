@@ -10,8 +10,14 @@ import random
 from collections.abc import Sequence
 
 from pyspark_log_coordinator.model.batch import Acks
+from pyspark_log_coordinator.model.partition import Holder, SegmentRef
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication import election, file_holders, truncation, write_targets
+from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.segments.swap import SwapSegments
+from pyspark_log_coordinator.topic import machine
+from pyspark_log_coordinator.topic.machine import MaintainSegments
+from pyspark_log_storage import layout
 from tests.simulator.invariants import require
 from tests.simulator.replica_rules import holders, is_quorum
 
@@ -21,11 +27,12 @@ _TRIES = 3
 """How many copies of a node are compared in each state."""
 
 
-def hold(topic: Topic, chance: random.Random) -> None:
-    """Hold all of it in one state."""
+def hold(topic: Topic, chance: random.Random, now: int) -> None:
+    """Hold all of it in one state, at `now` (ms)."""
     _hold_targets(topic, chance)
     _hold_balance(topic, chance)
     _hold_alone(topic)
+    _hold_plan(topic, chance, now)
     for _ in range(_TRIES):
         _hold_divergence(chance)
 
@@ -78,6 +85,25 @@ def _hold_alone(topic: Topic) -> None:
         require(found == due, f"{node} alone has {due}, and {found} are said to be there alone")
 
 
+def _hold_plan(topic: Topic, chance: random.Random, now: int) -> None:
+    """Hold that a job is of neighbours, within its budget, and not refused in the state for which it was planned."""
+    budget = chance.choice([1, 200, 1000, 10**6])
+    for job in roll_plan.plan(topic, now, budget):
+        partition, pieces = topic.partitions[job.partition], [*job.segments, *job.chunks]
+        what = f"partition {job.partition}: a job of {pieces} with a budget of {budget}"
+        require(partition.pieces_between(job.base_offset, job.end_offset) == pieces, f"{what}: something is left out")
+        if job.compaction is not None or partition.staged:
+            continue  # one that is staged may have expired in part, which leaves it out of the plan
+        allowed = min(budget, topic.config.segment_bytes)
+        require(len(pieces) == 1 or sum(each.length for each in pieces) <= allowed, what)
+        name = layout.segment_name(job.base_offset, topic.orphan_floor, "0" * 32, parquet=job.parquet)
+        everybody = tuple(Holder(*each) for each in topic.incarnations.items())
+        times = pieces[0].min_timestamp, pieces[-1].max_timestamp, job.timestamp_reached
+        segment = SegmentRef(name, everybody, job.base_offset, job.end_offset, 1, job.bytes, job.level, *times)
+        answer = machine.decide(topic, MaintainSegments((SwapSegments(job.partition, job.leader_epoch, segment),)), now)
+        require(answer, f"{what}: it is refused")
+
+
 def _hold_divergence(chance: random.Random) -> None:
     """Hold that a copy is cut exactly where its rows are others than the log's.
 
@@ -89,7 +115,7 @@ def _hold_divergence(chance: random.Random) -> None:
         common += [(common[-1] if common else 0) + chance.randint(0, 2)] * chance.randint(1, 3)
     local, lineage = list(common), list(common)
     last = common[-1] if common else 0
-    local += [last] * chance.choice([0, 0, 2])
+    chance.choice([local, lineage]).extend([last] * chance.choice([0, 0, 2]))
     mine, others = chance.choice([(1, 2), (2, 1), (1, 3)])
     for log, step in ((local, mine), (lineage, others)):
         epoch = last

@@ -19,6 +19,7 @@ from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk
 from pyspark_log_coordinator.replication.node_changes import ReplicasFenced, ReplicasRenewed
 from pyspark_log_coordinator.replication.reassignment import ReplicasAltered
 from pyspark_log_coordinator.replication.suspicion import NodeSuspected, SuspicionCancelled
+from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 from pyspark_log_coordinator.topic import machine
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from tests.simulator.invariants import require
@@ -63,6 +64,8 @@ def hold_event(event: Any, before: Topic, after: Topic) -> None:
             _hold_alive({holder.node for file in event.files for holder in file.holders}, after)
         case CopiesDamaged():
             _hold_given_up(event, after)
+        case SegmentsSwapped():
+            _hold_swapped(event, before, after)
 
 
 def hold_state(topic: Topic) -> None:
@@ -166,6 +169,34 @@ def _hold_given_up(event: CopiesDamaged, after: Topic) -> None:
         for each in after.partitions[p].all_segments:
             is_held = each.name == name and event.node in {holder.node for holder in each.holders}
             require(not is_held, f"{event}: {name} counts")
+
+
+def _hold_swapped(event: SegmentsSwapped, before: Topic, after: Topic) -> None:
+    """Hold that a segment has the place of whole neighbours, that the ISR holds it, and that nothing else changes."""
+    p, new = event.partition, event.segment
+    old, partition = before.partitions[p], after.partitions[p]
+    what = f"partition {p}: {new} is swapped in"
+    require(may_swap(before, p, new), f"{what}, and the ISR is {old.isr}")
+    gone = old.pieces_between(new.base_offset, new.end_offset)
+    kept = [each for each in old.pieces_between(0, old.log_end) if each not in gone]
+    left = [each for each in partition.pieces_between(0, partition.log_end) if each.base_offset != new.base_offset]
+    same = [(each.base_offset, each.end_offset) for each in kept] == [
+        (each.base_offset, each.end_offset) for each in left
+    ]
+    require(same, f"{what}, and {kept} become {left}")
+    pending = {each.key for each in after.pending_deletions}
+    names = [each.name for each in gone if isinstance(each, SegmentRef)]
+    require(pending >= {f"{p}/{name}" for name in names}, f"{what}, and {names} are never deleted")
+
+
+def may_swap(topic: Topic, p: int, new: SegmentRef) -> bool:
+    """Return whether no promise is broken if a segment that fits its range is swapped in."""
+    partition = topic.partitions[p]
+    has = {each.node for each in new.holders if topic.incarnations.get(each.node) == each.incarnation}
+    if not has.issuperset(partition.isr) or len(partition.isr) < enough(topic, partition):
+        return False
+    level = [each for each in partition.replicas if partition.log_end_offsets[each] >= partition.high_watermark]
+    return not is_quorum(topic) or len(has.intersection(level)) > len(partition.replicas) // 2
 
 
 def _hold_moved(event: ReplicasAltered, before: Topic) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from pyspark_log_coordinator.model.batch import Acks, SequencedFile
-from pyspark_log_coordinator.model.partition import Holder, NodeId, Partition
+from pyspark_log_coordinator.model.partition import Holder, NodeId, Partition, SegmentRef
 from pyspark_log_coordinator.model.producers import RETIRED_MAX, Producer, ProducerClaim
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication.damage import ReportDamage
@@ -29,16 +29,22 @@ from pyspark_log_coordinator.replication.reassignment import AlterReplicas, Part
 from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspect, Suspicion
 from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, RaiseOrphanFloor
 from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords
+from pyspark_log_coordinator.segments.swap import SwapSegments
 from pyspark_log_coordinator.topic import machine
+from pyspark_log_coordinator.topic.machine import MaintainSegments
 from pyspark_log_coordinator.topic.sequencing import CommitBatch
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.files.row_files import StagedChunk
 from tests.simulator import answers, derived, replica_rules
+from tests.simulator.watch import Watch
 
 STEPS = 12
 """How many commands a walk has."""
 _MISTAKEN = 0.1
 """How often a command says what was so before: of a node that was wiped since, of a suspicion that was cancelled."""
+_FOLLOWED = 0.3
+"""How often a question is one that the one before made interesting."""
 _PRODUCER = "producer"
 """One that has many former runs."""
 _ANOTHER = "another"
@@ -58,10 +64,14 @@ class WhatIf:
             return
         chance = random.Random(f"what if {self._seed} had {number}")
         topic = _configured(topic, chance)
+        watch, question = Watch(chance), chance.choice(_QUESTIONS)
         for step in range(STEPS):
-            command = chance.choice(_QUESTIONS)(_Asking(topic, chance, number + step, f"{number}x{step}"))
+            command = question(_Asking(topic, chance, number + step, f"{number}x{step}"))
             topic = self._answered(topic, command, number + step, now + chance.choice([0, 0, 10**6]))
-        derived.hold(topic, chance)
+            watch.look(topic)
+            follows = _FOLLOW.get(question, ()) if chance.random() < _FOLLOWED else ()
+            question = chance.choice(follows or _QUESTIONS)
+        derived.hold(topic, chance, now)
 
     def _answered(self, topic: Topic, command: Any, number: int, now: int) -> Topic:
         name = type(command).__name__
@@ -263,7 +273,36 @@ def _commit(asking: _Asking) -> CommitBatch:
         )
         name = f"{max(topic.orphan_floor, 1):020d}-{asking.name}x{number}"
         files.append(SequencedFile(name, asking.holders(0.8), chunks))
-    return CommitBatch(_claim(asking), tuple(files), acks)
+    return CommitBatch(_claim(asking), tuple(files), acks, _swaps(asking) if chance.random() < 0.3 else ())
+
+
+def _swaps(asking: _Asking) -> tuple[SwapSegments, ...]:
+    """Return a segment in the place of neighbours, mistaken now and then: made of others, or known to a few."""
+    topic, chance = asking.topic, asking.chance
+    p = chance.randrange(len(topic.partitions))
+    partition = topic.partitions[p]
+    pieces = partition.pieces_between(partition.log_start, partition.log_end)
+    if not pieces:
+        return ()
+    first = chance.choice([0, len(partition.segments) - 1, chance.randrange(len(pieces))])
+    some = pieces[max(first, 0) :][: chance.randint(1, 4)]
+    begin, end = some[0].base_offset, some[-1].end_offset + (not asking.is_so())
+    name = layout.segment_name(
+        begin, max(topic.orphan_floor - (not asking.is_so()), 1), f"{chance.getrandbits(128):032x}"
+    )
+    times = (
+        min(each.min_timestamp for each in some),
+        max(each.max_timestamp for each in some),
+        some[-1].timestamp_reached,
+    )
+    holders = asking.holders(chance.choice([0.3, 0.9, 1.0]))
+    level = max(each.level if isinstance(each, SegmentRef) else 0 for each in some) + asking.is_so()
+    segment = SegmentRef(name, holders, begin, end, len(some), sum(each.length for each in some), level, *times)
+    return (SwapSegments(p, partition.leader_epoch - (not asking.is_so()), segment),)
+
+
+def _maintain(asking: _Asking) -> MaintainSegments:
+    return MaintainSegments(_swaps(asking))
 
 
 _QUESTIONS: Sequence[Callable[[_Asking], Any]] = (
@@ -282,8 +321,14 @@ _QUESTIONS: Sequence[Callable[[_Asking], Any]] = (
     _report,
     _reassign,
     *(_commit,) * 3,
+    *(_maintain,) * 2,
     _apply_retention,
     _delete_records,
     _confirm,
     _raise_floor,
 )
+_FOLLOW: dict[Callable[[_Asking], Any], Sequence[Callable[[_Asking], Any]]] = {
+    _alter_node: (_elect_leaders, _alter_node, _commit),
+    _suspect: (_elect_leaders, _shrink, _cancel),
+    _maintain: (_elect_leaders, _hold_files, _report),
+}
