@@ -45,6 +45,8 @@ _MISTAKEN = 0.1
 """How often a command says what was so before: of a node that was wiped since, of a suspicion that was cancelled."""
 _FOLLOWED = 0.3
 """How often a question is one that the one before made interesting."""
+_LOOKS = 0.6
+"""How often a failure detector looks at what was answered."""
 _PRODUCER = "producer"
 """One that has many former runs."""
 _ANOTHER = "another"
@@ -68,7 +70,8 @@ class WhatIf:
         for step in range(STEPS):
             command = question(_Asking(topic, chance, number + step, f"{number}x{step}"))
             topic = self._answered(topic, command, number + step, now + chance.choice([0, 0, 10**6]))
-            watch.look(topic)
+            if chance.random() < _LOOKS:
+                watch.look(topic)
             follows = _FOLLOW.get(question, ()) if chance.random() < _FOLLOWED else ()
             question = chance.choice(follows or _QUESTIONS)
         derived.hold(topic, chance, now)
@@ -85,6 +88,7 @@ class WhatIf:
         replica_rules.hold_state(after)
         answers.hold(topic, command, events, after, now)
         self._counts[f"what if {name}"] += bool(events)
+        self._counts["what if a segment is staged"] += any(each.staged for each in after.partitions)
         elected = [each for each in events if isinstance(each, LeaderElected)]
         for each in elected:
             is_clean = each.leader is None or each.leader in topic.partitions[each.partition].isr
@@ -158,17 +162,25 @@ class _Asking:
 
 
 def _elect_leaders(asking: _Asking) -> ElectLeaders:
-    back = tuple(
+    unclean = asking.chance.random() < 0.2
+    return ElectLeaders(asking.holders(0.6), asking.suspicions(), asking.partitions(), unclean, _set_back(asking, 0.3))
+
+
+def _elect_what_is_left(asking: _Asking) -> ElectLeaders:
+    """Return an election in which hardly anybody is live, and the disks of most others were set back."""
+    suspects = tuple(Suspicion(node, number) for node, number in asking.topic.suspects.items())
+    return ElectLeaders(asking.holders(0.1), suspects, None, True, _set_back(asking, 0.8))
+
+
+def _set_back(asking: _Asking, share: float) -> tuple[SetBack, ...]:
+    return tuple(
         SetBack(
             each.node,
             each.incarnation,
             tuple(asking.files(0.3)),
             tuple((p, one.name) for p, one in asking.segments(0.3)),
         )
-        for each in asking.holders(0.3)
-    )
-    return ElectLeaders(
-        asking.holders(0.6), asking.suspicions(), asking.partitions(), asking.chance.random() < 0.2, back
+        for each in asking.holders(share)
     )
 
 
@@ -328,7 +340,10 @@ _QUESTIONS: Sequence[Callable[[_Asking], Any]] = (
     _raise_floor,
 )
 _FOLLOW: dict[Callable[[_Asking], Any], Sequence[Callable[[_Asking], Any]]] = {
-    _alter_node: (_elect_leaders, _alter_node, _commit),
-    _suspect: (_elect_leaders, _shrink, _cancel),
-    _maintain: (_elect_leaders, _hold_files, _report),
+    _alter_node: (_elect_leaders, _elect_what_is_left, _alter_node, _commit),
+    _suspect: (_elect_leaders, _elect_what_is_left, _shrink, _cancel),
+    _cancel: (_suspect,),
+    _elect_leaders: (_elect_what_is_left, _commit),
+    _elect_what_is_left: (_elect_what_is_left, _commit),
+    _maintain: (_alter_node, _suspect, _hold_files, _report),
 }
