@@ -20,9 +20,10 @@ from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, NodeS
 from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, RaiseOrphanFloor
 from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged, SwapSegments
-from pyspark_log_coordinator.topic import machine
 from pyspark_log_coordinator.topic.machine import MaintainSegments
-from pyspark_log_coordinator.topic.sequencing import BatchSequenced, CommitBatch
+from pyspark_log_coordinator.topic.sequencing import CommitBatch
+from pyspark_log_storage.errors import LogError
+from tests.simulator import batch_rules
 from tests.simulator.invariants import require
 from tests.simulator.replica_rules import enough, is_quorum, may_swap, reached
 
@@ -46,8 +47,7 @@ def hold(topic: Topic, command: Any, events: list[Any], after: Topic, now: int) 
         case ReportDamage():
             _hold_damage(topic, command, events, after)
         case CommitBatch():
-            _hold_batch(topic, command, events)
-            _hold_retired(topic, command, events, after)
+            batch_rules.hold_answer(topic, command, events, after)
         case MaintainSegments():
             _hold_swaps(topic, command, events)
         case ApplyRetention():
@@ -65,6 +65,18 @@ def hold(topic: Topic, command: Any, events: list[Any], after: Topic, now: int) 
             require([each.key for each in after.pending_deletions] == left, f"{command} of {keys} leads to {events}")
         case RaiseOrphanFloor():
             _hold_floor(topic, command, after, now)
+
+
+def hold_refusal(topic: Topic, command: Any, error: LogError) -> None:
+    """Hold that a command was refused rightly."""
+    what = f"{command} is refused: {error!r}"
+    match command:
+        case CommitBatch():
+            require(batch_rules.outcome(topic, command) is batch_rules.Outcome.REFUSED, what)
+        case DeleteRecords():
+            require(not -1 <= command.before <= topic.partitions[command.partition].high_watermark, what)
+        case HoldFiles():
+            require(command.incarnation != topic.incarnations.get(command.node), what)
 
 
 def _hold_elections(topic: Topic, command: ElectLeaders, events: list[Any], after: Topic) -> None:
@@ -235,40 +247,6 @@ def _hold_damage(topic: Topic, command: ReportDamage, events: list[Any], after: 
         if old.leader == node != new.leader:
             is_level = old.log_end_offsets[new.leader] == old.log_end if new.leader is not None else False
             require(is_level and new.leader not in suspects, f"{what}: {new.leader} leads")
-
-
-def _hold_batch(topic: Topic, command: CommitBatch, events: list[Any]) -> None:
-    """Hold who has a batch that is accepted: with acks=1 the leader, with acks=all the ISR, and enough of it."""
-    after = topic
-    for event in events:
-        after = machine.evolve(after, event)
-        if isinstance(event, BatchSequenced):
-            break
-    else:
-        return
-    for p in {chunk.partition for file in command.files for chunk in file.chunks}:
-        old, new = topic.partitions[p], after.partitions[p]
-        has_all = {node for node in new.replicas if new.log_end_offsets[node] == new.log_end}
-        usable = has_all - set(topic.fenced)
-        what = f"partition {p}: a batch with acks={command.acks} is on {has_all}, and {topic.fenced} are fenced"
-        if command.acks != "all":
-            require(old.leader in usable, f"{what}, and {old.leader} leads")
-            continue
-        voting = usable if is_quorum(topic) else usable & set(old.isr)
-        require(len(voting) >= enough(topic, old), f"{what}, and {voting} of {old.isr} count")
-        require(usable == set(new.isr), f"{what}, and {new.isr} are in sync")
-
-
-def _hold_retired(topic: Topic, command: CommitBatch, events: list[Any], after: Topic) -> None:
-    """Hold that a run that another one has replaced may not write again, and that the newest such runs are known."""
-    claim = command.claim
-    if claim is None or not any(isinstance(each, BatchSequenced) for each in events):
-        return
-    known, new = topic.producers.get(claim.producer), after.producers[claim.producer]
-    require(new.run_id == claim.run_id and new.batch_id == claim.batch_id, f"{claim} leads to {new}")
-    if known is not None and known.run_id not in {"", claim.run_id}:
-        what = f"run {known.run_id} is replaced, of {len(new.retired_runs)} which are retired"
-        require(claim.run_id not in known.retired_runs and known.run_id in new.retired_runs, what)
 
 
 def _hold_swaps(topic: Topic, command: MaintainSegments, events: list[Any]) -> None:

@@ -80,8 +80,9 @@ class WhatIf:
         name = type(command).__name__
         try:
             events = machine.decide(topic, command, now)
-        except LogError:
+        except LogError as error:
             self._counts[f"what if {name}: refused"] += 1
+            answers.hold_refusal(topic, command, error)
             return topic
         after = replica_rules.followed(topic, events)
         machine.MACHINE.check_entry(topic, events, after, max(number, after.orphan_floor))
@@ -263,29 +264,40 @@ def _raise_floor(asking: _Asking) -> RaiseOrphanFloor:
 
 
 def _claim(asking: _Asking) -> ProducerClaim | None:
-    """Return the claim of a producer of which many runs are retired, by a run of before, of now, or a new one."""
+    """Return the claim of a producer: by a run or query of before, of now, or a new one, and perhaps once more."""
     chance = asking.chance
-    if chance.random() < 0.5:
+    kind = chance.random()
+    if kind < 0.4:
         return None
-    known = asking.topic.producers[_PRODUCER]
-    run = chance.choice([known.run_id, f"run {asking.name}", chance.choice(known.retired_runs or ("",))])
-    if chance.random() < 0.3:
+    if kind < 0.5:
         return ProducerClaim(f"process {asking.name}", "", "", 0, expires=True)
-    return ProducerClaim(_PRODUCER, "query", run, known.batch_id + 1)
+    known = asking.topic.producers[_PRODUCER]
+    run = chance.choice([known.run_id, known.run_id, f"run {asking.name}", chance.choice(known.retired_runs or ("",))])
+    others = ["other query", chance.choice(known.retired_queries or ("other query",))]
+    query = known.query_id if asking.is_so() else chance.choice(others)
+    batch = known.batch_id + (1 if asking.is_so() else chance.choice([0, 0, 0, -1]))
+    return ProducerClaim(_PRODUCER, query, run, batch, take_over=chance.random() < 0.3)
 
 
 def _commit(asking: _Asking) -> CommitBatch:
     topic, chance = asking.topic, asking.chance
     acks: Acks = chance.choice(["all", "all", "1"])
+    claim = _claim(asking)
+    known = topic.producers[_PRODUCER]
+    is_again = claim is not None and claim.producer == _PRODUCER and claim.batch_id == known.batch_id
     files = []
-    for number in range(chance.randint(1, 2)):
+    for number in range(1 if is_again else chance.randint(1, 2)):
+        some = asking.some(range(len(topic.partitions))) or [0]
         chunks = tuple(
-            StagedChunk(p, at * 64, 64, chance.randint(1, 4), 0, 0, 0, 0)
-            for at, p in enumerate(asking.some(range(len(topic.partitions))) or [0])
+            StagedChunk(p, at * 64, 64, known.rows if is_again else chance.randint(1, 4), 0, 0, 0, 0)
+            for at, p in enumerate(some[:1] if is_again else some)
         )
-        name = f"{max(topic.orphan_floor, 1):020d}-{asking.name}x{number}"
+        born = max(topic.orphan_floor - (not asking.is_so()), 0)
+        name = layout.born_name(born, f"{asking.name}x{number}")
         files.append(SequencedFile(name, asking.holders(0.8), chunks))
-    return CommitBatch(_claim(asking), tuple(files), acks, _swaps(asking) if chance.random() < 0.3 else ())
+    p = chance.randrange(len(topic.partitions))
+    begins = {p: topic.partitions[p].log_end - (not asking.is_so())} if chance.random() < 0.2 else None
+    return CommitBatch(claim, tuple(files), acks, _swaps(asking) if chance.random() < 0.3 else (), begins)
 
 
 def _swaps(asking: _Asking) -> tuple[SwapSegments, ...]:
