@@ -15,8 +15,9 @@ from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPref
 from pyspark_log_coordinator.replication.file_holders import HoldFiles
 from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk, ShrinkIsr
 from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
-from pyspark_log_coordinator.replication.reassignment import ReplicasAltered
+from pyspark_log_coordinator.replication.reassignment import AddPartitions, ReplicasAltered
 from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, NodeSuspected, Suspect, SuspicionCancelled
+from pyspark_log_coordinator.segments.first_offsets import SetFirstOffsets
 from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, RaiseOrphanFloor
 from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged, SwapSegments
@@ -50,6 +51,15 @@ def hold(topic: Topic, command: Any, events: list[Any], after: Topic, now: int) 
             batch_rules.hold_answer(topic, command, events, after)
         case MaintainSegments():
             _hold_swaps(topic, command, events)
+        case AddPartitions():
+            _hold_added(topic, command, after)
+        case _:
+            _hold_log(topic, command, events, after, now)
+
+
+def _hold_log(topic: Topic, command: Any, events: list[Any], after: Topic, now: int) -> None:
+    """Hold what becomes of the log's ends, and of files that nothing needs."""
+    match command:
         case ApplyRetention():
             starts = [_retained_from(each, topic, now) for each in topic.partitions]
             require([each.log_start for each in after.partitions] == starts, f"{events} at {now}: {starts} are due")
@@ -65,6 +75,8 @@ def hold(topic: Topic, command: Any, events: list[Any], after: Topic, now: int) 
             require([each.key for each in after.pending_deletions] == left, f"{command} of {keys} leads to {events}")
         case RaiseOrphanFloor():
             _hold_floor(topic, command, after, now)
+        case SetFirstOffsets():
+            _hold_first_offsets(topic, command, after)
 
 
 def hold_refusal(topic: Topic, command: Any, error: LogError) -> None:
@@ -75,6 +87,8 @@ def hold_refusal(topic: Topic, command: Any, error: LogError) -> None:
             require(batch_rules.outcome(topic, command) is batch_rules.Outcome.REFUSED, what)
         case DeleteRecords():
             require(not -1 <= command.before <= topic.partitions[command.partition].high_watermark, what)
+        case SetFirstOffsets():
+            require(not _may_begin(topic, command), what)
         case HoldFiles():
             require(command.incarnation != topic.incarnations.get(command.node), what)
 
@@ -306,6 +320,32 @@ def _hold_floor(topic: Topic, command: RaiseOrphanFloor, after: Topic, now: int)
     if due > floor:
         kept = {name for name, each in topic.producers.items() if each.born is None or each.born >= due}
         require(after.producers.keys() == kept, f"{command}: {list(after.producers)} are known, not {kept}")
+
+
+def _hold_added(topic: Topic, command: AddPartitions, after: Topic) -> None:
+    """Hold that partitions are added once, empty, and that no fenced node is in sync."""
+    count = len(topic.partitions)
+    new = after.partitions[count:]
+    is_due = command.first in {None, count}
+    require(len(new) == (len(command.assignments) if is_due else 0), f"{command} adds {new} to {count}")
+    for nodes, partition in zip(command.assignments, new, strict=False):
+        able = tuple(node for node in nodes if node not in topic.fenced)
+        told = partition.replicas, partition.isr, partition.leader, partition.log_end
+        require(told == (nodes, able, next(iter(able), None), 0), f"{command} adds {partition}")
+
+
+def _may_begin(topic: Topic, command: SetFirstOffsets) -> bool:
+    """Return whether partitions may begin at other offsets: those that have never had a row, or begin there."""
+    starts = {p: (topic.partitions[p].log_start, topic.partitions[p].log_end) for p in command.offsets}
+    return all(starts[p][1] == 0 or starts[p] == (offset, offset) for p, offset in command.offsets.items())
+
+
+def _hold_first_offsets(topic: Topic, command: SetFirstOffsets, after: Topic) -> None:
+    require(_may_begin(topic, command), f"{command} is taken, and there were rows")
+    for p, offset in command.offsets.items():
+        new = after.partitions[p]
+        found = {new.log_start, new.log_end, new.high_watermark, *new.log_end_offsets.values(), new.epoch_start}
+        require(found == {offset}, f"{command}: partition {p} begins at {found}")
 
 
 def _has(some: Any, node: NodeId) -> bool:

@@ -19,6 +19,7 @@ from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk
 from pyspark_log_coordinator.replication.node_changes import ReplicasFenced, ReplicasRenewed
 from pyspark_log_coordinator.replication.reassignment import ReplicasAltered
 from pyspark_log_coordinator.replication.suspicion import NodeSuspected, SuspicionCancelled
+from pyspark_log_coordinator.segments.first_offsets import FirstOffsetsSet
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 from pyspark_log_coordinator.topic import machine
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
@@ -41,7 +42,7 @@ def followed(topic: Topic, events: Iterable[Any]) -> Topic:
 def hold_event(event: Any, before: Topic, after: Topic) -> None:
     """Hold what one event does to a topic."""
     for p, (old, new) in enumerate(zip(before.partitions, after.partitions, strict=False)):
-        if new is not old:
+        if new is not old and not isinstance(event, FirstOffsetsSet):
             hold_high_watermark(event, f"partition {p}", after, old, new)
             _hold_joining(event, f"partition {p}", after, old, new)
     match event:

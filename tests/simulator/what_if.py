@@ -25,8 +25,9 @@ from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPref
 from pyspark_log_coordinator.replication.file_holders import HoldFiles
 from pyspark_log_coordinator.replication.isr_shrink import Lagging, ShrinkIsr
 from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
-from pyspark_log_coordinator.replication.reassignment import AlterReplicas, PartitionReassignment
+from pyspark_log_coordinator.replication.reassignment import AddPartitions, AlterReplicas, PartitionReassignment
 from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspect, Suspicion
+from pyspark_log_coordinator.segments.first_offsets import SetFirstOffsets
 from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, RaiseOrphanFloor
 from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords
 from pyspark_log_coordinator.segments.swap import SwapSegments
@@ -47,6 +48,7 @@ _FOLLOWED = 0.3
 """How often a question is one that the one before made interesting."""
 _LOOKS = 0.6
 """How often a failure detector looks at what was answered."""
+_PARTITIONS_MAX = 5
 _PRODUCER = "producer"
 """One that has many former runs."""
 _ANOTHER = "another"
@@ -329,6 +331,19 @@ def _maintain(asking: _Asking) -> MaintainSegments:
     return MaintainSegments(_swaps(asking))
 
 
+def _add_partitions(asking: _Asking) -> AddPartitions:
+    topic = asking.topic
+    known, count = dict(topic.incarnations), len(topic.partitions)
+    nodes = asking.chance.sample(sorted(known), asking.chance.randint(1, len(known)))
+    return AddPartitions((tuple(nodes),), known, count if asking.is_so() and count < _PARTITIONS_MAX else count - 1)
+
+
+def _set_first_offsets(asking: _Asking) -> SetFirstOffsets:
+    newest = len(asking.topic.partitions) - 1
+    p = newest if asking.is_so() else asking.chance.randint(0, newest)
+    return SetFirstOffsets({p: asking.chance.choice([0, 7, asking.topic.partitions[p].log_end])})
+
+
 _QUESTIONS: Sequence[Callable[[_Asking], Any]] = (
     _elect_leaders,
     _elect_leaders,
@@ -350,11 +365,14 @@ _QUESTIONS: Sequence[Callable[[_Asking], Any]] = (
     _delete_records,
     _confirm,
     _raise_floor,
+    _add_partitions,
 )
 _FOLLOW: dict[Callable[[_Asking], Any], Sequence[Callable[[_Asking], Any]]] = {
     _alter_node: (_elect_leaders, _elect_what_is_left, _alter_node, _commit),
     _suspect: (_elect_leaders, _elect_what_is_left, _shrink, _cancel),
     _cancel: (_suspect,),
+    _add_partitions: (_set_first_offsets, _commit),
+    _set_first_offsets: (_set_first_offsets, _commit),
     _elect_leaders: (_elect_what_is_left, _commit),
     _elect_what_is_left: (_elect_what_is_left, _commit),
     _maintain: (_alter_node, _suspect, _hold_files, _report),
