@@ -61,7 +61,7 @@ class GroupWhatIf:
         try:
             events = machine.decide(group, command, now)
         except LogError as error:
-            self._counts[f"what if {name}: refused"] += 1
+            self._counts[f"what if {type(error).__name__}"] += 1
             group_rules.hold_refusal(group, command, error)
             return group
         after = group_rules.followed(group, events)

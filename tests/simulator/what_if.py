@@ -83,7 +83,7 @@ class WhatIf:
         try:
             events = machine.decide(topic, command, now)
         except LogError as error:
-            self._counts[f"what if {name}: refused"] += 1
+            self._counts[f"what if {type(error).__name__}"] += 1
             answers.hold_refusal(topic, command, error)
             return topic
         after = replica_rules.followed(topic, events)
