@@ -146,7 +146,8 @@ def test_a_test_that_always_fails_notices_nothing(tree, tmp_path_factory, monkey
 
 def test_a_mutant_is_noticed_by_the_first_world_that_fails(tree, tmp_path_factory, monkeypatch):
     (tree / "tests" / "simulator").mkdir()
-    world = "import rule, sys\nif rule.rule(1.2):\n    sys.exit(0)\nprint('seed 3 fails: ' + ' '.join(sys.argv[2:]))\nsys.exit(1)"
+    fails = "print('seed 3 fails: ' + ' '.join(sys.argv[2:]))"
+    world = f"import rule, sys\nif rule.rule(1.2):\n    sys.exit(0)\n{fails}\nsys.exit(1)"
     (tree / "tests" / "simulator" / "__main__.py").write_text(world)
     monkeypatch.setattr(trial, "ROOT", root_like(tree, tmp_path_factory))
     worlds = trial.Worlds(7, 20)
