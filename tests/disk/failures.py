@@ -107,7 +107,6 @@ class Trial:
             raise
         return is_new
 
-
     def counts(self) -> list[tuple[str, int]]:
         """Return how often each kind of damage was tried."""
         return [(kind, self.kinds[kind]) for kind in KINDS]
@@ -120,9 +119,10 @@ class Trial:
 
 def promises_at(story: DiskStory, calls: int) -> tuple[Promise, Promise]:
     """Return what was promised when so many calls had been made, and what was promised next."""
-    at = bisect.bisect_right(story.promises, calls, key=lambda each: each.calls) - 1
-    next_one = story.promises[min(at + 1, len(story.promises) - 1)]
-    return story.promises[at], next_one
+    ends = [each.calls for each in story.promises]
+    at = bisect.bisect_right(ends, calls)
+    after = bisect.bisect_right(ends, ends[min(at, len(ends) - 1)])
+    return story.promises[at - 1], story.promises[after - 1]
 
 
 def restart(
@@ -138,8 +138,12 @@ def restart(
     story._now = iter(range(10**7, 10**9))  # noqa: SLF001 -- the clock goes on
     with told(), mock.patch.object(local, "_flush_file"), mock.patch.object(local, "_flush_folder"):
         process = Process(story, RESTARTED)
+        # What was under way when nothing was promised yet is done again.
+        if not before.topics:
+            process.found()
         batches, keyed = assert_kept(story, process, before, after)
-        _finish_founding(process, before)
+        if not before.topics:
+            process.client.create(AT_ONCE if len(story.urls) == 1 else CONFIG)
         # Not the other topic: its deletion may have been cut in two.
         for topic in before.topics:
             for url in story.urls:
@@ -161,7 +165,8 @@ def restart(
         )
         # Rows may expire now that were about to.
         begins = (10**9,) * PARTITIONS if "expire" in {before.step, after.step} else after.begins
-        last = Promise(batches=batches + 1, keyed=keyed, begins=begins, committed=after.committed, topics=then.topics)
+        topics = then.topics | after.topics
+        last = Promise(batches=batches + 1, keyed=keyed, begins=begins, committed=after.committed, topics=topics)
         assert_kept(story, Process(story, RESTARTED + 1), then, last)
         if is_audited:
             for topic in before.topics:
@@ -171,13 +176,6 @@ def restart(
             assert report.sound, report.findings
     for each in story.folders.values():
         shutil.rmtree(each)
-
-
-def _finish_founding(process: Process, before: Promise) -> None:
-    """Do again what was under way when nothing was promised yet."""
-    if TOPIC not in before.topics:
-        process.found()
-        process.client.create(AT_ONCE if len(process.log.cluster.state.nodes) == 1 else CONFIG)
 
 
 def _recover(story: DiskStory, process: Process, topic: str, url: str) -> None:

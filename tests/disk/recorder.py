@@ -214,9 +214,7 @@ class Recorder:
 
 def read_tree(path: str) -> Tree:
     """Return the files and folders below a folder."""
-    return {
-        str(each.relative_to(path)): None if each.is_dir() else each.read_bytes() for each in Path(path).rglob("*")
-    }
+    return {str(each.relative_to(path)): None if each.is_dir() else each.read_bytes() for each in Path(path).rglob("*")}
 
 
 def write_tree(path: str, tree: Tree) -> None:
@@ -236,4 +234,3 @@ def replayed(calls: list[tuple[str, Call]], names: list[str]) -> Iterator[tuple[
     for number, (name, call) in enumerate(calls, 1):
         disks[name].apply(call)
         yield number, disks
-
