@@ -141,22 +141,23 @@ def restart(
         # What was under way when nothing was promised yet is done again.
         if not before.topics:
             process.found()
-        batches, keyed = assert_kept(story, process, before, after)
+        batches, keyed = assert_kept(process, before, after)
         if not before.topics:
             process.client.create(AT_ONCE if len(story.urls) == 1 else CONFIG)
         # Not the other topic: its deletion may have been cut in two.
         for topic in before.topics:
             for url in story.urls:
                 _recover(story, process, topic, url)
+        process.follow()
         process.write(batches)
         if KEYED in before.topics:
             KeyedClient(process.client.log, topic=KEYED).write(PRODUCER, keyed)
             keyed += 1
         if is_audited:
-            process.follow()
             process.clean_up()
         then = Promise(
             batches=batches + 1,
+            settled=batches + 1,
             keyed=keyed,
             begins=before.begins,
             committed=before.committed,
@@ -166,8 +167,8 @@ def restart(
         # Rows may expire now that were about to.
         begins = (10**9,) * PARTITIONS if "expire" in {before.step, after.step} else after.begins
         topics = then.topics | after.topics
-        last = Promise(batches=batches + 1, keyed=keyed, begins=begins, committed=after.committed, topics=topics)
-        assert_kept(story, Process(story, RESTARTED + 1), then, last)
+        last = Promise(batches=batches + 1, settled=batches + 1, keyed=keyed, begins=begins, committed=after.committed, topics=topics)
+        assert_kept(Process(story, RESTARTED + 1), then, last)
         if is_audited:
             for topic in before.topics:
                 report = verify.verify(process.client.log.topic(topic))

@@ -23,7 +23,7 @@ from pyspark_log_storage.stores.local import LocalStore
 from pyspark_log_storage.stores.store import Store
 from tests.disk.recorder import Recorder
 from tests.processes.keyed_topic import COMPACTED, KeyedClient, Row, check_rows, written
-from tests.processes.small_topic import AT_ONCE, PARTITIONS, TOPIC
+from tests.processes.small_topic import AT_ONCE, PARTITIONS, TOPIC, rows_of_all
 from tests.support.coordinator.fault_story import GROUP, PRODUCER, Process, Story
 from tests.support.countdown import Killed
 
@@ -46,6 +46,8 @@ class Promise(msgspec.Struct, frozen=True):
     """How many calls had been made to all disks."""
     step: str = "nothing"
     batches: int = 0
+    settled: int = 0
+    """The batches that all in-sync replicas have, so that readers see them: not those just written with acks=1."""
     keyed: int = 0
     """The batches of the compacted topic."""
     begins: tuple[int, ...] = (0,) * PARTITIONS
@@ -69,6 +71,7 @@ class DiskStory(Story):
         self.promises = [Promise()]
         self.kills = 0
         self.keyed = 0
+        self._settled = 0
         self._chance = random.Random(f"{kind} {seed}")
         self._kill_chance = kill_chance
 
@@ -144,6 +147,8 @@ class DiskStory(Story):
                 self.kills += 1
         recorder.kill_at = -1
         recorder.assert_complete()
+        if step == "follow":
+            self._settled = self.batches
         if not step.startswith("write "):  # those count their batch first
             self._promise()
 
@@ -153,6 +158,8 @@ class DiskStory(Story):
     def write(self, count: int, acks: Acks = "all") -> None:
         for _ in range(count):
             super().write(1, acks)
+            if acks == "all" or len(self.urls) == 1:
+                self._settled = self.batches
             self._promise()
 
     def _promise(self) -> None:
@@ -167,6 +174,7 @@ class DiskStory(Story):
                 calls=calls,
                 step=self.step,
                 batches=self.batches,
+                settled=self._settled,
                 keyed=self.keyed,
                 begins=begins,
                 committed=tuple(self.committed[number] for number in range(PARTITIONS)),
@@ -176,7 +184,7 @@ class DiskStory(Story):
         )
 
 
-def assert_kept(story: Story, process: Process, before: Promise, after: Promise) -> tuple[int, int]:
+def assert_kept(process: Process, before: Promise, after: Promise) -> tuple[int, int]:
     """Hold what a new process finds against the promises before and after a moment; return its numbers of batches.
 
     What was promised before is there, and what was under way may be, whole.
@@ -189,8 +197,11 @@ def assert_kept(story: Story, process: Process, before: Promise, after: Promise)
     for number in range(PARTITIONS) if TOPIC in topics else ():
         begin, values = process.client.read(number)
         assert before.begins[number] <= begin <= after.begins[number], f"partition {number} begins at {begin}"
-        story.hold(number, begin, values, batches)
-        assert process.client.handle.journal.state.partitions[number].log_end == begin + len(values)
+        written_rows = rows_of_all(PRODUCER, batches)[number]
+        settled_rows = rows_of_all(PRODUCER, min(before.settled, batches))[number]
+        assert values == written_rows[begin : begin + len(values)], f"partition {number} has other rows from {begin} on"
+        assert begin + len(values) >= len(settled_rows), f"partition {number} ends at {begin + len(values)}"
+        assert process.client.handle.journal.state.partitions[number].log_end == len(written_rows)
     if before.has_group:
         group = log.group(GROUP).journal.state
         for number in range(PARTITIONS):
