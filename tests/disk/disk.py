@@ -47,6 +47,8 @@ class Call(msgspec.Struct, frozen=True, array_like=True):
     data: bytes = b""
     source: str = ""
     """The former path, of a rename, or that of the file which gets another name, of a link."""
+    place: str = ""
+    """Of a flush: the functions of the store that asked for it."""
 
 
 class File:

@@ -10,7 +10,7 @@ import bisect
 import random
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -40,10 +40,15 @@ class Failure:
         """The disks that lost power."""
 
 
-def failures(story: DiskStory, seed: int, samples: int, part: range) -> Iterator[Failure]:
-    """Yield failures after those numbers of calls that are in `part`: `samples` by chance each, and those at the edges."""
+def failures(
+    story: DiskStory, seed: int, samples: int, part: Container[int], without: str = ""
+) -> Iterator[Failure]:
+    """Yield failures after those numbers of calls that are in `part`: `samples` by chance each, and those at the edges.
+
+    The flushes of the place `without` are left out: as if the product did not make them.
+    """
     names = list(story.folders)
-    for calls, disks in replayed(story.recorder.calls, names):
+    for calls, disks in replayed(story.recorder.calls, names, without):
         if calls not in part:
             continue
         chance = random.Random(f"{seed} {calls}")
@@ -70,6 +75,11 @@ def _failure(
         trees[name] = disks[name].tree(state, chance)
         kinds += disks[name].kinds(state)
     return Failure(calls, trees, kinds, tuple(states))
+
+
+def flushers(story: DiskStory) -> list[str]:
+    """Return the places of the product that flushed something in a story."""
+    return sorted({call.place for _, call in story.recorder.calls if call.kind == "flush"})
 
 
 class Trial:

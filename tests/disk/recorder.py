@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from pyspark_log_storage.stores import local
 from tests.disk.disk import Call, Disk, Tree
 from tests.support.countdown import Killed
 
@@ -168,7 +170,7 @@ class Recorder:
             _REAL[name](fd)
             return
         self._before(place)
-        self._record(place[0], Call("flush", number=place[1]))
+        self._record(place[0], Call("flush", number=place[1], place=_flusher()))
 
     def _os_link(self, src: Any, dst: Any, **more: Any) -> None:
         self._named("link", src, dst, more)
@@ -227,10 +229,33 @@ def write_tree(path: str, tree: Tree) -> None:
                 file.write(content)
 
 
-def replayed(calls: list[tuple[str, Call]], names: list[str]) -> Iterator[tuple[int, dict[str, Disk]]]:
-    """Yield the disks before the first call, and after each; they are the same objects each time."""
+def replayed(
+    calls: list[tuple[str, Call]], names: list[str], without: str = ""
+) -> Iterator[tuple[int, dict[str, Disk]]]:
+    """Yield the disks before the first call, and after each; they are the same objects each time.
+
+    The flushes of the place `without` are left out.
+    """
     disks = {name: Disk() for name in names}
     yield 0, disks
     for number, (name, call) in enumerate(calls, 1):
-        disks[name].apply(call)
+        if not without or call.place != without:
+            disks[name].apply(call)
         yield number, disks
+
+
+def _flusher() -> str:
+    """Return the function of the store that flushes something, and the one that called it.
+
+    A function that calls itself does something else then: it flushes the folders above.
+    """
+    names: list[str] = []
+    frame = sys._getframe(1)  # noqa: SLF001 -- there is no other way to the caller
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if frame.f_code.co_filename == local.__file__:
+            names.append(frame.f_code.co_name)
+    inner = [name for name in names if name not in {"_flush_file", "_flush_folder"}]
+    while inner[:2] == ["_make_folders"] * 2:
+        del inner[0]
+    return " < ".join(inner[:2])
