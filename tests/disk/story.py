@@ -10,6 +10,7 @@ import functools
 import random
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import msgspec
 
@@ -19,6 +20,7 @@ from pyspark_log_coordinator.maintenance.journal_migration import migrate
 from pyspark_log_coordinator.model.batch import Acks
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage import layout
+from pyspark_log_storage.stores import reserve
 from pyspark_log_storage.stores.local import LocalStore
 from pyspark_log_storage.stores.store import Store
 from tests.disk.recorder import Recorder
@@ -34,6 +36,9 @@ THREE = (ROOT, "/disk/1", "/disk/2")
 FOUR = (*THREE, "/disk/3")
 KILLED_WITHIN = 40
 """A process that is killed makes fewer calls before."""
+DELETED_AFTER_SECONDS = 100
+"""The files of a deleted topic may be deleted then."""
+RESERVE_BYTES = 4096
 KINDS = {"one": (ROOT,), "root": THREE, "journals": FOUR}
 """The disks of each kind of cluster: a single one; three with the journals on the root; three journal nodes and one to
 which the journals migrate from the first."""
@@ -92,6 +97,11 @@ class DiskStory(Story):
                     self.do("migrate", lambda process: migrate(process.client.log, ("1", "2", "3")))
                 self.write(2)
                 self.do("consume after that", Process.consume, "second")
+            self._waited += DELETED_AFTER_SECONDS
+            self.do("delete its files", lambda process: process.client.clean_up_cluster())
+            with mock.patch.object(reserve, "RESERVE_BYTES", RESERVE_BYTES):
+                self.do("fill the reserves", lambda _: [reserve.fill(self.open(url)) for url in self.urls])
+            self.write(1)
 
     def _run_on_one(self) -> None:
         self.do("found", Process.found)
