@@ -40,9 +40,7 @@ class Failure:
         """The disks that lost power."""
 
 
-def failures(
-    story: DiskStory, seed: int, samples: int, part: Container[int], without: str = ""
-) -> Iterator[Failure]:
+def failures(story: DiskStory, seed: int, samples: int, part: Container[int], without: str = "") -> Iterator[Failure]:
     """Yield failures after those numbers of calls that are in `part`: `samples` by chance each, and those at the edges.
 
     The flushes of the place `without` are left out: as if the product did not make them.
@@ -177,7 +175,14 @@ def restart(
         # Rows may expire now that were about to.
         begins = (10**9,) * PARTITIONS if "expire" in {before.step, after.step} else after.begins
         topics = then.topics | after.topics
-        last = Promise(batches=batches + 1, settled=batches + 1, keyed=keyed, begins=begins, committed=after.committed, topics=topics)
+        last = Promise(
+            batches=batches + 1,
+            settled=batches + 1,
+            keyed=keyed,
+            begins=begins,
+            committed=after.committed,
+            topics=topics,
+        )
         assert_kept(Process(story, RESTARTED + 1), then, last)
         if is_audited:
             for topic in before.topics:

@@ -256,6 +256,4 @@ def _flusher() -> str:
         if frame.f_code.co_filename == local.__file__:
             names.append(frame.f_code.co_name)
     inner = [name for name in names if name not in {"_flush_file", "_flush_folder"}]
-    while inner[:2] == ["_make_folders"] * 2:
-        del inner[0]
     return " < ".join(inner[:2])
