@@ -143,7 +143,7 @@ def restart(
     story = DiskStory(kind, folder)
     for url, tree in trees.items():
         write_tree(story.folders[url], tree)
-    story._now = iter(range(10**7, 10**9))  # noqa: SLF001 -- the clock goes on
+    story._now = iter(range(10**7, 10**9))
     with told(), mock.patch.object(local, "_flush_file"), mock.patch.object(local, "_flush_folder"):
         process = Process(story, RESTARTED)
         # What was under way when nothing was promised yet is done again.

@@ -250,7 +250,7 @@ def _flusher() -> str:
     A function that calls itself does something else then: it flushes the folders above.
     """
     names: list[str] = []
-    frame = sys._getframe(1)  # noqa: SLF001 -- there is no other way to the caller
+    frame = sys._getframe(1)
     while frame.f_back is not None:
         frame = frame.f_back
         if frame.f_code.co_filename == local.__file__:

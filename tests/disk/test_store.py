@@ -17,23 +17,26 @@ from tests.support.countdown import Killed
 KEY, DATA = "a/b/y", b"acknowledged"
 FOLDERS = "new/log"
 SAMPLES = 30
-ACTS = {
-    "create": lambda store: store.create(KEY, DATA),
-    "put": lambda store: store.put(KEY, DATA),
-    "write": lambda store: _write(store),
-}
-NOTICED = {
-    "create": {"_written < create", "_flush < _flush_name", "_flush < _flush", "_make_root < _open_temporary"},
-    "put": {"_written < put", "_flush < _flush_name", "_flush < _flush", "_make_root < _open_temporary"},
-    "write": {"close", "_flush < _flush_name", "_flush < _flush", "_make_root < _open_temporary"},
-}
-"""The places that flush something of each call, without which it is lost."""
 
 
-def _write(store: LocalStore) -> None:
+def write(store: LocalStore) -> None:
     writer = store.open_write(KEY)
     writer.write(DATA)
     writer.close()
+
+
+ACTS = {
+    "create": lambda store: store.create(KEY, DATA),
+    "put": lambda store: store.put(KEY, DATA),
+    "write": write,
+}
+FOLDERS_ABOVE = {"_flush < _flush_name", "_flush < _flush", "_make_root < _open_temporary"}
+NOTICED = {
+    "create": {"_written < create", *FOLDERS_ABOVE},
+    "put": {"_written < put", *FOLDERS_ABOVE},
+    "write": {"close", *FOLDERS_ABOVE},
+}
+"""The places that flush something for each call, and without which the object is lost."""
 
 
 @functools.cache
