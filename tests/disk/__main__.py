@@ -19,6 +19,7 @@ def main() -> int:
     parser.add_argument("--kills", type=float, default=0.0, help="the chance of a kill in each step (default: 0)")
     parser.add_argument("--samples", type=int, default=2, help="states by chance after each call (default: 2)")
     parser.add_argument("--every", type=int, default=1, help="fail after every so many calls (default: 1)")
+    parser.add_argument("--begin", type=int, default=0, help="fail after so many calls at first (default: 0)")
     parser.add_argument("--seconds", type=float, default=3600, help="stop after this time (default: 3600)")
     parser.add_argument("--without", default="", help="leave out the flushes of this place; `each`: of each in turn")
     options = parser.parse_args()
@@ -36,7 +37,7 @@ def _tried(story: DiskStory, options: argparse.Namespace, without: str = "") -> 
     began, failed, calls = time.monotonic(), 0, 0
     with tempfile.TemporaryDirectory() as tried_in:
         trial = Trial(story, tried_in)
-        part = range(0, 10**9, options.every)
+        part = range(options.begin, 10**9, options.every)
         for failure in failures(story, options.seed, options.samples, part, without):
             calls = failure.calls
             if time.monotonic() - began > options.seconds or failed >= (1 if without else 3):
@@ -54,7 +55,7 @@ def _tried(story: DiskStory, options: argparse.Namespace, without: str = "") -> 
         if not failed:
             print(f"{options.kind}, {without}: not noticed in {len(trial.distinct)} states", flush=True)
         return failed
-    print(f"{options.kind}: {calls} of {len(story.recorder.calls)} calls, {story.kills} kills")
+    print(f"{options.kind}: until {calls} of {len(story.recorder.calls)} calls, {story.kills} kills")
     print(f"{len(trial.distinct)} states, {trial.audited} of them audited, {failed} failed")
     for kind, count in trial.counts():
         print(f"  {count:8} {kind}")
