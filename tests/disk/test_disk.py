@@ -1,4 +1,4 @@
-"""Power failures: a sample of the states that `make power-failures` tries, and the model of a disk behind them."""
+"""Power failures: a sample of the states that `make powerloss` tries, and the model of a disk behind them."""
 
 import collections
 import functools
