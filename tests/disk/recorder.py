@@ -55,7 +55,7 @@ class Recorder:
 
     def revive(self) -> None:
         """Begin another process after one was killed. The files that it had open are closed, and so unlocked."""
-        self.is_dead = False
+        self.is_dead, self.kill_at = False, -1
         for fd in list(self._writing):
             self._os_close(fd)
 
