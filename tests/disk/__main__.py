@@ -16,7 +16,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.disk", description="Lose power after each call.")
     parser.add_argument("--kind", choices=KINDS, default="one", help="the kind of cluster (default: one)")
     parser.add_argument("--seed", type=int, default=0, help="of the states that are chosen by chance (default: 0)")
-    parser.add_argument("--kills", type=float, default=0.0, help="the chance of a kill in each step (default: 0)")
+    parser.add_argument("--kills", type=float, default=0.3, help="the chance of a kill in each step (default: 0.3)")
     parser.add_argument("--samples", type=int, default=2, help="states by chance after each call (default: 2)")
     parser.add_argument("--every", type=int, default=1, help="fail after every so many calls (default: 1)")
     parser.add_argument("--begin", type=int, default=0, help="fail after so many calls at first (default: 0)")

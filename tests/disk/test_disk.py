@@ -34,7 +34,7 @@ PLACES = {
 @functools.cache
 def story(kind: str) -> DiskStory:
     with TemporaryDirectory() as folder, told():
-        found = DiskStory(kind, folder)
+        found = DiskStory(kind, folder, kill_chance=0.3)
         found.run()
         return found
 
