@@ -208,6 +208,17 @@ class TestFlushes:
         local.create("a/b/c", b"hello")
         assert {call for call in calls if call.startswith("fsync")} == {"fsync .", "fsync a", "fsync a/b"}
 
+    def test_folders_above_a_mount_point_are_not_flushed(self, local, calls, monkeypatch):
+        def on_a_disk_of_its_own(path, *arguments, **options):
+            found = list(real(path, *arguments, **options))
+            found[2] = len(str(path))
+            return os.stat_result(found)
+
+        real = os.stat
+        monkeypatch.setattr(os, "stat", on_a_disk_of_its_own)
+        local.create("a/b/c", b"hello")
+        assert {call for call in calls if call.startswith("fsync")} == {"fsync .", "fsync a", "fsync a/b"}
+
     def test_the_second_writer_flushes_what_the_first_may_not_have_flushed(self, warm, calls):
         """It may act upon the object, so the object must not vanish in a power failure."""
         assert warm.create("a/b/first", b"second") is False
