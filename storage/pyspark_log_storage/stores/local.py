@@ -291,7 +291,6 @@ class LocalStore:
         except FileNotFoundError:
             os.stat(temporary.path)  # fails if the disk is not mounted any more
             self._make_folders(os.path.dirname(path), below=self._root)
-            self._reachable.clear()  # a folder that was missing may be among them
             give(temporary.path, path)
 
     def _make_root(self) -> None:
@@ -323,6 +322,7 @@ class LocalStore:
             self._make_folders(parent, below=below)
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder)
+        self._reachable.discard(folder[len(self._root) + 1 :])
 
 
 class LocalWriter:
