@@ -1,0 +1,176 @@
+"""What a topic's journal did to one partition, in the words of Replication.tla.
+
+The events of an entry become actions. The specification computes by itself what follows from an action, such as the
+ISR after a batch, so the events that say so are left out here: they are in the state that it is compared with. Rows'
+bytes, times and producers are left out, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from pyspark_log_coordinator.journal.state_machine import JournalMoved
+from pyspark_log_coordinator.model.partition import Partition, SegmentRef
+from pyspark_log_coordinator.model.topic_state import Topic
+from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged
+from pyspark_log_coordinator.replication.election import LeaderElected
+from pyspark_log_coordinator.replication.file_holders import FilesHeld
+from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk
+from pyspark_log_coordinator.replication.node_changes import ReplicasFenced, ReplicasRenewed, ReplicasUnfenced
+from pyspark_log_coordinator.replication.reassignment import PartitionsAdded, ReplicasAltered
+from pyspark_log_coordinator.replication.row_loss import RowsLost
+from pyspark_log_coordinator.replication.suspicion import NodeSuspected, SuspicionCancelled
+from pyspark_log_coordinator.segments.first_offsets import FirstOffsetsSet
+from pyspark_log_coordinator.segments.orphans import DeletionsConfirmed, FloorMarked, OrphanFloorRaised
+from pyspark_log_coordinator.segments.retention import LogStartMoved
+from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged
+from pyspark_log_coordinator.topic.columns import SchemaEvolved
+from pyspark_log_coordinator.topic.machine import ConfigAltered, TopicDeleted, TopicStarted
+from pyspark_log_coordinator.topic.sequencing import BatchSequenced
+
+NONE = "no node"
+Action = dict[str, Any]
+_OF_NO_PARTITION = OrphanFloorRaised | FloorMarked | DeletionsConfirmed | SchemaEvolved | JournalMoved
+
+
+class Step(NamedTuple):
+    """An entry of a topic's journal: its number, its events, and the state after it."""
+
+    number: int
+    events: Sequence[Any]
+    state: Topic
+
+
+def traces(steps: Iterable[Step]) -> list[dict[str, Any]]:
+    """Return a trace for each partition of a topic: how it began, and its entries with their actions."""
+    found: list[dict[str, Any]] = []
+    files = 0
+    for number, events, state in steps:
+        if any(isinstance(each, TopicDeleted) for each in events):
+            break
+        for p, trace in enumerate(found):
+            actions, seen = _actions(p, events, files, state), _seen(state, state.partitions[p])
+            if actions or trace["entries"] and seen != trace["entries"][-1]["seen"]:
+                trace["entries"].append({"number": number, "actions": actions, "seen": seen})
+        files += sum(len(each.files) for each in events if isinstance(each, BatchSequenced))
+        found += [{"begin": _begin(state, each), "entries": []} for each in _added(events)]
+    return found
+
+
+def _added(events: Sequence[Any]) -> list[tuple[str, ...]]:
+    return [nodes for each in events if isinstance(each, TopicStarted | PartitionsAdded) for nodes in each.assignments]
+
+
+def _begin(state: Topic, nodes: tuple[str, ...]) -> dict[str, Any]:
+    return {"order": nodes, "fenced": frozenset(state.fenced), "suspects": frozenset(state.suspects), **_config(state)}
+
+
+def _config(state: Any) -> dict[str, Any]:
+    config = state.config
+    is_quorum = config.replication_mode == "quorum"
+    return {"min": config.min_insync_replicas, "quorum": is_quorum, "compacted": config.is_compacted}
+
+
+def _seen(state: Topic, partition: Partition) -> dict[str, Any]:
+    return {
+        "leader": partition.leader or NONE,
+        "epoch": partition.leader_epoch,
+        "isr": frozenset(partition.isr),
+        "start": partition.log_start,
+        "hw": partition.high_watermark,
+        "end": partition.log_end,
+        "leos": frozenset(partition.log_end_offsets.items()),
+        "suspects": frozenset(state.suspects),
+        "fenced": frozenset(state.fenced),
+        "staged": frozenset(each.name for each in partition.staged),
+    }
+
+
+def _actions(p: int, events: Sequence[Any], files: int, state: Topic) -> list[Action]:
+    """Return what an entry does to partition `p`, in order. Its append files are numbered from `files`."""
+    actions: list[Action] = []
+    lost = 0
+    for place, event in enumerate(events):
+        match event:
+            case BatchSequenced():
+                actions = [_batch(p, event, files)]  # what came before follows from it
+            case FilesHeld():
+                actions.append({"kind": "hold", "node": event.node, "ids": _ids(p, event.files, event.segments)})
+            case CopiesDamaged():
+                ids = _ids(p, [each for each, _ in event.files], [each[:2] for each in event.segments])
+                if any(isinstance(each, LeaderElected) and each.leader == event.node for each in events[place:]):
+                    actions.append({"kind": "lose", "node": event.node, "ids": ids})
+                else:
+                    changed = [each for each in events[:place] if isinstance(each, LeaderElected) and each.partition == p]
+                    leader = changed[-1].leader if changed else _SAME
+                    actions = [{"kind": "damage", "node": event.node, "ids": ids, "leader": leader}]
+            case IsrShrunk() if event.partition == p:
+                actions.append({"kind": "shrink", "isr": frozenset(event.isr)})
+            case RowsLost() if event.partition == p:
+                lost = event.end - event.start
+            case LeaderElected() if event.partition == p:
+                actions.append(_election(event, lost))
+                lost = 0
+            case ReplicasAltered() if event.partition == p:
+                nodes = {"adding": frozenset(event.adding), "removing": frozenset(event.removing)}
+                actions.append({"kind": "alter", "order": event.replicas, **nodes})
+            case SegmentStaged() | SegmentsSwapped() if event.partition == p:
+                kind = "stage" if isinstance(event, SegmentStaged) else "swap"
+                actions.append({"kind": kind, "segment": _segment(event.segment)})
+            case LogStartMoved() if event.partition == p:
+                actions.append({"kind": "start", "start": event.log_start})
+            case FirstOffsetsSet() if p in event.offsets:
+                actions.append({"kind": "first", "start": event.offsets[p]})
+            case ConfigAltered():
+                actions.append({"kind": "config", **_config(event)})
+            case IsrShrunk() | RowsLost() | LeaderElected() | ReplicasAltered():
+                pass  # of another partition
+            case SegmentStaged() | SegmentsSwapped() | LogStartMoved() | FirstOffsetsSet() | PartitionsAdded():
+                pass
+            case NodeSuspected() | SuspicionCancelled() | ReplicasRenewed() | ReplicasFenced() | ReplicasUnfenced():
+                actions.append({"kind": _OF_A_NODE[type(event)], "node": event.node})
+            case _:
+                assert isinstance(event, _OF_NO_PARTITION), f"the specification knows no {type(event).__name__}"
+    return actions
+
+
+_SAME = "the same"
+_OF_A_NODE = {
+    NodeSuspected: "suspect",
+    SuspicionCancelled: "cancel",
+    ReplicasRenewed: "renew",
+    ReplicasFenced: "fence",
+    ReplicasUnfenced: "unfence",
+}
+
+
+def _batch(p: int, event: BatchSequenced, files: int) -> Action:
+    rows = [
+        {"id": f"file {number}", "rows": chunk.rows, "holders": _nodes(file.holders)}
+        for number, file in enumerate(event.files, files)
+        for chunk in file.chunks
+        if chunk.partition == p
+    ]
+    nodes = frozenset(holder.node for file in event.files for holder in file.holders)
+    if rows:
+        return {"kind": "append", "acks": event.acks, "rows": rows, "nodes": nodes}
+    return {"kind": "seen", "nodes": nodes}
+
+
+def _election(event: LeaderElected, lost: int) -> Action:
+    told = {"leader": event.leader or NONE, "epoch": event.leader_epoch, "start": event.start}
+    return {"kind": "elect", **told, "lost": lost, "isr": frozenset(event.isr)}
+
+
+def _segment(segment: SegmentRef) -> dict[str, Any]:
+    place = {"base": segment.base_offset, "end": segment.end_offset}
+    return {"id": segment.name, **place, "holders": _nodes(segment.holders), "keyed": segment.keyed is not None}
+
+
+def _ids(p: int, files: Iterable[int], segments: Iterable[tuple[int, str]]) -> frozenset[str]:
+    return frozenset([*(f"file {each}" for each in files), *(name for of, name in segments if of == p)])
+
+
+def _nodes(holders: Iterable[Any]) -> frozenset[str]:
+    return frozenset(each.node for each in holders)
