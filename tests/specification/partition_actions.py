@@ -90,11 +90,15 @@ def _seen(state: Topic, partition: Partition) -> dict[str, Any]:
 def _actions(p: int, events: Sequence[Any], files: int, state: Topic) -> list[Action]:
     """Return what an entry does to partition `p`, in order. Its append files are numbered from `files`."""
     actions: list[Action] = []
-    lost = 0
+    lost = 0  # rows that the next election cuts
     for place, event in enumerate(events):
         match event:
             case BatchSequenced():
-                actions = [_batch(p, event, files)]  # what came before follows from it
+                batch = _batch(p, event, files)
+                while batch["kind"] == "append" and actions and actions[-1]["kind"] in {"shrink", "elect"}:
+                    actions.pop()  # it follows from the batch
+                actions.append(batch)
+                files += len(event.files)
             case FilesHeld():
                 actions.append({"kind": "hold", "node": event.node, "ids": _ids(p, event.files, event.segments)})
             case CopiesDamaged():

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -58,9 +58,15 @@ def _jar() -> str:
     return str(Path(found.origin).with_name("tla2tools.jar"))
 
 
+class Records(list[Any]):
+    """A set of records, which are dicts and so in no set of Python's."""
+
+
 def literal(value: object) -> str:
     """Return a value as TLA+ has it: a dict is a record, a tuple or list a sequence, a frozenset a set."""
     match value:
+        case Records():
+            return "{" + ", ".join(map(literal, value)) + "}"
         case bool():
             return str(value).upper()
         case int():
