@@ -91,16 +91,25 @@ AssignEffect(g, a) ==
     LET given(m) == [m EXCEPT !.owns = UNION {share.owns : share \in {x \in a.shares : x.id = m.id}}]
     IN  [Changed(g, given) EXCEPT !.phase = "Stable"]
 
+(* What a commit is accepted by: `c` names the member, the generation whose assignment it has taken, its partition and
+   the newest rewind that it has followed. The journal does not keep what a commit named, so only GroupsModel uses this. *)
+RewindOf(g, partition) == IF Committed(g, partition) = {} THEN 0 ELSE (CHOOSE o \in Committed(g, partition) : TRUE).rewind
+Accepted(g, c) ==
+    /\ c.id \in Ids(g)
+    /\ c.generation = g.generation
+    /\ Member(g, c.id).first <= g.generation
+    /\ g.phase # "CompletingRebalance"
+    /\ RewindOf(g, c.partition) <= c.rewinds
+
 (* A commit, by a member of the generation or, while there is no member, by a simple consumer. *)
 CommitRules(g, a) ==
     [a_member_commits_or_there_is_none |-> IF a.id = "" THEN g.members = << >> ELSE a.id \in Ids(g),
      no_generation_waits_for_its_work |-> a.id # "" => g.phase \in {"Stable", "PreparingRebalance"},
      it_takes_part |-> a.id \in Ids(g) => Member(g, a.id).first <= g.generation,
      nobody_else_owns_it |-> \A m \in Range(g.members), o \in a.offsets : m.id # a.id => o.partition \notin m.owns,
-     (* Members read on from the committed offsets, so only a rewind moves these back; see docs/simulator.md. *)
+     (* Members read on from the committed offsets, so only a rewind moves these back. *)
      it_does_not_go_back |-> \A o \in a.offsets : \A known \in Committed(g, o.partition) :
                                 a.unclean \/ known.offset <= o.offset]
-RewindOf(g, partition) == IF Committed(g, partition) = {} THEN 0 ELSE (CHOOSE o \in Committed(g, partition) : TRUE).rewind
 CommitEffect(g, a) ==
     With(g, {[partition |-> o.partition, offset |-> o.offset, rewind |-> RewindOf(g, o.partition)] : o \in a.offsets})
 

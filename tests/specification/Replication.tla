@@ -313,6 +313,9 @@ Invariants(s) ==
 StepInvariants(s, t, unclean) ==
     [the_log_start_never_goes_back |-> t.start >= s.start,
      the_hw_never_goes_back |-> t.hw >= s.hw \/ unclean,
+     what_is_committed_is_on_enough_nodes |-> t.hw > s.hw =>
+        LET having == Cardinality({n \in Replicas(t) : Leo(t, n) >= t.hw})
+        IN  IF t.quorum THEN 2 * having > Cardinality(Replicas(t)) ELSE having >= Least({t.min, Factor(t)}),
      the_epoch_never_goes_back |-> t.epoch >= s.epoch,
      an_epoch_has_one_leader |-> t.leader # s.leader => t.epoch > s.epoch,
      (* [18] One that was fenced as the last member stays, until another one joins and is elected. *)

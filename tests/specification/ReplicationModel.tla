@@ -4,10 +4,16 @@
 
 EXTENDS Replication
 
-CONSTANTS Nodes, Order, Min, Quorum, RowsMax, EpochMax, Unclean
+CONSTANTS Order,     \* the nodes of the partition, preferred leader first
+          Spares,    \* nodes that it can move to
+          Min, Quorum, RowsMax, EpochMax,
+          SuspectsMax, \* how many nodes are suspected at once
+          Kinds      \* of actions that are explored
 
-OrderABC == <<"a", "b", "c">>
-OrderAB == <<"a", "b">>
+(* A configuration file has no sequences. *)
+AB == <<"a", "b">>
+ABC == <<"a", "b", "c">>
+Nodes == Range(Order) \cup Spares
 
 VARIABLES s,      \* the partition
           acked,  \* rows before this offset were acknowledged with acks=all
@@ -33,48 +39,46 @@ Elected(t) == IF t.leader # None /\ (t.leader \notin t.isr \/ t.leader \in t.fen
 Allow(actions) == {a \in actions : Allowed(Rules(s, a))}
 
 Moved(t) == s' = t /\ t # s /\ UNCHANGED <<acked, cut, rows>>
+One(actions) == \E a \in Allow(actions) : Moved(Effect(s, a))
 
 Batch == rows < RowsMax /\ \E a \in Allow(Appends) :
             /\ s' = Effect(s, a) /\ rows' = rows + 1 /\ UNCHANGED cut
             /\ acked' = IF a.acks = "all" THEN s'.end ELSE acked
-Copy == \E n \in Nodes, id \in Files(s) : Moved(Effect(s, [kind |-> "hold", node |-> n, ids |-> {id}]))
-Shrink == \E a \in Allow({[kind |-> "shrink", isr |-> isr] : isr \in SUBSET s.isr}) : Moved(Effect(s, a))
-Suspect == \E a \in Allow(Of("suspect") \cup Of("cancel")) : Moved(Effect(s, a))
-Fence == \E a \in Allow(Of("fence") \cup Of("unfence")) : \E t \in Elected(Effect(s, a)) : Moved(t)
-Wipe == \E a \in Of("renew") : Replicas(s) \cap s.isr # {a.node} /\ \E t \in Elected(Effect(s, a)) : Moved(t)
-Elect == s.epoch < EpochMax /\ \E a \in Allow(Elections(s)) :
+Elect == \E a \in Allow(Elections(s)) :
             /\ s' = Effect(s, a) /\ UNCHANGED rows
             /\ IF IsClean(s, a) THEN cut' = (cut \/ s'.end < acked) /\ UNCHANGED acked
-               ELSE Unclean /\ acked' = Least({acked, s'.end}) /\ UNCHANGED cut
-Damage == \E a \in Allow({[kind |-> "damage", node |-> n, ids |-> {id}, leader |-> l] :
-                            n \in Nodes, id \in Files(s), l \in Replicas(s) \cup {Same}}) : Moved(Effect(s, a))
-Roll == \E g \in Segments(s), kind \in {"swap", "stage"} :
-            LET a == [kind |-> kind, segment |-> g]
-            IN  g.base < g.end /\ g.id \notin Files(s) /\ Allowed(Rules(s, a)) /\ Moved(Effect(s, a))
-SwapStaged == \E g \in s.staged : Allowed(Rules(s, [kind |-> "swap", segment |-> g]))
-                                  /\ Moved(Effect(s, [kind |-> "swap", segment |-> g]))
-Reassign == \E nodes \in SUBSET Nodes \ {{}} :
-            LET kept == SelectSeq(s.order, LAMBDA n : n \in nodes \/ s.adding = {})
-                new == nodes \ Replicas(s)
-                order == IF new = {} THEN kept ELSE Append(kept, CHOOSE n \in new : TRUE)
-                begin == [kind |-> "alter", order |-> order, adding |-> new, removing |-> Range(s.order) \ nodes]
-                finish == [kind |-> "alter", order |-> SelectSeq(s.order, LAMBDA n : n \notin s.removing),
-                           adding |-> {}, removing |-> {}]
-            IN  \/ /\ s.adding \cup s.removing = {} /\ Cardinality(new) <= 1 /\ nodes # Replicas(s)
-                   /\ Allowed(Rules(s, begin)) /\ Moved(Effect(s, begin))
-                \/ /\ s.adding \cup s.removing # {} /\ Allowed(Rules(s, finish)) /\ Moved(Effect(s, finish))
-Expire == \E a \in Allow({[kind |-> "start", start |-> e] : e \in 0..s.end}) : Moved(Effect(s, a))
+               ELSE "unclean" \in Kinds /\ acked' = Least({acked, s'.end}) /\ UNCHANGED cut
+Fence == \E a \in Allow(Of("fence") \cup Of("unfence")) : \E t \in Elected(Effect(s, a)) : Moved(t)
+Wipe == \E a \in Of("renew") : s.isr # {a.node} /\ \E t \in Elected(Effect(s, a)) : Moved(t)
+Segment == \E g \in {g \in Segments(s) : g.base < g.end /\ g.id \notin Files(s)} \cup s.staged :
+            One({[kind |-> kind, segment |-> g] : kind \in IF g \in s.staged THEN {"swap"} ELSE {"swap", "stage"}})
+Alter == LET moves == {[kind |-> "alter", order |-> Append(s.order, new), adding |-> {new}, removing |-> {old}] :
+                         new \in Nodes \ Replicas(s), old \in Replicas(s)}
+             left == SelectSeq(s.order, LAMBDA n : n \notin s.removing)
+             kept == SelectSeq(s.order, LAMBDA n : n \notin s.adding)
+             ends == {[kind |-> "alter", order |-> order, adding |-> {}, removing |-> {}] : order \in {left, kept}}
+         IN  One(IF s.adding = {} THEN moves ELSE ends)
 
-Next == Batch \/ Copy \/ Shrink \/ Suspect \/ Fence \/ Wipe \/ Elect \/ Damage \/ Roll \/ SwapStaged \/ Reassign \/ Expire
+Next == \/ "append" \in Kinds /\ Batch
+        \/ "elect" \in Kinds /\ Elect
+        \/ "fence" \in Kinds /\ Fence
+        \/ "renew" \in Kinds /\ Wipe
+        \/ "segment" \in Kinds /\ Segment
+        \/ "alter" \in Kinds /\ Alter
+        \/ "hold" \in Kinds /\ One({[kind |-> "hold", node |-> n, ids |-> {id}] : n \in Nodes, id \in Files(s)})
+        \/ "shrink" \in Kinds /\ One({[kind |-> "shrink", isr |-> isr] : isr \in SUBSET s.isr})
+        \/ "suspect" \in Kinds /\ Cardinality(s.suspects) < SuspectsMax /\ One(Of("suspect"))
+        \/ "suspect" \in Kinds /\ One(Of("cancel"))
+        \/ "damage" \in Kinds /\ One({[kind |-> "damage", node |-> n, ids |-> {id}, leader |-> l] :
+                                        n \in Nodes, id \in Files(s), l \in Replicas(s) \cup {Same}})
+        \/ "start" \in Kinds /\ One({[kind |-> "start", start |-> e] : e \in 0..s.end})
+
 Spec == Init /\ [][Next]_vars
 
-(* The state is explored up to this. Elections that follow from fences and wipes also count. *)
 Small == s.epoch <= EpochMax
 
 Holds == Allowed(Invariants(s))
 NothingAcknowledgedIsCut == ~cut
 WhatIsAcknowledgedIsCommitted == acked <= s.hw
-StepsHold == [][Allowed(StepInvariants(s, s', acked' < acked))]_vars
-(* An unclean election can lower the HW also where nothing was acknowledged with acks=all. *)
-StepsHoldOrUnclean == [][Allowed(StepInvariants(s, s', Unclean))]_vars
+StepsHold == [][Allowed(StepInvariants(s, s', "unclean" \in Kinds))]_vars
 =============================================================================
