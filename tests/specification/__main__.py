@@ -26,7 +26,7 @@ def main() -> int:
 
 def _explore() -> bool:
     held = True
-    for name, model in {**models.QUICK, **models.LONG}.items():
+    for name, model in models.MODELS.items():
         began = time.monotonic()
         ran = models.explore(model, seconds=3600)
         found = f"BREAKS {ran.violated}" if ran.violated else f"{ran.states:,} states"
@@ -38,7 +38,7 @@ def _explore() -> bool:
 def _plant() -> bool:
     found = True
     for fault in models.faults():
-        violated = models.explore(models.QUICK[fault.tests[0]], fault).violated
+        violated = models.explore(models.MODELS[fault.tests[0]], fault).violated
         print(f"{fault.name:28} {violated or ('equivalent' if fault.equivalent else 'NOTHING')}", flush=True)
         found &= bool(violated) != bool(fault.equivalent)
     return found

@@ -30,7 +30,7 @@ def journals() -> list[Journal]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["segments", "unclean"])
 def test_the_specification_holds_in_small(name: str) -> None:
-    ran = models.explore(models.QUICK[name])
+    ran = models.explore(models.MODELS[name])
     assert ran.violated == ""
     assert ran.states > 500
 
@@ -38,12 +38,12 @@ def test_the_specification_holds_in_small(name: str) -> None:
 @pytest.mark.slow
 def test_a_fault_of_the_specification_is_found() -> None:
     fault = next(each for each in models.faults() if each.name == "expire-above-hw")
-    assert models.explore(models.QUICK["segments"], fault).violated
+    assert models.explore(models.MODELS["segments"], fault).violated
 
 
 @pytest.mark.parametrize("fault", models.faults(), ids=lambda each: each.name)
 def test_each_fault_is_in_the_specification(fault: Any) -> None:
-    assert set(fault.tests) <= set(models.QUICK)
+    assert set(fault.tests) <= set(models.MODELS)
     assert fault.applied_to((tlc.ROOT / fault.file).read_text())
 
 
