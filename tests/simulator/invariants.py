@@ -67,6 +67,8 @@ class History:
         self.machine = machine
         self.objects = objects
         self.states: list[Any] = [machine.initial]
+        self.events: list[list[Any]] = []
+        """Those of each entry, which led from a state to the next one."""
         self.hashes: list[bytes] = [NO_HASH]
         self.manifests: dict[str, int] = {}
         self.strays = 0
@@ -143,6 +145,7 @@ class History:
         for event in events:
             after = self.machine.evolve(after, event)
         self.states.append(after)
+        self.events.append(events)
         self.hashes.append(digest(data))
         self.decided(events, before, after)
 
