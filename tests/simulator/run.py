@@ -35,10 +35,9 @@ from pyspark_log_coordinator.segments import compaction_plan, roll_plan, tiers
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.delta import delta_log
-from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.parquet import parquet_segment, row_group
 from tests.simulator import actors, compacted, groups, lanes, losses, members, moves, nemesis, readers, tables
-from tests.simulator.invariants import require
+from tests.simulator.invariants import History, require
 from tests.simulator.replicas import ReplicatedRows
 from tests.simulator.replicated_world import ReplicatedWorld
 from tests.simulator.settings import Settings, settings_of
@@ -62,6 +61,7 @@ class Result(msgspec.Struct):
     digest: str
     failure: BaseException | None
     counts: Counter[str]
+    journals: list[History] = []
 
 
 def run(
@@ -91,7 +91,7 @@ def run(
         if failure is None:
             try:
                 _audit(world)
-            except (LogError, AssertionError) as error:
+            except Exception as error:  # noqa: BLE001 -- whatever it is, it is what the seed finds
                 failure = error
     assert world.rows is not None or failure is not None
     if world.rows is not None:
@@ -103,7 +103,7 @@ def run(
         world.counts["rows"] = sum(map(len, world.rows.rows))
         world.counts[f"{world.settings.config.replication_mode} worlds"] += 1
         world.counts["compacted worlds"] += world.settings.compaction is not None
-    return Result(seed, world.digest.hexdigest(), failure, world.counts)
+    return Result(seed, world.digest.hexdigest(), failure, world.counts, world.histories())
 
 
 def _found(world: ReplicatedWorld) -> None:
