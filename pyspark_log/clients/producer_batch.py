@@ -142,7 +142,7 @@ class RowBatch(ProducerBatch):
     def append(self, row: InputRow, on_delivery: OnDelivery | None) -> Delivery:
         """Add a row. Called by one thread at a time."""
         key, value, headers, partition, timestamp, _ = row
-        delivery = Delivery()
+        delivery: Delivery = Delivery()
         delivery.batch = self
         delivery.row = number = len(self._values)
         self._keys.append(key)
