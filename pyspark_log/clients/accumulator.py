@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from time import monotonic, time_ns
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from pyspark_log.clients.row_input import InputRow
     from pyspark_log.options.producer import ProducerOptions
 
-_NS_PER_US = 1000
+ROOM_BYTES = 16 * 1024
+"""The room that an open batch takes of `buffer.memory` in advance, so that only every hundredth row has to ask."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -43,11 +44,6 @@ class _Queue:
         self.open: RowBatch | None = None
         self.due = 0.0
         """When the open batch has lingered."""
-
-    def seal(self) -> None:
-        if self.open is not None:
-            self.ready.append(self.open)
-            self.open = None
 
 
 class Accumulator:
@@ -72,38 +68,44 @@ class Accumulator:
         """The threads that call callbacks. They need not queue for room: the others wait for them."""
         self._is_closed = False
 
-    def append(
-        self,
-        topic: str,
-        row: InputRow,
-        partition: int | None,
-        on_delivery: OnDelivery | None,
-    ) -> Delivery:
+    def append(self, topic: str, row: InputRow, on_delivery: OnDelivery | None) -> Delivery:
         """Add a row. Raises `BufferExhausted`, and `InvalidInput` if the producer is closed."""
-        key, value, headers, timestamp, size = row
-        size += ROW_BYTES
+        size = row[-1] + ROW_BYTES
         with self._lock:
-            if self._free < size + self._wanted or self._is_closed:
-                self._reserve(size)
-            else:
-                self._free -= size
             queue = self._queues.get(topic)
-            if queue is None:
-                queue = self._queues[topic] = _Queue(topic)
-            batch = queue.open
-            if batch is None:
-                batch = queue.open = RowBatch(topic)
-                queue.due = monotonic() + self._options.linger
-                self._unsettled.add(batch)
-                self._work.notify()
-            batch.bytes += size
-            if timestamp is None:
-                timestamp = time_ns() // _NS_PER_US
-            delivery = batch.append(key, value, timestamp, headers, partition, on_delivery)
-            if batch.bytes >= self._options.batch_size:
-                queue.seal()
-                self._work.notify()
-            return delivery
+            batch = None if queue is None else queue.open
+            if batch is not None and size <= batch.room:
+                batch.room -= size
+            else:
+                batch = self._admit(topic, size)
+            return batch.append(row, on_delivery)
+
+    def _admit(self, topic: str, size: int) -> RowBatch:
+        """Return the batch to which a row is to be added, sealed if that makes it full. The caller holds the lock."""
+        if self._free < size + self._wanted or self._is_closed:
+            self._reserve(size)
+        else:
+            self._free -= size
+        queue = self._queues.get(topic)
+        if queue is None:
+            queue = self._queues[topic] = _Queue(topic)
+        batch = queue.open
+        if batch is None:
+            batch = queue.open = RowBatch(topic)
+            queue.due = monotonic() + self._options.linger
+            self._unsettled.add(batch)
+            self._work.notify()
+        batch.bytes += size
+        if batch.bytes - batch.room >= self._options.batch_size:
+            self._seal(queue)
+            self._work.notify()
+        else:  # a row that makes the batch full must not find room
+            room = min(ROOM_BYTES, self._options.batch_size - 1 - batch.bytes, self._free - self._wanted)
+            if room > 0:
+                self._free -= room
+                batch.bytes += room
+                batch.room += room
+        return batch
 
     def add(self, batches: Sequence[ProducerBatch]) -> None:
         """Add whole batches, behind all rows that were sent before. Raises what `append` raises.
@@ -119,7 +121,7 @@ class Accumulator:
                 queue = self._queues.get(batch.topic)
                 if queue is None:
                     queue = self._queues[batch.topic] = _Queue(batch.topic)
-                queue.seal()
+                self._seal(queue)
                 queue.ready.append(batch)
                 self._unsettled.add(batch)
             self._work.notify()
@@ -134,7 +136,8 @@ class Accumulator:
         self._wanted += size
         try:
             while (self._free < size or self._waiting[0] is not place) and not self._is_closed:
-                self._seal_all()  # rows that linger would keep their room
+                if self._seal_all():  # rows that linger would keep their room
+                    continue
                 left = deadline - monotonic()
                 if left <= 0 or size > self._options.buffer_memory:
                     raise BufferExhausted(
@@ -152,10 +155,21 @@ class Accumulator:
             if self._waiting:
                 self._settled.notify_all()
 
-    def _seal_all(self) -> None:
-        for queue in self._queues.values():
-            queue.seal()
+    def _seal_all(self) -> int:
+        """Let no batch wait for more rows; return how much room became free."""
         self._work.notify()
+        return sum([self._seal(queue) for queue in self._queues.values()])
+
+    def _seal(self, queue: _Queue) -> int:
+        """Let a topic's open batch be taken, without its room; return how much that was."""
+        batch, queue.open = queue.open, None
+        if batch is None:
+            return 0
+        room, batch.room = batch.room, 0
+        batch.bytes -= room
+        self._free += room
+        queue.ready.append(batch)
+        return room
 
     def take(self) -> Request | None:
         """Wait for ready batches and return those of one topic; None once the accumulator is closed and empty."""
@@ -173,7 +187,7 @@ class Accumulator:
         next_due, now = None, monotonic()
         for queue in self._queues.values():
             if queue.open is not None and queue.due <= now:
-                queue.seal()
+                self._seal(queue)
             if queue.ready:
                 del self._queues[queue.topic]  # the other topics come first next time
                 self._queues[queue.topic] = queue

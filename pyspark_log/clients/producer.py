@@ -65,7 +65,8 @@ class AtomicBatch:
             raise InvalidInput("the block of this batch has ended; begin another one with Producer.batch()")
         destination = self._destination(topic)
         row = checked_row(destination, value, key, headers, partition, timestamp_ms)
-        self._bytes += row.size + ROW_BYTES
+        size = row[-1] + ROW_BYTES
+        self._bytes += size
         if self._bytes > self._bytes_max:
             raise BufferExhausted(
                 f"the rows of this batch take more than buffer.memory ({self._bytes_max} bytes); raise it, or write "
@@ -75,9 +76,8 @@ class AtomicBatch:
         is_first = batch is None
         if batch is None:
             batch = self._batches[topic] = RowBatch(topic)
-        batch.bytes += row.size + ROW_BYTES
-        timestamp = time.time_ns() // _NS_PER_US if row.timestamp is None else row.timestamp
-        future = batch.append(row.key, row.value, timestamp, row.headers, partition, on_delivery)
+        batch.bytes += size
+        future = batch.append(row, on_delivery)
         if is_first:
             self._futures.append(future)
         return future
@@ -164,7 +164,7 @@ class Producer:
         if self._refused:
             raise InvalidInput(self._refused)
         row = checked_row(self._destination(topic), value, key, headers, partition, timestamp_ms)
-        return self._accumulator.append(topic, row, partition, on_delivery)
+        return self._accumulator.append(topic, row, on_delivery)
 
     def send_batch(self, topic: str, rows: pa.RecordBatch | pa.Table) -> Future[BatchMetadata]:
         """Send Arrow rows, and return the future of their places in the log: all of them in one entry, or none.

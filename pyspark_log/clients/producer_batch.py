@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import abc
 import itertools
-import operator
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
+from time import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -28,12 +28,15 @@ from pyspark_log_storage.columns import schema
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from pyspark_log.clients.row_input import InputRow
+
 OnDelivery: TypeAlias = Callable[[BaseException | None, RecordMetadata | None], object]
 """Called with the error, or with where the row is."""
 
 ROW_BYTES = 64
 """Counted for each row besides its key, value and headers."""
 _US_PER_MS = 1000
+_US_PER_SECOND = 1_000_000
 _FUTURES_OWN = frozenset(vars(Future()))
 
 
@@ -44,16 +47,15 @@ class Delivery(Future[RecordMetadata]):
     to be written. So this is only a batch and the number of a row in it, and becomes a real future on first use.
     """
 
-    def __init__(self, batch: RowBatch, row: int) -> None:
-        # Future.__init__ is called on first use.
-        self._batch = batch
-        self._row = row
+    __init__ = object.__init__  # RowBatch.append sets `batch` and `row`; Future.__init__ is called on first use
+    batch: RowBatch
+    row: int
 
     def __getattr__(self, name: str) -> Any:
         """Become a real future. Called for an attribute that is missing."""
         if name not in _FUTURES_OWN:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        with self._batch.lock:
+        with self.batch.lock:
             if "_condition" not in self.__dict__:
                 made = vars(Future())
                 condition = made.pop("_condition")
@@ -61,7 +63,7 @@ class Delivery(Future[RecordMetadata]):
                 # Other threads wait at the condition as soon as they see it, until the batch knows the future.
                 with condition:
                     self._condition = condition
-                    self._batch.watch(self, self._row)
+                    self.batch.watch(self, self.row)
         return getattr(self, name)
 
     def cancel(self) -> bool:
@@ -75,7 +77,9 @@ class ProducerBatch(abc.ABC):
     def __init__(self, topic: str) -> None:
         self.topic = topic
         self.bytes = 0
-        """What it takes of `buffer.memory`."""
+        """What it takes of `buffer.memory`, with its room."""
+        self.room = 0
+        """How much of that is for rows that may still be added."""
         self.counts: NDArray[np.int64] = np.zeros(0, np.int64)
         """The number of rows of each partition, once `rows` was called."""
 
@@ -116,8 +120,12 @@ class RowBatch(ProducerBatch):
         self.lock = threading.RLock()  # a callback of a future may look at another one
         self._keys: list[bytes | None] = []
         self._values: list[bytes | None] = []
-        self._timestamps: list[int] = []
-        """Microseconds."""
+        self._times: list[float] = []
+        """When each row was added, in seconds."""
+        self._given: dict[int, int] = {}
+        """The timestamps that were given, in microseconds."""
+        self._timestamps: NDArray[np.int64] = np.zeros(0, np.int64)
+        """The timestamp of each row in microseconds, once `rows` was called."""
         self._headers: dict[int, Headers] = {}
         self._explicit: dict[int, int] = {}
         self._callbacks: list[tuple[int, OnDelivery]] = []
@@ -131,33 +139,33 @@ class RowBatch(ProducerBatch):
     def __len__(self) -> int:
         return len(self._values)
 
-    def append(
-        self,
-        key: bytes | None,
-        value: bytes | None,
-        timestamp: int,
-        headers: Headers | None,
-        partition: int | None,
-        on_delivery: OnDelivery | None,
-    ) -> Delivery:
-        """Add a row. `timestamp` is in microseconds. Called by one thread at a time."""
-        row = len(self._values)
+    def append(self, row: InputRow, on_delivery: OnDelivery | None) -> Delivery:
+        """Add a row. Called by one thread at a time."""
+        key, value, headers, partition, timestamp, _ = row
+        delivery: Delivery = Delivery()
+        delivery.batch = self
+        delivery.row = number = len(self._values)
         self._keys.append(key)
         self._values.append(value)
-        self._timestamps.append(timestamp)
+        self._times.append(time())
         if headers:
-            self._headers[row] = headers
+            self._headers[number] = headers
         if partition is not None:
-            self._explicit[row] = operator.index(partition)  # Arrow does not take every integer
+            self._explicit[number] = partition
+        if timestamp is not None:
+            self._given[number] = timestamp
         if on_delivery is not None:
-            self._callbacks.append((row, on_delivery))
-        return Delivery(self, row)
+            self._callbacks.append((number, on_delivery))
+        return delivery
 
     def _columns(self) -> Rows:
+        self._timestamps = (np.array(self._times) * _US_PER_SECOND).astype(np.int64)
+        for row, timestamp in self._given.items():
+            self._timestamps[row] = timestamp
         columns = [
             pa.array(self._keys, pa.binary()),
             pa.array(self._values, pa.binary()),
-            pa.array(np.array(self._timestamps, np.int64)).view(schema.TIMESTAMP),
+            pa.array(self._timestamps).view(schema.TIMESTAMP),
         ]
         kind, count = schema.RECORD, len(self._values)
         if self._headers:
@@ -192,7 +200,8 @@ class RowBatch(ProducerBatch):
 
     def _settle(self) -> None:
         # The rows themselves are not needed any more.
-        self._keys, self._values, self._headers, self._explicit = [], [], {}, {}
+        self._keys, self._values, self._times = [], [], []
+        self._headers, self._explicit, self._given = {}, {}, {}
         with self.lock:
             watched, self._watched = self._watched, []
         for delivery, row in watched:
@@ -220,7 +229,7 @@ class RowBatch(ProducerBatch):
             delivery.set_exception(self._error)
 
     def _metadata(self, row: int) -> RecordMetadata:
-        offsets, milliseconds = self._offsets, self._timestamps[row] // _US_PER_MS
+        offsets, milliseconds = self._offsets, int(self._timestamps[row]) // _US_PER_MS
         assert offsets is not None
         if self._ids is None:
             offset = offsets[0][0] + row if 0 in offsets else OFFSET_UNKNOWN
