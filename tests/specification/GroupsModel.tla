@@ -3,7 +3,7 @@
    act on what it knew before. The journal accepts a commit by Accepted alone. That must be enough: `wrong` are the rules
    of a commit that an accepted one broke. *)
 
-EXTENDS Groups, TLC
+EXTENDS Groups
 
 CONSTANTS Clients, Static, Partitions, OffsetMax, GenerationMax, RewindMax
 
@@ -61,7 +61,7 @@ Spec == Init /\ [][Next]_vars
 
 Small == g.generation <= GenerationMax
 
-Holds == g.phase = "Empty" \/ Allowed(Invariants(g))
+Holds == Allowed(Invariants(g))
 AcceptedCommitsAreRight == wrong = {}
 StepsHold == [][Allowed(StepInvariants(g, g', FALSE))]_vars
 =============================================================================

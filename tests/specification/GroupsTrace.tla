@@ -5,7 +5,6 @@ EXTENDS Groups, Traces
 
 VARIABLES trace, next, state
 
-Begin(b) == New
 Excuses(g, a) == a.kind = "commit" /\ a.unclean
 Seen(g) == [phase |-> g.phase, generation |-> g.generation, leader |-> g.leader, rewinds |-> g.rewinds,
             members |-> {[id |-> m.id, joined |-> m.joined, owns |-> m.owns] : m \in Range(g.members)},

@@ -32,12 +32,10 @@ Allowed(rules) == \A name \in DOMAIN rules : rules[name]
      min, quorum      min.insync.replicas, and whether replication.mode is quorum
      compacted        whether cleanup.policy says so *)
 
-Start(b) ==  \* a new partition: `b` has its nodes and the topic's settings and nodes
-    LET isr == Range(b.order) \ b.fenced
-        leader == IF isr = {} THEN None ELSE b.order[Least({i \in DOMAIN b.order : b.order[i] \in isr})]
-    IN  [order |-> b.order, adding |-> {}, removing |-> {}, fenced |-> b.fenced, suspects |-> b.suspects,
-         isr |-> isr, leader |-> leader, epoch |-> 0, from |-> 0, start |-> 0, hw |-> 0, end |-> 0,
-         pieces |-> << >>, staged |-> {}, min |-> b.min, quorum |-> b.quorum, compacted |-> b.compacted]
+New(order, min, quorum) ==
+    [order |-> order, adding |-> {}, removing |-> {}, fenced |-> {}, suspects |-> {},
+     isr |-> Range(order), leader |-> order[1], epoch |-> 0, from |-> 0, start |-> 0, hw |-> 0, end |-> 0,
+     pieces |-> << >>, staged |-> {}, min |-> min, quorum |-> quorum, compacted |-> FALSE]
 
 Replicas(s) == Range(s.order)
 
@@ -313,7 +311,8 @@ Invariants(s) ==
 StepInvariants(s, t, unclean) ==
     [the_log_start_never_goes_back |-> t.start >= s.start,
      the_hw_never_goes_back |-> t.hw >= s.hw \/ unclean,
-     what_is_committed_is_on_enough_nodes |-> t.hw > s.hw =>
+     (* [18, KIP-455] A reassignment ends when the new nodes are in sync, which may leave fewer than min.insync.replicas. *)
+     what_is_committed_is_on_enough_nodes |-> t.hw > s.hw /\ t.order = s.order =>
         LET having == Cardinality({n \in Replicas(t) : Leo(t, n) >= t.hw})
         IN  IF t.quorum THEN 2 * having > Cardinality(Replicas(t)) ELSE having >= Least({t.min, Factor(t)}),
      the_epoch_never_goes_back |-> t.epoch >= s.epoch,

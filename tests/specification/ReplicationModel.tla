@@ -21,7 +21,7 @@ VARIABLES s,      \* the partition
           rows    \* how many rows there have ever been; they name the files
 vars == <<s, acked, cut, rows>>
 
-Init == s = Start([order |-> Order, min |-> Min, quorum |-> Quorum, compacted |-> FALSE, fenced |-> {}, suspects |-> {}]) /\ acked = 0 /\ cut = FALSE /\ rows = 0
+Init == s = New(Order, Min, Quorum) /\ acked = 0 /\ cut = FALSE /\ rows = 0
 
 Appends == {[kind |-> "append", acks |-> acks, rows |-> <<[id |-> <<"file", rows>>, rows |-> 1, holders |-> holders]>>, nodes |-> holders] :
               acks \in {"all", "1"}, holders \in SUBSET Nodes \ {{}}}

@@ -3,17 +3,16 @@
    state that the product has after it. What is printed: each trace that is followed to its end, and of another one what
    is wrong with its first wrong entry. ReplicationTrace and GroupsTrace say of which specification.
 
-     Begin(b)                      the state before the first entry
      Rules(s, a), Effect(s, a)     an action: its conditions, and the state after it
      Excuses(s, a)                 whether StepInvariants are told that the action is one of the exceptions
      Seen(s)                       what the product also says of a state *)
 
 EXTENDS Naturals, Sequences, TLC
 
-CONSTANTS Traces, Begin(_), Rules(_, _), Effect(_, _), Excuses(_, _), Seen(_), Invariants(_), StepInvariants(_, _, _)
+CONSTANTS Traces, Rules(_, _), Effect(_, _), Excuses(_, _), Seen(_), Invariants(_), StepInvariants(_, _, _)
 VARIABLES trace, next, state
 
-Init == trace \in DOMAIN Traces /\ next = 1 /\ state = Begin(Traces[trace].begin)
+Init == trace \in DOMAIN Traces /\ next = 1 /\ state = Traces[trace].begin
 
 Broken(rules) == {name \in DOMAIN rules : ~rules[name]}
 
@@ -42,7 +41,7 @@ Next ==
         /\ UNCHANGED trace
         /\ state' = reached.state
         /\ IF problems = {} THEN next' = next + 1 /\ (next = Len(entries) => PrintT(<<"followed", trace>>))
-           ELSE next' = Len(entries) + 1 /\ PrintT(<<"broken", trace, entry.number, problems>>)
+           ELSE next' = Len(entries) + 1 /\ PrintT(<<"broken", trace, entry.number, ToString(problems)>>)
 
 Spec == Init /\ [][Next]_<<trace, next, state>>
 =============================================================================

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from pyspark_log_coordinator.assignors.subscription import decode_assignment
 from pyspark_log_coordinator.group.joining import MemberJoined, StaticMemberReplaced
@@ -17,31 +17,39 @@ from pyspark_log_coordinator.group.rebalance import (
 )
 from pyspark_log_coordinator.group.state import Group
 from pyspark_log_coordinator.group.sync import WorkAssigned
+from pyspark_log_coordinator.journal.history import Step
 from pyspark_log_coordinator.journal.state_machine import JournalMoved
 from tests.specification.tlc import Records
 
 Action = dict[str, Any]
 
 
-class Step(NamedTuple):
-    """An entry of a group's journal: its number, its events, and the state after it."""
-
-    number: int
-    events: Sequence[Any]
-    state: Group
-
-
 def trace(steps: Iterable[Step], *, unclean: bool = False) -> dict[str, Any]:
-    """Return the entries of a group's journal with their actions.
+    """Return a group's state after the first step, and what later entries do to it.
 
     After an `unclean` election of the topic a commit may go back: the rows are no longer there.
     """
+    first, *others = steps
     entries = [
-        {"number": number, "actions": actions, "seen": _seen(state)}
-        for number, events, state in steps
-        if (actions := _actions(events, unclean=unclean))
+        {"number": each.number, "actions": actions, "seen": _seen(each.state)}
+        for each in others
+        if (actions := _actions(each.events, unclean=unclean))
     ]
-    return {"begin": "", "entries": entries}
+    return {"begin": _state(first.state), "entries": entries}
+
+
+def _state(group: Group) -> dict[str, Any]:
+    members = [
+        {
+            "id": name,
+            "instance": each.details.instance_id,
+            "first": each.first_generation,
+            "joined": each.joined,
+            "owns": _owned(each.assignment, name),
+        }
+        for name, each in group.members.items()
+    ]
+    return {**_seen(group), "members": members}
 
 
 def _actions(events: Sequence[Any], *, unclean: bool) -> list[Action]:

@@ -8,10 +8,11 @@ bytes, times and producers are left out, too.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from pyspark_log_coordinator.journal.history import Step
 from pyspark_log_coordinator.journal.state_machine import JournalMoved
-from pyspark_log_coordinator.model.partition import Partition, SegmentRef
+from pyspark_log_coordinator.model.partition import ChunkRef, Partition, SegmentRef
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged
 from pyspark_log_coordinator.replication.election import LeaderElected
@@ -26,44 +27,58 @@ from pyspark_log_coordinator.segments.orphans import DeletionsConfirmed, FloorMa
 from pyspark_log_coordinator.segments.retention import LogStartMoved
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged
 from pyspark_log_coordinator.topic.columns import SchemaEvolved
-from pyspark_log_coordinator.topic.machine import ConfigAltered, TopicDeleted, TopicStarted
+from pyspark_log_coordinator.topic.machine import ConfigAltered, TopicDeleted
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
+from tests.specification.tlc import Records
 
 NONE = "no node"
 Action = dict[str, Any]
 _OF_NO_PARTITION = OrphanFloorRaised | FloorMarked | DeletionsConfirmed | SchemaEvolved | JournalMoved
 
 
-class Step(NamedTuple):
-    """An entry of a topic's journal: its number, its events, and the state after it."""
-
-    number: int
-    events: Sequence[Any]
-    state: Topic
-
-
 def traces(steps: Iterable[Step]) -> list[dict[str, Any]]:
-    """Return a trace for each partition of a topic: how it began, and its entries with their actions."""
+    """Return a trace for each partition of a topic: its state after the first step, and what later entries do to it."""
     found: list[dict[str, Any]] = []
     files = 0
-    for number, events, state in steps:
-        if any(isinstance(each, TopicDeleted) for each in events):
+    for step in steps:
+        if any(isinstance(each, TopicDeleted) for each in step.events):
             break
         for p, trace in enumerate(found):
-            actions, seen = _actions(p, events, files, state), _seen(state, state.partitions[p])
-            if actions or trace["entries"] and seen != trace["entries"][-1]["seen"]:
-                trace["entries"].append({"number": number, "actions": actions, "seen": seen})
-        files += sum(len(each.files) for each in events if isinstance(each, BatchSequenced))
-        found += [{"begin": _begin(state, each), "entries": []} for each in _added(events)]
-    return found
+            actions, seen = _actions(p, step.events, files), _seen(step.state, step.state.partitions[p])
+            if actions or seen != trace["seen"]:
+                trace["entries"].append({"number": step.number, "actions": actions, "seen": seen})
+                trace["seen"] = seen
+        files = step.state.next_file
+        new = step.state.partitions[len(found) :]
+        found += [{"begin": _state(step.state, each), "seen": _seen(step.state, each), "entries": []} for each in new]
+    return [{"begin": each["begin"], "entries": each["entries"]} for each in found]
 
 
-def _added(events: Sequence[Any]) -> list[tuple[str, ...]]:
-    return [nodes for each in events if isinstance(each, TopicStarted | PartitionsAdded) for nodes in each.assignments]
-
-
-def _begin(state: Topic, nodes: tuple[str, ...]) -> dict[str, Any]:
-    return {"order": nodes, "fenced": frozenset(state.fenced), "suspects": frozenset(state.suspects), **_config(state)}
+def _state(topic: Topic, partition: Partition) -> dict[str, Any]:
+    chunks = [
+        {"id": f"file {each.file}", **_place(each), "holders": _nodes(topic.file(each.file).holders)}
+        for each in partition.chunks
+    ]
+    segments = [{**_segment(each)} for each in partition.segments]
+    for each in segments:
+        del each["keyed"]
+    return {
+        "order": partition.replicas,
+        "adding": frozenset(partition.adding),
+        "removing": frozenset(partition.removing),
+        "fenced": frozenset(topic.fenced),
+        "suspects": frozenset(topic.suspects),
+        "isr": frozenset(partition.isr),
+        "leader": partition.leader or NONE,
+        "epoch": partition.leader_epoch,
+        "from": partition.epoch_start,
+        "start": partition.log_start,
+        "hw": partition.high_watermark,
+        "end": partition.log_end,
+        "pieces": [*segments, *chunks],
+        "staged": Records(map(_segment, partition.staged)),
+        **_config(topic),
+    }
 
 
 def _config(state: Any) -> dict[str, Any]:
@@ -87,7 +102,7 @@ def _seen(state: Topic, partition: Partition) -> dict[str, Any]:
     }
 
 
-def _actions(p: int, events: Sequence[Any], files: int, state: Topic) -> list[Action]:
+def _actions(p: int, events: Sequence[Any], files: int) -> list[Action]:
     """Return what an entry does to partition `p`, in order. Its append files are numbered from `files`."""
     actions: list[Action] = []
     lost = 0  # rows that the next election cuts
@@ -168,8 +183,12 @@ def _election(event: LeaderElected, lost: int) -> Action:
 
 
 def _segment(segment: SegmentRef) -> dict[str, Any]:
-    place = {"base": segment.base_offset, "end": segment.end_offset}
-    return {"id": segment.name, **place, "holders": _nodes(segment.holders), "keyed": segment.keyed is not None}
+    told = {"holders": _nodes(segment.holders), "keyed": segment.keyed is not None}
+    return {"id": segment.name, **_place(segment), **told}
+
+
+def _place(piece: SegmentRef | ChunkRef) -> dict[str, int]:
+    return {"base": piece.base_offset, "end": piece.end_offset}
 
 
 def _ids(p: int, files: Iterable[int], segments: Iterable[tuple[int, str]]) -> frozenset[str]:

@@ -1,0 +1,76 @@
+"""The configurations in which TLC explores the specifications, and the faults that it must find in them.
+
+A configuration is small, so that all its states are visited: a few nodes, rows, epochs and generations. Each explores
+a part of the actions together. The faults are in faults.txt, in the form of the lists in tests/mutants.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.mutants.mutant import Mutant, parse
+from tests.specification import tlc
+
+FAULTS = Path(__file__).with_name("faults.txt")
+
+
+class Model(NamedTuple):
+    """A module, its constants, and the properties that must hold."""
+
+    module: str
+    constants: dict[str, str]
+    invariants: str
+
+    def settings(self) -> str:
+        """Return TLC's configuration file."""
+        constants = [f"  {name} {'<-' if name == 'Order' else '='} {value}" for name, value in self.constants.items()]
+        lines = ["SPECIFICATION Spec", "CONSTANTS", *constants, "CONSTRAINT Small"]
+        return "\n".join([*lines, f"INVARIANTS {self.invariants}", "PROPERTY StepsHold", ""])
+
+
+def _partition(order: str, kinds: str, *, rows: int, epochs: int, **other: object) -> Model:
+    given: dict[str, object] = {"Spares": "{}", "Min": 2, "Quorum": "FALSE", "SuspectsMax": 1, **other}
+    named = "{" + ", ".join(f'"{kind}"' for kind in kinds.split()) + "}"
+    constants = {"Order": order, "RowsMax": rows, "EpochMax": epochs, "Kinds": named, **given}
+    invariants = "Holds NothingAcknowledgedIsCut WhatIsAcknowledgedIsCommitted"
+    return Model("ReplicationModel", {name: str(value) for name, value in constants.items()}, invariants)
+
+
+def _group(clients: str, static: str, *, offsets: int, generations: int, rewinds: int, partitions: str) -> Model:
+    constants = {"Clients": clients, "Static": static, "Partitions": partitions}
+    bounds = {"OffsetMax": offsets, "GenerationMax": generations, "RewindMax": rewinds}
+    numbers = {name: str(value) for name, value in bounds.items()}
+    return Model("GroupsModel", {**constants, **numbers}, "Holds AcceptedCommitsAreRight")
+
+
+QUICK = {
+    "elections": _partition("ABC", "append hold shrink suspect elect", rows=2, epochs=1),
+    "segments": _partition("AB", "append hold shrink segment damage start", rows=2, epochs=1, Min=1),
+    "reassignment": _partition("AB", "append hold alter fence elect", rows=1, epochs=2, Min=1, Spares='{"c"}'),
+    "quorum": _partition("ABC", "append hold elect renew", rows=2, epochs=2, Quorum="TRUE", SuspectsMax=0),
+    "unclean": _partition("AB", "append hold suspect elect unclean", rows=2, epochs=2, Min=1),
+    "group": _group('{"x", "y"}', "{}", offsets=1, generations=2, rewinds=1, partitions='{"p"}'),
+}
+"""Those that the tests run."""
+LONG = {
+    "elections, longer": _partition("ABC", "append hold shrink suspect elect renew", rows=3, epochs=2),
+    "segments and elections": _partition("ABC", "append hold segment damage elect", rows=2, epochs=1),
+    "reassignment of three": _partition("ABC", "append hold alter elect", rows=1, epochs=2, Spares='{"d"}'),
+    "quorum of all": _partition("ABC", "append hold elect renew fence", rows=2, epochs=3, Quorum="TRUE"),
+    "group, longer": _group('{"x", "y"}', '{"y"}', offsets=1, generations=3, rewinds=1, partitions='{"p"}'),
+    "group of three": _group('{"x", "y", "z"}', "{}", offsets=1, generations=2, rewinds=0, partitions='{"p"}'),
+}
+"""More of them, which take minutes."""
+
+
+def explore(model: Model, fault: Mutant | None = None, *, seconds: float = 600) -> tlc.Run:
+    """Explore a model, with a fault in its specification if one is given."""
+    more = {}
+    if fault is not None:
+        place = tlc.ROOT / fault.file
+        more[place.stem] = fault.applied_to(place.read_text())
+    return tlc.run(model.module, model.settings(), more, seconds=seconds)
+
+
+def faults() -> list[Mutant]:
+    """Return the faults that TLC must find. What the list calls tests are models."""
+    return parse(FAULTS.read_text(), "specification")
