@@ -53,7 +53,7 @@ define make_venv
 @$(PYTHON) -m venv $(1) || { rm -rf $(1); echo "make: $(PYTHON) cannot make a venv (Debian: apt-get install python3-venv)" >&2; exit 1; }
 endef
 
-.PHONY: help test quick facts check simulate mutants demo bench docs dist clean
+.PHONY: help test quick facts check simulate specification mutants demo bench docs dist clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile
@@ -78,6 +78,9 @@ check: $(VENV)/dev.stamp $(call IN_TEST,$(VENV)/demo.stamp) ## Lint, format, typ
 
 simulate: $(VENV)/dev.stamp ## Run simulated worlds, SEEDS of them; a failing one is printed with how to replay it
 	$(BIN)/python -m tests.simulator --seeds 0..$(SEEDS) $(ARGS)
+
+specification: $(VENV)/dev.stamp ## Explore the specifications, plant faults in them, and follow the journals of simulated worlds
+	$(WITH_JAVA) $(BIN)/python -m tests.specification $(ARGS)
 
 mutants: $(VENV)/dev.stamp ## Plant every fault of tests/mutants in a copy, and say which test notices it; ARGS="--only NAME"
 	$(BIN)/python -m tests.mutants $(ARGS)

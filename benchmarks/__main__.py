@@ -28,6 +28,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 class Part(str, enum.Enum):
     """The parts that can be measured separately."""
 
+    BESIDE = "beside"
     WRITE = "write"
     READ = "read"
     ROLLED = "rolled"
@@ -55,6 +56,7 @@ class Part(str, enum.Enum):
 
 THROUGHPUT = {Part.WRITE, Part.READ, Part.ROLLED}
 WITH_SPARK = THROUGHPUT | {
+    Part.BESIDE,
     Part.COMPACTION,
     Part.TABLES,
     Part.BYTES,
@@ -85,6 +87,7 @@ class Run:
         yield from self._without_spark()
 
     def _with_spark(self) -> Iterator[list[report.Line]]:
+        from benchmarks.beside import Beside
         from benchmarks.compaction import NewestState
         from benchmarks.latency import measure_latency
         from benchmarks.maintenance import measure_maintenance
@@ -95,6 +98,10 @@ class Run:
         from benchmarks.throughput import Throughput
 
         with benchmark_session(self.folder) as spark:
+            if Part.BESIDE in self.parts:
+                beside = Beside(spark, self.folder, self.rows // 5, self.runs, self.say)
+                lines, self.plots["beside.svg"] = beside.measure(20 if self.quick else 100)
+                yield lines
             if self.parts & THROUGHPUT:
                 throughput = Throughput(spark, self.folder, self.rows, self.runs, self.say)
                 yield throughput.measure(

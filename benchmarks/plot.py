@@ -1,4 +1,4 @@
-"""Plots as SVG: small panels over one axis, in colours that are readable on light and on dark pages."""
+"""Plots as SVG: small panels, in colours that are readable on light and on dark pages."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ WIDTH, HEIGHT = 300, 190
 LEFT, RIGHT, TOP, BOTTOM = 46, 12, 34, 30
 GREY, LINE, MARK = "#808080", "#3b82f6", "#d97706"
 TICKS = 4
+BAR, NAMES, VALUES = 22, 92, 50
+"""The height of a bar, and the room for its name and its value, in pixels."""
 
 
 @dataclass(frozen=True)
@@ -26,17 +28,50 @@ class Panel:
     values: Sequence[float]
 
 
+@dataclass(frozen=True)
+class Bars:
+    """One job, and what it took or reached with each of several systems. The first one is emphasized."""
+
+    title: str
+    unit: str
+    values: Sequence[tuple[str, float]]
+
+
 def draw(panels: Sequence[Panel], mark: float, mark_says: str) -> str:
     """Return the panels as one SVG, with a vertical line at the day `mark`."""
-    rows = math.ceil(len(panels) / COLUMNS)
-    width, height = WIDTH * COLUMNS, HEIGHT * rows
-    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    says = [mark_says, *[""] * len(panels)]
+    return _laid_out([_panel(panel, mark, says[number]) for number, panel in enumerate(panels)], HEIGHT)
+
+
+def draw_bars(jobs: Sequence[Bars]) -> str:
+    """Return a panel for each job as one SVG; each has a scale of its own."""
+    height = TOP + BAR * max(len(job.values) for job in jobs) + BOTTOM // 2
+    return _laid_out([_bars(job) for job in jobs], height)
+
+
+def _laid_out(panels: Sequence[Sequence[str]], height: int) -> str:
+    width, whole = WIDTH * COLUMNS, height * math.ceil(len(panels) / COLUMNS)
+    size = f'viewBox="0 0 {width} {whole}" width="{width}" height="{whole}"'
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="11" fill="{GREY}">']
     for number, panel in enumerate(panels):
-        x, y = number % COLUMNS * WIDTH, number // COLUMNS * HEIGHT
-        says = mark_says if number == 0 else ""
-        parts += [f'<g transform="translate({x},{y})">', *_panel(panel, mark, says), "</g>"]
+        x, y = number % COLUMNS * WIDTH, number // COLUMNS * height
+        parts += [f'<g transform="translate({x},{y})">', *panel, "</g>"]
     return "\n".join([*parts, "</svg>", ""])
+
+
+def _bars(job: Bars) -> list[str]:
+    longest = max(value for _, value in job.values)
+    title = f"{job.title}, {job.unit}"
+    parts = [f'<text x="8" y="{TOP - 14}" font-size="13" font-weight="bold">{escape(title)}</text>']
+    for number, (name, value) in enumerate(job.values):
+        y, length = TOP + number * BAR, (WIDTH - NAMES - VALUES) * value / longest
+        middle, colour = y + BAR // 2 + 3, GREY if number else LINE
+        parts += [
+            f'<text x="{NAMES - 6}" y="{middle}" text-anchor="end">{escape(name)}</text>',
+            f'<path d="M{NAMES} {y + 3}h{length:.1f}v{BAR - 6}h-{length:.1f}z" fill="{colour}"/>',
+            f'<text x="{NAMES + length + 5:.1f}" y="{middle}">{_label(value)}</text>',
+        ]
+    return parts
 
 
 def _panel(panel: Panel, mark: float, mark_says: str) -> list[str]:

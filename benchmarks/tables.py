@@ -41,9 +41,9 @@ ROLLED = 0.995
 """The share of rows that are in Parquet segments when a topic is read."""
 BATCHES = 4
 """Micro-batches of a stream that catches up."""
-DEFAULT_SEGMENT_BYTES = 64 << 20
-SEGMENT_BYTES_PER_ROW = 7
-"""Small segments stay chunks, to be merged later: fewer rows need smaller segments to be Parquet."""
+DEFAULT_SEGMENT_BYTES = 1 << 30
+SEGMENT_BYTES_PER_ROW = 20
+"""Fewer rows need smaller segments, as small ones stay chunks; with these a partition is one Parquet file."""
 PASSING_BATCHES = 20
 PASSING_PARTITIONS = 1
 PASSING_SEGMENT_BYTES = 64 << 20

@@ -16,7 +16,9 @@ compacted when it was planned, unless never. If that has changed when the batch 
 A topic of which the newest row of each key is read first (`startingOffsets=latest-by-key`) also has
 `"state": {"0": [150, 0]}`: where this state ends, in each partition in which the batch begins before that. Of the rows
 below it the batch has only the newest of their keys. A reader that did not know this would return others, too, so the
-version is 2 then.
+version is 2 then. With it are `"log_start": {"0": 7}`, if the topic has a version column, and `"delete_when": "gone"`,
+if the topic has one: where these partitions began and which column deleted keys when the batch was planned. If that has
+changed when the batch is read again, other rows may be the newest.
 
 `"cluster": id` is the cluster that was read; offsets of older versions lack it. If another is at the address, a disk is
 not mounted.
@@ -58,7 +60,10 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     epoch: Count
 
 
-class TopicPositions(msgspec.Struct, frozen=True, rename={"topic_id": "id", "state_ends": "state"}):
+_STORED = {"topic_id": "id", "state_ends": "state", "log_starts": "log_start"}
+
+
+class TopicPositions(msgspec.Struct, frozen=True, rename=_STORED):
     """One topic's part of an offset."""
 
     topic_id: str
@@ -67,6 +72,10 @@ class TopicPositions(msgspec.Struct, frozen=True, rename={"topic_id": "id", "sta
     compacted: dict[Count, Count] = {}
     state_ends: dict[Count, Position] = {}
     """Where the newest state ends that is read first, of the partitions in which the batch begins before that."""
+    log_starts: dict[Count, Count] = {}
+    """The log starts from which rows of this state were chosen by their versions."""
+    delete_when: str = ""
+    """The column by which rows of this state deleted their keys."""
 
 
 class TakenRewinds(msgspec.Struct, frozen=True, array_like=True):
@@ -184,9 +193,13 @@ def to_json(offset: SourceOffset) -> dict[str, Any]:
         if topic.begin:
             topics[name]["begin"] = _positions(topic.begin)
         if topic.compacted:
-            topics[name]["compacted"] = {str(p): topic.compacted[p] for p in sorted(topic.compacted)}
+            topics[name]["compacted"] = _by_partition(topic.compacted)
         if topic.state_ends:
             topics[name]["state"] = _positions(topic.state_ends)
+        if topic.log_starts:
+            topics[name]["log_start"] = _by_partition(topic.log_starts)
+        if topic.delete_when:
+            topics[name]["delete_when"] = topic.delete_when
     group = {} if offset.group is None else {"group": [offset.group.journal_id, offset.group.number]}
     member = {} if offset.member is None else {"member": [offset.member.instance_id, offset.member.generation]}
     cluster = {} if offset.cluster is None else {"cluster": offset.cluster}
@@ -197,3 +210,7 @@ def to_json(offset: SourceOffset) -> dict[str, Any]:
 
 def _positions(positions: dict[int, Position]) -> dict[str, list[int]]:
     return {str(p): [positions[p].offset, positions[p].epoch] for p in sorted(positions)}
+
+
+def _by_partition(counts: dict[int, int]) -> dict[str, int]:
+    return {str(p): counts[p] for p in sorted(counts)}

@@ -201,7 +201,7 @@ class StreamPlanner:
             fail_on_data_loss=self.options.fail_on_data_loss,
         )
         if end != self._new:
-            self._check_compacted(handles, ranges, ended)
+            self._check_repeated(handles, ranges, ended)
         self._new = None
         if self._shared is not None:
             self._shared.check_owned(
@@ -216,24 +216,36 @@ class StreamPlanner:
         if part.state_end is None:
             return split, None
         keyed = keyed_partition(handle, part.partition)
-        # A row before these may have a larger version. Otherwise only later ones supersede them.
-        start = handle.partitions[part.partition].log_start if keyed.columns.version else part.start
-        among = split_of(handle, msgspec.structs.replace(part, start=start, end=part.state_end), rack)
-        return split, Choice(among, keyed)
+        counting = msgspec.structs.replace(part, start=_first_that_counts(handle, part), end=part.state_end)
+        return split, Choice(split_of(handle, counting, rack), keyed)
 
-    def _check_compacted(
-        self, handles: Mapping[str, TopicHandle], ranges: Sequence[Range], ended: SourceOffset
-    ) -> None:
-        """Raise `DataLoss` if rows of a batch that is read again have been compacted since it was planned."""
+    def _check_repeated(self, handles: Mapping[str, TopicHandle], ranges: Sequence[Range], ended: SourceOffset) -> None:
+        """Raise `DataLoss` if a batch that is read again may have other rows than when it was planned."""
         for each in ranges:
-            partition = handles[each.topic].partitions[each.partition]
-            then = ended.topics[each.topic].compacted.get(each.partition, 0)
-            until = min(each.end, partition.compacted_end)
-            if then != partition.compactions and partition.keyed_segments and each.start < until:
+            handle, planned = handles[each.topic], ended.topics[each.topic]
+            partition, columns = handle.partitions[each.partition], handle.config.compaction_columns
+            where = f"topic {each.topic!r}, partition {each.partition}"
+            then = planned.compacted.get(each.partition, 0)
+            first, until = _first_that_counts(handle, each), min(each.end, partition.compacted_end)
+            if then != partition.compactions and partition.keyed_segments and first < until:
                 self._report(
-                    f"topic {each.topic!r}, partition {each.partition}: rows of offsets {each.start} to {until - 1} "
-                    "were compacted after a batch with them was planned, which is repeated now and would have fewer "
-                    "rows; a longer min.compaction.lag.ms gives queries more time"
+                    f"{where}: rows of offsets {first} to {until - 1} were compacted after a batch with them was "
+                    "planned, which is repeated now and would have other rows; a longer min.compaction.lag.ms gives "
+                    "queries more time"
+                )
+            if each.state_end is None:
+                continue
+            if planned.delete_when != columns.delete_when:
+                self._report(
+                    f"{where}: delete.when was {planned.delete_when!r} when a batch of the newest state was planned, "
+                    f"which is repeated now and may have other rows by {columns.delete_when!r}; set it back until the "
+                    "query has read on"
+                )
+            if columns.version and planned.log_starts.get(each.partition) != partition.log_start:
+                self._report(
+                    f"{where}: rows before offset {partition.log_start} have expired or were deleted after a batch of "
+                    "the newest state was planned, which is repeated now; they may have had larger versions than its "
+                    "rows"
                 )
 
     def _seen_topic(self, name: str, positions: TopicPositions) -> TopicHandle | None:
@@ -384,6 +396,16 @@ class StreamPlanner:
         return until if maximum is None else limits.share_out(maximum, begin, until)
 
 
+def _first_that_counts(handle: TopicHandle, part: Range) -> int:
+    """Return the first offset on which the rows of a part of a batch depend.
+
+    A row before those of the newest state may have a larger version. Without versions only later rows supersede them.
+    """
+    if part.state_end is not None and handle.config.compaction_columns.version:
+        return handle.partitions[part.partition].log_start
+    return part.start
+
+
 def _offset(
     cluster_id: str,
     now: Subscribed,
@@ -394,12 +416,16 @@ def _offset(
     topics = {}
     for topic, numbers in now.partitions.items():
         epochs = {number: now.partition(topic, number).leader_epoch for number in numbers}
+        state_ends = {number: end for number in numbers if (end := starts[topic, number].state_end) is not None}
+        columns = now.handles[topic].config.compaction_columns
         topics[topic] = TopicPositions(
             topic_id=now.handles[topic].topic_id,
             end={number: Position(ends[topic, number], epochs[number]) for number in numbers},
             begin={number: starts[topic, number].at for number in numbers if starts[topic, number].explicit},
             compacted=_compacted(now, topic, starts, ends),
-            state_ends={number: end for number in numbers if (end := starts[topic, number].state_end) is not None},
+            state_ends=state_ends,
+            log_starts={n: now.partition(topic, n).log_start for n in state_ends} if columns.version else {},
+            delete_when=columns.delete_when if state_ends else "",
         )
     return SourceOffset(topics, group=begin.taken, member=begin.member, cluster=cluster_id)
 

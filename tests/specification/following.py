@@ -44,7 +44,9 @@ def journals_of(result: Result) -> list[Journal]:
     """Return the journals of topics and groups of a simulated world."""
     found = []
     for each in result.journals:
-        steps = [Step(number, *told, 0) for number, told in enumerate(zip(each.events, each.states[1:], strict=True), 1)]
+        steps = [
+            Step(number, *told, 0) for number, told in enumerate(zip(each.events, each.states[1:], strict=True), 1)
+        ]
         if steps and isinstance(steps[0].state, Topic | Group):
             found.append(Journal(f"world {result.seed}, {each.folder}", steps))
     unclean = any(map(_is_unclean, found))

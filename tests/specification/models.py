@@ -42,7 +42,7 @@ def _group(clients: str, static: str, *, offsets: int, generations: int, rewinds
     return Model("GroupsModel", {**constants, **numbers}, "Holds AcceptedCommitsAreRight")
 
 
-QUICK = {
+MODELS = {
     "elections": _partition("ABC", "append hold shrink suspect elect", rows=2, epochs=1),
     "segments": _partition("AB", "append hold shrink segment damage start", rows=2, epochs=1, Min=1),
     "reassignment": _partition("AB", "append hold alter fence elect", rows=1, epochs=2, Min=1, Spares='{"c"}'),
@@ -50,16 +50,6 @@ QUICK = {
     "unclean": _partition("AB", "append hold suspect elect unclean", rows=2, epochs=2, Min=1),
     "group": _group('{"x", "y"}', "{}", offsets=1, generations=2, rewinds=1, partitions='{"p"}'),
 }
-"""Those that the tests run."""
-LONG = {
-    "elections, longer": _partition("ABC", "append hold shrink suspect elect renew", rows=3, epochs=2),
-    "segments and elections": _partition("ABC", "append hold segment damage elect", rows=2, epochs=1),
-    "reassignment of three": _partition("ABC", "append hold alter elect", rows=1, epochs=2, Spares='{"d"}'),
-    "quorum of all": _partition("ABC", "append hold elect renew fence", rows=2, epochs=3, Quorum="TRUE"),
-    "group, longer": _group('{"x", "y"}', '{"y"}', offsets=1, generations=3, rewinds=1, partitions='{"p"}'),
-    "group of three": _group('{"x", "y", "z"}', "{}", offsets=1, generations=2, rewinds=0, partitions='{"p"}'),
-}
-"""More of them, which take minutes."""
 
 
 def explore(model: Model, fault: Mutant | None = None, *, seconds: float = 600) -> tlc.Run:

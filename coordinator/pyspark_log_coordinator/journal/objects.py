@@ -217,8 +217,16 @@ class MajorityObjects:
         yield from sorted({number for numbers in _results(answers) for number in numbers}, reverse=True)
 
     def is_astray(self, key: str) -> bool:
-        answers = self._ask(lambda store: store.exists(key), settled=self._members.is_majority)
-        return sum(each.result is False for each in answers) >= self._members.majority
+        """Return whether a majority lacks an object. Raise `StoreError` if those that answer do not tell."""
+
+        def has(answers: Sequence[Answer], it: bool) -> bool:  # noqa: FBT001
+            return sum(each.error is None and each.result is it for each in answers) >= self._members.majority
+
+        answers = self._ask(lambda store: store.exists(key), enough=lambda found: has(found, True) or has(found, False))
+        if not has(answers, True) and not has(answers, False):
+            what = f"it is unknown whether a majority has {self.name(key)}"
+            raise self._members.failure(what, answers, must=len(self._members))
+        return has(answers, False)
 
     def faults(self, oldest: int, *, contents: bool) -> list[tuple[str, SpareFault]]:
         def faults_in(store: Store) -> list[tuple[str, SpareFault]]:

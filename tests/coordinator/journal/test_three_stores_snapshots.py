@@ -1,5 +1,8 @@
 """Snapshots, manifests and trimming of a journal on three stores, with one of them damaged or back after an outage."""
 
+import contextlib
+from functools import partial
+
 import msgspec
 import pytest
 
@@ -131,6 +134,29 @@ def test_a_snapshot_is_done_without_if_the_only_store_that_has_it_answers_only_t
 
     only.read = lose_one_answer
     assert cluster.open().refresh() == journal.state
+
+
+@pytest.mark.parametrize("seed", range(10))  # of the order in which the stores answer
+def test_a_snapshot_of_which_nobody_tells_whether_a_majority_has_it_is_no_damage(seed):
+    # One store has it, one lacks it, and the third does not say: whoever has listed it tries again.
+    cluster = Cluster(seed)
+    journal = cluster.open()
+    fill(journal, EVERY + 2)
+    cluster.finish()
+    newest = snapshot.key(FOLDER, EVERY)
+    only, lacking, silent = cluster.stores
+    for store in (lacking, silent):
+        PlainStore.delete(store, newest)
+    only.read = partial(_lose_answers, only.read, newest)
+    silent.exists = partial(_lose_answers, silent.exists, newest)
+    with contextlib.suppress(StoreUnavailable):
+        assert cluster.open().refresh() == journal.state
+
+
+def _lose_answers(act, lost, key, *more):
+    if key == lost:
+        raise StoreUnavailable("store", key, "the answer was lost")
+    return act(key, *more)
 
 
 def test_a_snapshot_that_is_damaged_everywhere_is_an_error_that_names_it(cluster):

@@ -72,6 +72,8 @@ TOPICS = st.builds(
     begin=POSITIONS,
     compacted=st.dictionaries(st.integers(0, 20), st.integers(0, 9)),
     state_ends=POSITIONS,
+    log_starts=st.dictionaries(st.integers(0, 20), st.integers(0, 9)),
+    delete_when=st.text(max_size=4),
 )
 
 

@@ -412,27 +412,104 @@ def test_state_and_changes_are_the_newest_state_each_once(tmp_path_factory, befo
     assert sorted(row["offset"] for row in state.values() if row["value"] is not None) == log.newest(None)
 
 
+class TypedLog(KeyedLog):
+    """Topic t with the columns id, seq and gone, and whatever says what these mean."""
+
+    def __init__(self, path, **config):
+        PlainLog.__init__(self, path)
+        self.columns = pa.schema([("id", pa.int64()), ("seq", pa.int64()), ("gone", pa.bool_())])
+        given = {"cleanup.policy": "compact", "key.column": "id", "min.cleanable.dirty.ratio": "0"} | config
+        self.handle = self.log.create_topic("t", 1, parse(given), columns=self.columns)
+
+    def add(self, *rows):
+        columns = [
+            pa.array(list(each), field.type) for each, field in zip(zip(*rows, strict=True), self.columns, strict=True)
+        ]
+        with Producer(self.path) as producer:
+            producer.send_batch("t", pa.record_batch(columns, self.columns))
+        self.handle.refresh()
+
+
+def offsets_between(stream, start, end):
+    splits = stream.reader.partitions(start, end)
+    return [at for each in splits for rows in stream.reader.read(each) for at in rows["offset"].to_pylist()]
+
+
+def planned_after(log, rows, **options):
+    """Return the begin and end of the batch that follows `rows` rows, and its rows' offsets, as `planned`."""
+    begun = stream(log, maxOffsetsPerTrigger=rows)
+    first = begun.reader.latestOffset(begun.start, begun.limit)
+    offsets_between(begun, begun.start, first)
+    end = begun.reader.latestOffset(first, begun.limit)
+    found = offsets_between(begun, first, end)
+    return (*(json.loads(json.dumps(each)) for each in (first, end)), found)
+
+
+VERSIONED = {"compaction.version.column": "seq"}
+
+
 @pytest.mark.parametrize("folds", [0, 1])
 def test_an_older_version_that_came_after_the_newest_one_is_no_row_of_the_state(root, folds):
     """The newest row of its key may be in a batch before."""
-    log = PlainLog(root / "log")
-    columns = pa.schema([("id", pa.int64()), ("seq", pa.int64())])
-    config = {"cleanup.policy": "compact", "key.column": "id", "compaction.version.column": "seq"}
-    log.log.create_topic("t", 1, parse(config), columns=columns)
-    with Producer(log.path) as producer:
-        for ids, versions in (([1, 2], [9, 5]), ([1, 2], [3, 6])):
-            producer.send_batch("t", pa.record_batch([pa.array(ids), pa.array(versions)], names=["id", "seq"]))
-            producer.flush()
+    log = TypedLog(root / "log", **VERSIONED)
+    log.add((1, 9, None), (2, 5, None))
+    log.add((1, 3, None), (2, 6, None))
     for _ in range(folds):
-        handle = log.log.topic("t")
-        swap = run_roll(
-            log.log.store_at, roll_task_of(handle, fold_job(handle, handle.now_ms(), 1)), log.log.environment
-        )
-        assert handle.submit(MaintainSegments((swap,))).events
-    begun = stream(log, maxOffsetsPerTrigger=2)
-    found, start = [], begun.start
-    while (end := begun.reader.latestOffset(start, begun.limit)) != start:
-        splits = begun.reader.partitions(start, end)
-        found.append([at for each in splits for rows in begun.reader.read(each) for at in rows["offset"].to_pylist()])
-        start = json.loads(json.dumps(end))
-    assert found == [[0], [3]]
+        log.fold(1)
+    start, end, found = planned_after(log, 2)
+    assert found == [3]
+    assert offsets_between(stream(log, start), start, end) == [3]
+
+
+def test_rows_of_larger_versions_that_expired_before_a_batch_is_repeated_are_a_loss(root):
+    log = TypedLog(root / "log", **VERSIONED)
+    log.add((1, 9, None), (2, 5, None))
+    log.add((1, 3, None), (2, 6, None))
+    start, end, found = planned_after(log, 2)
+    log.handle.submit(DeleteRecords(0, 1))
+    assert found == [3]
+    with pytest.raises(DataLoss, match=r"rows before offset 1 have expired or were deleted after a batch"):
+        offsets_between(stream(log, start), start, end)
+    assert offsets_between(stream(log, start, failOnDataLoss="false"), start, end) == [2, 3]
+
+
+@pytest.mark.parametrize("config", [VERSIONED, {}])
+def test_rows_before_a_repeated_batch_may_be_compacted_if_they_have_no_versions(root, config):
+    """A row that deletes its key may be gone then, though it has a larger version than one of the batch."""
+    log = TypedLog(root / "log", **config, **{"delete.when": "gone"})
+    log.add((1, 9, True), (2, 5, None))
+    log.add((1, 3, None), (2, 6, None))
+    start, end, found = planned_after(log, 2)
+    log.fold(1)
+    again = stream(log, start)
+    if config:
+        assert found == [3]
+        with pytest.raises(DataLoss, match=r"offsets 0 to 1 were compacted after a batch with them was planned"):
+            offsets_between(again, start, end)
+    else:
+        assert found == offsets_between(again, start, end) == [2, 3]
+
+
+def test_a_batch_of_the_state_that_is_repeated_with_another_delete_when_is_a_loss(root):
+    log = TypedLog(root / "log", **{"delete.when": "gone"})
+    log.add((1, 0, None), (2, 0, True))
+    log.add((1, 0, True), (2, 0, None))
+    start, end, found = planned_after(log, 2)
+    log.handle.alter_config({"delete.when": ""})
+    assert found == [3]
+    with pytest.raises(DataLoss, match=r"delete.when was 'gone' when a batch of the newest state was planned"):
+        offsets_between(stream(log, start), start, end)
+    assert offsets_between(stream(log, start, failOnDataLoss="false"), start, end) == [2, 3]
+
+
+def test_a_batch_after_the_state_has_its_rows_whatever_deletes_a_key(root):
+    log = TypedLog(root / "log", **VERSIONED, **{"delete.when": "gone"})
+    log.add((1, 0, True), (2, 0, True))
+    begun = stream(log)
+    first = begun.reader.latestOffset(begun.start, begun.limit)
+    log.add((1, 1, True), (2, 2, None))
+    end = begun.reader.latestOffset(first, begun.limit)
+    log.handle.alter_config({"delete.when": ""})
+    log.handle.submit(DeleteRecords(0, 1))
+    assert "delete_when" not in end["topics"]["t"]
+    assert offsets_between(stream(log, first), first, end) == [2, 3]
