@@ -37,6 +37,9 @@ IN_TEST = $(if $(filter test,$(MAKECMDGOALS)),$(1))
 # How many worlds `make simulate` runs.
 SEEDS ?= 2000
 
+# How long `make torture` attacks.
+MINUTES ?= 5
+
 # What runs is what is installed in .venv.
 unexport PYTHONPATH
 
@@ -53,7 +56,7 @@ define make_venv
 @$(PYTHON) -m venv $(1) || { rm -rf $(1); echo "make: $(PYTHON) cannot make a venv (Debian: apt-get install python3-venv)" >&2; exit 1; }
 endef
 
-.PHONY: help test quick facts check simulate specification mutants demo bench docs dist clean
+.PHONY: help test quick facts check simulate specification torture mutants demo bench docs dist clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile
@@ -81,6 +84,9 @@ simulate: $(VENV)/dev.stamp ## Run simulated worlds, SEEDS of them; a failing on
 
 specification: $(VENV)/dev.stamp ## Explore the specifications, plant faults in them, and follow the journals of simulated worlds
 	$(WITH_JAVA) $(BIN)/python -m tests.specification $(ARGS)
+
+torture: $(VENV)/dev.stamp ## Attack real processes and the nodes of a log for MINUTES; a checker says whether they saw what a log may do
+	$(BIN)/python -m tests.torture --minutes $(MINUTES) $(ARGS)
 
 mutants: $(VENV)/dev.stamp ## Plant every fault of tests/mutants in a copy, and say which test notices it; ARGS="--only NAME"
 	$(BIN)/python -m tests.mutants $(ARGS)

@@ -1,6 +1,7 @@
 """Who answers Jepsen's questions: writers, readers, and a keeper of the nodes, each a process that may be killed."""
 
 import contextlib
+import itertools
 import time
 
 import msgspec
@@ -11,9 +12,11 @@ from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.sync.controller import Controller, ControllerSettings
 from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_storage.errors import BatchMismatch, LogError
+from tests.history.events import Assign, Poll, Read, Row, Send
+from tests.history.recorder import Recorder
 from tests.processes.line_file import LineFile
 from tests.processes.nodes import NODES
-from tests.processes.small_topic import PARTITIONS, TOPIC, TopicClient, Values
+from tests.processes.small_topic import PARTITIONS, TOPIC, TopicClient, rows_of
 from tests.support.direct import Stream
 
 SESSION_TIMEOUT_MS = 150
@@ -21,25 +24,19 @@ PAUSE_S = 0.02
 PATIENCE = RetryPolicy(retry_backoff_ms=10, delivery_timeout_ms=2_000, session_timeout_ms=SESSION_TIMEOUT_MS)
 
 
-class Seen(msgspec.Struct):
-    """What a reader saw: by partition the values from offset 0 on, in how many polls, and how many of these failed."""
-
-    rows: Values
-    polls: int
-    failed: int
-
-
-def write(root: str, producer: str, acks: Acks, progress: str, stop: str) -> int:
+def write(root: str, producer: str, acks: Acks, progress: str, histories: str, stop: str) -> int:
     """Write batch after batch, each until it is acknowledged or reported lost; return how often one was tried again.
 
-    Start with the first batch that has no line in the progress file. The line of a batch has its offsets.
+    Start with the first batch that has no line in the progress file.
     """
     pace.SLOW_SECONDS = 0.0  # memory is so fast that nobody would use the inbox
     client, outcomes, again = TopicClient(root), LineFile(progress), 0
+    history = Recorder(histories, producer)
     batch = len(outcomes.lines())
     pending = False
     while pending or not LineFile(stop).lines():
         pending = True
+        sent = begin_batch(history, producer, batch, acks)
         try:
             client.log.open(create=False)  # as Spark does for each batch
             offsets = client.write(producer, batch, PATIENCE, acks=acks)
@@ -52,11 +49,28 @@ def write(root: str, producer: str, acks: Acks, progress: str, stop: str) -> int
             time.sleep(PAUSE_S)
             continue
         else:
+            end_batch(history, sent, offsets)
             time.sleep(PAUSE_S)  # whoever is killed here writes the batch again
-            outcomes.append(msgspec.json.encode(offsets).decode())
+            outcomes.append("written")
         batch += 1
         pending = False
     return again
+
+
+def begin_batch(history: Recorder, producer: str, batch: int, acks: Acks = "all") -> Send:
+    """Note that a batch is about to be written; return what was noted."""
+    rows = [Row(p, None, value.decode()) for p, values in rows_of(producer, batch).items() for value in values]
+    now = history.now()
+    sent = Send(history.who, now, now, TOPIC, rows, "unknown", acks)
+    history.add(sent)
+    return sent
+
+
+def end_batch(history: Recorder, sent: Send, offsets: dict[int, tuple[int, int]]) -> None:
+    """Note that a batch was acknowledged. Where it is may not be known, if it was rolled before it was repeated."""
+    places = {p: itertools.count(begin) for p, (begin, _) in offsets.items()}
+    rows = [row._replace(offset=next(places[row.partition]) if row.partition in places else None) for row in sent.rows]
+    history.add(msgspec.structs.replace(sent, ended=history.now(), rows=rows, result="ok"))
 
 
 def keep(root: str, end: str) -> None:
@@ -73,27 +87,28 @@ def keep(root: str, end: str) -> None:
         time.sleep(PAUSE_S)
 
 
-def read(root: str, end: str) -> Seen:
-    """Poll the topic until all of it is read, and hold that nothing goes back and nothing is left out."""
-    seen = Seen({p: [] for p in range(PARTITIONS)}, 0, 0)
-    stream = Stream(root, subscribe=TOPIC, startingOffsets="earliest")
+def read(root: str, histories: str, end: str) -> tuple[int, int]:
+    """Poll the topic until all of it is read; return how many polls there were, and how many failed."""
+    history, polls, failed = Recorder(histories, "reader"), 0, 0
+    history.add(Assign(history.who, history.now(), history.now(), TOPIC, dict.fromkeys(range(PARTITIONS), 0)))
+    stream, reached = Stream(root, subscribe=TOPIC, startingOffsets="earliest"), dict.fromkeys(range(PARTITIONS), 0)
     while True:
         is_last = bool(LineFile(end).lines())
-        seen.polls += 1
+        polls += 1
+        began = history.now()
         try:
             rows = stream.batch()
         except LogError as error:
             if not error.retriable:
                 raise
-            seen.failed += 1
+            failed += 1
             continue
-        if rows is None:
-            if is_last:
-                return seen
+        if rows is not None:
+            seen = [Row(row["partition"], row["offset"], row["value"].decode()) for row in rows]
+            history.add(Poll(history.who, began, history.now(), TOPIC, sorted(seen)))
+            reached |= {row.partition: row.offset + 1 for row in sorted(seen)}
+        elif is_last:
+            history.add(Read(history.who, began, history.now(), TOPIC, [], reached))
+            return polls, failed
+        else:
             time.sleep(PAUSE_S)
-            continue
-        for row in sorted(rows, key=lambda row: (row["partition"], row["offset"])):
-            p, offset = row["partition"], row["offset"]
-            due = len(seen.rows[p])
-            assert offset == due, f"partition {p}: offset {offset} comes where {due} is due"
-            seen.rows[p].append(row["value"])

@@ -32,8 +32,8 @@ class Nodes:
     def __init__(self, folder: Path, journals: int, config: TopicConfig = AT_ONCE, first: str = "1") -> None:
         """`journals` on one node, "0", or on all three. Node `first` leads all partitions."""
         self.folder = folder / "nodes"
-        self._away = folder / "away"
-        self._away.mkdir()
+        for node in NODES:
+            self._away(node).mkdir(parents=True, exist_ok=True)
         self._mounts = itertools.count()
         urls = [str(self[node]) for node in NODES]
         if journals == 1:
@@ -49,27 +49,46 @@ class Nodes:
         log.create_topic(TOPIC, PARTITIONS, config, replicas=[order] * PARTITIONS)
 
     def __getitem__(self, node: str) -> Path:
-        return self.folder / f"node-{node}"
+        return self.disk(node) / f"node-{node}"
+
+    def disk(self, node: str) -> Path:
+        """Return where a disk of its own may be mounted, on which the node's folder is, and its copies."""
+        return self.folder / node
+
+    def _away(self, node: str) -> Path:
+        return self.disk(node) / "away"
 
     def take_away(self, node: str) -> None:
         """Take a node's disk away."""
-        self[node].rename(self._away / node)
+        self[node].rename(self._away(node) / "folder")
 
     def bring_back(self, node: str) -> None:
         """Bring back a disk that was taken away."""
-        self._mount(self._away / node, node)
+        self._mount(self._away(node) / "folder", node)
 
     def back_up(self, node: str) -> Callable[[], None]:
         """Copy a node's disk as it is now; return what brings back this copy in place of a disk that was taken away."""
-        backup = self._away / f"{node}.backup"
+        backup = self._away(node) / "backup"
         shutil.copytree(self[node], backup, ignore=shutil.ignore_patterns(".tmp"), copy_function=_copy_if_there)
         return functools.partial(self._mount, backup, node)
+
+    def keep_journals(self, node: str) -> None:
+        """Give the copy of a disk that was taken away the journals that the disk has now."""
+        disk, backup = self._away(node) / "folder", self._away(node) / "backup"
+        for folder in [*disk.glob("topics/*/*/journal"), *disk.glob("groups"), *disk.glob("cluster")]:
+            shutil.rmtree(backup / folder.relative_to(disk), ignore_errors=True)
+            shutil.copytree(folder, backup / folder.relative_to(disk), ignore=shutil.ignore_patterns(".tmp"))
+
+    def throw_away(self, node: str) -> None:
+        """Delete what was taken away of a node."""
+        for each in self._away(node).iterdir():
+            shutil.rmtree(each)
 
     def _mount(self, disk: Path, node: str) -> None:
         """Put a disk where a node's was. What was written below the mount point meanwhile is not seen any more."""
         while True:
             with contextlib.suppress(FileNotFoundError):
-                self[node].rename(self._away / f"{node}.below.{next(self._mounts)}")
+                self[node].rename(self._away(node) / f"below.{next(self._mounts)}")
             try:
                 disk.rename(self[node])
             except OSError:  # somebody has written there in this moment

@@ -7,7 +7,6 @@ import contextlib
 import errno
 import os
 import shutil
-import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_storage.errors import StoreRefused
 from pyspark_log_storage.stores import reserve
 from tests.processes import workers
+from tests.processes.disk import PAGE, Disk
 from tests.processes.keyed_topic import KeyedClient
 from tests.processes.small_topic import TopicClient, error_of, rows_of
 from tests.processes.steps import PRODUCER, STEPS, leave_undone, what_is_left
@@ -26,7 +26,6 @@ from tests.support.command_line import CommandLine
 
 FOR_EVER = 10**9
 TAKES_SPACE = tuple(name for name in CHANGES if name != "unlink")
-PAGE = 4096
 MEBIBYTE = 2**20
 DISK_BYTES = MEBIBYTE
 
@@ -99,28 +98,14 @@ def test_a_batch_without_a_name_is_there_once_or_its_error_says_that_it_is_not_o
     assert len(outcomes) > 1
 
 
-class Disk:
-    """A small disk of its own."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.root = str(path / "root")
-        self._filler = path / "filler"
-
-    def fill(self, left: int) -> None:
-        """Leave so many bytes."""
-        free = self.room()
-        self._filler.write_bytes(bytes(free - left))
-
-    def room(self) -> int:
-        return os.statvfs(self.path).f_bavail * PAGE
-
-    def free(self) -> None:
-        self._filler.unlink()
-
-    def remount(self, how: str) -> None:
-        """Make it "ro" or "rw"."""
-        subprocess.run(["mount", "-o", f"remount,{how}", self.path], check=True)
+@contextlib.contextmanager
+def mounted(path, size):
+    """Mount a disk of this size, where that is possible."""
+    disk = Disk(path)
+    if not disk.mount(size):
+        pytest.skip("only root may mount a disk, and not everywhere")
+    yield disk
+    disk.unmount()
 
 
 @pytest.fixture
@@ -128,17 +113,6 @@ def disk(tmp_path):
     """A disk of a megabyte, which is gone afterwards."""
     with mounted(tmp_path, DISK_BYTES) as disk:
         yield disk
-
-
-@contextlib.contextmanager
-def mounted(path, size):
-    """Mount a disk of this size."""
-    if os.geteuid() != 0:
-        pytest.skip("only root may mount a disk")
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", path], check=False).returncode:
-        pytest.skip("this place allows no mounts")
-    yield Disk(path)
-    subprocess.run(["umount", "--lazy", path], check=True)
 
 
 def test_a_write_on_a_full_disk_is_refused_wherever_the_space_ends_and_goes_on_when_there_is_some(disk):

@@ -22,12 +22,22 @@ OPERATIONS = 1500
 
 
 @pytest.fixture(scope="module")
-def journals() -> list[Journal]:
+def _tlc() -> None:
+    """Skip without TLC."""
+    try:
+        tlc.require()
+    except tlc.Unavailable as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="module")
+def journals(_tlc: None) -> list[Journal]:
     """Those of a few simulated worlds."""
     return [each for seed in SEEDS for each in following.journals_of(run(seed, OPERATIONS))]
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_tlc")
 @pytest.mark.parametrize("name", ["segments", "unclean"])
 def test_the_specification_holds_in_small(name: str) -> None:
     ran = models.explore(models.MODELS[name])
@@ -36,6 +46,7 @@ def test_the_specification_holds_in_small(name: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_tlc")
 def test_a_fault_of_the_specification_is_found() -> None:
     fault = next(each for each in models.faults() if each.name == "expire-above-hw")
     assert models.explore(models.MODELS["segments"], fault).violated

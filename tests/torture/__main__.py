@@ -1,0 +1,231 @@
+"""`make torture`: real processes use a log with all that it has, and are attacked at random; the checker decides.
+
+Half of the time the journals are on all three nodes, half on one. Exits with 1, and keeps the history and the disks, if
+anybody saw what a log must not do, a process ended by itself, or a node was not whole again in time.
+"""
+
+import argparse
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+
+from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
+from tests.history.checker import Violation, check
+from tests.history.events import Commit, Compact, Event, Poll, Read, Retain, Send, read_history
+from tests.history.recorder import Recorder
+from tests.processes import compaction_workers, jepsen_workers
+from tests.processes.conftest import MEMORY
+from tests.processes.disk import Disk
+from tests.processes.fork_server import ForkServer, Processes, Worker
+from tests.processes.line_file import LineFile
+from tests.processes.nodes import NODES, Nodes
+from tests.processes.small_topic import AT_ONCE, PARTITIONS, TopicClient
+from tests.torture import workers
+from tests.torture.attacks import DISK_BYTES, Attacks
+from tests.torture.workers import EXPIRING, GROUP, KEYED, TOPICS
+
+RETENTION_MS = 20_000
+CONFIG = msgspec.structs.replace(
+    AT_ONCE,
+    min_insync_replicas=2,
+    file_delete_delay_ms=30_000,
+    orphan_retention_ms=10**9,
+    replica_lag_time_max_ms=600,
+)
+COMPACTED = msgspec.structs.replace(
+    CONFIG,
+    cleanup_policy="compact",
+    min_cleanable_dirty_ratio=0.01,
+    segment_format="parquet",
+    parquet_max_lag_ms=2_000,
+)
+EXPIRES = msgspec.structs.replace(CONFIG, retention_ms=RETENTION_MS)
+PAUSE_S = 1.0
+"""So long it takes at most until the next process is attacked, a node is left alone, or is attacked."""
+SUSPENDED_S = 3.0
+QUICK = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1"}
+SHOWN = 20
+Begin = Callable[[ForkServer], Worker]
+
+
+def main() -> int:
+    """Torture two logs; return 1 if there is a violation."""
+    parser = argparse.ArgumentParser(prog="python -m tests.torture", description="Torture a log.")
+    parser.add_argument("--minutes", type=float, default=5, help="for how long (default: 5)")
+    parser.add_argument(
+        "--seed", type=int, default=time.time_ns() % 10**6, help="of the attacks (default: by the time)"
+    )
+    options = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="torture-", dir=MEMORY if MEMORY.is_dir() else None))
+    server = ForkServer(folder)
+    violations: list[Violation] = []
+    try:
+        for journals in (len(NODES), 1):
+            log = folder / f"journals-on-{journals}"
+            log.mkdir()
+            dice = random.Random(f"{options.seed}/{journals}")
+            found, counts = torture(log, server, dice, journals, options.minutes * 30)
+            print(f"seed {options.seed}, journals on {journals}: {_said(counts)}; {len(found)} violations", flush=True)
+            for each in found[:SHOWN]:
+                print(f"    {each.rule}: {each.text}")
+            violations += found
+    finally:
+        server.end()
+    if violations:
+        print(f"the histories and the disks are in {folder}")
+        return 1
+    shutil.rmtree(folder)
+    return 0
+
+
+def torture(
+    folder: Path, server: ForkServer, dice: random.Random, journals: int, seconds: float
+) -> tuple[list[Violation], Counter[str]]:
+    """Torture one log; return what it did that it must not, and how much happened."""
+    disks = {node: Disk(folder / "nodes" / node) for node in NODES}
+    for disk in disks.values():
+        disk.path.mkdir(parents=True)
+    mounted = [disk for disk in disks.values() if disk.mount(DISK_BYTES)]
+    counts: Counter[str] = Counter()
+    found: list[Violation] = []
+    try:
+        nodes = Nodes(folder, journals, CONFIG)
+        attacks = Attacks(nodes, disks if len(mounted) == len(NODES) else {}, dice, journals)
+        try:
+            _torture(folder, server, attacks, dice, seconds, counts)
+        except AssertionError as error:
+            found.append(Violation("ended", str(error)))
+        events = read_history((folder / "histories").iterdir())
+        counts += _counts(events)
+        found += check(events)
+        if found and mounted:
+            shutil.copytree(folder / "nodes", folder / "disks")
+    finally:
+        for disk in mounted:
+            disk.unmount()
+    return found, counts
+
+
+def _torture(
+    folder: Path, server: ForkServer, attacks: Attacks, dice: random.Random, seconds: float, counts: Counter[str]
+) -> None:
+    root, histories = attacks.nodes.root, str(folder / "histories")
+    log = TopicClient(root).log
+    for topic, config in ((KEYED, COMPACTED), (EXPIRING, EXPIRES)):
+        log.create_topic(topic, PARTITIONS, config, replicas=[NODES] * PARTITIONS)
+    history = Recorder(histories, "torture")
+    history.add(Compact(history.who, 0, 0, KEYED))
+    history.add(Retain(history.who, 0, 0, EXPIRING, RETENTION_MS))
+    log.group(GROUP, create=True).submit(AlterGroupConfig(QUICK))
+    stop, end = LineFile(str(folder / "stop")), LineFile(str(folder / "end"))
+    writers, others = _clients(root, histories, str(folder))
+    processes = Processes(server, writers | others)
+    try:
+        _attack(processes, attacks, dice, seconds, counts)
+        stop.append("stop")
+        for name in writers:
+            processes.workers[name].result()
+        attacks.make_whole()
+        end.append("end")
+        for name in others:
+            processes.workers[name].result()
+    finally:
+        for worker in processes.workers.values():
+            worker.kill()
+    attacks.make_whole()
+    for topic in TOPICS:
+        workers.scan_once(root, history, topic, {})
+
+
+def _attack(processes: Processes, attacks: Attacks, dice: random.Random, seconds: float, counts: Counter[str]) -> None:
+    """Attack the nodes, one after another, and at any moment of that the processes."""
+    is_over = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        attacker = pool.submit(_attack_processes, processes, random.Random(dice.random()), is_over, counts)
+        try:
+            deadline = time.monotonic() + seconds
+            while time.monotonic() < deadline and not attacker.done():
+                name = dice.choice(list(attacks.every))
+                attacks.attack(name, dice.uniform(0, PAUSE_S * 3))
+                counts[name] += 1
+                time.sleep(dice.uniform(0, PAUSE_S))
+        finally:
+            is_over.set()
+        attacker.result()
+
+
+def _clients(root: str, histories: str, folder: str) -> tuple[dict[str, Begin], dict[str, Begin]]:
+    """Return how the writers begin, which end at the stop, and the others, which go on to the end."""
+    stop, end, progress = f"{folder}/stop", f"{folder}/end", f"{folder}/progress"
+    writers: dict[str, Begin] = {
+        f"producer {n}": lambda server: server.fork(workers.produce, root, histories, stop) for n in range(2)
+    }
+    writers["query"] = lambda server: server.fork(jepsen_workers.write, root, "query", "all", progress, histories, stop)
+    others: dict[str, Begin] = {
+        f"member {n}": lambda server: server.fork(workers.consume, root, histories, end) for n in range(3)
+    }
+    others |= {
+        f"reader of {topic}": lambda server, topic=topic: server.fork(workers.follow, root, histories, topic, end)
+        for topic in TOPICS
+    }
+    for name, work in (("scanner", workers.look), ("maintainer", workers.maintain)):
+        others[name] = lambda server, work=work: server.fork(work, root, histories, end)
+    others["keeper"] = lambda server: server.fork(compaction_workers.keep, root, end)
+    return writers, others
+
+
+def _attack_processes(
+    processes: Processes, dice: random.Random, is_over: threading.Event, counts: Counter[str]
+) -> None:
+    """Kill processes, and stop some for a time. Fails where one has ended by itself."""
+    while not is_over.wait(dice.uniform(0, PAUSE_S)):
+        name = dice.choice(list(processes.workers))
+        if dice.random() < 0.5:
+            processes.kill(name)
+            counts["killed"] += 1
+        else:
+            processes.workers[name].signal(signal.SIGSTOP)
+            is_over.wait(dice.uniform(0, SUSPENDED_S))
+            processes.workers[name].signal(signal.SIGCONT)
+            counts["stopped"] += 1
+        processes.check()
+
+
+def _counts(events: list[Event]) -> Counter[str]:
+    """Return how many rows were sent, acknowledged, refused and read, and how many commits there were."""
+    counts: Counter[str] = Counter()
+    sent: dict[str, str] = {}
+    for event in events:
+        match event:
+            case Send():
+                for row in event.rows:
+                    if sent.get(row.value, "unknown") != "ok":
+                        sent[row.value] = event.result
+            case Poll() | Read():
+                counts["rows read"] += len(event.rows)
+            case Commit(result="ok"):
+                counts["commits"] += 1
+    counts["rows sent"] = len(sent)
+    for result, name in (("ok", "acknowledged"), ("refused", "refused"), ("unknown", "unknown")):
+        counts[name] = sum(each == result for each in sent.values())
+    return counts
+
+
+def _said(counts: Counter[str]) -> str:
+    first = ("rows sent", "acknowledged", "refused", "unknown", "rows read", "commits")
+    names = [*first, *sorted(set(counts) - set(first))]
+    return ", ".join(f"{counts[name]:,} {name}" for name in names)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

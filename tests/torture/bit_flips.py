@@ -1,0 +1,94 @@
+"""Jepsen's experiment with NATS JetStream 2.12.1, of December 2025, made with this log.
+
+Five nodes hold every row. After each batch a bit of a file is flipped, of rows or of journals, on one node or on one of
+two. Nothing repairs them. At the end all rows are read, from the damaged nodes, too, as far as their files are intact.
+JetStream lost 679,153 of 1,367,069 acknowledged rows where bits were flipped on one of five nodes.
+
+    python -m tests.torture.bit_flips --rows 1367069
+"""
+
+import argparse
+import os
+import random
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+import pyspark_log
+from pyspark_log_storage import layout
+from pyspark_log_storage.errors import LogError
+from tests.processes.conftest import MEMORY
+from tests.support.command_line import CommandLine
+
+NODES = 5
+PARTITIONS = 4
+BATCH_ROWS = 1_000
+CONFIG = ["--config", "min.insync.replicas=3"]
+
+
+def main() -> None:
+    """Print a line for one damaged node, and one for two."""
+    parser = argparse.ArgumentParser(prog="python -m tests.torture.bit_flips")
+    parser.add_argument("--rows", type=int, default=1_367_069, help="how many rows are sent (default: 1367069)")
+    parser.add_argument("--seed", type=int, default=0, help="of the flips (default: 0)")
+    options = parser.parse_args()
+    for damaged in (1, 2):
+        with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
+            sent, acknowledged, flips, lost = flip_bits(Path(folder), options.rows, damaged, options.seed)
+        print(
+            f"{damaged} of {NODES} nodes, {flips:,} bits: {sent:,} rows, {acknowledged:,} acknowledged, {lost:,} lost"
+        )
+
+
+def flip_bits(folder: Path, rows: int, damaged: int, seed: int) -> tuple[int, int, int, int]:
+    """Return how many rows were sent and acknowledged, how many bits were flipped, and how many rows were lost."""
+    nodes = [folder / str(number) for number in range(NODES)]
+    path = ",".join(map(str, nodes))
+    command = CommandLine(Path(path))
+    command.run("cluster", "create", "--journal-nodes", path)
+    command.run("topics", "create", "t", "--partitions", PARTITIONS, "--replication-factor", NODES, *CONFIG)
+    dice, flips = random.Random(seed), 0
+    acknowledged: list[np.ndarray] = []
+    with pyspark_log.Producer(path, {"acks": "all"}) as producer:
+        for values in np.array_split(np.arange(rows, dtype="<i8"), -(-rows // BATCH_ROWS)):
+            error = producer.send_batch("t", batch(values)).exception()
+            assert error is None or isinstance(error, LogError), error
+            acknowledged += [] if error else [values]
+            flips += flip_one(dice, nodes[dice.randrange(damaged)])
+    there = np.concatenate(
+        [
+            np.frombuffer(each.column("value").cast(pa.binary(8)).buffers()[1], "<i8")[: each.num_rows]
+            for each in pyspark_log.scan(path, "t", columns=["value"])
+        ]
+    )
+    known = np.concatenate(acknowledged)
+    assert len(np.unique(there)) == len(there), "a row is there twice"
+    assert not len(np.setdiff1d(there, np.arange(rows))), "there is a row that nobody sent"
+    return rows, len(known), flips, len(np.setdiff1d(known, there))
+
+
+def batch(values: np.ndarray) -> pa.RecordBatch:
+    """Return rows whose values are these numbers, of eight bytes each."""
+    column = pa.FixedSizeBinaryArray.from_buffers(pa.binary(8), len(values), [None, pa.py_buffer(values.tobytes())])
+    return pa.record_batch({"value": column.cast(pa.binary())})
+
+
+def flip_one(dice: random.Random, node: Path) -> int:
+    """Flip a bit of a file of a node; return 1, or 0 if the file has gone meanwhile or is empty."""
+    files = [Path(folder, name) for folder, _, names in os.walk(node) for name in names if name != layout.MARKER]
+    path = dice.choice(files)
+    try:
+        with path.open("r+b") as file:
+            file.seek(dice.randrange(os.fstat(file.fileno()).st_size))
+            byte = file.read(1)[0]
+            file.seek(-1, os.SEEK_CUR)
+            file.write(bytes([byte ^ 1 << dice.randrange(8)]))
+    except (FileNotFoundError, ValueError, IndexError):
+        return 0
+    return 1
+
+
+if __name__ == "__main__":
+    main()

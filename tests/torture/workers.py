@@ -1,0 +1,241 @@
+"""The clients of the torture. Each is a process that writes down what it sees, and is stopped or killed at any time.
+
+An error of the log is no news to them: they write down what it says of their call, and go on. Any other ends them.
+"""
+
+import contextlib
+import itertools
+import random
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from concurrent.futures import Future
+
+from pyspark_log import Consumer, ConsumerRebalanceListener, Producer, scan
+from pyspark_log.clients.records import ConsumerRecord, RecordMetadata, TopicPartition
+from pyspark_log_coordinator.segments.retention import DeleteRecords
+from pyspark_log_storage.errors import LogError, NotEnoughReplicasAfterAppend, OutcomeUnknown, StoreError
+from tests.history.events import Assign, Commit, Committed, Delete, Poll, Read, Result, Row, Send
+from tests.history.recorder import Recorder
+from tests.processes.jepsen_workers import PAUSE_S, SESSION_TIMEOUT_MS
+from tests.processes.line_file import LineFile
+from tests.processes.small_topic import PARTITIONS, TOPIC, TopicClient
+
+KEYED, EXPIRING = "keyed", "expiring"
+TOPICS = (TOPIC, KEYED, EXPIRING)
+"""The rows of the first are deleted when there are too many, the second is compacted, those of the third expire."""
+GROUP = "group"
+KEYS = 40
+ROWS_KEPT = 2_000
+ROWS_AT_ONCE = 30
+DELIVERY_MS = 3_000
+NEWEST = 200
+"""So many rows of a partition a scan reads, if it does not read all."""
+
+
+def result_of(error: BaseException | None) -> Result:
+    """Return what the error of a row says of it: each is definite but these."""
+    if error is None:
+        return "ok"
+    return "unknown" if isinstance(error, (OutcomeUnknown, NotEnoughReplicasAfterAppend)) else "refused"
+
+
+def produce(root: str, histories: str, stop: str) -> None:
+    """Send rows with a Producer until the stop, a few at once to one of the topics, and wait for them."""
+    history, dice, numbers = Recorder(histories, "producer"), random.Random(), itertools.count()
+    options = {"delivery.timeout.ms": DELIVERY_MS, "broker.session.timeout.ms": SESSION_TIMEOUT_MS, "linger.ms": 1}
+    with Producer(root, options) as producer:
+        while not LineFile(stop).lines():
+            topic = dice.choice(TOPICS)
+            rows = [_row(dice, topic, f"{history.who}/{next(numbers)}") for _ in range(dice.randint(1, ROWS_AT_ONCE))]
+            began = history.now()
+            history.add(Send(history.who, began, began, topic, rows, "unknown"))
+            sent = [_send(producer, topic, row) for row in rows]
+            outcomes: defaultdict[Result, list[Row]] = defaultdict(list)
+            for row, future in zip(rows, sent, strict=True):
+                error = future.exception()
+                assert error is None or isinstance(error, LogError), error
+                outcomes[result_of(error)].append(row if error else _placed(row, future.result()))
+            for result, those in outcomes.items():
+                history.add(Send(history.who, began, history.now(), topic, those, result))
+            time.sleep(dice.uniform(0, PAUSE_S * 10))
+
+
+def _row(dice: random.Random, topic: str, value: str) -> Row:
+    key = f"key-{dice.randrange(KEYS)}" if topic == KEYED else None
+    return Row(sum(map(ord, key)) % PARTITIONS if key else dice.randrange(PARTITIONS), None, value, key)
+
+
+def _send(producer: Producer, topic: str, row: Row) -> "Future[RecordMetadata]":
+    try:
+        return producer.send(topic, row.value, key=row.key, partition=row.partition)
+    except LogError as error:
+        refused: Future[RecordMetadata] = Future()
+        refused.set_exception(error)
+        return refused
+
+
+def _placed(row: Row, metadata: RecordMetadata) -> Row:
+    return row._replace(offset=metadata.offset if metadata.offset >= 0 else None)
+
+
+class _Listener(ConsumerRebalanceListener):
+    """Writes down where a member begins with the partitions that it gets: at what the group has committed."""
+
+    def __init__(self, consumer: Consumer, history: Recorder) -> None:
+        self._consumer, self._history = consumer, history
+
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        self.on_partitions_revoked(assigned)
+        began, now = self._history.now(), self._history.now
+        with contextlib.suppress(LogError):
+            found = self._consumer.committed(list(assigned))
+            for topic in {key.topic for key in found}:
+                offsets = {key.partition: each and each.offset for key, each in found.items() if key.topic == topic}
+                self._history.add(Committed(self._history.who, began, now(), GROUP, topic, offsets))
+                self._assign(topic, {p: offset or 0 for p, offset in offsets.items()})
+
+    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        for topic, p in revoked:
+            self._assign(topic, {p: None})
+
+    on_partitions_lost = on_partitions_revoked
+
+    def _assign(self, topic: str, offsets: dict[int, int | None]) -> None:
+        self._history.add(Assign(self._history.who, self._history.now(), self._history.now(), topic, offsets))
+
+
+def consume(root: str, histories: str, end: str) -> int:
+    """Be a member of a group that shares the topics, and commit; return how many calls failed."""
+    history, dice, failed = Recorder(histories, "member"), random.Random(), 0
+    options = {
+        "group.id": GROUP,
+        "auto.offset.reset": "earliest",
+        "session.timeout.ms": 2_000,
+        "heartbeat.interval.ms": 200,
+        "partition.assignment.strategy": "cooperative-sticky",
+        "default.api.timeout.ms": 2_000,
+    }
+    with Consumer(root, options) as consumer:
+        consumer.subscribe(list(TOPICS), listener=_Listener(consumer, history))
+        while not LineFile(end).lines():
+            try:
+                began = history.now()
+                records = consumer.poll(100)
+                _add_polls(history, began, records)
+                if records and dice.random() < 0.7:
+                    _commit(history, consumer, records)
+            except LogError:
+                failed += 1
+                time.sleep(PAUSE_S)
+        with contextlib.suppress(LogError):
+            consumer.close()
+    return failed
+
+
+def _add_polls(history: Recorder, began: float, records: Iterable[ConsumerRecord]) -> None:
+    rows: defaultdict[str, list[Row]] = defaultdict(list)
+    for each in records:
+        rows[each.topic].append(Row(each.partition, each.offset, each.value.decode()))
+    for topic, those in rows.items():
+        history.add(Poll(history.who, began, history.now(), topic, those))
+
+
+def _commit(history: Recorder, consumer: Consumer, records: Iterable[ConsumerRecord]) -> None:
+    offsets = {TopicPartition(each.topic, each.partition): each.offset + 1 for each in records}
+    began = history.now()
+    error: LogError | None = None
+
+    def add(result: Result) -> None:
+        for topic in {key.topic for key in offsets}:
+            those = {key.partition: offset for key, offset in offsets.items() if key.topic == topic}
+            history.add(Commit(history.who, began, history.now(), GROUP, topic, those, result))
+
+    add("unknown")
+    try:
+        consumer.commit(offsets)
+    except LogError as raised:
+        error = raised
+    add("unknown" if isinstance(error, (OutcomeUnknown, StoreError)) else "refused" if error else "ok")
+
+
+def follow(root: str, histories: str, topic: str, end: str) -> int:
+    """Read a topic without a group from its first row to its end; return how many polls failed."""
+    history, failed = Recorder(histories, f"reader of {topic}"), 0
+    with Consumer(root, auto_offset_reset="earliest") as consumer:
+        places = [TopicPartition(topic, p) for p in range(PARTITIONS)]
+        consumer.assign(places, dict.fromkeys(places, 0))
+        history.add(Assign(history.who, history.now(), history.now(), topic, dict.fromkeys(range(PARTITIONS), 0)))
+        while True:
+            is_last = bool(LineFile(end).lines())
+            began = history.now()
+            try:
+                records = consumer.poll(100)
+                _add_polls(history, began, records)
+                if is_last and not records:
+                    reached = {p: consumer.position(places[p]) for p in range(PARTITIONS)}
+                    history.add(Read(history.who, began, began, topic, [], reached))
+                    return failed
+            except LogError:
+                failed += 1
+                time.sleep(PAUSE_S)
+
+
+def look(root: str, histories: str, end: str) -> int:
+    """Scan the topics again and again, whole or their newest rows; return how many scans failed."""
+    history, dice, failed = Recorder(histories, "scanner"), random.Random(), 0
+    reached: dict[str, dict[int, int]] = {topic: {} for topic in TOPICS}
+    while not LineFile(end).lines():
+        topic = dice.choice(TOPICS)
+        start = {p: max(0, offset - NEWEST) for p, offset in reached[topic].items()} if dice.random() < 0.9 else {}
+        is_latest = topic == KEYED and dice.random() < 0.3
+        try:
+            rows = scan_once(root, history, topic, {} if is_latest else start, latest=is_latest)
+        except LogError:
+            failed += 1
+        else:
+            reached[topic] |= {p: offset for p, offset, _, _ in rows}
+        time.sleep(PAUSE_S * 5)
+    return failed
+
+
+def scan_once(root: str, history: Recorder, topic: str, start: dict[int, int], *, latest: bool = False) -> list[Row]:
+    """Scan a topic, and write down what there is, by partition in the order of offsets."""
+    began = history.now()
+    columns = ["partition", "offset", "value"]
+    bounds = start if len(start) == PARTITIONS else {}
+    found = scan(root, topic, bounds or "earliest", columns=columns, latest=latest, options={"failOnDataLoss": "false"})
+    rows = [
+        Row(p, offset, value.decode())
+        for batch in found
+        for p, offset, value in zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
+    ]
+    history.add(Read(history.who, began, history.now(), topic, rows, bounds))
+    return rows
+
+
+def maintain(root: str, histories: str, end: str) -> int:
+    """Roll, compact, expire and clean up, and delete old rows; return how many rounds failed."""
+    history, failed = Recorder(histories, "maintainer"), 0
+    clients = {topic: TopicClient(root, topic=topic) for topic in TOPICS}
+    while not LineFile(end).lines():
+        for topic, client in clients.items():
+            try:
+                client.log.open(create=False)
+                client.maintain()
+                client.clean_up_topic()
+                if topic == TOPIC:
+                    _delete(history, client)
+            except LogError:
+                failed += 1
+        time.sleep(PAUSE_S * 10)
+    return failed
+
+
+def _delete(history: Recorder, client: TopicClient) -> None:
+    handle = client.handle
+    for p, each in enumerate(handle.partitions):
+        before = each.high_watermark - ROWS_KEPT
+        if before > each.log_start + ROWS_KEPT / 4:
+            history.add(Delete(history.who, history.now(), history.now(), TOPIC, {p: before}))
+            handle.submit(DeleteRecords(p, before))
