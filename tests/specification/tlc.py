@@ -67,7 +67,7 @@ def _java() -> str:
         found = subprocess.run([ROOT / "scripts/find-java"], capture_output=True, text=True, check=False)
         home = found.stdout.strip()
     if not Path(home, "bin/java").is_file():
-        raise Unavailable(f"TLC needs a Java, and there is no {home or '...'}/bin/java: install Java 17, or set JAVA_HOME")
+        raise Unavailable(f"TLC needs a Java, and there is none in {home or '/usr/lib/jvm'}: install Java 17")
     return f"{home}/bin/java"
 
 
