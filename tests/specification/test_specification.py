@@ -13,7 +13,7 @@ from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.topic import machine as topic_machine
 from tests.simulator.run import run
-from tests.specification import following, models, tlc
+from tests.specification import following, models, recorded, tlc
 from tests.specification.following import Journal
 from tests.support.plain_log import PlainLog
 
@@ -59,14 +59,16 @@ def test_each_fault_is_in_the_specification(fault: Any) -> None:
 
 
 @pytest.mark.slow
-def test_what_simulated_worlds_and_a_real_log_write_is_allowed(journals: list[Journal]) -> None:
+def test_what_simulated_worlds_and_real_logs_write_is_allowed(journals: list[Journal]) -> None:
     log = PlainLog()
     log.create("orders", partitions=2)
     log.append("orders", {0: [b"a", b"b"], 1: [b"c"]})
     log.log.topic("orders").delete_records(0, 1)
     written = [each for each in following.journals_in(log.log) if isinstance(each.steps[0].state, Topic)]
     assert len(written) == 1
-    followed = following.follow([*journals, *written])
+    real = recorded.journals()
+    assert sum(len(each.steps) for each in real) > 100
+    followed = following.follow([*journals, *written, *real])
     assert followed.wrong == []
     assert {"append", "start", "hold", "commit", "join", "begin"} <= set(followed.actions)
 
