@@ -1,21 +1,22 @@
-"""Journals that were recorded while real processes wrote them, in recorded/: one file each, an entry in a line.
+"""Journals that were recorded while real processes wrote them, in recorded/: a file each, an entry (its events) in a line.
 
-Those there are of a log that `make torture` attacked: nodes were wiped, left alone and damaged, processes killed.
+Those there are of logs that `make torture` attacked: nodes were wiped, left alone and damaged, processes killed.
 """
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import GenericAlias
 from typing import Any
 
 import msgspec
 
-from pyspark_log_coordinator.group.machine import MACHINE as GROUP
+from pyspark_log_coordinator.group import machine as group_machine
 from pyspark_log_coordinator.journal.history import Step
-from pyspark_log_coordinator.topic.machine import MACHINE as TOPIC
+from pyspark_log_coordinator.topic import machine as topic_machine
 from tests.specification.following import Journal
 
 FOLDER = Path(__file__).with_name("recorded")
-MACHINES: dict[str, Any] = {"topic": TOPIC, "group": GROUP}
+OF: dict[str, Any] = {"topic": topic_machine, "group": group_machine}
 
 
 def write(path: Path, steps: Iterable[Step]) -> None:
@@ -24,18 +25,16 @@ def write(path: Path, steps: Iterable[Step]) -> None:
 
 
 def journals() -> list[Journal]:
-    """Return the recorded journals. What a file is of, a topic or a group, is how its name begins."""
-    found = []
-    for path in sorted(FOLDER.glob("*.jsonl")):
-        machine = MACHINES[path.stem.split("-")[0]]
-        found.append(Journal(path.stem, list(_steps(machine, path.read_bytes().splitlines()))))
-    return found
+    """Return the recorded journals. The name of a file begins with what it is of: a topic or a group."""
+    return [Journal(each.stem, list(_steps(each))) for each in sorted(FOLDER.glob("*.jsonl"))]
 
 
-def _steps(machine: Any, lines: Iterable[bytes]) -> Iterator[Step]:
-    state = machine.initial
-    for number, line in enumerate(lines, 1):
-        events = machine.decode_events(line)
+def _steps(path: Path) -> Iterator[Step]:
+    module = OF[path.stem.split("-")[0]]
+    decoder = msgspec.json.Decoder(GenericAlias(list, (module.Event,)))
+    state = module.MACHINE.initial
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        events = decoder.decode(line)
         for event in events:
-            state = machine.evolve(state, event)
+            state = module.evolve(state, event)
         yield Step(number, events, state, 0)
