@@ -38,9 +38,8 @@ def journals(_tlc: None) -> list[Journal]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_tlc")
-@pytest.mark.parametrize("name", ["segments", "unclean"])
-def test_the_specification_holds_in_small(name: str) -> None:
-    ran = models.explore(models.MODELS[name])
+def test_the_specification_holds_in_small() -> None:
+    ran = models.explore(models.MODELS["segments"])
     assert ran.violated == ""
     assert ran.states > 500
 
