@@ -56,7 +56,7 @@ define make_venv
 @$(PYTHON) -m venv $(1) || { rm -rf $(1); echo "make: $(PYTHON) cannot make a venv (Debian: apt-get install python3-venv)" >&2; exit 1; }
 endef
 
-.PHONY: help test quick facts check simulate specification torture mutants demo bench docs dist clean
+.PHONY: help test quick facts check simulate specification powerloss torture mutants demo bench docs dist clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile
@@ -84,6 +84,9 @@ simulate: $(VENV)/dev.stamp ## Run simulated worlds, SEEDS of them; a failing on
 
 specification: $(VENV)/dev.stamp ## Explore the specifications, plant faults in them, and follow the journals of simulated worlds
 	$(WITH_JAVA) $(BIN)/python -m tests.specification $(ARGS)
+
+powerloss: $(VENV)/dev.stamp ## Open the log in the states that a power failure may leave on its disks; ARGS="--every 10" for a part of them
+	$(foreach kind,one root journals,$(BIN)/python -m tests.disk --kind $(kind) $(ARGS) &&) true
 
 torture: $(VENV)/dev.stamp ## Attack real processes and the nodes of a log for MINUTES; a checker says whether they saw what a log may do
 	$(BIN)/python -m tests.torture --minutes $(MINUTES) $(ARGS)

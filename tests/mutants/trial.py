@@ -3,6 +3,8 @@
 First the tests run that the list names, in their order. If they pass, the fast tests of the changed package run. If
 these pass too, the mutant has survived: nothing notices the fault. A copy is made of hard links, so it costs no room;
 the changed file is replaced there, not written to.
+
+Or only worlds of the simulator run, one after another until one fails (`Worlds`).
 """
 
 import os
@@ -26,6 +28,14 @@ TEST_SECONDS_MAX = 60
 _LEFT_OUT = ("build", "dist", "site", "*.egg-info", ".*")
 _FOLDERS = {"storage": "tests/storage", "coordinator": "tests/coordinator", "pyspark_log": "tests/pyspark_log"}
 _FAILED, _PASSED = 1, 0
+_TOO_LONG = f"it took longer than {SECONDS_MAX} s"
+
+
+class Worlds(msgspec.Struct, frozen=True):
+    """Simulated worlds to run in the place of tests: the seeds from 0 up to `count`."""
+
+    count: int
+    operations: int = 2000
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -33,7 +43,7 @@ class Result(msgspec.Struct, frozen=True):
 
     mutant: Mutant
     noticed_by: str
-    """The test file that failed, and the test; empty if none did."""
+    """The test file that failed, and the test, or the seed, and what it found; empty if none did."""
     seconds: float
     error: str = ""
     """Why the tests could not tell, or empty."""
@@ -56,14 +66,20 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def run(mutant: Mutant, tree: Path, *, only_named: bool = False) -> Result:
-    """Plant the mutant in the copy `tree`, run the tests (all, or only those that the list names), and restore it."""
+def run(mutant: Mutant, tree: Path, *, only_named: bool = False, worlds: Worlds | None = None) -> Result:
+    """Plant the mutant in the copy `tree`, run the tests (all, or only those that the list names), and restore it.
+
+    With `worlds` no test runs, but these.
+    """
     began = time.monotonic()
     place = tree / mutant.file
     text = (ROOT / mutant.file).read_text()
     _replace(place, mutant.applied_to(text))
     try:
-        noticed_by, error = _noticed_by(mutant, tree, only_named=only_named)
+        if worlds is not None:
+            noticed_by, error = first_world(tree, worlds)
+        else:
+            noticed_by, error = _noticed_by(mutant, tree, only_named=only_named)
     finally:
         _remove(place)
         _link(str(ROOT / mutant.file), str(place))
@@ -101,17 +117,38 @@ def first_failure(tree: Path, tests: list[str]) -> tuple[str, str]:
     """Run tests until one fails, and return that, or why it cannot be known whether one does."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-m", FAST]
     command += ["--hypothesis-seed=0", f"--timeout={TEST_SECONDS_MAX}", *tests]
-    packages = os.pathsep.join(map(str, (tree, tree / "storage", tree / "coordinator")))
-    environment = os.environ | {"PYTHONPATH": packages}
-    try:
-        ran = subprocess.run(
-            command, cwd=tree, env=environment, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return "", f"the tests took longer than {SECONDS_MAX} s"
+    ran = _run(tree, command)
+    if ran is None:
+        return "", _TOO_LONG
     failed = re.search(r"^FAILED (.*?)(?: - .*)?$", ran.stdout, re.MULTILINE)
     if ran.returncode == _FAILED and failed is not None:
         return failed[1], ""
     if ran.returncode == _PASSED:
         return "", ""
     return "", f"the tests did not run: {(ran.stdout + ran.stderr)[-2000:]}"
+
+
+def first_world(tree: Path, worlds: Worlds) -> tuple[str, str]:
+    """Run simulated worlds until one fails, and return that, or why it cannot be known whether one does."""
+    command = [sys.executable, "-m", "tests.simulator", "--stop", "--seeds", f"0..{worlds.count}"]
+    ran = _run(tree, [*command, "--operations", str(worlds.operations)])
+    if ran is None:
+        return "", _TOO_LONG
+    failed = re.search(r"^seed \d+ fails: .*$", ran.stdout, re.MULTILINE)
+    if ran.returncode == _FAILED and failed is not None:
+        return failed[0], ""
+    if ran.returncode == _PASSED:
+        return "", ""
+    return "", f"the worlds did not run: {(ran.stdout + ran.stderr)[-2000:]}"
+
+
+def _run(tree: Path, command: list[str]) -> subprocess.CompletedProcess[str] | None:
+    """Run a command in a copy of the tree; None if it takes too long."""
+    packages = os.pathsep.join(map(str, (tree, tree / "storage", tree / "coordinator")))
+    environment = os.environ | {"PYTHONPATH": packages}
+    try:
+        return subprocess.run(
+            command, cwd=tree, env=environment, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return None

@@ -145,6 +145,17 @@ def test_another_column_that_says_which_rows_delete_their_keys_changes_the_table
         assert typed.by_polars(TYPED) == typed.latest(TYPED)
 
 
+def test_rows_from_before_the_key_was_a_column_are_no_newest_rows_and_the_others_are(tmp_path):
+    made = TableLog(tmp_path / "log")
+    typed_frames.write(made.path, "name STRING", [{"name": "old"}] * 2, schema="columns", num__partitions=1)
+    rows = [{"name": "a", "id": 1}, {"name": "b", "id": 2}, {"name": "c", "id": 1}]
+    typed_frames.write(made.path, "name STRING, id BIGINT", rows, mergeSchema="true")
+    settings = {name.replace("_", "."): str(value) for name, value in COMPACTED.items()}
+    made.log.topic("t").submit(AlterConfig({"key.column": "id", **settings}))
+    made.maintain()
+    assert made.latest(["offset", "id", "name"]) == [(3, 2, "b"), (4, 1, "c")]
+
+
 KEYS = st.sampled_from([b"a", b"b", b"c", b"", b"\0"])
 STEPS = st.lists(
     st.one_of(

@@ -6,11 +6,12 @@ import time
 import traceback
 from collections import Counter
 
+from tests.simulator import probes
 from tests.simulator.run import OPERATIONS, run
 
 
 def main() -> int:
-    """Return 1 where a seed fails."""
+    """Return 1 where a seed fails, or where so many seeds should have reached what none did."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulator", description="Run simulated worlds.")
     parser.add_argument("--seed", type=int, help="one seed, with every step")
     parser.add_argument("--seeds", default="0..200", metavar="A..B", help="seeds from A up to B, without B")
@@ -44,7 +45,10 @@ def main() -> int:
     if failed:
         again = f"--seed {failed[0]} --operations {options.operations} --stale-lists {options.stale_lists}"
         print(f"replay with: python -m tests.simulator {again}")
-    return int(bool(failed))
+    left = probes.unreached(counts) if ran >= probes.ENOUGH and first == 0 else []
+    if left:
+        print(f"not reached: {', '.join(left)}")
+    return int(bool(failed or left))
 
 
 def _words(counts: Counter[str]) -> str:

@@ -82,6 +82,8 @@ class Ballots:
         self.decided = decided
         self._votes: dict[tuple[str, bytes], set[str]] = {}
         """Who ever gave which vote: a store that is wiped afterwards has given it."""
+        self._values: dict[str, set[bytes]] = {}
+        """The values that were ever voted for in each ballot, by the key of the vote: at most one."""
         self._left: dict[tuple[str, int], int] = {}
         """The last entry of a journal in a generation that it has left."""
 
@@ -110,6 +112,10 @@ class Ballots:
             return
         if disk.incarnation != nodes[disk.node_id]:
             return
+        values = self._values.setdefault(key, set())
+        values.add(value)
+        is_one = len(values) == 1 or number < max(history.snapshots(), default=0)
+        require(is_one, f"two values are voted for in ballot {register.ballot} of entry {number} of {history.folder}")
         votes = self._votes.setdefault((key, data), set())
         votes.add(disk.node_id)
         if len(votes) >= majority(len(nodes)):

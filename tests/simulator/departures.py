@@ -1,4 +1,4 @@
-"""Who leaves an ISR, and when: a follower that lags not before its time is over, one that is gone not before its own.
+"""Who leaves an ISR, or leads no longer, and when: one that lags not before its time is over, nor one that is gone.
 
 What really happened is known here: until when a follower had every row of its leader, and since when it is suspected.
 No observer may put it out earlier than that allows, whatever it saw and when it looked.
@@ -12,13 +12,19 @@ from typing import Any
 
 from pyspark_log_coordinator.model.partition import NodeId, Partition
 from pyspark_log_coordinator.model.topic_state import Topic
+from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged
+from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk
+from pyspark_log_coordinator.replication.node_changes import NodeChanged
 from pyspark_log_coordinator.replication.reassignment import ReplicasAltered
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped
+from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from tests.simulator.invariants import require
 
 _CONSEQUENCES = SegmentsSwapped | ReplicasAltered
 """What may follow from an entry that puts members out, in the same entry."""
+_OTHER_REASONS = BatchSequenced | CopiesDamaged | NodeChanged | ReplicasAltered
+"""What else may cost a leader its place: it missed a batch, lost rows, was fenced or wiped, or is to leave."""
 _MS = 0.001
 """Observers count whole milliseconds."""
 
@@ -45,12 +51,7 @@ class Departures:
                 if not _is_behind(partition, node):
                     self._level[p, node] = now
                     self._lost_rows.discard((p, node))
-        if any(isinstance(each, IsrShrunk) for each in events) and all(
-            isinstance(each, IsrShrunk | _CONSEQUENCES) for each in events
-        ):
-            for event in events:
-                if isinstance(event, IsrShrunk):
-                    self._left(event, before, now)
+        self._hold(events, before, now)
         for p, partition in enumerate(after.partitions):
             old = before.partitions[p] if p < len(before.partitions) else None
             for node in partition.isr:
@@ -63,6 +64,15 @@ class Departures:
             if self._suspected.get(node, (0, 0))[0] != number:
                 self._suspected[node] = number, now
 
+    def _hold(self, events: list[Any], before: Topic, now: float) -> None:
+        is_shrink = all(isinstance(each, IsrShrunk | _CONSEQUENCES) for each in events)
+        has_other_reason = any(isinstance(each, _OTHER_REASONS) for each in events)
+        for event in events:
+            if isinstance(event, IsrShrunk) and is_shrink:
+                self._left(event, before, now)
+            elif isinstance(event, LeaderElected) and not has_other_reason:
+                self._deposed(event, before, now)
+
     def _left(self, event: IsrShrunk, before: Topic, now: float) -> None:
         lag_max = before.config.replica_lag_time_max_ms / 1000
         for node in set(before.partitions[event.partition].isr) - set(event.isr):
@@ -73,6 +83,16 @@ class Departures:
             what = f"partition {event.partition}: {node} left the ISR after it was behind for {behind:.3f} s"
             may_leave = is_gone or behind > lag_max or (event.partition, node) in self._lost_rows
             require(may_leave, f"{what} of {lag_max}, and away for {away:.3f} s")
+
+    def _deposed(self, event: LeaderElected, before: Topic, now: float) -> None:
+        """Hold that a leader that is replaced, clean or not, was under one suspicion for long enough, or stays."""
+        leader = before.partitions[event.partition].leader
+        if leader is None or leader in before.fenced or (leader in event.isr and event.leader is not None):
+            return
+        away = now - self._suspected[leader][1] if leader in before.suspects else 0.0
+        self._counts["leaders deposed as gone"] += 1
+        what = f"partition {event.partition}: {event.leader} leads in the place of {leader}, away for {away:.3f} s"
+        require(away >= self._session_timeout - _MS, what)
 
 
 def _is_behind(partition: Partition, node: NodeId) -> bool:

@@ -17,6 +17,8 @@ from pyspark_log_coordinator.group.offsets import OffsetDelete, OffsetsCommitted
 from pyspark_log_coordinator.group.state import Group, GroupState
 from pyspark_log_coordinator.maintenance import cluster_cleanup
 from pyspark_log_storage.errors import LogError, UnknownGroup, UnknownTopic
+from tests.simulator import group_rules
+from tests.simulator.group_what_if import GroupWhatIf
 from tests.simulator.invariants import History, require
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ class GroupHistory(History):
     def __init__(self, folder: str, objects: Objects, world: World) -> None:
         super().__init__(folder, group.MACHINE, objects)
         self._world = world
+        self._what_if = GroupWhatIf(world.seed, world.counts)
 
     def decided(self, events: list[Any], before: Group, after: Group) -> None:
         for name in _GROWING:
@@ -53,7 +56,9 @@ class GroupHistory(History):
             elif isinstance(event, OffsetsCommitted):
                 self._committed(event, state)
             self._world.counts[f"{type(event).__name__} of {SHARED}"] += after.group_id == SHARED
-            state = group.evolve(state, event)
+            state = group_rules.followed(state, [event])
+        group_rules.hold_state(after)
+        self._what_if.walk(after, self.number, self._world.now_ms())
         if after.state is GroupState.STABLE:
             given = [p for share in _shares(after).values() for p in share]
             require(len(given) == len(set(given)), f"generation {after.generation} gives a partition to two members")

@@ -223,6 +223,8 @@ class Rows(History):
         self._needed: tuple[int, set[str]] = (-1, set())
         self.on_decided: Callable[[list[Any], Topic], object] = lambda *_: None
         """Called with the events of each entry, and the state before it."""
+        self.what_if: Callable[[Topic, int, int], object] = lambda *_: None
+        """Called with the state after each entry, its number, and the time (ms)."""
 
     def acknowledged(self, producer: str, batch: int, acks: str, offsets: dict[int, tuple[int, int]]) -> None:
         """Hold that a batch whose writer was told so is in the log, at `offsets`, and with acks=all below the HW."""
@@ -289,6 +291,7 @@ class Rows(History):
         for one in after.pending_deletions:
             for key in self._keys(one.key):
                 self.released.setdefault(key, one.at_ms)
+        self.what_if(after, self.number, self._now_ms())
 
     def check_all(self) -> None:
         """Hold that every row that is in the log can be read, from what the newest state names."""

@@ -1,9 +1,10 @@
 """The nemesis: what happens to the disks of a world, and the people who put that right.
 
-A disk may be away, slow or unmounted at any time, several at once. What it has is taken only where the product has
-promised nothing else: every row below the HW stays whole on another member of the ISR; a whole disk is taken only where
-`min.insync.replicas` is 2, and only one at a time until its node is renewed, for a batch that is about to be
-acknowledged may be on two disks alone. The root's disk of a world with one journal store keeps the journal.
+A disk may be away, slow or unmounted at any time, several at once. What it has is taken as far as the journal promises
+that nothing is lost by that: another member of the ISR, of which no fault has taken it, must have every row below the
+HW. Whether it really has, nobody looks. A whole disk is taken only where `min.insync.replicas` is 2, and only one at a
+time until its node is renewed, for a batch that is about to be acknowledged may be on two disks alone. The root's disk
+of a world with one journal store keeps the journal.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from tests.simulator import moves
 from tests.simulator.actors import open_topic
 from tests.simulator.disks import Disk
 from tests.simulator.invariants import require
+from tests.simulator.replica_rules import is_quorum
 from tests.simulator.replicas import ReplicatedRows
 from tests.simulator.replicated_world import ReplicatedWorld
 from tests.simulator.world import TOPIC, Process
@@ -119,11 +121,10 @@ def is_replaceable(world: ReplicatedWorld, disk: Disk) -> bool:
 
 
 def may_lose(world: ReplicatedWorld, disk: Disk, keys: set[str] | None, *, above: bool) -> bool:
-    """Return whether what is below the HW, or also `above` it, is whole on another member of the ISR, too.
+    """Return whether the journal promises what is below the HW, or also `above` it, on another disk, too.
 
-    If replicas may be moved, on all other nodes that have copies, also on those that are no replicas.
-
-    `keys` None means all that the disk has.
+    That is the disk of a member of the ISR, or of any holder where a majority commits, of which no fault has taken it.
+    If replicas may be moved, no fault may have taken it of any holder. `keys` None means all that the disk has.
     """
     rows, state = world.rows, world.state
     assert isinstance(rows, ReplicatedRows)
@@ -137,16 +138,19 @@ def may_lose(world: ReplicatedWorld, disk: Disk, keys: set[str] | None, *, above
                 if any(mine & other.lost for other in world.members().values() if other is not disk):
                     return False
                 continue
-            whole = {
-                other.node_id: other.incarnation == state.incarnations.get(other.node_id)
-                and all(rows.is_whole(key, other) for key in mine)
-                for other in (world.disks[each.node] for each in replicas.holders(state, piece))
-                if other is not disk and other.node_id in world.members()
+            holding = {each.node for each in replicas.holders(state, piece)}
+            is_promised = piece.end_offset <= partition.high_watermark and piece not in partition.staged
+            promised = set(partition.isr) if is_promised and not is_quorum(state) else holding & set(partition.isr)
+            kept = {
+                name
+                for name in (holding | promised) & world.members().keys()
+                if world.disks[name].incarnation == state.incarnations.get(name) and not mine & world.disks[name].lost
             }
             # Who moves replicas trusts what the journal says of copies, before a scrub has found what was taken.
-            if world.settings.nodes.movers and not all(whole.values()):
+            others = holding & world.members().keys() - {disk.node_id}
+            if world.settings.nodes.movers and not others <= kept:
                 return False
-            if not any(whole.get(each) for each in partition.isr):
+            if not promised & kept - {disk.node_id}:
                 return False
     return True
 

@@ -50,6 +50,7 @@ def stream_reader(process: Process, checkpoint: Checkpoint, name: str) -> None:
         except LogError as error:
             if not isinstance(error, DataLoss):
                 world.excused(error)
+            world.counts["rows lost under a reader"] += isinstance(error, DataLoss)
 
 
 def finish(process: Process, checkpoint: Checkpoint, name: str) -> None:
@@ -138,6 +139,7 @@ def batch_reader(process: Process) -> None:
             )
         except DataLoss:
             require(may_be_lost(world), "rows are said to be lost; none are")
+            world.counts["rows lost under a reader"] += 1
         except LogError as error:
             world.excused(error)
         process.wait(0.03)

@@ -15,8 +15,9 @@ from pyspark_log_coordinator.model.partition import ChunkRef, SegmentRef
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.segments.swap import SegmentStaged
-from pyspark_log_coordinator.topic import machine, replica_commands
+from pyspark_log_coordinator.topic import replica_commands
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
+from tests.simulator import replica_rules
 from tests.simulator.departures import Departures
 from tests.simulator.disks import Disk
 from tests.simulator.invariants import Rows, require
@@ -50,12 +51,13 @@ class ReplicatedRows(Rows):
         self._counts.update(type(each).__name__ for each in events if isinstance(each, _COUNTED))
         state = before
         for each in events:  # an entry may have batches of other writers, with other acks
-            state = machine.evolve(state, each)
+            state = replica_rules.followed(state, [each])
             if isinstance(each, BatchSequenced) and each.acks == "all":
                 self._hold_promise(each, state)
         if after.config.replication_mode == "quorum" and before.partitions:
             self._hold_majority(before, after)
         self.hold_replicas(after)
+        replica_rules.hold_state(after)
 
     def _hold_promise(self, event: BatchSequenced, state: Topic) -> None:
         """Hold that every member of the ISR has a batch with acks=all, and that these are enough."""
@@ -73,7 +75,7 @@ class ReplicatedRows(Rows):
             mark = new.high_watermark
             if mark == old.high_watermark:
                 continue
-            having = [each for each in new.replicas if replicas.log_end_offset(after, new, each, new.log_start) >= mark]
+            having = [each for each in new.replicas if replica_rules.reached(after, new, each) >= mark]
             is_held = len(having) >= majority(len(new.replicas))
             require(is_held, f"partition {p}: the HW has moved to {mark}, and only {having} have these rows")
 
@@ -94,14 +96,8 @@ class ReplicatedRows(Rows):
             # Where a majority commits, one that lags is in nobody's way, and only those who have all may lead.
             bound = () if state.config.replication_mode == "quorum" else partition.isr
             for node in bound:
-                reached = replicas.log_end_offset(state, partition, node, partition.log_start)
+                reached = replica_rules.reached(state, partition, node)
                 require(reached >= partition.high_watermark, f"{where}: {node} is in the ISR and ends at {reached}")
-            if partition.leader is not None:
-                require(partition.leader in partition.isr, f"{where}: {partition.leader} leads, out of the ISR")
-                require(partition.leader_end == partition.log_end, f"{where}: the leader lacks rows")
-            for node, end in partition.log_end_offsets.items():
-                reached = replicas.log_end_offset(state, partition, node, partition.log_start)
-                require(end <= reached, f"{where}: the LEO of {node} is {end}, and it holds rows up to {reached}")
 
     def hold_equal(self) -> None:
         """Hold that every replica has every file of its partitions, whole."""

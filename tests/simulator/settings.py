@@ -14,6 +14,8 @@ _MORE_WITH_NODES, _MORE_WITH_MOVES = 3, 2
 """A world of several nodes has so many times the operations, as a call takes some; one whose nodes move has more."""
 _CALM_TO_MOVE, _CRASH_TO_MOVE = 0.1, 0.002
 """A longer calm and fewer crashes, so that much is moved."""
+_UNCLEAN = 0.2
+"""In how many of the worlds of several nodes an election may be unclean."""
 _QUORUM = 0.2
 """In how many of the worlds of several nodes a majority commits."""
 _GROUPED = 0.5
@@ -204,7 +206,7 @@ def _with_nodes(seed: int, settings: Settings) -> Settings:
     """Return the settings of a world of three nodes, with the journals on one of them or on all."""
     chance = random.Random(f"nodes of {seed}")
     replicas = chance.choice([2, 3, 3, 3])
-    unclean = chance.random() < 0.1
+    unclean = chance.random() < _UNCLEAN
     min_insync = 1 if unclean else chance.choice([1, 2, 2])
     config = msgspec.structs.replace(
         settings.config,
@@ -237,5 +239,7 @@ def _with_nodes(seed: int, settings: Settings) -> Settings:
         # An operator has to live for a while, too, to move anything.
         weather = msgspec.structs.replace(settings.weather, crash=min(settings.weather.crash, _CRASH_TO_MOVE))
         settings = msgspec.structs.replace(settings, queries=1, readers=1, maintainers=1, weather=weather)
+        if nodes.journals > 1 and settings.compaction is None:
+            settings = msgspec.structs.replace(settings, members=3)  # whose group's journal migrates, too
         operations *= _MORE_WITH_MOVES
     return msgspec.structs.replace(settings, config=config, nodes=nodes, operations=operations)

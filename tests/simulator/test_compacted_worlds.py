@@ -160,7 +160,7 @@ def a_read_that_goes_on_after_a_compaction():
 
 
 def a_batch_that_is_repeated_with_other_rows():
-    return mock.patch.object(stream_planner.StreamPlanner, "_check_compacted", return_value=None)
+    return mock.patch.object(stream_planner.StreamPlanner, "_check_repeated", return_value=None)
 
 
 def a_lag_of_offsets():

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulator import probes
+from tests.simulator.__main__ import main
 from tests.simulator.run import run
 
 OPERATIONS = 2000
-SEEDS = 140
+SEEDS = probes.ENOUGH
 SEEDS_A_TEST = 20
 ONE_STORE, ONE_JOURNAL, THREE_JOURNALS = 8, 5, 7
 """A seed of each kind of world."""
@@ -63,74 +65,16 @@ def test_a_seed_is_replayed_in_another_process():
 
 
 @pytest.mark.slow
-def test_the_seeds_reach_what_they_are_for():
-    counts = counts_of(range(0, 72, 2))
-    for what in ("batches", "batch reads", "micro-batches read", "crashes", "zombies", "fenced", "strays", "StaleFile"):
-        assert counts[what] > 0, what
-    for what in ("rewinds", "acks=all", "acks=1", "acks=0"):
-        assert counts[what] > 0, what
+def test_the_seeds_reach_every_probe():
+    counts = counts_of(range(probes.ENOUGH))
+    assert probes.unreached(counts) == []
+    for what in ("RowsLost", "JournalMigrationFinished", "conversions to Parquet", *probes.COMPACTION):
+        assert counts[what] > 2, what
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [ONE_JOURNAL % 4, THREE_JOURNALS % 4])
-def test_the_seeds_reach_what_happens_to_nodes(kind):
-    counts = counts_of(range(kind, SEEDS, 4))
-    for what in ("silent", "slow", "read-only", "unmounted", "wiped", "restored", "lost file", "flipped", "renewed"):
-        assert counts[what] > 0, what
-    for what in ("LeaderElected", "IsrShrunk", "ReplicasFenced", "ReplicasAltered", "SegmentStaged"):
-        assert counts[what] > 0, what
-    for what in ("copied", "isr worlds", "quorum worlds", "acks=all", "acks=1", "acks=0"):
-        assert counts[what] > 0, what
-    for what in ("batches", "batch reads", "micro-batches read", "crashes", "zombies", "NotEnoughReplicas"):
-        assert counts[what] > 0, what
-
-
-@pytest.mark.slow
-def test_the_seeds_reach_elections_that_cut_rows():
-    assert counts_of(range(1, SEEDS, 2))["RowsLost"] > 0
-
-
-@pytest.mark.slow
-def test_the_seeds_reach_tables():
-    counts = counts_of(range(SEEDS))
-    assert counts["versions of tables"] > SEEDS
-    assert counts["rows of tables"] > SEEDS
-    assert counts["conversions to Parquet"] > 10
-
-
-@pytest.mark.slow
-def test_the_seeds_reach_compacted_topics():
-    counts = counts_of(range(SEEDS))
-    for what in ("folds", "merges", "rewrites", "tombstones dropped", "keyed swaps refused", "keyed segments staged"):
-        assert counts[what] > 10, what
-    for what in ("newest rows read of keyed segments", "newest rows read at a version", "newest rows refused"):
-        assert counts[what] > 10, what
-    for what in ("batches repeated below the compacted end", "repeated batches refused", "policy changes"):
-        assert counts[what] > 10, what
-    assert counts["lags below the compacted end"] > 10
-
-
-@pytest.mark.slow
-def test_the_seeds_reach_groups_that_are_rewound():
-    counts = counts_of(range(SEEDS))
-    for what in ("offset commits", "rewound", "rewinds taken up", "offsets deleted"):
-        assert counts[what] > 0, what
-
-
-@pytest.mark.slow
-def test_the_seeds_reach_members_that_share_the_topic():
-    counts = counts_of(range(SEEDS))
-    for what in ("left", "died", "fenced", "napped"):
-        assert counts[f"members {what}"] > 0, what
-    for what in ("StaticMemberReplaced", "MembersRemoved", "WorkAssigned", "OffsetsCommitted", "OffsetsReset"):
-        assert counts[f"{what} of shared"] > 10, what
-    assert counts["RewindPending of a member"] > 0
-    assert counts["rewinds taken up by members"] > 0
-
-
-@pytest.mark.slow
-def test_the_seeds_reach_nodes_that_leave_and_journals_that_migrate():
-    counts = counts_of(range(1, SEEDS, 2))
-    for what in ("NodeAdded", "NodeRemoved", "taken away"):
-        assert counts[what] > 0, what
-    assert counts["JournalMigrationFinished"] > 2
+def test_a_probe_that_no_world_reaches_fails_the_run(monkeypatch, capsys):
+    monkeypatch.setattr(probes, "ENOUGH", 1)
+    monkeypatch.setattr(probes, "PROBES", ("batches", "nothing"))
+    monkeypatch.setattr(sys, "argv", ["simulator", "--seeds", "0..1", "--operations", "200"])
+    assert main() == 1
+    assert "not reached: nothing" in capsys.readouterr().out

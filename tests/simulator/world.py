@@ -23,6 +23,7 @@ from tests.simulator.invariants import History, Rows, Violation, require
 from tests.simulator.settings import Settings
 from tests.simulator.store import CALM, Objects, ProcessState, SimulatedStore
 from tests.simulator.tables import Tables, is_table
+from tests.simulator.what_if import WhatIf
 
 TOPIC = "t"
 _OPENED_AGAIN = 0.2
@@ -194,6 +195,7 @@ class World:
             return self.groups[folder]
         if self.rows is None:
             self.rows = self._new_rows(folder)
+            self.rows.what_if = WhatIf(self.seed, self.counts).walk
             if self.settings.compaction is not None:
                 self.compaction = Compaction(self.rows, self.jobs, self.counts, self.now_ms)
         return self.rows

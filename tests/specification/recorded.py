@@ -1,4 +1,4 @@
-"""Journals that were recorded while real processes wrote them, in recorded/: a file each, an entry (its events) in a line.
+"""Journals of real processes, recorded in recorded/: a file each, the events of an entry in a line.
 
 Those there are of logs that `make torture` attacked: nodes were wiped, left alone and damaged, processes killed.
 """

@@ -101,6 +101,11 @@ def test_every_offset_and_time_is_found_at_the_bounds_of_blocks(count):
     assert found.find_time(-(2**63)) == 0
 
 
+def test_a_time_is_found_in_an_early_block_if_later_rows_are_older():
+    found = stored(entries_of([(10, -number, -number) for number in range(5 * BLOCK_ENTRIES)]))
+    assert [found.find_time(time) for time in (1, 0, -1, 2 - 5 * BLOCK_ENTRIES)] == [None, 0, 0, 0]
+
+
 def test_an_offset_outside_the_segment_is_a_bug():
     found = stored(even(3))
     for offset in (BASE - 1, BASE + 30):

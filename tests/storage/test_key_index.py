@@ -103,7 +103,7 @@ def test_found_rows_and_wanted_ones_are_compared_by_version():
 @pytest.mark.parametrize(
     ("column", "versions"),
     [
-        (pa.array([3, None, -(2**63)], pa.int64()), [3, key_index.NO_VERSION, -(2**63)]),
+        (pa.array([3, None, -(2**63)], pa.int64()), [3, -(2**63), -(2**63)]),
         (pa.array([3, None], pa.int8()), [3, key_index.NO_VERSION]),
         (pa.array([-1, None], pa.date32()), [-1, key_index.NO_VERSION]),
         (pa.array([7, None], pa.timestamp("us", "UTC")), [7, key_index.NO_VERSION]),
@@ -115,6 +115,13 @@ def test_versions_are_whole_numbers(column, versions):
     assert column.type in VERSION_TYPES
     found = key_index.versions_of(column)
     assert (found.dtype, found.tolist()) == (np.int64, versions)
+
+
+def test_a_row_deletes_its_key_only_if_its_column_is_true():
+    columns = CompactionColumns(("id",), "", "", "gone")
+    rows = pa.record_batch({"id": [1, 2, 3], "gone": [True, False, None]})
+    assert key_index.deletes(rows, columns).tolist() == [True, False, False]
+    assert key_index.deletes(rows.select(["id"]), columns).tolist() == [False] * 3
 
 
 def test_rows_of_before_a_column_was_added_have_no_key_or_no_version():

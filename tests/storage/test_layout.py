@@ -60,3 +60,9 @@ def test_a_topics_paths_contain_its_id():
 def test_two_lives_of_a_topic_share_no_folder():
     first, second = layout.topic_folder("t", "1"), layout.topic_folder("t", "11")
     assert not second.startswith(first)
+
+
+def test_a_file_whose_name_only_contains_that_of_a_segments_file_is_none():
+    name = f"{layout.segment_name(7, 8, 'abc')}.log"
+    assert layout.is_segment_file(name)
+    assert not any(map(layout.is_segment_file, (f"{name}.mine", f"mine-{name}", f"{name}\n")))

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import shutil
 import signal
 import sys
 
@@ -196,6 +197,27 @@ class TestFlushes:
         os.makedirs(f"{local.url}/a/b")
         local.create("a/b/c", b"hello")
         assert {"fsync .", "fsync a", "fsync a/b"} <= set(calls)
+
+    def test_a_folder_that_vanished_and_is_made_again_is_flushed_again(self, warm, calls):
+        shutil.rmtree(f"{warm.url}/a")
+        warm.create("a/b/c", b"hello")
+        assert {"fsync .", "fsync a", "fsync a/b"} <= set(calls)
+
+    def test_folders_in_which_this_process_can_have_made_none_are_not_flushed(self, local, calls, monkeypatch):
+        monkeypatch.setattr(os, "access", lambda *_: False)
+        local.create("a/b/c", b"hello")
+        assert {call for call in calls if call.startswith("fsync")} == {"fsync .", "fsync a", "fsync a/b"}
+
+    def test_folders_above_a_mount_point_are_not_flushed(self, local, calls, monkeypatch):
+        def on_a_disk_of_its_own(path, *arguments, **options):
+            found = list(real(path, *arguments, **options))
+            found[2] = len(str(path))
+            return os.stat_result(found)
+
+        real = os.stat
+        monkeypatch.setattr(os, "stat", on_a_disk_of_its_own)
+        local.create("a/b/c", b"hello")
+        assert {call for call in calls if call.startswith("fsync")} == {"fsync .", "fsync a", "fsync a/b"}
 
     def test_the_second_writer_flushes_what_the_first_may_not_have_flushed(self, warm, calls):
         """It may act upon the object, so the object must not vanish in a power failure."""

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, NewerFormat, NodeMissing
+from pyspark_log_storage.errors import CorruptObject, NewerFormat, NodeAway, NodeMissing
 from pyspark_log_storage.objects import node
 from pyspark_log_storage.objects.envelope import seal
 from tests.support.memory_store import MemoryStore
@@ -90,3 +90,13 @@ def test_a_store_that_is_not_the_node_is_missing(store, words):
     with pytest.raises(NodeMissing, match=words) as caught:
         node.require_marker(store, "0", "i")
     assert caught.value.url == store.url
+
+
+def test_a_file_that_was_written_is_on_the_disk_of_the_node():
+    store = joined()
+    with pytest.raises(NodeAway, match="was its disk not mounted"):
+        node.require_written(store, "0", "i", "append/a")
+    store.create("append/a", b"")
+    node.require_written(store, "0", "i", "append/a")
+    with pytest.raises(NodeMissing, match="another incarnation"):
+        node.require_written(store, "0", "j", "append/a")

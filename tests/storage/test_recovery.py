@@ -119,7 +119,7 @@ def test_a_damaged_header_leaves_nothing_of_its_segment(store):
 @pytest.mark.parametrize(("chunks", "end"), [(0, 10), (1, 20), (2, 30)])
 def test_a_log_that_was_cut_between_chunks_is_found_by_its_index(store, chunks, end):
     write(store, 0, 10)
-    bad = write(store, 10, 10, 10, 10)
+    bad = write(store, 10, 10, 10, 1)
     cut(store, bad, chunks)
     found = recover(store, FOLDER, 0)
     if store.parquet:  # without its footer nothing of it can be read
@@ -137,12 +137,14 @@ def test_a_missing_segment_ends_the_good_rows(store):
     assert "begins at 20" in found.damage.why
 
 
-@pytest.mark.parametrize("how", ["missing", "flipped"])
+@pytest.mark.parametrize("how", ["missing", "flipped", "longer"])
 def test_lost_indexes_are_rebuilt(store, how):
     key = write(store, 0, 10, 10)
     whole = store.read(f"{key}.index")
     if how == "missing":
         store.delete(f"{key}.index")
+    elif how == "longer":
+        store.put(f"{key}.index", whole + b"\0")
     else:
         flip(store, f"{key}.index")
     found = recover(store, FOLDER, 0)
@@ -183,6 +185,14 @@ def test_a_merge_stands_in_for_what_was_removed_in_part(store):
     store.delete(layout.segment_file(first))
     found = recover(store, FOLDER, 0)
     assert (found.end_offset, found.damage) == (30, None)
+
+
+def test_a_segment_within_a_merge_does_not_end_the_good_rows(store):
+    write(store, 0, 10, 10, 10, nonce="merged")
+    write(store, 10, 10)
+    write(store, 30, 10)
+    found = recover(store, FOLDER, 0)
+    assert (found.end_offset, found.damage) == (40, None)
 
 
 def test_a_merge_that_holds_the_recovery_point_is_found_behind_its_lower_base(store):

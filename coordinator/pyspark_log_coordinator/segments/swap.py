@@ -82,12 +82,13 @@ def decide(topic: Topic, swaps: Sequence[SwapSegments], now: int) -> list[Segmen
 
 def decide_staged(topic: Topic, now: int) -> list[SegmentsSwapped]:
     """Return the swaps of the staged segments that every member of the ISR now holds."""
-    return [
-        _swapped(topic, number, segment, now)
-        for number, partition in topic.partitions.where(HAS_STAGED)
-        for segment in partition.staged
-        if _all_hold(topic, partition, segment)
-    ]
+    events = []
+    for number, partition in topic.partitions.where(HAS_STAGED):
+        for segment in partition.staged:
+            if _all_hold(topic, topic.partitions[number], segment):
+                events.append(_swapped(topic, number, segment, now))
+                topic = evolve(topic, events[-1])  # replicas that lack this one lag from now on
+    return events
 
 
 def _swapped(topic: Topic, number: int, segment: SegmentRef, now: int) -> SegmentsSwapped:

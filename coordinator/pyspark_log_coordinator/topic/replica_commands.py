@@ -84,7 +84,10 @@ def decide(topic: Topic, command: Command) -> Sequence[Any]:
 
 def decide_follow_ups(topic: Topic, now: int) -> list[Any]:
     """Return the events that follow from those that led to this state, at `now` (ms)."""
-    return [*swap.decide_staged(topic, now), *reassignment.decide_completion(topic)]
+    swaps = swap.decide_staged(topic, now)
+    for each in swaps:
+        topic = swap.evolve(topic, each)  # replicas that lack a segment lag from now on
+    return [*swaps, *reassignment.decide_completion(topic)]
 
 
 def may_need_follow_ups(topic: Topic, command: object) -> bool:

@@ -3,8 +3,9 @@
     <root>/<key>            the objects
     <root>/.tmp/<name>      objects that are being written (`temporary`), and space for a full disk (`reserve`)
 
-The first write creates the folder `.tmp`. So if it is missing, nothing was ever written or the disk is not mounted. A
-node's store then requires its marker, and does not write into the empty folder below the mount point.
+The first write creates the folder `.tmp`, when the name of the root is durable. So if it is missing, nothing was ever
+written or the disk is not mounted. A node's store then requires its marker, and does not write into the empty folder
+below the mount point.
 
 `create` writes a temporary file, flushes it, and links it to its name. `link` fails if the name exists, so one of many
 concurrent processes wins and none sees half an object. `put` renames over the name instead. Both flush the folder of
@@ -224,7 +225,7 @@ class LocalStore:
             return os.open(path, _NEW_FILE, 0o666)
         except FileNotFoundError:
             os.stat(self._temporaries.path)  # fails if the disk is not mounted any more
-            self._make_folders(os.path.dirname(path), below=self._root, durable=False)
+            self._make_folders(os.path.dirname(path), below=self._root)
             return os.open(path, _NEW_FILE, 0o666)
 
     def _open_temporary(self, key: str) -> tuple[int, Temporary]:
@@ -240,7 +241,7 @@ class LocalStore:
                     f"the store at {self.url} has no marker: is its disk mounted, or was it wiped? Mount the right "
                     f"one; {key} was not written",
                 ) from None
-            self._make_folders(self._temporaries.path)
+            self._make_root()
             return self._temporaries.open()
 
     @contextlib.contextmanager
@@ -292,8 +293,24 @@ class LocalStore:
             self._make_folders(os.path.dirname(path), below=self._root)
             give(temporary.path, path)
 
-    def _make_folders(self, folder: str, *, below: str = "/", durable: bool = True) -> None:
-        """Create a folder and its parents, and flush the parent of each.
+    def _make_root(self) -> None:
+        """Create the root, and `.tmp` when the name of the root is durable: nobody flushes that later.
+
+        Another process may have created the root or folders above it, and died before it flushed them.
+        """
+        self._make_folders(self._root)
+        folder = os.path.realpath(self._root)
+        device = os.stat(folder).st_dev
+        while folder != "/":
+            folder = os.path.dirname(folder)
+            if os.stat(folder).st_dev != device or not os.access(folder, os.W_OK):
+                break  # no process of ours made a folder there
+            _flush_folder(folder)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self._temporaries.path)
+
+    def _make_folders(self, folder: str, *, below: str = "/") -> None:
+        """Create a folder and its parents. `_flush` makes their names durable.
 
         Raises `FileNotFoundError` if the folder `below` is missing: a root that was unmounted or moved in this moment
         is not made again.
@@ -302,11 +319,10 @@ class LocalStore:
             return
         parent = os.path.dirname(folder)
         if parent != below and not os.path.isdir(parent):
-            self._make_folders(parent, below=below, durable=durable)
+            self._make_folders(parent, below=below)
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder)
-        if durable:
-            _flush_folder(parent)
+        self._reachable.discard(folder[len(self._root) + 1 :])
 
 
 class LocalWriter:

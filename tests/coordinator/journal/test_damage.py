@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from pyspark_log_coordinator.journal import journal as journal_module
-from pyspark_log_coordinator.journal import journal_entry, snapshot, spare_repair
+from pyspark_log_coordinator.journal import journal_entry, manifest, snapshot, spare_repair
+from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.journal_entry import NO_HASH
 from pyspark_log_coordinator.journal.replay import EntryMissing
 from pyspark_log_storage.errors import (
@@ -13,7 +14,8 @@ from pyspark_log_storage.errors import (
 )
 from pyspark_log_storage.layout import newest_first, number
 from pyspark_log_storage.objects.envelope import seal
-from tests.support.coordinator.item_list import open_list
+from tests.support.coordinator.fake_environment import fake_environment
+from tests.support.coordinator.item_list import FOLDER, MACHINE, open_list
 from tests.support.coordinator.journal_objects import (
     ENTRIES,
     MANIFESTS,
@@ -85,6 +87,29 @@ def test_every_flipped_bit_of_a_manifest_is_an_error(journal, store, monkeypatch
         replace_both(store, key, damaged)
         with pytest.raises(CorruptObject, match=key):
             open_list(store).refresh()
+
+
+def test_a_manifest_with_other_events_than_its_entry_says_is_corrupt(journal, store, monkeypatch):
+    monkeypatch.setattr(journal_entry, "INLINE_BYTES_MAX", 10)
+    add(journal, "a book of more than ten letters")
+    (key,) = store.list(MANIFESTS)
+    replace_both(store, key, manifest.encode(msgspec.msgpack.encode([["ItemAdded", "forged"]]), key))
+    with pytest.raises(CorruptObject, match=key):
+        open_list(store).refresh()
+
+
+def test_a_snapshot_of_an_impossible_state_is_corrupt(store, monkeypatch):
+    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 2)
+    fill(open_list(store), 2)
+
+    def check_state(state, number):
+        if len(state.items) == number:
+            raise ValueError("it has too many items")
+
+    machine = msgspec.structs.replace(MACHINE, check_state=check_state)
+    opened = open_list(store)
+    with pytest.raises(CorruptObject, match="it has too many items"):
+        Journal(opened.place, FOLDER, machine, fake_environment()).refresh()
 
 
 @pytest.mark.no_faults("makes so many calls that every run meets one")
@@ -235,3 +260,18 @@ def test_an_entry_that_is_lost_while_another_is_created_in_its_slot_stays(journa
     store.be_slow(ENTRIES, meanwhile)
     assert add(journal, "second").number == 5
     assert open_list(another(store)).refresh().items[-2:] == ("first", "second")
+
+
+@one_store
+def test_a_slot_whose_entry_was_lost_never_holds_another_one(journal, store, monkeypatch):
+    fill(journal, 4)
+    first, create, created = store.read(entry_key(4)), store.create, []
+    store.delete(entry_key(4))
+
+    def note(key, data):
+        created.append((data, create(key, data)))
+        return created[-1][1]
+
+    monkeypatch.setattr(store, "create", note)
+    assert journal.entries.propose(4, raw_entry(NO_HASH, ["ItemAdded", "second"])) == first
+    assert [data for data, is_new in created if is_new] == [first]

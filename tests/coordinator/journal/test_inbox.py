@@ -248,6 +248,28 @@ def test_a_store_that_fails_at_the_inbox_fails_no_command(store, monkeypatch):
     assert outcome.state.items == ("cup", "book")
 
 
+@one_store
+def test_a_command_whose_answer_is_lost_may_be_in_the_inbox_and_is_withdrawn(store, monkeypatch):
+    create = store.create_unflushed
+
+    def create_and_fail(key, data):
+        create(key, data)
+        raise StoreUnavailable(store.url, key, "the answer is lost")
+
+    monkeypatch.setattr(store, "create_unflushed", create_and_fail)
+    inbox = inbox_of()
+    inbox.put(open_list(store).place, 0, AddItems(("book",)))
+    assert inbox.is_used
+    inbox.withdraw()
+    assert waiting(store) == []
+
+
+def test_commands_from_before_an_entry_are_deleted_and_no_others(store):
+    place = open_list(store).place
+    inbox_of().put(place, 5, AddItems(("book",)))
+    assert [inbox_of().delete_before(place, floor) for floor in (5, 6)] == [0, 1]
+
+
 def test_a_process_that_always_wins_looks_into_the_inbox_now_and_then(store):
     journal, inbox = open_list(store), inbox_of()
     leave_in_the_inbox(store, "book")

@@ -11,6 +11,7 @@ from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.place import SeveralStores
 from pyspark_log_coordinator.journal.quorum import Member, Members
+from pyspark_log_coordinator.journal.replay import EntryMissing
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     StoreUnavailable,
@@ -84,6 +85,29 @@ def test_an_entry_that_several_processes_may_have_proposed_makes_none_the_leader
         slots = journals.place(1).entries(f"{shared}/", fake_environment(), 10_000)
         assert slots.propose(1, proposed, shared=shared) == proposed
         assert slots.leads(2) is not shared
+
+
+def test_only_the_entry_that_a_process_has_read_begins_the_journal_elsewhere():
+    journals = MovingJournal()
+    journal = journals.open()
+    journal.submit(AddItems(("book",)))
+    journal.submit(MoveJournal(2))
+    for store in journals.stores[:3]:
+        for key in [key for key in store.list("") if layout.number(2) in key]:
+            store.delete(key)
+    journals.place(1).entries(FOLDER, fake_environment(), 10_000).propose(2, b"another entry")
+    with pytest.raises(EntryMissing, match="the journal has not begun"):
+        journal.refresh()
+    assert [list(store.list("")) for store in journals.stores[3:]] == [[layout.MARKER]] * 3
+
+
+def test_a_place_where_the_journal_has_begun_and_nothing_of_it_exists_is_an_error():
+    journals = MovingJournal()
+    journal = journals.open()
+    journal.submit(AddItems(("book",)))
+    assert journal.follow_to(journals.place(2))
+    with pytest.raises(EntryMissing, match="is a disk an old copy"):
+        journal.refresh()
 
 
 def test_a_suspended_process_completes_a_later_migration_that_it_finds_begun():

@@ -5,7 +5,7 @@ import os
 import msgspec
 import pytest
 
-from pyspark_log_coordinator.journal.paxos import NIL
+from pyspark_log_coordinator.journal.paxos import NIL, Register, majority
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     OutcomeUnknown,
@@ -19,6 +19,10 @@ from tests.support.elsewhere import PlainStore
 @pytest.fixture
 def stores():
     return Stores()
+
+
+def test_half_of_the_stores_is_no_majority():
+    assert [majority(stores) for stores in (1, 2, 3, 4, 5)] == [1, 2, 2, 3, 3]
 
 
 # With all stores
@@ -73,6 +77,7 @@ def test_no_process_leads_twice_at_one_entry(stores):
     slots.calls.hanging = {0, 1, 2}
     with pytest.raises(OutcomeUnknown):
         slots.propose(2, b"two")
+    assert not slots.leads(2)
     slots.calls.hanging = set()
     assert slots.propose(1, b"one") == b"one"
     slots.propose(2, b"three")
@@ -86,6 +91,22 @@ def test_a_forked_process_does_not_lead(stores, monkeypatch):
     monkeypatch.setattr(os, "getpid", lambda: -1)
     slots.propose(2, b"two")
     assert b"two" not in [held.get("0") for held in stores.held(2)]
+
+
+def test_votes_that_are_lost_after_the_answer_are_read_from_their_spares(stores):
+    slots = stores.open()
+    slots.propose(1, b"one")
+    slots.calls.finish()
+    for store in stores.inner:
+        store.delete(slots.key(1, Register(0)))
+    assert stores.open().read(1) == b"one"
+
+
+def test_an_entry_of_which_one_store_has_a_vote_is_not_known_to_exist(stores):
+    stores.write(0, 1, 0, b"on one store")
+    for number in (0, 2):
+        stores.write(number, 2, 0, b"on two")
+    assert list(stores.open().numbers_below(3)) == [2]
 
 
 # A store is down

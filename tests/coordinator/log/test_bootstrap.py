@@ -3,6 +3,7 @@
 import string
 import threading
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -186,6 +187,21 @@ def test_addresses_of_two_clusters_are_refused(founded):
     for urls in (("/disk/a", "/other/b"), ("/other/b", "/disk/a")):
         with pytest.raises(InvalidOption, match="of cluster"):
             founded.log(*urls)
+
+
+def test_addresses_of_two_clusters_are_refused_if_the_journals_of_one_have_moved(founded):
+    founded.found("/other/a", "/other/b", "/other/c")
+    other = founded.at["/other/b"]
+    assert journal_nodes.write(msgspec.structs.replace(journal_nodes.read(other), generation=2), other)
+    with pytest.raises(InvalidOption, match="of cluster"):
+        founded.log("/disk/a", "/other/b")
+
+
+def test_a_store_keeps_its_list_of_journal_nodes_if_it_is_given_no_newer_one(founded):
+    store = founded.at["/disk/b"]
+    nodes, keys = journal_nodes.read(store), list(store.list(""))
+    assert not journal_nodes.write(nodes, store)
+    assert list(store.list("")) == keys
 
 
 def test_an_address_that_is_no_journal_node_is_refused(founded):

@@ -127,6 +127,23 @@ def test_a_quorum_moves_only_when_a_majority_of_the_new_replicas_has_what_is_com
     assert state.partitions[0].replicas == ("D", "E", "F")
 
 
+def test_a_quorum_moves_only_to_replicas_that_have_the_segment_that_is_swapped_in_meanwhile():
+    everybody = {node: incarnation(node) for node in "ABCDE"}
+    state = after(started(replicas=ABC, replication_mode="quorum"), commit(None, file({0: 1}, on=ABC)))
+    for fenced in (True, False):
+        state = after(state, AlterReplicaNode("C", incarnation("C"), fenced=fenced))
+    state = after(state, move("B", "C", "D", "E", incarnations=everybody))
+    state = after(state, HoldFiles("D", incarnation("D"), (0,)))
+    state = after(state, MaintainSegments((swap(0, 1, on="AB"),)))
+    assert (set(state.partitions[0].isr), len(state.partitions[0].staged)) == ({"A", "B", "D"}, 1)
+    # D, which lacks the segment, leaves at once. Then C lags, and A is still needed.
+    state = after(state, move("B", "C", incarnations=everybody))
+    one = state.partitions[0]
+    assert (len(one.segments), one.log_end_offsets, one.removing) == (1, {"A": 1, "B": 1, "C": 0}, ("A",))
+    state = after(state, HoldFiles("C", incarnation("C"), (), ((0, one.segments[0].name),)))
+    assert state.partitions[0].replicas == ("B", "C")
+
+
 def test_partitions_are_added_once_where_it_is_said_behind_which():
     command = AddPartitions((("A", "B"),), INCARNATIONS, first=1)
     state = after(started(replicas=ABC), command)

@@ -8,6 +8,7 @@ import pytest
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.compaction_plan import FOLD_CHUNKS, KEYED_ROWS_MAX
 from pyspark_log_coordinator.segments.roll_plan import INLINE_LAG_MS
+from pyspark_log_coordinator.segments.tiers import joined
 from pyspark_log_coordinator.topic import integrity
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import (
@@ -236,6 +237,29 @@ def test_sixteen_keyed_segments_of_one_size_become_one():
     assert len(state.partitions[0].keyed_segments) == 16
     assert due(state, budget=BUDGET)[0] == (0, 160, [])
     assert due(keyed_log(*range(0, 160, 10), chunks=15)) == []
+
+
+@pytest.mark.parametrize(
+    ("tiers", "merged"),
+    [([0, 0, 1, 0], [(0, 2)]), ([1, 0, 0, 1], [(1, 3)]), ([0, 1, 0], []), ([1, 0, 0, 0, 3], [(1, 4), (0, 4)])],
+)
+def test_several_keyed_segments_become_one_if_a_larger_one_follows(tiers, merged):
+    assert list(joined(tiers)) == merged
+
+
+def test_a_merge_knows_the_keyed_segments_before_and_after_it():
+    state = keyed_log(0, 20, 40)
+    (_, second) = state.partitions[0].segments
+    state = taken(state, compacted(state, 40, 60, supersedes={second.name: 5}))
+    (rewrite,) = roll_plan.plan(state, 0, BUDGET)
+    state = keyed_log(*range(0, 170, 10), chunks=17)
+    of_three = sum(each.length for each in state.partitions[0].keyed_segments[:3])
+    merge = roll_plan.plan(state, 0, of_three)[0]
+    known = [
+        [[each.base_offset for each in they] for they in (job.segments, job.compaction.others, job.compaction.older)]
+        for job in (rewrite, merge)
+    ]
+    assert known == [[[20], [40], [0]], [[0, 10, 20], [*range(30, 160, 10)], []]]
 
 
 def test_keyed_segments_are_neither_rolled_nor_converted():

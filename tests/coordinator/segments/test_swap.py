@@ -248,6 +248,23 @@ def test_a_segment_waits_until_it_is_on_a_majority_that_has_what_a_quorum_commit
     assert state.partitions[0].log_end_offsets["B"] == 20
 
 
+def test_of_two_segments_one_waits_if_with_both_a_majority_would_lack_what_a_quorum_committed():
+    state = after(started(replicas="ABCDE", replication_mode="quorum"), commit(None, file({0: 20}, on="ABCDE")))
+    state = after(state, commit(None, file({0: 10}, on="ABCDE")))
+    state = after(state, MaintainSegments((swap(0, 20, on="ABCDE"), swap(20, 30, on="ABCDE"))))
+    state = after(state, commit(None, file({0: 10}, on="ABDE"), acks="1"))
+    one = msgspec.structs.replace(state.partitions[0], isr=("A", "B", "C"))
+    state = msgspec.structs.replace(state, partitions=Partitions((one,)))
+    merged = swap(0, 20, on="ABD", level=2), swap(20, 30, on="ABE", level=2)
+    state = after(state, MaintainSegments(merged))
+    assert (len(state.partitions[0].staged), state.partitions[0].high_watermark) == (2, 40)
+    # C, which lags, is the last one of the ISR. E lacks the first segment, so with both only A and B had all rows.
+    names = tuple((0, each.segment.name) for each in merged)
+    state = after(state, HoldFiles("C", incarnation("C"), (), names))
+    assert [each.level for each in state.partitions[0].segments] == [2, 1]
+    assert [each.base_offset for each in state.partitions[0].staged] == [20]
+
+
 # What is released
 
 

@@ -43,6 +43,13 @@ class TestACallbackThatRaisesSystemExit:
             assert beside.result(GUARD).offset == 1
             assert producer.send("t", b"later").result(GUARD).offset == 2
 
+    def test_does_not_keep_other_callbacks_from_being_called(self, log):
+        called = []
+        with Producer(log.path, linger_ms=50) as producer:
+            producer.send("t", b"", on_delivery=leave)
+            producer.send("t", b"", on_delivery=lambda *_: called.append("the one after it"))
+        assert called == ["the one after it"]
+
     def test_does_not_keep_other_rows_from_failing(self, log, monkeypatch):
         monkeypatch.setattr("pyspark_log.clients.sender.Sender._stage", lambda *_: 1 / 0)
         with Producer(log.path, linger_ms=50) as producer:

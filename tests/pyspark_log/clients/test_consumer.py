@@ -324,6 +324,13 @@ class TestPositions:
         consumer.seek_to_end()
         assert (consumer.position(T0), consumer.position(T1)) == (6, 5)
 
+    def test_move_by_seeks_within_rows_that_were_fetched_together(self, log, consumer):
+        log.append("t", {0: numbered(5)})
+        consumer.assign([T0], "earliest")
+        assert offsets(consumer.poll(max_records=3)) == [0, 1, 2]
+        consumer.seek(T0, 1)
+        assert values(consumer.poll(max_records=2)) == numbered(2, first=1)
+
     def test_cannot_be_negative_or_of_another_partition(self, consumer):
         consumer.assign([T0])
         with pytest.raises(InvalidInput, match="offset -1 is negative"):

@@ -5,8 +5,10 @@ import shutil
 import pytest
 
 from pyspark_log import Consumer, Producer
+from pyspark_log_coordinator.replication.election import ElectLeaders
 from pyspark_log_coordinator.sync import catch_up
-from pyspark_log_storage.errors import LogError
+from pyspark_log_coordinator.topic.machine import Holder, Suspect, Suspicion
+from pyspark_log_storage.errors import DataLoss, LogError
 from tests.support.coordinator.replicated_topic import write
 from tests.support.lost_folders import lose_folder
 from tests.support.pyspark_log.three_folders import ThreeFolders
@@ -85,6 +87,23 @@ def test_a_consumer_sees_no_row_above_the_high_watermark(topic):
         for node in ("2", "3"):
             catch_up.catch_up(topic.handle, node)
         assert [row.value for row in consumer.poll(GUARD * 1000)] == [b"on the leader alone"]
+
+
+def test_a_consumer_whose_rows_an_unclean_election_has_cut_says_so(tmp_path):
+    topic = ThreeFolders(tmp_path)
+    write(topic.log, topic.handle, 0, {0: [b"on all"]}, ("1", "2", "3"), "all")
+    write(topic.log, topic.handle, 1, {0: [b"on 1"] * 2}, ("1",), "all")
+    with Consumer(topic.path, auto_offset_reset="none") as consumer:
+        consumer.assign([("t", 0)], {("t", 0): 0})
+        assert len(consumer.poll(GUARD * 1000)) == 3
+        of_node = topic.handle.journal.state.incarnations
+        topic.handle.submit(Suspect("1", of_node["1"]))
+        gone = tuple(Suspicion(*each) for each in topic.handle.journal.state.suspects.items())
+        topic.handle.submit(ElectLeaders((Holder("2", of_node["2"]),), gone, unclean=True))
+        write(topic.log, topic.handle, 2, {0: [b"on 2"] * 3}, ("2",), "all")
+        assert topic.partition.high_watermark == 4
+        with pytest.raises(DataLoss, match="offset 3 is not in the log, which ends at 1"):
+            consumer.poll(GUARD * 1000)
 
 
 @pytest.mark.parametrize("acks", ["all", 1, 0])

@@ -9,13 +9,16 @@ import pytest
 
 from pyspark_log import Producer
 from pyspark_log.clients import housekeeper
+from pyspark_log.clients.accumulator import Accumulator
 from pyspark_log.clients.producer_batch import ArrowBatch
 from pyspark_log.clients.sender import Sender
+from pyspark_log.options.producer import parse_producer
 from pyspark_log.writing.staging import Staging
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_storage.errors import (
     BufferExhausted,
+    InvalidInput,
     StoreUnavailable,
     UnknownTopic,
 )
@@ -186,9 +189,9 @@ class TestTheSender:
 class TestTheBuffer:
     @pytest.fixture
     def go(self, monkeypatch):
-        """Nothing is written before this is set."""
+        """Nothing is written before this is set, or for ten seconds."""
         event, stage = threading.Event(), Sender._stage
-        monkeypatch.setattr(Sender, "_stage", lambda self, request: (event.wait(GUARD), stage(self, request))[1])
+        monkeypatch.setattr(Sender, "_stage", lambda self, request: (event.wait(10), stage(self, request))[1])
         return event
 
     def test_refuses_a_row_when_it_is_full_for_too_long(self, log, go):
@@ -202,7 +205,7 @@ class TestTheBuffer:
         assert len(values_of(log, "one")[0]) == accepted
 
     def test_makes_send_wait_until_there_is_room(self, log, go):
-        with Producer(log.path, linger_ms=0, buffer_memory=10_000) as producer:
+        with Producer(log.path, linger_ms=0, buffer_memory=10_000, max_block_ms=10_000) as producer:
             threading.Timer(0.05, go.set).start()
             for _ in range(500):
                 producer.send("one", b"x" * 100)
@@ -239,6 +242,12 @@ class TestTheBuffer:
         with Producer(log.path, buffer_memory=100) as producer, pytest.raises(BufferExhausted):
             producer.send("one", b"x" * 100)
 
+    def test_takes_no_row_once_it_is_closed(self):
+        buffer = Accumulator(parse_producer(None, {}))
+        buffer.close()
+        with pytest.raises(InvalidInput, match="closed"):
+            buffer.append("one", (None, b"", None, None, 0), None, None)
+
     def test_is_empty_after_a_failure(self, log):
         with Producer(log.path, linger_ms=0, buffer_memory=1000) as producer:
             producer.send("one", b"").result(GUARD)
@@ -254,7 +263,7 @@ class TestFlush:
     def test_waits_for_all_rows_that_were_sent(self, log):
         with Producer(log.path, linger_ms=3_600_000) as producer:
             futures = [producer.send("t", b"") for _ in range(100)]
-            assert producer.flush() == 0
+            assert producer.flush(10) == 0
             assert all(each.done() for each in futures)
 
     def test_says_how_much_is_left_when_the_time_is_over(self, log, monkeypatch):

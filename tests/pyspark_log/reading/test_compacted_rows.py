@@ -14,14 +14,17 @@ from pyspark_log.kafka.client import KafkaTopic
 from pyspark_log.kafka.export_plan import PartitionExport
 from pyspark_log.kafka.row_export import RowExport
 from pyspark_log.reading import native_files
-from pyspark_log.reading.fetch import fetch
+from pyspark_log.reading.failover import Failover
+from pyspark_log.reading.fetch import fetch, place_in_segment, read_one
 from pyspark_log.reading.newest_rows import keyed_partition, newest_rows_of
 from pyspark_log.reading.planning import Range, find_again, next_row, split_of
 from pyspark_log.reading.positions import Subscribed, offset_for_time
 from pyspark_log.ui import rows as pages
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_storage.columns.row_offsets import each_of, offsets_from
-from pyspark_log_storage.errors import DataLoss
+from pyspark_log_storage.columns.schema import RECORD_SCHEMAS
+from pyspark_log_storage.errors import CorruptObject, DataLoss
+from pyspark_log_storage.segments import segment
 from tests.support.direct import Stream
 from tests.support.plain_log import NOON_MS
 from tests.support.pyspark_log.compacted_log import CompactedLog
@@ -217,6 +220,20 @@ def test_a_read_of_compacted_rows_goes_on_when_others_have_moved():
 
     log.current.alter_config({"cleanup.policy": "delete"})
     assert read_while(log, 0, 6, roll) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("shift", [-1, 1])
+def test_rows_that_are_not_of_their_range_are_an_error(shift):
+    log = made([([b"a", b"b"], "fold")])
+    [key] = split_of(log.current, Range("t", 0, 0, 2)).segments
+    [entry] = segment.scan(log.log.store, key)
+    place = place_in_segment(key, entry)
+    [node] = split_of(log.current, Range("t", 0, 0, 2)).holders(key)
+    moved = msgspec.structs.replace(place, base_offset=place.base_offset + shift)
+    read = functools.partial(read_one, Failover(log.log.store_at, "t", 0), (node,))
+    assert read(place, RECORD_SCHEMAS).num_rows == 2
+    with pytest.raises(CorruptObject, match=r"its rows in .* have other offsets"):
+        read(moved, RECORD_SCHEMAS)
 
 
 @pytest.mark.parametrize("folds_before", [0, 1])

@@ -113,6 +113,15 @@ def test_micro_batches_out_of_one_chunk_read_it_once():
     assert store.reads == 2
 
 
+def test_a_chunk_that_was_kept_with_some_columns_is_read_again_for_all():
+    log = PlainLog()
+    handle = log.create("t")
+    log.append("t", {0: [b"a", b"b"]})
+    narrow = msgspec.structs.replace(split_of(handle, Range("t", 0, 0, 1)), columns=("timestamp",))
+    assert [batch.schema.names for _, batch in fetch(log.log.store_at, narrow)] == [["timestamp"]]
+    assert values(rows_of(log, "t", 1, 2)) == [b"b"]
+
+
 @pytest.fixture(params=["none", "lz4", "zstd"])
 def stored(root, request):
     """Topic t with headers and nulls in two partitions, and its one append file."""

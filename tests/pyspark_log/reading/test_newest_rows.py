@@ -1,10 +1,12 @@
 """Readers without Spark find the newest row of each key, whatever has been folded, merged or only written."""
 
+import pytest
 from hypothesis import given, settings
 
 from pyspark_log.reading.fetch import fetch
-from pyspark_log.reading.newest_rows import keyed_partition, newest_rows_of
+from pyspark_log.reading.newest_rows import check_compacted, keyed_partition, newest_rows_of
 from pyspark_log.reading.planning import Range, split_of
+from pyspark_log_storage.errors import DataLoss
 from tests.support.coordinator.compacted_topic import CompactedTopic
 from tests.support.coordinator.compaction_stories import VERSIONS, stories, tell
 
@@ -26,6 +28,17 @@ def newest(topic: CompactedTopic) -> list[int]:
 
 def is_right(topic: CompactedTopic) -> None:
     assert newest(topic) == sorted(row.offset for row in topic.newest().values())
+
+
+def test_a_version_that_ends_among_rows_that_were_compacted_since_is_a_loss():
+    topic = CompactedTopic()
+    topic.write([(b"a", b"1"), (b"a", b"2")])
+    topic.do(topic.fold_job())
+    topic.write([(b"a", b"3")])
+    topic.handle.refresh()
+    check_compacted(topic.handle, [Range("t", 0, 0, 2)])
+    with pytest.raises(DataLoss, match="up to offset 1 have been compacted, and the version ends at 1"):
+        check_compacted(topic.handle, [Range("t", 0, 0, 1)])
 
 
 @settings(max_examples=60, deadline=None)

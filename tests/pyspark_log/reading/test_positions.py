@@ -4,8 +4,8 @@ import warnings
 
 import pytest
 
-from pyspark_log.options import IgnoredOptionWarning
-from pyspark_log.reading.positions import offset_for_time, warn_of_loss
+from pyspark_log.options import IgnoredOptionWarning, Latest, NoMatch
+from pyspark_log.reading.positions import Subscribed, offset_for_time, resolve, warn_of_loss
 from pyspark_log_coordinator.sync import catch_up, reassigner
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidInput, InvalidOption, UnknownTopic
@@ -235,6 +235,15 @@ def test_a_time_is_found_if_the_log_starts_in_the_middle_of_a_chunk(root, second
     log.append("t", {0: A}, [NOON_MS + 1000 * i for i in range(len(A))])
     log.log.topic("t").submit(DeleteRecords(0, 2))
     assert found(root, startingTimestamp=NOON_MS + 1000 * seconds) == {0: A[first:]}
+
+
+def test_latest_is_the_high_watermark():
+    """Behind it are rows that an election may still cut."""
+    topic = ReplicatedTopic()
+    topic.append({0: [b"committed"] * 2}, on=ALL, acks="all")
+    topic.append({0: [b"of the leader alone"]}, on=["0"], acks="1")
+    now = Subscribed({"t": topic.handle}, {"t": (0,)})
+    assert resolve(now, Latest(), NoMatch.ERROR, ending=False, fail_on_data_loss=True) == {("t", 0): 2}
 
 
 def test_a_time_that_only_rows_above_the_high_watermark_have_reached_is_not_found():

@@ -8,7 +8,8 @@ from pyspark_log.options import Subscribe
 from pyspark_log.reading.planning import Range
 from pyspark_log.reading.positions import report_loss, subscribed
 from pyspark_log.reading.source_offset import Position, SourceOffset, TopicPositions
-from pyspark_log.reading.tracking import Start, go_on, ranges_between, state_end, within
+from pyspark_log.reading.tracking import Start, committed_start, go_on, ranges_between, state_end, within
+from pyspark_log_coordinator.group.state import NO_EPOCH, CommittedOffset
 from pyspark_log_storage.errors import DataLoss
 from tests.support.plain_log import PlainLog
 
@@ -94,6 +95,26 @@ def test_a_truncated_offset_is_a_loss_or_the_end_of_its_epoch(log):
     assert within(partition, ("t", 0), Position(3, 1), fail_on_data_loss=True) == 3
 
 
+def test_an_offset_above_the_high_watermark_is_a_loss(log):
+    """A damaged last copy takes the high watermark back."""
+    partition = msgspec.structs.replace(now(log).partition("t", 0), high_watermark=2)
+    with pytest.raises(DataLoss, match="offset 3 of epoch 0 was truncated, that epoch ends at 2"):
+        within(partition, ("t", 0), Position(3, 0), fail_on_data_loss=True)
+
+
+def test_a_partition_that_continues_elsewhere_than_its_last_batch_ended_says_so(log):
+    starts = go_on(ended(log, {0: 5, 1: 1}), now(log), fail_on_data_loss=False)
+    assert starts == {("t", 0): Start(Position(3, 0), explicit=True), ("t", 1): Start(Position(1, 0), explicit=False)}
+
+
+def test_a_committed_offset_that_was_truncated_is_a_loss(log):
+    partition = msgspec.structs.replace(now(log).partition("t", 0), epoch_starts=((0, 0), (1, 2)), leader_epoch=1)
+    with pytest.raises(DataLoss, match="offset 3 of epoch 0 was truncated, that epoch ends at 2"):
+        committed_start(partition, ("t", 0), CommittedOffset(3, 0, "", 0), fail_on_data_loss=True)
+    of_no_epoch = committed_start(partition, ("t", 0), CommittedOffset(3, NO_EPOCH, "", 0), fail_on_data_loss=True)
+    assert of_no_epoch == Start(Position(3, 1), explicit=True)
+
+
 def test_a_partition_continues_in_the_state_until_its_end(log):
     before = ended(log, {0: 1, 1: 1})
     topic = msgspec.structs.replace(before.topics["t"], state_ends={0: Position(3, 0), 1: Position(1, 0)})
@@ -135,6 +156,14 @@ def test_a_batch_is_divided_where_the_state_ends(log):
         SourceOffset(initial=True), SourceOffset({"t": positions}), log.log.topic, fail_on_data_loss=True
     )
     assert ranges == [Range("t", 0, 0, 2, state_end=2), Range("t", 0, 2, 3), Range("t", 1, 0, 1)]
+
+
+def test_a_batch_of_a_topic_that_was_deleted_since_is_a_loss(log):
+    start, end = ended(log, {0: 0, 1: 0}), ended(log, {0: 3, 1: 1})
+    log.delete("t")
+    with pytest.raises(DataLoss, match="topic 't' was deleted, so"):
+        ranges_between(start, end, log.log.topic, fail_on_data_loss=True)
+    assert ranges_between(start, end, log.log.topic, fail_on_data_loss=False) == ({}, [])
 
 
 def test_a_loss_says_what_to_do():

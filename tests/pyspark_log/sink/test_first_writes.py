@@ -1,4 +1,7 @@
-"""What a write creates: a log only with a first write, since an empty folder may be where a disk is not mounted."""
+"""What a write creates: a log only with a first write, since an empty folder may be where a disk is not mounted.
+
+And what makes it a first write: not that it is repeated, by its query or by an application that names it.
+"""
 
 import json
 import logging
@@ -14,7 +17,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 from pyspark_log.opening import forget_logs
 from pyspark_log.options import parse_sink
 from pyspark_log.sink import checkpoint
-from pyspark_log_storage.errors import CorruptObject, NoCluster, UnknownTopic
+from pyspark_log_storage.errors import CorruptObject, InvalidOption, NoCluster, UnknownTopic
 from pyspark_log_storage.stores.local import LocalStore
 from tests.support.direct import read, source
 from tests.support.plain_log import PlainLog
@@ -300,3 +303,20 @@ def test_a_checkpoint_that_cannot_be_used_here_fails_no_write(path, tmp_path, ca
         write(path, 0, checkpointLocation=folder)
     assert f"the checkpoint {folder} cannot be used here" in caplog.text
     assert rows(path) == 1
+
+
+def test_a_batch_write_of_an_application_is_written_once_for_each_version(path):
+    for version in (7, 8, 8):
+        batch(path, txnAppId="app", txnVersion=version)
+    assert rows(path) == 2
+
+
+def test_a_micro_batch_belongs_to_the_application_that_it_names(path):
+    for application in ("one", "two", "two"):
+        write(path, 0, txnAppId=application)
+    assert rows(path) == 2
+
+
+def test_a_write_cannot_overwrite_the_log(path):
+    with pytest.raises(InvalidOption, match="would delete the log"):
+        source(path, topic="t").writer(RECORDS, overwrite=True)

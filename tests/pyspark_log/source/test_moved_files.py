@@ -1,11 +1,13 @@
 """A reader whose files are rolled or expire between planning and reading."""
 
+import functools
 import itertools
 
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from pyspark_log.reading.planning import Range, split_of
+from pyspark_log.reading.fetch import fetch
+from pyspark_log.reading.planning import Range, find_again, split_of
 from pyspark_log.source.readers import SplitPartition, read_split
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords
@@ -47,6 +49,16 @@ def test_rows_that_were_moved_are_found_again(log):
     move(log)
     assert list(log.log.store.list(f"topics/t/{split.split.topic_id}/append/")) == []
     assert values(split) == [b"%d" % number for number in range(10)]
+
+
+def test_a_read_goes_on_where_it_was_when_its_files_were_moved(log):
+    split = split_of(log.log.topic("t"), Range("t", 0, 0, 10))
+    read = fetch(log.log.store_at, split, functools.partial(find_again, log.log, split), batch_bytes_max=1)
+    found = [next(read) for _ in range(3)]
+    move(log)
+    found += read
+    assert [at for at, _ in found] == [0, 1, 2, 3]  # one chunk of the segment has the rest
+    assert [each for _, batch in found for each in batch.column("value").to_pylist()] == [b"%d" % n for n in range(10)]
 
 
 def test_a_replayed_micro_batch_whose_rows_were_moved_since_is_the_same(log):

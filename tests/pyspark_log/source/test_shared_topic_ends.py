@@ -97,3 +97,16 @@ def test_a_topic_that_was_created_again_is_reported(queries):
     queries.log.create("t", 6)
     with pytest.raises(DataLoss, match="created again"):
         one.plan()
+
+
+def test_a_topic_that_was_created_again_is_read_from_its_start_and_nothing_is_committed_before(queries):
+    queries.options["failOnDataLoss"] = "false"
+    (one,) = queries.sharing("one")
+    queries.log.log.delete_topic("t")
+    topic_id = queries.log.create("t", 6).topic_id
+    queries.append(3)
+    while not one.plan():
+        queries.act()
+    assert [queries.group.committed(topic_id, number) for number in range(6)] == [None] * 6
+    queries.settle()
+    assert queries.is_once

@@ -13,8 +13,10 @@ from pyspark_log.writing.staging import RetryingStaging, Staging
 from pyspark_log_coordinator.commit.commit import commit_staged, detect_failures
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.retry import RetryPolicy
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import NodeAway, StoreRefused, StoreUnavailable, StoreUnwritable
 from pyspark_log_storage.files.append_file import read_chunk
+from pyspark_log_storage.objects import node
 from tests.support.coordinator.breakable_store import BreakableStore
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.several_nodes import Stores
@@ -44,12 +46,12 @@ class TwoNodes:
         self.handle = self.log.create_topic("t", len(replicas), TopicConfig(**config), replicas=replicas)
         self.begun = 0
 
-    def disk(self, node):
-        return self.stores.at[f"/disk/{node}"]
+    def disk(self, name):
+        return self.stores.at[f"/disk/{name}"]
 
     def take_away(self, *nodes, error=StoreUnavailable):
-        for node in nodes:
-            self.disk(node).broken = error
+        for name in nodes:
+            self.disk(name).broken = error
 
     def bring_back(self, *nodes):
         self.take_away(*nodes, error=None)
@@ -136,6 +138,40 @@ def test_one_reachable_node_of_the_isr_is_enough():
     task.add(rows(b"a"))
     commit(topic, task.finish())
     assert (topic.values(), topic.handle.journal.state.partitions[0].isr) == ([b"a"], ("2",))
+
+
+def test_a_node_that_has_the_file_but_failed_to_say_so_does_not_hold_it(monkeypatch):
+    topic = TwoNodes()
+    disk = topic.disk("1")
+    opened = disk.open_write
+
+    def fails_at_the_end(key, **options):
+        writer = opened(key, **options)
+        close = writer.close
+
+        def closed():
+            close()
+            raise StoreUnavailable(disk.url, key, "no answer")
+
+        writer.close = closed
+        return writer
+
+    monkeypatch.setattr(disk, "open_write", fails_at_the_end)
+    task = topic.task()
+    task.add(rows(b"a"))
+    [staged] = task.finish()
+    assert disk.exists(topic.handle.append_file(staged.file.name))
+    assert ([each.node for each in staged.file.holders], staged.failed) == (["2"], ("1",))
+
+
+def test_a_node_that_is_another_one_by_the_end_does_not_hold_the_file():
+    topic = TwoNodes()
+    task = topic.task()
+    task.add(rows(b"a"))
+    marker = node.read_marker(topic.disk("1"))
+    topic.disk("1").put(layout.MARKER, node.encode(msgspec.structs.replace(marker, incarnation="another")))
+    [staged] = task.finish()
+    assert ([each.node for each in staged.file.holders], staged.failed) == (["2"], ("1",))
 
 
 def test_a_task_that_waits_elects_an_out_of_sync_leader_if_the_topic_allows_it():

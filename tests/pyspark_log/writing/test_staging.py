@@ -161,13 +161,27 @@ def test_a_row_as_large_as_allowed_is_taken(log):
     assert staged(log, Rows(record([b"x" * 99] * 50, [b"k"] * 50), None, None), max_message_bytes=100)
 
 
-def test_a_discarded_staging_leaves_nothing_behind(log):
-    before = list(log.log.store.list(""))
+def test_a_discarded_staging_leaves_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "BLOCK_BYTES", 1000)
+    log = PlainLog(tmp_path)
+    log.create("t", 4)
+
+    def files():
+        return {each for each in tmp_path.rglob("*") if each.is_file()}
+
+    before = files()
     task = staging(log)
-    task.add(Rows(record([b"x" * 1000] * 40_000), None, None))
+    task.add(Rows(record([b"x" * 1000]), None, None))
     task.add(Rows(record([b"y"]), None, None))
+    assert files() > before
     task.discard()
-    assert list(log.log.store.list("")) == before
+    assert files() == before
+
+
+def test_a_file_says_which_entry_its_writer_knew(log):
+    log.append("t", {0: [b"a"]})
+    [file] = staged(log, Rows(record([b"b"]), None, None))
+    assert layout.born_of(file.file.name) == log.log.topic("t").version > 0
 
 
 @pytest.mark.on_disk("a bucket is not mounted, so its marker is not read again")

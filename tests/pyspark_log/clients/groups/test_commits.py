@@ -3,12 +3,14 @@
 import pytest
 
 from pyspark_log import Consumer, OffsetAndMetadata
-from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
+from pyspark_log.clients.commits import Commits
+from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit, ResetOffsets
 from pyspark_log_storage.errors import (
     InvalidInput,
     RewindPending,
     UnknownMember,
 )
+from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.pyspark_log.clients.group_programs import (
     GUARD,
     T,
@@ -110,6 +112,23 @@ class TestCommits:
             programs.settle()
             with pytest.raises(UnknownMember, match="has members"):
                 simple.commit()
+
+    def test_do_not_move_a_partition_that_has_a_position(self, log, programs):
+        fill(log, 10)
+        with Consumer(log.path, **programs.options) as simple:
+            simple.assign(T[:1])
+            simple.commit({T[0]: 4})
+            simple.seek(T[0], 7)
+            simple.assign(T[:2])
+            assert [simple.position(each) for each in T[:2]] == [7, 0]
+
+    def test_that_wait_together_are_one_if_they_are_of_one_generation(self):
+        made = []
+        commits = Commits(made.append, fake_environment())
+        for generation, offset in ((1, 5), (1, 6), (2, 7)):
+            commits.later(OffsetCommit({"id": {0: Offset(offset)}}, "member", generation), lambda _: None)
+        commits.carry_out()
+        assert [(each.generation, each.offsets["id"][0].offset) for each in made] == [(1, 6), (2, 7)]
 
     def test_do_not_undo_a_rewind(self, log, programs):
         fill(log, 10)
