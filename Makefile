@@ -82,11 +82,11 @@ check: $(VENV)/dev.stamp $(call IN_TEST,$(VENV)/demo.stamp) ## Lint, format, typ
 simulate: $(VENV)/dev.stamp ## Run simulated worlds, SEEDS of them; a failing one is printed with how to replay it
 	$(BIN)/python -m tests.simulator --seeds 0..$(SEEDS) $(ARGS)
 
-specification: $(VENV)/dev.stamp ## Explore the specifications, plant faults in them, and follow the journals of simulated worlds
-	$(WITH_JAVA) $(BIN)/python -m tests.specification $(ARGS)
-
 powerloss: $(VENV)/dev.stamp ## Open the log in the states that a power failure may leave on its disks; ARGS="--every 10" for a part of them
 	$(foreach kind,one root journals,$(BIN)/python -m tests.disk --kind $(kind) $(ARGS) &&) true
+
+specification: $(VENV)/dev.stamp ## Explore the specifications, plant faults in them, and follow the journals of simulated worlds
+	$(WITH_JAVA) $(BIN)/python -m tests.specification $(ARGS)
 
 torture: $(VENV)/dev.stamp ## Attack real processes and the nodes of a log for MINUTES; a checker says whether they saw what a log may do
 	$(BIN)/python -m tests.torture --minutes $(MINUTES) $(ARGS)

@@ -213,8 +213,13 @@ class Disk:
         """Return the state that programs see: everything is kept."""
         return {each: KEPT if isinstance(each, File) else options - 1 for each, options in self.doubts().items()}
 
-    def states(self, chance: random.Random, samples: int) -> Iterator[dict[Doubt, int]]:
-        """Yield states after a power failure: all if there are few, else those at the edges and some by chance.
+    def states(self, chance: random.Random, samples: int, *, in_order: bool = False) -> Iterator[dict[Doubt, int]]:
+        """Yield states after a power failure, some of them twice if the names of a folder are to change `in_order`."""
+        for state in self._states(chance, samples):
+            yield _in_order(state) if in_order else state
+
+    def _states(self, chance: random.Random, samples: int) -> Iterator[dict[Doubt, int]]:
+        """Yield states: all if there are few, else those at the edges and some by chance.
 
         At the edges everything is lost or kept but for one of the newest, and the newest changes are kept without any
         older one.
@@ -317,6 +322,22 @@ class Disk:
                 kept > first for other, kept in last_kept.items() if other is not folder
             )
         return +found
+
+
+def _in_order(state: State) -> dict[Doubt, int]:
+    """Return the state without the changes of names that come after one in their folder which is lost."""
+    first_lost: dict[Folder, int] = {}
+    for doubt, kept in state.items():
+        if isinstance(doubt, Name) and kept < len(changes := doubt.folder.changes[doubt.name]):
+            first_lost[doubt.folder] = min(first_lost.get(doubt.folder, changes[kept].call), changes[kept].call)
+    return {
+        doubt: sum(
+            each.call < first_lost.get(doubt.folder, each.call + 1) for each in doubt.folder.changes[doubt.name][:kept]
+        )
+        if isinstance(doubt, Name)
+        else kept
+        for doubt, kept in state.items()
+    }
 
 
 def _lost_kind(was: File | Folder | None, now: File | Folder | None) -> str:

@@ -43,9 +43,10 @@ class Failure:
 def failures(story: DiskStory, seed: int, samples: int, part: Container[int], without: str = "") -> Iterator[Failure]:
     """Yield failures after those numbers of calls that are in `part`: `samples` by chance each, and those at the edges.
 
-    The flushes of the place `without` are left out: as if the product did not make them.
+    The flushes of the place `without` are left out: as if the product did not make them. If processes were killed in
+    the story, the disks keep the changes of a folder's names in their order, as the guide demands.
     """
-    names = list(story.folders)
+    names, in_order = list(story.folders), story.kills > 0
     for calls, disks in replayed(story.recorder.calls, names, without):
         if calls not in part:
             continue
@@ -53,16 +54,16 @@ def failures(story: DiskStory, seed: int, samples: int, part: Container[int], wi
         # The disk that was just changed, if there are several: the states of the others were formed before.
         changed = story.recorder.calls[calls - 1][0] if calls else names[0]
         seen = {name: disk.tree() for name, disk in disks.items() if name != changed}
-        for state in disks[changed].states(chance, samples):
+        for state in disks[changed].states(chance, samples, in_order=in_order):
             yield _failure(calls, disks, {changed: state}, seen, chance)
         if len(names) > 1:
             for _ in range(1 + samples):
-                states = {name: _any(disk, chance) for name, disk in disks.items()}
+                states = {name: _any(disk, chance, in_order=in_order) for name, disk in disks.items()}
                 yield _failure(calls, disks, states, {}, chance)
 
 
-def _any(disk: Disk, chance: random.Random) -> State:
-    return chance.choice(list(disk.states(chance, 1)))
+def _any(disk: Disk, chance: random.Random, *, in_order: bool) -> State:
+    return chance.choice(list(disk.states(chance, 1, in_order=in_order)))
 
 
 def _failure(
