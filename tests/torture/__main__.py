@@ -66,6 +66,7 @@ def main() -> int:
         "--seed", type=int, default=time.time_ns() % 10**6, help="of the attacks (default: by the time)"
     )
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the disks are unmounted
     folder = Path(tempfile.mkdtemp(prefix="torture-", dir=MEMORY if MEMORY.is_dir() else None))
     server = ForkServer(folder)
     violations: list[Violation] = []

@@ -28,7 +28,7 @@ GROUP = "group"
 KEYS = 40
 ROWS_KEPT = 2_000
 ROWS_AT_ONCE = 30
-DELIVERY_MS = 3_000
+DELIVERY_MS = (200, 3_000)
 NEWEST = 200
 """So many rows of a partition a scan reads, if it does not read all."""
 
@@ -43,7 +43,11 @@ def result_of(error: BaseException | None) -> Result:
 def produce(root: str, histories: str, stop: str) -> None:
     """Send rows with a Producer until the stop, a few at once to one of the topics, and wait for them."""
     history, dice, numbers = Recorder(histories, "producer"), random.Random(), itertools.count()
-    options = {"delivery.timeout.ms": DELIVERY_MS, "broker.session.timeout.ms": SESSION_TIMEOUT_MS, "linger.ms": 1}
+    options = {
+        "delivery.timeout.ms": dice.choice(DELIVERY_MS),
+        "broker.session.timeout.ms": SESSION_TIMEOUT_MS,
+        "linger.ms": 1,
+    }
     with Producer(root, options) as producer:
         while not LineFile(stop).lines():
             topic = dice.choice(TOPICS)
@@ -58,7 +62,7 @@ def produce(root: str, histories: str, stop: str) -> None:
                 outcomes[result_of(error)].append(row if error else _placed(row, future.result()))
             for result, those in outcomes.items():
                 history.add(Send(history.who, began, history.now(), topic, those, result))
-            time.sleep(dice.uniform(0, PAUSE_S * 10))
+            time.sleep(dice.choice([0, dice.uniform(0, PAUSE_S * 10)]))
 
 
 def _row(dice: random.Random, topic: str, value: str) -> Row:
