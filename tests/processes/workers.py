@@ -84,8 +84,8 @@ def write_for_ever(root: str, progress: str) -> None:
     while True:
         try:
             client.write(PRODUCER, batch)
-        except StaleFile:
-            continue  # cleaning up is frequent here
+        except (StaleFile, OutcomeUnknown):
+            continue  # cleaning up is frequent here; a batch that may be in the log is known by its producer
         written.append(batch)
         batch += 1
 

@@ -239,9 +239,12 @@ def _topic_said(  # noqa: C901, PLR0912, PLR0915 -- a sentence for each event
             case topic.ConfigAltered():
                 was, now = (before or after).config.words(), event.config.words()
                 changed = [
-                    f"{name}={now[name]} (was {was.get(name, '')})" for name in now if now[name] != was.get(name)
+                    f"{name}={now.get(name, 'none')} (was {was.get(name, 'none')})"
+                    for name in sorted({*was, *now})
+                    if now.get(name) != was.get(name)
                 ]
-                yield Lane.SETTINGS, f"settings changed: {', '.join(changed)}", False
+                # What they were before the oldest entry that is left is not known.
+                yield Lane.SETTINGS, f"settings changed: {', '.join(changed)}" if changed else "settings changed", False
             case SchemaEvolved():
                 yield Lane.SETTINGS, f"the topic has new columns (schema {len(after.schemas) - 1})", False
             case topic.TopicStarted() | TopicRestored():

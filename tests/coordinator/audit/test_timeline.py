@@ -93,6 +93,15 @@ def story():
     return made
 
 
+def test_of_a_setting_it_is_told_what_it_was_if_that_is_known(story):
+    story.handle.alter_config({"flush.messages": "5"})
+    state = story.handle.refresh()
+    *_, told = timeline.moments(story.handle)
+    assert re.sub(r"\d{9,}", "N", told.words) == "settings changed: flush.messages=5 (was N)"
+    [(_, words, _)] = timeline._topic_said(None, state, [topic.ConfigAltered(state.config)])
+    assert words == "settings changed"
+
+
 def numbers(text):
     return [int(each) for each in re.findall(r"\d+", text)]
 
