@@ -95,8 +95,9 @@ class Accumulator:
             queue.due = monotonic() + self._options.linger
             self._unsettled.add(batch)
             self._work.notify()
+        self._take_back(batch)
         batch.bytes += size
-        if batch.bytes - batch.room >= self._options.batch_size:
+        if batch.bytes >= self._options.batch_size:
             self._seal(queue)
             self._work.notify()
         else:  # a row that makes the batch full must not find room
@@ -104,7 +105,7 @@ class Accumulator:
             if room > 0:
                 self._free -= room
                 batch.bytes += room
-                batch.room += room
+                batch.room = room
         return batch
 
     def add(self, batches: Sequence[ProducerBatch]) -> None:
@@ -165,10 +166,14 @@ class Accumulator:
         batch, queue.open = queue.open, None
         if batch is None:
             return 0
+        queue.ready.append(batch)
+        return self._take_back(batch)
+
+    def _take_back(self, batch: RowBatch) -> int:
+        """Free the room of a batch; return how much that was."""
         room, batch.room = batch.room, 0
         batch.bytes -= room
         self._free += room
-        queue.ready.append(batch)
         return room
 
     def take(self) -> Request | None:

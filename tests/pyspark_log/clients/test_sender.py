@@ -249,7 +249,7 @@ class TestTheBuffer:
             buffer.append("one", (None, b"", None, None, None, 0), None)
 
     def test_takes_back_the_room_of_a_batch_that_another_topic_needs(self):
-        buffer = Accumulator(parse_producer(None, {"buffer.memory": 2000, "linger.ms": 3_600_000, "max.block.ms": 10}))
+        buffer = Accumulator(parse_producer(None, {"buffer.memory": 2000, "linger.ms": 3_600_000, "max.block.ms": 0}))
         buffer.append("one", (None, b"", None, None, None, 0), None)
         buffer.append("two", (None, b"x" * 1800, None, None, None, 1800), None)
         with pytest.raises(BufferExhausted):
@@ -262,6 +262,12 @@ class TestTheBuffer:
         assert buffer._queues["one"].open.room > 0
         buffer.append("one", (None, b"", None, None, None, 0), None)
         assert [len(each) for each in buffer.take().batches] == [16]
+
+    def test_does_not_count_room_when_it_asks_whether_a_batch_is_full(self):
+        buffer = Accumulator(parse_producer(None, {"batch.size": 20_000, "linger.ms": 3_600_000}))
+        for size in (0, 15_936, 3_836, 0):
+            buffer.append("one", (None, b"x" * size, None, None, None, size), None)
+        assert [len(each) for each in buffer.take().batches] == [4]
 
     def test_is_whole_again_when_all_is_released(self):
         buffer = Accumulator(parse_producer(None, {"buffer.memory": 100_000, "linger.ms": 3_600_000}))
