@@ -40,7 +40,7 @@ class Violation(NamedTuple):
 
 
 def check(history: Iterable[Event]) -> list[Violation]:
-    """Return everything in which a history is none of a log; nothing if it may be one."""
+    """Return everything in a history that a log must not do; nothing if it may be the history of one."""
     events = sorted(_outcomes(history), key=lambda event: event.ended)
     topics = {event.topic: _Topic(event.topic) for event in events}
     for event in events:

@@ -117,29 +117,26 @@ def first_failure(tree: Path, tests: list[str]) -> tuple[str, str]:
     """Run tests until one fails, and return that, or why it cannot be known whether one does."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-m", FAST]
     command += ["--hypothesis-seed=0", f"--timeout={TEST_SECONDS_MAX}", *tests]
-    ran = _run(tree, command)
-    if ran is None:
-        return "", _TOO_LONG
-    failed = re.search(r"^FAILED (.*?)(?: - .*)?$", ran.stdout, re.MULTILINE)
-    if ran.returncode == _FAILED and failed is not None:
-        return failed[1], ""
-    if ran.returncode == _PASSED:
-        return "", ""
-    return "", f"the tests did not run: {(ran.stdout + ran.stderr)[-2000:]}"
+    return _first(r"^FAILED (.*?)(?: - .*)?$", _run(tree, command), "the tests")
 
 
 def first_world(tree: Path, worlds: Worlds) -> tuple[str, str]:
     """Run simulated worlds until one fails, and return that, or why it cannot be known whether one does."""
     command = [sys.executable, "-m", "tests.simulator", "--stop", "--seeds", f"0..{worlds.count}"]
     ran = _run(tree, [*command, "--operations", str(worlds.operations)])
+    return _first(r"^(seed \d+ fails: .*)$", ran, "the worlds")
+
+
+def _first(failed: str, ran: subprocess.CompletedProcess[str] | None, what: str) -> tuple[str, str]:
+    """Return the first failure that was printed, or why it cannot be known whether there is one."""
     if ran is None:
         return "", _TOO_LONG
-    failed = re.search(r"^seed \d+ fails: .*$", ran.stdout, re.MULTILINE)
-    if ran.returncode == _FAILED and failed is not None:
-        return failed[0], ""
+    found = re.search(failed, ran.stdout, re.MULTILINE)
+    if ran.returncode == _FAILED and found is not None:
+        return found[1], ""
     if ran.returncode == _PASSED:
         return "", ""
-    return "", f"the worlds did not run: {(ran.stdout + ran.stderr)[-2000:]}"
+    return "", f"{what} did not run: {(ran.stdout + ran.stderr)[-2000:]}"
 
 
 def _run(tree: Path, command: list[str]) -> subprocess.CompletedProcess[str] | None:

@@ -64,7 +64,7 @@ def hold_state(group: Group) -> None:
     if group.state in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE}:
         require(group.leader in group.members, f"{what}: its leader {group.leader!r} is no member")
         common = _common(each.details for each in group.members.values())
-        require(group.protocol in common, f"{what}: {group.protocol!r} is none of {common}")
+        require(group.protocol in common, f"{what}: {group.protocol!r} is not among {common}")
     for of_topic in group.offsets.values():
         for at in of_topic.values():
             require(at.rewind <= group.rewinds, f"{what}: rewind {at.rewind} is committed, of {group.rewinds}")
