@@ -12,14 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged
 from pyspark_log_coordinator.topic import machine
 from pyspark_log_storage.parquet import keyed_segment
 from tests.simulator.invariants import Row, Rows, require, rows_of
 from tests.support.memory_store import MemoryStore
+from tests.support.storage.parquet_bytes import read_parquet
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.model.partition import ChunkRef, Partition, SegmentRef
@@ -63,7 +61,7 @@ class Compaction:
         """Return what a keyed segment has."""
         if segment.name not in self._contents:
             key = f"{self._rows.topic_folder}{p}/{segment.name}"
-            table = pq.read_table(pa.BufferReader(self._rows.files.data[key]))
+            table = read_parquet(self._rows.files.data[key])
             require(set(table.column("partition").to_pylist()) == {p}, f"{segment.name} is of another partition")
             offsets = table.column("offset").to_pylist()
             require(offsets == sorted(set(offsets)), f"{segment.name} has its rows in another order: {offsets}")

@@ -11,9 +11,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from pyspark_log_coordinator.journal import journal_entry, manifest, snapshot, trimming
 from pyspark_log_coordinator.journal.journal_entry import NO_HASH, digest
 from pyspark_log_coordinator.journal.state_machine import Machine
@@ -32,6 +29,7 @@ from pyspark_log_storage.objects import spare
 from pyspark_log_storage.segments import segment
 from tests.simulator.store import Objects
 from tests.support.memory_store import MemoryStore
+from tests.support.storage.parquet_bytes import read_parquet
 
 
 class Row(NamedTuple):
@@ -387,7 +385,7 @@ class Rows(History):
     def _segment_rows(self, p: int, name: str, base_offset: int) -> list[Row]:
         rows: list[Row] = []
         if name.endswith(".parquet"):
-            found = pq.read_table(pa.BufferReader(self.files.data[f"{self.topic_folder}{p}/{name}"]))
+            found = read_parquet(self.files.data[f"{self.topic_folder}{p}/{name}"])
             offsets = range(base_offset, base_offset + found.num_rows)
             require(found.column("offset").to_pylist() == list(offsets), f"{name} has other offsets")
             require(set(found.column("partition").to_pylist()) == {p}, f"{name} is of another partition")

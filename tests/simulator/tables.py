@@ -14,14 +14,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pyspark_log_coordinator.model.partition import SegmentRef
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication import replicas
 from tests.simulator.invariants import Rows, require
 from tests.support.storage import vector_reader
+from tests.support.storage.parquet_bytes import read_parquet
 
 _LOG = "_delta_log/"
 
@@ -63,7 +62,7 @@ def table_of(data: Mapping[str, bytes], folder: str) -> Table:
         if hint > newest:
             found.lack = f"_last_checkpoint names {hint}, and {newest} is the newest checkpoint"
     if newest >= 0:
-        checkpoint = pq.read_table(pa.BufferReader(data[f"{log}{newest:020d}.checkpoint.parquet"]))
+        checkpoint = read_parquet(data[f"{log}{newest:020d}.checkpoint.parquet"])
         for action in checkpoint.to_pylist():
             found.apply(action)
     for version in versions:
@@ -95,7 +94,7 @@ def hold_newest(data: Mapping[str, bytes], folder: str, table: Table, where: str
     live: dict[Any, int] = {}
     for path, added in table.files.items():
         partition = path.partition("/")[0]
-        rows = pq.read_table(pa.BufferReader(data[f"{folder}{path}"]), columns=["offset", "key", "value"])
+        rows = read_parquet(data[f"{folder}{path}"], columns=["offset", "key", "value"])
         vector = added.get("deletionVector")
         dead = set(vector_reader.rows_of(vector)) if vector else set()
         for row, (offset, key, value) in enumerate(zip(*(each.to_pylist() for each in rows.columns), strict=True)):

@@ -128,19 +128,19 @@ def spark_says(spark):
     return said.read_text(errors="replace")
 
 
-def test_a_kafka_job_runs_with_its_own_options_and_one_warning(log):
+def test_a_kafka_job_runs_with_its_own_options_and_one_warning_a_process(log):
     before = len(spark_says(log.spark))
     log.append("t", {0: [b"a:%d" % i for i in range(30)]})
     reading = {"kafka.group.id": "g", "kafka.max.poll.records": "500", "groupIdPrefix": "p"}
     writing = {"kafka.linger.ms": "20", "kafka.batch.size": "65536", "kafka.acks": "all"}
-    frame = keyed(log, maxOffsetsPerTrigger=10, **KAFKA_JOB, **reading)
+    frame = keyed(log, maxOffsetsPerTrigger=3, **KAFKA_JOB, **reading)
     query = log.drain(frame, topic="out", **KAFKA_JOB, **writing)
-    assert len(query.recentProgress) == 3
+    batches = len(query.recentProgress)
+    assert batches == 10
     assert log.rows("out") == 30
     said = spark_says(log.spark)[before:]
     warned = [line for line in said.splitlines() if "IgnoredOptionWarning: ignored options" in line]
     assert len([line for line in warned if "a streaming read" in line]) == 1, said
-    assert len([line for line in warned if "a streaming write" in line]) <= 2, (
-        said
-    )  # the planner's process and the sink's
+    # One of the process that plans and one of that which writes. Spark may replace them, but not with each batch.
+    assert 1 <= len([line for line in warned if "a streaming write" in line]) < batches / 2, said
     assert "secret" not in said

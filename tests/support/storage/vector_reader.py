@@ -7,8 +7,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+from tests.support.storage.parquet_bytes import read_parquet
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 
@@ -56,7 +55,7 @@ def live_files(objects: Mapping[str, bytes], folder: str) -> dict[tuple[str, str
     actions: list[dict[str, Any]] = []
     if newest >= 0:
         data = objects[f"{log}{newest:020d}.checkpoint.parquet"]
-        actions += pq.read_table(pa.BufferReader(data)).to_pylist()
+        actions += read_parquet(data).to_pylist()
     for version in sorted(int(name[:20]) for name in names if name.endswith(".json")):
         if version > newest:
             actions += map(json.loads, objects[f"{log}{version:020d}.json"].splitlines())
@@ -76,7 +75,7 @@ def rows_in(objects: Mapping[str, bytes], folder: str, columns: list[str]) -> li
     """Return the rows of the table in a folder, which ends with "/", in the order of its files."""
     found = []
     for (path, _), added in sorted(live_files(objects, folder).items()):
-        rows = pq.read_table(pa.BufferReader(objects[f"{folder}{path}"]), columns=columns)
+        rows = read_parquet(objects[f"{folder}{path}"], columns=columns)
         assert json.loads(added["stats"])["numRecords"] == rows.num_rows
         vector = added.get("deletionVector")
         dead = set(rows_of(vector)) if vector else set()
