@@ -2,6 +2,9 @@
 
 import datetime as dt
 import random
+import subprocess
+import sys
+from pathlib import Path
 
 import google_crc32c
 import msgspec
@@ -149,6 +152,31 @@ def test_rows_of_an_older_schema_have_the_columns_of_the_newest():
     assert table.column("price").to_pylist() == [None, 0.5, None]
     found = rows_of(store, segment.scan(store, KEY, (OLD, NEW)), (OLD, NEW))
     assert [each["count"] for each in found] == [1, 2**40, 1]
+
+
+READ_ALL = """
+import os
+from pyspark_log_storage.columns.schema import RECORD_SCHEMAS
+from pyspark_log_storage.delta import delta_checkpoint
+from pyspark_log_storage.parquet import row_group
+from pyspark_log_storage.segments import segment
+from tests.support.memory_store import MemoryStore
+from tests.support.storage.parquet_rows import KEY, simple, write
+store = MemoryStore()
+write(store, simple(2))
+checkpoint = delta_checkpoint.encode([])
+before = len(os.listdir("/proc/self/task"))
+for entry in segment.scan(store, KEY, RECORD_SCHEMAS):
+    assert row_group.read(store, KEY, entry.place(), RECORD_SCHEMAS, "x").num_rows
+delta_checkpoint.decode(checkpoint, "checkpoint")
+assert before == len(os.listdir("/proc/self/task")), "a thread was started"
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="the threads of a process are counted in /proc")
+def test_rows_are_read_in_the_thread_that_asks():
+    """A thread of Arrow's that still drops a file when Python exits would abort the process."""
+    subprocess.run([sys.executable, "-c", READ_ALL], cwd=Path(__file__).parents[2], check=True)
 
 
 def test_rows_without_headers_are_read_without_them(monkeypatch):
