@@ -21,4 +21,7 @@ def spark():
     except maven_jars.Unavailable as unavailable:
         pytest.skip(f"needs the jars of Delta: {unavailable}")
     yield session
+    jvm = session.sparkContext._gateway.proc
     session.stop()
+    jvm.stdin.close()
+    jvm.wait()

@@ -1,13 +1,21 @@
-"""`python -m tests.simulator --seed N` replays one seed, step by step; `--seeds A..B` runs many."""
+"""`python -m tests.simulator --seed N` replays one seed, step by step; `--seeds A..B` runs many.
+
+`--record` adds a line to `worlds.tsv`: which worlds of which commit have been run, and how many failed.
+"""
 
 import argparse
+import subprocess
 import sys
 import time
 import traceback
 from collections import Counter
+from datetime import datetime, timezone
+from pathlib import Path
 
 from tests.simulator import probes
 from tests.simulator.run import OPERATIONS, run
+
+RECORD = Path(__file__).with_name("worlds.tsv")
 
 
 def main() -> int:
@@ -18,7 +26,9 @@ def main() -> int:
     parser.add_argument("--operations", type=int, default=OPERATIONS, help="steps of a run, about")
     parser.add_argument("--stop", action="store_true", help="stop at the first seed that fails")
     parser.add_argument("--stale-lists", type=float, default=0, metavar="MS", help="how old a list may be")
+    parser.add_argument("--record", action="store_true", help=f"add a line to {RECORD.name}; of a whole commit only")
     options = parser.parse_args()
+    commit = _commit() if options.record else ""
     stale = options.stale_lists / 1000
     if options.seed is not None:
         result = run(options.seed, options.operations, print, stale)
@@ -42,6 +52,10 @@ def main() -> int:
             if options.stop:
                 break
     print(f"{ran} seeds in {time.monotonic() - began:.0f} s, {len(failed)} failed; {_words(counts)}")
+    if commit:
+        day = datetime.now(timezone.utc).date()
+        with RECORD.open("a") as record:
+            print(day, commit, f"{first}..{first + ran}", options.operations, len(failed), sep="\t", file=record)
     if failed:
         again = f"--seed {failed[0]} --operations {options.operations} --stale-lists {options.stale_lists}"
         print(f"replay with: python -m tests.simulator {again}")
@@ -49,6 +63,19 @@ def main() -> int:
     if left:
         print(f"not reached: {', '.join(left)}")
     return int(bool(failed or left))
+
+
+def _commit() -> str:
+    """Return the commit that runs. Raises `SystemExit` where there are changes to it."""
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":/", f":!{RECORD.name}")
+    if changed:
+        raise SystemExit(f"--record names the worlds of a commit, and these files are changed:\n{changed}")
+    return _git("rev-parse", "--short=12", "HEAD")
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(RECORD.parent), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _words(counts: Counter[str]) -> str:

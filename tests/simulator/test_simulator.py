@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulator import __main__ as simulator
 from tests.simulator import probes
-from tests.simulator.__main__ import main
 from tests.simulator.run import run
 
 OPERATIONS = 2000
@@ -72,9 +72,17 @@ def test_the_seeds_reach_every_probe():
         assert counts[what] > 2, what
 
 
+def test_a_run_can_be_recorded_with_its_commit(monkeypatch, tmp_path):
+    monkeypatch.setattr(simulator, "RECORD", tmp_path / "worlds.tsv")
+    monkeypatch.setattr(simulator, "_commit", lambda: "0123456789ab")
+    monkeypatch.setattr(sys, "argv", ["simulator", "--seeds", "4..6", "--operations", "100", "--record"])
+    assert simulator.main() == 0
+    assert (tmp_path / "worlds.tsv").read_text().split("\t")[1:] == ["0123456789ab", "4..6", "100", "0\n"]
+
+
 def test_a_probe_that_no_world_reaches_fails_the_run(monkeypatch, capsys):
     monkeypatch.setattr(probes, "ENOUGH", 1)
     monkeypatch.setattr(probes, "PROBES", ("batches", "nothing"))
     monkeypatch.setattr(sys, "argv", ["simulator", "--seeds", "0..1", "--operations", "200"])
-    assert main() == 1
+    assert simulator.main() == 1
     assert "not reached: nothing" in capsys.readouterr().out
