@@ -140,7 +140,7 @@ def test_a_test_that_always_fails_notices_nothing(tree, tmp_path_factory, monkey
     monkeypatch.setattr(trial, "ROOT", root_like(tree, tmp_path_factory))
     result = trial.run(mutant_of("a > 2"), tree)
     assert trial.fails_without_a_fault(tree, [result]) == ""
-    (tree / "storage" / "rule.py").write_text("def rule(a):\n    return a < 1\n")
+    (tree / "storage" / "rule.py").write_text("def rule(a):\n    return a is None\n")
     assert trial.fails_without_a_fault(tree, [result]) == "tests/named.py::test_two"
 
 

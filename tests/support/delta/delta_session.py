@@ -11,8 +11,11 @@ EXTENSIONS = {
 }
 """Settings of a session that has Delta's jars."""
 
+SMALL_ROWS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""To compile a plan of Delta's takes longer here than to run it: without, these tests need a quarter less work."""
+
 
 def delta_session() -> SparkSession:
     """Return it. Raises `maven_jars.Unavailable` if Delta's jars cannot be had."""
     builder = SparkSession.builder.config("spark.jars", ",".join(map(str, maven_jars.jars("delta"))))
-    return builder.config(map=EXTENSIONS).getOrCreate()
+    return builder.config(map=EXTENSIONS | SMALL_ROWS).getOrCreate()
