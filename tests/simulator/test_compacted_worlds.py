@@ -18,7 +18,7 @@ from pyspark_log_coordinator.model.partition import Partition
 from pyspark_log_coordinator.model.topic_state import with_partition
 from pyspark_log_coordinator.segments import compaction_plan, retention, roll_plan, swap
 from pyspark_log_storage.columns import key_index
-from pyspark_log_storage.columns.key_index import NONE, Keys
+from pyspark_log_storage.columns.key_index import NONE, Found, Keys
 from tests.simulator.run import run
 from tests.simulator.settings import settings_of
 
@@ -37,11 +37,7 @@ def replaced(owner, name, made):
 
 def another_row_than_the_newest():
     def oldest(newest):
-        def found(keys):
-            hashes, checks, offsets = newest(Keys(*(each[::-1] for each in keys)))
-            return Keys(hashes, checks, offsets)
-
-        return found
+        return lambda keys: newest(Keys(*(each if each is None else each[::-1] for each in keys)))
 
     return replaced(key_index, "newest", oldest)
 
@@ -100,7 +96,7 @@ def dense_rows_that_go_before_the_isr_has_the_segment():
 
 
 def two_newest_rows_of_a_key():
-    return mock.patch.object(RollInput, "found_keys", return_value=NONE)
+    return mock.patch.object(RollInput, "found_keys", return_value=Found(NONE, None, NONE))
 
 
 def a_fold_that_ignores_what_has_expired():
@@ -116,8 +112,8 @@ def a_fold_that_ignores_what_has_expired():
 
 def deletions_that_go_at_once():
     def at_once(compaction_of):
-        return lambda config, others, now, *more: msgspec.structs.replace(
-            compaction_of(config, others, now, *more), kept_from_ms=now
+        return lambda topic, partition, others, now, *older: msgspec.structs.replace(
+            compaction_of(topic, partition, others, now, *older), kept_from_ms=now
         )
 
     return replaced(compaction_plan, "compaction_of", at_once)
@@ -183,34 +179,38 @@ def failure_of(seed):
         return error
 
 
-FAULTS = (
-    another_row_than_the_newest,
-    a_fold_that_begins_above_the_compacted_end,
-    rows_above_the_high_watermark,
-    rows_younger_than_min_compaction_lag_ms,
-    dense_rows_that_go_before_the_isr_has_the_segment,
-    two_newest_rows_of_a_key,
-    a_fold_that_ignores_what_has_expired,
-    deletions_that_go_at_once,
-    deletions_that_count_from_the_plan_on,
-    deletions_that_go_before_the_rows_that_they_delete,
-    a_swap_of_what_has_changed,
-    a_swap_under_another_policy,
-    a_read_that_goes_on_after_a_compaction,
-    a_batch_that_is_repeated_with_other_rows,
-    a_lag_of_offsets,
-    newest_rows_with_older_ones,
-    newest_rows_of_a_version_that_was_compacted,
-)
+FAULTS = {
+    another_row_than_the_newest: 7,
+    a_fold_that_begins_above_the_compacted_end: 7,
+    rows_above_the_high_watermark: 7,
+    rows_younger_than_min_compaction_lag_ms: 30,
+    dense_rows_that_go_before_the_isr_has_the_segment: 19,
+    two_newest_rows_of_a_key: 7,
+    a_fold_that_ignores_what_has_expired: 8,
+    deletions_that_go_at_once: 7,
+    deletions_that_count_from_the_plan_on: 57,
+    deletions_that_go_before_the_rows_that_they_delete: 162,
+    a_swap_of_what_has_changed: 7,
+    a_swap_under_another_policy: 35,
+    a_read_that_goes_on_after_a_compaction: 106,
+    a_batch_that_is_repeated_with_other_rows: 16,
+    a_lag_of_offsets: 8,
+    newest_rows_with_older_ones: 21,
+    newest_rows_of_a_version_that_was_compacted: 8,
+}
+"""With the seed of a world that has found it. Worlds change with the product: the others are tried where it does not."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
-def test_compacted_worlds_find(fault):
+@pytest.mark.parametrize(("fault", "known"), FAULTS.items(), ids=lambda each: getattr(each, "__name__", "at"))
+def test_compacted_worlds_find(fault, known):
     with fault():
-        for number, seed in enumerate(itertools.islice(compacted_seeds(), WORLDS), 1):
+        for seed in (known, *itertools.islice(compacted_seeds(), WORLDS)):
             failure = failure_of(seed)
+            assert not isinstance(failure, (TypeError, AttributeError, NameError)), (
+                f"the fault itself fails: {failure!r}"
+            )
             if failure is not None:
-                print(f"{fault.__name__}: world {number}, seed {seed}: {failure!r:.200}")
+                print(f"{fault.__name__}: seed {seed}: {failure!r:.200}")
                 return
     raise AssertionError(f"none of {WORLDS} worlds has found it")
