@@ -90,6 +90,10 @@ class Power(Recorder):
         self._lock = threading.RLock()
         self._left: int | None = None
         """How many calls are made before power fails."""
+        self._failed: Counter[str] = Counter()
+        """How often the power of each disk has failed."""
+        self._began: dict[tuple[int, str], int] = {}
+        """That number when a thread began to change something that it has not flushed yet."""
         self._stale: set[int] = set()
         """The descriptors of files that were open on a disk whose power has failed."""
 
@@ -113,6 +117,8 @@ class Power(Recorder):
     def _record(self, disk: str, call: Call) -> None:
         """Let the disk know; the calls themselves would take more memory than there is."""
         self.disks[disk].apply(call)
+        if call.kind != "flush":
+            self._began.setdefault((threading.get_ident(), disk), self._failed[disk])
         if self._left:
             self._left -= 1
 
@@ -137,7 +143,15 @@ class Power(Recorder):
 
     def _flushed(self, fd: int, name: str) -> None:
         self._check(fd)
+        self._check_began(fd)
         super()._flushed(fd, name)
+
+    def _check_began(self, fd: int) -> None:
+        """Fail the flush of what a thread has changed before power failed: a machine forgets such a call."""
+        if place := self._open.get(fd):
+            disk = place[0]
+            if self._began.pop((threading.get_ident(), disk), self._failed[disk]) != self._failed[disk]:
+                raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
 
     def _check(self, fd: int) -> None:
         if fd in self._stale:
@@ -165,6 +179,7 @@ class Power(Recorder):
 
     def _fail(self, name: str, *, is_worst: bool) -> None:
         disk = self.disks[name]
+        self._failed[name] += 1
         doubts, seen, before = disk.doubts(), disk.as_seen(), disk.tree()
         state: State = dict.fromkeys(doubts, 0)
         if not is_worst:
