@@ -226,11 +226,11 @@ def assert_kept(process: Process, before: Promise, after: Promise) -> tuple[int,
     for number, rows in written(PRODUCER, keyed).items():
         partition = client.handle.partitions[number]
         assert partition.high_watermark == len(rows)
-        check_rows(_keyed_rows(client, number), rows, partition.log_start, partition.compacted_end)
+        check_rows(keyed_rows(client, number), rows, partition.log_start, partition.compacted_end)
     return batches, keyed
 
 
-def _keyed_rows(client: KeyedClient, number: int) -> dict[int, Row]:
+def keyed_rows(client: KeyedClient, number: int) -> dict[int, Row]:
     """Return the rows of a compacted partition by offset, read as readers do."""
     partition = client.handle.partitions[number]
     if partition.log_start == partition.high_watermark:

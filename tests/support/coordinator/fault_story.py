@@ -335,6 +335,12 @@ class Story:
         if self.step == "check":
             self.nameless.append(bool(others))
 
+    def committed_in(self, process: Process) -> dict[int, int | None]:
+        """Return the committed offsets of the group."""
+        group = process.log.group(GROUP).journal.state
+        committed = {number: group.committed(TOPIC, number) for number in range(PARTITIONS)}
+        return {number: found and found.offset for number, found in committed.items()}
+
     def check(self) -> None:
         """Hold the log against what was acknowledged, as the processes see it, and as a new one does."""
         self.step, self.fault = "check", None
@@ -346,9 +352,7 @@ class Story:
                 begin, values = client.read(number)
                 self.hold(number, begin, values, self.batches)
                 assert values, f"partition {number}: all rows are gone"
-            group = process.log.group(GROUP).journal.state
-            committed = {number: group.committed(TOPIC, number) for number in range(PARTITIONS)}
-            assert {number: found and found.offset for number, found in committed.items()} == self.committed
+            assert self.committed_in(process) == self.committed
         assert len(set(self.nameless)) == 1, "a batch is there in part, or was acknowledged and is not there"
         if self.broken_promise:
             return

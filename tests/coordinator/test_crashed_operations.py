@@ -1,0 +1,276 @@
+"""Operations of operators and jobs, in which every call to a store fails in turn, or the process dies there.
+
+    migration   of the journals to other nodes, and back to a node that was renewed
+    repair      of journals whose objects, registers and spares are lost or damaged
+    backfill    its plan, and the ranges that are not written yet
+    archive     what it deletes from the log after the rows were counted in its table
+    reset       of the committed offsets of two groups
+    compaction  folds, merges, and the removal of what they have replaced
+
+Each call fails before it does anything; it is done, and its answer is lost; and the process dies before it and after
+it. Then the operation is repeated. Every acknowledged row must be there once, and the audit must find nothing. The
+suite tries some of the crashes of each operation, and all of them with
+
+    PYSPARK_LOG_EVERY_CRASH=1 python -m pytest --timeout=0 tests/coordinator/test_crashed_operations.py
+"""
+
+import functools
+import os
+import random
+import re
+from datetime import timedelta
+from types import SimpleNamespace
+from unittest import mock
+
+import pytest
+
+from pyspark_log.history import archive, backfill, backfill_plan, ordering
+from pyspark_log.history.archive_table import ArchiveState
+from pyspark_log.history.backfill_plan import BackfillPlan, BackfillSettings
+from pyspark_log.reading import groups
+from pyspark_log_coordinator.audit import repair, verify
+from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.maintenance import journal_migration
+from tests.processes.keyed_topic import COMPACTED, KeyedClient
+from tests.processes.small_topic import TOPIC
+from tests.support.coordinator.fault_story import GROUP, ON_THE_ROOT, ON_THREE_STORES, PRODUCER, Process, told
+from tests.support.coordinator.operation_story import KEYED, Operation, OperationStory, crash, crashes
+from tests.support.coordinator.spares import is_spare, spare_of
+
+EVERY = bool(os.environ.get("PYSPARK_LOG_EVERY_CRASH"))
+NEW = ("/disk/d", "/disk/e", "/disk/f")
+CHECKPOINT = "/checkpoint"
+RANGES = 12
+SAMPLE = 30
+"""How many crashes of each operation the suite tries."""
+CRASHES_MIN = 90
+ARCHIVED = {0: (0, 5), 1: (0, 3)}
+"""The rows that are in the archive's table."""
+_OBJECT = re.compile(r"(entries|snapshots|manifests)/[^/]+$")
+
+
+def nothing(_):
+    pass
+
+
+# Migration of journals
+
+
+def delete_a_topic(story):
+    story.do("delete a topic", Process.delete_another_topic)
+
+
+def migrate(process):
+    journal_migration.migrate(process.client.log, ("3", "4", "5"))
+
+
+def lose_a_journal_node(story):
+    """Lose the disk of a node, and renew it: it has no journals then."""
+    story.inner["/disk/b"]._objects.clear()
+    story.do("renew", lambda process: node_admin.renew(process.client.log, "1"), "another")
+    story.do("follow", Process.follow, "another")
+
+
+def migrate_to_the_renewed(process):
+    journal_migration.migrate(process.client.log, ("0", "1", "2"))
+
+
+def journals_are_on(*urls):
+    def check(process):
+        log = process.client.log
+        assert log.journals.nodes.urls == urls
+        assert not log.cluster.state.journals.are_moving
+        assert log.journals.missing_nodes() == {}
+
+    return check
+
+
+# Repair of journals
+
+
+def lose_objects(story):
+    """On each store lose or damage objects or their spares; on one of several damage some with their spares."""
+    for url in story.roots:
+        objects = story.inner[url]._objects
+        keys = [key for key in sorted(objects) if _OBJECT.search(key) and not is_spare(key)]
+        for number, key in enumerate(key for key in keys if spare_of(key) in objects):
+            spare, how = spare_of(key), number % 5
+            if how in {0, 1}:
+                del objects[(key, spare)[how]]
+            for each in ((), (), (key,), (spare,), (key, spare) if url == story.roots[1:2] else ())[how]:
+                objects[each] = objects[each][:-1]
+        assert number > 10
+
+
+def repair_all(process):
+    repair.repair(process.client.handle)
+    repair.repair_journals(process.client.log)
+
+
+def nothing_is_lost(process):
+    for report in (process.client.report(), verify.verify_cluster(process.client.log)):
+        assert (report.findings, report.damaged_spares) == ([], [])
+
+
+# Backfill
+
+
+SETTINGS = BackfillSettings(PRODUCER, TOPIC, ("time",), 10, "struct<value:binary,time:bigint>")
+
+
+class Range:
+    """Rows of a frame that Spark sorts and writes: a batch of the story's rows, or none."""
+
+    def __init__(self, process, number):
+        self.process, self.number = process, number
+        self.write = self
+
+    def format(self, name):
+        return self
+
+    def mode(self, name):
+        return self
+
+    def options(self, **options):
+        assert options["txnVersion"] == str(self.number)
+        return self
+
+    def save(self):
+        self.process.write(self.number)
+
+
+def backfill_all(process):
+    """Do what `backfill` does when the topic exists, with Spark's part done by `Range`."""
+    handle, store = process.client.handle, process._story.open(CHECKPOINT)
+    plan = backfill_plan.read(store)
+    if plan is None:
+        bounds = tuple(str(number) for number in range(1, RANGES))
+        plan = backfill_plan.create(store, BackfillPlan(SETTINGS, handle.topic_id, 100, bounds))
+    plan.check(SETTINGS, handle.topic_id, CHECKPOINT)
+    with mock.patch.object(ordering, "rows_between", lambda *arguments: Range(process, arguments[-1])):
+        backfill._write(None, plan, None, handle, {"path": "/root", "topic": TOPIC, "txnAppId": PRODUCER})
+
+
+# Archive
+
+
+def delete_archived(process):
+    """Do what `archive` does after it has counted the table's rows, and what the next cleanup does."""
+    handle = process.client.handle
+    state = ArchiveState(TOPIC, handle.topic_id, ARCHIVED)
+    table = SimpleNamespace(name="/table")
+    with mock.patch.object(archive, "_counted_ends", lambda _, state, since: {p: state.offsets[p][1] for p in since}):
+        archive._delete({}, handle, table, state, timedelta(0))
+    for _ in range(3):  # of orphans, what was marked goes with the third time
+        process.client.clean_up_topic()
+
+
+def only_archived_rows_are_deleted(process):
+    assert [each.log_start for each in process.client.handle.partitions] == [end for _, end in ARCHIVED.values()]
+
+
+# Reset of committed offsets
+
+OTHER_GROUP = "h"
+WANTED = {GROUP: {(TOPIC, 0): 2, (TOPIC, 1): 0}, OTHER_GROUP: {(TOPIC, 0): 1, (TOPIC, 1): 4}}
+
+
+def commit_offsets(story):
+    story.do("reset", lambda process: groups.reset(process.client.log, GROUP, {(TOPIC, 0): 6, (TOPIC, 1): 6}))
+    story.committed = {p: offset for (_, p), offset in WANTED[GROUP].items()}
+
+
+def reset_offsets(process):
+    """Do what `groups import` does."""
+    log = process.client.log
+    for name, offsets in WANTED.items():
+        groups.check_reset(log, name, offsets)
+    for name, offsets in WANTED.items():
+        groups.reset(log, name, groups.within_log(log, offsets))
+
+
+def offsets_are_reset(process):
+    log = process.client.log
+    for name, offsets in WANTED.items():
+        found = {(each.topic, each.partition): each.committed for each in groups.lags(log, log.group(name).state)}
+        assert found == offsets
+
+
+# Compaction
+
+
+def keyed_client(process):
+    return KeyedClient(process.client.log, topic=KEYED)
+
+
+def write_keys(story):
+    """Make a compacted topic with keyed segments and, after them, rows that wait to be folded."""
+    story.do("create compacted", lambda process: keyed_client(process).create(COMPACTED))
+    for batch in range(14):
+        story.do("write keyed", lambda process, batch=batch: keyed_client(process).write(PRODUCER, batch))
+        if batch == 8:
+            story.do("compact", compact)
+    story.do("follow", Process.follow)
+    story.keyed = 14
+
+
+def compact(process):
+    client = keyed_client(process)
+    client.maintain()
+    for _ in range(3):
+        client.clean_up_topic()
+
+
+def all_is_folded(process):
+    process.follow()  # a keyed segment that a node could not be given waits until it has copied it
+    compact(process)
+    for partition in keyed_client(process).handle.partitions:
+        assert partition.keyed_segments
+        assert partition.compacted_end == partition.high_watermark
+
+
+OPERATIONS = {
+    "migration": Operation(ON_THREE_STORES, delete_a_topic, migrate, journals_are_on(*NEW), NEW, nodes=6),
+    "migration to a renewed node": Operation(
+        ON_THREE_STORES, lose_a_journal_node, migrate_to_the_renewed, journals_are_on(*ON_THREE_STORES)
+    ),
+    "repair": Operation(ON_THREE_STORES, lose_objects, repair_all, nothing_is_lost),
+    "repair on one store": Operation(ON_THE_ROOT[:1], lose_objects, repair_all, nothing_is_lost, ON_THE_ROOT[1:]),
+    "backfill": Operation(
+        ON_THE_ROOT[:1],
+        nothing,
+        backfill_all,
+        nothing,
+        (*ON_THE_ROOT[1:], CHECKPOINT),
+        batches=RANGES - 6,
+    ),
+    "archive": Operation(
+        ON_THE_ROOT[:1],
+        nothing,
+        delete_archived,
+        only_archived_rows_are_deleted,
+        ON_THE_ROOT[1:],
+        decides_again=True,
+    ),
+    "reset": Operation(ON_THREE_STORES, commit_offsets, reset_offsets, offsets_are_reset, decides_again=True),
+    "compaction": Operation(ON_THE_ROOT[:1], write_keys, compact, all_is_folded, ON_THE_ROOT[1:], decides_again=True),
+}
+
+
+@functools.cache
+def prepared(name):
+    with told():
+        story = OperationStory(OPERATIONS[name])
+        story.prepare()
+        return story
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_whatever_call_fails_and_wherever_the_process_dies_the_operation_can_be_repeated(name):
+    with told():
+        every = list(crashes(prepared(name)))
+        assert len(every) > CRASHES_MIN, "the operation has become shorter"
+        for each in every if EVERY else random.Random(name).sample(every, SAMPLE):
+            crash(prepared(name), *each)
+        print(f"{name}: {len(every)} crashes")
