@@ -198,7 +198,7 @@ FAULTS = {
     newest_rows_with_older_ones: 21,
     newest_rows_of_a_version_that_was_compacted: 8,
 }
-"""With the seed of a world that has found it. Worlds change with the product: the others are tried where it does not."""
+"""With the seed of a world that has found it. Worlds change with the product: where it does not, others are tried."""
 
 
 @pytest.mark.slow
