@@ -161,9 +161,10 @@ class _Attempt:
         return self._outcome is not None or (self._inbox is not None and self._inbox.is_used)
 
     def __call__(self) -> Outcome[Topic]:
-        handle, batch = self._handle, self._batch
+        handle, failed = self._handle, {node for file in self._batch.files for node in file.failed}
         if self._is_repeated:
             handle.refresh()
+            failed = set()  # they may be well again, and perhaps too few others hold the batch
         self._is_repeated = True
         if self._command is None:
             self._command = self._prepare()
@@ -172,7 +173,6 @@ class _Attempt:
             return handle.submit(command, self._inbox)
         try:
             if self._outcome is None:
-                failed = {node for file in batch.files for node in file.failed}
                 self._outcome = handle.submit(commit_catch_up.complete(handle, command, failed), self._inbox)
             elif command.claim is not None:
                 handle.submit(command)  # raises if an election has cut its rows meanwhile

@@ -68,6 +68,19 @@ def test_below_min_insync_the_batch_is_refused_and_nothing_of_it_is_in_the_log()
     assert topic.partition.high_watermark == 1
 
 
+def test_a_refused_batch_is_copied_to_a_node_that_failed_while_it_was_written_and_is_well_again():
+    topic = ThreeNodes(min_insync_replicas=3)
+    destination = destination_of(topic.handle, None, 1000)
+    topic.disk("2").broken_writes = StoreUnavailable
+    staged = topic.write(destination, b"a")
+    topic.disk("2").broken_writes = None
+    with pytest.raises(NotEnoughReplicas):
+        topic.commit(staged, patience=RetryPolicy(retries=0))
+    topic.commit(staged, patience=RetryPolicy(retries=1, retry_backoff_ms=1))
+    assert holders(topic) == [["0", "1", "2"]]
+    assert (topic.partition.high_watermark, topic.partition.isr) == (1, ALL)
+
+
 def test_missing_rights_fail_the_batch_and_shrink_no_isr():
     topic = ThreeNodes()
     topic.disk("2").broken_writes = StoreRefused
