@@ -196,12 +196,8 @@ class AssignedPartition:
             return self._read_next()
         except (DataLoss, ObjectMissing):
             # Maintenance has moved or deleted the files since the read was planned.
-            self._fetched = None
             self.handle.refresh()
             return self._read_next()
-        except BaseException:
-            self._fetched = None
-            raise
 
     def _read_next(self) -> bool:
         while True:
@@ -215,7 +211,13 @@ class AssignedPartition:
                 # A `map` keeps none of the rows that it has returned, as a generator would.
                 self._fetched = map(partial(_as_newest, split), fetch(log.store_at, split, again, joined))
                 self._fetched_epoch, self._fetched_end = self.state.leader_epoch, end
-            for offsets, batch in self._fetched:
+            try:
+                found = next(self._fetched, None)
+            except BaseException:
+                self._fetched = None  # it ends now, and would be taken for one that has returned all rows
+                raise
+            if found is not None:
+                offsets, batch = found
                 assert self._offset is not None
                 # Only below the compacted end may the rows between be gone.
                 assert self._offset == first_of(offsets) or self._offset < self.state.compacted_end

@@ -12,7 +12,15 @@ from pyspark_log.clients import reading
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.topic.machine import DeleteRecords, MaintainSegments
-from pyspark_log_storage.errors import CorruptObject, DataLoss, InvalidInput, NoCluster, UnknownTopic
+from pyspark_log_storage.errors import (
+    CorruptObject,
+    DataLoss,
+    InvalidInput,
+    NoCluster,
+    ObjectMissing,
+    StoreUnavailable,
+    UnknownTopic,
+)
 from tests.support.plain_log import NOON_MS, PlainLog, flip_bit
 
 GUARD_MS = 60_000
@@ -68,6 +76,18 @@ def interrupt_second_fetch(monkeypatch):
     monkeypatch.setattr(reading, "fetch", interrupted)
 
 
+def fail_fetches(monkeypatch, *errors):
+    """Let the first fetches of partition 1 fail in the middle, as when files are gone, or a disk does not answer."""
+    fetch, left = reading.fetch, list(errors)
+
+    def failing(store_at, split, *more):
+        if split.partition == 1 and left:
+            raise left.pop(0)
+        yield from fetch(store_at, split, *more)
+
+    monkeypatch.setattr(reading, "fetch", failing)
+
+
 class TestPoll:
     def test_returns_rows_with_all_that_they_have(self, log, consumer):
         with Producer(log.path) as producer:
@@ -78,6 +98,13 @@ class TestPoll:
             ConsumerRecord("t", 0, 0, NOON_MS, b"k", b"v", (("h", b"w"),)),
             ConsumerRecord("t", 0, 1, NOON_MS + 1, None, None, ()),
         ]
+
+    def test_leaves_no_row_out_if_files_are_gone_and_their_node_then_does_not_answer(self, log, consumer, monkeypatch):
+        log.append("t", {0: numbered(3), 1: numbered(3, 3)})
+        fail_fetches(monkeypatch, ObjectMissing("/disk", "a file"), StoreUnavailable("/disk", "a file", "it is away"))
+        consumer.assign([T0, T1], "earliest")
+        assert values(consumer.poll()) == numbered(3)
+        assert values(consumer.poll(GUARD_MS)) == numbered(3, 3)
 
     def test_returns_rows_of_segments_and_of_append_files_in_order(self, log, consumer):
         for first in range(0, 40, 10):
