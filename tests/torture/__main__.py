@@ -1,7 +1,7 @@
 """`make torture`: real processes use a log with all that it has, and are attacked at random; the checker decides.
 
-Half of the time the journals are on all three nodes, half on one. Exits with 1, and keeps the history and the disks, if
-anybody saw what a log must not do, a process ended by itself, or a node was not whole again in time.
+Half of the time the journals are on one node, half on all three. It stops at once, exits with 1, and keeps the history
+and the disks, if anybody saw what a log must not do, a process ended by itself, or a node was not whole again in time.
 """
 
 import argparse
@@ -53,6 +53,11 @@ EXPIRES = msgspec.structs.replace(CONFIG, retention_ms=RETENTION_MS)
 PAUSE_S = 1.0
 """So long it takes at most until the next process is attacked, a node is left alone, or is attacked."""
 SUSPENDED_S = 3.0
+STAGED_S = 0.5
+"""So long it takes at most until somebody writes a file of rows."""
+CHECK_S = 10.0
+"""How often the checker looks while the attacks go on."""
+WRITERS = ("producer", "query")
 QUICK = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1"}
 SHOWN = 20
 Begin = Callable[[ForkServer], Worker]
@@ -71,7 +76,8 @@ def main() -> int:
     server = ForkServer(folder)
     violations: list[Violation] = []
     try:
-        for journals in (len(NODES), 1):
+        for journals in (1, len(NODES)):
+            began = time.monotonic()
             log = folder / f"journals-on-{journals}"
             log.mkdir()
             dice = random.Random(f"{options.seed}/{journals}")
@@ -80,6 +86,9 @@ def main() -> int:
             for each in found[:SHOWN]:
                 print(f"    {each.rule}: {each.text}")
             violations += found
+            if found:
+                print(f"found after {time.monotonic() - began:.0f} s", flush=True)
+                break
     finally:
         server.end()
     if violations:
@@ -131,8 +140,9 @@ def _torture(
     stop, end = LineFile(str(folder / "stop")), LineFile(str(folder / "end"))
     writers, others = _clients(root, histories, str(folder))
     processes = Processes(server, writers | others)
+    attacks.processes = processes
     try:
-        _attack(processes, attacks, dice, seconds, counts)
+        _attack(processes, attacks, dice, seconds, counts, histories)
         stop.append("stop")
         for name in writers:
             processes.workers[name].result()
@@ -148,14 +158,26 @@ def _torture(
         workers.scan_once(root, history, topic, {})
 
 
-def _attack(processes: Processes, attacks: Attacks, dice: random.Random, seconds: float, counts: Counter[str]) -> None:
-    """Attack the nodes, one after another, and at any moment of that the processes."""
+def _attack(
+    processes: Processes,
+    attacks: Attacks,
+    dice: random.Random,
+    seconds: float,
+    counts: Counter[str],
+    histories: str,
+) -> None:
+    """Attack the nodes, one after another, and at any moment of that the processes. Stop at the first violation."""
     is_over = threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        attacker = pool.submit(_attack_processes, processes, random.Random(dice.random()), is_over, counts)
+        chance = random.Random(dice.random())
+        attacker = pool.submit(_attack_processes, processes, attacks, chance, is_over, counts)
         try:
-            deadline = time.monotonic() + seconds
+            deadline, check_at = time.monotonic() + seconds, time.monotonic() + CHECK_S
             while time.monotonic() < deadline and not attacker.done():
+                if time.monotonic() > check_at:
+                    if _is_wrong(histories):
+                        return
+                    check_at = time.monotonic() + CHECK_S
                 name = dice.choice(list(attacks.every))
                 attacks.attack(name, dice.uniform(0, PAUSE_S * 3))
                 counts[name] += 1
@@ -163,6 +185,12 @@ def _attack(processes: Processes, attacks: Attacks, dice: random.Random, seconds
         finally:
             is_over.set()
         attacker.result()
+
+
+def _is_wrong(histories: str) -> bool:
+    """Return whether there is a violation in what was written down so far, while all go on."""
+    now = Recorder.now()  # whatever came before an event of an earlier time is written down
+    return bool(check(each for each in read_history(Path(histories).iterdir()) if each.ended <= now))
 
 
 def _clients(root: str, histories: str, folder: str) -> tuple[dict[str, Begin], dict[str, Begin]]:
@@ -186,20 +214,33 @@ def _clients(root: str, histories: str, folder: str) -> tuple[dict[str, Begin], 
 
 
 def _attack_processes(
-    processes: Processes, dice: random.Random, is_over: threading.Event, counts: Counter[str]
+    processes: Processes, attacks: Attacks, dice: random.Random, is_over: threading.Event, counts: Counter[str]
 ) -> None:
     """Kill processes, and stop some for a time. Fails where one has ended by itself."""
     while not is_over.wait(dice.uniform(0, PAUSE_S)):
-        name = dice.choice(list(processes.workers))
-        if dice.random() < 0.5:
+        name, what = dice.choice(list(processes.workers)), dice.choice(["killed", "stopped", "staged"])
+        counts[what] += 1
+        if what == "killed":
             processes.kill(name)
-            counts["killed"] += 1
+        elif what == "staged":
+            _kill_staged(processes, attacks, dice.choice(NODES))
         else:
             processes.workers[name].signal(signal.SIGSTOP)
             is_over.wait(dice.uniform(0, SUSPENDED_S))
             processes.workers[name].signal(signal.SIGCONT)
-            counts["stopped"] += 1
         processes.check()
+
+
+def _kill_staged(processes: Processes, attacks: Attacks, node: str) -> None:
+    """Kill all writers when one of them has written a file of rows, and most likely before its entry."""
+    before = attacks.append_files(node)
+    deadline = time.monotonic() + STAGED_S
+    while attacks.append_files(node) <= before:
+        if time.monotonic() > deadline:
+            return
+    for name in processes.workers:
+        if name.startswith(WRITERS):
+            processes.kill(name)
 
 
 def _counts(events: list[Event]) -> Counter[str]:

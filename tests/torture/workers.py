@@ -13,6 +13,7 @@ from concurrent.futures import Future
 
 from pyspark_log import Consumer, ConsumerRebalanceListener, Producer, scan
 from pyspark_log.clients.records import ConsumerRecord, RecordMetadata, TopicPartition
+from pyspark_log_coordinator.model.batch import Acks
 from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_storage.errors import LogError, NotEnoughReplicasAfterAppend, OutcomeUnknown, StoreError
 from tests.history.events import Assign, Commit, Committed, Delete, Poll, Read, Result, Row, Send
@@ -52,17 +53,23 @@ def produce(root: str, histories: str, stop: str) -> None:
         while not LineFile(stop).lines():
             topic = dice.choice(TOPICS)
             rows = [_row(dice, topic, f"{history.who}/{next(numbers)}") for _ in range(dice.randint(1, ROWS_AT_ONCE))]
-            began = history.now()
-            history.add(Send(history.who, began, began, topic, rows, "unknown"))
-            sent = [_send(producer, topic, row) for row in rows]
-            outcomes: defaultdict[Result, list[Row]] = defaultdict(list)
-            for row, future in zip(rows, sent, strict=True):
-                error = future.exception()
-                assert error is None or isinstance(error, LogError), error
-                outcomes[result_of(error)].append(row if error else _placed(row, future.result()))
-            for result, those in outcomes.items():
-                history.add(Send(history.who, began, history.now(), topic, those, result))
+            send(producer, history, topic, rows)
             time.sleep(dice.choice([0, dice.uniform(0, PAUSE_S * 10)]))
+
+
+def send(producer: Producer, history: Recorder, topic: str, rows: list[Row], acks: Acks = "all") -> set[Result]:
+    """Send rows at once, and write down what becomes of each; return which outcomes there were."""
+    began = history.now()
+    history.add(Send(history.who, began, began, topic, rows, "unknown", acks))
+    sent = [_send(producer, topic, row) for row in rows]
+    outcomes: defaultdict[Result, list[Row]] = defaultdict(list)
+    for row, future in zip(rows, sent, strict=True):
+        error = future.exception()
+        assert error is None or isinstance(error, LogError), error
+        outcomes[result_of(error)].append(row if error else _placed(row, future.result()))
+    for result, those in outcomes.items():
+        history.add(Send(history.who, began, history.now(), topic, those, result, acks))
+    return set(outcomes)
 
 
 def _row(dice: random.Random, topic: str, value: str) -> Row:

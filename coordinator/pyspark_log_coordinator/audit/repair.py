@@ -4,7 +4,8 @@ indexes       of whole segments are rebuilt
 journal       objects that are missing or damaged are restored from their spares, or from the other journal nodes
 checkpoints   that are damaged are written again
 copies        that are damaged or missing are copied again from another node. A damaged copy is replaced only after a
-              whole one was read and, if other holders suffice (`damage`), after the journal stopped counting it
+              whole one was read and, if other holders suffice (`damage`), after the journal stopped counting it.
+              A staged segment of which no whole copy is left is given up
 """
 
 from __future__ import annotations
@@ -78,6 +79,10 @@ class _Repairs:
         for name, wrong in bad.items():
             others = self._copies.to_copy_from(state, file.holders, name)
             sources = [store for each, store in others.items() if each not in bad]
+            if not sources and replica_file.is_staged(state, file):
+                if damage_reports.report(self._handle, name, file):
+                    self._add(file.stored_key, name)
+                continue
             with contextlib.suppress(LogError, AllCopiesFailed):
                 # A missing file may return with a disk that is not mounted: it must not be replaced then.
                 self._copy_again(file, name, sources, replace=isinstance(wrong, CorruptObject))

@@ -67,7 +67,8 @@ def _lost(handle: TopicHandle, node: NodeId) -> SetBack | None:
 def report(handle: TopicHandle, node: NodeId, file: ReplicaFile) -> bool:
     """Read a node's copy of a file once more and report it if it is damaged; return whether it stopped counting.
 
-    The caller has read a whole copy. Raises what `Journal.submit` raises.
+    The caller has read a whole copy, or the file is a staged segment, which can be made again. Raises what
+    `Journal.submit` raises.
     """
     incarnation = handle.journal.state.incarnations.get(node, "")
     try:

@@ -124,6 +124,13 @@ def all_files(handle: TopicHandle) -> list[ReplicaFile]:
     return [*files_of(state), *_replica_files(state, file_holders.TopicFiles(staged, (), ()))]
 
 
+def is_staged(state: Topic, file: ReplicaFile) -> bool:
+    """Return whether a file is a staged segment, whose rows are in other files, too."""
+    return file.segment is not None and file.segment.name in {
+        each.name for each in state.partitions[file.number].staged
+    }
+
+
 def files_of(state: Topic) -> list[ReplicaFile]:
     """Return the files that have the rows of a topic: its segments, and its append files with unrolled chunks."""
     segments = tuple((n, each) for n, one in enumerate(state.partitions) for each in one.segments)

@@ -3,6 +3,7 @@
 Readers find damage too, but they read mostly new rows and never write to the journal: they may have no right to, and
 one of many readers may have bad memory. So a node's own process reads its files, as HDFS's block scanner does. It
 reports a damaged or lost copy and copies it again. A copy that the ISR cannot do without is replaced without a report.
+A staged segment of which no whole copy is left is reported, and so given up.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class ScrubResult(msgspec.Struct, frozen=True):
     objects: int
     bytes: int
     repaired: tuple[str, ...]
-    """The keys of copies that were damaged or lost, and are whole again."""
+    """The keys of copies that were damaged or lost, and are whole again or given up."""
     failures: tuple[str, ...]
     """Copies that are damaged or lost and could not be copied again."""
 
@@ -68,12 +69,17 @@ def scrub(log: Log, node_id: NodeId, moved: Callable[[int], object] = lambda _: 
 
 
 def _repair(handle: TopicHandle, node_id: NodeId, file: ReplicaFile, wrong: LogError) -> bool:
-    """Copy a file to a node again; return whether that was needed. Raises `wrong` if no other copy is whole."""
+    """Copy a file to a node again; return whether that was needed. Raises `wrong` if no other copy is whole.
+
+    Give up a staged segment instead.
+    """
     stores = handle.log.node_store
     if _is_whole(stores(node_id), file):
         return False
     if not any(_is_whole(stores(each), file) for each in replica_file.sources(handle, file.holders, node_id)):
-        raise wrong
+        if not replica_file.is_staged(handle.journal.state, file) or not damage_reports.report(handle, node_id, file):
+            raise wrong
+        return True
     if damage_reports.report(handle, node_id, file):
         failures = catch_up.catch_up(handle, node_id).failures
         if failures:

@@ -10,7 +10,7 @@ from pyspark_log_coordinator.audit.verify import _replication, bytes_to_read, ve
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.model.partitions import Partitions
-from pyspark_log_coordinator.sync import catch_up
+from pyspark_log_coordinator.sync import catch_up, scrubber
 from pyspark_log_coordinator.topic.machine import RaiseOrphanFloor
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import InvalidOption, ObjectMissing, StoreUnavailable
@@ -267,6 +267,25 @@ def test_a_segment_that_waits_for_the_isr_is_read_too(topic):
     spoil(topic, "0", layout.segment_file(topic.handle.segment(0, name)), "flipped")
     [found] = audit(topic).findings
     assert name in found.what
+
+
+@pytest.mark.parametrize("gives_up", ["repair", "scrub"])
+@pytest.mark.parametrize("how", ["flipped", "missing"])
+def test_a_staged_segment_of_which_no_copy_is_left_is_given_up(topic, how, gives_up):
+    topic.append(on=("0",), acks="1")
+    name = topic.roll(2)
+    (staged,) = topic.partition().staged
+    nodes = [holder.node for holder in staged.holders]
+    for node in nodes:
+        spoil(topic, node, layout.segment_file(topic.handle.segment(0, name)), how)
+    assert len(audit(topic).findings) == len(nodes)
+    for node in nodes:
+        if gives_up == "repair":
+            assert len(repair(topic.handle, node)) == 1
+        else:
+            assert scrubber.scrub(topic.log, node).failures == ()
+    assert topic.partition().staged == ()
+    assert audit(topic).findings == []
 
 
 # Nodes that are not there
