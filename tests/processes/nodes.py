@@ -77,7 +77,8 @@ class Nodes:
         disk, backup = self._away(node) / "folder", self._away(node) / "backup"
         for folder in [*disk.glob("topics/*/*/journal"), *disk.glob("groups"), *disk.glob("cluster")]:
             shutil.rmtree(backup / folder.relative_to(disk), ignore_errors=True)
-            shutil.copytree(folder, backup / folder.relative_to(disk), ignore=shutil.ignore_patterns(".tmp"))
+            place, ignored = backup / folder.relative_to(disk), shutil.ignore_patterns(".tmp")
+            shutil.copytree(folder, place, ignore=ignored, copy_function=_copy_if_there)
 
     def throw_away(self, node: str) -> None:
         """Delete what was taken away of a node."""

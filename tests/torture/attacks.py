@@ -213,8 +213,10 @@ class Attacks:
         assert self.processes is not None
         keeper = self.processes.workers["keeper"]
         keeper.signal(signal.SIGSTOP)
-        yield
-        keeper.signal(signal.SIGCONT)
+        try:
+            yield
+        finally:
+            keeper.signal(signal.SIGCONT)
 
     @contextlib.contextmanager
     def lost_files(self) -> Iterator[None]:
