@@ -19,11 +19,9 @@ RELEASE_VENV := .venv-release
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.10; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$python && break; done)
 
-# The tests run in one process more than there are cores, since many wait for programs that they started, file by file:
-# first those with a Spark session (tests/conftest.py). PARALLEL= runs all in one process, to look at the output of a
-# single test (ARGS="-s ...").
-CORES := $(shell getconf _NPROCESSORS_ONLN)
-PARALLEL ?= --numprocesses=$(shell expr $(CORES) + 1) --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+# The tests run in a process per core, file by file: first those with a Spark session (tests/conftest.py). PARALLEL= runs
+# all in one process, to look at the output of a single test (ARGS="-s ...").
+PARALLEL ?= --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 # Where the stores of the tests are: STORE=s3 in a bucket of Ceph's, STORE=chaos with faults. A test that was told of such
 # a fault is run again (tests/support/elsewhere.py).
