@@ -79,7 +79,7 @@ def reassigning_partitions(topic: Topic) -> tuple[int, ...]:
 def placement_on(handle: TopicHandle, wanted: Iterable[NodeId], replication_factor: int | None = None) -> Placement:
     """Return a placement that spreads all partitions evenly over these nodes. Raises `InvalidOption`."""
     members = handle.log.cluster.state.nodes
-    for node in wanted:
+    for node in sorted(wanted):  # in one order, as a simulated world must be
         if nodes.node_of(members, node).fenced:
             raise InvalidOption("node", f"node {node!r} is fenced; unfence it or choose another node")
     return _relocate(handle, {node: members[node].rack for node in wanted}, replication_factor, even=True)
@@ -168,7 +168,7 @@ def begin(handle: TopicHandle, wanted: Placement) -> tuple[PartitionMove, ...]:
         named_nodes = {node for each in found for node in each.after}
         command = AlterReplicas(
             tuple(reassignment.PartitionReassignment(each.partition, each.after) for each in found),
-            {node: members[node].incarnation for node in named_nodes},
+            {node: members[node].incarnation for node in sorted(named_nodes)},
         )
         handle.submit(command)
         _check_nodes_again(handle, named_nodes)
@@ -208,7 +208,7 @@ def add_partitions(handle: TopicHandle, total: int, assignments: Placement | Non
         )
     placement.check(assignments, live, members, handle.name, first=first, replication_factor=len(now[0]))
     named_nodes = {node for each in assignments for node in each}
-    command = AddPartitions(assignments, {node: members[node].incarnation for node in named_nodes}, first)
+    command = AddPartitions(assignments, {node: members[node].incarnation for node in sorted(named_nodes)}, first)
     if not handle.submit(command).events:
         raise InvalidOption(
             "num.partitions",
@@ -224,7 +224,7 @@ def _check_nodes_again(handle: TopicHandle, wanted: Iterable[NodeId]) -> None:
     The removal of a node reads the topics after the node was fenced, so one of the two sees the other.
     """
     members = handle.log.cluster.refresh().nodes
-    for node in wanted:
+    for node in sorted(wanted):  # in one order, as a simulated world must be
         if node not in members:
             raise InvalidOption(
                 "node", f"node {node!r} was removed meanwhile; reassign topic {handle.name!r} to other nodes"
