@@ -6,8 +6,9 @@ its rows would wait for it.
     roll         oldest chunks into segments, as the tasks of a Spark write do; the next commit swaps them in
     clean up     as after every 64th journal entry, with a log of its own, and at most every `CLEAN_UP_SECONDS`
 
-Many producers of one topic would all do the same job, and all but one in vain. So after a commit each does what is due
-only with a probability: its share of the rows that were written since its previous commit.
+Many producers of one topic would all do the same job, and all but one in vain. So after an entry of its own each does
+what is due only with a probability: its share of the entries that were written since its previous one. A producer whose
+batch another process has committed does nothing: it does not even know what is due.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ from pyspark_log_coordinator.commit.inline_maintenance import (
     plan_inline,
     roll_inline,
 )
-from pyspark_log_coordinator.model.partitions import Fact
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import LogError
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.maintenance.roll_input import RollTask
-    from pyspark_log_coordinator.model.partition import Partition
     from pyspark_log_coordinator.segments.swap import SwapSegments
     from pyspark_log_storage.stores.storage_options import StorageOptions
 
@@ -48,8 +47,8 @@ class _Record:
     def __init__(self, number: int) -> None:
         self.number = number
         """The newest journal entry before the commit that is under way."""
-        self.rows = 0
-        """The rows that the topic had ever got after the last commit of this producer, or when it came to the topic."""
+        self.own = number
+        """The newest entry after this producer's last one, or when it came to the topic."""
         self.owes_cleanup = False
         self.next_cleanup = 0.0
         self.rolled: tuple[SwapSegments, ...] = ()
@@ -83,11 +82,13 @@ class Housekeeper:
         """
         self._record(handle).number = handle.version
 
-    def committed(self, handle: TopicHandle, rows: int) -> None:
-        """Start what is due after a commit of `rows` rows to a topic, if nothing is under way and the lot says so."""
+    def committed(self, handle: TopicHandle) -> None:
+        """Start what is due after a commit to a topic, if nothing is under way and the lot says so."""
         record, number = self._record(handle), handle.version
-        known, record.rows = record.rows, _rows_ever(handle)
-        if self._environment.uniform(0, record.rows - known) > rows:
+        if number == record.number:  # others have committed
+            return
+        known, record.own = record.own, number
+        if self._environment.uniform(0, number - known) > 1:
             return
         if number // CLEAN_UP_EVERY_ENTRIES > record.number // CLEAN_UP_EVERY_ENTRIES:
             record.owes_cleanup = True
@@ -114,7 +115,6 @@ class Housekeeper:
         known = self._records.get(handle.topic_id)
         if known is None:
             known = self._records[handle.topic_id] = _Record(handle.version)
-            known.rows = _rows_ever(handle)
         return known
 
     def _start(self, job: Callable[[], None]) -> None:
@@ -144,15 +144,3 @@ class Housekeeper:
         )  # a new one reads the newest snapshot, not every entry since the last cleanup
         log.open(create=False)
         clean_up(log.topic(topic))
-
-
-def _rows_ever(handle: TopicHandle) -> int:
-    """Return how many rows the topic has ever got."""
-    return sum(handle.partitions.facts(_LOG_ENDS))
-
-
-def _log_end(partition: Partition, _: object) -> int:
-    return partition.log_end
-
-
-_LOG_ENDS: Fact[int] = Fact(_log_end, sum)

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 REFRESH_SECONDS = 5.0
 """How old the knowledge of the cluster's nodes and topics may be (Kafka's metadata.max.age.ms)."""
+REFRESH_SECONDS_SERVED = 300.0
+"""The same if other producers commit the batches. They do not if the topic is no more as it was: that is noticed."""
 
 
 class _Staged(msgspec.Struct, frozen=True):
@@ -164,9 +166,11 @@ class Sender:
         options, environment = self._options, self._environment
         policy = options.retry
         deadline = environment.monotonic() + policy.delivery_timeout_ms / 1000
-        if environment.monotonic() - self._opened >= REFRESH_SECONDS:
-            self._refresh(request.topic)
         topic = self._topics.get(request.topic)
+        is_served = topic is not None and topic.handle.is_served
+        if environment.monotonic() - self._opened >= (REFRESH_SECONDS_SERVED if is_served else REFRESH_SECONDS):
+            self._refresh(request.topic)
+            topic = self._topics.get(request.topic)
         if topic is None:  # it was deleted
             with self._log_lock:  # rows that were sent may wait for a commit longer than `send`
                 topic = self.topic(request.topic)
@@ -257,7 +261,7 @@ class Sender:
         offsets = self._committed(topic.handle, batch, staged.deadline)
         try:
             topic.destination = self._destination(topic.handle)
-            self._housekeeper.committed(topic.handle, sum(end - first for first, end in offsets.values()))
+            self._housekeeper.committed(topic.handle)
         except Exception:  # the rows are in the log, so their futures must not fail
             logs.exception("maintenance of topic %(topic)r could not be started", topic=topic.handle.name)
         return offsets
@@ -271,7 +275,7 @@ class Sender:
                     self._environment.sleep(self._options.retry.retry_backoff_ms / 1000)
                 left = max(1, int((deadline - self._environment.monotonic()) * 1000))
                 policy = msgspec.structs.replace(self._options.retry, delivery_timeout_ms=left)
-                if not handle.is_fresh:
+                if not (handle.is_fresh or handle.is_served):
                     retry(self._environment, policy, handle.refresh)
                 self._housekeeper.begin(handle)
                 return commit(handle, batch, policy, cleans_up=False)

@@ -11,6 +11,7 @@
     topics/<topic>/<topic id>/journal/snapshots/<newest first>
     topics/<topic>/<topic id>/journal/manifests/<born>-<nonce>
     topics/<topic>/<topic id>/journal/inbox/<born>-<nonce>     commands that wait for the next entry
+    topics/<topic>/<topic id>/journal/answers/<born>-<nonce>   what became of them
     topics/<topic>/<topic id>/append/<born>-<nonce>     append files
     topics/<topic>/<topic id>/<partition>/<base offset>-<born>-<nonce>.log, .index    segments of chunks
     topics/<topic>/<topic id>/<partition>/<base offset>-<born>-<nonce>.parquet, .parquet.index    segments as Parquet
@@ -59,7 +60,7 @@ _OF_JOURNAL = re.compile(_JOURNAL)
 _OF_CLUSTER = re.compile(rf"cluster/({_JOURNAL}|journal-nodes(\.{_NUMBER})?)")
 _DELTA_LOG = rf"_delta_log/({_NUMBER}\.(json|checkpoint\.parquet)|_last_checkpoint)"
 _OF_TOPIC = re.compile(
-    rf"journal/({_JOURNAL}|inbox/{BORN_NAME})|append/{BORN_NAME}|[0-9]+/({_SEGMENT_FILE_NAME}|leader-epoch-checkpoint)"
+    rf"journal/({_JOURNAL}|(inbox|answers)/{BORN_NAME})|append/{BORN_NAME}|[0-9]+/({_SEGMENT_FILE_NAME}|leader-epoch-checkpoint)"
     rf"|(recovery-point|replication)-offset-checkpoint|description|{_DELTA_LOG}"
 )
 NUMBER_MAX: int = 10**_DIGITS - 1
@@ -219,6 +220,11 @@ def entries(journal: str, generation: int = 1) -> str:
 def inbox(journal: str) -> str:
     """Return the folder of the commands that wait for a journal's next entry."""
     return f"{journal}inbox/"
+
+
+def answers(journal: str) -> str:
+    """Return the folder of the answers to the commands that have waited in a journal's inbox."""
+    return f"{journal}answers/"
 
 
 def append_file(topic: str, topic_id: str, name: str) -> str:

@@ -29,6 +29,8 @@ PLACES: dict[str, str] = {
     "pyspark_log_coordinator.cluster.machine:MACHINE": "snapshot of a cluster",
     "pyspark_log_coordinator.group.machine:MACHINE": "snapshot of a group",
     "pyspark_log_coordinator.journal.inbox:Inbox": "command in an inbox",
+    "pyspark_log_coordinator.journal.inbox:_answer_decoder": "answer to a command",
+    "pyspark_log_coordinator.journal.inbox:decode_answer": "answer to a command",
     "pyspark_log_coordinator.journal.journal_entry:_decoder": "entry of a topic",
     "pyspark_log_coordinator.journal.journal_entry:decode": "entry of a topic",
     "pyspark_log_coordinator.journal.journal_nodes:_decoder": "journal nodes",

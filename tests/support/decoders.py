@@ -27,6 +27,7 @@ from pyspark_log_coordinator.group.joining import JoinGroup, JoinRequest
 from pyspark_log_coordinator.group.offsets import CommittedOffset, Offset, OffsetCommit
 from pyspark_log_coordinator.group.state import MemberDetails, Protocol
 from pyspark_log_coordinator.journal import journal_nodes, manifest, registers, snapshot
+from pyspark_log_coordinator.journal.inbox import Answer, decode_answer, encode_answer
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode, JournalNodes
 from pyspark_log_coordinator.journal.paxos import NIL, Register
@@ -155,6 +156,10 @@ ENVELOPED: dict[str, tuple[bytes, Decode]] = {
     "command in an inbox": (
         seal(b"PLIB", 1, msgspec.msgpack.encode(CommitBatch(ProducerClaim("p", "q", "r", 1), (FILES[0],)))),
         in_inbox,
+    ),
+    "answer to a command": (
+        encode_answer(Answer(7, {0: (3, 5), 1: (0, 1)}), "it"),
+        lambda data: decode_answer(data, "it"),
     ),
     "manifest": (manifest.encode(EVENTS), as_manifest(topic.MACHINE)),
     "vote": (registers.encode(VOTE, b"a value"), lambda data: registers.decode(VOTE, data, "it")),

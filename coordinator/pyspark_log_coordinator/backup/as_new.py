@@ -95,8 +95,8 @@ def make(root: Store, found: Backup, environment: Environment) -> str:
             marker = Marker(environment.nonce(), marker.node, environment.nonce(), root=True)
             root.put(layout.MARKER, node.encode(marker))
         for each in found.topics:
-            waiting = layout.inbox(layout.topic_journal(each.state.name, each.state.topic_id))
-            for key in list(root.list(waiting)):
+            folder = layout.topic_journal(each.state.name, each.state.topic_id)
+            for key in [*root.list(layout.inbox(folder)), *root.list(layout.answers(folder))]:
                 root.delete(key)
         begin_journals(found, root, environment, marker)
     trimming.delete_before(journal, first_entry(found))  # an interrupted call may have left some

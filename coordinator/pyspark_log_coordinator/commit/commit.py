@@ -12,7 +12,6 @@ leaders and brings replicas back into the ISR.
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,8 @@ import msgspec
 from pyspark_log_coordinator.commit import commit_catch_up, inline_maintenance, isr_recovery
 from pyspark_log_coordinator.retry import RetryPolicy, retry
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
-from pyspark_log_coordinator.topic.sequencing import BatchSequenced, CommitBatch
+from pyspark_log_coordinator.topic import batch_offsets
+from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import (
     BatchMismatch,
@@ -134,10 +134,15 @@ def commit(
         topic=handle.name,
         producer=None if batch.claim is None else batch.claim.producer,
         batch=None if batch.claim is None else batch.claim.batch_id,
-        entry=handle.journal.number,
+        entry=outcome.number,
     )
+    command = attempt.command
+    assert command is not None
+    if outcome.answer is not None:
+        inline_maintenance.swap_in(handle, command.swaps)
+        return outcome.answer  # who has committed the batch knows what else is due
     inline_maintenance.run_inline(handle, cleans_up=cleans_up)
-    return _offsets(batch, outcome)
+    return batch_offsets.of_outcome(command, outcome)
 
 
 class _Attempt:
@@ -151,7 +156,8 @@ class _Attempt:
         self._session_timeout_ms = session_timeout_ms
         self._inbox = inbox
         self._is_repeated = False
-        self._command: CommitBatch | None = None
+        self.command: CommitBatch | None = None
+        """What the topic is asked for, once it is known."""
         self._outcome: Outcome[Topic] | None = None
         """The outcome of the first submission that was not refused."""
 
@@ -166,9 +172,9 @@ class _Attempt:
             handle.refresh()
             failed = set()  # they may be well again, and perhaps too few others hold the batch
         self._is_repeated = True
-        if self._command is None:
-            self._command = self._prepare()
-        command = self._command
+        if self.command is None:
+            self.command = self._prepare()
+        command = self.command
         if not commit_catch_up.has_several_nodes(handle.journal.state):
             return handle.submit(command, self._inbox)
         try:
@@ -176,6 +182,8 @@ class _Attempt:
                 self._outcome = handle.submit(commit_catch_up.complete(handle, command, failed), self._inbox)
             elif command.claim is not None:
                 handle.submit(command)  # raises if an election has cut its rows meanwhile
+            if self._outcome.answer is not None:
+                return self._outcome  # its rows were below the high watermark
             commit_catch_up.follow_up(handle, command)
         except NotEnoughReplicas:
             failure_detector_of(handle, self._session_timeout_ms).look(handle)
@@ -212,42 +220,3 @@ def detect_failures(handle: TopicHandle, policy: RetryPolicy) -> None:
     """Probe the nodes, and elect leaders in the place of unreachable ones if their time-out has passed."""
     if commit_catch_up.has_several_nodes(handle.journal.state):
         failure_detector_of(handle, policy.session_timeout_ms).look(handle)
-
-
-def _offsets(batch: Batch, outcome: Outcome[Topic]) -> dict[int, tuple[int, int]]:
-    if not any(isinstance(event, BatchSequenced) for event in outcome.events):
-        return _offsets_of_replay(batch, outcome.state)
-    rows = _rows(batch)
-    # The state is the one after the batch's own events, so its rows are the last ones.
-    ends = {partition: outcome.state.partitions[partition].log_end for partition in sorted(rows)}
-    return {partition: (end - rows[partition], end) for partition, end in ends.items()}
-
-
-def _offsets_of_replay(batch: Batch, state: Topic) -> dict[int, tuple[int, int]]:
-    """Return the offsets of the rows of a batch that its producer's claim, or the names of its files, tell.
-
-    Without the claim a partition of which a part has been rolled is left out.
-    """
-    rows, claim = _rows(batch), batch.claim
-    known = None if claim is None else state.producers.get(claim.producer)
-    if claim and known and known.batch_id == claim.batch_id and known.begins is not None:
-        return {partition: (begin, begin + rows[partition]) for partition, begin in sorted(known.begins.items())}
-    names = {staged.file.name for staged in batch.files}
-    numbers = {state.first_file + index for index, file in enumerate(state.files) if file.name in names}
-    if not numbers:
-        return {}
-    found = {}
-    for partition in sorted(rows):
-        chunks = [chunk for chunk in state.partitions[partition].chunks if chunk.file in numbers]
-        if chunks and chunks[-1].end_offset - chunks[0].base_offset == rows[partition]:
-            found[partition] = chunks[0].base_offset, chunks[-1].end_offset
-    return found
-
-
-def _rows(batch: Batch) -> Counter[int]:
-    """Return the number of the batch's rows in each partition."""
-    rows: Counter[int] = Counter()
-    for staged in batch.files:
-        for chunk in staged.file.chunks:
-            rows[chunk.partition] += chunk.rows
-    return rows

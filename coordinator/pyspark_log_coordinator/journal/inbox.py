@@ -1,10 +1,12 @@
 """The inbox of a journal: commands that wait for the next entry, because another process was first.
 
-    <journal>/inbox/<born>-<nonce>     envelope b"PLIB", version 1, body: msgpack of the command
+    <journal>/inbox/<born>-<nonce>       envelope b"PLIB", version 1, body: msgpack of the command
+    <journal>/answers/<born>-<nonce>     envelope b"PLIA", version 1, body: msgpack of the `Answer`
 
 Each commit is an entry, so of N processes that commit at once N - 1 lose. A process that loses puts its command here.
-The processes with the oldest commands add those of all others to the entry that they propose, and the rest wait for it
-(flat combining: Hendler, Incze, Shavit and Tzafrir, SPAA 2010). A process without competitors never uses the inbox.
+One that knows the newest entry adds the commands of all others to the entry that it proposes (flat combining: Hendler,
+Incze, Shavit and Tzafrir, SPAA 2010). It tells each of them the outcome in an answer, which is all that they read: a
+process that waits reads no entries. A process without competitors never uses the inbox.
 
 The inbox only makes commits faster. A command from it is decided against the newest state like every other, so one that
 is found late, or twice, has the same effect as one that a suspended process submits late, or repeats. Only a command
@@ -14,6 +16,7 @@ whose repetition changes nothing may be put here. If a store fails, the process 
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
@@ -21,9 +24,10 @@ import msgspec
 from pyspark_log_storage import decoding, layout
 from pyspark_log_storage.errors import CorruptObject, LogError, NewerFormat, ObjectMissing
 from pyspark_log_storage.objects.envelope import HEADER_BYTES, seal, unseal
+from pyspark_log_storage.stored_fields import Count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.place import JournalPlace
@@ -35,32 +39,65 @@ COMMANDS_MAX = 128
 BYTES_MAX = 32 * 1024
 """How many bytes of commands of others an entry takes, and how large a command in the inbox may be."""
 WRITERS = 2
-"""How many processes propose an entry with all commands. One is enough; the second continues if the first has died."""
+"""How many processes propose an entry if none that knows the newest one does: the second, if the first has died."""
 ABANDONED_SECONDS = 60.0
 """After this time a command that has been carried out is removed for its process, which must have died."""
+ANSWER_BYTES_MAX = 2 * BYTES_MAX
+"""An answer has less for a partition than the command, whose size is limited, and its own key."""
+ANSWER_ENTRIES = 256
+"""An answer that nobody has read is deleted after so many entries."""
 _LANES = 16
 """Threads that read at once."""
+_POLL_SECONDS = 0.002
 _PATIENCE_SECONDS = 0.05
 _PATIENCE_REQUESTS = 10
-_PATIENCE_SECONDS_MAX = 2.0
-_MAGIC = b"PLIB"
+_PATIENCE_SECONDS_MAX = 5.0
+_EXPECTING_SECONDS = 300.0
+_MAGIC, _MAGIC_OF_ANSWER = b"PLIB", b"PLIA"
 _VERSION = 1
 
 C = TypeVar("C")
+T = TypeVar("T")
+
+
+class Answer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The outcome of a command that another process has carried out, in a durable entry."""
+
+    number: Count
+    """An entry: that one or a later one."""
+    outcome: dict[Count, tuple[Count, Count]]
+    """See `Machine.answer`."""
+
+
+_answer_decoder = msgspec.msgpack.Decoder(Answer)
+
+
+def encode_answer(answer: Answer, key: str) -> bytes:
+    """Return the answer's stored bytes."""
+    return seal(_MAGIC_OF_ANSWER, _VERSION, msgspec.msgpack.encode(answer), key)
+
+
+def decode_answer(data: bytes, key: str) -> Answer:
+    """Return the answer that is stored under a key. Raises `CorruptObject`, `NewerFormat`."""
+    return decoding.decode(_answer_decoder.decode, unseal(_MAGIC_OF_ANSWER, _VERSION, data, key, key), key)
 
 
 def delete_left_behind(place: JournalPlace, journal: str) -> int:
-    """Delete all commands from a place that the journal, named by its folder, has left; return how many.
+    """Delete all commands and answers from a place that the journal, named by its folder, has left; return how many.
 
     A process that waits there finds that the journal has gone on elsewhere, and submits its command itself. Raises
     `StoreError`.
     """
-    store, folder = place.stores[0], layout.inbox(journal)
+    return sum(_delete(place.stores[0], folder) for folder in (layout.inbox(journal), layout.answers(journal)))
+
+
+def _delete(store: Store, folder: str, floor: int | None = None) -> int:
+    """Delete the objects in a folder whose born is below `floor`, or all; return how many. Raises `StoreError`."""
     names = [key.removeprefix(folder) for key in store.list(folder)]
-    left = [name for name in names if layout.is_born_name(name)]
-    for name in left:
+    old = [each for each in names if layout.is_born_name(each) and (floor is None or layout.born_of(each) < floor)]
+    for name in old:
         store.delete(folder + name)
-    return len(left)
+    return len(old)
 
 
 class Inbox(Generic[C]):
@@ -68,12 +105,14 @@ class Inbox(Generic[C]):
 
     def __init__(self, folder: str, decode: Callable[[bytes | msgspec.Raw], C], environment: Environment) -> None:
         """`folder` is that of the journal, and `decode` returns an encoded command. Reads nothing yet."""
-        self._folder = layout.inbox(folder)
+        self._folder, self._answers = layout.inbox(folder), layout.answers(folder)
         self._decode = decode
         self._environment = environment
         self._key = ""
         self._place: JournalPlace | None = None
         """Where the own command is."""
+        self._is_answered = False
+        """Whether the answer to it was read."""
         self._listed: list[str] = []
         self._known: dict[str, tuple[C, int]] = {}
         """The commands that were read, and their bytes, by key."""
@@ -81,6 +120,14 @@ class Inbox(Generic[C]):
         """The commands that have been carried out or were refused, and when this process noticed that."""
         self._threads: StoreThreads | None = None
         self._request_seconds = 0.0
+        self._put_at = 0.0
+        """When the own command was put into the inbox."""
+        self.heard_of = 0
+        """The newest entry that an answer has named, which this process need not have read."""
+        self._answered = -float("inf")
+        """When the last answer came."""
+        self._waited = 0.0
+        """How long it took."""
 
     @property
     def is_used(self) -> bool:
@@ -93,14 +140,35 @@ class Inbox(Generic[C]):
         return any(key != self._key for key in self._listed)
 
     @property
-    def must_wait(self) -> bool:
-        """Whether, at the last look, others were to carry out the own command with theirs, which are older."""
-        return self._key in self._listed[WRITERS:]
+    def oldest(self) -> str:
+        """The key of the command that had waited longest at the last look; empty if there was none."""
+        return self._listed[0] if self._listed else ""
+
+    def must_wait(self, vain: int) -> bool:
+        """Return whether, at the last look, others were to carry out the own command with theirs, which are older.
+
+        After each time that this process has waited in vain these are half as many: they may have died.
+        """
+        return self._key in self._listed[WRITERS << vain :]
 
     @property
-    def patience(self) -> float:
-        """How many seconds to wait for them. They may have died."""
-        return min(_PATIENCE_SECONDS + _PATIENCE_REQUESTS * self._request_seconds, _PATIENCE_SECONDS_MAX)
+    def expects_answer(self) -> bool:
+        """Whether another process has carried out a command a while ago, so that one is likely to do so again."""
+        return self._environment.monotonic() - self._answered < _EXPECTING_SECONDS
+
+    @property
+    def poll_seconds(self) -> float:
+        """How often to look for the answer at first: eight times in as long as the last one took."""
+        return max(_POLL_SECONDS, self._waited / 8)
+
+    def patience(self, vain: int) -> float:
+        """Return how many seconds to wait for others after `vain` times in vain.
+
+        At first twice as long as the last time that was not in vain. A process that catches up before it proposes an
+        entry needs more time.
+        """
+        least = _PATIENCE_SECONDS + _PATIENCE_REQUESTS * self._request_seconds
+        return min(max(least, 2 * self._waited) * (1 << vain), _PATIENCE_SECONDS_MAX)
 
     def put(self, place: JournalPlace, number: int, command: C) -> None:
         """Put a command into the inbox, unless it is there. `number` is the newest entry that the process knows."""
@@ -109,7 +177,8 @@ class Inbox(Generic[C]):
         body = msgspec.msgpack.encode(command)
         if len(body) > BYTES_MAX:
             return
-        self._key = self._folder + layout.born_name(number, self._environment.nonce())
+        self._key = self._folder + layout.born_name(max(number, self.heard_of), self._environment.nonce())
+        self._put_at = self._environment.monotonic()
         self._place = place  # before it is written: the answer of the store may be lost
         with contextlib.suppress(LogError):
             place.stores[0].create_unflushed(self._key, seal(_MAGIC, _VERSION, body))
@@ -125,6 +194,7 @@ class Inbox(Generic[C]):
             self._listed = [key for key in listed if key not in self._settled]
         self._known = {key: self._known[key] for key in self._listed if key in self._known}
         self._request_seconds = self._environment.monotonic() - begin
+        self._remove_abandoned(place)
 
     def others(self, place: JournalPlace) -> list[tuple[str, C]]:
         """Return keys and commands of other processes: of those of the last look as many as an entry takes."""
@@ -144,21 +214,50 @@ class Inbox(Generic[C]):
         """Take note that a command has been carried out, or was refused. Its own process is about to remove it."""
         self._settled[key] = self._environment.monotonic()
 
+    def reply(self, place: JournalPlace, answers: Mapping[str, Answer]) -> None:
+        """Answer commands of other processes, which were carried out in durable entries, by their keys."""
+
+        def answer_of(key: str) -> Callable[[], object]:
+            there = self._answer_to(key)
+            return partial(place.stores[0].create_unflushed, there, encode_answer(answers[key], there))
+
+        self._at_once({key: answer_of(key) for key in answers})
+        for key in answers:
+            self.settle(key)
+
+    def answer(self) -> Answer | None:
+        """Return the answer to the own command, or None if there is none, or the store fails."""
+        assert self._place is not None
+        store, key = self._place.stores[0], self._answer_to(self._key)
+        try:
+            if not store.exists(key):
+                return None
+            found = decode_answer(store.read(key, 0, ANSWER_BYTES_MAX), key)
+        except LogError:
+            return None
+        self._is_answered, self._answered = True, self._environment.monotonic()
+        self._waited = self._answered - self._put_at
+        self.heard_of = max(self.heard_of, found.number)
+        return found
+
     def withdraw(self) -> None:
-        """Remove the own command, if it was put into the inbox."""
+        """Remove the own command and the answer that was read, if it was put into the inbox."""
         if self._place is not None:
             self._remove(self._place, self._key)
-            self._remove_abandoned(self._place)
-        self._key, self._place = "", None
+            if self._is_answered:
+                self._remove(self._place, self._answer_to(self._key))
+        self._key, self._place, self._is_answered = "", None, False
 
     def delete_before(self, place: JournalPlace, floor: int) -> int:
         """Delete commands whose born is below `floor`, whoever put them; return how many. Raises `StoreError`."""
-        store = place.stores[0]
-        names = (key.removeprefix(self._folder) for key in store.list(self._folder))
-        old = [each for each in names if layout.is_born_name(each) and layout.born_of(each) < floor]
-        for name in old:
-            store.delete(self._folder + name)
-        return len(old)
+        return _delete(place.stores[0], self._folder, floor)
+
+    def delete_answers(self, place: JournalPlace, number: int) -> int:
+        """Delete answers that nobody has read for hundreds of entries; return how many. Raises `StoreError`.
+
+        `number` is the newest entry. A process that waits for such an answer all the same finds the outcome itself.
+        """
+        return _delete(place.stores[0], self._answers, number - ANSWER_ENTRIES)
 
     def _remove_abandoned(self, place: JournalPlace) -> None:
         """Remove one command whose process should have removed it long ago."""
@@ -171,19 +270,20 @@ class Inbox(Generic[C]):
         with contextlib.suppress(LogError):
             place.stores[0].delete(key)
 
-    def _read(self, store: Store, keys: Sequence[str]) -> None:
-        """Read commands at once: the store is slow."""
-        threads = self._threads = self._threads or self._environment.store_threads("inbox")
-        for index, key in enumerate(keys):
-            threads.start(f"{index % _LANES}", lambda key=key: self._command(store, key), key)  # type: ignore[misc]
-        for _ in keys:
-            answer = threads.next(None)
-            if answer is not None and answer.error is None:
-                self._take(answer.tag, answer.result)
+    def _answer_to(self, key: str) -> str:
+        return self._answers + key.removeprefix(self._folder)
 
-    def _take(self, key: str, found: tuple[C, int] | None) -> None:
-        if found is not None:
-            self._known[key] = found
+    def _read(self, store: Store, keys: Sequence[str]) -> None:
+        found = self._at_once({key: partial(self._command, store, key) for key in keys})
+        self._known.update({key: command for key, command in found.items() if command is not None})
+
+    def _at_once(self, calls: Mapping[str, Callable[[], T]]) -> dict[str, T]:
+        """Make calls at once, because the store is slow; return the results of those that do not fail."""
+        threads = self._threads = self._threads or self._environment.store_threads("inbox")
+        for index, (key, call) in enumerate(calls.items()):
+            threads.start(f"{index % _LANES}", call, key)
+        answers = [threads.next(None) for _ in calls]
+        return {each.tag: each.result for each in answers if each is not None and each.error is None}
 
     def _command(self, store: Store, key: str) -> tuple[C, int] | None:
         """Return a command and its bytes, or None if it is being written, was removed, or cannot be read."""

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import msgspec
 
 from pyspark_log_coordinator.journal import journal_entry, manifest
+from pyspark_log_coordinator.journal.inbox import Answer
 from pyspark_log_coordinator.journal.journal_entry import NO_EVENTS, NO_HASH, Entry, ManifestName, digest
 from pyspark_log_coordinator.journal.pace import Pace
 from pyspark_log_coordinator.journal.replay import PATIENCE_MS, EntryMissing, Replay
@@ -44,7 +45,10 @@ if TYPE_CHECKING:
 
 SNAPSHOT_EVERY = 256
 _CONFLICT_BACKOFF_SECONDS, _CONFLICT_BACKOFF_SECONDS_MAX = 0.002, 0.1
-_POLL_SECONDS, _POLL_SECONDS_MAX = 0.002, 0.02
+_LOSSES_MAX = 2
+"""A process that knows the newest entry waits for others after it has lost so many."""
+_POLL_SHARE = 4
+"""A process that waits looks for its answer again after a fourth of the time for which it has waited."""
 
 S = TypeVar("S")
 C = TypeVar("C")
@@ -55,6 +59,8 @@ class _Tries(msgspec.Struct):
 
     losses: int = 0
     """How often another process was first."""
+    met_others: bool = False
+    """Whether commands of other processes were in the inbox."""
     backoff: float = _CONFLICT_BACKOFF_SECONDS
     may_be_late: bool = True
     """Whether to take the next entry before the inbox is looked into: others may have carried the command out."""
@@ -280,14 +286,17 @@ class Journal(Replay[S, C]):
         """Execute a command and return its outcome once it is durable.
 
         With an `inbox` the command, whose repetition must change nothing, may be carried out by another process. Then
-        the outcome is that of the repetition. If the entry also has other processes' commands, the outcome has neither
-        their events nor the state after them. Raises what `decide` raises, `CopiedLog` if the log is a copy, and
-        `OutcomeUnknown` if it cannot be known whether the entry was written.
+        the outcome has its answer, or is that of the repetition. If the entry also has other processes' commands, the
+        outcome has neither their events nor the state after them. Raises what `decide` raises, `CopiedLog` if the log
+        is a copy, and `OutcomeUnknown` if it cannot be known whether the entry was written.
         """
         if self.place.refusal:
             raise CopiedLog(self.place.refusal)
         tries = _Tries()
         while True:
+            if inbox is not None and (answer := self._answer_of_others(command, inbox, tries)) is not None:
+                self._pace.has_lost = True
+                return Outcome(answer.number, self.state, [], answer.outcome)
             events = self._decide(command, tries.losses, is_final=inbox is not None)
             if not events:
                 if self._was_suspended():
@@ -295,11 +304,17 @@ class Journal(Replay[S, C]):
                 return self._unchanged(tries, inbox)
             after = self._after(events)  # before they are written: an entry that cannot be folded would end the journal
             own = Outcome(self.number + 1, after, events)
+            others: dict[str, Answer] = {}
             if inbox is not None and (inbox.is_used or self._pace.wants_a_look(self.number + 1)):
-                if self._others_were_first(command, inbox, tries):
+                if tries.may_be_late and self._take_next():
                     continue
-                events, after = self._combine(events, after, inbox)
+                tries.may_be_late = False
+                inbox.look(self.place)
+                tries.met_others |= inbox.has_others
+                events, after = self._combine(events, after, inbox, others)
             if self._propose(events, after, tries):
+                if inbox is not None and others:
+                    inbox.reply(self.place, others)
                 return own
             tries.losses += 1
             if inbox is None or not inbox.is_used:
@@ -314,24 +329,64 @@ class Journal(Replay[S, C]):
         self._pace.has_lost = tries.losses > 0 or (inbox is not None and inbox.is_used)
         return Outcome(self.number, self.state, [])
 
-    def _others_were_first(self, command: C, inbox: Inbox[C], tries: _Tries) -> bool:
-        """Look into the inbox, and wait if older commands there go first. Return whether a new entry was taken.
+    def _answer_of_others(self, command: C, inbox: Inbox[C], tries: _Tries) -> Answer | None:
+        """Let another process carry the command out, and return its answer; None if this process is to do it.
 
-        The command is put there, too, if it or the last one met another process at its entry.
+        That is one without competitors, one that knows all entries but the newest, and one whose command has waited
+        longest in vain. It is enough if those read the entries: the rest only look for their answers. The processes
+        that wrote the last two entries take turns, so that one writes while the other's next rows arrive.
         """
-        if tries.losses or self._pace.has_lost:
-            inbox.put(self.place, self.number, command)
-        if tries.may_be_late and self._take_next():
-            return True
-        tries.may_be_late = False
-        inbox.look(self.place)
-        tries.losses += inbox.has_others and not inbox.is_used
-        return inbox.must_wait and self._next_came(inbox.patience)
+        if not self._pace.is_slow or not (tries.losses or self._pace.has_lost) or not self._opened or self._has_moved:
+            return None
+        if self._pace.has_lost and tries.losses < _LOSSES_MAX and (not tries.may_be_late or self._is_near_end()):
+            return None
+        inbox.put(self.place, self.number, command)
+        answer = self._wait_for_answer(inbox) if inbox.is_used else None
+        if answer is None:
+            self.refresh()
+            tries.may_be_late = False
+        return answer
 
-    def _combine(self, events: list[Any], after: S, inbox: Inbox[C]) -> tuple[list[Any], S]:
+    def _is_near_end(self) -> bool:
+        """Return whether this process knows all entries but the newest; also if it was suspended for long."""
+        return self.entries.leads(self.number + 1) or not self.entries.may_have(self.number + 2)
+
+    def _wait_for_answer(self, inbox: Inbox[C]) -> Answer | None:
+        """Return the answer to the command in the inbox, or None if it is this process's turn."""
+        vain, oldest, may_be_next = 0, "", True
+        number = max(self.number, inbox.heard_of)
+        if not inbox.expects_answer:
+            inbox.look(self.place)
+            if not inbox.must_wait(0):
+                return None
+        while (answer := self._next_answer(inbox, inbox.patience(vain))) is None:
+            if may_be_next and self.entries.may_have(number + 1):
+                number, may_be_next = number + 1, False  # others write entries, and the next may have the command
+                continue
+            inbox.look(self.place)
+            if not inbox.must_wait(vain):
+                return inbox.answer()  # it may have come in the meantime
+            vain = vain + 1 if inbox.oldest == oldest else 0
+            oldest, may_be_next = inbox.oldest, True
+        return answer
+
+    def _next_answer(self, inbox: Inbox[C], seconds: float) -> Answer | None:
+        """Return the answer to the command in the inbox, or None if it does not come in time."""
+        environment = self._environment
+        begin = environment.monotonic()
+        while (answer := inbox.answer()) is None:
+            waited = environment.monotonic() - begin
+            if waited > seconds:
+                break
+            pause = max(inbox.poll_seconds, waited / _POLL_SHARE)
+            environment.sleep(environment.uniform(pause / 2, pause))
+        return answer
+
+    def _combine(self, events: list[Any], after: S, inbox: Inbox[C], answers: dict[str, Answer]) -> tuple[list[Any], S]:
         """Return the events of the next entry, with those of all commands in the inbox, and the state after them.
 
-        `events` are those of the own command, and `after` is the state after them.
+        `events` are those of the own command, and `after` is the state after them. Add to `answers` what to tell the
+        other processes as soon as the entry is durable.
         """
         machine, now_ms = self._machine, self._environment.now_ms()
         for key, command in inbox.others(self.place):
@@ -340,8 +395,12 @@ class Journal(Replay[S, C]):
                 then = functools.reduce(machine.evolve, more, after)
                 machine.check_entry(self.state, [*events, *more], then, self.number + 1)
             except (LogError, *IMPOSSIBLE):
-                more, then = [], after  # its own process will meet the error, if it is one
-            if not more:
+                inbox.settle(key)  # its own process will meet the error, if it is one
+                continue
+            answer = machine.answer(command, Outcome(self.number + 1, then, more))
+            if answer is not None:
+                answers[key] = Answer(self.number + 1, answer)
+            elif not more:
                 inbox.settle(key)
             events, after = [*events, *more], then
         return events, after
@@ -356,7 +415,7 @@ class Journal(Replay[S, C]):
             self._advance(mine, after)
             self._durable = self._seen = self.number
             self._looked = self._environment.monotonic()
-            self._pace.is_contended, self._pace.has_lost = False, tries.losses > 0
+            self._pace.is_contended, self._pace.has_lost = False, tries.losses > 0 or tries.met_others
             self._write_snapshot_when_due()
             return True
         if decided == mine:
@@ -365,17 +424,6 @@ class Journal(Replay[S, C]):
             self._take(decided)
             self._durable = self.number if self._opened else 0
         return False
-
-    def _next_came(self, seconds: float) -> bool:
-        """Wait for the next entry, and take it. Return whether it came in time."""
-        environment = self._environment
-        deadline, pause = environment.monotonic() + seconds, _POLL_SECONDS
-        while not (self.entries.may_have(self.number + 1) and self._take_next()):
-            if environment.monotonic() > deadline:
-                return False
-            environment.sleep(environment.uniform(pause / 2, pause))
-            pause = min(pause * 2, _POLL_SECONDS_MAX)
-        return True
 
     def _was_suspended(self) -> bool:
         """Return whether the newest known entry may be a void one, in a slot that was trimmed before it was filled."""
@@ -411,6 +459,10 @@ class Journal(Replay[S, C]):
     def is_fresh(self) -> bool:
         """Whether not to refresh: the newest known entry was the newest a moment ago, and the store is slow."""
         return self.is_recent and self._pace.is_slow
+
+    def expects_answer(self, inbox: Inbox[C]) -> bool:
+        """Whether the next command with this inbox is likely to be carried out by another process."""
+        return self._pace.is_slow and self._pace.has_lost and inbox.expects_answer
 
     @property
     def is_recent(self) -> bool:

@@ -30,7 +30,7 @@ class Pace:
         self.is_contended = False
         """Whether another process has written an entry since the last one of this process."""
         self.has_lost = False
-        """Whether the last command met another process at its entry."""
+        """Whether the last command met another process, at its entry or in the inbox."""
 
     def measure(self, seconds: float) -> None:
         """Take note how long a proposal took. Shorter ones are forgotten with time: the store may become slower."""
@@ -43,4 +43,4 @@ class Pace:
 
     def wants_a_look(self, number: int) -> bool:
         """Return whether to look into the inbox before entry `number` is proposed."""
-        return self.is_slow and (self.is_contended or number % LOOK_EVERY == 0)
+        return self.is_slow and (self.is_contended or self.has_lost or number % LOOK_EVERY == 0)

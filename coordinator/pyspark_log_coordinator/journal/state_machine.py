@@ -28,6 +28,10 @@ def _unchecked(*_: object) -> None:
     """Accept everything."""
 
 
+def _unanswered(*_: object) -> None:
+    """Let the process that waits find out itself."""
+
+
 def events_decoder(event_types: Any) -> Callable[[bytes | msgspec.Raw], list[Any]]:
     """Return a decoder for a list of events. `event_types` is the union of the event structs, all tagged."""
     return msgspec.msgpack.Decoder(GenericAlias(list, (event_types,))).decode
@@ -50,6 +54,9 @@ class Machine(msgspec.Struct, Generic[S, C], frozen=True):
     """(state, number of its newest entry); raises `ValueError` if these are impossible."""
     generation: Callable[[S], int] = _the_first
     """The generation of the journal's stores in which the entry after the state belongs."""
+    answer: Callable[[C, Outcome[S]], dict[int, tuple[int, int]] | None] = _unanswered
+    """What the process that gave the command needs to know of its outcome: the first offset and the end of its rows, by
+    partition. None if it has to read the state itself."""
 
 
 class Outcome(msgspec.Struct, Generic[S], frozen=True):
@@ -58,6 +65,8 @@ class Outcome(msgspec.Struct, Generic[S], frozen=True):
     number: int
     state: S
     events: list[Any]
+    answer: dict[int, tuple[int, int]] | None = None
+    """See `Machine.answer`, if another process has carried out the command: then `state` may be an older one."""
 
 
 class MoveJournal(msgspec.Struct, frozen=True):

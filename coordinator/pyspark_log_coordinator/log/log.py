@@ -136,6 +136,14 @@ class TopicHandle:
         """Whether not to refresh; see `Journal.is_fresh`."""
         return self.journal.is_fresh
 
+    @property
+    def is_served(self) -> bool:
+        """Whether other processes are likely to commit the next batch, so that this one need not know the newest entry.
+
+        It must if the topic is on several nodes: a batch is copied to those that have joined.
+        """
+        return len(self.journal.state.incarnations) == 1 and self.journal.expects_answer(self.inbox)
+
     def state_at(self, version: int) -> topic.Topic:
         """Return the topic after an earlier entry. Raises `UnknownVersion`."""
         return history.state_at(self.journal, version)

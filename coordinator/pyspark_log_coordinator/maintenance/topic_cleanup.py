@@ -74,6 +74,7 @@ def clean_up_topic(
     if thorough or any(isinstance(event, OrphanFloorRaised) for event in raised):
         count += delete_orphans(handle, nodes)
         count += handle.inbox.delete_before(handle.journal.place, handle.journal.state.orphan_floor)
+    count += handle.inbox.delete_answers(handle.journal.place, handle.journal.number)
     checkpoint_files.write_on_nodes(handle, nodes)
     publish_on_nodes(handle, nodes)
     count += trimming.trim(handle.journal)

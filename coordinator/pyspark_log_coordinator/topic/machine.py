@@ -50,7 +50,7 @@ from pyspark_log_coordinator.segments.first_offsets import FirstOffsetsSet, SetF
 from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, RaiseOrphanFloor
 from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords, LogStartMoved
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged, SwapSegments
-from pyspark_log_coordinator.topic import columns, integrity, replica_commands, restore, sequencing
+from pyspark_log_coordinator.topic import batch_offsets, columns, integrity, replica_commands, restore, sequencing
 from pyspark_log_coordinator.topic.columns import EvolveSchema, SchemaEvolved
 from pyspark_log_coordinator.topic.restore import RestoreTopic, TopicRestored
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced, CommitBatch
@@ -272,6 +272,7 @@ MACHINE: Machine[Topic, Command] = Machine(
     encode_state=topic_state.encode,
     decode_state=topic_state.decode,
     generation=lambda state: state.generation,
+    answer=batch_offsets.answer,
 )
 
 __all__ = [

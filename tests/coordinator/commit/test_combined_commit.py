@@ -5,14 +5,17 @@ import copy
 import msgspec
 import pytest
 
+from pyspark_log_coordinator.commit import inline_maintenance
 from pyspark_log_coordinator.commit.commit import Batch, commit
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.journal import pace
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.model.batch import StagedFile
+from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import RetryPolicy
+from pyspark_log_coordinator.topic import batch_offsets
 from pyspark_log_coordinator.topic.machine import CommitBatch
 from pyspark_log_storage.errors import OutcomeUnknown, StaleFile, StoreRefused, StoreUnavailable
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
@@ -222,3 +225,73 @@ def test_batches_of_dead_processes_are_deleted_when_they_can_never_be_sequenced(
         topic_cleanup.clean_up_topic(topic.handle)
     assert waiting(topic) == []
     topic.check()
+
+
+def be_served(topic):
+    """Let others commit the batches of the topic's process from now on, after it has missed some entries.
+
+    Return the process that does so.
+    """
+    leader, rows = another_process(topic), [row(topic) for _ in range(4)]  # to stage rows is to look at the topic
+    theirs = [batch(topic, f"theirs {each}", b"c") for each in range(2)]
+    leader.submit(rows.pop())
+
+    def commit_theirs():
+        leader.refresh()
+        leader.journal._pace.has_lost = True  # so it looks into the inbox
+        commit(leader, theirs.pop(), NO_RETRIES)
+
+    lose_an_entry(topic)
+    after_put(topic, commit_theirs)
+    for name in ("dead", "dead too"):
+        leave_in_the_inbox(topic, batch(topic, name, b"d", expires=True))
+    commit(topic.handle, batch(topic, "first", b"x"), NO_RETRIES)
+    for each in rows:
+        leader.submit(each)
+    return leader
+
+
+def test_a_batch_that_others_commit_returns_its_offsets_without_a_look_at_the_entries(topic):
+    mine = batch(topic, "mine", b"a", b"b")
+    leader = be_served(topic)
+    version, topic.store.reads[:] = topic.handle.version, []
+    assert topic.handle.is_served
+    assert commit(topic.handle, mine, NO_RETRIES) == {0: (13, 15)}
+    assert topic.handle.version == version < leader.version - 3
+    assert len({key for key in topic.store.reads if "/entries/" in key}) == 1
+    assert leader.refresh().partitions[0].log_end == 15
+    topic.handle.refresh()
+    assert [each.producer for each in topic.handle.state.files][-1] == "mine"
+
+
+def test_what_was_rolled_for_a_batch_that_others_commit_is_swapped_in(topic):
+    topic.fill(3)
+    mine = msgspec.structs.replace(batch(topic, "mine", b"a"), swaps=(topic.carry_out(topic.job(2)),))
+    leader = be_served(topic)
+    commit(topic.handle, mine, NO_RETRIES)
+    assert leader.refresh().partitions[0].segments
+
+
+def test_a_process_whose_batches_others_commit_does_not_clean_up(topic, monkeypatch):
+    mine, cleaned = batch(topic, "mine", b"a"), []
+    leader = be_served(topic)
+    monkeypatch.setattr(inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", 1)
+    monkeypatch.setattr(inline_maintenance, "clean_up", cleaned.append)
+    commit(topic.handle, mine, NO_RETRIES)
+    assert cleaned == [leader]
+
+
+def outcome_of_a_batch(high_watermark):
+    """Return a command and its outcome if the high watermark is at some offset."""
+    topic = StoredTopic(TroubledStore(), **AT_ONCE)
+    command = row(topic)
+    outcome = topic.handle.submit(command)
+    (partition,) = outcome.state.partitions
+    partition = msgspec.structs.replace(partition, high_watermark=high_watermark)
+    state = msgspec.structs.replace(outcome.state, partitions=Partitions([partition]))
+    return command, msgspec.structs.replace(outcome, state=state)
+
+
+@pytest.mark.parametrize(("high_watermark", "answer"), [(1, {0: (0, 1)}), (0, None)])
+def test_only_a_batch_below_the_high_watermark_is_answered(high_watermark, answer):
+    assert batch_offsets.answer(*outcome_of_a_batch(high_watermark)) == answer

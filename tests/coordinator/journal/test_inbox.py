@@ -4,7 +4,15 @@ import msgspec
 import pytest
 
 from pyspark_log_coordinator.journal import pace
-from pyspark_log_coordinator.journal.inbox import ABANDONED_SECONDS, BYTES_MAX, COMMANDS_MAX, Inbox
+from pyspark_log_coordinator.journal.inbox import (
+    ABANDONED_SECONDS,
+    ANSWER_ENTRIES,
+    BYTES_MAX,
+    COMMANDS_MAX,
+    Answer,
+    Inbox,
+    encode_answer,
+)
 from pyspark_log_coordinator.journal.pace import FRESH_SECONDS
 from pyspark_log_coordinator.journal.trimming import trim
 from pyspark_log_storage.errors import StoreUnavailable
@@ -24,7 +32,7 @@ from tests.support.coordinator.journal_objects import (
     raw_entry,
 )
 
-INBOX = f"{FOLDER}inbox/"
+INBOX, ANSWERS = f"{FOLDER}inbox/", f"{FOLDER}answers/"
 decode = msgspec.msgpack.Decoder(AddItems).decode
 
 
@@ -185,7 +193,7 @@ def test_a_command_that_was_carried_out_long_ago_is_removed_for_its_process(stor
     environment = msgspec.structs.replace(fake_environment(), monotonic=lambda: seconds[0])
     inbox, journal = inbox_of(environment), open_list(store, environment)
     leave_in_the_inbox(store, "cup")
-    for elapsed, left in ((1, 1), (1, 1), (ABANDONED_SECONDS, 1), (1, 0)):
+    for elapsed, left in ((1, 1), (ABANDONED_SECONDS, 1), (1, 0)):
         seconds[0] += elapsed
         lose_an_entry(store, f"cup {seconds[0]}")
         journal.submit(AddItems((f"lamp {seconds[0]}",)), inbox)
@@ -326,3 +334,149 @@ def test_a_command_too_large_for_others_is_not_put_into_the_inbox(store):
     outcome, inbox = submit_after_a_loss(store, "cup", "x" * BYTES_MAX)
     assert outcome.number == 2
     assert not inbox.is_used
+
+
+class Contender:
+    """A process that met others at its last command. They may do something `meanwhile`, while it waits."""
+
+    def __init__(self, store, name):
+        environment = fake_environment()
+        own, self.meanwhile = environment.sleep, lambda: None
+
+        def sleep(seconds):
+            own(seconds)
+            self.meanwhile()
+
+        self.inbox = inbox_of(environment)
+        self.journal = open_list(store, msgspec.structs.replace(environment, sleep=sleep))
+        lose_an_entry(store, f"faster than {name}")
+        self.submit(name)
+
+    def submit(self, *items, **limits):
+        try:
+            return self.journal.submit(AddItems(items, **limits), self.inbox)
+        finally:
+            self.inbox.withdraw()
+
+
+def waiter(store, act, entries=3):
+    """Return a process that leaves its next command to others, which `act` once when that command is in the inbox.
+
+    It has missed entries, and the commands of two processes, which have died, have waited longer.
+    """
+    waiter, acts = Contender(store, "waiter"), [act]
+    waiter.meanwhile = lambda: acts.pop()() if acts and waiting(store)[2:] else None
+    for item in ("book", "cup"):
+        leave_in_the_inbox(another(store), item)
+    write_entries(store, entries)
+    store.reads.clear()
+    return waiter
+
+
+def write_entries(store, count):
+    journal = open_list(another(store))
+    journal.refresh()
+    for _ in range(count):
+        add(journal, f"item {journal.number}")
+
+
+def lead(store):
+    """Let a process that knows the newest entry write the next one."""
+    leader = Contender(another(store), "leader")
+    return lambda: (leader.journal.refresh(), leader.submit("lamp"))
+
+
+def entries_read(store):
+    return {key for key in store.reads if key.startswith(ENTRIES)}
+
+
+@one_store
+@pytest.mark.parametrize("entries", [3, 40])
+def test_a_process_that_waits_reads_an_answer_and_no_entries(store, entries):
+    leader = lead(store)
+    process = waiter(store, lambda: (write_entries(store, entries), leader()), entries)
+    outcome = process.submit("bowl")
+    newest = open_list(another(store))
+    items = newest.refresh().items
+    assert items[-4:] == ("lamp", "book", "cup", "bowl")
+    assert outcome.answer == {0: (0, len(items))}
+    assert outcome.number == newest.number
+    assert process.journal.number < newest.number - 2 * entries
+    assert len(entries_read(store)) <= 1, "whether it has missed some"
+
+
+@one_store
+def test_a_process_that_waits_is_done_with_its_command_and_the_answer(store):
+    waiter(store, lead(store)).submit("bowl")
+    assert len(waiting(store)) == 2, "those of the dead"
+    assert len(list(store.list(ANSWERS))) == 2
+
+
+@one_store
+def test_a_process_whose_command_is_refused_meets_the_error(store):
+    process = waiter(store, lead(store))
+    with pytest.raises(ListFull):
+        process.submit("bowl", items_max=1)
+
+
+@one_store
+@pytest.mark.parametrize("data", [b"", b"torn", encode_answer(Answer(1, {}), "another key"), seal(b"PLIB", 1, b"\x90")])
+def test_what_is_no_answer_is_passed_over(store, data):
+    def answer_wrongly():
+        store.create(waiting(store)[2].replace(INBOX, ANSWERS), data)
+
+    outcome = waiter(store, answer_wrongly).submit("bowl")
+    assert outcome.answer is None
+    assert outcome.state.items[-1] == "bowl"
+
+
+@one_store
+def test_a_process_whose_answer_is_lost_finds_its_command_carried_out(store):
+    leader = lead(store)
+
+    def lose_the_answer():
+        leader()
+        for key in list(store.list(ANSWERS)):
+            store.delete(key)
+
+    outcome = waiter(store, lose_the_answer).submit("bowl")
+    assert outcome.answer is None
+    assert outcome.events == []
+    assert outcome.state.items.count("bowl") == 1
+
+
+@one_store
+def test_a_process_that_knows_all_entries_but_the_newest_waits_for_nobody(store):
+    leader = Contender(store, "leader")
+    leader.meanwhile = lambda: pytest.fail("it waits")
+    for item in ("book", "cup", "vase"):
+        leave_in_the_inbox(another(store), item)
+    write_entries(store, 1)
+    outcome = leader.submit("lamp")
+    assert items_of_the_entry(store, outcome) == ["lamp", "book", "cup", "vase"]
+
+
+@one_store
+def test_an_answer_is_given_once_the_entry_is_there(store, monkeypatch):
+    leader = Contender(store, "leader")
+    leave_in_the_inbox(another(store), "book")
+    answered = []
+    create = store.create
+
+    def create_and_look(key, data):
+        answered.append(list(store.list(ANSWERS)))
+        return create(key, data)
+
+    monkeypatch.setattr(store, "create", create_and_look)
+    leader.submit("lamp")
+    assert answered
+    assert answered == [[]] * len(answered)
+    assert len(list(store.list(ANSWERS))) == 1
+
+
+def test_answers_that_nobody_has_read_are_deleted_after_hundreds_of_entries(store):
+    place = open_list(store).place
+    inbox = inbox_of()
+    inbox.put(place, 5, AddItems(("book",)))
+    inbox_of().reply(place, {waiting(store)[0]: Answer(6, {})})
+    assert [inbox.delete_answers(place, ANSWER_ENTRIES + number) for number in (5, 6)] == [0, 1]

@@ -17,30 +17,37 @@ def rolled(monkeypatch):
     return begun
 
 
-def commit(log, *, own, others, lot):
-    """Let a producer draw `lot`, between 0 and 1, after its rows and those of others."""
+def commit(log, *, entries, lot):
+    """Let a producer draw `lot`, between 0 and 1, after so many entries of which the last is its own."""
     environment = msgspec.structs.replace(real_environment(), uniform=lambda low, high: low + lot * (high - low))
     keeper, handle = Housekeeper(log.path, environment), log.log.topic("one")
     handle.refresh()
     keeper.begin(handle)
-    log.append("one", {0: [b"x"] * (own + others)})
+    for _ in range(entries):
+        log.append("one", {0: [b"x"]})
     handle.refresh()
-    keeper.committed(handle, own)
+    keeper.committed(handle)
     keeper.stop([handle])
 
 
 def test_a_producer_alone_always_does_what_is_due(log, rolled):
-    commit(log, own=10, others=0, lot=1)
+    commit(log, entries=1, lot=1)
     assert len(rolled) == 1
 
 
 @pytest.mark.parametrize(("lot", "times"), [(0.05, 1), (0.2, 0), (1, 0)])
-def test_a_producer_of_a_tenth_of_the_rows_does_a_tenth_of_what_is_due(log, rolled, lot, times):
-    commit(log, own=10, others=90, lot=lot)
+def test_a_producer_of_a_tenth_of_the_entries_does_a_tenth_of_what_is_due(log, rolled, lot, times):
+    commit(log, entries=10, lot=lot)
     assert len(rolled) == times
 
 
-def test_rows_of_others_before_the_last_commit_do_not_count(log, rolled):
-    log.append("one", {0: [b"x"] * 1_000})
-    commit(log, own=10, others=0, lot=0.99)
+def test_entries_of_others_before_the_last_commit_do_not_count(log, rolled):
+    for _ in range(10):
+        log.append("one", {0: [b"x"]})
+    commit(log, entries=1, lot=0.99)
     assert len(rolled) == 1
+
+
+def test_a_producer_whose_batches_others_commit_does_nothing(log, rolled):
+    commit(log, entries=0, lot=0)
+    assert rolled == []
