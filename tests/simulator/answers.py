@@ -18,7 +18,7 @@ from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
 from pyspark_log_coordinator.replication.reassignment import AddPartitions, ReplicasAltered
 from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, NodeSuspected, Suspect, SuspicionCancelled
 from pyspark_log_coordinator.segments.first_offsets import SetFirstOffsets
-from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, RaiseOrphanFloor
+from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, DeletionsConfirmed, RaiseOrphanFloor
 from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged, SwapSegments
 from pyspark_log_coordinator.topic.machine import MaintainSegments
@@ -26,7 +26,7 @@ from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage.errors import LogError
 from tests.simulator import batch_rules
 from tests.simulator.invariants import require
-from tests.simulator.replica_rules import enough, is_quorum, may_swap, reached
+from tests.simulator.replica_rules import enough, followed, is_quorum, may_swap, reached
 
 
 def hold(topic: Topic, command: Any, events: list[Any], after: Topic, now: int) -> None:
@@ -70,13 +70,20 @@ def _hold_log(topic: Topic, command: Any, events: list[Any], after: Topic, now: 
             is_right = 0 <= before <= mark and after.partitions[command.partition].log_start == start
             require(is_right, f"{command} leads to {events}, the HW is {mark}")
         case ConfirmDeletions():
-            keys = [each.key for each in topic.pending_deletions]
+            keys = _pending(topic)
             left = keys[keys.index(command.last) + 1 :] if command.last in keys else keys
-            require([each.key for each in after.pending_deletions] == left, f"{command} of {keys} leads to {events}")
+            # Any entry also swaps in a staged segment that has become due, which replaces other files.
+            following = [each for each in events if not isinstance(each, DeletionsConfirmed)]
+            more = _pending(followed(topic, following))[len(keys) :]
+            require(_pending(after) == [*left, *more], f"{command} of {keys} leads to {events}")
         case RaiseOrphanFloor():
             _hold_floor(topic, command, after, now)
         case SetFirstOffsets():
             _hold_first_offsets(topic, command, after)
+
+
+def _pending(topic: Topic) -> list[str]:
+    return [each.key for each in topic.pending_deletions]
 
 
 def hold_refusal(topic: Topic, command: Any, error: LogError) -> None:

@@ -19,14 +19,18 @@ from pyspark_log_coordinator.replication import (
     suspicion,
     truncation,
 )
+from pyspark_log_coordinator.replication.reassignment import AlterReplicas, PartitionReassignment
 from pyspark_log_coordinator.replication.suspicion import ObservedSuspicion
 from pyspark_log_coordinator.segments import first_offsets, orphans, retention, swap
+from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, DeletionsConfirmed
+from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 from pyspark_log_coordinator.topic.machine import MaintainSegments
+from tests.simulator import answers
 from tests.simulator.group_what_if import GroupWhatIf
 from tests.simulator.invariants import Violation
 from tests.simulator.what_if import WhatIf
 from tests.support.coordinator import groups
-from tests.support.coordinator.topics import after, commit, file, started
+from tests.support.coordinator.topics import after, commit, decide, file, incarnation, started
 from tests.support.coordinator.topics import swap as segment
 
 WALKS = 400
@@ -116,3 +120,22 @@ def test_a_walk_finds_a_rule_that_is_missing_of_topics(fault):
 def test_a_walk_finds_a_rule_that_is_missing_of_groups(fault):
     with mock.patch.object(*fault), pytest.raises(Violation):
         walk_groups()
+
+
+def test_deletions_may_be_confirmed_by_the_entry_that_swaps_in_what_has_become_due():
+    state = started(1, "AB")
+    for _ in range(4):
+        state = after(state, commit(None, file({0: 4}, on="AB")))
+    state = after(state, MaintainSegments((segment(0, 4, on="AB"),)))
+    state = after(state, MaintainSegments((segment(4, 8, on="A"),)))
+    there = {node: incarnation(node) for node in "AB"}
+    state = after(state, AlterReplicas((PartitionReassignment(0, ("A",)),), there))
+    command = ConfirmDeletions(state.pending_deletions[0].key)
+    confirmed, swapped = events = decide(state, command)
+    assert isinstance(confirmed, DeletionsConfirmed)
+    assert isinstance(swapped, SegmentsSwapped)
+    answers.hold(state, command, events, after(state, command), 0)
+    with pytest.raises(Violation):
+        answers.hold(state, command, events, answers.followed(state, [swapped]), 0)
+    with pytest.raises(Violation):
+        answers.hold(state, command, events, answers.followed(state, [confirmed]), 0)
