@@ -182,8 +182,6 @@ class _Attempt:
                 self._outcome = handle.submit(commit_catch_up.complete(handle, command, failed), self._inbox)
             elif command.claim is not None:
                 handle.submit(command)  # raises if an election has cut its rows meanwhile
-            if self._outcome.answer is not None:
-                return self._outcome  # its rows were below the high watermark
             commit_catch_up.follow_up(handle, command)
         except NotEnoughReplicas:
             failure_detector_of(handle, self._session_timeout_ms).look(handle)

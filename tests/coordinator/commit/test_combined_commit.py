@@ -9,6 +9,7 @@ from pyspark_log_coordinator.commit import inline_maintenance
 from pyspark_log_coordinator.commit.commit import Batch, commit
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.journal import pace
+from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.model.batch import StagedFile
@@ -18,6 +19,7 @@ from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.topic import batch_offsets
 from pyspark_log_coordinator.topic.machine import CommitBatch
 from pyspark_log_storage.errors import OutcomeUnknown, StaleFile, StoreRefused, StoreUnavailable
+from tests.support.coordinator.replicated_topic import ReplicatedTopic
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
 from tests.support.coordinator.troubled_store import TroubledStore
 
@@ -279,6 +281,13 @@ def test_a_process_whose_batches_others_commit_does_not_clean_up(topic, monkeypa
     monkeypatch.setattr(inline_maintenance, "clean_up", cleaned.append)
     commit(topic.handle, mine, NO_RETRIES)
     assert cleaned == [leader]
+
+
+def test_only_a_process_whose_topic_is_on_one_node_need_not_know_the_newest_entry(topic, monkeypatch):
+    several = ReplicatedTopic().handle
+    monkeypatch.setattr(Journal, "expects_answer", lambda *_: True)
+    assert topic.handle.is_served
+    assert not several.is_served
 
 
 def outcome_of_a_batch(high_watermark):

@@ -480,3 +480,17 @@ def test_answers_that_nobody_has_read_are_deleted_after_hundreds_of_entries(stor
     inbox.put(place, 5, AddItems(("book",)))
     inbox_of().reply(place, {waiting(store)[0]: Answer(6, {})})
     assert [inbox.delete_answers(place, ANSWER_ENTRIES + number) for number in (5, 6)] == [0, 1]
+
+
+def test_a_command_is_born_at_the_newest_entry_that_an_answer_has_named(store):
+    """Or the answer to it would be taken for an old one, and deleted, while its process reads no entries."""
+    place = open_list(store).place
+    inbox = inbox_of()
+    inbox.put(place, 5, AddItems(("book",)))
+    inbox_of().reply(place, {waiting(store)[0]: Answer(1_000, {})})
+    inbox.answer()
+    inbox.withdraw()
+    inbox.put(place, 5, AddItems(("lamp",)))
+    inbox_of().reply(place, {waiting(store)[0]: Answer(1_001, {})})
+    assert inbox.delete_answers(place, 1_001) == 0
+    assert inbox.answer() == Answer(1_001, {})

@@ -14,6 +14,7 @@ from pyspark_log.clients.producer_batch import ArrowBatch
 from pyspark_log.clients.sender import Sender
 from pyspark_log.options.producer import parse_producer
 from pyspark_log.writing.staging import Staging
+from pyspark_log_coordinator.log.log import TopicHandle
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_storage.errors import (
@@ -49,6 +50,37 @@ class TestTheSender:
             producer.send("one", b"").result(GUARD)
         *_, newest = log.log.topic("one").journal.state.files
         assert born_of(newest.name) == log.log.topic("one").journal.number - 1
+
+    def test_writes_to_the_new_topic_of_a_name_once_it_has_looked(self, log, monkeypatch):
+        monkeypatch.setattr("pyspark_log.clients.sender.REFRESH_SECONDS", 0.0)
+        with Producer(log.path, linger_ms=0) as producer:
+            producer.send("one", b"").result(GUARD)
+            log.delete("one")
+            log.create("one")
+            assert producer.send("one", b"").result(GUARD).offset == 0
+
+    @pytest.mark.parametrize(("is_served", "due", "looks"), [(True, 300.0, 0), (True, 0.0, 1), (False, 300.0, 1)])
+    def test_looks_seldom_at_a_topic_whose_rows_others_commit(self, log, monkeypatch, is_served, due, looks):
+        looked, look_up = [], Sender._look_up
+        monkeypatch.setattr("pyspark_log.clients.sender.REFRESH_SECONDS", 0.0)
+        monkeypatch.setattr("pyspark_log.clients.sender.REFRESH_SECONDS_SERVED", due)
+        with Producer(log.path, linger_ms=0) as producer:
+            producer.send("one", b"").result(GUARD)
+            monkeypatch.setattr(TopicHandle, "is_served", is_served)
+            monkeypatch.setattr(Sender, "_look_up", lambda *given: (looked.append(given), look_up(*given))[1])
+            producer.send("one", b"").result(GUARD)
+        assert len(looked) == looks
+
+    @pytest.mark.parametrize("is_served", [True, False])
+    def test_reads_no_entries_before_others_commit_its_rows(self, log, monkeypatch, is_served):
+        refreshed, refresh = [], TopicHandle.refresh
+        with Producer(log.path, linger_ms=0) as producer:
+            producer.send("one", b"").result(GUARD)
+            monkeypatch.setattr(TopicHandle, "is_fresh", False)
+            monkeypatch.setattr(TopicHandle, "is_served", is_served)
+            monkeypatch.setattr(TopicHandle, "refresh", lambda handle: (refreshed.append(handle), refresh(handle))[1])
+            producer.send("one", b"").result(GUARD)
+        assert bool(refreshed) != is_served
 
     def test_gathers_what_is_sent_while_one_batch_is_committed_and_the_next_one_is_staged(self, log, monkeypatch):
         begun, go, staged = threading.Event(), threading.Event(), queue.SimpleQueue()
