@@ -1,4 +1,4 @@
-"""The offsets that the rows of a batch have got: what its writer is told."""
+"""The offsets of the rows of a batch, which its writer is told."""
 
 from __future__ import annotations
 
