@@ -161,7 +161,7 @@ def delete_archived(process):
     table = SimpleNamespace(name="/table")
     with mock.patch.object(archive, "_counted_ends", lambda _, state, since: {p: state.offsets[p][1] for p in since}):
         archive._delete({}, handle, table, state, timedelta(0))
-    for _ in range(3):  # of orphans, what was marked goes with the third time
+    for _ in range(3):  # an orphan is deleted by the third clean-up
         process.client.clean_up_topic()
 
 

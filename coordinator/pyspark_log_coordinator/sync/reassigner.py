@@ -79,7 +79,7 @@ def reassigning_partitions(topic: Topic) -> tuple[int, ...]:
 def placement_on(handle: TopicHandle, wanted: Iterable[NodeId], replication_factor: int | None = None) -> Placement:
     """Return a placement that spreads all partitions evenly over these nodes. Raises `InvalidOption`."""
     members = handle.log.cluster.state.nodes
-    for node in sorted(wanted):  # in one order, as a simulated world must be
+    for node in wanted:
         if nodes.node_of(members, node).fenced:
             raise InvalidOption("node", f"node {node!r} is fenced; unfence it or choose another node")
     return _relocate(handle, {node: members[node].rack for node in wanted}, replication_factor, even=True)

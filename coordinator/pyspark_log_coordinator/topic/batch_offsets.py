@@ -1,4 +1,4 @@
-"""The offsets of the rows of a batch, which its writer is told."""
+"""Where the rows of a batch are in the log: the offsets that a commit returns."""
 
 from __future__ import annotations
 
