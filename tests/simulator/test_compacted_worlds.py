@@ -183,29 +183,29 @@ FAULTS = {
     another_row_than_the_newest: 7,
     a_fold_that_begins_above_the_compacted_end: 7,
     rows_above_the_high_watermark: 7,
-    rows_younger_than_min_compaction_lag_ms: 30,
+    rows_younger_than_min_compaction_lag_ms: 100,
     dense_rows_that_go_before_the_isr_has_the_segment: 19,
     two_newest_rows_of_a_key: 7,
-    a_fold_that_ignores_what_has_expired: 8,
-    deletions_that_go_at_once: 7,
-    deletions_that_count_from_the_plan_on: 57,
-    deletions_that_go_before_the_rows_that_they_delete: 162,
+    a_fold_that_ignores_what_has_expired: 22,
+    deletions_that_go_at_once: 12,
+    deletions_that_count_from_the_plan_on: 88,
+    deletions_that_go_before_the_rows_that_they_delete: 112,
     a_swap_of_what_has_changed: 7,
-    a_swap_under_another_policy: 35,
+    a_swap_under_another_policy: 49,
     a_read_that_goes_on_after_a_compaction: 106,
     a_batch_that_is_repeated_with_other_rows: 16,
-    a_lag_of_offsets: 8,
+    a_lag_of_offsets: 16,
     newest_rows_with_older_ones: 21,
-    newest_rows_of_a_version_that_was_compacted: 8,
+    newest_rows_of_a_version_that_was_compacted: 33,
 }
 """With the seed of a world that has found it. Worlds change with the product: where it does not, others are tried."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("fault", "known"), FAULTS.items(), ids=lambda each: getattr(each, "__name__", "at"))
-def test_compacted_worlds_find(fault, known):
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_compacted_worlds_find(fault):
     with fault():
-        for seed in (known, *itertools.islice(compacted_seeds(), WORLDS)):
+        for seed in (FAULTS[fault], *itertools.islice(compacted_seeds(), WORLDS)):
             failure = failure_of(seed)
             assert not isinstance(failure, (TypeError, AttributeError, NameError)), (
                 f"the fault itself fails: {failure!r}"
