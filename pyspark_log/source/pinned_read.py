@@ -13,7 +13,6 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType, TimestampType
 
 from pyspark_log.options import parse_source
@@ -25,8 +24,6 @@ from pyspark_log_storage.columns import schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from pyspark.sql import Column
 
     from pyspark_log.reading.native_files import NativeRows
     from pyspark_log.reading.planning import Range
@@ -149,7 +146,8 @@ def _session_of_files(spark: SparkSession) -> SparkSession:
     so its credentials are found, and the sizes of its tasks are the user's.
     """
     made = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())  # noqa: SLF001 -- pyspark has no public way to it
-    for name in made.conf.getAll:
+    settings = made._jsparkSession.conf().getAll()  # noqa: SLF001 -- as above
+    for name in settings.keys().mkString("\n").split("\n"):  # one call; pyspark's `getAll` makes some for each
         if name.startswith(_DEFAULTS) and not name.startswith(_AS_SET):
             made.conf.unset(name)
     made.conf.set("spark.sql.caseSensitive", "true")  # columns of files have the names of the topic's
@@ -163,7 +161,10 @@ def _in(spark: SparkSession, frame: DataFrame) -> DataFrame:
 
 
 def _files(spark: SparkSession, topic: str, parts: Sequence[NativeRows], columns: StructType) -> DataFrame:
-    """Return rows of one topic from their files, with the columns of the source."""
+    """Return rows of one topic from their files, with the columns of the source.
+
+    Expressions are texts: each `Column` is some calls to the JVM, which were half of the time that a frame took.
+    """
     made = _made(topic, columns)
     stored = {name: StructField(name, kind) for name, kind in _POSITIONS.items()}
     stored |= {each.name: each for each in columns if each.name not in made or each.name == "headers"}
@@ -172,8 +173,8 @@ def _files(spark: SparkSession, topic: str, parts: Sequence[NativeRows], columns
     frame = read.parquet(*urls)
     cuts = [_cut(each.rows) for each in parts if each.is_cut]
     if cuts:
-        frame = frame.where(" AND ".join(cuts))  # as text: Spark analyses the plan once, not for each partition
-    return frame.select(*(made.get(name, f.col(quoted(name))).alias(name) for name in columns.names))
+        frame = frame.where(" AND ".join(cuts))
+    return frame.selectExpr(*(f"{made.get(name, quoted(name))} AS {quoted(name)}" for name in columns.names))
 
 
 def _cut(rows: Range) -> str:
@@ -184,21 +185,21 @@ def _cut(rows: Range) -> str:
     return f"(`partition` <> {rows.partition} OR `offset` BETWEEN {rows.start} AND {rows.end - 1})"
 
 
-def _made(topic: str, columns: StructType) -> dict[str, Column]:
-    """Return the columns of the source that files lack, or have in another form.
+def _made(topic: str, columns: StructType) -> dict[str, str]:
+    """Return the expressions of columns of the source that files lack, or have in another form.
 
     A typed topic may have columns of its own with the names that only rows of records have.
     """
-    made = {"topic": _constant(topic)}
+    made = {"topic": _constant(f"'{topic}'")}
     if tuple(columns.names[: len(OWN)]) != OWN:
-        made["timestampType"] = _constant(CREATE_TIME)
-        made["headers"] = f.when(f.size("headers") > 0, f.col("headers"))  # null for none, as in Spark's Kafka source
+        made["timestampType"] = _constant(str(CREATE_TIME))
+        made["headers"] = "CASE WHEN size(`headers`) > 0 THEN `headers` END"  # null for none, as in Spark's Kafka source
     return made
 
 
-def _constant(value: str | int) -> Column:
+def _constant(value: str) -> str:
     """Return a column that may be null, as Spark sees it: so is the source's, and no schema tells where rows are."""
-    return f.nullif(f.lit(value), f.lit(None))
+    return f"nullif({value}, NULL)"
 
 
 def _by_topic(parts: Sequence[NativeRows]) -> dict[str, list[NativeRows]]:
