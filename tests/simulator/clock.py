@@ -1,31 +1,28 @@
-"""Simulated time, and who runs: one thread at a time, handed on at every pause.
+"""Simulated time, and who runs: one task at a time, until it pauses.
 
-Production code is synchronous, so each actor has a thread of its own; but only the one that holds the baton runs, and
-the baton goes to whoever wakes first. A pause is the only place where it changes hands. With one seed for all chance
-the whole run is thus a function of the seed, whatever the operating system does with the threads.
+Production code is synchronous, so each actor is a coroutine with a stack of its own (a greenlet), and all of them are in
+one thread. A pause is the only place where others run, and the next is whoever wakes first. With one seed for all
+chance the whole run is thus a function of the seed.
 """
 
 from __future__ import annotations
 
 import heapq
-import threading
 from collections.abc import Callable
 
-_THREAD_ENDS_SECONDS = 30
+from greenlet import getcurrent, greenlet
 
 
 class Stopped(BaseException):
-    """The run is over; what a thread was at is given up."""
+    """The run is over; what a task was at is given up."""
 
 
 class Task:
-    """One thread, and the lock that it waits at while others run."""
+    """What an actor does, and where it is at that."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, work: Callable[[], None]) -> None:
         self.name = name
-        self.baton = threading.Lock()
-        self.baton.acquire()
-        self.thread: threading.Thread | None = None
+        self.stack = greenlet(work)
         self.turn = 0
         """The number of its newest wait: `wake` makes the earlier ones void."""
 
@@ -40,26 +37,21 @@ class Clock:
         self._waiting: list[tuple[float, int, Task]] = []
         self._order = 0
         self._stopping = False
-        self._finished = threading.Lock()
+        self._runner = getcurrent()
 
     def spawn(self, name: str, work: Callable[[], object], delay: float = 0.0) -> Task:
         """Begin a task after a delay. What it raises ends the run, and is kept in `failure`."""
-        task = Task(name)
 
         def run() -> None:
-            task.baton.acquire()
             try:
-                if not self._stopping:
-                    work()
+                work()
             except Stopped:
                 pass
             except BaseException as error:  # noqa: BLE001 -- a failed assertion of the product is a finding, too
                 if self.failure is None:
                     self.failure = error
-            self._hand_on(None)
 
-        task.thread = threading.Thread(target=run, name=name, daemon=True)
-        task.thread.start()
+        task = Task(name, run)
         self._wait(task, delay)
         return task
 
@@ -69,7 +61,7 @@ class Clock:
         assert me is not None
         self._check()
         self._wait(me, seconds)
-        self._hand_on(me)
+        self._runner.switch()
         self._check()
 
     def wake(self, task: Task) -> None:
@@ -79,20 +71,23 @@ class Clock:
 
     def run(self) -> None:
         """Run all tasks to their ends, or until one fails; then end the others where they are."""
-        self._finished.acquire()
-        self._hand_on(None)
-        self._finished.acquire()
-        self._finished.release()
-        if self.failure is None:
-            return
-        self._stopping = True
+        self._runner = getcurrent()
+        while self._waiting and self.failure is None:
+            wakes, turn, task = heapq.heappop(self._waiting)
+            if turn == task.turn:
+                self.now = max(self.now, wakes)
+                self._resume(task)
+        self._stopping = self.failure is not None
         for _, turn, task in sorted(self._waiting):
-            if turn != task.turn:
-                continue
-            task.baton.release()
-            assert task.thread is not None
-            task.thread.join(_THREAD_ENDS_SECONDS)
+            if turn == task.turn and task.stack:  # it has begun
+                self._resume(task)
         self._waiting.clear()
+
+    def _resume(self, task: Task) -> None:
+        """Run a task until it pauses or ends."""
+        self.current = task
+        task.stack.parent = self._runner
+        task.stack.switch()
 
     def _check(self) -> None:
         if self._stopping:
@@ -102,21 +97,3 @@ class Clock:
         self._order += 1
         task.turn = self._order
         heapq.heappush(self._waiting, (self.now + seconds, self._order, task))
-
-    def _hand_on(self, me: Task | None) -> None:
-        """Give the baton to whoever wakes first; `me` waits for it to come back."""
-        if self._stopping:
-            return
-        while self._waiting and self._waiting[0][1] != self._waiting[0][2].turn:
-            heapq.heappop(self._waiting)
-        if not self._waiting or self.failure is not None:
-            self._finished.release()
-            return
-        wakes, _, task = heapq.heappop(self._waiting)
-        self.now = max(self.now, wakes)
-        self.current = task
-        if task is me:
-            return
-        task.baton.release()
-        if me is not None:
-            me.baton.acquire()
