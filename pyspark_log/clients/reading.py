@@ -21,6 +21,7 @@ import pyarrow as pa
 from pyspark_log.clients.records import ConsumerBatch, ConsumerRecord, TopicPartition
 from pyspark_log.reading.fetch import fetch, newest_rows
 from pyspark_log.reading.planning import Range, find_again, split_of
+from pyspark_log_coordinator.group.state import NO_EPOCH
 from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_storage.columns.row_offsets import end_of, first_of, offsets_from
 from pyspark_log_storage.columns.schema import is_typed
@@ -72,8 +73,8 @@ class AssignedPartition:
         self._options = options
         self._offset: int | None = None
         """The next row, or None: as `auto.offset.reset` says."""
-        self._epoch = 0
-        """The leader epoch in which the rows before the position were read."""
+        self._epoch = NO_EPOCH
+        """The leader epoch of the row before the position, if that is known."""
         self._fetched: Iterator[tuple[Offsets, pa.RecordBatch]] | None = None
         self._fetched_end = 0
         """Where the rows end that are fetched."""
@@ -126,7 +127,7 @@ class AssignedPartition:
         """Read on at the committed offset, if there is one."""
         committed = group.committed(self.handle.topic_id, self.key.partition)
         if committed is not None:
-            self.go_back((committed.offset, committed.epoch_or(self.state.leader_epoch)))
+            self.go_back((committed.offset, committed.leader_epoch))
 
     def is_rewound(self, group: Group, since: int) -> bool:
         """Return whether the committed offset was reset after rewind number `since`."""
@@ -134,25 +135,31 @@ class AssignedPartition:
 
     def seek(self, offset: int | None) -> None:
         """Read from `offset` next; None: as `auto.offset.reset` says."""
-        self._offset, self._epoch = offset, self.state.leader_epoch
+        self._offset, self._epoch = offset, NO_EPOCH
         self._fetched = self._batch = None
         self.moved()
 
     def position(self) -> int:
-        """Return the offset of the next row, which is in the log or its end. Raises `DataLoss`, `InvalidInput`."""
-        state = self.state
+        """Return the offset of the next row, which is in the log or its end.
+
+        Raises `DataLoss`, `InvalidInput`, and `StoreError` if it has to look for newer rows.
+        """
         offset = self._offset
         if self._batch is not None and offset is not None:
             return offset
         if offset is None:
             return self._reset(f"no offset is given for {self._name}", InvalidInput)
-        end = min(state.end_of_epoch(self._epoch), state.high_watermark)
+        if offset > self._end:  # a rewind or the program may know rows that are newer than the last look
+            self.handle.refresh()
+        state, end = self.state, self._end
         if offset < state.log_start:
             what = f"{self._name}: offset {offset} has expired, the log begins at {state.log_start}"
             return self._reset(what, DataLoss)
         if offset > end:
             what = f"{self._name}: offset {offset} is not in the log, which ends at {end}"
             return self._reset(what, DataLoss)
+        if self._epoch == NO_EPOCH:
+            self._epoch = state.leader_epoch  # the rows before it must not be cut from now on
         return offset
 
     def take(self, rows_max: int | None) -> ConsumerBatch | None:
@@ -177,6 +184,14 @@ class AssignedPartition:
     @property
     def _name(self) -> str:
         return f"topic {self.key.topic!r}, partition {self.key.partition}"
+
+    @property
+    def _end(self) -> int:
+        """The end of the rows that follow those before the position, as it is known."""
+        state = self.state
+        if self._epoch == NO_EPOCH:
+            return state.high_watermark
+        return min(state.end_of_epoch(self._epoch), state.high_watermark)
 
     def _reset(self, what: str, error: type[DataLoss | InvalidInput]) -> int:
         state = self.state

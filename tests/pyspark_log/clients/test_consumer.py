@@ -358,6 +358,17 @@ class TestPositions:
         consumer.seek(T0, 1)
         assert values(consumer.poll(max_records=2)) == numbered(2, first=1)
 
+    def test_of_rows_that_are_newer_than_the_last_look_are_in_the_log(self, log):
+        log.append("t", {0: numbered(5), 1: numbered(5)})
+        with Consumer(log.path, auto_offset_reset="none") as consumer:
+            consumer.assign([T0, T1], "earliest")
+            assert offsets(consumer.poll(max_records=1)) == [0]
+            log.append("t", {0: numbered(2), 1: numbered(2)})  # the program may know where, from its Producer
+            consumer.seek(T1, 6)
+            assert consumer.position(T1) == 6
+            consumer.seek(T0, 6)
+            assert offsets(consumer.poll()) == [6, 6]
+
     def test_cannot_be_negative_or_of_another_partition(self, consumer):
         consumer.assign([T0])
         with pytest.raises(InvalidInput, match="offset -1 is negative"):

@@ -89,6 +89,13 @@ def test_a_consumer_sees_no_row_above_the_high_watermark(topic):
         assert [row.value for row in consumer.poll(GUARD * 1000)] == [b"on the leader alone"]
 
 
+def elect_2_instead_of_1(topic):
+    of_node = topic.handle.journal.state.incarnations
+    topic.handle.submit(Suspect("1", of_node["1"]))
+    gone = tuple(Suspicion(*each) for each in topic.handle.journal.state.suspects.items())
+    topic.handle.submit(ElectLeaders((Holder("2", of_node["2"]),), gone, unclean=True))
+
+
 def test_a_consumer_whose_rows_an_unclean_election_has_cut_says_so(tmp_path):
     topic = ThreeFolders(tmp_path)
     write(topic.log, topic.handle, 0, {0: [b"on all"]}, ("1", "2", "3"), "all")
@@ -96,14 +103,23 @@ def test_a_consumer_whose_rows_an_unclean_election_has_cut_says_so(tmp_path):
     with Consumer(topic.path, auto_offset_reset="none") as consumer:
         consumer.assign([("t", 0)], {("t", 0): 0})
         assert len(consumer.poll(GUARD * 1000)) == 3
-        of_node = topic.handle.journal.state.incarnations
-        topic.handle.submit(Suspect("1", of_node["1"]))
-        gone = tuple(Suspicion(*each) for each in topic.handle.journal.state.suspects.items())
-        topic.handle.submit(ElectLeaders((Holder("2", of_node["2"]),), gone, unclean=True))
+        elect_2_instead_of_1(topic)
         write(topic.log, topic.handle, 2, {0: [b"on 2"] * 3}, ("2",), "all")
         assert topic.partition.high_watermark == 4
         with pytest.raises(DataLoss, match="offset 3 is not in the log, which ends at 1"):
             consumer.poll(GUARD * 1000)
+
+
+def test_a_consumer_seeks_rows_of_a_leader_that_it_does_not_know_yet(tmp_path):
+    topic = ThreeFolders(tmp_path)
+    write(topic.log, topic.handle, 0, {0: [b"on all"]}, ("1", "2", "3"), "all")
+    with Consumer(topic.path, auto_offset_reset="none") as consumer:
+        consumer.assign([("t", 0)], "earliest")
+        assert len(consumer.poll(GUARD * 1000)) == 1
+        elect_2_instead_of_1(topic)
+        write(topic.log, topic.handle, 1, {0: [b"first", b"second"]}, ("2",), "all")
+        consumer.seek(("t", 0), 2)
+        assert [row.value for row in consumer.poll(GUARD * 1000)] == [b"second"]
 
 
 @pytest.mark.parametrize("acks", ["all", 1, 0])

@@ -143,6 +143,17 @@ class TestCommits:
             simple.commit()
             assert committed(programs, 0) == 2
 
+    def test_take_up_a_rewind_to_rows_that_are_newer_than_the_last_look(self, log, programs):
+        fill(log, 10)
+        with Consumer(log.path, **programs.options | {"auto_offset_reset": "none"}) as simple:
+            simple.assign(T[:1], "earliest")
+            simple.poll(GUARD * 1000)
+            fill(log, 10)
+            log.log.group("g").submit(ResetOffsets({log.log.topic("t").topic_id: {0: Offset(15)}}))
+            with pytest.raises(RewindPending):
+                simple.commit()
+            assert simple.position(T[0]) == 15
+
     def test_take_up_rewinds_of_a_running_member(self, log, programs):
         fill(log, 10)
         consumer = programs.start()
