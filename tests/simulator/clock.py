@@ -48,21 +48,25 @@ class Clock:
             except Stopped:
                 pass
             except BaseException as error:  # noqa: BLE001 -- a failed assertion of the product is a finding, too
-                if self.failure is None:
-                    self.failure = error
+                self.fail(error)
 
         task = Task(name, run)
         self._wait(task, delay)
         return task
 
     def pause(self, seconds: float) -> None:
-        """Let others run for some seconds. Raises `Stopped` where the run has ended meanwhile."""
+        """Let others run for some seconds, or until `wake`. Raises `Stopped` where the run has ended meanwhile."""
         me = self.current
         assert me is not None
         self._check()
         self._wait(me, seconds)
         self._runner.switch()
         self._check()
+
+    def fail(self, error: BaseException) -> None:
+        """End the run with this error, at the next pause. The product must not catch it and continue."""
+        if self.failure is None:
+            self.failure = error
 
     def wake(self, task: Task) -> None:
         """End the pause of a task now, after the tasks that already wake at this time."""
@@ -74,9 +78,15 @@ class Clock:
         self._runner = getcurrent()
         while self._waiting and self.failure is None:
             wakes, turn, task = heapq.heappop(self._waiting)
-            if turn == task.turn:
-                self.now = max(self.now, wakes)
-                self._resume(task)
+            if turn != task.turn:
+                continue
+            if wakes == float("inf"):
+                names = sorted([task.name, *(each.name for _, turn, each in self._waiting if turn == each.turn)])
+                self.fail(AssertionError(f"a deadlock: {names} wait for each other"))
+                heapq.heappush(self._waiting, (wakes, turn, task))  # to be ended with the others
+                break
+            self.now = max(self.now, wakes)
+            self._resume(task)
         self._stopping = self.failure is not None
         for _, turn, task in sorted(self._waiting):
             if turn == task.turn and task.stack:  # it has begun

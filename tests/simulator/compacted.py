@@ -72,10 +72,10 @@ def record_of(world: World, config: TopicConfig, names: Sequence[bytes], times: 
     columns: list[pa.Array] = [pa.array(keys, pa.binary()), pa.array(values, pa.binary()), stamps]
     if not any(headers):
         return pa.record_batch(columns, schema.RECORD)
-    return pa.record_batch([*columns, _headers(headers)], schema.RECORD_WITH_HEADERS)
+    return pa.record_batch([*columns, headers_of(headers)], schema.RECORD_WITH_HEADERS)
 
 
-def _headers(rows: Sequence[Sequence[tuple[str, bytes]] | None]) -> pa.Array:
+def headers_of(rows: Sequence[Sequence[tuple[str, bytes]] | None]) -> pa.Array:
     of_rows = [None if row is None else [{"key": key, "value": value} for key, value in row] for row in rows]
     return pa.array(of_rows, schema.HEADERS)
 

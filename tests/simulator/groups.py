@@ -18,6 +18,7 @@ from pyspark_log_coordinator.group.state import Group, GroupState
 from pyspark_log_coordinator.maintenance import cluster_cleanup
 from pyspark_log_storage.errors import LogError, UnknownGroup, UnknownTopic
 from tests.simulator import group_rules
+from tests.simulator.client_rules import CLIENTS, HAND
 from tests.simulator.group_what_if import GroupWhatIf
 from tests.simulator.invariants import History, require
 
@@ -51,7 +52,9 @@ class GroupHistory(History):
         for event in events:
             self._world.counts["rewound"] += isinstance(event, OffsetsReset)
             self._world.counts["offsets deleted"] += isinstance(event, OffsetsDeleted | GroupDeleted)
-            if isinstance(event, OffsetsCommitted) and event.member_id:
+            if isinstance(event, OffsetsCommitted) and after.group_id.startswith((CLIENTS, HAND)):
+                self._committed_by_consumer(event, state)
+            elif isinstance(event, OffsetsCommitted) and event.member_id:
                 self._committed_by_member(event, state)
             elif isinstance(event, OffsetsCommitted):
                 self._committed(event, state)
@@ -98,6 +101,26 @@ class GroupHistory(History):
             # A process whose answer was lost does not know that it has committed.
             follows = int(base) == offset or (process == last and int(base) <= offset <= new.offset)
             require(follows, f"{where}, for rows from {base} on, and {last or 'a rewind'} has set {offset}")
+
+    def _committed_by_consumer(self, event: OffsetsCommitted, before: Group) -> None:
+        """Hold that a Consumer commits positions that it had, and a member only rows that it has read all of."""
+        world, shares = self._world, _shares(before)
+        ((topic_id, offsets),) = event.offsets.items()
+        who = next((each for each in world.positions if event.member_id.startswith(f"{each}-")), before.group_id)
+        positions = world.positions[who]
+        world.counts["commits of a Consumer"] += 1
+        for p, new in offsets.items():
+            where = f"partition {p}: {who} commits {new.offset}"
+            others = [name for name, share in shares.items() if p in share and name != event.member_id]
+            require(not others, f"{where}, and {others} own it")
+            if self._is_unclean:
+                continue
+            left = world.rows_left(p, positions.last(p, new.offset), new.offset)
+            require(not left, f"{where}, and was at {positions.had.get(p)}: {left} are left between")
+            known = before.committed(topic_id, p)
+            base = positions.begun.get(p, 0) if event.member_id else 0
+            left = world.rows_left(p, 0 if known is None else known.offset, base)
+            require(not left, f"{where}, and began at {base}, so nobody has read {left}")
 
     @property
     def _is_unclean(self) -> bool:

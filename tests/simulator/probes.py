@@ -43,7 +43,13 @@ QUESTIONS = (
     *("what if InvalidInput", "what if FencedInstance", "what if IllegalGeneration", "what if UnknownMember"),
     *("what if RebalanceInProgress", "what if RewindPending", "what if GroupNotEmpty"),
 )
-PROBES = (*WRITERS_AND_READERS, *DISKS, *REPLICAS, *MOVES, *TABLES, *COMPACTION, *GROUPS, *QUESTIONS)
+CLIENTS = (
+    *("rows acknowledged", "rows refused", "rows with an unknown outcome", "Producers closed", "Consumers closed"),
+    *("repetitions that find their batch", "refusals of a repetition", "reads of a Consumer from a second node"),
+    *("rows of a Consumer", "commits of a Consumer", "commits that returned", "asynchronous commits", "seeks"),
+    "rewinds followed by Consumers",
+)
+PROBES = (*WRITERS_AND_READERS, *CLIENTS, *DISKS, *REPLICAS, *MOVES, *TABLES, *COMPACTION, *GROUPS, *QUESTIONS)
 
 
 def unreached(counts: Mapping[str, int]) -> list[str]:

@@ -36,7 +36,7 @@ from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.delta import delta_log
 from pyspark_log_storage.parquet import parquet_segment, row_group
-from tests.simulator import actors, compacted, groups, lanes, losses, members, moves, nemesis, readers, tables
+from tests.simulator import actors, clients, compacted, groups, lanes, losses, members, moves, nemesis, readers, tables
 from tests.simulator.invariants import History, require
 from tests.simulator.replicas import ReplicatedRows
 from tests.simulator.replicated_world import ReplicatedWorld
@@ -94,6 +94,7 @@ def run(
             except Exception as error:  # noqa: BLE001 -- whatever it is, it is what the seed finds
                 failure = error
     assert world.rows is not None or failure is not None
+    world.counts.update(world.sent.told)
     if world.rows is not None:
         world.counts["entries"] = world.rows.number
         world.counts["versions of tables"] = world.tables.published
@@ -157,6 +158,7 @@ def _populate(world: World) -> None:
     if settings.members:
         actors.supervised(world, "rewinder", members.rewinder)
     compacted.start(world)
+    clients.start(world)
 
 
 def _audit(world: World) -> None:
@@ -190,6 +192,7 @@ def _audit(world: World) -> None:
             if history is not None and not rows.unclean:
                 history.hold_finished(checkpoint)
         members.finish(world, process)
+        clients.finish(world, process)
         if isinstance(rows, ReplicatedRows):
             rows.hold_equal()
         if world.settings.config.segment_format == "parquet":
@@ -309,4 +312,6 @@ def _simulated(world: World) -> Iterator[None]:
         stack.enter_context(mock.patch.object(fetch, "_recent", RecentChunks()))
         stack.enter_context(mock.patch.object(row_group, "_footers", OrderedDict()))
         stack.enter_context(mock.patch.object(logger, "disabled", True))
+        if world.settings.clients is not None:
+            stack.enter_context(clients.patches(world))
         yield

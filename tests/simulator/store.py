@@ -113,6 +113,10 @@ class ProcessState:
         self.weather = weather
         self.alive = True
         self.on_sleep: Callable[[], object] = bool
+        self.on_crash: Callable[[], object] = bool
+        self.cut_off_seconds = 0.0
+        """How long the connections of a process may stay broken after an answer was lost."""
+        self.cut_off_until = 0.0
 
 
 class SimulatedStore:
@@ -256,7 +260,7 @@ class SimulatedStore:
             self._trace(what, key, "unavailable")
             raise StoreUnavailable(self.url, key, "the store did not answer")
         fate -= weather.unavailable
-        if self._place.silent_to(self.owner.name):
+        if self._place.silent_to(self.owner.name) or self._clock.now < self.owner.cut_off_until:
             self._trace(what, key, "silent")
             raise StoreUnavailable(self.url, key, f"{self.url} does not answer")
         if self._place.read_only and what in _CHANGES:
@@ -267,11 +271,16 @@ class SimulatedStore:
         except StoreError as error:
             self._trace(what, key, type(error).__name__)
             raise
+        except AssertionError as error:
+            self._clock.fail(error)  # also if the product catches it, as the threads of its clients do
+            raise
         self._trace(what, key, result if isinstance(result, bool) else "")
         if fate + weather.unavailable < 0:
             self._crash(what, key, "after")
         if 0 <= fate < weather.lost_answer:
             self._trace(what, key, "answer lost")
+            if self.owner.cut_off_seconds:
+                self.owner.cut_off_until = self._clock.now + chance.uniform(0, self.owner.cut_off_seconds)
             raise StoreUnavailable(self.url, key, "the answer was lost")
         if chance.random() < _ANSWERS_DELAYED:
             self._delay(what, key, weather.late_answer)
@@ -289,6 +298,7 @@ class SimulatedStore:
     def _crash(self, what: str, key: str, when: str) -> None:
         self._trace(what, key, f"CRASH {when}")
         self.owner.alive = False
+        self.owner.on_crash()
         raise Crashed
 
     def _get(self, key: str) -> bytes:

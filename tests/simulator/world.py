@@ -16,7 +16,8 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import LogError, ObjectMissing, OutcomeUnknown, StaleFile, StoreUnavailable
 from pyspark_log_storage.objects import spare
 from tests.simulator import lanes
-from tests.simulator.clock import Clock
+from tests.simulator.client_rules import Positions, SentRows
+from tests.simulator.clock import Clock, Task
 from tests.simulator.compaction import Compaction
 from tests.simulator.groups import Checkpoint, GroupHistory
 from tests.simulator.invariants import History, Rows, Violation, require
@@ -52,6 +53,11 @@ class Process:
         )
         self.place = "driver"
         self._logs: dict[str, Log] = {}
+        self.own: list[Log] = []
+        """The logs of its clients."""
+        self.blocked: list[Task] = []
+        """Its threads that wait for each other."""
+        self.state.on_crash = self.end
 
     @property
     def log(self) -> Log:
@@ -59,6 +65,17 @@ class Process:
         if self.place not in self._logs:
             self._logs[self.place] = self.world.log(self)
         return self._logs[self.place]
+
+    def own_log(self) -> Log:
+        """Return a log for a client of this process."""
+        self.own.append(self.world.log(self))
+        return self.own[-1]
+
+    def end(self) -> None:
+        """End the process with all its threads: whatever they still do has no effect."""
+        self.state.alive = False
+        for each in self.blocked:
+            self.world.clock.wake(each)
 
     def open(self, *, create: bool) -> None:
         """Open the log as a new process does, and now and then one that has it open already."""
@@ -106,6 +123,10 @@ class World:
         self.tables = Tables()
         self.compaction: Compaction | None = None
         """What is known of the compaction of a compacted topic, once there is one."""
+        self.sent = SentRows()
+        """The rows that Producers send."""
+        self.positions: dict[str, Positions] = {}
+        """Where Consumers are, by client id; those without a member by group id."""
         self.jobs: dict[str, RollJob] = {}
         """What each segment was made of, by its name."""
         self.counts: Counter[str] = Counter()
@@ -195,6 +216,7 @@ class World:
             return self.groups[folder]
         if self.rows is None:
             self.rows = self._new_rows(folder)
+            self.rows.are_sent = self.sent.sequenced
             self.rows.what_if = WhatIf(self.seed, self.counts).walk
             if self.settings.compaction is not None:
                 self.compaction = Compaction(self.rows, self.jobs, self.counts, self.now_ms)
@@ -245,6 +267,15 @@ class World:
         chance = random.Random(f"{self.seed}/{producer}/{batch}")
         partitions = chance.sample(range(self.settings.partitions), chance.randint(1, self.settings.partitions))
         return Counter({p: chance.randint(1, 6) for p in partitions})
+
+    def rows_left(self, p: int, begin: int, end: int) -> list[int]:
+        """Return the offsets of a partition between two that have a row now."""
+        assert self.rows is not None
+        partition = self.rows.states[-1].partitions[p]
+        begin = max(begin, partition.log_start)
+        if self.compaction is None or begin >= end:
+            return list(range(begin, end))
+        return self.compaction.readable(p, partition, begin, end)
 
     def excused(self, error: LogError) -> None:
         """Go on after an error that the store's faults explain, else raise it."""
