@@ -193,7 +193,8 @@ def _made(topic: str, columns: StructType) -> dict[str, str]:
     made = {"topic": _constant(f"'{topic}'")}
     if tuple(columns.names[: len(OWN)]) != OWN:
         made["timestampType"] = _constant(str(CREATE_TIME))
-        made["headers"] = "CASE WHEN size(`headers`) > 0 THEN `headers` END"  # null for none, as in Spark's Kafka source
+        # Null for none, as in Spark's Kafka source.
+        made["headers"] = "CASE WHEN size(`headers`) > 0 THEN `headers` END"
     return made
 
 

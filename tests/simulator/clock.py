@@ -1,7 +1,7 @@
 """Simulated time, and who runs: one task at a time, until it pauses.
 
-Production code is synchronous, so each actor is a coroutine with a stack of its own (a greenlet), and all of them are in
-one thread. A pause is the only place where others run, and the next is whoever wakes first. With one seed for all
+Production code is synchronous, so each actor is a coroutine with a stack of its own (a greenlet), and all of them are
+in one thread. A pause is the only place where others run, and the next is whoever wakes first. With one seed for all
 chance the whole run is thus a function of the seed.
 """
 
