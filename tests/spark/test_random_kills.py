@@ -22,9 +22,9 @@ from tests.support.spark.kills import Driver, Query
 ROWS = 60_000
 PARTITIONS = 4
 SEED = 20_260_117
-KILLS = int(os.environ.get("PYSPARK_LOG_RANDOM_KILLS", "10"))
+KILLS = int(os.environ.get("PYSPARK_LOG_RANDOM_KILLS", "6"))
 AIMED_KILLS = KILLS * 3 // 10
-JOURNAL_AHEAD = 3
+JOURNAL_AHEAD = 2
 KILLS_MAX = 40
 
 
