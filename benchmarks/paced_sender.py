@@ -1,9 +1,14 @@
-"""Send rows at a steady rate, each with the time at which it was sent; print how late each one was, in milliseconds."""
+"""Send rows at a steady rate, each with the time at which it was sent; print how late each one was, in milliseconds.
+
+With a sixth argument, write the times of the steps of each batch into that file (`benchmarks.send_to_poll`).
+"""
 
 from __future__ import annotations
 
+import json
 import sys
 import time
+from pathlib import Path
 
 from pyspark_log import Producer
 
@@ -25,4 +30,12 @@ def main(path: str, topic: str, linger: int, rows: int, rate: int) -> None:
     print(*(f"{each * MILLI:.3f}" for each in late))
 
 
-main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:]))
+if sys.argv[6:]:
+    from benchmarks.send_to_poll import Stamps
+
+    stamps = Stamps()
+    stamps.of_producer()
+    main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:6]))
+    Path(sys.argv[6]).write_text(json.dumps(stamps.times))
+else:
+    main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:]))
