@@ -2,7 +2,7 @@
 
 A look asks the store for the next entry of a topic's journal by name: on a local disk some microseconds. The pauses
 between looks are short after new rows, and grow with the time without new rows. So the next row is seen within an
-eighth of the time since the last one, at least 1 ms and at most `fetch.max.wait.ms`.
+eighth of the time since the last one, at least 0.5 ms and at most `fetch.max.wait.ms`.
 
 In an object store each look is a request. There the pauses grow further, and an idle consumer keeps them however often
 it is polled.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.log.log import Log, TopicHandle
 
-SHORTEST_PAUSE = 0.001
+SHORTEST_PAUSE = 0.0005
 QUIET_SHARE = 8
 """A pause is this part of the time since the last rows."""
 LONGEST_PAUSE, LONGEST_PAUSE_REMOTE = 0.1, 2.5

@@ -4,10 +4,10 @@
     committer    commits what was staged, in one journal entry, and settles the futures
     housekeeper  maintains the topics (`housekeeper`)
 
-While one request is committed the next one is staged, and no further one is taken: further rows are collected in the
-meantime. Rows would wait longer in a request that is staged early, and the requests would be smaller. Requests are
-committed in the order in which they were staged, so rows of a partition keep their order. The log is used by one thread
-at a time.
+If a commit waits for its store, or for other producers, or if its rows fill a batch, the next request is staged
+meanwhile. Otherwise the two would share a core, and rows would wait longer in a request that was taken early: then the
+next one is taken after the commit. Further rows are collected in the meantime. Requests are committed in the order in
+which they were staged, so rows of a partition keep their order. The log is used by one thread at a time.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Sender:
         self._housekeeper = housekeeper
         self._staged: queue.SimpleQueue[_Staged | None] = queue.SimpleQueue()
         self._turn = threading.Semaphore()
-        """Taken by the sender with a request, and given back by the committer when it begins with that request."""
+        """Taken by the sender with a request; the committer gives it back when the next one is to be staged."""
         self.threads = [
             threading.Thread(target=target, name=f"pyspark_log {name}", daemon=True)
             for name, target in (("sender", self._stage_all), ("committer", self._commit_all))
@@ -205,7 +205,9 @@ class Sender:
 
     def _commit_all(self) -> None:
         while (staged := self._staged.get()) is not None:
-            self._turn.release()
+            stages_ahead = self._stages_ahead(staged)
+            if stages_ahead:
+                self._turn.release()
             try:
                 with self._log_lock:
                     offsets = self._commit_or_stage_again(staged)
@@ -217,7 +219,25 @@ class Sender:
                 self._accumulator.release(batches)
                 succeed = [partial(batch.succeed, share) for batch, share in zip(batches, shares, strict=True)]
                 self._settle(batches, succeed)
+                self._prepare_next(staged.topic)
+            if not stages_ahead:
+                self._turn.release()
         self._housekeeper.stop([each.handle for each in self._topics.values()])
+
+    def _stages_ahead(self, staged: _Staged) -> bool:
+        """Return whether to stage the next request while this one is committed."""
+        handle = staged.topic.handle
+        is_full = sum(batch.bytes for batch in staged.request.batches) >= self._options.batch_size
+        return is_full or handle.waits_for_store or handle.is_served
+
+    def _prepare_next(self, topic: TopicTarget) -> None:
+        """Look where the next rows of a topic go, and maintain it. The rows that were committed are settled."""
+        try:
+            with self._log_lock:
+                topic.destination = self._destination(topic.handle)
+                self._housekeeper.committed(topic.handle)
+        except Exception:
+            logs.exception("maintenance of topic %(topic)r could not be started", topic=topic.handle.name)
 
     def _fail(self, request: Request, error: BaseException) -> None:
         if isinstance(error, UnknownTopic):
@@ -258,13 +278,7 @@ class Sender:
             claim = ProducerClaim(self._producer, "", "", self._sequences[topic.handle.topic_id], expires=True)
             self._sequences[topic.handle.topic_id] += 1
         batch = Batch(claim, files, self._options.acks, self._housekeeper.take(topic.handle))
-        offsets = self._committed(topic.handle, batch, staged.deadline)
-        try:
-            topic.destination = self._destination(topic.handle)
-            self._housekeeper.committed(topic.handle)
-        except Exception:  # the rows are in the log, so their futures must not fail
-            logs.exception("maintenance of topic %(topic)r could not be started", topic=topic.handle.name)
-        return offsets
+        return self._committed(topic.handle, batch, staged.deadline)
 
     def _committed(self, handle: TopicHandle, batch: Batch, deadline: float) -> dict[int, tuple[int, int]]:
         """Commit until the outcome is known, or the deadline has passed. A batch with a claim is in the log once."""

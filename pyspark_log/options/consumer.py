@@ -197,7 +197,7 @@ class ConsumerOptions(Options):
         value=seconds(1),
         unset="100; in an object store 2500 for each topic, and 6000 more in a group",
         meaning=(
-            "Longest pause between two checks for new rows, in milliseconds. The first pauses are 1 ms; a pause is an"
+            "Longest pause between two checks for new rows, in milliseconds. The first pauses are 0.5 ms; a pause is an"
             " eighth of the time since the last new rows. In an object store each check of a topic is a request, see"
             " [idle clients](../guides/object-store-costs.md#idle-clients)."
         ),

@@ -186,7 +186,7 @@ class Journal(Replay[S, C]):
                     if self._has_more():
                         end = None
                         continue
-                    self._is_gapless, self._pace.is_contended = True, False
+                    self._is_gapless, self._pace.in_a_row = True, 1
                 self._looked, self._seen = self._environment.monotonic(), self.number
                 return self.state
 
@@ -415,7 +415,8 @@ class Journal(Replay[S, C]):
             self._advance(mine, after)
             self._durable = self._seen = self.number
             self._looked = self._environment.monotonic()
-            self._pace.is_contended, self._pace.has_lost = False, tries.losses > 0 or tries.met_others
+            self._pace.in_a_row += 1
+            self._pace.has_lost = tries.losses > 0 or tries.met_others
             self._write_snapshot_when_due()
             return True
         if decided == mine:
@@ -457,8 +458,16 @@ class Journal(Replay[S, C]):
 
     @property
     def is_fresh(self) -> bool:
-        """Whether not to refresh: the newest known entry was the newest a moment ago, and the store is slow."""
-        return self.is_recent and self._pace.is_slow
+        """Whether not to refresh: the newest known entry was the newest a moment ago, and a refresh costs too much.
+
+        That is so on a slow store, where it costs as much as to lose an entry, and for a process that meets no others.
+        """
+        return self.is_recent and (self._pace.is_slow or self._pace.is_alone)
+
+    @property
+    def waits_for_store(self) -> bool:
+        """Whether a commit waits for the store for the most part, so that this process has time for something else."""
+        return self._pace.waits_for_store
 
     def expects_answer(self, inbox: Inbox[C]) -> bool:
         """Whether the next command with this inbox is likely to be carried out by another process."""
@@ -566,7 +575,7 @@ class Journal(Replay[S, C]):
             self._opened = False
         else:
             self._fold(data, events)
-            self._pace.is_contended = True
+            self._pace.in_a_row = 0
 
     def _snapshot_was_missed(self) -> bool:
         """Return whether the newest snapshot is so old that the one after it was missed."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 SLOW_SECONDS = 0.0002
 """A store is slow if it takes so long for a request: every one that flushes to a disk, or is reached by a network."""
+WAITING_SECONDS = 0.0008
+"""A commit waits for the store more than it computes if a request usually takes so long."""
 FRESH_SECONDS, FRESH_SECONDS_REMOTE = 1.0, 10.0
 """For so long a process proposes the next entry without looking first; longer in an object store, where a look costs a
 request. Safety does not depend on it: it is only much shorter than the time in which the next slot could be trimmed.
@@ -15,10 +17,15 @@ REFRESH_SECONDS, REFRESH_SECONDS_REMOTE = 1.0, 60.0
 """How often a process that polls refreshes a journal although its looks found nothing: they miss an entry of which only
 a copy is left, and what was trimmed while the process slept. In an object store the former cannot happen.
 """
+ALONE_ENTRIES = 8
+"""A process that has written so many entries in a row proposes the next one without looking first, also on a fast
+store. On a slow one every process does: a look costs as much as to lose an entry.
+"""
 LOOK_EVERY = 8
 """A process that meets no other looks into the inbox at every 8th entry, so that a fast one lets the others in."""
 _REQUESTS_OF_A_PROPOSAL = 3
 _FORGETTING = 1.02
+_LEARNING = 1.1
 
 
 class Pace:
@@ -27,19 +34,39 @@ class Pace:
     def __init__(self) -> None:
         self._request_seconds = float("inf")
         """How long a request takes at least, which a busy processor does not disturb; infinite if unknown."""
-        self.is_contended = False
-        """Whether another process has written an entry since the last one of this process."""
+        self._usual_seconds = 0.0
+        """How long a request usually takes, 0 if unknown: an estimate of the median of the last dozens."""
+        self.in_a_row = 1
+        """How many entries this process has written since one of another process, and that which it found at first."""
         self.has_lost = False
         """Whether the last command met another process, at its entry or in the inbox."""
 
     def measure(self, seconds: float) -> None:
         """Take note how long a proposal took. Shorter ones are forgotten with time: the store may become slower."""
-        self._request_seconds = min(self._request_seconds * _FORGETTING, seconds / _REQUESTS_OF_A_PROPOSAL)
+        each = seconds / _REQUESTS_OF_A_PROPOSAL
+        self._request_seconds = min(self._request_seconds * _FORGETTING, each)
+        usual = self._usual_seconds or each
+        self._usual_seconds = usual * _LEARNING if each > usual else usual / _LEARNING
+
+    @property
+    def is_contended(self) -> bool:
+        """Whether another process has written an entry since the last one of this process."""
+        return self.in_a_row == 0
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other process has written an entry for a while."""
+        return self.in_a_row >= ALONE_ENTRIES
 
     @property
     def is_slow(self) -> bool:
         """Whether requests are what a commit costs. On a fast store that is processor time."""
         return SLOW_SECONDS <= self._request_seconds < float("inf")
+
+    @property
+    def waits_for_store(self) -> bool:
+        """Whether a commit waits for the store for the most part."""
+        return self._usual_seconds >= WAITING_SECONDS
 
     def wants_a_look(self, number: int) -> bool:
         """Return whether to look into the inbox before entry `number` is proposed."""

@@ -137,6 +137,11 @@ class TopicHandle:
         return self.journal.is_fresh
 
     @property
+    def waits_for_store(self) -> bool:
+        """Whether a commit waits for the store for the most part; see `Journal.waits_for_store`."""
+        return self.journal.waits_for_store
+
+    @property
     def is_served(self) -> bool:
         """Whether other processes are likely to commit the next batch, so that this one need not know the newest entry.
 

@@ -10,6 +10,7 @@ from pyspark_log_coordinator.journal import journal as journal_module
 from pyspark_log_coordinator.journal import journal_entry, replay, snapshot
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.journal_entry import NO_HASH, digest
+from pyspark_log_coordinator.journal.pace import ALONE_ENTRIES
 from pyspark_log_coordinator.journal.place import OneStore
 from pyspark_log_storage.errors import (
     CopiedLog,
@@ -333,6 +334,24 @@ def test_a_refresh_without_news_looks_for_the_next_entry_and_its_spare_alone(jou
     store.reads.clear()
     journal.refresh()
     assert store.reads == [entry_key(11), spare_of(entry_key(11))]
+
+
+@one_store
+def test_a_writer_that_meets_no_others_does_not_look_before_it_writes(journal, store):
+    fill(journal, ALONE_ENTRIES)
+    store.reads.clear()
+    number = add(journal, "book").number
+    assert entry_key(number) not in store.reads
+
+
+@one_store
+def test_a_writer_that_has_met_another_one_looks_before_it_writes(journal, store):
+    fill(journal, ALONE_ENTRIES)
+    add(open_list(another(store)), "vase")
+    add(journal, "book")
+    store.reads.clear()
+    number = add(journal, "lamp").number
+    assert entry_key(number) in store.reads
 
 
 @one_store

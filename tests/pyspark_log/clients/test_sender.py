@@ -1,5 +1,6 @@
 """How a Producer gathers rows and writes them: its threads, its buffer, and flush."""
 
+import contextlib
 import queue
 import threading
 import time
@@ -25,6 +26,22 @@ from pyspark_log_storage.errors import (
 )
 from pyspark_log_storage.layout import born_of
 from tests.support.pyspark_log.clients.written_rows import GUARD, values_of
+
+
+@contextlib.contextmanager
+def committing(log, monkeypatch, **options):
+    """A Producer that is committing a first row for as long as the block lasts, and what it stages from then on."""
+    begun, go, staged = threading.Event(), threading.Event(), queue.SimpleQueue()
+    stage, commit = Sender._stage, Sender._commit
+    monkeypatch.setattr(Sender, "_commit", lambda *given: (begun.set(), go.wait(GUARD), commit(*given))[2])
+    with Producer(log.path, linger_ms=0, **options) as producer:
+        producer.send("one", b"first")
+        assert begun.wait(GUARD)
+        monkeypatch.setattr(Sender, "_stage", lambda *given: (staged.put(given), stage(*given))[1])
+        try:
+            yield producer, staged
+        finally:
+            go.set()
 
 
 class TestTheSender:
@@ -83,23 +100,43 @@ class TestTheSender:
         assert bool(refreshed) != is_served
 
     def test_gathers_what_is_sent_while_one_batch_is_committed_and_the_next_one_is_staged(self, log, monkeypatch):
-        begun, go, staged = threading.Event(), threading.Event(), queue.SimpleQueue()
-        stage, commit = Sender._stage, Sender._commit
-        monkeypatch.setattr(Sender, "_stage", lambda *given: (staged.put(given), stage(*given))[1])
-        monkeypatch.setattr(Sender, "_commit", lambda *given: (begun.set(), go.wait(GUARD), commit(*given))[2])
+        monkeypatch.setattr(TopicHandle, "waits_for_store", True)
+        with committing(log, monkeypatch) as (producer, staged):
+            producer.send("one", b"second")
+            assert staged.get(timeout=GUARD)
+            producer.send("one", b"third")
+            with pytest.raises(queue.Empty):
+                staged.get(timeout=0.05)  # in which a free sender takes it
+            producer.send("one", b"fourth")
+        assert staged.qsize() == 1
+
+    def test_gathers_what_is_sent_while_one_batch_is_committed_by_a_fast_store(self, log, monkeypatch):
+        monkeypatch.setattr(TopicHandle, "waits_for_store", False)
+        with committing(log, monkeypatch) as (producer, staged):
+            producer.send("one", b"second")
+            with pytest.raises(queue.Empty):
+                staged.get(timeout=0.05)
+            producer.send("one", b"third")
+        assert staged.qsize() == 1
+
+    @pytest.mark.parametrize("reason", ["is full", "is committed by others"])
+    def test_stages_the_next_batch_while_one_is_committed_that(self, log, monkeypatch, reason):
+        monkeypatch.setattr(TopicHandle, "waits_for_store", False)
+        monkeypatch.setattr(TopicHandle, "is_served", reason == "is committed by others")
+        batch_size = 1 if reason == "is full" else 1_000_000
+        with committing(log, monkeypatch, batch_size=batch_size) as (producer, staged):
+            producer.send("one", b"second")
+            assert staged.get(timeout=GUARD)
+
+    def test_acknowledges_rows_before_it_looks_what_is_due(self, log, monkeypatch):
+        go, plain = threading.Event(), housekeeper.Housekeeper.committed
+        monkeypatch.setattr(housekeeper.Housekeeper, "committed", lambda *given: (go.wait(GUARD), plain(*given)))
         with Producer(log.path, linger_ms=0) as producer:
-            producer.send("one", b"first")
-            assert begun.wait(GUARD)
+            sent = producer.send("one", b"")
             try:
-                producer.send("one", b"second")
-                assert [staged.get(timeout=GUARD) for _ in range(2)]
-                producer.send("one", b"third")
-                with pytest.raises(queue.Empty):
-                    staged.get(timeout=0.05)  # in which a free sender takes it
-                producer.send("one", b"fourth")
+                assert sent.result(GUARD / 2).offset == 0
             finally:
                 go.set()
-        assert staged.qsize() == 1
 
     def test_stages_rows_again_whose_file_became_stale_before_its_commit(self, log, monkeypatch):
         log.create("stale", orphan_retention_ms=0)
