@@ -234,6 +234,8 @@ def _hold_led(topic: Topic, command: AlterReplicaNode, after: Topic) -> None:
     for p, (old, new) in enumerate(zip(topic.partitions, after.partitions, strict=True)):
         if old.leader != command.node or not (is_wiped or is_fenced):
             continue
+        if is_quorum(topic) and new.replicas != old.replicas:
+            continue  # a majority of the former replicas has elected the leader before the reassignment ended
         able = [node for node in new.replicas if node not in after.fenced and node not in after.suspects]
         able = [node for node in able if _may_lead(after, new, able, node)]
         what = f"partition {p}: {command.node} led the ISR {old.isr}, and {new.leader} leads"
