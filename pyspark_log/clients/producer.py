@@ -65,7 +65,7 @@ class AtomicBatch:
             raise InvalidInput("the block of this batch has ended; begin another one with Producer.batch()")
         destination = self._destination(topic)
         row = checked_row(destination, value, key, headers, partition, timestamp_ms)
-        size = row[-1] + ROW_BYTES
+        size = row[2] + ROW_BYTES
         self._bytes += size
         if self._bytes > self._bytes_max:
             raise BufferExhausted(

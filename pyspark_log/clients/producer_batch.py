@@ -1,6 +1,6 @@
 """Batches of a producer: rows of one topic that are sequenced together, and their futures.
 
-    RowBatch       collects rows one by one, in lists that become Arrow columns at once
+    RowBatch       collects rows one by one, in a list that becomes Arrow columns at once
     ArrowBatch     rows that are Arrow columns already
 
 A batch is settled once, with its offsets or an error, by the sender's thread.
@@ -28,13 +28,14 @@ from pyspark_log_storage.columns import schema
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from pyspark_log.clients.row_input import InputRow
+    from pyspark_log.clients.row_input import InputRow, RareParts
 
 OnDelivery: TypeAlias = Callable[[BaseException | None, RecordMetadata | None], object]
 """Called with the error, or with where the row is."""
 
 ROW_BYTES = 64
 """Counted for each row besides its key, value and headers."""
+_ROW_PARTS = 3
 _US_PER_MS = 1000
 _US_PER_SECOND = 1_000_000
 _FUTURES_OWN = frozenset(vars(Future()))
@@ -47,6 +48,7 @@ class Delivery(Future[RecordMetadata]):
     to be written. So this is only a batch and the number of a row in it, and becomes a real future on first use.
     """
 
+    __slots__ = ("batch", "row")
     __init__ = object.__init__  # RowBatch.append sets `batch` and `row`; Future.__init__ is called on first use
     batch: RowBatch
     row: int
@@ -118,10 +120,8 @@ class RowBatch(ProducerBatch):
     def __init__(self, topic: str) -> None:
         super().__init__(topic)
         self.lock = threading.RLock()  # a callback of a future may look at another one
-        self._keys: list[bytes | None] = []
-        self._values: list[bytes | None] = []
-        self._times: list[float] = []
-        """When each row was added, in seconds."""
+        self._rows: list[Any] = []
+        """Key, value and time of each row, in seconds, one after another: a row is one step in one list."""
         self._given: dict[int, int] = {}
         """The timestamps that were given, in microseconds."""
         self._timestamps: NDArray[np.int64] = np.zeros(0, np.int64)
@@ -137,37 +137,42 @@ class RowBatch(ProducerBatch):
         self._error: BaseException | None = None
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self._rows) // _ROW_PARTS
 
     def append(self, row: InputRow, on_delivery: OnDelivery | None) -> Delivery:
         """Add a row. Called by one thread at a time."""
-        key, value, headers, partition, timestamp, _ = row
+        key, value, _, parts = row
+        rows = self._rows
         delivery: Delivery = Delivery()
         delivery.batch = self
-        delivery.row = number = len(self._values)
-        self._keys.append(key)
-        self._values.append(value)
-        self._times.append(time())
+        delivery.row = number = len(rows) // _ROW_PARTS
+        rows += (key, value, time())
+        if parts is not None:
+            self._note(number, parts)
+        if on_delivery is not None:
+            self._callbacks.append((number, on_delivery))
+        return delivery
+
+    def _note(self, number: int, parts: RareParts) -> None:
+        headers, partition, timestamp = parts
         if headers:
             self._headers[number] = headers
         if partition is not None:
             self._explicit[number] = partition
         if timestamp is not None:
             self._given[number] = timestamp
-        if on_delivery is not None:
-            self._callbacks.append((number, on_delivery))
-        return delivery
 
     def _columns(self) -> Rows:
-        self._timestamps = (np.array(self._times) * _US_PER_SECOND).astype(np.int64)
+        keys, values, times = (self._rows[part::_ROW_PARTS] for part in range(_ROW_PARTS))
+        self._timestamps = (np.array(times) * _US_PER_SECOND).astype(np.int64)
         for row, timestamp in self._given.items():
             self._timestamps[row] = timestamp
         columns = [
-            pa.array(self._keys, pa.binary()),
-            pa.array(self._values, pa.binary()),
+            pa.array(keys, pa.binary()),
+            pa.array(values, pa.binary()),
             pa.array(self._timestamps).view(schema.TIMESTAMP),
         ]
-        kind, count = schema.RECORD, len(self._values)
+        kind, count = schema.RECORD, len(self)
         if self._headers:
             kind = schema.RECORD_WITH_HEADERS
             columns.append(pa.array([self._headers.get(row) for row in range(count)], schema.HEADERS))
@@ -200,7 +205,7 @@ class RowBatch(ProducerBatch):
 
     def _settle(self) -> None:
         # The rows themselves are not needed any more.
-        self._keys, self._values, self._times = [], [], []
+        self._rows = []
         self._headers, self._explicit, self._given = {}, {}, {}
         with self.lock:
             watched, self._watched = self._watched, []

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 Text: TypeAlias = "bytes | bytearray | memoryview | str"
 GivenHeaders: TypeAlias = "Mapping[str, Text | None] | Iterable[tuple[str, Text | None]]"
 
-InputRow: TypeAlias = "tuple[bytes | None, bytes | None, Headers | None, int | None, int | None, int]"
-"""A row that can be written to its topic: key, value, headers, partition, timestamp and size.
+InputRow: TypeAlias = "tuple[bytes | None, bytes | None, int, RareParts | None]"
+"""A row that can be written to its topic: key, value, size and what few rows have.
 
-The timestamp is in microseconds, None for now. The size is the bytes of key, value and headers. It is a plain tuple,
-because a named one takes longer to make than the row to check.
+The size is the bytes of key, value and headers. It is a plain tuple, because a named one takes longer to make than the
+row to check.
 """
+RareParts: TypeAlias = "tuple[Headers | None, int | None, int | None]"
+"""Headers, partition, and timestamp in microseconds, which is None for now."""
 
 _US_PER_MS = 1000
 TIMESTAMP_MS_MAX = 2**63 // 1000 - 1
@@ -82,8 +84,6 @@ def checked_row(
             f"topic {destination.name!r} is typed: it has columns of its own, and takes no records of key and value; "
             "send Arrow rows with these columns with send_batch"
         )
-    if key is None and destination.needs_keys:
-        raise InvalidRecord(f"topic {destination.name!r}: {destination.keyless}")
     size = 0
     if value is not None:
         if type(value) is not bytes:
@@ -93,30 +93,40 @@ def checked_row(
         if type(key) is not bytes:
             key = as_bytes(key, "key")
         size += len(key)
-    stored = timestamp = None
-    if headers is not None:
-        stored = as_headers(headers)
-        size += sum(len(name.encode()) + len(each or b"") for name, each in stored)
-    if partition is not None:
-        partition = as_integer(partition, "partition")
-    if size > destination.max_message_bytes or partition is not None:
-        _check(destination, size, partition)
-    if timestamp_ms is not None:
-        timestamp_ms = as_integer(timestamp_ms, "timestamp_ms")
-        if not 0 <= timestamp_ms <= TIMESTAMP_MS_MAX:
-            raise InvalidRecord(f"the timestamp of a row is {timestamp_ms}; give milliseconds since 1970")
-        timestamp = timestamp_ms * _US_PER_MS
-    return key, value, stored, partition, timestamp, size
-
-
-def _check(destination: Destination, size: int, partition: int | None) -> None:
+    elif destination.needs_keys:
+        raise InvalidRecord(f"topic {destination.name!r}: {destination.keyless}")
+    parts = None
+    if headers is not None or partition is not None or timestamp_ms is not None:
+        stored, _, _ = parts = _checked_parts(destination, headers, partition, timestamp_ms)
+        size += sum(len(name.encode()) + len(each or b"") for name, each in stored or ())
     if size > destination.max_message_bytes:
         raise InvalidRecord(
             f"topic {destination.name!r}: a row of {size} bytes is larger than max.message.bytes "
             f"({destination.max_message_bytes}); raise it for the topic (and max.request.size for the Producer), or "
             "send smaller rows"
         )
-    if partition is not None and not 0 <= partition < destination.partitions:
+    return key, value, size, parts
+
+
+def _checked_parts(
+    destination: Destination, headers: GivenHeaders | None, partition: int | None, timestamp_ms: int | None
+) -> RareParts:
+    stored = timestamp = None
+    if headers is not None:
+        stored = as_headers(headers)
+    if partition is not None:
+        partition = as_integer(partition, "partition")
+        _check_partition(destination, partition)
+    if timestamp_ms is not None:
+        timestamp_ms = as_integer(timestamp_ms, "timestamp_ms")
+        if not 0 <= timestamp_ms <= TIMESTAMP_MS_MAX:
+            raise InvalidRecord(f"the timestamp of a row is {timestamp_ms}; give milliseconds since 1970")
+        timestamp = timestamp_ms * _US_PER_MS
+    return stored, partition, timestamp
+
+
+def _check_partition(destination: Destination, partition: int) -> None:
+    if not 0 <= partition < destination.partitions:
         raise InvalidRecord(
             f"topic {destination.name!r} has no partition {partition}: it has {destination.partitions}, numbered from "
             "0; choose one of these, or add partitions"
@@ -163,7 +173,7 @@ def arrow_rows(data: pa.RecordBatch | pa.Table, destination: Destination, now_us
 def _check_partitions(destination: Destination, explicit: pa.Array | None) -> None:
     if explicit is not None and explicit.null_count < len(explicit):
         for extreme in pc.min_max(explicit).as_py().values():
-            _check(destination, 0, extreme)
+            _check_partition(destination, extreme)
 
 
 def _typed_rows(data: pa.RecordBatch, destination: Destination, now_us: int) -> Rows:

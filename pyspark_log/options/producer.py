@@ -30,9 +30,9 @@ class ProducerOptions(Options):
     batch_size = AlwaysSet(
         name="batch.size",
         value=integer(1, INT_MAX),
-        default=str(1024 * 1024),
+        default=str(4 * 1024 * 1024),
         meaning="Size of the rows of a topic, in bytes, that are a full batch and wait no longer.",
-        differs="A batch has the rows of all partitions of a topic, so the default is 1 MiB, not 16 KiB.",
+        differs="A batch has the rows of all partitions of a topic, so the default is 4 MiB, not 16 KiB.",
     )
     buffer_memory = AlwaysSet(
         name="buffer.memory",

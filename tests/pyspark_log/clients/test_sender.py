@@ -315,33 +315,33 @@ class TestTheBuffer:
         buffer = Accumulator(parse_producer(None, {}))
         buffer.close()
         with pytest.raises(InvalidInput, match="closed"):
-            buffer.append("one", (None, b"", None, None, None, 0), None)
+            buffer.append("one", (None, b"", 0, None), None)
 
     def test_takes_back_the_room_of_a_batch_that_another_topic_needs(self):
         buffer = Accumulator(parse_producer(None, {"buffer.memory": 2000, "linger.ms": 3_600_000, "max.block.ms": 0}))
-        buffer.append("one", (None, b"", None, None, None, 0), None)
-        buffer.append("two", (None, b"x" * 1800, None, None, None, 1800), None)
+        buffer.append("one", (None, b"", 0, None), None)
+        buffer.append("two", (None, b"x" * 1800, 1800, None), None)
         with pytest.raises(BufferExhausted):
-            buffer.append("two", (None, b"x" * 100, None, None, None, 100), None)
+            buffer.append("two", (None, b"x" * 100, 100, None), None)
 
     def test_seals_a_batch_as_soon_as_it_is_full(self):
         buffer = Accumulator(parse_producer(None, {"batch.size": 1000, "linger.ms": 3_600_000}))
         for _ in range(15):
-            buffer.append("one", (None, b"", None, None, None, 0), None)
+            buffer.append("one", (None, b"", 0, None), None)
         assert buffer._queues["one"].open.room > 0
-        buffer.append("one", (None, b"", None, None, None, 0), None)
+        buffer.append("one", (None, b"", 0, None), None)
         assert [len(each) for each in buffer.take().batches] == [16]
 
     def test_does_not_count_room_when_it_asks_whether_a_batch_is_full(self):
         buffer = Accumulator(parse_producer(None, {"batch.size": 20_000, "linger.ms": 3_600_000}))
         for size in (0, 15_936, 3_836, 0):
-            buffer.append("one", (None, b"x" * size, None, None, None, size), None)
+            buffer.append("one", (None, b"x" * size, size, None), None)
         assert [len(each) for each in buffer.take().batches] == [4]
 
     def test_is_whole_again_when_all_is_released(self):
         buffer = Accumulator(parse_producer(None, {"buffer.memory": 100_000, "linger.ms": 3_600_000}))
         for size in (0, 10, 20_000, 5, 300):
-            buffer.append("one", (None, b"x" * size, None, None, None, size), None)
+            buffer.append("one", (None, b"x" * size, size, None), None)
         buffer.flush(0)
         buffer.release(buffer.take().batches)
         assert buffer._free == 100_000

@@ -31,7 +31,7 @@ def test_a_default_is_a_value_that_the_option_takes(option):
 
 def test_the_defaults_of_a_producer():
     found = producer()
-    assert (found.acks, found.linger, found.batch_size, found.buffer_memory) == ("all", 0.005, 2**20, 2**25)
+    assert (found.acks, found.linger, found.batch_size, found.buffer_memory) == ("all", 0.005, 2**22, 2**25)
     assert (found.idempotent, found.max_block, found.compression) == (True, 60, None)
     assert found.retry == RetryPolicy()
 
