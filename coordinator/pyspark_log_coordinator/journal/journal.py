@@ -230,14 +230,18 @@ class Journal(Replay[S, C]):
                 f"it moves the journal to generation {generation} of the journals' stores, but the newest of the "
                 f"cluster is {self.place.generation}",
             )
-        if place.generation == generation and not is_far:
-            self._begin_in(place)
+        if place.generation == generation and not is_far and not self._begin_in(place):
+            self._opened = False
+            return
         if place.generation >= generation:
             self.left_at = self.number
         self._use(place)
 
-    def _begin_in(self, place: JournalPlace) -> None:
+    def _begin_in(self, place: JournalPlace) -> bool:
         """Begin the journal in a place, unless another process has; all of them write the same bytes.
+
+        Return whether it has begun. It has not if the newest known entry may be void, because it lay in a slot that was
+        trimmed before it was filled.
 
         It has begun when its newest known entry is decided there. Before that its snapshot must be there, on a
         majority, and before that the entry must be durable in the old place, where nobody will look for another one
@@ -249,9 +253,11 @@ class Journal(Replay[S, C]):
             return there.read(number) is not None or there.newest_snapshot() > number
 
         if has_begun():
-            return
+            return True
         self.entries.confirm(number)
         data = self.entries.read(number)
+        if (newest := self.entries.newest_snapshot()) > number and not self.is_void(newest):
+            return False
         if data is not None and digest(data) == self.last_hash:
             self.create_snapshot(self.objects_at(place))
             there.propose(number, data, shared=True)
@@ -259,6 +265,7 @@ class Journal(Replay[S, C]):
             # Another entry, or none, means that the old place was trimmed, which happens only after the new one began.
             reason = f"it is missing, and the journal has not begun at {place.url}"
             raise EntryMissing(self.entries.name(number), reason)
+        return True
 
     def _require_begun(self) -> None:
         """Raise `EntryMissing` if the journal's place has nothing of it although it must have begun there."""

@@ -30,6 +30,10 @@ PROCESSES, EACH = 10, 40
 # One journal
 
 
+class Died(BaseException):
+    """A process has ended."""
+
+
 class MovingJournal:
     """A list whose journal is on the first three of six stores in generations 1 and 3, and on the others in 2."""
 
@@ -127,6 +131,30 @@ def test_a_suspended_process_completes_a_later_migration_that_it_finds_begun():
     assert slept.entries.read(moved) is not None
     assert slept.submit(AddItems(("lamp",))).number == moved + 1
     assert journal.refresh() == slept.state
+
+
+def test_a_suspended_process_does_not_follow_a_void_entry_that_moves_the_journal():
+    """It lies in a slot that was trimmed before another suspended process filled it, and died."""
+    journals = MovingJournal()
+    slept, late, journal = journals.open(), journals.open(), journals.open()
+    journal.submit(AddItems(("book",)))
+    assert slept.refresh() == late.refresh()
+    propose = late.entries.propose
+
+    def propose_late_and_die(number, data):
+        for item in ("vase", "clock", "lamp"):
+            journal.submit(AddItems((item,)))
+        journal.create_snapshot()
+        trimming.delete_before(journal, journal.number)
+        assert propose(number, data) == data
+        raise Died
+
+    late.entries.propose = propose_late_and_die
+    with pytest.raises(Died):
+        late.submit(MoveJournal(2))
+    assert slept.refresh() == journal.refresh()
+    assert slept.place.generation == 1
+    assert [list(store.list("")) for store in journals.stores[3:]] == [[layout.MARKER]] * 3
 
 
 # Many processes
