@@ -70,7 +70,7 @@ class SentRows:
         return True
 
     def acknowledged(self, name: bytes, partition: int, offset: int, is_committed: Callable[[Place], bool]) -> None:
-        """Hold that a row is where its Producer is told; with acks=all it must be committed."""
+        """Require that a row is where its Producer was told it is and, with acks=all, that it is committed."""
         place, sent = self.places.get(name), self.names[name]
         what = f"row {sent.number} of {sent.producer} was acknowledged at offset {offset} of partition {partition}"
         require(place is not None, f"{what} and is not in the log")
