@@ -65,6 +65,21 @@ def require(held: object, what: str) -> None:
         raise Violation(what)
 
 
+class Write(NamedTuple):
+    """What a store got of a journal, or lost."""
+
+    store: str
+    """Its incarnation."""
+    name: str
+    """The key in the journal's folder."""
+    data: bytes | None
+    """None: it was deleted."""
+    writer: str
+    """The part of a process that wrote it."""
+    newest: int
+    """The newest entry of the journal after that."""
+
+
 class History:
     """One journal, entry by entry."""
 
@@ -81,6 +96,8 @@ class History:
         """How many entries came to lie in slots that had been collected."""
         self.conversions = 0
         """How many segments of chunks were converted to Parquet."""
+        self.writes: list[Write] = []
+        """Those of its stores, if there are several."""
 
     @property
     def number(self) -> int:

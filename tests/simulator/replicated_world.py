@@ -26,7 +26,7 @@ from tests.simulator import lanes
 from tests.simulator.ballots import Ballots, ClusterHistory
 from tests.simulator.departures import Departures
 from tests.simulator.disks import Disk
-from tests.simulator.invariants import History, Rows, Violation, require
+from tests.simulator.invariants import History, Rows, Violation, Write, require
 from tests.simulator.replicas import ReplicatedRows
 from tests.simulator.settings import Settings
 from tests.simulator.store import Crashed, Objects, ProcessState, SimulatedStore
@@ -184,10 +184,17 @@ class ReplicatedWorld(World):
         if self.several_journals:
             if not key.startswith(layout.JOURNAL_NODES):
                 self.ballots.created(history, disk, key, data)
+                self._note(history, disk, key, data)
         elif disk is self.root:
             history.created(key, data)
         else:
             raise Violation(f"{key} is written to node {disk.node_id}, which is no journal node")
+
+    def _note(self, history: History, disk: Disk, key: str, data: bytes | None) -> None:
+        """Note what a store got of a journal, or lost, and from whom."""
+        name = key.removeprefix(history.folder)
+        writer = f"{self._processes.index(self.process)} {self.process.place}"
+        history.writes.append(Write(disk.incarnation, name, data, writer, history.number))
 
     def put(self, disk: Disk, key: str, data: bytes) -> None:
         """Take in what replaces an object, or is put where none was."""
@@ -205,6 +212,7 @@ class ReplicatedWorld(World):
         history = self.history_of(key)
         if history is not None and self.several_journals:
             self.ballots.deleting(history, disk, key)
+            self._note(history, disk, key, None)
         elif history is not None:
             history.deleting(key)
         elif self.is_data(key):

@@ -54,7 +54,8 @@ def _follow(seeds: range, operations: int) -> bool:
     for start in range(seeds.start, seeds.stop, BEFORE_TLC):
         results = [run(seed, operations) for seed in range(start, min(start + BEFORE_TLC, seeds.stop))]
         failed += sum(each.failure is not None for each in results)
-        followed = following.follow(journal for each in results for journal in following.journals_of(each))
+        journals = [journal for each in results for journal in following.journals_of(each)]
+        followed = following.follow(journals, [stores for each in results for stores in following.stores_of(each)])
         for each in followed.wrong:
             print(each, flush=True)
         traces, entries, wrong = traces + followed.traces, entries + followed.entries, wrong + len(followed.wrong)

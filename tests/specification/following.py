@@ -16,8 +16,9 @@ from pyspark_log_coordinator.journal.history import Step
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication.row_loss import RowsLost
+from tests.simulator.ballots import ClusterHistory
 from tests.simulator.run import Result
-from tests.specification import group_actions, partition_actions, tlc
+from tests.specification import group_actions, journal_actions, partition_actions, tlc
 
 
 class Journal(NamedTuple):
@@ -53,6 +54,16 @@ def journals_of(result: Result) -> list[Journal]:
     return [each._replace(unclean=unclean) for each in found]
 
 
+def stores_of(result: Result) -> list[tuple[str, dict[str, Any]]]:
+    """Return what the stores of the journals of a simulated world got, if these are on several stores."""
+    cluster = next((each for each in result.journals if isinstance(each, ClusterHistory)), None)
+    return [
+        (f"world {result.seed}, stores of {each.folder}", journal_actions.trace(each, cluster))
+        for each in result.journals
+        if cluster is not None and each.writes
+    ]
+
+
 def journals_in(log: Log) -> list[Journal]:
     """Return the journals of topics and groups of a log, as far as they are kept."""
     topics = [(name, log.topic(name).journal) for name in log.topics()]
@@ -60,8 +71,8 @@ def journals_in(log: Log) -> list[Journal]:
     return [Journal(name, list(history.history(each))) for name, each in [*topics, *groups]]
 
 
-def follow(journals: Iterable[Journal]) -> Followed:
-    """Follow journals of topics and groups."""
+def follow(journals: Iterable[Journal], stores: Sequence[tuple[str, dict[str, Any]]] = ()) -> Followed:
+    """Follow journals of topics and groups, and what `stores_of` journals got."""
     topics: list[tuple[str, dict[str, Any]]] = []
     groups: list[tuple[str, dict[str, Any]]] = []
     for name, steps, unclean in journals:
@@ -71,10 +82,10 @@ def follow(journals: Iterable[Journal]) -> Followed:
         else:
             one = group_actions.trace(steps, unclean=unclean)
             groups += [(name, one)] if one["entries"] else []
-    wrong = [*_wrong("ReplicationTrace", topics), *_wrong("GroupsTrace", groups)]
-    entries = [entry for _, trace in (*topics, *groups) for entry in trace["entries"]]
+    wrong = [*_wrong("ReplicationTrace", topics), *_wrong("GroupsTrace", groups), *_wrong("JournalsTrace", stores)]
+    entries = [entry for _, trace in (*topics, *groups, *stores) for entry in trace["entries"]]
     actions = Counter(action["kind"] for entry in entries for action in entry["actions"])
-    return Followed(len(topics) + len(groups), len(entries), actions, wrong)
+    return Followed(len(topics) + len(groups) + len(stores), len(entries), actions, wrong)
 
 
 def _is_unclean(journal: Journal) -> bool:

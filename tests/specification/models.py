@@ -19,18 +19,20 @@ class Model(NamedTuple):
     module: str
     constants: dict[str, str]
     invariants: str
+    symmetry: str = ""
+    """What the module calls the permutations under which states are the same; empty if there are none."""
 
     def settings(self) -> str:
         """Return TLC's configuration file."""
         constants = [f"  {name} {'<-' if name == 'Order' else '='} {value}" for name, value in self.constants.items()]
         lines = ["SPECIFICATION Spec", "CONSTANTS", *constants, "CONSTRAINT Small"]
+        lines += [f"SYMMETRY {self.symmetry}"] if self.symmetry else []
         return "\n".join([*lines, f"INVARIANTS {self.invariants}", "PROPERTY StepsHold", ""])
 
 
 def _partition(order: str, kinds: str, *, rows: int, epochs: int, **other: object) -> Model:
     given: dict[str, object] = {"Spares": "{}", "Min": 2, "Quorum": "FALSE", "SuspectsMax": 1, **other}
-    named = "{" + ", ".join(f'"{kind}"' for kind in kinds.split()) + "}"
-    constants = {"Order": order, "RowsMax": rows, "EpochMax": epochs, "Kinds": named, **given}
+    constants = {"Order": order, "RowsMax": rows, "EpochMax": epochs, "Kinds": _named(kinds), **given}
     invariants = "Holds NothingAcknowledgedIsCut WhatIsAcknowledgedIsCommitted"
     return Model("ReplicationModel", {name: str(value) for name, value in constants.items()}, invariants)
 
@@ -42,6 +44,19 @@ def _group(clients: str, static: str, *, offsets: int, generations: int, rewinds
     return Model("GroupsModel", {**constants, **numbers}, "Holds AcceptedCommitsAreRight")
 
 
+def _journal(first: str, contended: str, kinds: str, *, slots: int, ballots: int, **other: object) -> Model:
+    given: dict[str, object] = {"Writers": "{p, q}", "Lists": "{}", "Alike": first, "GenerationMax": 2, "LostMax": 0}
+    bounds = {"SlotMax": slots, "BallotMax": ballots}
+    constants = {"First": first, "Contended": contended, "Kinds": _named(kinds), **bounds, **given, **other}
+    numbers = {name: str(value) for name, value in constants.items()}
+    return Model("JournalsModel", numbers, "Holds NothingDecidedIsLost", "Same" if "," in numbers["Alike"] else "")
+
+
+def _named(kinds: str) -> str:
+    return "{" + ", ".join(f'"{kind}"' for kind in kinds.split()) + "}"
+
+
+MOVES = {"Lists": "{{b, c, d}}", "Alike": "{b, c}"}
 MODELS = {
     "elections": _partition("ABC", "append hold shrink suspect elect", rows=2, epochs=1),
     "segments": _partition("AB", "append hold shrink segment damage start", rows=2, epochs=1, Min=1),
@@ -49,6 +64,12 @@ MODELS = {
     "quorum": _partition("ABC", "append hold elect renew", rows=2, epochs=2, Quorum="TRUE", SuspectsMax=0),
     "unclean": _partition("AB", "append hold suspect elect unclean", rows=2, epochs=2, Min=1),
     "group": _group('{"x", "y"}', "{}", offsets=1, generations=2, rewinds=1, partitions='{"p"}'),
+    "one-store": _journal("{a}", "{11, 12, 13}", "snapshot late trim", slots=3, ballots=0),
+    "registers": _journal("{a, b, c}", "{11}", "", slots=1, ballots=1, LostMax=1),
+    "ballots": _journal("{a, b, c}", "{11}", "", slots=1, ballots=2),
+    "trimming": _journal("{a, b, c}", "{11}", "snapshot trim", slots=2, ballots=1),
+    "moving": _journal("{a, b, c}", "{11}", "snapshot", slots=1, ballots=1, **MOVES, LostMax=1),
+    "moved": _journal("{a, b, c}", "{22}", "snapshot", slots=2, ballots=1, **MOVES),
 }
 
 

@@ -12,13 +12,14 @@ from pyspark_log_coordinator.journal.history import Step
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.topic import machine as topic_machine
-from tests.simulator.run import run
+from tests.simulator.run import Result, run
 from tests.specification import following, models, recorded, tlc
 from tests.specification.following import Journal
 from tests.support.plain_log import PlainLog
 
 SEEDS = (1, 6, 3)
 OPERATIONS = 1500
+MIGRATED = 3
 
 
 @pytest.fixture(scope="module")
@@ -31,24 +32,38 @@ def _tlc() -> None:
 
 
 @pytest.fixture(scope="module")
-def journals(_tlc: None) -> list[Journal]:
-    """Those of a few simulated worlds."""
-    return [each for seed in SEEDS for each in following.journals_of(run(seed, OPERATIONS))]
+def worlds(_tlc: None) -> list[Result]:
+    """Return a few simulated worlds."""
+    return [run(seed, OPERATIONS) for seed in SEEDS]
+
+
+@pytest.fixture(scope="module")
+def migrated(_tlc: None) -> Result:
+    """Return a world whose journals are on three stores, and migrate."""
+    return run(MIGRATED, 2 * OPERATIONS)
+
+
+@pytest.fixture(scope="module")
+def journals(worlds: list[Result]) -> list[Journal]:
+    """Return those of the worlds."""
+    return [each for world in worlds for each in following.journals_of(world)]
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_tlc")
-def test_the_specification_holds_in_small() -> None:
-    ran = models.explore(models.MODELS["segments"])
+@pytest.mark.parametrize("model", ["segments", "one-store", "registers"])
+def test_the_specification_holds_in_small(model: str) -> None:
+    ran = models.explore(models.MODELS[model])
     assert ran.violated == ""
-    assert ran.states > 500
+    assert ran.states > 200
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_tlc")
-def test_a_fault_of_the_specification_is_found() -> None:
-    fault = next(each for each in models.faults() if each.name == "expire-above-hw")
-    assert models.explore(models.MODELS["segments"], fault).violated
+@pytest.mark.parametrize("name", ["expire-above-hw", "votes-not-closed"])
+def test_a_fault_of_the_specification_is_found(name: str) -> None:
+    fault = next(each for each in models.faults() if each.name == name)
+    assert models.explore(models.MODELS[fault.tests[0]], fault).violated
 
 
 @pytest.mark.parametrize("fault", models.faults(), ids=lambda each: each.name)
@@ -84,6 +99,28 @@ def test_what_the_rules_forbid_is_not_allowed(journals: list[Journal]) -> None:
         "committed": "a_member_commits_or_there_is_none",
     }.items():
         assert any(each.startswith(name) and problem in each for each in wrong), wrong
+
+
+@pytest.mark.slow
+def test_what_the_stores_of_journals_get_is_allowed(migrated: Result) -> None:
+    assert migrated.failure is None
+    stores = sorted(following.stores_of(migrated), key=lambda each: len(each[1]["entries"]))[:2]
+    followed = following.follow([], stores)
+    assert followed.wrong == []
+    assert set(followed.actions) == {"claim", "vote", "snapshot", "trim"}
+    assert all(trace["entries"][-1]["seen"]["generation"] == 2 for _, trace in stores)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("without", "problem"), [("claim", "the_ballot_is_its_own"), ("snapshot", "a_snapshot_is_there_before")]
+)
+def test_what_the_rules_of_journals_forbid_is_not_allowed(migrated: Result, without: str, problem: str) -> None:
+    name, trace = following.stores_of(migrated)[0]
+    for entry in trace["entries"]:
+        entry["actions"] = [each for each in entry["actions"] if each["kind"] not in {without, "trim"}]
+    (wrong,) = following.follow([], [(name, trace)]).wrong
+    assert problem in wrong
 
 
 def _forged(journals: list[Journal]) -> Iterator[Journal]:
