@@ -15,7 +15,6 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-import msgspec
 import pyarrow as pa
 
 from pyspark_log import Consumer, Producer
@@ -64,8 +63,8 @@ _CLOSES, _DIES = 0.03, 0.01
 _CANCELS = 0.1
 """How often a block of rows that are sent together ends with an error of the program's own."""
 _COMMITS, _SEEKS, _NAPS = 0.4, 0.1, 0.02
-_MORE_LOST, _CUT_OFF_SECONDS = 5, 0.05
-"""Of half of the Producers: how much more often answers are lost, and how long the stores may not answer after that."""
+_UNKNOWN = 0.1
+"""How often the outcome of a Producer's commit stays unknown."""
 _HEARTBEAT_MS, _SESSION_MS, _POLL_MS = 40, 200, 600
 """On one store; on several journal nodes, where everything takes longer, some times as much."""
 _SLOWER = 4
@@ -121,18 +120,31 @@ def patches(world: World) -> Iterator[None]:
 
 
 def _noted(world: World, commit: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `commit` of a Producer's batch, which also counts what became of its repetitions."""
+    """Return `commit` of a Producer's batch, whose outcome sometimes stays unknown; count what became of repetitions.
+
+    A process learns nothing of an entry if its store does not answer for longer than the journal's patience, before or
+    after it got the entry. That is longer than a world is.
+    """
     unknown: set[tuple[str, int]] = set()
+
+    def some_unknown(handle: Any, batch: Batch, *args: Any, **options: Any) -> Any:
+        fate = world.process.chance.random() / _UNKNOWN if world.process.state.weather.lost_answer else 1.0
+        if fate < 0.5:
+            raise OutcomeUnknown("the store did not answer")
+        offsets = commit(handle, batch, *args, **options)
+        if fate < 1.0:
+            raise OutcomeUnknown("the answer was lost")
+        return offsets
 
     def noted(handle: Any, batch: Batch, *args: Any, **options: Any) -> Any:
         if batch.claim is None:
-            return commit(handle, batch, *args, **options)
+            return some_unknown(handle, batch, *args, **options)
         key = batch.claim.producer, batch.claim.batch_id
         assert world.rows is not None
         known = world.rows.states[-1].producers.get(key[0])
         was_there = known is not None and known.batch_id == key[1]
         try:
-            offsets = commit(handle, batch, *args, **options)
+            offsets = some_unknown(handle, batch, *args, **options)
         except OutcomeUnknown:
             unknown.add(key)
             raise
@@ -193,10 +205,6 @@ class _Sending:
 
     def __init__(self, process: Process) -> None:
         chance, settings = process.chance, process.world.settings
-        if chance.random() < 0.5:
-            weather = process.state.weather
-            process.state.weather = msgspec.structs.replace(weather, lost_answer=_MORE_LOST * weather.lost_answer)
-            process.state.cut_off_seconds = _CUT_OFF_SECONDS
         self._process = process
         self._acks = chance.choice(settings.acks)
         self._number = 0

@@ -114,9 +114,6 @@ class ProcessState:
         self.alive = True
         self.on_sleep: Callable[[], object] = bool
         self.on_crash: Callable[[], object] = bool
-        self.cut_off_seconds = 0.0
-        """How long the connections of a process may stay broken after an answer was lost."""
-        self.cut_off_until = 0.0
 
 
 class SimulatedStore:
@@ -260,7 +257,7 @@ class SimulatedStore:
             self._trace(what, key, "unavailable")
             raise StoreUnavailable(self.url, key, "the store did not answer")
         fate -= weather.unavailable
-        if self._place.silent_to(self.owner.name) or self._clock.now < self.owner.cut_off_until:
+        if self._place.silent_to(self.owner.name):
             self._trace(what, key, "silent")
             raise StoreUnavailable(self.url, key, f"{self.url} does not answer")
         if self._place.read_only and what in _CHANGES:
@@ -279,8 +276,6 @@ class SimulatedStore:
             self._crash(what, key, "after")
         if 0 <= fate < weather.lost_answer:
             self._trace(what, key, "answer lost")
-            if self.owner.cut_off_seconds:
-                self.owner.cut_off_until = self._clock.now + chance.uniform(0, self.owner.cut_off_seconds)
             raise StoreUnavailable(self.url, key, "the answer was lost")
         if chance.random() < _ANSWERS_DELAYED:
             self._delay(what, key, weather.late_answer)

@@ -188,7 +188,7 @@ FAULTS = {
     two_newest_rows_of_a_key: 7,
     a_fold_that_ignores_what_has_expired: 22,
     deletions_that_go_at_once: 12,
-    deletions_that_count_from_the_plan_on: 314,
+    deletions_that_count_from_the_plan_on: 533,
     deletions_that_go_before_the_rows_that_they_delete: 112,
     a_swap_of_what_has_changed: 8,
     a_swap_under_another_policy: 49,
