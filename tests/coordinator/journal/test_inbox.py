@@ -217,6 +217,25 @@ def test_a_process_that_was_suspended_does_not_believe_a_void_entry_that_carries
     assert "book" in open_list(store).refresh().items
 
 
+@pytest.mark.usefixtures("snapshots_are_close")
+def test_a_process_that_often_loses_does_not_believe_a_void_entry_that_carries_out_its_command(store):
+    journal = open_list(store)
+    lose_an_entry(store, "cup")
+    assert journal.submit(AddItems(("vase",)), inbox_of()).number == 2
+    void = raw_entry(journal.last_hash, ItemAdded("book"))
+
+    def be_suspended():
+        other = open_list(another(store))
+        fill(other, KEPT + EVERY)
+        trim(other)
+        assert other.entries.read(3) is None
+        assert open_list(another(store)).entries.propose(3, void) == void
+
+    store.be_slow(ENTRIES, meanwhile=be_suspended)
+    assert journal.submit(AddItems(("book",)), inbox_of()).events == [ItemAdded("book")]
+    assert "book" in open_list(another(store)).refresh().items
+
+
 def test_an_entry_takes_a_bounded_number_of_others_the_oldest_first(store):
     environment = fake_environment()
     for number in range(COMMANDS_MAX + 2):
