@@ -107,9 +107,10 @@ CommitRules(g, a) ==
      no_generation_waits_for_its_work |-> a.id # "" => g.phase \in {"Stable", "PreparingRebalance"},
      it_takes_part |-> a.id \in Ids(g) => Member(g, a.id).first <= g.generation,
      nobody_else_owns_it |-> \A m \in Range(g.members), o \in a.offsets : m.id # a.id => o.partition \notin m.owns,
-     (* Members read on from the committed offsets, so only a rewind moves these back. *)
+     (* Members read on from the committed offsets, so only a rewind moves these back: unless they seek, or an unclean
+       election cuts what they have read. *)
      it_does_not_go_back |-> \A o \in a.offsets : \A known \in Committed(g, o.partition) :
-                                a.unclean \/ known.offset <= o.offset]
+                                a.may_go_back \/ known.offset <= o.offset]
 CommitEffect(g, a) ==
     With(g, {[partition |-> o.partition, offset |-> o.offset, rewind |-> RewindOf(g, o.partition)] : o \in a.offsets})
 

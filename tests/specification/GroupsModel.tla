@@ -49,7 +49,7 @@ Read(c) == \E p \in clients[c].owns : clients[c].at[p] < OffsetMax
               /\ clients' = [clients EXCEPT ![c].at[p] = @ + 1] /\ UNCHANGED <<g, wrong>>
 Commit(c) == \E p \in clients[c].owns :
     LET k == clients[c]
-        a == [kind |-> "commit", id |-> c, unclean |-> FALSE, offsets |-> {[partition |-> p, offset |-> k.at[p]]}]
+        a == [kind |-> "commit", id |-> c, may_go_back |-> FALSE, offsets |-> {[partition |-> p, offset |-> k.at[p]]}]
         rules == Rules(g, a)
     IN  /\ Accepted(g, [id |-> c, generation |-> k.generation, rewinds |-> k.rewinds, partition |-> p])
         /\ g' = Effect(g, a) /\ g' # g

@@ -5,7 +5,7 @@ EXTENDS Groups, Traces
 
 VARIABLES trace, next, state
 
-Excuses(g, a) == a.kind = "commit" /\ a.unclean
+Excuses(g, a) == a.kind = "commit" /\ a.may_go_back
 Seen(g) == [phase |-> g.phase, generation |-> g.generation, leader |-> g.leader, rewinds |-> g.rewinds,
             members |-> {[id |-> m.id, joined |-> m.joined, owns |-> m.owns] : m \in Range(g.members)},
             offsets |-> g.offsets]

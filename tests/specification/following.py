@@ -17,6 +17,7 @@ from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from tests.simulator.ballots import ClusterHistory
+from tests.simulator.client_rules import CLIENTS, HAND
 from tests.simulator.run import Result
 from tests.specification import group_actions, journal_actions, partition_actions, tlc
 
@@ -26,8 +27,8 @@ class Journal(NamedTuple):
 
     name: str
     steps: Sequence[Step]
-    unclean: bool = False
-    """Of a group: whether rows that were committed have been cut off its topics."""
+    may_go_back: bool = False
+    """Of a group: whether commits may go back, because rows that were committed have been cut, or its members seek."""
 
 
 class Followed(NamedTuple):
@@ -51,7 +52,7 @@ def journals_of(result: Result) -> list[Journal]:
         if steps and isinstance(steps[0].state, Topic | Group):
             found.append(Journal(f"world {result.seed}, {each.folder}", steps))
     unclean = any(map(_is_unclean, found))
-    return [each._replace(unclean=unclean) for each in found]
+    return [each._replace(may_go_back=unclean or _seeks(each)) for each in found]
 
 
 def stores_of(result: Result) -> list[tuple[str, dict[str, Any]]]:
@@ -75,17 +76,23 @@ def follow(journals: Iterable[Journal], stores: Sequence[tuple[str, dict[str, An
     """Follow journals of topics and groups, and what `stores_of` journals got."""
     topics: list[tuple[str, dict[str, Any]]] = []
     groups: list[tuple[str, dict[str, Any]]] = []
-    for name, steps, unclean in journals:
+    for name, steps, may_go_back in journals:
         if isinstance(steps[0].state, Topic):
             found = partition_actions.traces(steps)
             topics += [(f"{name}, partition {p}", each) for p, each in enumerate(found) if each["entries"]]
         else:
-            one = group_actions.trace(steps, unclean=unclean)
+            one = group_actions.trace(steps, may_go_back=may_go_back)
             groups += [(name, one)] if one["entries"] else []
     wrong = [*_wrong("ReplicationTrace", topics), *_wrong("GroupsTrace", groups), *_wrong("JournalsTrace", stores)]
     entries = [entry for _, trace in (*topics, *groups, *stores) for entry in trace["entries"]]
     actions = Counter(action["kind"] for entry in entries for action in entry["actions"])
     return Followed(len(topics) + len(groups) + len(stores), len(entries), actions, wrong)
+
+
+def _seeks(journal: Journal) -> bool:
+    """Return whether this is a group of Consumers of a world, which seek."""
+    state = journal.steps[-1].state
+    return isinstance(state, Group) and state.group_id.startswith((CLIENTS, HAND))
 
 
 def _is_unclean(journal: Journal) -> bool:

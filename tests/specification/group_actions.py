@@ -24,16 +24,16 @@ from tests.specification.tlc import Records
 Action = dict[str, Any]
 
 
-def trace(steps: Iterable[Step], *, unclean: bool = False) -> dict[str, Any]:
+def trace(steps: Iterable[Step], *, may_go_back: bool = False) -> dict[str, Any]:
     """Return a group's state after the first step, and what later entries do to it.
 
-    After an `unclean` election of the topic a commit may go back: the rows are no longer there.
+    `may_go_back`: whether a commit may name an offset below the committed one without a rewind.
     """
     first, *others = steps
     entries = [
         {"number": each.number, "actions": actions, "seen": _seen(each.state)}
         for each in others
-        if (actions := _actions(each.events, unclean=unclean))
+        if (actions := _actions(each.events, may_go_back=may_go_back))
     ]
     return {"begin": _state(first.state), "entries": entries}
 
@@ -52,7 +52,7 @@ def _state(group: Group) -> dict[str, Any]:
     return {**_seen(group), "members": members}
 
 
-def _actions(events: Sequence[Any], *, unclean: bool) -> list[Action]:
+def _actions(events: Sequence[Any], *, may_go_back: bool) -> list[Action]:
     actions: list[Action] = []
     for event in events:
         match event:
@@ -71,7 +71,7 @@ def _actions(events: Sequence[Any], *, unclean: bool) -> list[Action]:
                 shares = [{"id": name, "owns": _owned(data, name)} for name, data in event.assignments.items()]
                 actions.append({"kind": "assign", "shares": Records(shares)})
             case OffsetsCommitted():
-                told = {"id": event.member_id, "unclean": unclean}
+                told = {"id": event.member_id, "may_go_back": may_go_back}
                 actions.append({"kind": "commit", **told, "offsets": _offsets(event.offsets)})
             case OffsetsReset():
                 actions.append({"kind": "reset", "offsets": _offsets(event.offsets)})
