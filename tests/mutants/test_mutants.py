@@ -150,8 +150,8 @@ def test_a_mutant_is_noticed_by_the_first_world_that_fails(tree, tmp_path_factor
     world = f"import rule, sys\nif rule.rule(1.2):\n    sys.exit(0)\n{fails}\nsys.exit(1)"
     (tree / "tests" / "simulator" / "__main__.py").write_text(world)
     monkeypatch.setattr(trial, "ROOT", root_like(tree, tmp_path_factory))
-    worlds = trial.Worlds(7, 20)
-    results = [trial.run(mutant_of(rule), tree, worlds=worlds) for rule in ("a > 2", "a > 1.1", "a >")]
+    worlds = trial.worlds(7, 20)
+    results = [trial.run(mutant_of(rule), tree, search=worlds) for rule in ("a > 2", "a > 1.1", "a >")]
     assert results[0].noticed_by == "seed 3 fails: --seeds 0..7 --operations 20"
     assert not results[1].noticed_by
     assert not results[1].error

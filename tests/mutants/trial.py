@@ -4,7 +4,7 @@ First the tests run that the list names, in their order. If they pass, the fast 
 these pass too, the mutant has survived: nothing notices the fault. A copy is made of hard links, so it costs no room;
 the changed file is replaced there, not written to.
 
-Or only worlds of the simulator run, one after another until one fails (`Worlds`).
+Or a search takes the place of the tests: worlds of the simulator until one fails, or some minutes of torture.
 """
 
 import os
@@ -31,11 +31,24 @@ _FAILED, _PASSED = 1, 0
 _TOO_LONG = f"it took longer than {SECONDS_MAX} s"
 
 
-class Worlds(msgspec.Struct, frozen=True):
-    """Simulated worlds to run in the place of tests: the seeds from 0 up to `count`."""
+class Search(msgspec.Struct, frozen=True):
+    """What takes the place of the tests: a program that exits with 1 if it finds something, and says what."""
 
-    count: int
-    operations: int = 2000
+    what: str
+    arguments: tuple[str, ...]
+    found: str
+    """A regular expression, whose first group is what was found."""
+
+
+def worlds(count: int, operations: int = 2000) -> Search:
+    """Return a search in simulated worlds, with the seeds from 0 up to `count`, until one fails."""
+    arguments = ("tests.simulator", "--stop", "--seeds", f"0..{count}", "--operations", str(operations))
+    return Search("worlds", arguments, r"^(seed \d+ fails: .*)$")
+
+
+def torture(minutes: float) -> Search:
+    """Return a search by real processes that are attacked for some minutes (docs/torture.md)."""
+    return Search("torture", ("tests.torture", "--minutes", str(minutes)), r"^    (\w+: .*)$")
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -43,7 +56,7 @@ class Result(msgspec.Struct, frozen=True):
 
     mutant: Mutant
     noticed_by: str
-    """The test file that failed, and the test, or the seed, and what it found; empty if none did."""
+    """The test that failed, or what the search has found; empty if there was none."""
     seconds: float
     error: str = ""
     """Why the tests could not tell, or empty."""
@@ -66,18 +79,18 @@ def _link(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def run(mutant: Mutant, tree: Path, *, only_named: bool = False, worlds: Worlds | None = None) -> Result:
+def run(mutant: Mutant, tree: Path, *, only_named: bool = False, search: Search | None = None) -> Result:
     """Plant the mutant in the copy `tree`, run the tests (all, or only those that the list names), and restore it.
 
-    With `worlds` no test runs, but these.
+    With `search` no test runs, but that.
     """
     began = time.monotonic()
     place = tree / mutant.file
     text = (ROOT / mutant.file).read_text()
     _replace(place, mutant.applied_to(text))
     try:
-        if worlds is not None:
-            noticed_by, error = first_world(tree, worlds)
+        if search is not None:
+            noticed_by, error = first_found(tree, search)
         else:
             noticed_by, error = _noticed_by(mutant, tree, only_named=only_named)
     finally:
@@ -120,11 +133,9 @@ def first_failure(tree: Path, tests: list[str]) -> tuple[str, str]:
     return _first(r"^FAILED (.*?)(?: - .*)?$", _run(tree, command), "the tests")
 
 
-def first_world(tree: Path, worlds: Worlds) -> tuple[str, str]:
-    """Run simulated worlds until one fails, and return that, or why it cannot be known whether one does."""
-    command = [sys.executable, "-m", "tests.simulator", "--stop", "--seeds", f"0..{worlds.count}"]
-    ran = _run(tree, [*command, "--operations", str(worlds.operations)])
-    return _first(r"^(seed \d+ fails: .*)$", ran, "the worlds")
+def first_found(tree: Path, search: Search) -> tuple[str, str]:
+    """Search until something is found, and return that, or why it cannot be known whether there is something."""
+    return _first(search.found, _run(tree, [sys.executable, "-m", *search.arguments]), f"the {search.what}")
 
 
 def _first(failed: str, ran: subprocess.CompletedProcess[str] | None, what: str) -> tuple[str, str]:

@@ -32,7 +32,7 @@ from tests.processes.nodes import NODES, Nodes
 from tests.processes.small_topic import AT_ONCE, PARTITIONS, TopicClient
 from tests.torture import workers
 from tests.torture.attacks import DISK_BYTES, Attacks
-from tests.torture.workers import EXPIRING, GROUP, KEYED, TOPICS
+from tests.torture.workers import COLUMNS, EXPIRING, GROUP, KEYED, TOPICS, TYPED
 
 RETENTION_MS = 20_000
 CONFIG = msgspec.structs.replace(
@@ -49,6 +49,7 @@ COMPACTED = msgspec.structs.replace(
     segment_format="parquet",
     parquet_max_lag_ms=2_000,
 )
+PARQUET = msgspec.structs.replace(CONFIG, segment_format="parquet")
 EXPIRES = msgspec.structs.replace(CONFIG, retention_ms=RETENTION_MS)
 PAUSE_S = 1.0
 """So long it takes at most until the next process is attacked, a node is left alone, or is attacked."""
@@ -133,6 +134,7 @@ def _torture(
     log = TopicClient(root).log
     for topic, config in ((KEYED, COMPACTED), (EXPIRING, EXPIRES)):
         log.create_topic(topic, PARTITIONS, config, replicas=[NODES] * PARTITIONS)
+    log.create_topic(TYPED, PARTITIONS, PARQUET, replicas=[NODES] * PARTITIONS, columns=COLUMNS)
     history = Recorder(histories, "torture")
     history.add(Compact(history.who, 0, 0, KEYED))
     history.add(Retain(history.who, 0, 0, EXPIRING, RETENTION_MS))

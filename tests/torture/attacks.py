@@ -31,6 +31,7 @@ from tests.support.command_line import CommandLine
 from tests.torture import workers
 
 DISK_BYTES = 256 << 20
+SECTOR_BYTES = 512
 WHOLE_SECONDS = 120
 """So long a node may take to be whole again, on a busy machine."""
 ALONE_S = 1.0
@@ -61,6 +62,7 @@ class Attacks:
             self.old_copy,
             self.lost_files,
             self.flipped_bit,
+            self.misdirected,
             self.just_acknowledged,
         ]
         if journals == 1:  # with journals on all nodes these attacks would only stop the journals
@@ -237,6 +239,19 @@ class Attacks:
                 if byte:
                     file.seek(at)
                     file.write(bytes([byte[0] ^ 1 << self._dice.randrange(8)]))
+        yield
+
+    @contextlib.contextmanager
+    def misdirected(self) -> Iterator[None]:
+        """A sector of one file has the bytes of another, as if it had been written to the wrong place."""
+        node = self._dice.choice(NODES)
+        with contextlib.suppress(FileNotFoundError):
+            wrong, *right = self._files(node, 2)
+            data = (right or [wrong])[0].read_bytes()
+            sector = data[self._dice.randrange(0, len(data) or 1, SECTOR_BYTES) :][:SECTOR_BYTES]
+            with wrong.open("r+b") as file:
+                file.seek(self._dice.randrange(0, os.fstat(file.fileno()).st_size or 1, SECTOR_BYTES))
+                file.write(sector)
         yield
 
     @contextlib.contextmanager

@@ -8,11 +8,13 @@ import itertools
 import random
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 
+import pyarrow as pa
+
 from pyspark_log import Consumer, ConsumerRebalanceListener, Producer, scan
-from pyspark_log.clients.records import ConsumerRecord, RecordMetadata, TopicPartition
+from pyspark_log.clients.records import BatchMetadata, ConsumerBatch, ConsumerRecord, RecordMetadata, TopicPartition
 from pyspark_log_coordinator.model.batch import Acks
 from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_storage.errors import LogError, NotEnoughReplicasAfterAppend, OutcomeUnknown, StoreError
@@ -22,9 +24,11 @@ from tests.processes.jepsen_workers import PAUSE_S, SESSION_TIMEOUT_MS
 from tests.processes.line_file import LineFile
 from tests.processes.small_topic import PARTITIONS, TOPIC, TopicClient
 
-KEYED, EXPIRING = "keyed", "expiring"
-TOPICS = (TOPIC, KEYED, EXPIRING)
-"""The rows of the first are deleted when there are too many, the second is compacted, those of the third expire."""
+KEYED, EXPIRING, TYPED = "keyed", "expiring", "typed"
+TOPICS = (TOPIC, KEYED, EXPIRING, TYPED)
+"""Rows of the first are deleted when there are too many, the second is compacted, rows of the third expire."""
+COLUMNS = pa.schema([("value", pa.string())])
+"""Those of the typed topic."""
 GROUP = "group"
 KEYS = 40
 ROWS_KEPT = 2_000
@@ -61,12 +65,10 @@ def send(producer: Producer, history: Recorder, topic: str, rows: list[Row], ack
     """Send rows at once, and write down what becomes of each; return which outcomes there were."""
     began = history.now()
     history.add(Send(history.who, began, began, topic, rows, "unknown", acks))
-    sent = [_send(producer, topic, row) for row in rows]
     outcomes: defaultdict[Result, list[Row]] = defaultdict(list)
-    for row, future in zip(rows, sent, strict=True):
-        error = future.exception()
+    for row, error in _sent_batch(producer, rows) if topic == TYPED else _sent(producer, topic, rows):
         assert error is None or isinstance(error, LogError), error
-        outcomes[result_of(error)].append(row if error else _placed(row, future.result()))
+        outcomes[result_of(error)].append(row)
     for result, those in outcomes.items():
         history.add(Send(history.who, began, history.now(), topic, those, result, acks))
     return set(outcomes)
@@ -75,6 +77,27 @@ def send(producer: Producer, history: Recorder, topic: str, rows: list[Row], ack
 def _row(dice: random.Random, topic: str, value: str) -> Row:
     key = f"key-{dice.randrange(KEYS)}" if topic == KEYED else None
     return Row(sum(map(ord, key)) % PARTITIONS if key else dice.randrange(PARTITIONS), None, value, key)
+
+
+def _sent(producer: Producer, topic: str, rows: list[Row]) -> Iterator[tuple[Row, BaseException | None]]:
+    """Send rows, and return each with its place, if it is acknowledged, or with its error."""
+    for row, future in [(row, _send(producer, topic, row)) for row in rows]:
+        error = future.exception()
+        yield row if error else _placed(row, future.result()), error
+
+
+def _sent_batch(producer: Producer, rows: list[Row]) -> Iterator[tuple[Row, BaseException | None]]:
+    """Send rows as one batch to the typed topic, and return what `_sent` returns."""
+    places: dict[int, Iterator[int]] = {}
+    error: LogError | None = None
+    columns = {"value": [row.value for row in rows], "partition": pa.array([row.partition for row in rows], pa.int32())}
+    try:
+        found: BatchMetadata = producer.send_batch(TYPED, pa.table(columns)).result()
+        places = {p: iter(range(begin, end)) for p, (begin, end) in found.offsets.items()}
+    except LogError as raised:
+        error = raised
+    for row in rows:
+        yield row._replace(offset=next(places[row.partition], None) if row.partition in places else None), error
 
 
 def _send(producer: Producer, topic: str, row: Row) -> "Future[RecordMetadata]":
@@ -127,15 +150,15 @@ def consume(root: str, histories: str, end: str) -> int:
         "partition.assignment.strategy": "cooperative-sticky",
         "default.api.timeout.ms": 2_000,
     }
+    is_typed = dice.random() < 0.7
     with Consumer(root, options) as consumer:
-        consumer.subscribe(list(TOPICS), listener=_Listener(consumer, history))
+        topics = [topic for topic in TOPICS if is_typed or topic != TYPED]
+        consumer.subscribe(topics, listener=_Listener(consumer, history))
         while not LineFile(end).lines():
             try:
-                began = history.now()
-                records = consumer.poll(100)
-                _add_polls(history, began, records)
-                if records and dice.random() < 0.7:
-                    _commit(history, consumer, records)
+                rows = _poll(consumer, history, as_batches=is_typed)
+                if rows and dice.random() < 0.7:
+                    _commit(history, consumer, rows)
             except LogError:
                 failed += 1
                 time.sleep(PAUSE_S)
@@ -144,16 +167,35 @@ def consume(root: str, histories: str, end: str) -> int:
     return failed
 
 
-def _add_polls(history: Recorder, began: float, records: Iterable[ConsumerRecord]) -> None:
-    rows: defaultdict[str, list[Row]] = defaultdict(list)
-    for each in records:
-        rows[each.topic].append(Row(each.partition, each.offset, each.value.decode()))
-    for topic, those in rows.items():
-        history.add(Poll(history.who, began, history.now(), topic, those))
+def _poll(consumer: Consumer, history: Recorder, *, as_batches: bool) -> list[tuple[str, Row]]:
+    """Poll, write down the rows, and return each with its topic. Rows of typed topics are only got as batches."""
+    began = history.now()
+    rows: list[tuple[str, Row]] = []
+    for each in consumer.poll_batches(100) if as_batches else consumer.poll(100):
+        rows += _rows_of(each) if isinstance(each, ConsumerBatch) else [_row_of(each)]
+    for topic in {topic for topic, _ in rows}:
+        history.add(Poll(history.who, began, history.now(), topic, [row for of, row in rows if of == topic]))
+    return rows
 
 
-def _commit(history: Recorder, consumer: Consumer, records: Iterable[ConsumerRecord]) -> None:
-    offsets = {TopicPartition(each.topic, each.partition): each.offset + 1 for each in records}
+def _row_of(record: ConsumerRecord) -> tuple[str, Row]:
+    return record.topic, Row(record.partition, record.offset, record.value.decode())
+
+
+def _rows_of(batch: ConsumerBatch) -> Iterator[tuple[str, Row]]:
+    offsets = (
+        range(batch.offset, batch.offset + len(batch.rows)) if batch.offsets is None else batch.offsets.to_pylist()
+    )
+    for offset, value in zip(offsets, _texts(batch.rows), strict=True):
+        yield batch.topic, Row(batch.partition, offset, value)
+
+
+def _texts(rows: pa.RecordBatch) -> list[str]:
+    return rows.column("value").cast(pa.string()).to_pylist()
+
+
+def _commit(history: Recorder, consumer: Consumer, rows: list[tuple[str, Row]]) -> None:
+    offsets = {TopicPartition(topic, p): offset + 1 for topic, (p, offset, _, _) in rows if offset is not None}
     began = history.now()
     error: LogError | None = None
 
@@ -181,9 +223,8 @@ def follow(root: str, histories: str, topic: str, end: str) -> int:
             is_last = bool(LineFile(end).lines())
             began = history.now()
             try:
-                records = consumer.poll(100)
-                _add_polls(history, began, records)
-                if is_last and not records:
+                rows = _poll(consumer, history, as_batches=topic == TYPED)
+                if is_last and not rows:
                     reached = {p: consumer.position(places[p]) for p in range(PARTITIONS)}
                     history.add(Read(history.who, began, began, topic, [], reached))
                     return failed
@@ -217,9 +258,9 @@ def scan_once(root: str, history: Recorder, topic: str, start: dict[int, int], *
     bounds = start if len(start) == PARTITIONS else {}
     found = scan(root, topic, bounds or "earliest", columns=columns, latest=latest, options={"failOnDataLoss": "false"})
     rows = [
-        Row(p, offset, value.decode())
+        Row(p, offset, value)
         for batch in found
-        for p, offset, value in zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
+        for p, offset, value in zip(*(batch.column(c).to_pylist() for c in columns[:2]), _texts(batch), strict=True)
     ]
     history.add(Read(history.who, began, history.now(), topic, rows, bounds))
     return rows
