@@ -197,12 +197,17 @@ class Attacks:
 
     def append_files(self, node: str) -> set[Path]:
         """Return the append files that a node has now."""
-        return set(self.nodes[node].glob("topics/*/*/append/*"))
+        return self._glob(node, "topics/*/*/append/*")
 
     def _rows_of(self, node: str) -> set[Path]:
         """Return the files of a node but those of its journals."""
-        files = {each for each in self.nodes[node].glob("topics/*/*/*/**/*") if each.is_file()}
-        return {each for each in files if "journal" not in each.parts}
+        files = self._glob(node, "topics/*/*/*/**/*")
+        return {each for each in files if each.is_file() and "journal" not in each.parts}
+
+    def _glob(self, node: str, pattern: str) -> set[Path]:
+        while True:
+            with contextlib.suppress(FileNotFoundError):  # a folder went while it was listed
+                return set(self.nodes[node].glob(pattern))
 
     def _lose_newest(self, node: str, before: set[Path]) -> None:
         """Delete a node's files of rows that were not there before."""
