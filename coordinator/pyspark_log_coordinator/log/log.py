@@ -232,6 +232,9 @@ class TopicHandle:
             raise CopiedLog(self.log.journals.refusal)
         state, missing = self.journal.state, self.log.missing_nodes
         used = write_targets.used_nodes(state, acks, missing)
+        if not used <= self.log.nodes.keys():  # replicas were moved since the last look, and their node was removed
+            state = self.refresh()
+            used = write_targets.used_nodes(state, acks, missing)
         return WriteTargets(
             write_targets.write_targets(state, acks, missing),
             {each: (self.log.node(each).url, state.incarnations[each]) for each in used},

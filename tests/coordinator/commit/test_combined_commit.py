@@ -304,3 +304,11 @@ def outcome_of_a_batch(high_watermark):
 @pytest.mark.parametrize(("high_watermark", "answer"), [(1, {0: (0, 1)}), (0, None)])
 def test_only_a_batch_below_the_high_watermark_is_answered(high_watermark, answer):
     assert batch_offsets.answer(*outcome_of_a_batch(high_watermark)) == answer
+
+
+@pytest.mark.parametrize(("high_watermark", "answer"), [(1, {}), (0, None)])
+def test_a_replay_whose_rows_are_in_unknown_files_is_only_answered_if_all_rows_are_committed(high_watermark, answer):
+    command, outcome = outcome_of_a_batch(high_watermark)
+    (file,) = command.files
+    replay = msgspec.structs.replace(command, files=(msgspec.structs.replace(file, name="of another run"),))
+    assert batch_offsets.answer(replay, msgspec.structs.replace(outcome, events=[])) == answer

@@ -9,6 +9,8 @@ from pyspark_log_coordinator.cluster.machine import AT_THE_ROOT, FenceNode, Node
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.node_probe import NodeProbe
+from pyspark_log_coordinator.replication.reassignment import AlterReplicas, PartitionReassignment
+from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     CorruptObject,
@@ -337,6 +339,21 @@ def test_a_fenced_node_without_replicas_can_be_removed(stores):
     assert node_admin.remove(log, "1")
     assert not node_admin.remove(log, "1")
     assert list(stores.log().cluster.state.nodes) == ["0", "2"]
+
+
+def test_a_process_that_knows_replicas_on_a_node_that_was_removed_looks_where_they_are_now(stores):
+    log = stores.with_nodes(3)
+    handle = log.create_topic("t", 1, replicas=[["0", "1"]])
+    other = stores.log()
+    known = other.topic("t")
+    log.cluster.submit(FenceNode("1"))
+    incarnations = {each: log.node(each).incarnation for each in ("0", "2")}
+    handle.submit(AlterReplicas((PartitionReassignment(0, ("0", "2")),), incarnations))
+    Follower(log, "2").round()
+    assert node_admin.remove(log, "1")
+    other.cluster.refresh()
+    assert known.partitions[0].replicas == ("0", "1")
+    assert known.write_targets("all").nodes.keys() == {"0", "2"}
 
 
 def test_a_node_of_a_topic_created_meanwhile_is_not_removed(stores):
