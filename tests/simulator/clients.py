@@ -517,12 +517,24 @@ class _Reader(ConsumerRebalanceListener):
     def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
         for each in assigned:
             self._positions.had[each.partition] = set()
-            at = self._began(each, self.consumer.position(each), self._since[0])
+            at = self._began(each, self.consumer.position(each), self._seen_since())
             self._positions.begun[each.partition] = at
 
     def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
         for each in revoked:
             self._next.pop(each.partition, None)
+
+    def _seen_since(self) -> int:
+        """Return since when the assignment may have been seen: it is carried out later if stores do not answer.
+
+        That is not before the generation, and not after the last poll but one. A rewind meanwhile is followed next.
+        """
+        history, since = group_of(self._process.world, self._group), self._since[0]
+        while history is not None and 0 < since < len(history.states):
+            if history.states[since - 1].generation != history.states[since].generation:
+                break
+            since -= 1
+        return since
 
     def _history_number(self) -> int:
         history = group_of(self._process.world, self._group)
