@@ -432,6 +432,8 @@ class _Reader(ConsumerRebalanceListener):
         """Up to which entry of the group."""
         self._since = (0, 0)
         """The newest entries of the group before the last two polls."""
+        self._unanswered = 0
+        """How many calls the stores had not answered when the last assignment was carried out."""
         times = _SLOWER if world.settings.nodes.journals > 1 else 1
         self.session_ms = times * _SESSION_MS
         client_id = process.name.replace(" ", "-").replace(".", "-")
@@ -519,17 +521,21 @@ class _Reader(ConsumerRebalanceListener):
             self._positions.had[each.partition] = set()
             at = self._began(each, self.consumer.position(each), self._seen_since())
             self._positions.begun[each.partition] = at
+        self._unanswered = self._process.state.unanswered
 
     def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
         for each in revoked:
             self._next.pop(each.partition, None)
 
     def _seen_since(self) -> int:
-        """Return since when the assignment may have been seen: it is carried out later if stores do not answer.
+        """Return since when the assignment may have been seen: in the last two polls, if the stores answered.
 
-        That is not before the generation, and not after the last poll but one. A rewind meanwhile is followed next.
+        If they did not, it is carried out later, but it was not seen before its generation. A rewind meanwhile is
+        followed next.
         """
         history, since = group_of(self._process.world, self._group), self._since[0]
+        if self._process.state.unanswered == self._unanswered:
+            return since
         while history is not None and 0 < since < len(history.states):
             if history.states[since - 1].generation != history.states[since].generation:
                 break

@@ -112,6 +112,8 @@ class ProcessState:
         self.name = name
         self.weather = weather
         self.alive = True
+        self.unanswered = 0
+        """How many of its calls the stores did not answer."""
         self.on_sleep: Callable[[], object] = bool
         self.on_crash: Callable[[], object] = bool
 
@@ -255,10 +257,12 @@ class SimulatedStore:
         fate -= weather.crash
         if 0 <= fate < weather.unavailable:
             self._trace(what, key, "unavailable")
+            self.owner.unanswered += 1
             raise StoreUnavailable(self.url, key, "the store did not answer")
         fate -= weather.unavailable
         if self._place.silent_to(self.owner.name):
             self._trace(what, key, "silent")
+            self.owner.unanswered += 1
             raise StoreUnavailable(self.url, key, f"{self.url} does not answer")
         if self._place.read_only and what in _CHANGES:
             self._trace(what, key, "read-only")
@@ -276,6 +280,7 @@ class SimulatedStore:
             self._crash(what, key, "after")
         if 0 <= fate < weather.lost_answer:
             self._trace(what, key, "answer lost")
+            self.owner.unanswered += 1
             raise StoreUnavailable(self.url, key, "the answer was lost")
         if chance.random() < _ANSWERS_DELAYED:
             self._delay(what, key, weather.late_answer)

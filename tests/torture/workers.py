@@ -26,7 +26,7 @@ from tests.processes.small_topic import PARTITIONS, TOPIC, TopicClient
 
 KEYED, EXPIRING, TYPED = "keyed", "expiring", "typed"
 TOPICS = (TOPIC, KEYED, EXPIRING, TYPED)
-"""Rows of the first are deleted when there are too many, the second is compacted, rows of the third expire."""
+"""The first has rows that are deleted, the second is compacted, rows of the third expire, the last is typed."""
 COLUMNS = pa.schema([("value", pa.string())])
 """Those of the typed topic."""
 GROUP = "group"
