@@ -79,8 +79,8 @@ check: $(VENV)/dev.stamp $(call IN_TEST,$(VENV)/demo.stamp) ## Lint, format, typ
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-simulate: $(VENV)/dev.stamp ## Run simulated worlds, SEEDS of them; a failing one is printed with how to replay it
-	$(BIN)/python -m tests.simulator --seeds 0..$(SEEDS) $(ARGS)
+simulate: $(VENV)/dev.stamp ## Run SEEDS simulated worlds that are not recorded yet; a failing one is printed with how to replay it
+	$(BIN)/python -m tests.simulator --more $(SEEDS) $(ARGS)
 
 powerloss: $(VENV)/dev.stamp ## Open the log in the states that a power failure may leave on its disks; ARGS="--every 10" for a part of them
 	$(foreach kind,one root journals,$(BIN)/python -m tests.disk --kind $(kind) $(ARGS) &&) true

@@ -1,6 +1,7 @@
 """`python -m tests.simulator --seed N` replays one seed, step by step; `--seeds A..B` runs many.
 
-`--record` adds a line to `worlds.tsv`: which worlds of which commit have been run, and how many failed.
+`--more N` runs those that follow the last one in `worlds.tsv`, and `--record` adds a line to it: which worlds of which
+commit have been run, and how many failed. A run that is interrupted records the worlds until then.
 """
 
 import argparse
@@ -23,6 +24,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulator", description="Run simulated worlds.")
     parser.add_argument("--seed", type=int, help="one seed, with every step")
     parser.add_argument("--seeds", default="0..200", metavar="A..B", help="seeds from A up to B, without B")
+    parser.add_argument("--more", type=int, metavar="N", help=f"N seeds, from the first one that {RECORD.name} lacks")
     parser.add_argument("--operations", type=int, default=OPERATIONS, help="steps of a run, about")
     parser.add_argument("--stop", action="store_true", help="stop at the first seed that fails")
     parser.add_argument("--stale-lists", type=float, default=0, metavar="MS", help="how old a list may be")
@@ -37,32 +39,46 @@ def main() -> int:
         print(f"seed {options.seed}: {_words(result.counts)}")
         return int(result.failure is not None)
     first, last = map(int, options.seeds.split(".."))
+    if options.more is not None:
+        first = _recorded()
+        last = first + options.more
     began, failed, counts = time.monotonic(), [], Counter[str]()
     ran = 0
-    for seed in range(first, last):
-        result = run(seed, options.operations, stale_list_seconds=stale)
-        counts += result.counts
-        ran += 1
-        if result.failure is not None:
-            failed.append(seed)
-            what = str(result.failure).splitlines() or [""]
-            frame = traceback.extract_tb(result.failure.__traceback__)[-1]
-            where = f"{frame.filename.rsplit('/', 1)[1]}:{frame.lineno}"
-            print(f"seed {seed} fails: {type(result.failure).__name__} ({where}): {what[0][:300]}", flush=True)
-            if options.stop:
-                break
-    print(f"{ran} seeds in {time.monotonic() - began:.0f} s, {len(failed)} failed; {_words(counts)}")
-    if commit:
+    try:
+        for seed in range(first, last):
+            result = run(seed, options.operations, stale_list_seconds=stale)
+            counts += result.counts
+            ran += 1
+            if result.failure is not None:
+                failed.append(seed)
+                what = str(result.failure).splitlines() or [""]
+                frame = traceback.extract_tb(result.failure.__traceback__)[-1]
+                where = f"{frame.filename.rsplit('/', 1)[1]}:{frame.lineno}"
+                print(f"seed {seed} fails: {type(result.failure).__name__} ({where}): {what[0][:300]}", flush=True)
+                if options.stop:
+                    break
+            if ran % 100 == 0:
+                print(f"{ran} of {last - first} seeds, {len(failed)} failed", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        print(f"interrupted in the world of seed {first + ran}")
+    print(f"{ran} seeds from {first} on in {time.monotonic() - began:.0f} s, {len(failed)} failed; {_words(counts)}")
+    if commit and ran:
         day = datetime.now(timezone.utc).date()
         with RECORD.open("a") as record:
             print(day, commit, f"{first}..{first + ran}", options.operations, len(failed), sep="\t", file=record)
     if failed:
         again = f"--seed {failed[0]} --operations {options.operations} --stale-lists {options.stale_lists}"
         print(f"replay with: python -m tests.simulator {again}")
-    left = probes.unreached(counts) if ran >= probes.ENOUGH and first == 0 else []
+    left = probes.unreached(counts) if ran >= (probes.MANY if first else probes.ENOUGH) else []
     if left:
         print(f"not reached: {', '.join(left)}")
     return int(bool(failed or left))
+
+
+def _recorded() -> int:
+    """Return the first seed that is above all recorded ones."""
+    lines = RECORD.read_text().splitlines()[1:]
+    return max((int(line.split("\t")[2].split("..")[1]) for line in lines), default=0)
 
 
 def _commit() -> str:

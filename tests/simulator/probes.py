@@ -8,6 +8,8 @@ from collections.abc import Mapping
 
 ENOUGH = 140
 """So many worlds, the first ones, come to everything."""
+MANY = 1000
+"""So many worlds do, wherever they begin."""
 WRITERS_AND_READERS = (
     *("batches", "acks=all", "acks=1", "acks=0", "crashes", "zombies", "fenced", "strays", "StaleFile"),
     *("batch reads", "micro-batches read", "rewinds", "rows lost under a reader", "OutcomeUnknown"),

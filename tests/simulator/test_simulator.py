@@ -80,6 +80,15 @@ def test_a_run_can_be_recorded_with_its_commit(monkeypatch, tmp_path):
     assert (tmp_path / "worlds.tsv").read_text().split("\t")[1:] == ["0123456789ab", "4..6", "100", "0\n"]
 
 
+def test_more_worlds_begin_after_all_that_are_recorded(monkeypatch, tmp_path, capsys):
+    record = tmp_path / "worlds.tsv"
+    record.write_text("day\tcommit\tseeds\toperations\tfailed\nd\tc\t0..7\t9\t0\nd\tc\t2..5\t9\t0\n")
+    monkeypatch.setattr(simulator, "RECORD", record)
+    monkeypatch.setattr(sys, "argv", ["simulator", "--more", "1", "--operations", "100"])
+    assert simulator.main() == 0
+    assert capsys.readouterr().out.startswith("1 seeds from 7 on")
+
+
 def test_a_probe_that_no_world_reaches_fails_the_run(monkeypatch, capsys):
     monkeypatch.setattr(probes, "ENOUGH", 1)
     monkeypatch.setattr(probes, "PROBES", ("batches", "nothing"))
