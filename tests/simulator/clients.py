@@ -35,6 +35,7 @@ from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
 from pyspark_log_coordinator.membership import member_thread, session
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import (
+    BatchMismatch,
     BufferExhausted,
     DataLoss,
     GroupError,
@@ -244,7 +245,8 @@ class _Sending:
         """Go on after errors of rows that faults explain."""
         errors, self._errors = self._errors, []
         for each in errors:
-            if not (self._is_closed and isinstance(each, InvalidInput)):
+            was_cut = isinstance(each, BatchMismatch) and self._acks != "all"  # `SentRows.failed` holds that it may be
+            if not (was_cut or (self._is_closed and isinstance(each, InvalidInput))):
                 self._process.world.excused(each)
 
     def close(self, seconds: float | None) -> None:

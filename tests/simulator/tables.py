@@ -122,7 +122,7 @@ class Tables:
         data: Mapping[str, bytes],
         key: str,
         *,
-        was_wiped: bool = False,
+        was_away: bool = False,
         was_damaged: bool = False,
     ) -> None:
         """Hold that a version that was published is what the topic was at its entry.
@@ -132,8 +132,8 @@ class Tables:
         if not key.endswith(".json"):
             return
         table = table_of(data, rows.topic_folder)
-        if table.lack:  # who publishes has read a table, which was wiped before the next version came
-            require(was_wiped, f"node {node}: {table.lack}")
+        if table.lack:  # who publishes has read a table, in whose place another one, or none, is by now
+            require(was_away, f"node {node}: {table.lack}")
             return
         version = int(key.rsplit("/", 1)[1][:20])
         if version != table.version:

@@ -107,13 +107,14 @@ def is_replay(known: Producer | None, claim: ProducerClaim, rows: int, topic: st
             "deterministic, or start it with a new checkpoint (and a new txnAppId)",
         )
     if known.rows_lost:
+        go_on = "" if claim.expires else ", and continue with a new checkpoint (and a new txnAppId)"
         raise BatchMismatch(
             who,
             batch,
             f"topic {topic!r}: batch {batch} of producer {who!r} was in the log, but the leader's node was lost before "
             f"other replicas had copied it (acks=1): {known.rows_lost} of its {rows} rows are lost. Appending it again "
-            "would write the remaining rows twice. Write the lost rows by hand or do without them, and continue with a "
-            "new checkpoint (and a new txnAppId); use acks=all to prevent this",
+            f"would write the remaining rows twice. Write the lost rows by hand or do without them{go_on}; use "
+            "acks=all to prevent this",
         )
     return True
 

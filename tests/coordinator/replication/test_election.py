@@ -1,5 +1,7 @@
 """Elections: cases that no story covers."""
 
+import re
+
 import msgspec
 import pytest
 
@@ -103,6 +105,24 @@ def test_a_replay_of_a_batch_that_lost_rows_in_one_of_its_partitions_says_how_ma
         BatchMismatch, match=r"before other replicas had copied it \(acks=1\): 3 of its 5 rows are lost"
     ):
         decide(state, commit(claim(1), file({0: 3, 1: 2}, on=("B", "C"))))
+
+
+@pytest.mark.parametrize(
+    ("expires", "advice"),
+    [
+        (
+            False,
+            "them, and continue with a new checkpoint (and a new txnAppId); use acks=all to prevent this",
+        ),
+        (True, "them; use acks=all to prevent this"),
+    ],
+)
+def test_who_has_a_checkpoint_is_told_to_continue_with_another_one(expires, advice):
+    claimed = msgspec.structs.replace(claim(1), expires=expires)
+    state, suspicions = lost(after(started(2, ABC), commit(claimed, file({0: 3, 1: 2}), acks="1")))
+    state = after(state, ElectLeaders(holders("B", "C"), suspicions, partitions=(0,)))
+    with pytest.raises(BatchMismatch, match=f"{re.escape(advice)}$"):
+        decide(state, commit(claimed, file({0: 3, 1: 2}, on=("B", "C"))))
 
 
 def test_the_next_batch_is_appended_after_rows_were_lost():
