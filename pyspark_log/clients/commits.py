@@ -60,10 +60,9 @@ class Commits:
             self._submit(command)
 
     def carry_out(self) -> None:
-        """Commit what waits."""
-        if self._waiting:
-            with self._lock:
-                self._carry_out()
+        """Commit what waits. Afterwards nothing is under way either that was requested before."""
+        with self._lock:
+            self._carry_out()
 
     def answer(self) -> None:
         """Call the callbacks of the commits that are done."""

@@ -151,7 +151,7 @@ class Consumer:
             self._reading.hand_back()
             handles: dict[str, TopicHandle] = {}
             assigned: dict[TopicPartition, AssignedPartition] = {}
-            without_start = []
+            starts: dict[TopicPartition, int] = {}
             for key in dict.fromkeys(partition_of(each) for each in partitions):
                 handle = handles.get(key.topic) or self._looks.topic(key.topic)
                 handles[key.topic] = handle
@@ -159,18 +159,20 @@ class Consumer:
                 known = self._reading.partitions.get(key)
                 if known is None or known.handle.topic_id != handle.topic_id:
                     known = AssignedPartition(handle, key.partition, self._options)
-                known.handle = handle  # the log makes new ones when its journals have moved
                 assigned[key] = known
                 if start == "earliest":
-                    known.seek(state.log_start)
+                    starts[key] = state.log_start
                 elif start == "latest":
-                    known.seek(state.high_watermark)
+                    starts[key] = state.high_watermark
                 elif isinstance(start, Mapping) and key in start:
-                    known.seek(offset_of(start[key]))
-                else:
-                    without_start.append(known)
+                    starts[key] = offset_of(start[key])
             if self._group is not None:
-                self._group.start(without_start)
+                self._group.start([each for key, each in assigned.items() if key not in starts])
+            # After an error nothing has changed.
+            for key, each in assigned.items():
+                each.handle = handles[key.topic]  # the log makes new ones when its journals have moved
+                if key in starts:
+                    each.seek(starts[key])
             self._reading.assign(assigned)
 
     def subscribe(

@@ -402,6 +402,7 @@ class ConsumerGroup:
                 self._commit_consumed(keys)
             if self._listener is not None:
                 self._call(partial(self._listener.on_partitions_revoked, keys))
+            self._commits.carry_out()  # later they would be refused
         finally:
             self._drop(keys)
 

@@ -134,6 +134,8 @@ class Producer:
         self._destination = self._sender.destination
         self._refused = ""
         """Why nothing can be sent any more."""
+        self._closing: set[threading.Thread] = set()
+        """The threads that are in the middle of `close`."""
         self._finalizer = weakref.finalize(self, _finish_elsewhere, os.getpid(), self._accumulator, self._sender)
         self._finalizer.atexit = False  # `_close_at_exit` does it
         _add(self)
@@ -198,10 +200,10 @@ class Producer:
         batch = AtomicBatch(self._destination, self._options.buffer_memory)
         try:
             yield batch
+            self._check_usable()
         except BaseException:
             batch.cancel()
             raise
-        self._check_usable()
         for future in batch.submit(self._accumulator):
             future.result()
 
@@ -215,7 +217,7 @@ class Producer:
 
         Return the number of batches that are not: 0 unless the time is over.
         """
-        if self._refused:
+        if self._is_finished:
             return 0
         self._check_may_wait("flush")
         return self._accumulator.flush(timeout)
@@ -225,10 +227,15 @@ class Producer:
 
         A Producer that is not closed does this when it is deleted, or when the program ends.
         """
-        if not self._refused:
+        if not self._is_finished:
             self._refused = "this Producer is closed; make a new one"
-            self._finalizer.detach()
-            _finish(os.getpid(), self._accumulator, self._sender, timeout)
+            self._closing.add(threading.current_thread())
+            try:
+                _finish(os.getpid(), self._accumulator, self._sender, timeout)
+            finally:
+                self._closing.discard(threading.current_thread())
+                if threading.current_thread() not in self._sender.threads:
+                    self._finalizer.detach()
 
     def __enter__(self) -> Self:
         return self
@@ -238,6 +245,14 @@ class Producer:
     ) -> None:
         """Close. Rows that were sent before an exception are written too: only `batch` takes rows back."""
         self.close()
+
+    @property
+    def _is_finished(self) -> bool:
+        """Whether `close` has nothing to wait for: another call has ended, or is calling the callback that calls this.
+
+        A call in a callback of the Producer's thread cannot wait. The next one does so for it.
+        """
+        return not self._finalizer.alive or threading.current_thread() in self._closing
 
     def _check_usable(self) -> None:
         if self._refused:

@@ -139,6 +139,11 @@ class AssignedPartition:
         self._fetched = self._batch = None
         self.moved()
 
+    def begin(self) -> None:
+        """Begin here if only rows that are new from now on are wanted: the first turn of the partition may be late."""
+        if self._offset is None and self._options.reset == "latest":
+            self.seek(self.state.high_watermark)
+
     def position(self) -> int:
         """Return the offset of the next row, which is in the log or its end.
 
@@ -156,21 +161,31 @@ class AssignedPartition:
             what = f"{self._name}: offset {offset} has expired, the log begins at {state.log_start}"
             return self._reset(what, DataLoss)
         if offset > end:
+            if self._epoch != NO_EPOCH and self._options.reset != "none":
+                # An unclean election has cut the rows before it: read those that took their place.
+                self.seek(begin := max(end, state.log_start))
+                return begin
             what = f"{self._name}: offset {offset} is not in the log, which ends at {end}"
             return self._reset(what, DataLoss)
         if self._epoch == NO_EPOCH:
             self._epoch = state.leader_epoch  # the rows before it must not be cut from now on
         return offset
 
-    def take(self, rows_max: int | None) -> ConsumerBatch | None:
-        """Return the next rows, or None if there are none below the high watermark.
+    def take(self, rows_max: int | None, *, as_records: bool = False) -> ConsumerBatch | None:
+        """Return the next rows, or None if there are none below the high watermark. After an error none were taken.
 
-        Raises `CorruptObject`, `StoreError`, and `DataLoss` or `InvalidInput` if `auto.offset.reset` is none.
+        Raises `CorruptObject`, `StoreError`, `DataLoss` or `InvalidInput` if `auto.offset.reset` is none, and
+        `InvalidInput` for rows with columns of their own if they are taken `as_records`.
         """
         if self._batch is None and not self._read():
             return None
         batch, offsets = self._batch, self._offsets
         assert batch is not None
+        if as_records and is_typed(batch.schema):
+            raise InvalidInput(
+                f"topic {self.key.topic!r} is typed: its rows have columns, and no key and value; read them with "
+                "poll_batches"
+            )
         if rows_max is not None and rows_max < batch.num_rows:
             rows, self._batch = batch.slice(0, rows_max), batch.slice(rows_max)
             self._offsets = offsets_from(offsets, rows_max)
@@ -251,6 +266,8 @@ class Reading:
         self._partitions: dict[TopicPartition, AssignedPartition] = {}
         self._waiting: OrderedDict[TopicPartition, AssignedPartition] = OrderedDict()
         """Those that may have rows, in the order of their turns. So a call costs nothing for all the others."""
+        self._new: list[AssignedPartition] = []
+        """Those that were assigned since the last look."""
         self._topics: dict[str, TopicHandle] = {}
         """The topics of the partitions, by id."""
         self._counts: Counter[str] = Counter()
@@ -279,9 +296,16 @@ class Reading:
     def add(self, key: TopicPartition, partition: AssignedPartition) -> None:
         """Read a partition, too."""
         self.remove(key)
+        handle = partition.handle
+        if self._topics.get(handle.topic_id, handle) is not handle:
+            # The log makes new handles when its journals have moved, and only this one is refreshed from now on.
+            for each in self._partitions.values():
+                if each.handle.topic_id == handle.topic_id:
+                    each.handle = handle
         self._partitions[key] = partition
-        self._topics[partition.handle.topic_id] = partition.handle
-        self._counts[partition.handle.topic_id] += 1
+        self._new.append(partition)
+        self._topics[handle.topic_id] = handle
+        self._counts[handle.topic_id] += 1
         self._wait(key)
         partition.moved = partial(self._wait, key)
 
@@ -313,10 +337,13 @@ class Reading:
 
     def look(self) -> None:
         """Look for new rows, unless there are enough and the last look was a moment ago."""
-        if monotonic() - self._looked < BUSY_LOOK_SECONDS and any(each.has_rows for each in self._waiting.values()):
+        is_soon = monotonic() - self._looked < BUSY_LOOK_SECONDS and not self._new
+        if is_soon and any(each.has_rows for each in self._waiting.values()):
             return
         self._looks.look(self._topics.values())
         self._looked = monotonic()
+        while self._new:
+            self._new.pop().begin()
         for topic_id, handle in self._topics.items():
             now = handle.partitions
             seen, self._seen[topic_id] = self._seen.get(topic_id), now
@@ -330,7 +357,10 @@ class Reading:
         """Return the next rows, at most `rows_max`."""
         records: list[ConsumerRecord] = []
         with _raised_if_empty(records):
-            while len(records) < rows_max and (batch := self._take(rows_max - len(records))) is not None:
+            while len(records) < rows_max:
+                batch = self._take(rows_max - len(records), as_records=True)
+                if batch is None:
+                    break
                 records += _records_of(batch)
         return records
 
@@ -385,7 +415,7 @@ class Reading:
             found.append(Place(*key, offset, low, high, lag, each.is_paused))
         return found
 
-    def _take(self, rows_max: int | None) -> ConsumerBatch | None:
+    def _take(self, rows_max: int | None, *, as_records: bool = False) -> ConsumerBatch | None:
         """Return the next rows of a partition. Each has its turn after one batch.
 
         A partition that cannot be read now comes after the others, and is an error only if they have no rows.
@@ -398,7 +428,7 @@ class Reading:
                 continue
             self._before.setdefault(each, each.place)
             try:
-                batch = each.take(rows_max)
+                batch = each.take(rows_max, as_records=as_records)
             except LogError as error:
                 if not error.retriable:
                     raise
@@ -437,10 +467,6 @@ def _raised_if_empty(found: list[T]) -> Iterator[None]:
 def _records_of(batch: ConsumerBatch) -> list[ConsumerRecord]:
     """Return the rows of a batch, one by one."""
     rows, topic, partition = batch.rows, batch.topic, batch.partition
-    if is_typed(rows.schema):
-        raise InvalidInput(
-            f"topic {topic!r} is typed: its rows have columns, and no key and value; read them with poll_batches"
-        )
     columns = (
         range(batch.offset, batch.offset + rows.num_rows) if batch.offsets is None else batch.offsets.to_pylist(),
         (_microseconds(rows.column("timestamp")) // _US_PER_MS).tolist(),

@@ -19,13 +19,16 @@ def answer(command: object, outcome: Outcome[Topic]) -> Offsets | None:
     """Return the offsets of a batch that another process waits for; see `Machine.answer`.
 
     None if some of its rows may not be committed yet: then their writer has to see to it. Where the rows of a replay
-    are is often unknown, and a run that used acks=1 may have written them.
+    are is often unknown, and a run that used acks=1 may have written them, to other partitions if it had other tasks.
     """
     if not isinstance(command, CommitBatch):
         return None
     found, partitions = of_outcome(command, outcome), outcome.state.partitions
-    ends = {number: found[number][1] if number in found else partitions[number].log_end for number in _rows(command)}
-    return found if all(end <= partitions[number].high_watermark for number, end in ends.items()) else None
+    if found.keys() == _rows(command).keys():
+        is_committed = all(end <= partitions[number].high_watermark for number, (_, end) in found.items())
+    else:
+        is_committed = all(each.log_end <= each.high_watermark for each in partitions)
+    return found if is_committed else None
 
 
 def of_outcome(command: CommitBatch, outcome: Outcome[Topic]) -> Offsets:

@@ -17,10 +17,13 @@ from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.topic import batch_offsets
-from pyspark_log_coordinator.topic.machine import CommitBatch
+from pyspark_log_coordinator.topic.machine import CommitBatch, Holder, SequencedFile
+from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import OutcomeUnknown, StaleFile, StoreRefused, StoreUnavailable
+from pyspark_log_storage.files.append_file import AppendFileWriter
+from pyspark_log_storage.layout import born_name
 from tests.support.coordinator.replicated_topic import ReplicatedTopic
-from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
+from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic, batch_of
 from tests.support.coordinator.troubled_store import TroubledStore
 
 NO_RETRIES, ONE_RETRY = RetryPolicy(retries=0), RetryPolicy(retries=1, retry_backoff_ms=1)
@@ -312,3 +315,32 @@ def test_a_replay_whose_rows_are_in_unknown_files_is_only_answered_if_all_rows_a
     (file,) = command.files
     replay = msgspec.structs.replace(command, files=(msgspec.structs.replace(file, name="of another run"),))
     assert batch_offsets.answer(replay, msgspec.structs.replace(outcome, events=[])) == answer
+
+
+def on_all_nodes(topic, claim, rows, acks="all"):
+    """Return a batch of one file on all nodes of a replicated topic."""
+    name = born_name(topic.handle.version, topic.log.environment.nonce())
+    for node in topic.handle.state.incarnations:
+        store = topic.log.node_store(node)
+        writer = AppendFileWriter(store.open_write(topic.handle.append_file(name), durable=True))
+        for partition, values in rows.items():
+            writer.append(partition, batch_of(values), schema.RECORD_ID, "none")
+        writer.close()
+    holders = tuple(Holder(*each) for each in topic.handle.state.incarnations.items())
+    file = SequencedFile(name, holders, tuple(writer.chunks))
+    return Batch(claim, (StagedFile("t", topic.handle.topic_id, file),), acks, swaps=())
+
+
+def test_a_replay_is_not_answered_while_rows_of_the_first_run_in_other_partitions_are_not_committed():
+    topic = ReplicatedTopic(replicas=[("0", "1", "2")] * 2)
+    topic.append({0: [b"of the first run, whose tasks were others"]}, on=("0",), acks="1")
+    replay = on_all_nodes(topic, ProducerClaim("q", "q", "second", 0), {1: [b"of the replay"]})
+    _, waiting = topic.open()
+    command = CommitBatch(replay.claim, tuple(each.file for each in replay.files))
+    waiting.inbox.put(waiting.journal.place, waiting.journal.number, command)
+    topic.handle.journal._pace.has_lost = True  # so it looks who waits
+    commit(topic.handle, on_all_nodes(topic, ProducerClaim("p", "p", "r", 0), {1: [b"of another"]}), NO_RETRIES)
+    assert topic.partition(0).high_watermark == 0
+    assert waiting.inbox.answer() is None
+    assert commit(waiting, replay, NO_RETRIES) == {}
+    assert topic.partition(0).high_watermark == 1

@@ -119,3 +119,17 @@ def test_nothing_is_sent_after_the_block(log):
             batch.send("t", b"")
         with pytest.raises(InvalidInput, match="has ended"):
             batch.send("t", b"")
+
+
+def test_a_producer_that_is_closed_in_the_block_drops_its_rows(log):
+    producer, futures = Producer(log.path), []
+
+    def write():
+        with producer.batch() as batch:
+            futures.append(batch.send("t", b"dropped"))
+            producer.close()
+
+    with pytest.raises(InvalidInput, match="this Producer is closed"):
+        write()
+    assert futures[0].cancelled()
+    assert count(log, "t") == 0

@@ -280,6 +280,17 @@ class TestPositions:
         consumer.assign([T0, T1], {T1: 4})
         assert {key: consumer.position(key) for key in consumer.assignment()} == {T0: 2, T1: 4}
 
+    @pytest.mark.parametrize(
+        ("partitions", "start"),
+        [([T0, ("gone", 0)], "earliest"), ([T0, ("t", 7)], "latest"), ([T0, T1], {T0: 1, T1: -1})],
+    )
+    def test_stay_when_other_partitions_cannot_be_assigned(self, log, consumer, partitions, start):
+        log.append("t", {0: numbered(5)})
+        consumer.assign([T0], {T0: 3})
+        with pytest.raises((UnknownTopic, InvalidInput)):
+            consumer.assign(partitions, start)
+        assert (consumer.assignment(), consumer.position(T0)) == ({T0}, 3)
+
     def test_stay_when_the_log_has_made_a_new_handle_of_the_topic(self, log, consumer):
         log.append("t", {0: numbered(5)})
         consumer.assign([T0], "earliest")
@@ -315,6 +326,19 @@ class TestPositions:
         with Consumer(log.path, auto_offset_reset=reset) as consumer:
             consumer.assign([T0], {T0: wrong})
             assert offsets(consumer.poll()) == found
+
+    @pytest.mark.parametrize("is_paused", [True, False])
+    def test_at_the_end_are_known_before_the_first_turn_of_a_partition(self, log, consumer, monkeypatch, is_paused):
+        monkeypatch.setattr(reading, "BUSY_LOOK_SECONDS", 0)
+        log.append("t", {0: numbered(10), 1: [b"before"]})
+        consumer.assign([T0, T1], {T0: 0})
+        if is_paused:
+            consumer.pause(T1)
+        assert len(consumer.poll(max_records=5)) == 5
+        log.append("t", {1: [b"after"]})
+        assert len(consumer.poll(max_records=5)) == 5
+        consumer.resume(T1)
+        assert values(consumer.poll(GUARD_MS)) == [b"after"]
 
     def test_outside_of_the_log_are_an_error_if_the_option_says_so(self, log):
         log.append("t", {0: numbered(5)})

@@ -55,6 +55,31 @@ class TestAProducer:
         producer.close()
         assert producer.flush() == 0
 
+    def test_that_a_callback_has_closed_has_written_everything_when_it_is_closed_again(self, log):
+        closed = threading.Event()
+        with Producer(log.path, linger_ms=0, batch_size=1) as producer:
+            producer.send("t", b"", on_delivery=lambda *_: (producer.close(), closed.set()))
+            futures = [producer.send("t", b"") for _ in range(50)]
+            closed.wait(GUARD)
+            with pytest.raises(InvalidInput, match="this Producer is closed"):
+                producer.send("t", b"")
+        assert all(future.done() for future in futures)
+        assert rows(log) == 51
+
+    def test_that_a_callback_has_closed_writes_everything_when_the_program_ends(self, log):
+        program = """
+            import sys, threading
+            from pyspark_log import Producer
+            producer, closed = Producer(sys.argv[1], linger_ms=0, batch_size=1), threading.Event()
+            producer.send("t", b"", on_delivery=lambda *_: (producer.close(), closed.set()))
+            for _ in range(50):
+                producer.send("t", b"")
+            closed.wait()
+        """
+        ended = run(program, log.path)
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert rows(log) == 51
+
     def test_leaves_no_thread(self, log):
         with Producer(log.path) as producer:
             producer.send("t", b"")
@@ -71,6 +96,20 @@ class TestAProducer:
             futures[-1].result(0)
         go.set()
         assert futures[0].result(GUARD).offset == 0
+
+    def test_that_is_closed_in_haste_may_be_closed_by_the_callbacks_of_what_is_left(self, log, monkeypatch):
+        go, stage, called = threading.Event(), Sender._stage, []
+        monkeypatch.setattr(Sender, "_stage", lambda self, request: (go.wait(GUARD), stage(self, request))[1])
+        producer = Producer(log.path, linger_ms=0, batch_size=1)
+        for _ in range(3):
+            producer.send("t", b"", on_delivery=lambda *_: called.append((producer.close(), producer.flush())))
+        thread = threading.Thread(target=producer.close, args=(0.01,), daemon=True)
+        thread.start()
+        thread.join(0.5)
+        go.set()
+        thread.join(GUARD)
+        assert not thread.is_alive()
+        assert len(called) >= 2
 
     def test_that_is_deleted_writes_what_it_has(self, log):
         producer = Producer(log.path, linger_ms=3_600_000)

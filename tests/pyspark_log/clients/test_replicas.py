@@ -110,6 +110,19 @@ def test_a_consumer_whose_rows_an_unclean_election_has_cut_says_so(tmp_path):
             consumer.poll(GUARD * 1000)
 
 
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+def test_a_consumer_goes_on_where_an_unclean_election_has_cut_its_rows(tmp_path, reset):
+    topic = ThreeFolders(tmp_path)
+    write(topic.log, topic.handle, 0, {0: [b"on all"]}, ("1", "2", "3"), "all")
+    write(topic.log, topic.handle, 1, {0: [b"on 1"] * 2}, ("1",), "all")
+    with Consumer(topic.path, auto_offset_reset=reset) as consumer:
+        consumer.assign([("t", 0)], {("t", 0): 0})
+        assert len(consumer.poll(GUARD * 1000)) == 3
+        elect_2_instead_of_1(topic)
+        write(topic.log, topic.handle, 2, {0: [b"on 2"] * 3}, ("2",), "all")
+        assert [row.offset for row in consumer.poll(GUARD)] == [1, 2, 3]
+
+
 def test_a_consumer_seeks_rows_of_a_leader_that_it_does_not_know_yet(tmp_path):
     topic = ThreeFolders(tmp_path)
     write(topic.log, topic.handle, 0, {0: [b"on all"]}, ("1", "2", "3"), "all")

@@ -12,7 +12,9 @@ from pyspark_log_storage.errors import (
 )
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.pyspark_log.clients.group_programs import (
+    EAGER,
     GUARD,
+    Committing,
     T,
     committed,
     expire,
@@ -95,6 +97,34 @@ class TestCommits:
         programs.settle()
         assert [type(each) for each in answers] == [UnknownMember]
         assert committed(programs, 0) is None
+
+    def test_that_are_asynchronous_are_carried_out_before_others_get_the_partitions(self, log, programs):
+        fill(log, 1)
+        first, answers = programs.start(partition_assignment_strategy=EAGER), []
+        programs.poll(lambda: len(programs.all_rows()) == 6)
+        first._group._thread.wake = lambda: None  # it is slow
+        first.commit_async(callback=lambda _, error: answers.append(error))
+        programs.start(partition_assignment_strategy=EAGER)
+        programs.settle()
+        assert answers == [None]
+        assert len(programs.all_rows()) == 6
+
+    @pytest.mark.parametrize("is_slow", [True, False])
+    def test_that_are_asynchronous_count_if_a_listener_makes_them_as_the_consumer_is_closed(
+        self, log, programs, is_slow
+    ):
+        class CommittingLater(Committing):
+            def on_partitions_revoked(self, revoked):
+                self.consumer.commit_async(callback=lambda _, error: answers.append(error))
+
+        fill(log, 1)
+        consumer, answers = programs.start(listener=CommittingLater()), []
+        programs.poll(lambda: len(programs.all_rows()) == 6)
+        if is_slow:
+            consumer._group._thread.wake = lambda: None
+        programs.stop(consumer)
+        assert answers == [None]
+        assert [committed(programs, number) for number in range(6)] == [1] * 6
 
     def test_of_a_simple_consumer_are_for_a_group_without_members(self, log, programs):
         fill(log, 10)
