@@ -183,7 +183,12 @@ def _typed_rows(data: pa.RecordBatch, destination: Destination, now_us: int) -> 
 
     name, stored = destination.name, destination.schemas
     plan = typed_plan.plan(name, stored, typed_plan.arrow_columns(data.schema, name), destination.key_column)
-    made = [*typed_rows(data, plan, name, now_us=now_us)]
+    try:
+        made = [*typed_rows(data, plan, name, now_us=now_us)]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidRecord(
+            f"topic {name!r}: a column of the batch has a value that cannot be written ({error}); round or cast it"
+        ) from error
     if not made:
         newest = schema.decode(stored[-1], name)
         none = pa.RecordBatch.from_arrays([pa.nulls(0, each.type) for each in newest], schema=newest)

@@ -21,7 +21,14 @@ from pyspark_log.options.option import (
     table,
 )
 from pyspark_log.options.position import CommittedOffsets, Earliest, Latest, Position, check_range
-from pyspark_log.options.subscription import ASSIGN, SUBSCRIBE, SUBSCRIBE_PATTERN, TOPIC_IDS, Subscription
+from pyspark_log.options.subscription import (
+    ASSIGN,
+    COMPACTIONS,
+    SUBSCRIBE,
+    SUBSCRIBE_PATTERN,
+    TOPIC_IDS,
+    Subscription,
+)
 from pyspark_log.options.value import BYTES, DURATION_MS, GROUP, MEMBER, RACK, boolean, choice, integer, seconds
 from pyspark_log_coordinator.group.config import HEARTBEAT_INTERVAL_MS
 from pyspark_log_coordinator.model.settings import INT_MAX
@@ -335,6 +342,19 @@ class SourceOptions(Options):
         ),
         differs="Not in Kafka.",
         not_here="a stream has the ids in its checkpoint; remove it",
+    )
+    compactions = AlwaysSet(
+        name="compactions",
+        kinds=BATCH_READ,
+        value=COMPACTIONS,
+        unset="any",
+        or_else=dict,
+        meaning=(
+            "Fail if rows that are to be read were compacted after the partitions of these topics had been so often, 0"
+            " times if that is left out. `latest`, `read`, `replay` and `foreach_batch` set it."
+        ),
+        differs="Not in Kafka.",
+        not_here="a stream has the counts in its checkpoint; remove it",
     )
     client_rack = AlwaysSet(
         name="client.rack",

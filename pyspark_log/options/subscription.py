@@ -91,7 +91,17 @@ def _read_ids(text: str) -> dict[str, str]:
         raise ValueError(f"it cannot be parsed ({error})") from None
 
 
+def _read_compactions(text: str) -> dict[str, dict[int, int]]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, dict[int, int]], strict=False)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"it cannot be parsed ({error})") from None
+
+
 SUBSCRIBE: Value[Subscription] = Value("topic names separated by commas", _read_subscribe)
 SUBSCRIBE_PATTERN: Value[Subscription] = Value("a regular expression that matches whole topic names", _read_pattern)
 ASSIGN: Value[Subscription] = Value('JSON with the partitions of each topic, such as {"t":[0,1]}', _read_assign)
 TOPIC_IDS: Value[Mapping[str, str]] = Value('JSON with the id of each topic, such as {"t":"5f0c..."}', _read_ids)
+COMPACTIONS: Value[Mapping[str, Mapping[int, int]]] = Value(
+    'JSON with counts of the partitions of each topic, such as {"t":{"0":3}}', _read_compactions
+)

@@ -67,15 +67,16 @@ def fetch_rows(
     store_at: Callable[[str], Store],
     split: Split,
     wanted: pa.Schema,
-    find_again: Callable[[Split, int], Split],
+    find_again: Callable[[Split, int], Split | None],
     reached: Callable[[int], object] = lambda _: None,
     newest: NewestRows | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Return the rows of a split in order, with exactly the columns `wanted`. Batches and errors are those of `fetch`.
 
-    `find_again(split, offset)` returns a new split of the rows from `offset`. `reached` is called with the offset after
-    the last row of each batch, before the batch is returned. With `newest` only those rows are. Raises `InvalidInput`
-    if a typed topic has no such column, or if it has evolved, and `wanted` cannot hold its rows.
+    `find_again(split, offset)` returns a new split of the rows from `offset`, None if there are no more. `reached` is
+    called with the offset after the last row of each batch, before the batch is returned. With `newest` only those rows
+    are. Raises `InvalidInput` if a typed topic has no such column, or if it has evolved, and `wanted` cannot hold its
+    rows.
     """
     known = schemas_of(split)[-1]
     columns: tuple[str, ...] | None
@@ -87,8 +88,9 @@ def fetch_rows(
         columns = tuple(sorted({*columns, *newest.partition.columns.of_live_rows}))
     split = msgspec.structs.replace(split, columns=columns)
 
-    def again(offset: int) -> Split:
-        return msgspec.structs.replace(find_again(split, offset), columns=columns)
+    def again(offset: int) -> Split | None:
+        found = find_again(split, offset)
+        return None if found is None else msgspec.structs.replace(found, columns=columns)
 
     def as_wanted(found: tuple[Offsets, pa.RecordBatch]) -> pa.RecordBatch:
         offsets, rows = found

@@ -11,6 +11,8 @@ from pyspark_log.reading.positions import report_loss, resolve, subscribed
 from pyspark_log_storage.errors import DataLoss, InvalidInput, InvalidOption
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark_log.options import SourceOptions
     from pyspark_log.reading.fetch import Split
     from pyspark_log.reading.positions import Subscribed
@@ -39,7 +41,23 @@ def ranges_of(options: SourceOptions) -> tuple[Subscribed, list[Range]]:
     if version is not None:
         end = _as_of(now, end, version, fail_on_data_loss=fail)
     # A version may end before the start, and then it has none of the rows.
-    return now, [Range(*key, start[key], max(start[key], end[key])) for key in now.topic_partitions()]
+    ranges = [Range(*key, start[key], max(start[key], end[key])) for key in now.topic_partitions()]
+    _check_compactions(options, now, ranges)
+    return now, ranges
+
+
+def _check_compactions(options: SourceOptions, now: Subscribed, ranges: Sequence[Range]) -> None:
+    """Raise `DataLoss` if rows were compacted since the frame was made that the read is a part of."""
+    for each in ranges:
+        partition, then = now.partition(each.topic, each.partition), options.compactions.get(each.topic)
+        until = min(each.end, partition.compacted_end)
+        is_as_then = then is None or then.get(each.partition, 0) == partition.compactions
+        if not is_as_then and partition.keyed_segments and each.start < until:
+            what = (
+                f"topic {each.topic!r}, partition {each.partition}: rows of offsets {each.start} to {until - 1} were "
+                "compacted since this frame was made; make another one"
+            )
+            report_loss(what, fail=options.fail_on_data_loss)
 
 
 def _check_order(options: SourceOptions, start: dict[tuple[str, int], int], end: dict[tuple[str, int], int]) -> None:
@@ -70,10 +88,18 @@ def _as_of(
     now: Subscribed, end: dict[tuple[str, int], int], version: Topic, *, fail_on_data_loss: bool
 ) -> dict[tuple[str, int], int]:
     """Return the ends, cut to those of a version of the topic."""
-    cut = [partition.high_watermark for partition in version.partitions]
-    for topic, p in end:
-        had_rows = p < len(cut) and version.partitions[p].log_start < cut[p]
-        if had_rows and cut[p] < now.partition(topic, p).log_start:
-            what = f"topic {topic!r}, partition {p}: all rows of the version have expired"
+    found = {}
+    for (topic, p), at in end.items():
+        if p >= len(version.partitions):
+            found[topic, p] = 0
+            continue
+        partition, then = now.partition(topic, p), version.partitions[p]
+        last, kept = then.high_watermark, partition.end_of_epoch(then.leader_epoch)
+        where = f"topic {topic!r}, partition {p}:"
+        if last > kept:
+            what = f"{where} rows of the version from offset {kept} on were cut by an unclean election"
             report_loss(what, fail=fail_on_data_loss)
-    return {(topic, p): min(at, cut[p]) if p < len(cut) else 0 for (topic, p), at in end.items()}
+        if then.log_start < last <= partition.log_start:
+            report_loss(f"{where} all rows of the version have expired", fail=fail_on_data_loss)
+        found[topic, p] = min(at, last, kept)
+    return found

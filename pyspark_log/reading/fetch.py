@@ -106,6 +106,8 @@ class Split(msgspec.Struct, frozen=True):
     """The reader's rack."""
     compactions: int = 0
     """How often rows of the partition had been compacted, if the split has such rows."""
+    leader_epoch: int = 0
+    """That of the partition when the split was planned."""
     columns: tuple[str, ...] | None = None
     """The columns to decode, of a typed topic. None: all."""
 
@@ -135,7 +137,7 @@ class ChunkPlace(msgspec.Struct, frozen=True):
 def fetch(
     store_at: Callable[[str], Store],
     split: Split,
-    find_again: Callable[[int], Split] | None = None,
+    find_again: Callable[[int], Split | None] | None = None,
     batch_bytes_max: int = BATCH_BYTES_MAX,
 ) -> Iterator[tuple[Offsets, pa.RecordBatch]]:
     """Yield the split's rows in order, each batch with its offsets.
@@ -143,9 +145,9 @@ def fetch(
     `store_at` opens the store at an address as the cluster knows it. Small chunks are joined up to `batch_bytes_max`
     bytes. Holds one batch and one chunk in memory, besides `RecentChunks`; between two batches it holds only the
     chunk that it has read and that did not fit, if there is one. If a node fails, the next holder is read. If a file is
-    missing or no holder can be read, `find_again(offset)` is called once: it returns a new split of the rows from
-    `offset`, which maintenance may have moved. Raises the nearest node's `CorruptObject`, which names topic, partition
-    and offset, or `StoreError`.
+    missing or no holder can be read, `find_again(offset)` is called, once for each offset: it returns a new split of
+    the rows from `offset`, which maintenance may have moved, or None if there are no more. Raises the nearest node's
+    `CorruptObject`, which names topic, partition and offset, or `StoreError`.
     """
     return _grouped(_chunks(store_at, split, find_again), batch_bytes_max)
 
@@ -187,35 +189,35 @@ def _taken(group: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _chunks(
-    store_at: Callable[[str], Store], split: Split, find_again: Callable[[int], Split] | None
+    store_at: Callable[[str], Store], split: Split, find_again: Callable[[int], Split | None] | None
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    reached = split.start
-    try:
-        for begin, end, batch in _read(store_at, split):
-            reached = end
-            rows = [batch]
-            del batch
-            yield begin, _taken(rows)
-        return
-    except (CorruptObject, StoreError) as error:
-        is_missing = isinstance(error, ObjectMissing)
-        if find_again is None or (len(split.nodes) == 1 and not is_missing):
-            raise
+    reached, looked = split.start, -1
+    while True:
         try:
-            again = find_again(reached)
-        except StoreError:
-            if is_missing:
+            for begin, end, batch in _read(store_at, split):
+                reached = end
+                rows = [batch]
+                del batch
+                yield begin, _taken(rows)
+            return
+        except (CorruptObject, StoreError) as error:
+            is_missing = isinstance(error, ObjectMissing)
+            if find_again is None or (len(split.nodes) == 1 and not is_missing):
                 raise
-            raise error from None  # the error of the rows is of more use than that of the journal
-    try:
-        for begin, end, batch in _read(store_at, again):
-            reached = end
-            rows = [batch]
-            del batch
-            yield begin, _taken(rows)
-    except ObjectMissing as error:
-        name = f"topic {split.topic!r}, partition {split.partition}, offset {reached}"
-        raise ObjectMissing(error.url, error.key, name) from error
+            if looked == reached:
+                if not isinstance(error, ObjectMissing):
+                    raise
+                name = f"topic {split.topic!r}, partition {split.partition}, offset {reached}"
+                raise ObjectMissing(error.url, error.key, name) from error
+            try:
+                found, looked = find_again(reached), reached
+            except StoreError:
+                if is_missing:
+                    raise
+                raise error from None  # the error of the rows is of more use than that of the journal
+        if found is None:
+            return
+        split = found
 
 
 def _read(store_at: Callable[[str], Store], split: Split) -> Iterator[tuple[int, int, pa.RecordBatch]]:

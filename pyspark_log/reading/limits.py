@@ -33,7 +33,7 @@ def pieces_between(partition: Partition, start: int, end: int) -> Iterator[Piece
     Only the size of a chunk or a segment is known without reading it, so its rows count as equally large.
     """
     for piece in partition.pieces_from(start):
-        if piece.base_offset >= end:
+        if max(piece.base_offset, start) >= end:  # an empty range may be inside a piece
             return
         rows = min(piece.end_offset, end) - max(piece.base_offset, start)
         yield Piece(rows, piece.length * rows / (piece.end_offset - piece.base_offset))

@@ -163,7 +163,7 @@ def _newest_rows_of(store_at: Callable[[str], Store], split: Split, keyed: Keyed
 
         find = partial(keyed_segment.find_keys, wanted=tail)
         for rows_there in _of_keyed(store_at, split, keyed.compacted_end, find, until):
-            theirs, older = key_index.compared(rows_there, tail, dead)
+            theirs, older = key_index.compared(rows_there, tail, dead, split.start)
             superseded.append(theirs)
             is_newest[older] = False
     return NewestRows(keyed, key_index.union(*superseded), np.sort(tail.offsets[is_newest]))

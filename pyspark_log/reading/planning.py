@@ -17,8 +17,9 @@ from pyspark_log.reading.failover import ReadReplica
 from pyspark_log.reading.fetch import Split, fetch
 from pyspark_log_coordinator.log import nearest_holders
 from pyspark_log_coordinator.log.nearest_holders import nearest_first
+from pyspark_log_storage import logs
 from pyspark_log_storage.columns.row_offsets import first_of
-from pyspark_log_storage.errors import DataLoss
+from pyspark_log_storage.errors import DataLoss, UnknownTopic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -117,6 +118,7 @@ def split_of(handle: TopicHandle, part: Range, rack: str = "") -> Split:
         partial_holders=partial_holders,
         rack=rack,
         compactions=partition.compactions if segments and segments[0].keyed is not None else 0,
+        leader_epoch=partition.leader_epoch,
     )
 
 
@@ -167,7 +169,9 @@ def find_again(log: Log, split: Split, offset: int) -> Split:
         raise DataLoss(f"topic {split.topic!r} was deleted and created again while it was read; read it again")
     partition = handle.partitions[split.partition]
     now = partition.compactions if offset < partition.compacted_end else split.compactions
-    low, high = partition.log_start, partition.high_watermark
+    low = partition.log_start
+    # Later rows may have taken the places of some.
+    high = min(partition.high_watermark, partition.end_of_epoch(split.leader_epoch))
     where = f"topic {split.topic!r}, partition {split.partition}"
     if low > offset:
         raise DataLoss(
@@ -185,3 +189,19 @@ def find_again(log: Log, split: Split, offset: int) -> Split:
             "read; start the read again"
         )
     return split_of(handle, Range(split.topic, split.partition, offset, split.end), split.rack)
+
+
+def find_rest(log: Log, split: Split, offset: int) -> Split | None:
+    """Return a new split of those rows from `offset` that are still there, None if none is: failOnDataLoss=false."""
+    try:
+        return find_again(log, split, offset)
+    except (DataLoss, UnknownTopic) as lost:
+        logs.warning("%(what)s; continuing with the rest (failOnDataLoss=false)", what=lost.message)
+    known = log.topics().get(split.topic)
+    if known is None or known.topic_id != split.topic_id:
+        return None
+    handle = log.topic(split.topic)
+    partition = handle.partitions[split.partition]
+    end = min(split.end, partition.high_watermark, partition.end_of_epoch(split.leader_epoch))
+    start = max(offset, partition.log_start)
+    return split_of(handle, Range(split.topic, split.partition, start, end), split.rack) if start < end else None

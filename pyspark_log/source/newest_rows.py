@@ -78,6 +78,9 @@ def latest(
         if not (native or rest):
             return spark.createDataFrame([], columns)
         frame = union(spark, path, read_options, native, rest, columns)
+        if rest:
+            # Spark plans a load once, and else when it is used: then rows may have been compacted that are read now.
+            frame._jdf.queryExecution().toRdd().getNumPartitions()  # noqa: SLF001 -- pyspark has no public way to it
         there = [each for each in ranges if each.rows]
         older = list(_older_rows(handle, there, parsed.client_rack))
         return _without(spark, frame, older).where(_sets_a_key(handle))

@@ -84,8 +84,13 @@ def columns_of(
 
 
 def ids_of(handles: Mapping[str, TopicHandle]) -> dict[str, str]:
-    """Return the option by which a batch read fails if a topic is another one by then, and not these."""
-    return {"topicIds": json.dumps({topic: handle.topic_id for topic, handle in handles.items()})}
+    """Return the options by which a batch read fails if topics are others by then, or their rows were compacted."""
+    compacted = {
+        topic: {number: each.compactions for number, each in enumerate(handle.partitions) if each.compactions}
+        for topic, handle in handles.items()
+    }
+    ids = {topic: handle.topic_id for topic, handle in handles.items()}
+    return {"topicIds": json.dumps(ids), "compactions": json.dumps(compacted)}
 
 
 def union(

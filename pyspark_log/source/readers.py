@@ -63,7 +63,7 @@ class BatchReader(DataSourceReader):
 
         options = self._options
         planned = ((split, None) for split in batch_read_plan.plan(options))
-        return partitions_of(options.path, options.storage_options, planned)
+        return partitions_of(options, planned)
 
     @spark_iterator
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -125,8 +125,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @spark_entry
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the splits of the batch between two offsets. The same offsets always give the same rows."""
-        options = self._planner.options
-        return partitions_of(options.path, options.storage_options, self._planner.splits(start, end))
+        return partitions_of(self._planner.options, self._planner.splits(start, end))
 
     @spark_iterator
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -145,14 +144,13 @@ class SplitPartition(InputPartition):
     split: Split
     options: StorageOptions = NO_OPTIONS
     choice: Choice | None = None
+    fail_on_data_loss: bool = True
 
 
-def partitions_of(
-    path: str, options: StorageOptions, planned: Iterable[tuple[Split, Choice | None]]
-) -> list[SplitPartition]:
-    """Return Spark's partitions for the splits of the log at `path`."""
-    url = opening.canonical(path)
-    return [SplitPartition(url, split, options, choice) for split, choice in planned]
+def partitions_of(options: SourceOptions, planned: Iterable[tuple[Split, Choice | None]]) -> list[SplitPartition]:
+    """Return Spark's partitions for the splits of a read."""
+    url, fail = opening.canonical(options.path), options.fail_on_data_loss
+    return [SplitPartition(url, split, options.storage_options, choice, fail) for split, choice in planned]
 
 
 def read_split(partition: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:
@@ -174,6 +172,11 @@ def read_split(partition: InputPartition, schema: StructType) -> Iterator[pa.Rec
 
         return planning.find_again(opening.open_log(url, options), split, offset)
 
+    def find_rest(split: Split, offset: int) -> Split | None:
+        from pyspark_log.reading import planning  # tasks must not import it
+
+        return planning.find_rest(opening.open_log(url, options), split, offset)
+
     stores_at, newest = opening.stores_at(url, options), None
     if partition.choice is not None:
         # Few topics need it.
@@ -181,4 +184,5 @@ def read_split(partition: InputPartition, schema: StructType) -> Iterator[pa.Rec
 
         among, keyed = partition.choice.among, partition.choice.partition
         newest = newest_rows_of(stores_at, among, keyed, partial(find_again, among), partition.split.end)
-    yield from fetch_rows(stores_at, partition.split, wanted, find_again, newest=newest)
+    found = find_again if partition.fail_on_data_loss else find_rest
+    yield from fetch_rows(stores_at, partition.split, wanted, found, newest=newest)

@@ -75,8 +75,14 @@ def _columns(
         except pa.ArrowInvalid:
             stored = column.cast(field.type, safe=False)
             lost = pc.not_equal(stored.cast(column.type), column)
-            text = f"column '{field.name}' has a number that is too large for the topic's column"
-            reasons = _and(reasons, lost, f"{text}; write smaller numbers, or set mergeSchema=true to make it wider")
+            if pa.types.is_timestamp(field.type):
+                text = f"column '{field.name}' has a time that microseconds cannot hold; round it before the write"
+            else:
+                text = (
+                    f"column '{field.name}' has a number that is too large for the topic's column; write smaller "
+                    "numbers, or set mergeSchema=true to make it wider"
+                )
+            reasons = _and(reasons, lost, text)
         if not field.nullable and column.null_count > 0:
             text = f"column '{field.name}' is null, and the topic's column is not null; fill or filter it"
             reasons = _and(reasons, column.is_null(), f"{text} before the write")

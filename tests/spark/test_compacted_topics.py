@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 
 import pyspark_log
 from pyspark_log.source import newest_rows
@@ -93,6 +93,21 @@ def test_the_rows_are_fixed_when_the_frame_is_made(spark, log):
     made = pyspark_log.latest(spark, log.path, "t")
     log.write(frame(spark, [(1, 4), (2, None), (5, 5)]), topic="t")
     assert {(int(row.key), int(row.value)) for row in made.collect()} == {(1, 3), (2, 2)}
+
+
+def test_they_are_so_though_they_are_compacted_before_it_is_used(spark, log):
+    log.create("t", 1, cleanup_policy="compact")
+    log.write(frame(spark, [(1, 1), (2, 2)]), topic="t")
+    compact(log)
+    log.write(frame(spark, [(1, 3)]), topic="t")
+    made = pyspark_log.latest(spark, log.path, "t")
+    replayed = pyspark_log.replay(spark, log.path, "t")
+    log.write(frame(spark, [(1, 4), (2, None), (5, 5)]), topic="t")
+    topic_roll.roll_and_merge(log.log.topic("t"), at_once=True)
+    assert log.log.topic("t").refresh().partitions[0].compacted_end == 6
+    assert {(int(row.key), int(row.value)) for row in made.collect()} == {(1, 3), (2, 2)}
+    with pytest.raises(PySparkException, match="offsets 0 to 2 were compacted since this frame was made"):
+        replayed.collect()
 
 
 def test_a_version_is_read_as_long_as_newer_rows_have_not_been_compacted(spark, log):

@@ -1,5 +1,6 @@
 """The evolution of a typed topic's columns."""
 
+import math
 from random import Random
 
 import pyarrow as pa
@@ -124,6 +125,20 @@ def test_a_number_that_does_not_fit_a_narrower_column_is_an_error():
     with pytest.raises(ValueError, match=r"column 'a'.*1099511627776"):
         as_newest(wide, parse("a int"))
     assert as_newest(wide.slice(0, 1), parse("a int")).to_pylist() == [{"a": 1}]
+
+
+@pytest.mark.parametrize("lost", [0.1, 1e300, -1e300, 16_777_217.0])
+def test_a_double_that_is_another_number_as_a_float_is_an_error(lost):
+    fits = [0.5, None, float("inf"), -0.0, 3.0]
+    wide = pa.record_batch({"a": pa.array([*fits, lost])})
+    with pytest.raises(ValueError, match=r"column 'a': double value .* does not fit into float"):
+        as_newest(wide, parse("a float"))
+    assert as_newest(wide.slice(0, len(fits)), parse("a float")).column("a").to_pylist() == fits
+    (nan,) = as_newest(pa.record_batch({"a": pa.array([float("nan")])}), parse("a float")).column("a").to_pylist()
+    assert math.isnan(nan)
+    nested = pa.record_batch({"a": pa.array([[0.5], [lost]])})
+    with pytest.raises(ValueError, match="column 'a': double value"):
+        as_newest(nested, parse("a array<float>"))
 
 
 def test_a_null_in_a_column_without_nulls_is_an_error():

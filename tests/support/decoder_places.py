@@ -19,6 +19,7 @@ PLACES: dict[str, str] = {
     "pyspark_log.options.position:_read_offsets": "startingOffsets",
     "pyspark_log.options.subscription:_read_assign": "assign",
     "pyspark_log.options.subscription:_read_ids": "topicIds",
+    "pyspark_log.options.subscription:_read_compactions": "compactions",
     "pyspark_log_coordinator.assignors.connect:_state": "state of a worker",
     "pyspark_log_coordinator.assignors.connect:_assignment": "tasks of a worker",
     "pyspark_log_coordinator.assignors.subscription:_wanted": "subscription",

@@ -234,6 +234,7 @@ GIVEN: dict[str, tuple[bytes, Decode]] = {
     ),
     "assign": (b'{"t":[0,1],"u":[2]}', option("assign")),
     "topicIds": (b'{"t":"5f0c"}', option("topicIds", streaming=False)),
+    "compactions": (b'{"t":{"0":3,"1":2}}', option("compactions", streaming=False)),
     "startingOffsets": (b'{"t":{"0":23,"1":-2},"u":"latest"}', option("startingOffsets")),
     "startingOffsetsByTimestamp": (b'{"t":{"0":23,"1":5}}', option("startingOffsetsByTimestamp")),
     "storage_options": (

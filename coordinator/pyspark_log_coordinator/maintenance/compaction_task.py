@@ -60,7 +60,7 @@ def _fold(rows: RollInput, work: RollTask, writer: KeyedSegmentWriter) -> tuple[
     supersedes = []
     is_newest = np.ones(len(newest.offsets), bool)
     for number, other in enumerate(compaction.others):
-        theirs, older = key_index.compared(rows.found_keys(number, newest), newest, known)
+        theirs, older = key_index.compared(rows.found_keys(number, newest), newest, known, compaction.log_start)
         is_newest[older] = False
         found.append(theirs)
         if len(theirs):
@@ -87,7 +87,7 @@ def _merge(rows: RollInput, work: RollTask, writer: KeyedSegmentWriter) -> tuple
     assert compaction is not None
     own = [rows.superseded(number, of_others=False) for number in range(len(job.segments))]
     dead = np.sort(np.concatenate([NONE, *own, *(rows.superseded(each) for each in range(len(compaction.others)))]))
-    needed = _with_older_rows(rows, work)
+    needed = _with_older_rows(rows, work, dead)
     keys: list[Keys] = []
     count = tombstones = 0
     last = None
@@ -118,10 +118,11 @@ def _merge(rows: RollInput, work: RollTask, writer: KeyedSegmentWriter) -> tuple
     return done, Keyed(count, tombstones, cleaned)
 
 
-def _with_older_rows(rows: RollInput, work: RollTask) -> Offsets:
+def _with_older_rows(rows: RollInput, work: RollTask, dead: Offsets) -> Offsets:
     """Return the offsets, ascending, of rows of a merge whose keys have rows in the keyed segments before it, too.
 
-    Only those are looked up that may delete their key, and whose time is past.
+    Only those are looked up that may delete their key, whose time is past, and that are not superseded, which `dead`
+    are.
     """
     compaction = work.job.compaction
     assert compaction is not None
@@ -132,7 +133,8 @@ def _with_older_rows(rows: RollInput, work: RollTask) -> Offsets:
     ]
     if not past or not work.older:
         return NONE
-    own = key_index.newest(key_index.joined(rows.keys(number, of_older=False) for number in past))
+    keys = key_index.joined(rows.keys(number, of_older=False) for number in past)
+    own = key_index.newest(keys.chosen(~is_in(keys.offsets, dead)))
     found = (key_index.found_in(own, rows.keys(number, of_older=True)).offsets for number in range(len(work.older)))
     return key_index.union(*found)
 
@@ -152,7 +154,7 @@ def _dense_rows(rows: RollInput, work: RollTask) -> Iterator[tuple[pa.RecordBatc
 
 
 def _keys_of(rows: RollInput, work: RollTask) -> Keys:
-    """Return the keys of all rows that have one."""
+    """Return the keys of all rows that have one, and were not deleted."""
     assert work.job.compaction is not None
     columns = work.job.compaction.columns
     found = []
@@ -165,4 +167,5 @@ def _keys_of(rows: RollInput, work: RollTask) -> Keys:
             offsets = np.arange(reached, reached + header.rows, dtype=np.int64)
             found.append(keys_in(batch, offsets, columns))
         reached += header.rows
-    return key_index.joined(found, is_versioned=bool(columns.version))
+    keys = key_index.joined(found, is_versioned=bool(columns.version))
+    return keys.chosen(keys.offsets >= work.job.compaction.log_start)

@@ -57,6 +57,8 @@ class Compaction(msgspec.Struct, frozen=True):
     """The columns that say a row's key and version, and whether it deletes its key."""
     older: tuple[SegmentRef, ...] = ()
     """Of a merge the keyed segments before it."""
+    log_start: int = 0
+    """A fold leaves out rows before it, which were deleted, and no version of theirs is compared."""
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -89,7 +91,8 @@ def compaction_of(
     older: tuple[SegmentRef, ...] = (),
 ) -> Compaction:
     """Return what a job of a partition needs that reads `others` and `older`, too."""
-    return Compaction(others, now, _kept_from(topic, partition, now), topic.config.compaction_columns, older)
+    kept_from, columns = _kept_from(topic, partition, now), topic.config.compaction_columns
+    return Compaction(others, now, kept_from, columns, older, partition.log_start)
 
 
 def _kept_from(topic: Topic, partition: Partition, now: int) -> int:

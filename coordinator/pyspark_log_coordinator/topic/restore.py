@@ -88,6 +88,8 @@ def _partition(topic: Topic, found: RestoredPartition) -> Partition:
         high_watermark=found.log_end,
         segments=found.segments,
         chunks=AppendList(list(found.chunks)),
+        # Which rows had been compacted when a batch was planned is not known: no batch has seen this count.
+        compactions=topic.restored if any(each.keyed is not None for each in found.segments) else 0,
     )
     ends = {node: replicas.log_end_offset(topic, partition, node, found.log_start) for node in found.replicas}
     isr = tuple(node for node in found.replicas if ends[node] == found.log_end)

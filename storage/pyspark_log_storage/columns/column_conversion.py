@@ -61,7 +61,20 @@ def converted(column: pa.Array, kind: pa.DataType) -> pa.Array:
         return _with_values(column, kind, entries)
     if pa.types.is_list(kind) and pa.types.is_list(column.type):
         return _with_values(column, kind, converted(column.values, kind.value_type))
-    return column.cast(kind)
+    narrowed = column.cast(kind)
+    if pa.types.is_floating(column.type) and pa.types.is_floating(kind) and kind.bit_width < column.type.bit_width:
+        _check_exact(column, narrowed)  # Arrow rounds, and makes infinities of what is too large
+    return narrowed
+
+
+def _check_exact(column: pa.Array, narrowed: pa.Array) -> None:
+    """Raise `pa.ArrowInvalid` if a number has become another one."""
+    import pyarrow.compute as pc  # most reads need no conversion
+
+    is_same = pc.or_(pc.equal(narrowed.cast(column.type), column), pc.is_nan(column))
+    if pc.all(is_same).as_py() is False:
+        lost = column.filter(pc.invert(is_same))[0]
+        raise pa.ArrowInvalid(f"{column.type} value {lost} does not fit into {narrowed.type}")
 
 
 def _field_of(column: pa.StructArray, field: pa.Field) -> pa.Array:

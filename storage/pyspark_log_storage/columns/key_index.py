@@ -148,16 +148,17 @@ def found_in(index: Keys, wanted: Keys) -> Found:
     return Found(index.offsets[at], versions, np.concatenate(found_for))
 
 
-def compared(found: Found, wanted: Keys, dead: Offsets) -> tuple[Offsets, NDArray[np.intp]]:
+def compared(found: Found, wanted: Keys, dead: Offsets, log_start: int = 0) -> tuple[Offsets, NDArray[np.intp]]:
     """Compare found rows with the wanted ones, which have larger offsets.
 
     Returns the offsets of the found rows that are older, and the places of the wanted ones that are. Those of the found
-    rows whose offsets are in `dead`, which ascends, are superseded already, and not compared.
+    rows whose offsets are in `dead`, which ascends, are superseded already, and not compared. Those before `log_start`
+    were deleted, so they are older, whatever their versions.
     """
     is_live = ~is_in(found.offsets, dead)
     if wanted.versions is None or found.versions is None:
         return found.offsets[is_live], found.wanted[:0]
-    is_newer = found.versions > wanted.versions[found.wanted]
+    is_newer = (found.versions > wanted.versions[found.wanted]) & (found.offsets >= log_start)
     return found.offsets[is_live & ~is_newer], found.wanted[is_live & is_newer]
 
 

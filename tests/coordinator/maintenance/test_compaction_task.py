@@ -7,6 +7,7 @@ from hypothesis import given, settings
 
 from pyspark_log_coordinator.audit.verify import verify
 from pyspark_log_coordinator.maintenance import topic_cleanup
+from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import InvalidOption
 from pyspark_log_storage.stores.faults import Fault
 from tests.support.coordinator.compacted_topic import CompactedTopic
@@ -197,6 +198,40 @@ def test_a_fold_of_a_late_row_and_the_merge_that_drops_what_deleted_its_key_do_n
     assert versioned.swap_in(fold)
     versioned.check()
     assert versioned.newest().keys() == {b"b", b"c"}  # it was left out: the key is deleted
+
+
+def test_rows_that_were_deleted_are_older_whatever_their_versions(versioned):
+    versioned.write([(b"a", b"1"), (b"b", b"1"), (b"c", b"1")], [5, 5, 5])
+    versioned.do(versioned.fold_job())
+    versioned.handle.submit(DeleteRecords(0, 2))
+    versioned.write([(b"a", b"2"), (b"c", b"2"), (b"d", b"1")], [4, 4, 4])
+    versioned.do(versioned.fold_job())
+    assert (offsets(versioned), versioned.superseded()) == ([0, 1, 2, 3, 5], {0})
+    versioned.do(versioned.merge_job(0, 2))
+    assert offsets(versioned) == [1, 2, 3, 5]
+    assert verify(versioned.handle).findings == []
+
+
+def test_a_fold_leaves_out_rows_that_were_deleted(versioned):
+    versioned.write([(b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"c", b"1")], [5, 5, 4, 5])
+    versioned.handle.submit(DeleteRecords(0, 1))
+    versioned.do(versioned.fold_job())
+    assert offsets(versioned) == [1, 2, 3]
+
+
+def test_a_row_that_deletes_its_key_stays_also_if_an_older_one_that_does_came_later(versioned):
+    for rows, versions in (
+        ([(b"a", b"1"), (b"b", b"1")], [1, 1]),
+        ([(b"a", None), (b"c", b"1")], [5, 1]),
+        ([(b"a", None)], [3]),
+    ):
+        versioned.write(rows, versions)
+        versioned.do(versioned.fold_job())
+    assert (offsets(versioned), versioned.superseded()) == ([0, 1, 2, 3, 4], {0, 4})
+    versioned.now_ms += 1000
+    versioned.do(versioned.merge_job(1, 2))
+    assert offsets(versioned) == [0, 1, 2, 3]  # else who reads all rows would find a at 0, and no deletion
+    versioned.check()
 
 
 def test_what_was_compacted_by_another_version_column_is_refused(versioned):

@@ -69,6 +69,19 @@ def test_rows_of_several_schemas_survive_rolls(log, producer):
     assert set(rows(log)[0]) == {"id", "name", "c1", "c3", "c5"}
 
 
+def test_times_that_microseconds_cannot_hold_are_refused(log, producer):
+    log.log.topic("t").evolve(parse("at TIMESTAMP, times ARRAY<TIMESTAMP>"))
+    fine = pa.array([1500], pa.timestamp("ns", "UTC"))
+    with pytest.raises(InvalidRecord, match="column 'at' has a time that microseconds cannot hold; round it"):
+        producer.send_batch("t", pa.table({"id": pa.array([1], pa.int32()), "at": fine}))
+    for column in ({"timestamp": fine}, {"times": pa.array([[1500]], pa.list_(fine.type))}):
+        with pytest.raises(InvalidRecord, match="topic 't': a column of the batch has a value that cannot be written"):
+            producer.send_batch("t", pa.table({"id": pa.array([1], pa.int32()), **column}))
+    whole = pa.array([2000], pa.timestamp("ns", "UTC"))
+    producer.send_batch("t", pa.table({"id": pa.array([1], pa.int32()), "at": whole})).result(60)
+    assert [row["at"].microsecond for row in rows(log)] == [2]
+
+
 def test_what_does_not_fit_is_refused_where_it_is_sent(log, producer):
     with pytest.raises(InvalidRecord, match=r"topic 't' is typed: .* send Arrow rows .* with send_batch"):
         producer.send("t", b"v")
@@ -127,3 +140,16 @@ def test_rows_one_by_one_have_no_key_and_value(log, producer):
         consumer.assign(consumer.partitions("t"), "earliest")
         with pytest.raises(InvalidInput, match=r"topic 't' is typed: .* read them with poll_batches"):
             consumer.poll(10)
+
+
+def test_rows_one_by_one_of_another_topic_leave_out_no_typed_row(log, producer):
+    log.create("plain")
+    log.append("plain", {0: [b"a"]})
+    producer.send_batch("t", pa.table({"id": pa.array([1], pa.int32()), "partition": [0]})).result(60)
+    with Consumer(log.path) as consumer:
+        consumer.assign([("plain", 0), ("t", 0)], "earliest")
+        assert [record.value for record in consumer.poll(10)] == [b"a"]
+        with pytest.raises(InvalidInput, match=r"topic 't' is typed"):
+            consumer.poll(10)
+        assert consumer.position(("t", 0)) == 0
+        assert [batch.topic for batch in consumer.poll_batches(10)] == ["t"]

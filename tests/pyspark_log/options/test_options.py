@@ -39,6 +39,7 @@ class TestDefaults:
             "include_headers": False,
             "version_as_of": None,
             "topic_ids": {},
+            "compactions": {},
             "group_id": "",
             "membership": None,
             "client_rack": "",

@@ -205,7 +205,8 @@ def test_rows_without_a_holder_are_an_error(topic):
         read(topic, split)
 
 
-def test_rows_that_an_unclean_election_cuts_during_the_read_are_a_loss(topic):
+@pytest.mark.parametrize("are_replaced", [False, True])
+def test_rows_that_an_unclean_election_cuts_during_the_read_are_a_loss(topic, are_replaced):
     topic.append(on=("0", "2"), acks="all")
     split = planned(topic)
     for node in ("0", "2"):
@@ -213,6 +214,9 @@ def test_rows_that_an_unclean_election_cuts_during_the_read_are_a_loss(topic):
     gone = tuple(Suspicion(*each) for each in topic.handle.journal.state.suspects.items())
     alive = (Holder("1", topic.handle.journal.state.incarnations["1"]),)
     topic.handle.submit(ElectLeaders(alive, gone, unclean=True))
+    if are_replaced:
+        topic.append(on=("1",), acks="all")
+        assert topic.handle.refresh().partitions[0].high_watermark == split.end
     for node in ALL:
         lose(topic, node)
 

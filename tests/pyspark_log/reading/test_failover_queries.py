@@ -142,3 +142,17 @@ def test_rows_that_were_read_and_then_cut_are_a_loss_even_if_others_took_their_o
             stream.batch()
     else:
         assert [(row["offset"], row["value"]) for row in stream.batch()] == [(2, b"d"), (3, b"e")]
+
+
+def test_a_version_of_which_rows_were_cut_has_no_others_in_their_places(disks, leaderless):
+    detector, handle = leaderless
+    version = handle.journal.number
+    detector.look(handle)
+    handle.submit(ElectLeaders(live(handle), detector.unreachable, unclean=True))
+    PlainLog(disks / "0").append("u", {0: [b"d", b"e"]})
+    as_of = {"subscribe": "u", "versionAsOf": version}
+    with pytest.raises(DataLoss, match="topic 'u', partition 0: rows of the version from offset 2 on were cut by an"):
+        direct.read(disks / "0", **as_of)
+    assert [row["value"] for row in direct.read(disks / "0", failOnDataLoss="false", **as_of)] == [b"a", b"b"]
+    newest = {"subscribe": "u", "versionAsOf": handle.refresh() and handle.journal.number}
+    assert [row["value"] for row in direct.read(disks / "0", **newest)] == [b"a", b"b", b"d", b"e"]

@@ -147,3 +147,11 @@ def test_the_pieces_of_a_range_are_its_chunks_in_proportion():
     first, second, third = (chunk.length for chunk in partition.chunks)
     assert list(pieces_between(partition, 0, 16)) == [(4, first), (10, second), (2, third)]
     assert list(pieces_between(partition, 2, 9)) == [(2, first / 2), (5, second / 2)]
+
+
+def test_an_empty_range_inside_a_chunk_has_no_pieces():
+    log = PlainLog()
+    log.create("t")
+    log.append("t", {0: [b"x"] * 4})
+    partition = log.log.topic("t").journal.state.partitions[0]
+    assert list(pieces_between(partition, 2, 2)) == []

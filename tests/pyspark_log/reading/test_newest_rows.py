@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from pyspark_log.reading.fetch import fetch
 from pyspark_log.reading.newest_rows import check_compacted, keyed_partition, newest_rows_of
 from pyspark_log.reading.planning import Range, split_of
+from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import DataLoss
 from tests.support.coordinator.compacted_topic import CompactedTopic
 from tests.support.coordinator.compaction_stories import VERSIONS, stories, tell
@@ -17,7 +18,7 @@ def newest(topic: CompactedTopic) -> list[int]:
     end = topic.partition.high_watermark
     if not end:
         return []
-    split = split_of(handle, Range("t", 0, 0, end))
+    split = split_of(handle, Range("t", 0, topic.partition.log_start, end))
 
     def never(_: int):
         raise AssertionError("no file is gone")
@@ -80,3 +81,14 @@ def test_a_late_row_is_compared_with_the_row_of_its_key_that_is_not_superseded()
     assert newest(topic) == [3, 5]
     topic.do(topic.fold_job())
     assert newest(topic) == [3, 5]
+
+
+def test_a_row_that_was_deleted_is_not_newer_than_those_that_are_there():
+    topic = CompactedTopic(has_versions=True)
+    topic.write([(b"a", b"1"), (b"b", b"1"), (b"c", b"1")], [5, 5, 5])
+    topic.do(topic.fold_job())
+    topic.handle.submit(DeleteRecords(0, 2))
+    topic.write([(b"a", b"2"), (b"c", b"2")], [4, 4])
+    assert newest(topic) == [2, 3]
+    topic.do(topic.fold_job())
+    assert newest(topic) == [2, 3]

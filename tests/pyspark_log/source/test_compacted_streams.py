@@ -2,8 +2,13 @@
 
 import pytest
 
+from pyspark_log_coordinator.backup import backup
+from pyspark_log_coordinator.backup.restore import restore
+from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_storage.errors import DataLoss
+from pyspark_log_storage.stores.addresses import open_store
 from tests.support.direct import Stream
+from tests.support.memory_store import MemoryStore
 from tests.support.pyspark_log.compacted_log import CompactedLog
 
 
@@ -76,3 +81,13 @@ def test_a_batch_behind_all_compacted_rows_is_repeated_whatever_is_compacted(log
     start, end = planned(log)
     log.fold(1)
     assert offsets(stream(log, start).between(start, end)) == [2, 3]
+
+
+def test_that_is_so_though_the_log_was_lost_since_and_restored(log, root):
+    log.add([b"a", b"b", b"a", b"b", b"c", b"a"])
+    start, end = planned(log)
+    log.fold()
+    made, _ = backup.back_up(log.log, saved := MemoryStore("saved"))
+    restore(made, saved, open_store(str(root / "restored")), real_environment(), as_new=False)
+    with pytest.raises(DataLoss, match=r"offsets 2 to 3 were compacted after a batch with them was planned"):
+        Stream(root / "restored", start, subscribe="t").between(start, end)

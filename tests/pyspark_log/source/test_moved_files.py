@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import random
 
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
@@ -61,6 +62,23 @@ def test_a_read_goes_on_where_it_was_when_its_files_were_moved(log):
     assert [each for _, batch in found for each in batch.column("value").to_pylist()] == [b"%d" % n for n in range(10)]
 
 
+def test_a_read_goes_on_though_its_files_are_moved_several_times(log):
+    rows = [random.Random(number).randbytes(40_000) for number in range(6)]  # which a roll does not join
+    handle = log.create("u", file_delete_delay_ms=0)
+    for each in rows:
+        log.append("u", {0: [each]})
+    split = split_of(log.log.topic("u"), Range("u", 0, 0, len(rows)))
+    read = fetch(log.log.store_at, split, functools.partial(find_again, log.log, split), batch_bytes_max=1)
+    found = []
+    for segment_format in ("log", "parquet"):
+        found += [next(read) for _ in range(2)]
+        handle.alter_config({"flush.messages": "1", "segment.format": segment_format})
+        topic_roll.roll_and_merge(handle, at_once=True)
+        topic_cleanup.clean_up_topic(handle)
+    found += read
+    assert [each for _, batch in found for each in batch.column("value").to_pylist()] == rows
+
+
 def test_a_replayed_micro_batch_whose_rows_were_moved_since_is_the_same(log):
     stream = Stream(log.path, subscribe="t", startingOffsets="earliest", maxOffsetsPerTrigger=4)
     initial = stream.start
@@ -92,6 +110,32 @@ def test_rows_deleted_during_the_read_are_data_loss(log, before):
     move(log)
     with pytest.raises(DataLoss, match=f"offsets 0 to {before - 1} expired or were deleted"):
         values(split)
+
+
+@pytest.mark.parametrize("before", [1, 5, 10])
+def test_a_query_that_may_lose_rows_goes_on_with_the_rest(log, caplog, before):
+    stream = Stream(log.path, subscribe="t", startingOffsets="earliest", failOnDataLoss="false")
+    end = stream.reader.latestOffset(stream.start, stream.limit)
+    [split] = stream.reader.partitions(stream.start, end)
+    log.log.topic("t").submit(DeleteRecords(0, before))
+    move(log)
+    assert values(split) == [b"%d" % number for number in range(before, 10)]
+    assert f"offsets 0 to {before - 1} expired or were deleted" in caplog.text
+
+
+@pytest.mark.parametrize("is_created_again", [False, True])
+def test_a_query_that_may_lose_rows_goes_on_without_a_topic_that_was_deleted(log, caplog, is_created_again):
+    stream = Stream(log.path, subscribe="t", startingOffsets="earliest", failOnDataLoss="false")
+    end = stream.reader.latestOffset(stream.start, stream.limit)
+    [split] = stream.reader.partitions(stream.start, end)
+    log.delete("t")
+    if is_created_again:
+        log.create("t")
+        log.append("t", {0: [b"other"] * 10})
+    for key in list(log.log.store.list(f"topics/t/{split.split.topic_id}/append/")):
+        log.log.store.delete(key)
+    assert values(split) == []
+    assert "continuing with the rest" in caplog.text
 
 
 def test_rows_of_a_topic_that_was_deleted_and_created_again_are_data_loss(log):

@@ -56,6 +56,20 @@ def test_available_now_reads_all_rows_within_the_limits(log):
     assert sizes(stream) == [2, 2, 300, 100]
 
 
+def test_available_now_ends_inside_a_segment_with_a_limit_in_bytes(log):
+    log.create("u", 2)
+    log.append("u", {0: [b"a"] * 10, 1: [b"b"] * 20})
+    stream = Stream(log.path, subscribe="u", startingOffsets="earliest", maxBytesPerTrigger="1m")
+    stream.reader.prepareForTriggerAvailableNow()
+    assert len(stream.batch()) == 30
+    log.append("u", {0: [b"late"], 1: [b"late"]})
+    handle = log.log.topic("u")
+    handle.submit(AlterConfig({"flush.messages": "1"}))
+    topic_roll.roll_and_merge(handle)
+    assert [len(each.segments) for each in log.log.topic("u").journal.state.partitions] == [1, 1]
+    assert stream.batch() is None
+
+
 def test_a_batch_that_was_limited_in_bytes_is_repeated_as_it_was(log):
     stream = earliest(log, maxBytesPerTrigger=half_the_large_rows(log))
     initial, first, second = stream.start, stream.batch(), stream.batch()

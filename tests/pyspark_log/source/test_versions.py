@@ -84,6 +84,15 @@ def test_a_version_whose_rows_have_expired_is_a_loss_or_empty(log):
     assert as_of(log, version, failOnDataLoss="false") == {}
 
 
+def test_a_version_of_which_exactly_the_rows_have_expired_is_a_loss(log):
+    log.append("t", {0: [b"a"]})
+    version = newest(log)
+    log.append("t", {0: [b"b"]})
+    log.log.topic("t").submit(DeleteRecords(0, 1))
+    with pytest.raises(DataLoss, match="partition 0: all rows of the version have expired"):
+        as_of(log, version)
+
+
 def test_a_version_that_had_no_rows_has_lost_none(log):
     empty = newest(log)
     log.append("t", {0: [b"a", b"b"]})
