@@ -192,16 +192,21 @@ def find_again(log: Log, split: Split, offset: int) -> Split:
 
 
 def find_rest(log: Log, split: Split, offset: int) -> Split | None:
-    """Return a new split of those rows from `offset` that are still there, None if none is: failOnDataLoss=false."""
+    """Return a new split of those rows from `offset` that are still there, None if none is: failOnDataLoss=false.
+
+    Raises `DataLoss` if they were compacted in the meantime: they would be of another state than those before them.
+    """
     try:
         return find_again(log, split, offset)
     except (DataLoss, UnknownTopic) as lost:
-        logs.warning("%(what)s; continuing with the rest (failOnDataLoss=false)", what=lost.message)
+        what = lost.message
     known = log.topics().get(split.topic)
     if known is None or known.topic_id != split.topic_id:
-        return None
-    handle = log.topic(split.topic)
-    partition = handle.partitions[split.partition]
-    end = min(split.end, partition.high_watermark, partition.end_of_epoch(split.leader_epoch))
-    start = max(offset, partition.log_start)
-    return split_of(handle, Range(split.topic, split.partition, start, end), split.rack) if start < end else None
+        start = end = offset
+    else:
+        partition = log.topic(split.topic).partitions[split.partition]
+        start = max(offset, partition.log_start)
+        end = min(split.end, partition.high_watermark, partition.end_of_epoch(split.leader_epoch))
+    rest = find_again(log, msgspec.structs.replace(split, end=end), start) if start < end else None
+    logs.warning("%(what)s; continuing with the rest (failOnDataLoss=false)", what=what)
+    return rest

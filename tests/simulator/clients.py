@@ -565,7 +565,10 @@ class _Reader(ConsumerRebalanceListener):
         self._positions.add(p, at)
         self._next[p] = at
         self._note_rewinds()
-        self._followed[p] = max((n for n, to in self._rewinds.get(p, {}).items() if to == at), default=0)
+        followed = max((n for n, to in self._rewinds.get(p, {}).items() if to == at), default=0)
+        # Or it began after an offset that had expired, and follows the rewind from there to the same row next.
+        expired = [each.rewind for each in committed if each is not None and each.offset < partition.log_start]
+        self._followed[p] = min([followed, *expired])
         return at
 
     def _goes_on(self, p: int, offset: int) -> None:

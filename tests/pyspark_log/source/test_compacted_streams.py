@@ -83,6 +83,15 @@ def test_a_batch_behind_all_compacted_rows_is_repeated_whatever_is_compacted(log
     assert offsets(stream(log, start).between(start, end)) == [2, 3]
 
 
+def test_a_query_that_may_lose_rows_does_not_mix_those_of_two_states(log):
+    log.add([b"a", b"b", b"a", b"b", b"c", b"a"])
+    begun = stream(log, failOnDataLoss="false")
+    [split] = begun.reader.partitions(begun.start, begun.reader.latestOffset(begun.start, begun.limit))
+    log.fold()
+    with pytest.raises(DataLoss, match="offsets 0 to 1 were compacted while they were read; start the read again"):
+        list(begun.reader.read(split))
+
+
 def test_that_is_so_though_the_log_was_lost_since_and_restored(log, root):
     log.add([b"a", b"b", b"a", b"b", b"c", b"a"])
     start, end = planned(log)
