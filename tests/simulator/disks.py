@@ -55,6 +55,8 @@ class Disk:
         """What is written at the address while the disk is not mounted."""
         self._journal_used_below = -_MARKER_READ_SECONDS
         """When somebody wrote or looked for a part of a journal there last."""
+        self._written_below = -_MARKER_READ_SECONDS
+        """When somebody wrote a file there last."""
         self._now = now
         self._silent_until = -1.0
         self._silent_to: str | None = None
@@ -120,6 +122,7 @@ class Disk:
     def created(self, key: str, data: bytes) -> None:
         """Take in what was written below the mount point."""
         self.looked(key)
+        self._written_below = self._now()
 
     def replaced(self, key: str, data: bytes) -> None:
         """Take in what was replaced below the mount point."""
@@ -133,8 +136,13 @@ class Disk:
         return not self.lost.isdisjoint({key, *layout.segment_files(segment)})
 
     def unmount(self) -> None:
-        """Let an empty folder lie at the address."""
-        self._is_mounted, self._mount_wanted, self.was_away = False, False, True
+        """Let an empty folder lie at the address.
+
+        Who has written a file there reads the marker, and then looks at the file: the disk is mounted in between at
+        most once.
+        """
+        if self._now() >= self._written_below + _MARKER_READ_SECONDS:
+            self._is_mounted, self._mount_wanted, self.was_away = False, False, True
 
     def marked(self) -> None:
         """Note that the disk has got its marker: what was written after it was wiped is its own, too."""

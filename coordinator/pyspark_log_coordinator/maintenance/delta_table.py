@@ -77,15 +77,22 @@ def publish_before_deletion(handle: TopicHandle, nodes: ReachableStores, keys: M
     state, entry, now = handle.journal.state, handle.journal.number, handle.now_ms()
     members = handle.log.cluster.state.nodes
 
+    def look(name: NodeId, store: Store) -> None:
+        if len(members) > 1:
+            require_marker(store, name, members[name].incarnation)
+
     def act(name: NodeId, store: Store) -> None:
-        if not any(layout.is_parquet(key) and store.exists(key) for key in keys.get(name, ())):
+        parquet = [key for key in keys.get(name, ()) if layout.is_parquet(key)]
+        if not parquet:
+            return
+        look(name, store)  # files of a disk that is not mounted seem to be gone, and would go later when it is
+        if not any(store.exists(key) for key in parquet):
             return
         with suppress(StoreUnwritable):
             while publish(store, handle.topic_id, state, name, entry=entry, now=now, is_noted=True):
                 if len(members) == 1:
                     break
-                # A version that was written while the disk was not mounted is hidden now: look again.
-                require_marker(store, name, members[name].incarnation)
+                look(name, store)  # a version that was written while the disk was not mounted is hidden now: look again
 
     nodes.each(act)
 

@@ -329,6 +329,29 @@ def test_a_version_that_is_hidden_below_a_mount_point_is_published_again_before_
     assert deleted == [False] * 3
 
 
+def test_no_file_is_deleted_of_a_disk_that_was_not_mounted_when_its_table_was_looked_at(monkeypatch):
+    topic = ReplicatedTopic(**NOW)
+    topic.append({0: [b"a"] * 3}, on=ALL, acks="all")
+    topic.roll(1, on="0")
+    for node in ALL[1:]:
+        catch_up(topic.handle, node)
+    topic_cleanup.clean_up_topic(topic.handle)
+    disk, publish = topic.log.node_store("2"), topic_cleanup.publish_before_deletion
+
+    def while_it_is_away(*arguments):
+        with monkeypatch.context() as patch:
+            patch.setattr(disk, "_objects", {})
+            publish(*arguments)
+
+    monkeypatch.setattr(topic_cleanup, "publish_before_deletion", while_it_is_away)
+    topic.handle.submit(DeleteRecords(0, 3))
+    failed = []
+    topic_cleanup.clean_up_topic(topic.handle, failed=lambda node, _: failed.append(node))
+    assert failed == ["2"]
+    assert [bool(topic.keys(node)) for node in ALL] == [False, False, True]
+    assert len(rows_in(disk, topic_folder("t", topic.handle.topic_id))) == 3
+
+
 def test_the_columns_of_the_table_are_those_of_the_rows(topic):
     clean_up(topic)
     columns = json.loads(table_of(topic).metadata.schema_string)["fields"]
