@@ -76,7 +76,7 @@ def print_table(columns: Iterable[Column | str], documents: Iterable[Document]) 
         table.add_column(column.title or column.field, footer=footer, justify=justify, no_wrap=True)
     for row in rows:
         table.add_row(*map(_shown, row))
-    console = Console(width=WIDTH_MAX, highlight=False)
+    console = Console(width=WIDTH_MAX, highlight=False, markup=False, emoji=False)  # names may look like either
     with console.capture() as printed:  # printing directly would end the program if stdout is closed
         console.print(table)
     sys.stdout.writelines(f"{line.rstrip()}\n" for line in printed.get().splitlines())
@@ -89,8 +89,9 @@ def _shown(cell: Any) -> str:
         case int():
             return f"{cell:,}"
         case list() | tuple():
-            return ", ".join(map(str, cell))
-    return str(cell)
+            return ", ".join(map(_shown, map(str, cell)))
+    # What a client says of itself may hold a line break, or what moves a terminal's cursor.
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in str(cell))
 
 
 def print_error(message: str) -> None:

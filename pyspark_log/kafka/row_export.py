@@ -131,6 +131,12 @@ class RowExport:
                         f"topic {self._handle.name!r}, partition {partition}, offset {number}: a header has no key, "
                         "which Kafka requires; export another topic, or write the row again with one"
                     )
+                if ms == 0:
+                    raise InvalidRecord(
+                        f"topic {self._handle.name!r}, partition {partition}, offset {number}: the row's time is the "
+                        "first millisecond of 1970, in place of which Kafka's client writes the present time; export "
+                        "another topic, or write the row again with another time"
+                    )
                 own = [*without(headers, KAFKA_OFFSET), (LOG_OFFSET, b"%d" % number)]
                 self._produce(key=key, value=value, partition=partition, timestamp=ms, headers=own)
 

@@ -19,6 +19,7 @@ from pyspark_log.kafka.client import is_end
 from pyspark_log.kafka.import_plan import PartitionImport, gap, producer_of
 from pyspark_log.kafka.offset_headers import KAFKA_OFFSET, LOG_OFFSET, without
 from pyspark_log.writing.destination import destination_of
+from pyspark_log.writing.row_lines import TIMESTAMP_MS_MAX
 from pyspark_log.writing.rows import Rows, rows_of
 from pyspark_log.writing.staging import RetryingStaging, Staging
 from pyspark_log_coordinator.commit.commit import Batch, commit, detect_failures
@@ -286,6 +287,13 @@ def _rows(messages: Sequence[Message], partition: int, begin: int) -> Rows:
 
 
 def _time_us(message: Message) -> int | None:
-    """Return the time of a message. Very old formats of Kafka have none."""
+    """Return the time of a message. Very old formats of Kafka have none. Raises `InvalidRecord`."""
     kind, ms = message.timestamp()
-    return None if kind == _NO_TIMESTAMP else ms * _US_PER_MS
+    if kind == _NO_TIMESTAMP:
+        return None
+    if abs(ms) > TIMESTAMP_MS_MAX:
+        raise InvalidRecord(
+            f"the row at offset {_offset(message)} has the time {ms} ms, which is too large for microseconds (was it "
+            "given in nanoseconds?); copy the topic with Spark, and correct the time"
+        )
+    return ms * _US_PER_MS

@@ -17,6 +17,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
@@ -206,7 +207,9 @@ class _Sink:
         files = [message.files for message in staged]
         swaps = [swap for message in staged for swap in message.swaps]
         log = retry(real_environment(), options.retry, self._log)
-        done = commit_staged(log, files, claim, options.acks, options.retry, options.topic, swaps=swaps)
+        done = commit_staged(
+            log, files, claim, options.acks, options.retry, options.topic, swaps=swaps, claims=self._claims(claim)
+        )
         topics.committed.update((options.path, topic) for topic in done)
         if dead_letters := sum(message.dead_letters for message in staged):
             logs.warning(
@@ -216,6 +219,16 @@ class _Sink:
                 producer=None if claim is None else claim.producer,
                 batch=None if claim is None else claim.batch_id,
             )
+
+    def _claims(self, claim: ProducerClaim | None) -> dict[str, ProducerClaim]:
+        """Return the claim of the dead letter topic, which an application may share among the topics that it writes.
+
+        With one claim for all of these, the dead letters of the second topic would be a replay of the first one's.
+        """
+        topic, letters = self.options.topic, self.options.dead_letter_topic
+        if claim is None or self.options.txn_app_id is None or topic is None or letters is None:
+            return {}
+        return {letters: msgspec.structs.replace(claim, producer=f"{claim.producer}: {topic}")}
 
 
 class BatchWriter(DataSourceArrowWriter):

@@ -114,8 +114,8 @@ class Found(msgspec.Struct, frozen=True):
 def wanted_of(parameters: Mapping[str, str], mask: Collection[str]) -> Wanted:
     """Return what an address asks for. Raises `InvalidInput` for a filter on what is masked, or a wrong number."""
     given = {name: value for name in Filters.__struct_fields__ if (value := parameters.get(name, ""))}
-    hidden = {_HEADERS if each.startswith("header:") else each for each in mask}
-    column = given.get("field", "").partition("=")[0].partition(".")[0]
+    hidden = {_HEADERS if each.startswith("header:") else each for each in map(str.lower, mask)}
+    column = given.get("field", "").partition("=")[0].partition(".")[0].lower()
     reads = {"key": {_KEY}, "key_has": {_KEY}, "value_has": {_VALUE}, "header": {_HEADERS}, "field": {_VALUE, column}}
     for name in given:
         if reads[name] & hidden:
@@ -379,7 +379,7 @@ def _matching(batch: pa.RecordBatch, filters: Filters, mask: Collection[str]) ->
         objects = typed_json.objects(row)[0] if typed else _json_of(row.column(_VALUE)[0].as_py())
         text = ""
         if typed and filters.value_has:
-            seen = {name: value for name, value in objects.items() if name not in mask}
+            seen = {name: value for name, value in objects.items() if not _is_masked(name, mask)}
             text = typed_json.ENCODER.encode(seen).decode()
         matching[index] = (not filters.field or _has_field(objects, filters.field)) and (
             not typed or (filters.value_has in text and not (filters.key or filters.key_has or filters.header))
@@ -433,11 +433,11 @@ def _without(batch: pa.RecordBatch, mask: Collection[str]) -> pa.RecordBatch:
         column = batch.column(field.name)
         if field.name == _HEADERS:
             found = column.to_pylist()
-            hidden = [each["key"] for each in found[0] or () if {f"header:{each['key']}", _HEADERS} & set(mask)]
+            hidden = [each["key"] for each in found[0] or () if _is_masked_header(each["key"], mask)]
             if hidden:
                 kept = [each | {"value": None} if each["key"] in hidden else each for each in found[0]]
                 column = pa.array([kept], field.type)
-        elif field.name in mask and field.name != "timestamp":
+        elif _is_masked(field.name, mask) and field.name != "timestamp":
             column = pa.nulls(1, field.type)
         columns.append(column)
     nullable = pa.schema([each.with_nullable(True) if each.name != "timestamp" else each for each in batch.schema])
@@ -451,7 +451,7 @@ def _row(partition: int, offset: int, batch: pa.RecordBatch, mask: Collection[st
         columns = {name: _shown(value) for name, value in found.items()}
     else:
         columns = {name: _text(batch.column(name)[0].as_py()) for name in (_KEY, _VALUE)}
-    columns = {name: MASKED if name in mask and text is not None else text for name, text in columns.items()}
+    columns = {name: MASKED if text is not None and _is_masked(name, mask) else text for name, text in columns.items()}
     headers: list[dict[str, Any]] = []
     if _HEADERS in batch.schema.names:
         headers = batch.column(_HEADERS)[0].as_py() or []
@@ -461,10 +461,19 @@ def _row(partition: int, offset: int, batch: pa.RecordBatch, mask: Collection[st
         int(batch.column("timestamp").cast(pa.int64())[0].as_py() or 0) // _US_PER_MS,
         columns,
         tuple(
-            (each["key"] or "", MASKED if {f"header:{each['key']}", _HEADERS} & set(mask) else _text(each["value"]))
+            (each["key"] or "", MASKED if _is_masked_header(each["key"], mask) else _text(each["value"]))
             for each in headers
         ),
     )
+
+
+def _is_masked(name: str, mask: Collection[str]) -> bool:
+    """Return whether a column is masked. Case does not matter: a name that is spelt otherwise hides what it means."""
+    return name.lower() in map(str.lower, mask)
+
+
+def _is_masked_header(key: str | None, mask: Collection[str]) -> bool:
+    return _is_masked(f"header:{key}", mask) or _is_masked(_HEADERS, mask)
 
 
 def _shown(value: Any) -> str | None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import InvalidRecord
@@ -36,6 +37,8 @@ COLUMN_TYPES: Mapping[str, tuple[str, ...]] = {
 """The accepted types of each column, by Spark's names."""
 
 NULL_TOPIC = "a row has a null topic; set the option 'topic', or fill or filter the column 'topic' before the write"
+WRONG_TOPIC = "a row names a topic that is not UTF-8; set the option 'topic', or correct the column 'topic'"
+NULL_HEADER = "a row has a header that is null, with neither key nor value; filter the array 'headers' before the write"
 
 
 def check_columns(types: Mapping[str, str], topic_option: str | None) -> None:
@@ -107,8 +110,9 @@ class Rows(msgspec.Struct, frozen=True):
 def rows_of(batch: pa.RecordBatch, *, now_us: int, by_topic_column: bool, keeps_refused: bool = False) -> Rows:
     """Return the rows of a batch from Spark. `now_us` is the timestamp of rows without one, in microseconds.
 
-    Raises `InvalidRecord` for a null topic, and for the key of a header that is not UTF-8; with `keeps_refused` such
-    rows are in `Rows.refused`, and U+FFFD stands for the wrong bytes of the key.
+    Raises `InvalidRecord` for a topic that is null or not UTF-8, for a header that is null, and for the key of a header
+    that is not UTF-8; with `keeps_refused` such rows are in `Rows.refused`, U+FFFD stands for the wrong bytes of the
+    key, and null headers are left out.
     """
     columns = {name: batch.column(index) for index, name in enumerate(batch.schema.names)}
     arrays = [
@@ -124,17 +128,18 @@ def rows_of(batch: pa.RecordBatch, *, now_us: int, by_topic_column: bool, keeps_
         record_schema = schema.RECORD_WITH_HEADERS
         headers = headers.cast(schema.HEADERS)
         if (wrong := _key_error(headers)) is not None:
-            if not keeps_refused:
-                raise InvalidRecord(wrong)
-            found = _rows_not_utf8(headers)
-            headers = _repaired(headers, found)
-            refused |= dict.fromkeys(found, wrong)
+            refused |= dict.fromkeys(rows_not_utf8(headers), wrong)
+        if headers.flatten().null_count > 0:
+            refused |= dict.fromkeys(_rows_with_null_header(headers), NULL_HEADER)
+        if refused and keeps_refused:
+            headers = _repaired(headers, list(refused))
         arrays.append(headers)
     topic = columns["topic"] if by_topic_column else None
-    if topic is not None and topic.null_count > 0:
-        if not keeps_refused:
-            raise InvalidRecord(NULL_TOPIC)
+    if topic is not None:
+        refused |= dict.fromkeys(rows_not_utf8(topic), WRONG_TOPIC)
         refused |= dict.fromkeys(np.flatnonzero(topic.is_null().to_numpy(zero_copy_only=False)).tolist(), NULL_TOPIC)
+    if refused and not keeps_refused:
+        raise InvalidRecord(next(iter(refused.values())))
     record = pa.RecordBatch.from_arrays(arrays, schema=record_schema)
     return Rows(record, topic, columns.get("partition"), _column(refused, batch.num_rows) if refused else None)
 
@@ -156,24 +161,29 @@ def _key_error(headers: pa.Array) -> str | None:
     return None
 
 
-def _rows_not_utf8(headers: pa.Array, first: int = 0) -> list[int]:
-    """Return the rows with a header whose key is not UTF-8, by bisection; the first row has number `first`."""
+def rows_not_utf8(column: pa.Array, first: int = 0) -> list[int]:
+    """Return the rows with text that is not UTF-8, by bisection; the first row has number `first`."""
     try:
-        headers.flatten().field("key").validate(full=True)
+        pa.concat_arrays([column]).validate(full=True)
     except pa.ArrowInvalid:
-        if len(headers) == 1:
+        if len(column) == 1:
             return [first]
-        half = len(headers) // 2
-        return _rows_not_utf8(headers[:half], first) + _rows_not_utf8(headers[half:], first + half)
+        half = len(column) // 2
+        return rows_not_utf8(column[:half], first) + rows_not_utf8(column[half:], first + half)
     return []
 
 
+def _rows_with_null_header(headers: pa.Array) -> list[int]:
+    rows: list[int] = pc.list_parent_indices(headers).filter(headers.flatten().is_null()).to_pylist()
+    return rows
+
+
 def _repaired(headers: pa.Array, rows: list[int]) -> pa.Array:
-    """Return the headers, in `rows` with keys that are UTF-8."""
+    """Return the headers, in `rows` with keys that are UTF-8, and without those that are null."""
     entry = pa.struct([pa.field("key", pa.binary()), pa.field("value", pa.binary())])
     wrong = headers.take(pa.array(rows)).cast(pa.list_(pa.field("element", entry)))
     right = [
-        [each and {**each, "key": each["key"] and each["key"].decode(errors="replace")} for each in row]
+        [{**each, "key": each["key"] and each["key"].decode(errors="replace")} for each in row if each is not None]
         for row in wrong.to_pylist()
     ]
     order = np.arange(len(headers))

@@ -6,6 +6,7 @@ rows: each value becomes a Python object.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import msgspec
@@ -29,15 +30,23 @@ def objects(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 def _values(column: pa.Array) -> list[Any]:
     try:
         found = column.to_pylist()
-    except UnicodeDecodeError:
-        found = _as(column, _BYTES).to_pylist()
-        return [_plain(value, column.type) for value in found]
     except (ValueError, OverflowError):
-        found = _as(column, _NUMBERS).to_pylist()
+        return [_plain(value, column.type) for value in _unlike_pythons(column)]
     return [_plain(value, column.type) for value in found] if _has_maps(column.type) else found
 
 
-_BYTES = {pa.string(): pa.binary()}
+def _unlike_pythons(column: pa.Array) -> list[Any]:
+    """Return values with bytes for texts, numbers for times, or both: whichever Python cannot hold."""
+    found: list[Any]
+    for types in (_BYTES, _NUMBERS):
+        with contextlib.suppress(ValueError, OverflowError):
+            found = _as(column, types).to_pylist()
+            return found
+    found = _as(column, _BYTES | _NUMBERS).to_pylist()
+    return found
+
+
+_BYTES = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary()}
 _NUMBERS = {pa.timestamp("us", "UTC"): pa.int64(), pa.timestamp("us"): pa.int64(), pa.date32(): pa.int32()}
 
 
@@ -69,7 +78,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
         return [_plain(item, kind.value_type) for item in value]
     if pa.types.is_struct(kind):
         return {field.name: _plain(value[field.name], field.type) for field in kind}
-    if pa.types.is_string(kind) and isinstance(value, bytes):
+    if kind in _BYTES and isinstance(value, bytes):
         return value.decode(errors="replace")
     return value
 

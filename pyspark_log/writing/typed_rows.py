@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.writing.dead_letters import json_records
-from pyspark_log.writing.rows import Rows, timestamps_of
+from pyspark_log.writing.rows import Rows, rows_not_utf8, timestamps_of
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.columns.column_conversion import converted
 from pyspark_log_storage.errors import InvalidRecord
@@ -75,6 +75,7 @@ def _columns(
         except pa.ArrowInvalid:
             stored = column.cast(field.type, safe=False)
             lost = pc.not_equal(stored.cast(column.type), column)
+            stored = pc.if_else(lost, pa.scalar(None, field.type), stored)  # a letter has no key rather than another's
             if pa.types.is_timestamp(field.type):
                 text = f"column '{field.name}' has a time that microseconds cannot hold; round it before the write"
             else:
@@ -102,7 +103,7 @@ def _with_wrong_text(record: pa.RecordBatch, reasons: pa.Array | None) -> pa.Arr
     except pa.ArrowInvalid:
         wrong = np.zeros(record.num_rows, bool)
         for name, column in zip(record.schema.names, record.columns, strict=True):
-            bad = _invalid(column)
+            bad = rows_not_utf8(column)
             wrong[bad] = True
             if bad:
                 text = f"column '{name}' has text that is not UTF-8; encode it, or write it as binary"
@@ -111,18 +112,6 @@ def _with_wrong_text(record: pa.RecordBatch, reasons: pa.Array | None) -> pa.Arr
                 reasons = _and(reasons, pa.array(is_bad), text)
         assert wrong.any(), "a batch is invalid, and none of its columns is"
     return reasons
-
-
-def _invalid(column: pa.Array, first: int = 0) -> list[int]:
-    """Return the rows of a column that are invalid, by bisection; the first row has number `first`."""
-    try:
-        pa.concat_arrays([column]).validate(full=True)
-    except pa.ArrowInvalid:
-        if len(column) == 1:
-            return [first]
-        half = len(column) // 2
-        return _invalid(column[:half], first) + _invalid(column[half:], first + half)
-    return []
 
 
 def _key_bytes(columns: Sequence[pa.Array]) -> pa.Array:

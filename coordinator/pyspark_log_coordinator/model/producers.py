@@ -9,14 +9,22 @@ forgets it once these are below the orphan floor: from then on a repetition is r
 
 An application id that another query took over (`take_over`) never returns to its former query: its retries would look
 like new rows. The option may therefore stay set.
+
+A query is one writer whatever its name: one that gets a `txnAppId` at a restart, or loses it, repeats its last batch
+under another name.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from pyspark_log_storage.errors import BatchMismatch, ProducerFenced
 from pyspark_log_storage.stored_fields import Count, Int64
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 RETIRED_MAX = 64
 BEGINS_MAX = 32
@@ -53,6 +61,13 @@ class Producer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     """The lowest born of the last batch's files if the producer expires."""
     begins: dict[int, Count] | None = None
     """The first offset of the last batch in each of its partitions, if the producer expires and these are few."""
+
+
+def of_claim(known: Mapping[str, Producer], claim: ProducerClaim) -> list[Producer | None]:
+    """Return what tells whether a claimed batch is in the log: its producer, and its query's batches of other names."""
+    others = (each for name, each in known.items() if claim.query_id and name != claim.producer)
+    same = (each for each in others if each.query_id == claim.query_id and each.batch_id >= claim.batch_id)
+    return [known.get(claim.producer), *same]
 
 
 def is_replay(known: Producer | None, claim: ProducerClaim, rows: int, topic: str) -> bool:

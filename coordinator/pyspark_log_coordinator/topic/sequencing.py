@@ -70,7 +70,9 @@ def decide(topic: Topic, command: CommitBatch, now: int) -> list[Any]:
     `NotEnoughReplicas`, `StaleFile`, and `InvalidRecord` for a partition or a schema that the topic does not have.
     """
     rows, claim = command.rows, command.claim
-    if claim is not None and producers.is_replay(topic.producers.get(claim.producer), claim, rows, topic.name):
+    if claim is not None and any(
+        producers.is_replay(each, claim, rows, topic.name) for each in producers.of_claim(topic.producers, claim)
+    ):
         return []
     if rows == 0:
         return []

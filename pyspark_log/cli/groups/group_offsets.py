@@ -388,9 +388,10 @@ def _read(lines: Iterable[str], name: str) -> dict[str | None, Offsets]:
 
 def _fields(text: str) -> list[str]:
     try:
-        return [each.strip() for each in next(csv.reader([text], strict=True))]
+        found = next(csv.reader([text], strict=True))
     except csv.Error:
         return []
+    return [*found[:-3], *(each.strip() for each in found[-3:])]  # blanks around a group's name are part of it
 
 
 def _are_offsets(fields: list[str]) -> bool:

@@ -283,6 +283,17 @@ def test_the_former_owner_cannot_take_the_id_back_for_its_batches_are_forgotten(
         decide(taken_over(), commit(claimed, file({0: 3})))
 
 
+@pytest.mark.parametrize(("before", "after_restart"), [("", "app"), ("app", ""), ("app", "other")])
+def test_a_query_that_gets_another_name_at_a_restart_repeats_its_batch(before, after_restart):
+    state = after(started(), commit(claim(9, run="run-1", app=before), file({0: 3})))
+    assert decide(state, commit(claim(9, run="run-2", app=after_restart), file({0: 3}))) == []
+    with pytest.raises(BatchMismatch, match="batch 8 after batch 9"):
+        decide(state, commit(claim(8, run="run-2", app=after_restart), file({0: 3})))
+    state = after(state, commit(claim(10, run="run-2", app=after_restart), file({0: 2})))
+    assert decide(state, commit(claim(10, run="run-3", app=before), file({0: 2}))) == []
+    assert state.partitions[0].log_end == 5
+
+
 def test_a_third_query_may_take_over_again():
     claimed = claim(0, query="query-3", run="run-3", app="app", take_over=True)
     state = after(taken_over(), commit(claimed, file({0: 4})))

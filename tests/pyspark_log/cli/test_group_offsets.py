@@ -81,6 +81,14 @@ def test_all_groups_are_imported_only_with_execute(cli, tmp_path):
     assert (committed(cli, "g"), committed(cli, COMMA)) == ({0: 4, 1: 10}, {0: 1})
 
 
+def test_blanks_around_the_name_of_a_group_are_kept(cli, tmp_path):
+    commit(cli, " g ", {0: 2})
+    file = saved(tmp_path, cli.out("groups", "export", " g ", "g"))
+    commit(cli, " g ", {0: 3})
+    cli.run("groups", "import", file, "--execute")
+    assert (committed(cli, " g "), committed(cli, "g")) == ({0: 2}, {0: 4, 1: 10})
+
+
 def test_an_import_may_be_of_some_groups(cli, tmp_path):
     file = saved(tmp_path, "g,t,0,1\nh,t,0,2\ni,t,0,3\n")
     cli.run("groups", "import", file, "--group", "h", "--group", "i", "--execute")

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
+from pyspark_log import Consumer
 from pyspark_log.cli.groups import groups
 from pyspark_log.cli.main import app
 from pyspark_log.opening import forget_logs, open_log
@@ -54,6 +55,21 @@ def test_groups_are_listed(cli):
         ("g", "Empty", 0),
     ]
     assert [line.split()[:2] for line in cli.out("groups", "list").splitlines()[2:]][1] == ["g", "Empty"]
+
+
+@pytest.mark.parametrize("name", ["orders[eu]", "[red]x[/red]", "x[/y]", "a:x:b"])
+def test_a_name_that_looks_like_markup_is_printed_as_it_is(cli, name):
+    commit(cli, {0: 1}, name)
+    assert name in cli.out("groups", "list")
+
+
+def test_what_a_terminal_would_obey_is_printed_as_text(cli):
+    with Consumer(str(cli.path), group_id="h", client_id="a\x1b[2J\nb") as consumer:
+        consumer.subscribe(["t"])
+        consumer.poll(0)
+        printed = cli.out("groups", "describe", "h")
+    assert "\x1b" not in printed
+    assert r"a\x1b[2J\nb" in printed
 
 
 def test_before_the_first_group_it_is_said_how_one_begins(tmp_path):

@@ -82,6 +82,16 @@ def test_columns_survive_the_loss_of_all_journals(cli, tmp_path, rolled):
     assert [json.loads(line)["id"] for line in cli.out("consume", "t").splitlines()] == [1, 2]
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+def test_text_that_is_not_utf8_is_shown_beside_times_that_python_lacks(kind):
+    wrong = pa.array([b"b\xffd"], pa.large_binary() if pa.types.is_large_string(kind) else pa.binary()).view(kind)
+    late = pa.array([2**60], pa.timestamp("us"))
+    both = pa.StructArray.from_arrays([wrong, late], ["s", "t"])
+    batch = pa.RecordBatch.from_arrays([wrong, both], ["text", "both"])
+    shown = "b\N{REPLACEMENT CHARACTER}d"
+    assert typed_json.objects(batch) == [{"text": shown, "both": {"s": shown, "t": 2**60}}]
+
+
 def test_values_that_json_and_python_lack_are_shown(tmp_path):
     columns = parse("a DOUBLE, b TIMESTAMP, c MAP<INT, DATE>, d ARRAY<STRUCT<e: DECIMAL(3,1)>>")
     late = pa.array([2**60], pa.int64()).cast(pa.timestamp("us", "UTC"))

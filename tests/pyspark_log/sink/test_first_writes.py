@@ -14,7 +14,7 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from pyspark_log.opening import forget_logs
+from pyspark_log.opening import forget_logs, open_log
 from pyspark_log.options import parse_sink
 from pyspark_log.sink import checkpoint
 from pyspark_log_storage.errors import CorruptObject, InvalidOption, NoCluster, UnknownTopic
@@ -312,9 +312,25 @@ def test_a_batch_write_of_an_application_is_written_once_for_each_version(path):
 
 
 def test_a_micro_batch_belongs_to_the_application_that_it_names(path):
-    for application in ("one", "two", "two"):
+    for _ in range(2):
+        write(path, 0, txnAppId="one")
+    assert rows(path) == 1
+    assert open_log(str(path)).topic("t").state.producers.keys() == {"one"}
+
+
+@pytest.mark.parametrize("large", [1, 2])
+def test_topics_of_an_application_that_share_a_dead_letter_topic_have_all_their_dead_letters(path, large):
+    options = {"txnAppId": "app", "txnVersion": 7, "max.message.bytes": 3, "dead.letter.topic": "dead"}
+    for topic, count in (("a", 1), ("b", large)) * 2:
+        batch(path, rows=[{"value": b"ok"}, *[{"value": b"is large"}] * count], topic=topic, **options)
+    assert (rows(path, "a"), rows(path, "b"), rows(path, "dead")) == (1, 1, 1 + large)
+
+
+@pytest.mark.parametrize("applications", [("one", "two"), ("one", None), (None, "one")])
+def test_a_micro_batch_that_is_repeated_for_another_application_is_written_once(path, applications):
+    for application in applications:
         write(path, 0, txnAppId=application)
-    assert rows(path) == 2
+    assert rows(path) == 1
 
 
 def test_a_write_cannot_overwrite_the_log(path):

@@ -164,6 +164,13 @@ def test_rows_that_do_not_fit_become_dead_letters(typed):
     assert b"'id' is null" in said[1]["__dlq.errors.exception.message"]
 
 
+def test_a_dead_letter_has_no_key_if_that_is_too_large_for_the_topics_column(path):
+    write(path, "id INT", [{"id": 5}], schema="columns", key__column="id")
+    write(path, "id BIGINT", [{"id": 2**32 + 5}, {"id": 6}], dead__letter__topic="dead")
+    assert sorted(rows(path, "id")) == [(5,), (6,)]
+    assert rows(path, "key", "value", topic="dead") == [(None, b'{"id":4294967301}')]
+
+
 def test_text_that_is_not_utf8_is_refused_where_readers_would_take_it_for_damage(typed):
     from pyspark_log.writing.rows import TypedSchema
     from pyspark_log.writing.typed_plan import TypedPlan

@@ -8,7 +8,7 @@ import pytest
 from pyspark_log.writing import dead_letters
 from pyspark_log.writing.dead_letters import HEADERS, Refused
 from pyspark_log.writing.destination import destination_of
-from pyspark_log.writing.rows import rows_of
+from pyspark_log.writing.rows import NULL_HEADER, WRONG_TOPIC, rows_of
 from pyspark_log.writing.staging import Staging
 from pyspark_log_coordinator.commit.commit import commit_staged
 from pyspark_log_coordinator.model.producers import ProducerClaim
@@ -160,6 +160,23 @@ def test_a_row_with_a_header_whose_key_is_not_utf8_is_a_dead_letter(log):
         (b"b", [("b\N{REPLACEMENT CHARACTER}d", b"v")]),
         (b"d", [("\N{REPLACEMENT CHARACTER}", b"v")]),
     ]
+
+
+def test_a_row_whose_topic_is_not_utf8_is_a_dead_letter(log):
+    topics = pa.array([b"u", b"\xff\xfe", b"u", b"\xc3"], pa.binary()).view(pa.string())
+    assert write(log, {"value": [b"a", b"b", b"c", b"d"], "topic": topics}) == 2
+    assert values(log, "u") == [(0, b"a"), (0, b"c")]
+    assert [(value, topic) for value, _, topic, *_ in letters(log)] == [(b"b", b"\xff\xfe"), (b"d", b"\xc3")]
+    assert {reason for *_, reason in letters(log)} == {WRONG_TOPIC.encode()}
+
+
+def test_a_row_with_a_header_that_is_null_is_a_dead_letter_without_it(log):
+    header = {"key": "h", "value": b"1"}
+    headers = pa.array([[header], [header, None], None, [None]], schema.HEADERS)
+    assert write(log, {"value": [b"a", b"b", b"c", b"d"], "headers": headers}, topic="u") == 2
+    assert values(log, "u") == [(0, b"a"), (0, b"c")]
+    assert [(value, own) for value, own, *_ in letters(log)] == [(b"b", [("h", b"1")]), (b"d", [])]
+    assert {reason for *_, reason in letters(log)} == {NULL_HEADER.encode()}
 
 
 def test_a_dead_letter_keeps_key_headers_and_timestamp(log):

@@ -114,6 +114,18 @@ def test_a_batch_whose_headers_are_all_null_is_stored_without():
     assert made(value=[b"x"], headers=headers(None)).record.schema == schema.RECORD
 
 
+def test_a_header_that_is_null_is_refused():
+    column = headers([{"key": "a", "value": b"1"}], [None], None)
+    with pytest.raises(InvalidRecord, match="a row has a header that is null"):
+        made(value=[b"x"] * 3, headers=column)
+    assert made(value=[b"x"] * 2, headers=column[::2]).record.column("headers").to_pylist() == column[::2].to_pylist()
+
+
+def test_a_topic_that_is_not_utf8_is_refused():
+    with pytest.raises(InvalidRecord, match="a row names a topic that is not UTF-8"):
+        made(value=[b"x"], topic=pa.array([b"\xff"], pa.binary()).view(pa.string()), by_topic_column=True)
+
+
 def test_a_null_topic_is_refused():
     with pytest.raises(InvalidRecord, match="a row has a null topic"):
         made(value=[b"x", b"y"], topic=["t", None], by_topic_column=True)
