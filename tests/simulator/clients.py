@@ -597,9 +597,19 @@ class _Reader(ConsumerRebalanceListener):
         self._noted = self._history_number()
 
     def _follows_rewind(self, p: int, offset: int) -> bool:
-        """Return whether a partition goes on where a newer rewind set it than the last that it followed."""
+        """Return whether a partition goes on where a newer rewind set it than the last that it followed.
+
+        That may have expired: then it goes on as `auto.offset.reset` says.
+        """
+        world = self._process.world
+        assert world.rows is not None
+        begin = world.rows.states[-1].partitions[p].log_start
         newer = {n: to for n, to in self._rewinds.get(p, {}).items() if n > self._followed.get(p, 0) and to <= offset}
-        right = [n for n, to in newer.items() if not self._process.world.rows_left(p, to, offset)]
+        right = [
+            n
+            for n, to in newer.items()
+            if (to < begin and self.reset == "latest") or not world.rows_left(p, to, offset)
+        ]
         if not right:
             return False
         self._followed[p] = min(right)  # a later one may begin at the same row
