@@ -17,13 +17,16 @@ import msgspec
 
 from pyspark_log_coordinator.group.offsets import OffsetCommit
 from pyspark_log_coordinator.retry import RetryPolicy, retry
-from pyspark_log_storage.errors import LogError, OutcomeUnknown, RebalanceInProgress
+from pyspark_log_storage.errors import InvalidInput, LogError, OutcomeUnknown, RebalanceInProgress, RewindPending
 
 if TYPE_CHECKING:
     from pyspark_log.clients.records import OffsetAndMetadata, TopicPartition
     from pyspark_log_coordinator.environment import Environment
 
 OnCommit = Callable[["Mapping[TopicPartition, OffsetAndMetadata]", LogError | None], object]
+
+_OF_ONE_PARTITION = (InvalidInput, RewindPending)
+"""A commit is refused with these for one of its partitions, however many it has."""
 
 
 class _Waiting(msgspec.Struct):
@@ -76,16 +79,23 @@ class Commits:
             while self._waiting and (joined := _joined(command, self._waiting[0].command)) is not None:
                 together.append(self._waiting.popleft())
                 command = joined
-            error = None
             try:
-                self._submit(command)
-            except LogError as failure:
-                error = failure
+                error = self._try(command)
+                errors = [error] * len(together)
+                if isinstance(error, _OF_ONE_PARTITION):
+                    errors = [self._try(each.command) for each in together]  # the others are not refused for it
             except BaseException:
                 self._waiting.extendleft(reversed(together))  # a repetition changes nothing
                 raise
-            for each in together:
+            for each, error in zip(together, errors, strict=True):
                 self._answers.append(lambda done=each.done, error=error: done(error))  # type: ignore[misc]
+
+    def _try(self, command: OffsetCommit) -> LogError | None:
+        try:
+            self._submit(command)
+        except LogError as error:
+            return error
+        return None
 
 
 def _may_be_repeated(error: LogError) -> bool:

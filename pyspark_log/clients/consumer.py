@@ -167,6 +167,7 @@ class Consumer:
                 elif isinstance(start, Mapping) and key in start:
                     starts[key] = offset_of(start[key])
             if self._group is not None:
+                self._group.read_no_longer(self._reading.partitions.keys() - assigned.keys())
                 self._group.start([each for key, each in assigned.items() if key not in starts])
             # After an error nothing has changed.
             for key, each in assigned.items():
@@ -194,6 +195,7 @@ class Consumer:
             group = self._the_group("subscribe")
             if not group.is_subscribed:
                 self._reading.hand_back()
+                group.read_no_longer(self._reading.partitions)
                 self._reading.assign({})
             group.subscribe(wanted, listener)
 
@@ -202,6 +204,7 @@ class Consumer:
         with self._alone():
             self._reading.hand_back()
             if self._group is not None:
+                self._group.read_no_longer(self._reading.partitions)
                 self._group.unsubscribe()
             self._reading.assign({})
 

@@ -223,8 +223,8 @@ class ConsumerGroup:
         try:
             if self._member is not None:
                 self.unsubscribe()
-            elif self._group.auto_commit_interval is not None:
-                self._commit_consumed(self._reading.partitions)
+            else:
+                self.read_no_longer(self._reading.partitions)
         finally:
             self.stop()
             self._commits.carry_out()
@@ -280,6 +280,11 @@ class ConsumerGroup:
             at = None if group is None else group.committed(topic_ids[key.topic], key.partition)
             found[key] = None if at is None else OffsetAndMetadata(at.offset, at.metadata, at.leader_epoch)
         return found
+
+    def read_no_longer(self, keys: Iterable[TopicPartition]) -> None:
+        """Commit what a simple consumer has read of partitions that it gives up, if it commits by itself."""
+        if self._member is None and self._group.auto_commit_interval is not None:
+            self._commit_consumed(keys)
 
     def start(self, partitions: Iterable[AssignedPartition]) -> None:
         """Read assigned partitions on, or from their committed offsets if they have no position or were rewound."""

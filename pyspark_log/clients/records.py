@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 import pyarrow as pa
 
+from pyspark_log_coordinator.group.state import NO_EPOCH
 from pyspark_log_storage.errors import InvalidInput
 
 OFFSET_UNKNOWN = -1
@@ -157,7 +158,29 @@ def committed_of(
     found = {}
     for key, each in given.items():
         offset, metadata, epoch = each if isinstance(each, tuple) and len(each) == 3 else (each, "", -1)  # noqa: PLR2004
-        if not isinstance(metadata, str):
+        if not _can_be_stored(metadata):
             raise InvalidInput(f"the metadata of a commit is {metadata!r}; give text")
-        found[partition_of(key)] = OffsetAndMetadata(offset_of(offset), metadata, epoch)
+        found[partition_of(key)] = OffsetAndMetadata(offset_of(offset), metadata, _epoch_of(epoch))
     return found
+
+
+def _can_be_stored(text: object) -> bool:
+    """Return whether this is text, without a half of a surrogate pair, which UTF-8 cannot express."""
+    if not isinstance(text, str):
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _epoch_of(given: int) -> int:
+    """Return a leader epoch that was given with an offset. Raises `InvalidInput`."""
+    try:
+        epoch = operator.index(given)
+    except TypeError:
+        raise InvalidInput(f"leader epoch {given!r} is not a whole number; give -1 if it is unknown") from None
+    if epoch < NO_EPOCH:
+        raise InvalidInput(f"leader epoch {epoch} is negative; give -1 if it is unknown")
+    return epoch

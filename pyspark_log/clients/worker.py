@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
+
 from pyspark_log.clients.records import address_of
 from pyspark_log.opening import own_log
 from pyspark_log.options.consumer import parse_worker
@@ -86,10 +88,13 @@ class SharedTasks:
 
     def take(self, group: Group, member_id: MemberId) -> bool:
         assignment = connect.decode_assignment(group.members[member_id].assignment, member_id)
-        self._work = connect.after(assignment)
+        # Until tasks have stopped it says that it runs them: else others would start them.
+        claimed = tuple(sorted({*assignment.tasks, *self.running}))
+        self._work = msgspec.structs.replace(connect.after(assignment), tasks=claimed, revoked=())
         delay = assignment.delay_ms if group.leader == member_id else 0
         self._rejoin_at = self._environment.monotonic() + delay / 1000 if delay else None
         self._stop(self.running.difference(assignment.tasks))
+        self._work = connect.after(assignment)
         if started := set(assignment.tasks) - self.running:
             self._runner.start(sorted(started))
             self.running |= started

@@ -51,12 +51,17 @@ class GroupOffsets:
             warn_once(self._group_id, str(error))
             return None
 
+    @staticmethod
+    def is_named_in(offset: SourceOffset, handle: GroupHandle) -> bool:
+        """Return whether an offset says which rewind of the group its query has followed."""
+        return offset.group is not None and offset.group.journal_id == handle.journal_id
+
     def taken(self, handle: GroupHandle, offset: SourceOffset) -> TakenRewinds:
         """Return the rewind that a query that has read up to `offset` has followed.
 
         A query that was in another group, or in none, follows the rewinds since this object saw the group first.
         """
-        if offset.group is not None and offset.group.journal_id == handle.journal_id:
+        if offset.group is not None and self.is_named_in(offset, handle):
             return offset.group
         if self._first_seen is None:
             self._first_seen = TakenRewinds(handle.journal_id, handle.state.rewinds)

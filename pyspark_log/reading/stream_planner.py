@@ -357,14 +357,18 @@ class StreamPlanner:
         fail = options.fail_on_data_loss
         moved: dict[TopicPartition, Start] = {}
         taken = before.group
+        is_named = True
         if self._group is not None and handle is not None:
+            is_named = self._group.is_named_in(before, handle)
             group, taken = handle.state, TakenRewinds(handle.journal_id, handle.state.rewinds)
             if not before.initial:
                 moved = self._group.starts(group, now, self._group.taken(handle, before).number)
             elif isinstance(options.starting, CommittedOffsets):
                 moved = self._group.starts(group, now)
         if not before.initial:
-            return _Begin(go_on(before, now, moved, fail_on_data_loss=fail), taken, is_moved=bool(moved))
+            # Without an offset that names the group, a restart would take a rewind for one that came before.
+            starts = go_on(before, now, moved, fail_on_data_loss=fail)
+            return _Begin(starts, taken, is_moved=bool(moved) or not is_named)
         starts = new_starts(now, options, functools.partial(self._available, now))
         return _Begin(starts | moved, taken, is_moved=True)
 

@@ -185,6 +185,8 @@ def _check_offsets(group: Group, offsets: NewOffsets) -> None:
         where = f"group {group.group_id!r}: partition {number} of topic id {topic_id!r}"
         if number < 0 or not 0 <= new.offset <= INT64_MAX:
             raise InvalidInput(f"{where} cannot continue at offset {new.offset}; both must be 0 or more")
+        if not NO_EPOCH <= new.leader_epoch <= INT64_MAX:
+            raise InvalidInput(f"{where} cannot have leader epoch {new.leader_epoch}; give -1 if it is unknown")
         size = len(new.metadata.encode())
         if size > group.config.offset_metadata_max_bytes:
             raise InvalidOption(

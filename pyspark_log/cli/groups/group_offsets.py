@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyspark_log.cli import arguments, output
+from pyspark_log.cli.dead_members import expire_dead_members
 from pyspark_log.cli.output import Column, counted
 from pyspark_log.opening import open_log
 from pyspark_log.reading.groups import check_reset, lags, offsets_at, reset, within_log
@@ -133,6 +134,7 @@ def reset_offsets(  # noqa: PLR0913 -- the options of a command
             wanted = dict.fromkeys(partitions, to_offset if to_offset is not None else LATEST if to_latest else 0)
     offsets = within_log(log, wanted)
     if execute:
+        expire_dead_members(log, group, queries=False)
         reset(log, group, offsets)
     _show(group, offsets, committed, executed=execute, export=export, json=json)
 
@@ -317,6 +319,7 @@ def _chosen(found: dict[str | None, Offsets], group: list[str] | None, file: str
 def _check_resettable(log: Log, groups: dict[str, Offsets]) -> None:
     """Raise what the reset of any of the groups would raise, before the first is reset."""
     for name, offsets in groups.items():
+        expire_dead_members(log, name, queries=False)
         check_reset(log, name, offsets)
 
 

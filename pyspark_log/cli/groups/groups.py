@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyspark_log.cli import arguments, output
+from pyspark_log.cli.dead_members import expire_dead_members
 from pyspark_log.cli.output import Column, counted
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.assignors.consumer import PROTOCOL_TYPE, QUERY_PROTOCOL_TYPE
@@ -131,7 +132,9 @@ def delete_offsets(
 ) -> None:
     """Delete a group's committed offsets of a topic. The group must not have members."""
     log = open_log(path)
-    deleted = log.group(group).delete_offsets(log.topic(topic).topic_id)
+    handle, topic_id = log.group(group), log.topic(topic).topic_id
+    expire_dead_members(log, group, queries=True)
+    deleted = handle.delete_offsets(topic_id)
     output.show(
         {"group": group, "topic": topic, "deleted": deleted},
         f"deleted {counted(deleted, 'committed offset')} of group {group} for topic {topic}",
@@ -144,9 +147,11 @@ def delete(
     group: arguments.GroupId, path: arguments.Path, yes: arguments.Yes = False, json: arguments.Json = False
 ) -> None:
     """Delete a group with its committed offsets. The group must not have members."""
-    handle = open_log(path).group(group)
+    log = open_log(path)
+    handle = log.group(group)
     question = f"delete group {group} and its committed offsets? This cannot be undone."
     arguments.confirm(question, otherwise="nothing was deleted", yes=yes)
+    expire_dead_members(log, group, queries=True)
     handle.delete()
     output.show({"group": group, "deleted": True}, f"deleted group {group}", json=json)
 

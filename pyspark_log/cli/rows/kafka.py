@@ -12,6 +12,7 @@ import msgspec
 import typer
 
 from pyspark_log.cli import arguments, output
+from pyspark_log.cli.dead_members import expire_dead_members
 from pyspark_log.cli.output import Column, counted, row_bar
 from pyspark_log.cli.rows import row_positions
 from pyspark_log.cli.rows.batches import parse_produce
@@ -148,6 +149,8 @@ def import_kafka(  # noqa: PLR0913 -- the options of a command
         raise InvalidInput(f"topic {name!r} exists; change its settings with: pyspark-log topics alter {name} --config")
     _begin(handle, plans)
     imported = _import(log, handle, kafka, found, plans, keeps=keeps)
+    for name in dict.fromkeys(each.group for each in committed):
+        expire_dead_members(log, name, queries=False)
     carried = groups.carry(log, handle, committed)
     _show_imported(found, name, imported, carried, json=json)
 

@@ -123,6 +123,12 @@ def test_offsets_and_partitions_are_numbers_from_0(offset, partition):
     refusal(InvalidInput, started(), reset(offset, partition))
 
 
+@pytest.mark.parametrize("epoch", [-2, 2**63])
+def test_leader_epochs_are_those_that_an_entry_may_have(epoch):
+    refusal(InvalidInput, started(), OffsetCommit({"t": {0: Offset(1, epoch)}}))
+    refusal(InvalidInput, started(), ResetOffsets({"t": {0: Offset(1, epoch)}}))
+
+
 # Rewinds
 
 

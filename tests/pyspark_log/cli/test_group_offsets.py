@@ -3,6 +3,7 @@
 import pytest
 
 from pyspark_log.opening import open_log
+from pyspark_log.reading import groups
 from pyspark_log_coordinator.group.joining import JoinGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.group.state import MemberDetails, Protocol
@@ -134,7 +135,8 @@ def test_a_file_that_is_wrong_is_refused_and_changes_nothing(cli, tmp_path, line
     assert [each["group"] for each in cli.documents("groups", "list")] == [COMMA, "g"]
 
 
-def test_no_group_is_reset_if_one_has_members(cli, tmp_path):
+def test_no_group_is_reset_if_one_has_members(cli, tmp_path, monkeypatch):
+    monkeypatch.setattr(groups, "expire_last", lambda *_: None)
     handle = log(cli).group("h", create=True)
     handle.submit(JoinGroup(MemberDetails("m", (Protocol("range"),)), "consumer"))
     file = saved(tmp_path, "g,t,0,1\nh,t,0,1\n")

@@ -10,8 +10,10 @@ from pyspark_log import Consumer
 from pyspark_log.cli.groups import groups
 from pyspark_log.cli.main import app
 from pyspark_log.opening import forget_logs, open_log
+from pyspark_log.reading import groups as reading_groups
 from pyspark_log_coordinator.assignors.subscription import Assignment, encode_assignment
 from pyspark_log_coordinator.group.joining import JoinGroup
+from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.group.rebalance import CompleteJoin
 from pyspark_log_coordinator.group.state import MemberDetails, Protocol
@@ -93,7 +95,30 @@ def test_rows_that_have_expired_are_no_lag(cli):
     assert cli.documents("groups", "describe", "g")[0]["partitions"][0]["lag"] == 1
 
 
-def test_members_are_shown_with_their_partitions(cli):
+@pytest.mark.parametrize("static", [{}, {"group.instance.id": "a"}])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("reset-offsets", "g", "--topic", "t", "--to-earliest", "--execute"),
+        ("delete-offsets", "g", "--topic", "t"),
+        ("delete", "g", "--yes"),
+    ],
+)
+def test_members_that_are_dead_do_not_stop_a_command_that_needs_a_group_without_members(cli, command, static):
+    settings = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1"}
+    log(cli).group("g").submit(AlterGroupConfig(settings))
+    options = {"group.id": "g", "session.timeout.ms": 1000, "heartbeat.interval.ms": 100, **static}
+    consumer = Consumer(str(cli.path), options)
+    consumer.subscribe(["t"])
+    while not consumer.assignment():
+        consumer.poll(10)
+    assert "stop them" in cli.error("groups", *command)
+    consumer._group.stop()  # as if its process was killed
+    consumer._group = None
+    cli.run("groups", *command)
+
+
+def test_members_are_shown_with_their_partitions(cli, monkeypatch):
     handle = log(cli).group("other", create=True)
     member = MemberDetails("m-1", (Protocol("range"),), client_id="c", host="h")
     state = handle.submit(JoinGroup(member, "consumer")).state
@@ -120,6 +145,7 @@ def test_members_are_shown_with_their_partitions(cli):
     assert only["journal"].startswith(f"{cli.path}/groups/")
     assert only.keys().isdisjoint({"members", "partitions"})
     assert f"protocol range, leader m-1\njournal {only['journal']}" in cli.out("groups", "describe", "other", "--state")
+    monkeypatch.setattr(reading_groups, "expire_last", lambda *_: None)
     assert "has 1 members" in cli.error("groups", "delete", "other", "--yes")
     assert "stop them" in cli.error("groups", "reset-offsets", "other", "--topic", "t", "--to-earliest", "--execute")
 

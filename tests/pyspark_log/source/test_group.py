@@ -263,9 +263,20 @@ def test_a_query_that_joins_a_group_is_not_moved_by_its_former_rewinds(log, stre
     query.batch()
     rewind(log, {0: 3})
     joined = stream(**IN_GROUP, start=query.start)
-    assert joined.batch() is None
+    assert joined.batch() == []
     rewind(log, {0: 8})
     assert numbers(joined.batch()) == [8, 9]
+
+
+def test_a_query_that_has_joined_a_group_is_not_restarted_past_a_rewind(log, stream):
+    query = stream(subscribe="t", startingOffsets="earliest")
+    query.batch()
+    joined = stream(**IN_GROUP, start=query.start)
+    assert joined.batch() == [], "it notes the group in its checkpoint, once"
+    assert joined.batch() is None
+    rewind(log, {0: 3})
+    again = stream(**IN_GROUP, start=joined.start)
+    assert numbers(again.batch()) == list(range(3, 10))
 
 
 def test_the_rewinds_of_one_group_do_not_count_for_another(log, stream):
@@ -275,7 +286,7 @@ def test_the_rewinds_of_one_group_do_not_count_for_another(log, stream):
         rewind(log, {0: offset})
         assert numbers(query.batch()) == list(range(offset, 10))
     other = stream(**{**IN_GROUP, "group.id": "h"}, start=query.start)
-    assert other.batch() is None
+    assert other.batch() == []
     rewind(log, {0: 5}, group="h")
     assert numbers(other.batch()) == [5, 6, 7, 8, 9]
 

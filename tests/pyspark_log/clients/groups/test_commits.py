@@ -1,5 +1,7 @@
 """What consumers of a group commit, by themselves and automatically."""
 
+import contextlib
+
 import pytest
 
 from pyspark_log import Consumer, OffsetAndMetadata
@@ -7,6 +9,7 @@ from pyspark_log.clients.commits import Commits
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit, ResetOffsets
 from pyspark_log_storage.errors import (
     InvalidInput,
+    InvalidOption,
     RewindPending,
     UnknownMember,
 )
@@ -72,6 +75,22 @@ class TestCommits:
             with pytest.raises(InvalidInput):
                 first.commit(wrong)
         assert committed(programs, 0) is None
+
+    @pytest.mark.parametrize(
+        "wrong", [("", -2), ("", None), ("", "0"), ("", 1.0), ("", 2**63), ("\ud800", -1), (5, -1)]
+    )
+    def test_of_what_no_entry_may_have_are_refused_and_disturb_no_other(self, log, programs, wrong):
+        consumer, answers = programs.start(), []
+        programs.settle()
+        with pytest.raises(InvalidInput):
+            consumer.commit({T[0]: OffsetAndMetadata(1, *wrong)})
+        with contextlib.suppress(InvalidInput):
+            consumer.commit_async({T[0]: OffsetAndMetadata(1, *wrong)}, lambda _, error: answers.append(error))
+        consumer.commit({T[1]: 2})
+        assert all(isinstance(error, InvalidInput) for error in answers)
+        with Consumer(log.path, **programs.options) as other:
+            assert other.committed(T[0]) is None
+            assert other.committed(T[1]).offset == 2
 
     def test_may_be_asynchronous_and_in_order(self, log, programs):
         consumer, answers = programs.start(), []
@@ -159,6 +178,21 @@ class TestCommits:
             commits.later(OffsetCommit({"id": {0: Offset(offset)}}, "member", generation), lambda _: None)
         commits.carry_out()
         assert [(each.generation, each.offsets["id"][0].offset) for each in made] == [(1, 6), (2, 7)]
+
+    @pytest.mark.parametrize("error", [InvalidOption("offset.metadata.max.bytes", "x"), RewindPending("g", "x")])
+    def test_that_wait_together_are_not_refused_for_another_one(self, error):
+        answers = []
+
+        def submit(command):
+            if 0 in command.offsets["id"]:
+                raise error
+
+        commits = Commits(submit, fake_environment())
+        for number in range(3):
+            commits.later(OffsetCommit({"id": {number: Offset(5)}}, "member", 1), answers.append)
+        commits.carry_out()
+        commits.answer()
+        assert answers == [error, None, None]
 
     def test_do_not_undo_a_rewind(self, log, programs):
         fill(log, 10)
@@ -255,6 +289,21 @@ class TestAutoCommit:
         programs.stop(consumer)
         programs.stop(other)
         assert [committed(programs, number) for number in range(6)] == [11] * 6
+
+    def test_commits_what_was_returned_of_partitions_that_are_not_assigned_any_more(self, log, programs):
+        fill(log, 10)
+        options = programs.options | {"enable_auto_commit": True, "auto_commit_interval_ms": 60_000}
+        with Consumer(log.path, **options) as simple:
+            for number in range(3):
+                simple.assign([T[number]])
+                assert len(simple.poll(GUARD * 1000)) == 10
+            assert [committed(programs, number) for number in range(3)] == [10, 10, None]
+            simple.unsubscribe()
+            assert committed(programs, 2) == 10
+            simple.assign([T[3]])
+            simple.poll(GUARD * 1000)
+            simple.subscribe(["t"])
+            assert committed(programs, 3) == 10
 
     def test_commits_now_and_then(self, log, programs):
         fill(log, 10)

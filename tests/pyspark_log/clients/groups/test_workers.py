@@ -8,6 +8,7 @@ import pytest
 from pyspark_log import TaskRunner, Worker
 from pyspark_log_coordinator.group.leaving import ExpireMember
 from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
+from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_storage.errors import InvalidInput, NoCluster
 from tests.support.pyspark_log.clients.group_programs import GUARD, QUICK
 
@@ -16,10 +17,11 @@ LONG_MS = 3_600_000
 
 
 class Runner(TaskRunner):
-    def __init__(self, failures=0):
+    def __init__(self, failures=0, stop_failures=0):
         self.running = set()
         self.calls = []
         self.failures = failures
+        self.stop_failures = stop_failures
 
     def start(self, tasks):
         self.calls.append(("start", tasks))
@@ -30,6 +32,9 @@ class Runner(TaskRunner):
 
     def stop(self, tasks):
         self.calls.append(("stop", tasks))
+        if self.stop_failures:
+            self.stop_failures -= 1
+            raise RuntimeError("it cannot stop")
         self.running -= set(tasks)
 
 
@@ -114,6 +119,31 @@ def test_a_task_whose_start_fails_is_started_again(pool):
     assert worker.tasks == frozenset()
     pool.poll(lambda: worker.tasks == set(TASKS))
     assert pool.running[worker].calls == [("start", TASKS)] * 2
+
+
+def test_a_task_whose_stop_fails_is_started_by_nobody_else(pool):
+    leader = pool.start(client_id="a")
+    pool.poll(lambda: leader.tasks == set(TASKS))
+    stuck = pool.start(Runner(stop_failures=1), client_id="b")
+    pool.poll(lambda: pool.shares() == [["a", "b"], ["c", "d"]])
+    pool.start(client_id="c")
+    with pytest.raises(RuntimeError, match="it cannot stop"):
+        pool.poll(lambda: False)
+    runner = pool.running.pop(stuck)
+    pool.start(client_id="d")
+
+    def is_stable_again():
+        group = pool.log.log.group("w").journal.refresh()
+        if not group.members[stuck._member.member_id].joined:
+            stuck.poll()  # it rejoins, and takes no assignment
+        return len(group.members) == 4 and group.state is GroupState.STABLE
+
+    pool.poll(is_stable_again)
+    for worker in pool.running:
+        worker.poll(200)
+    assert not any(other.running & runner.running for other in pool.running.values())
+    pool.running[stuck] = runner
+    pool.poll(lambda: [len(each) for each in pool.shares()] == [1] * 4)
 
 
 def test_a_worker_that_is_closed_stops_its_tasks_and_leaves(pool):
