@@ -7,8 +7,9 @@
 
 Until the last step there is no log. A restore that was interrupted is continued by the next one.
 
-The topics' journals begin as after a rebuild (`topic.restore`): with a new leader epoch at the log end, and a number
-above any that the former journal can have reached. So a reader or writer that knows more rows than the backup notices.
+The topics' journals begin as after a rebuild (`topic.restore`): with a new leader epoch at the log end, and a number,
+both above any that the former journal can have reached. So a reader or writer that knows more rows than the backup
+notices. The numbers of a group that only grow are raised, too: a query may have followed rewinds since the backup.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.place import OneStore
 from pyspark_log_coordinator.log.bootstrap import create_marker
 from pyspark_log_coordinator.model.partition import Holder
-from pyspark_log_coordinator.rebuild.topic_plan import next_number
+from pyspark_log_coordinator.rebuild.topic_plan import EPOCH_MARGIN, NUMBER_MARGIN, next_number
 from pyspark_log_coordinator.sync import replica_file
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.restore import RestoredPartition, RestoreTopic, TopicRestored
@@ -136,10 +137,10 @@ class _Journals:
             state.group_id,
             state.config,
             state.offsets,
-            state.generation,
-            state.barriers,
-            state.actions,
-            state.rewinds,
+            state.generation + NUMBER_MARGIN,
+            state.barriers + NUMBER_MARGIN,
+            state.actions + NUMBER_MARGIN,
+            state.rewinds + NUMBER_MARGIN,
         )
         folder = layout.group_journal(saved.record.journal_id)
         self._begin(folder, group.MACHINE, entry, RestoreGroup(restored), f"group {state.group_id!r}")
@@ -189,7 +190,7 @@ def _restored(state: Topic, entry: int, holder: Holder) -> TopicRestored:
 def _partition(partition: Partition, numbers: dict[int, int], holder: Holder) -> RestoredPartition:
     return RestoredPartition(
         replicas=(holder.node,),
-        epoch_starts=(*partition.epoch_starts, (partition.leader_epoch + 1, partition.log_end)),
+        epoch_starts=(*partition.epoch_starts, (partition.leader_epoch + EPOCH_MARGIN, partition.log_end)),
         log_start=partition.log_start,
         log_end=partition.log_end,
         segments=tuple(msgspec.structs.replace(each, holders=(holder,)) for each in partition.segments),

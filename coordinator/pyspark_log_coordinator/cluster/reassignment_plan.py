@@ -1,8 +1,9 @@
 """The plan of a reassignment: new nodes for the replicas of a topic, such that as few replicas as possible move.
 
 A replica stays on its node if that is allowed. Otherwise, and if the replication factor grows, a replica is placed in a
-rack without one, on the node with the fewest replicas of the topic. If it shrinks, a replica is removed from the rack
-with the most, on the node with the most replicas; the preferred leader stays.
+rack without one, on the node with the fewest replicas of the topic. If it shrinks, a replica that is out of sync is
+removed, also the preferred leader; otherwise one in the rack with the most, on the node with the most replicas, and the
+preferred leader stays.
 
 With `even`, replicas move one by one from the node with the most to the node with the fewest, until these differ by one
 or racks forbid it; so a new node gets its share. Then preferred leaders are balanced in the same way, which copies
@@ -20,7 +21,7 @@ from pyspark_log_coordinator.model.partition import by_number, named
 from pyspark_log_storage.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from pyspark_log_coordinator.cluster.placement import Placement
     from pyspark_log_coordinator.model.partition import NodeId
@@ -33,18 +34,20 @@ def relocate(
     closed: Collection[NodeId] = (),
     *,
     even: bool = False,
+    behind: Sequence[Collection[NodeId]] = (),
 ) -> Placement:
     """Return the nodes of each partition, preferred leader first.
 
     `racks` has the racks of the nodes that replicas may be on; the `closed` ones keep theirs but get no new ones.
-    Without a replication factor each partition keeps its own. Raise `InvalidOption` if there are too few nodes.
+    `behind` are the nodes of each partition that are out of sync. Without a replication factor each partition keeps its
+    own. Raise `InvalidOption` if there are too few nodes.
     """
     plan = _Plan(racks, closed, [[node for node in nodes if node in racks] for nodes in current])
     leaders = Counter(nodes[0] for nodes in current if nodes[0] in racks)
     for number, before in enumerate(current):
         wanted = len(before) if replication_factor is None else replication_factor
         while len(plan.placed[number]) > wanted:
-            plan.drop_one(number)
+            plan.drop_one(number, behind[number] if behind else ())
         while len(plan.placed[number]) < wanted:
             plan.add_one(number, wanted)
         nodes = plan.placed[number]
@@ -73,11 +76,12 @@ class _Plan:
             for node in nodes:
                 self._of[node].add(number)
 
-    def drop_one(self, number: int) -> None:
-        """Remove one replica of a partition."""
+    def drop_one(self, number: int, behind: Collection[NodeId]) -> None:
+        """Remove one replica of a partition, first one of those that are `behind`."""
         nodes = self.placed[number]
         in_rack = Counter(self._racks[node] for node in nodes)
-        worst = max(nodes[1:], key=lambda each: (in_rack[self._racks[each]], len(self._of[each]), nodes.index(each)))
+        able = [node for node in nodes if node in behind] or nodes[1:]
+        worst = max(able, key=lambda each: (in_rack[self._racks[each]], len(self._of[each]), nodes.index(each)))
         nodes.remove(worst)
         self._of[worst].discard(number)
 

@@ -60,13 +60,13 @@ def complete(handle: TopicHandle, command: CommitBatch, failed: Collection[NodeI
     """
     log = handle.log
     for node in _lagging(handle.journal.state, command):
-        if node not in failed and node not in log.missing_nodes:
+        if node not in failed and node not in log.broken_nodes:
             _catch_up(handle, node, CATCH_UP_SECONDS)
     state = handle.journal.state
     # A disk restored from a backup takes new rows but lacks others. It leaves the ISR if it is no holder.
     holders = {holder.node for file in command.files for holder in file.holders}
     lost = {node for node in sorted(holders) if node in state.incarnations and not has_newest(handle, node)}
-    usable = state.incarnations.keys() - lost - set(failed) - set(log.missing_nodes) - set(state.fenced)
+    usable = state.incarnations.keys() - lost - set(failed) - log.broken_nodes - set(state.fenced)
     files = tuple(_with_holders(handle, file, command.acks, lost, usable) for file in command.files)
     return msgspec.structs.replace(command, files=files)
 

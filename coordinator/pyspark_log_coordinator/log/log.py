@@ -36,6 +36,7 @@ from pyspark_log_storage.errors import (
     StoreRefused,
     TopicExists,
     UnknownTopic,
+    is_node_failure,
 )
 from pyspark_log_storage.names import check_topic
 from pyspark_log_storage.objects import node
@@ -230,7 +231,7 @@ class TopicHandle:
         """Return where a writing task writes its rows. Raises `CopiedLog` if the log is a copy."""
         if self.log.journals.refusal:
             raise CopiedLog(self.log.journals.refusal)
-        state, missing = self.journal.state, self.log.missing_nodes
+        state, missing = self.journal.state, self.log.broken_nodes  # a node that a task may not use is its error
         used = write_targets.used_nodes(state, acks, missing)
         if not used <= self.log.nodes.keys():  # replicas were moved since the last look, and their node was removed
             state = self.refresh()
@@ -406,6 +407,11 @@ class Log:
     def journals_behind(self, handles: Iterable[TopicHandle | GroupHandle]) -> dict[NodeId, int]:
         """Return in how many journals, those of the handles and the cluster's, each journal node is behind."""
         return self.journals.behind([self.cluster, *(each.journal for each in handles)])
+
+    @property
+    def broken_nodes(self) -> frozenset[NodeId]:
+        """The missing nodes that no process can use: those that this one may not use are not among them."""
+        return frozenset(name for name, error in self.missing_nodes.items() if is_node_failure(error))
 
     def probe_nodes(self) -> None:
         """Update `missing_nodes`. Raises `NodeMissing` if the only node is missing."""

@@ -188,6 +188,23 @@ def decide(topic: Topic, command: ShrinkIsr) -> list[IsrShrunk]:
     return events
 
 
+def decide_altered(topic: Topic) -> list[IsrShrunk]:
+    """Return what follows in a topic whose settings have just changed; the same ISR lets only the HW advance.
+
+    Members that lack committed rows leave: with replication.mode=quorum, which the topic had, they may stay. The HW may
+    have waited for more replicas.
+    """
+    events = []
+    for number, partition in enumerate(topic.partitions):
+        isr = partition.isr
+        if not replicas.by_majority(topic.config):
+            isr = tuple(node for node in isr if partition.log_end_offsets[node] >= partition.high_watermark)
+        settled = msgspec.structs.replace(partition, isr=isr)
+        if isr != partition.isr or replicas.advance(settled, topic.config) != settled:
+            events.append(IsrShrunk(number, isr))
+    return events
+
+
 def evolve(topic: Topic, event: IsrShrunk) -> Topic:
     """Return the topic with the smaller ISR, and the HW that follows from it."""
     partition = msgspec.structs.replace(topic.partitions[event.partition], isr=event.isr)

@@ -105,8 +105,24 @@ def decide(topic: Topic, command: AlterReplicas) -> list[ReplicasRenewed | RowsL
             removing=tuple(node for node in before if node not in each.nodes),
             incarnations=_new_nodes(topic, each.nodes, command.incarnations),
         )
+        _check_committed(topic, each.partition, one.replicas)
         altered += [*_hand_over(topic, each.partition, one.replicas), one]
     return [*renewed, *altered] if altered else []
+
+
+def _check_committed(topic: Topic, number: int, left: tuple[NodeId, ...]) -> None:
+    """Raise `InvalidInput` if nodes leave at once without which committed rows are on too few replicas.
+
+    With replication.mode=quorum a majority that has them may be nodes that a reassignment is adding.
+    """
+    partition = topic.partitions[number]
+    before = original(partition)
+    if set(partition.replicas) <= set(left) or replicas.keeps_committed(partition, before, len(before), topic.config):
+        return
+    raise InvalidInput(
+        f"topic {topic.name!r}, partition {number}: too few of its former replicas, {', '.join(before)}, have all "
+        "committed rows; let them catch up first, with pyspark-log node run, or let the reassignment end"
+    )
 
 
 def _hand_over(topic: Topic, number: int, left: tuple[NodeId, ...]) -> list[LeaderElected]:

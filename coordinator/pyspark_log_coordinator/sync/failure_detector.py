@@ -5,6 +5,7 @@ follows:
 
     unreachable        the node is suspected. If the suspicion stands for `broker.session.timeout.ms` on this process's
                        monotonic clock, its partitions get other leaders, and it leaves the ISRs in which it lacks rows
+    not allowed        nothing: others may use the node
     reachable again    with its required files: the suspicion is cancelled
     files are lost     they are reported at once (`damage_reports`)
     behind             the node leaves the ISRs after the topic's `replica.lag.time.max.ms`, together with other
@@ -29,7 +30,7 @@ from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Obser
 from pyspark_log_coordinator.sync import damage_reports
 from pyspark_log_coordinator.sync.replica_file import has_required_files, live
 from pyspark_log_storage import logs
-from pyspark_log_storage.errors import is_node_failure
+from pyspark_log_storage.errors import StoreRefused, is_node_failure
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -84,20 +85,19 @@ class FailureDetector:
         Return the elections.
         """
         log = handle.log
-        missing = {node for node, error in log.missing_nodes.items() if is_node_failure(error)}
         state = handle.look() if log.is_remote else handle.refresh()
-        complete: dict[NodeId, bool] = {}
+        complete: dict[NodeId, bool | None] = {}
         for node in sorted(_leaders_and_isr(state)):
-            complete[node] = node not in missing and has_required_files(handle, node)
-            if node not in missing and not complete[node]:
+            complete[node] = _is_complete(handle, node)
+            if complete[node] is False and node not in log.missing_nodes:
                 damage_reports.report_lost(handle, node)
-                complete[node] = has_required_files(handle, node)  # without the reported ones
-            if not complete[node]:
+                complete[node] = _is_complete(handle, node)  # without the reported ones
+            if complete[node] is False:
                 handle.submit(Suspect(node, state.incarnations[node]))
         for node, number in sorted(state.suspects.items()):
             if not _is_expected_node(handle, node):
                 continue
-            if complete[node] if node in complete else has_required_files(handle, node):
+            if complete[node] if node in complete else _is_complete(handle, node):
                 handle.submit(CancelSuspicion(node, handle.journal.state.incarnations[node], number))
         state = handle.journal.state
         now = int(log.environment.monotonic() * 1000)
@@ -171,6 +171,17 @@ def _leaders_and_isr(state: Topic) -> set[NodeId]:
     found = {each.leader for each in state.partitions if each.leader is not None}
     found.update(node for each in state.partitions for node in each.isr)
     return found - set(state.fenced)
+
+
+def _is_complete(handle: TopicHandle, node: NodeId) -> bool | None:
+    """Return whether a node answers and has its required files; None if this process may not use it."""
+    error = handle.log.missing_nodes.get(node)
+    if error is not None:
+        return False if is_node_failure(error) else None
+    try:
+        return has_required_files(handle, node)
+    except StoreRefused:
+        return None
 
 
 def _needs_leader(state: Topic, number: int, unreachable: Collection[Suspicion]) -> bool:

@@ -103,9 +103,10 @@ def _relocate(
     log, topic = handle.log, handle.journal.state
     # No new replicas for nodes that cannot be used now; replicas that they have may stay.
     closed = {name for name, each in log.cluster.state.nodes.items() if each.fenced or name in log.missing_nodes}
+    behind = [closed | (set(each.replicas) - set(each.isr)) for each in topic.partitions]
     try:
         return reassignment_plan.relocate(
-            target_placement(topic), racks, replication_factor, () if even else closed, even=even
+            target_placement(topic), racks, replication_factor, () if even else closed, even=even, behind=behind
         )
     except InvalidOption as error:
         raise InvalidOption(error.option, f"topic {topic.name!r}, {error.message}") from None

@@ -6,6 +6,7 @@ election asks only for the files that it depends on.
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from pyspark_log_coordinator.model.partition import Holder, SegmentRef
 from pyspark_log_coordinator.replication import file_holders
 from pyspark_log_coordinator.replication.file_holders import held_alone, newest_held
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, LogError
+from pyspark_log_storage.errors import CorruptObject, LogError, StoreError, StoreRefused, is_node_failure
 from pyspark_log_storage.files.row_files import KeyedCounts, SegmentFile, StagedChunk
 from pyspark_log_storage.segments import transfer
 from pyspark_log_storage.segments.transfer import has_object
@@ -203,24 +204,30 @@ def _places(state: Topic, files: set[int]) -> dict[int, list[StagedChunk]]:
 
 
 def live(handle: TopicHandle) -> tuple[Holder, ...]:
-    """Return the nodes that may be elected: they are reachable and have their required files.
+    """Return the nodes that may be elected: this process reaches them, and they have their required files.
 
     By the last probe of the nodes and the known state of the topic.
     """
+
+    def is_complete(node: NodeId) -> bool:
+        with contextlib.suppress(StoreRefused):
+            return has_required_files(handle, node)
+        return False
+
     log, state = handle.log, handle.journal.state
     return tuple(
         Holder(node, incarnation)
         for node, incarnation in state.incarnations.items()
         if node in log.cluster.state.nodes  # not removed since
         and node not in log.missing_nodes
-        and has_required_files(handle, node)
+        and is_complete(node)
     )
 
 
 def has_required_files(handle: TopicHandle, node: NodeId) -> bool:
     """Return whether a node's store has the newest file that the node holds, and every file that only it holds.
 
-    A leader without them would hold up its followers, and so the HW, forever.
+    A leader without them would hold up its followers, and so the HW, forever. Raises what `has_newest` raises.
     """
     return has_newest(handle, node) and all(
         _is_there(handle, node, key) for key in held_alone(handle.journal.state, node)
@@ -230,7 +237,8 @@ def has_required_files(handle: TopicHandle, node: NodeId) -> bool:
 def has_newest(handle: TopicHandle, node: NodeId) -> bool:
     """Return whether a node's store has the newest file that the node holds; False if it does not answer.
 
-    A disk restored from a backup has the right marker, but not this file.
+    A disk restored from a backup has the right marker, but not this file. Raises `StoreRefused` if this process may not
+    use the store, which may be well.
     """
     key = newest_held(handle.journal.state, node)
     return key is None or _is_there(handle, node, key)
@@ -239,5 +247,7 @@ def has_newest(handle: TopicHandle, node: NodeId) -> bool:
 def _is_there(handle: TopicHandle, node: NodeId, key: str) -> bool:
     try:
         return has_object(handle.log.node_store(node), f"{layout.topic_folder(handle.name, handle.topic_id)}{key}")
-    except LogError:
+    except LogError as error:
+        if isinstance(error, StoreError) and not is_node_failure(error):
+            raise
         return False

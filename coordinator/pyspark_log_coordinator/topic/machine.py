@@ -9,7 +9,7 @@
     SetFirstOffsets  -> FirstOffsetsSet
     RaiseOrphanFloor -> OrphanFloorRaised, FloorMarked
     ConfirmDeletions -> DeletionsConfirmed
-    AlterConfig      -> ConfigAltered
+    AlterConfig      -> ConfigAltered, IsrShrunk ...
     EvolveSchema     -> SchemaEvolved
     DeleteTopic      -> TopicDeleted                        the last entry, except that the journal may still move
     MoveJournal -> JournalMoved
@@ -38,6 +38,7 @@ from pyspark_log_coordinator.model.partition import Holder, NodeId, empty
 from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.model.topic_state import FileRef, Topic
+from pyspark_log_coordinator.replication import isr_shrink
 from pyspark_log_coordinator.replication.damage import ReportDamage
 from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred
 from pyspark_log_coordinator.replication.file_holders import HoldFiles
@@ -178,18 +179,25 @@ def _decide(state: Topic, command: Command, now: int) -> list[Any]:
         case RaiseOrphanFloor() | ConfirmDeletions():
             return list(orphans.decide(state, command, now))
         case AlterConfig():
-            changed = state.config.alter(command.settings)
-            if changed.min_insync_replicas != state.config.min_insync_replicas:
-                topic_config.check_min_insync(state.name, changed, min(len(each.replicas) for each in state.partitions))
-            if changed != state.config:
-                changed = columns.with_columns(state, changed)
-            return [] if changed == state.config else [ConfigAltered(changed)]
+            return _alter(state, command)
         case EvolveSchema():
             return list(columns.decide(state, command, now))
         case DeleteTopic():
             return [] if state.deleted else [TopicDeleted(now)]
         case _:
             return list(replica_commands.decide(state, command))
+
+
+def _alter(state: Topic, command: AlterConfig) -> list[Any]:
+    changed = state.config.alter(command.settings)
+    if changed.min_insync_replicas != state.config.min_insync_replicas:
+        topic_config.check_min_insync(state.name, changed, min(len(each.replicas) for each in state.partitions))
+    if changed != state.config:
+        changed = columns.with_columns(state, changed)
+    if changed == state.config:
+        return []
+    altered = ConfigAltered(changed)
+    return [altered, *isr_shrink.decide_altered(evolve(state, altered))]
 
 
 def _begin(state: Topic, command: StartTopic | RestoreTopic) -> list[Any]:

@@ -79,6 +79,7 @@ def evolve(event: TopicRestored) -> Topic:
 
 
 def _partition(topic: Topic, found: RestoredPartition) -> Partition:
+    may_be_compacted = topic.config.is_compacted or any(each.keyed is not None for each in found.segments)
     partition = msgspec.structs.replace(
         empty(found.replicas, ()),
         leader_epoch=found.epoch_starts[-1][0],
@@ -89,7 +90,7 @@ def _partition(topic: Topic, found: RestoredPartition) -> Partition:
         segments=found.segments,
         chunks=AppendList(list(found.chunks)),
         # Which rows had been compacted when a batch was planned is not known: no batch has seen this count.
-        compactions=topic.restored if any(each.keyed is not None for each in found.segments) else 0,
+        compactions=topic.restored if may_be_compacted else 0,
     )
     ends = {node: replicas.log_end_offset(topic, partition, node, found.log_start) for node in found.replicas}
     isr = tuple(node for node in found.replicas if ends[node] == found.log_end)

@@ -8,17 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyspark_log.reading.source_offset import Position
+from pyspark_log.reading.tracking import within
 from pyspark_log_coordinator.audit.verify import verify
 from pyspark_log_coordinator.backup import backup, manifest
 from pyspark_log_coordinator.backup.restore import restore
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
+from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit, ResetOffsets
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import topic_cleanup
-from pyspark_log_coordinator.topic.machine import DeleteRecords
+from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, InvalidOption, ObjectMissing
+from pyspark_log_storage.errors import CorruptObject, DataLoss, InvalidOption, ObjectMissing, RewindPending
 from pyspark_log_storage.stores.addresses import open_store
 from pyspark_log_storage.stores.self_test import self_test
 from tests.support import fsspec_kinds
@@ -279,8 +281,47 @@ def test_a_restored_original_continues_its_producers_and_its_offsets():
     state = log.topic("t").journal.state
     assert (state.topic_id, state.producers["q"].batch_id) == (topic.handle.topic_id, 1)
     partition = state.partitions[0]
-    assert (partition.leader_epoch, partition.epoch_starts) == (1, ((0, 0), (1, 6)))
+    assert (partition.leader_epoch, partition.epoch_starts) == (1000, ((0, 0), (1000, 6)))
     assert log.group("g").journal.state.committed(state.topic_id, 0).offset == 4
+
+
+def test_who_has_read_rows_since_the_backup_is_told_that_they_are_lost_however_often_a_leader_was_elected():
+    topic, target = StoredTopic(), Target()
+    topic.fill(1)
+    backup.back_up(topic.open(), target)
+    ((node, incarnation),) = topic.handle.journal.state.incarnations.items()
+    for fenced in (True, False):
+        topic.handle.submit(AlterReplicaNode(node, incarnation, fenced))
+    topic.fill(2)
+    before = topic.handle.refresh().partitions[0]
+    read = Position(before.high_watermark, before.leader_epoch)
+    assert (read.offset, read.epoch) == (9, 2)
+    topic.store = MemoryStore("restored")
+    topic.log = restored(target, as_new=False, to=topic.store)
+    topic.handle = topic.log.topic("t")
+    topic.fill(3)
+    now = topic.handle.refresh().partitions[0]
+    assert now.high_watermark > read.offset
+    with pytest.raises(DataLoss, match="offset 9 of epoch 2 was truncated, that epoch ends at 3"):
+        within(now, ("t", 0), read, fail_on_data_loss=True)
+
+
+def test_a_query_that_followed_rewinds_since_the_backup_follows_the_next_one_after_it():
+    topic, target = StoredTopic(), Target()
+    topic.fill(2)
+    commit(topic, 2)
+    backup.back_up(topic.open(), target)
+    group, topic_id = topic.log.group("g"), topic.handle.topic_id
+    for offset in (0, 1):
+        group.submit(ResetOffsets({topic_id: {0: Offset(offset)}}))
+    followed, generation = group.state.rewinds, group.state.generation
+    restored_group = restored(target, as_new=False).group("g")
+    assert restored_group.state.rewound(topic_id, 0, followed) is None
+    restored_group.submit(ResetOffsets({topic_id: {0: Offset(3)}}))
+    assert restored_group.state.rewound(topic_id, 0, followed).offset == 3
+    assert restored_group.state.generation > generation
+    with pytest.raises(RewindPending):
+        restored_group.submit(OffsetCommit({topic_id: {0: Offset(6)}}, rewinds=followed))
 
 
 def test_a_log_of_its_own_has_another_id_and_no_former_nodes():

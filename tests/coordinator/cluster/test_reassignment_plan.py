@@ -75,6 +75,12 @@ def test_one_replica_less_goes_from_the_rack_that_has_most_and_the_preferred_lea
     assert as_text(relocate((("0", "1", "2"), ("1", "2", "0")), racks, 2)) == ["0 2", "1 2"]
 
 
+def test_one_replica_less_is_one_that_is_out_of_sync_even_if_it_is_the_preferred_leader():
+    before, racks = (("0", "1", "2"), ("1", "2", "0"), ("2", "0", "1")), {"0": "a", "1": "b", "2": "b"}
+    assert as_text(relocate(before, racks, 2, ("0",), behind=({"0"},) * 3)) == ["1 2", "1 2", "2 1"]
+    assert as_text(relocate(before, racks, 2, behind=({"1"}, (), {"2", "1"}))) == ["0 2", "1 0", "2 0"]
+
+
 def test_evening_out_takes_no_partition_out_of_a_rack():
     racks = {"0": "a", "1": "b", "2": "a"}
     after = relocate((("0", "1"),) * 4, racks, even=True)

@@ -17,7 +17,7 @@ from pyspark_log_coordinator.replication.isr_shrink import (
     observe_all,
 )
 from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspect, Suspicion
-from pyspark_log_coordinator.topic.machine import HoldFiles
+from pyspark_log_coordinator.topic.machine import AlterConfig, ElectLeaders, Holder, HoldFiles
 from tests.support.coordinator.topics import after, commit, decide, file, incarnation, started
 
 ABC = ("A", "B", "C")
@@ -240,6 +240,26 @@ def test_below_min_insync_the_high_watermark_stays():
     state = after(started(replicas=ABC, min_insync=2), commit(None, file({0: 1}), acks="1"))
     state = after(state, ShrinkIsr((Lagging(0, ("B", "C"), 0, 9),)))
     assert state.partitions[0].high_watermark == 0
+
+
+def test_where_fewer_replicas_suffice_from_now_on_the_high_watermark_moves_at_once():
+    state = after(started(replicas=ABC, min_insync=2), commit(None, file({0: 1}), acks="1"))
+    state = after(state, ShrinkIsr((Lagging(0, ("B", "C"), 0, 9),)))
+    assert after(state, AlterConfig({"retention.ms": "7"})).partitions[0].high_watermark == 0
+    assert after(state, AlterConfig({"min.insync.replicas": "1"})).partitions[0].high_watermark == 1
+
+
+def test_a_member_that_lacks_what_a_quorum_has_committed_leaves_the_isr_of_a_topic_that_has_a_quorum_no_more():
+    state = after(started(replicas=ABC, replication_mode="quorum"), commit(None, file({0: 1}), acks="1"))
+    state = after(state, HoldFiles("B", incarnation("B"), (0,)))
+    assert (state.partitions[0].isr, state.partitions[0].high_watermark) == (ABC, 1)
+    state = after(state, AlterConfig({"replication.mode": "isr"}))
+    assert (state.partitions[0].isr, state.partitions[0].high_watermark) == (("A", "B"), 1)
+    state, gone = suspected(state, "A")
+    state, more = suspected(state, "B")
+    lost = after(state, ElectLeaders((Holder("C", incarnation("C")),), (*gone, *more)))
+    assert (lost.partitions[0].leader, lost.partitions[0].log_end) == (None, 1)
+    assert after(lost, HoldFiles("C", incarnation("C"), (0,))).partitions[0].isr == ABC
 
 
 def test_a_replica_joins_only_when_it_has_reached_the_start_of_the_leader_epoch():

@@ -127,6 +127,17 @@ def test_a_quorum_moves_only_when_a_majority_of_the_new_replicas_has_what_is_com
     assert state.partitions[0].replicas == ("D", "E", "F")
 
 
+def test_a_quorum_keeps_the_nodes_that_were_being_added_while_too_few_others_have_what_is_committed():
+    everybody = {node: incarnation(node) for node in "ABCDEFG"}
+    state = after(started(replicas=ABC, replication_mode="quorum"), move(*"ABCDEFG", incarnations=everybody))
+    state = after(state, commit(None, file({0: 1}, on="ADEF")))
+    assert state.partitions[0].high_watermark == 1
+    with pytest.raises(InvalidInput, match="partition 0: too few of its former replicas, A, B, C, have all committed"):
+        decide(state, move(*ABC, incarnations=everybody))
+    state = after(state, HoldFiles("C", incarnation("C"), (0,)))
+    assert after(state, move(*ABC, incarnations=everybody)).partitions[0].replicas == ABC
+
+
 def test_a_quorum_moves_only_to_replicas_that_have_the_segment_that_is_swapped_in_meanwhile():
     everybody = {node: incarnation(node) for node in "ABCDE"}
     state = after(started(replicas=ABC, replication_mode="quorum"), commit(None, file({0: 1}, on=ABC)))

@@ -15,6 +15,7 @@ from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import (
     AddPartitions,
+    AlterConfig,
     AlterReplicaNode,
     AlterReplicas,
     CommitBatch,
@@ -175,6 +176,12 @@ class Replicas(RuleBasedStateMachine):
     def add_partition(self, to: tuple[str, ...]) -> None:
         if len(self.state.partitions) < PARTITIONS_MAX:
             self.submit(AddPartitions((to,), dict(self.incarnations)), loses=False)
+
+    @rule(min_insync=st.integers(1, 3), mode=st.sampled_from(["isr", "quorum"]))
+    def alter(self, min_insync: int, mode: str) -> None:
+        self.submit(AlterConfig({"min.insync.replicas": f"{min_insync}", "replication.mode": mode}), loses=False)
+        for one in self.state.partitions:
+            assert replicas.advance(one, self.state.config) == one
 
     def holders(self, live: list[str]) -> tuple[Holder, ...]:
         return tuple(Holder(node, self.incarnations[node]) for node in live)

@@ -137,9 +137,9 @@ def test_a_segment_that_waits_for_others_to_copy_it_is_no_orphan():
 def test_with_the_floor_the_producers_that_expire_are_forgotten_whose_files_were_born_below_it():
     state = filled(1, orphan_retention_ms=DAY)
     for name, number in (("old", 6), ("at the floor", 7)):
-        expiring = msgspec.structs.replace(claim(0, app=name), expires=True)
+        expiring = msgspec.structs.replace(claim(0, query="", app=name), expires=True)
         state = after(state, commit(expiring, born(number)))
-    state = after(state, commit(claim(0, app="a query"), born(6)))
+    state = after(state, commit(claim(0, query="another", app="a query"), born(6)))
     assert state.producers.keys() == {"old", "at the floor", "a query"}
     state = at(at(state, RaiseOrphanFloor(7), 0), RaiseOrphanFloor(100), DAY)
     assert state.orphan_floor == 7

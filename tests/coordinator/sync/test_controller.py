@@ -9,7 +9,7 @@ from pyspark_log_coordinator.sync.controller import Controller, ControllerSettin
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.replica_file import live
 from pyspark_log_coordinator.topic.machine import AlterConfig
-from pyspark_log_storage.errors import StoreUnavailable
+from pyspark_log_storage.errors import StoreRefused, StoreUnavailable
 from tests.support.coordinator.breakable_store import BreakableStore
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.support.coordinator.several_nodes import Stores
@@ -52,6 +52,21 @@ def test_an_unreachable_leader_is_replaced_after_the_session_timeout():
     assert topic.round(controller.SUSPICION_SECONDS) == (LeadershipMoved("t", 0, "2"),)
     assert (topic.partition().leader, topic.partition().isr) == ("2", ("2", "0"))
     assert topic.failures == []
+
+
+@pytest.mark.parametrize("is_noticed", [True, False], ids=["at the marker", "at its files"])
+def test_a_leader_that_this_process_may_not_use_is_well_as_far_as_it_knows(is_noticed, monkeypatch):
+    topic = Watched()
+    topic.append(on=("1",), acks="1")
+    topic.stores.at["/disk/1"].broken = StoreRefused
+    if not is_noticed:
+        monkeypatch.setattr(topic.log, "probe", lambda _: {})
+    for _ in range(10):
+        assert topic.round(controller.SUSPICION_SECONDS) == ()
+    state = topic.handle.refresh()
+    assert (state.suspects, topic.partition().leader, topic.partition().isr) == ({}, "1", ("1", "2", "0"))
+    assert topic.failures == []
+    assert {each.node for each in live(topic.handle)} == {"0", "2"}
 
 
 def test_the_controller_looks_every_half_of_the_lag_time_while_all_is_well(monkeypatch):

@@ -228,6 +228,20 @@ def test_additional_replicas_are_placed_on_usable_nodes(topic):
     assert reassigner.placement_with_factor(topic.handle, 3) == (("0", "1", "5"), ("1", "0", "5"))
 
 
+def test_with_fewer_replicas_those_that_have_every_row_stay():
+    topic = ReplicatedTopic(Stores(BreakableStore), replicas=(("0", "1", "2"),), min_insync_replicas="2")
+    topic.append(on=("0", "1", "2"), acks="all")
+    topic.stores.at["/disk/1"].broken = StoreUnavailable
+    topic.log.probe_nodes()
+    assert reassigner.placement_with_factor(topic.handle, 2) == (("0", "2"),)
+    topic.append(on=("0", "2"), acks="all")
+    topic.stores.at["/disk/1"].broken = None
+    topic.log.probe_nodes()
+    assert topic.partition().isr == ("0", "2")
+    reassigner.begin(topic.handle, reassigner.placement_with_factor(topic.handle, 2))
+    assert (topic.partition().replicas, topic.partition().isr) == (("0", "2"), ("0", "2"))
+
+
 def test_a_drain_removes_a_node_from_every_topic(topic):
     topic.log.create_topic("elsewhere", 1, replicas=[["2"]])
     [(handle, wanted)] = reassigner.topics_to_drain(topic.log, "1")

@@ -5,6 +5,7 @@ import pytest
 from pyspark_log_coordinator.backup import backup
 from pyspark_log_coordinator.backup.restore import restore
 from pyspark_log_coordinator.environment import real_environment
+from pyspark_log_coordinator.log.log import Log
 from pyspark_log_storage.errors import DataLoss
 from pyspark_log_storage.stores.addresses import open_store
 from tests.support.direct import Stream
@@ -100,3 +101,21 @@ def test_that_is_so_though_the_log_was_lost_since_and_restored(log, root):
     restore(made, saved, open_store(str(root / "restored")), real_environment(), as_new=False)
     with pytest.raises(DataLoss, match=r"offsets 2 to 3 were compacted after a batch with them was planned"):
         Stream(root / "restored", start, subscribe="t").between(start, end)
+
+
+def test_that_is_so_though_nothing_was_compacted_in_the_backup(log, root):
+    for keys in ([b"a", b"b"], [b"a", b"b"], [b"c", b"a"]):
+        log.add(keys)
+    log.current.alter_config({"cleanup.policy": "compact"})
+    made, _ = backup.back_up(log.log, saved := MemoryStore("saved"))
+    log.fold()
+    begun = stream(log, maxOffsetsPerTrigger=4)
+    end = begun.reader.latestOffset(begun.start, begun.limit)
+    assert (offsets(begun.between(begun.start, end)), end["topics"]["t"]["compacted"]) == ([3], {"0": 1})
+    restore(made, saved, open_store(str(root / "restored")), real_environment(), as_new=False)
+    log.log = Log(open_store(str(root / "restored")), real_environment())
+    log.log.open(create=False)
+    log.handle = log.log.topic("t")
+    log.fold(2)
+    with pytest.raises(DataLoss, match=r"were compacted after a batch with them was planned"):
+        Stream(root / "restored", subscribe="t", startingOffsets="earliest").between(begun.start, end)

@@ -102,6 +102,22 @@ def test_missing_rights_to_read_the_marker_again_fail_the_batch(monkeypatch):
         topic.stage(b"a")
 
 
+def test_missing_rights_that_are_noticed_before_a_batch_fail_it_and_shrink_no_isr():
+    topic = ThreeNodes()
+    topic.commit(topic.stage(b"a"))
+    topic.disk("2").broken = StoreRefused
+    topic.refresh()
+    assert list(topic.log.missing_nodes) == ["2"]
+    with pytest.raises(StoreRefused, match="/disk/2 was taken away"):
+        topic.stage(b"b")
+    topic.disk("2").broken = None
+    staged = topic.stage(b"b")
+    topic.disk("2").broken = StoreRefused  # what a task may, the process that commits may not
+    with pytest.raises(StoreRefused, match="/disk/2 was taken away"):
+        topic.commit(staged)
+    assert topic.refresh().partitions[0].isr == ALL
+
+
 def test_a_node_with_a_full_disk_leaves_the_isr():
     topic = ThreeNodes()
     topic.disk("2").broken_writes = StoreUnwritable
