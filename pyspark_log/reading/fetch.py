@@ -217,7 +217,7 @@ def _chunks(
                 raise error from None  # the error of the rows is of more use than that of the journal
         if found is None:
             return
-        split = found
+        split, reached = found, max(reached, found.start)
 
 
 def _read(store_at: Callable[[str], Store], split: Split) -> Iterator[tuple[int, int, pa.RecordBatch]]:

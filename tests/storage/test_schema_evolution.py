@@ -141,6 +141,20 @@ def test_a_double_that_is_another_number_as_a_float_is_an_error(lost):
         as_newest(nested, parse("a array<float>"))
 
 
+@pytest.mark.parametrize(("lost", "wide", "narrow"), [(2**40, pa.int64(), "int"), (0.1, pa.float64(), "float")])
+def test_numbers_in_lists_and_maps_of_other_rows_need_not_fit(lost, wide, narrow):
+    lists = pa.array([[lost], [1], None, [2, 3], [lost]], pa.list_(wide))
+    maps = pa.array([[("k", lost)], [("k", 1)], None, [("k", 2)], [("k", lost)]], pa.map_(pa.string(), wide))
+    batch = pa.record_batch({"l": lists, "m": maps})
+    wanted = parse(f"l array<{narrow}>, m map<string, {narrow}>")
+    found = as_newest(batch.slice(1, 3), wanted)
+    found.validate(full=True)
+    assert found.to_pylist() == batch.slice(1, 3).to_pylist()
+    assert as_newest(batch.slice(1, 0), wanted).num_rows == 0
+    with pytest.raises(ValueError, match="column 'l'"):
+        as_newest(batch.slice(1), wanted)
+
+
 def test_a_null_in_a_column_without_nulls_is_an_error():
     with pytest.raises(ValueError, match="column 'a' has a null"):
         as_newest(pa.record_batch({"a": pa.array([1, None])}), parse("a bigint not null"))

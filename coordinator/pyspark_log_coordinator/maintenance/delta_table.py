@@ -78,7 +78,7 @@ def publish_before_deletion(handle: TopicHandle, nodes: ReachableStores, keys: M
     members = handle.log.cluster.state.nodes
 
     def look(name: NodeId, store: Store) -> None:
-        if len(members) > 1:
+        if len(members) > 1 and name in members:  # else it was removed since the reachable ones were found
             require_marker(store, name, members[name].incarnation)
 
     def act(name: NodeId, store: Store) -> None:

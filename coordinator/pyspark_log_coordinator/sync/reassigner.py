@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from pyspark_log_coordinator.log.log import Log, TopicHandle
-    from pyspark_log_coordinator.model.partition import NodeId
+    from pyspark_log_coordinator.model.partition import NodeId, Partition
     from pyspark_log_coordinator.model.topic_state import Topic
 
 PATIENCE_ROUNDS = 20
@@ -103,13 +103,20 @@ def _relocate(
     log, topic = handle.log, handle.journal.state
     # No new replicas for nodes that cannot be used now; replicas that they have may stay.
     closed = {name for name, each in log.cluster.state.nodes.items() if each.fenced or name in log.missing_nodes}
-    behind = [closed | (set(each.replicas) - set(each.isr)) for each in topic.partitions]
+    behind = [_behind(each, closed) for each in topic.partitions]
     try:
         return reassignment_plan.relocate(
             target_placement(topic), racks, replication_factor, () if even else closed, even=even, behind=behind
         )
     except InvalidOption as error:
         raise InvalidOption(error.option, f"topic {topic.name!r}, {error.message}") from None
+
+
+def _behind(partition: Partition, closed: set[NodeId]) -> set[NodeId]:
+    """Return the replicas to remove first. Those in sync stay if all are unusable: only they have every row."""
+    out = set(partition.replicas) - set(partition.isr)
+    behind = closed | out
+    return out if behind.issuperset(partition.replicas) else behind
 
 
 def _partition_count(number: int, kind: str = "") -> str:

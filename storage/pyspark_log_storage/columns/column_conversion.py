@@ -53,6 +53,8 @@ def converted(column: pa.Array, kind: pa.DataType) -> pa.Array:
         mask = column.is_null() if column.null_count else None
         fields = [_field_of(column, field) for field in kind]
         return pa.StructArray.from_arrays(fields, fields=list(kind), mask=mask)
+    if pa.types.is_map(column.type) or pa.types.is_list(column.type):
+        column = _without_other_rows(column)
     if pa.types.is_map(kind) and pa.types.is_map(column.type):
         entries = pa.StructArray.from_arrays(
             [converted(column.keys, kind.key_type), converted(column.items, kind.item_type)],
@@ -82,6 +84,14 @@ def _field_of(column: pa.StructArray, field: pa.Field) -> pa.Array:
     if field.name.lower() not in names:
         return pa.nulls(len(column), field.type)
     return converted(column.field(names.index(field.name.lower())), field.type)
+
+
+def _without_other_rows(column: pa.Array) -> pa.Array:
+    """Return a list or a map without the values of the rows before and after it, which a slice shares."""
+    values = column.keys if pa.types.is_map(column.type) else column.values
+    offsets = column.offsets
+    is_whole = offsets[0].as_py() == 0 and offsets[-1].as_py() == len(values)
+    return column if is_whole else pa.concat_arrays([column])
 
 
 def _with_values(column: pa.Array, kind: pa.DataType, values: pa.Array) -> pa.Array:

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance import delta_table, topic_cleanup, topic_roll
 from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
 from pyspark_log_coordinator.replication.damage import ReportDamage
@@ -350,6 +351,26 @@ def test_no_file_is_deleted_of_a_disk_that_was_not_mounted_when_its_table_was_lo
     assert failed == ["2"]
     assert [bool(topic.keys(node)) for node in ALL] == [False, False, True]
     assert len(rows_in(disk, topic_folder("t", topic.handle.topic_id))) == 3
+
+
+def test_a_node_that_is_removed_while_files_are_deleted_is_left_out(monkeypatch):
+    topic = ReplicatedTopic(replicas=(("0", "1"),), **NOW)
+    topic.append({0: [b"a"] * 3}, on=("0", "1"), acks="all")
+    topic.roll(1, on="0")
+    catch_up(topic.handle, "1")
+    topic.handle.submit(DeleteRecords(0, 3))
+    publish = topic_cleanup.publish_before_deletion
+
+    def after_a_removal(*arguments):
+        if "2" in topic.log.cluster.state.nodes:
+            node_admin.set_fenced(topic.log, "2", fenced=True)
+            node_admin.remove(topic.log, "2")
+        publish(*arguments)
+
+    monkeypatch.setattr(topic_cleanup, "publish_before_deletion", after_a_removal)
+    topic_cleanup.clean_up_topic(topic.handle)
+    assert "2" not in topic.log.cluster.state.nodes
+    assert [bool(topic.keys(node)) for node in ("0", "1")] == [False, False]
 
 
 def test_the_columns_of_the_table_are_those_of_the_rows(topic):

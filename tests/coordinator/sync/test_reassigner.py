@@ -242,6 +242,16 @@ def test_with_fewer_replicas_those_that_have_every_row_stay():
     assert (topic.partition().replicas, topic.partition().isr) == (("0", "2"), ("0", "2"))
 
 
+def test_with_fewer_replicas_the_only_one_in_sync_stays_while_its_node_is_missing(topic):
+    # Node 1 has the most replicas, so it would be the first to lose one.
+    topic.handle = topic.log.create_topic("u", 2, replicas=[["1", "0", "2"], ["1", "3", "4"]])
+    topic.append({0: [b"a"]}, on=("1",), acks="all")
+    assert topic.partition().isr == ("1",)
+    topic.disk("1").broken = StoreUnavailable
+    topic.log.probe_nodes()
+    assert reassigner.placement_with_factor(topic.handle, 2) == (("1", "0"), ("3", "4"))
+
+
 def test_a_drain_removes_a_node_from_every_topic(topic):
     topic.log.create_topic("elsewhere", 1, replicas=[["2"]])
     [(handle, wanted)] = reassigner.topics_to_drain(topic.log, "1")

@@ -7,6 +7,7 @@ import random
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from pyspark_log.reading import planning
 from pyspark_log.reading.fetch import fetch
 from pyspark_log.reading.planning import Range, find_again, split_of
 from pyspark_log.source.readers import SplitPartition, read_split
@@ -121,6 +122,27 @@ def test_a_query_that_may_lose_rows_goes_on_with_the_rest(log, caplog, before):
     move(log)
     assert values(split) == [b"%d" % number for number in range(before, 10)]
     assert f"offsets 0 to {before - 1} expired or were deleted" in caplog.text
+
+
+def test_a_query_that_may_lose_rows_goes_on_though_more_of_them_expire_meanwhile(log, monkeypatch):
+    stream = Stream(log.path, subscribe="t", startingOffsets="earliest", failOnDataLoss="false")
+    [split] = stream.reader.partitions(stream.start, stream.reader.latestOffset(stream.start, stream.limit))
+    find_rest, ends = planning.find_rest, [3, 6, 8]
+
+    def expire():
+        if ends:
+            log.log.topic("t").submit(DeleteRecords(0, ends.pop(0)))
+            move(log)
+
+    def found_too_late(*arguments):
+        found = find_rest(*arguments)
+        expire()
+        return found
+
+    log.log.topic("t").submit(AlterConfig({"flush.messages": "1000"}))
+    expire()
+    monkeypatch.setattr(planning, "find_rest", found_too_late)
+    assert values(split) == [b"8", b"9"]
 
 
 @pytest.mark.parametrize("is_created_again", [False, True])
