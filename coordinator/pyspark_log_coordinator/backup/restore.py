@@ -9,7 +9,8 @@ Until the last step there is no log. A restore that was interrupted is continued
 
 The topics' journals begin as after a rebuild (`topic.restore`): with a new leader epoch at the log end, and a number,
 both above any that the former journal can have reached. So a reader or writer that knows more rows than the backup
-notices, unless it knows a log that was restored from the same backup. The numbers of a group that only grow are raised, too: a query may have followed rewinds since the backup.
+notices, unless it knows a log that was restored from the same backup. The numbers of a group that only grow are raised,
+too: a query may have followed rewinds since the backup.
 """
 
 from __future__ import annotations
