@@ -82,7 +82,7 @@ class Commits:
             try:
                 error = self._try(command)
                 errors = [error] * len(together)
-                if isinstance(error, _OF_ONE_PARTITION):
+                if len(together) > 1 and isinstance(error, _OF_ONE_PARTITION):
                     errors = [self._try(each.command) for each in together]  # the others are not refused for it
             except BaseException:
                 self._waiting.extendleft(reversed(together))  # a repetition changes nothing

@@ -174,7 +174,8 @@ def rows_not_utf8(column: pa.Array, first: int = 0) -> list[int]:
 
 
 def _rows_with_null_header(headers: pa.Array) -> list[int]:
-    rows: list[int] = pc.list_parent_indices(headers).filter(headers.flatten().is_null()).to_pylist()
+    lengths = pc.list_value_length(headers).fill_null(0)  # a null array may have entries, which `flatten` leaves out
+    rows: list[int] = np.repeat(np.arange(len(headers)), lengths)[np.asarray(headers.flatten().is_null())].tolist()
     return rows
 
 

@@ -33,7 +33,8 @@ Say = Callable[[int, float], object]
 def expire_last(handle: GroupHandle, environment: Environment, say: Say) -> None:
     """Remove the members of a group that are silent for their session time-outs, unless one of them shows life.
 
-    Returns as soon as one does, or when no member is left. Raises `LogError`.
+    Returns as soon as one does, when no member is left, and if no store has answered for the longest time-out. Raises
+    `LogError`.
     """
     with contextlib.suppress(UnknownGroup):
         _expire_last(handle, environment, say)
@@ -47,10 +48,15 @@ def _expire_last(handle: GroupHandle, environment: Environment, say: Say) -> Non
     pause = min(LOOK_SECONDS, min(sessions) / LOOKS)
     heartbeats, liveness = Heartbeats(handle, environment), Liveness(2 * pause)
     counts: dict[MemberId, int] | None = None
-    begun, is_said = environment.monotonic(), False
+    begun = listened = environment.monotonic()
+    is_said = False
     while members := handle.refresh().members:
         heard = heartbeats.listen()
-        if heard is not None:
+        if heard is None:
+            if environment.monotonic() - listened >= max(sessions):
+                return
+        else:
+            listened = environment.monotonic()
             counts = heard if counts is None else counts
             if any(
                 name not in first or each.acted != first[name].acted or heard.get(name, 0) > counts.get(name, 0)

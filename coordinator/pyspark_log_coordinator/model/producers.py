@@ -65,9 +65,11 @@ class Producer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 def of_claim(known: Mapping[str, Producer], claim: ProducerClaim) -> list[Producer | None]:
     """Return what tells whether a claimed batch is in the log: its producer, and its query's batches of other names."""
-    others = (each for name, each in known.items() if claim.query_id and name != claim.producer)
-    same = (each for each in others if each.query_id == claim.query_id and each.batch_id >= claim.batch_id)
-    return [known.get(claim.producer), *same]
+    own = known.get(claim.producer)
+    if not claim.query_id:  # most claims are of producers without a name, and there may be thousands of these
+        return [own]
+    others = (each for name, each in known.items() if name != claim.producer)
+    return [own, *(each for each in others if each.query_id == claim.query_id and each.batch_id >= claim.batch_id)]
 
 
 def is_replay(known: Producer | None, claim: ProducerClaim, rows: int, topic: str) -> bool:

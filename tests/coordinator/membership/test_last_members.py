@@ -3,6 +3,7 @@
 import pytest
 
 from pyspark_log_coordinator.membership.last_members import expire_last
+from pyspark_log_coordinator.membership.member_objects import Heartbeats
 from tests.support.coordinator.members import SESSION, Processes, shares
 
 
@@ -65,6 +66,14 @@ def test_that_joined_meanwhile_stay(world, monkeypatch):
     monkeypatch.setattr(Processes, "_sleep", slept)
     expire(world)
     assert "static" in {each.details.instance_id for each in world.group.members.values()}
+
+
+def test_whose_heartbeats_cannot_be_read_stay(world, monkeypatch):
+    monkeypatch.setattr(Heartbeats, "listen", lambda _: None)
+    said, took = expire(world)
+    assert said == [(2, 60.0)]
+    assert 60 <= took < 63
+    assert len(world.group.members) == 2
 
 
 def test_of_a_group_that_has_none_make_nobody_wait(world):

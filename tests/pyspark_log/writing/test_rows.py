@@ -121,6 +121,16 @@ def test_a_header_that_is_null_is_refused():
     assert made(value=[b"x"] * 2, headers=column[::2]).record.column("headers").to_pylist() == column[::2].to_pylist()
 
 
+def test_a_header_that_is_null_is_found_behind_a_null_array_that_has_entries():
+    entries = pa.array([None, {"key": "a", "value": b"1"}, None], schema.HEADERS.value_type)
+    places = pa.array([0, 1, 2, 3], pa.int32())
+    column = pa.ListArray.from_arrays(places, entries, type=schema.HEADERS, mask=pa.array([True, False, False]))
+    batch = pa.RecordBatch.from_pydict({"value": [b"x"] * 3, "headers": column})
+    rows = rows_of(batch, now_us=NOW_US, by_topic_column=False, keeps_refused=True)
+    assert rows.refused.is_valid().to_pylist() == [False, False, True]
+    assert rows.record.column("headers").to_pylist() == [None, [{"key": "a", "value": b"1"}], []]
+
+
 def test_a_topic_that_is_not_utf8_is_refused():
     with pytest.raises(InvalidRecord, match="a row names a topic that is not UTF-8"):
         made(value=[b"x"], topic=pa.array([b"\xff"], pa.binary()).view(pa.string()), by_topic_column=True)

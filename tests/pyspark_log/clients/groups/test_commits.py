@@ -125,6 +125,7 @@ class TestCommits:
         first.commit_async(callback=lambda _, error: answers.append(error))
         programs.start(partition_assignment_strategy=EAGER)
         programs.settle()
+        programs.poll(lambda: bool(answers))
         assert answers == [None]
         assert len(programs.all_rows()) == 6
 
@@ -181,9 +182,10 @@ class TestCommits:
 
     @pytest.mark.parametrize("error", [InvalidOption("offset.metadata.max.bytes", "x"), RewindPending("g", "x")])
     def test_that_wait_together_are_not_refused_for_another_one(self, error):
-        answers = []
+        answers, asked = [], []
 
         def submit(command):
+            asked.append(sorted(command.offsets["id"]))
             if 0 in command.offsets["id"]:
                 raise error
 
@@ -193,6 +195,10 @@ class TestCommits:
         commits.carry_out()
         commits.answer()
         assert answers == [error, None, None]
+        assert asked == [[0, 1, 2], [0], [1], [2]]
+        commits.later(OffsetCommit({"id": {0: Offset(5)}}, "member", 1), answers.append)
+        commits.carry_out()
+        assert asked[4:] == [[0]]
 
     def test_do_not_undo_a_rewind(self, log, programs):
         fill(log, 10)
