@@ -153,12 +153,13 @@ def fetch(
 
 
 def _grouped(batches: Iterable[tuple[int, pa.RecordBatch]], bytes_max: int) -> Iterator[tuple[Offsets, pa.RecordBatch]]:
-    """Yield the rows, of which each batch comes with its first offset; small batches are joined."""
+    """Yield the rows, of which each batch comes with its first offset; small batches are joined if none are between."""
     group: list[pa.RecordBatch] = []
     offset = rows = size = 0
     for begin, batch in batches:
         is_full = rows + batch.num_rows > BATCH_ROWS or size + batch.nbytes > bytes_max
-        if group and (is_full or batch.schema != group[0].schema):
+        is_apart = begin != offset + rows and not _has_offsets(batch)
+        if group and (is_full or is_apart or batch.schema != group[0].schema):
             yield _placed(offset, _taken(group))
             rows = size = 0
         if not group:
@@ -176,9 +177,13 @@ def _grouped(batches: Iterable[tuple[int, pa.RecordBatch]], bytes_max: int) -> I
 
 def _placed(offset: int, batch: pa.RecordBatch) -> tuple[Offsets, pa.RecordBatch]:
     """Return rows with their offsets, which are in the first column if they have gaps."""
-    if batch.schema.names[0] != _OFFSET.name:
+    if not _has_offsets(batch):
         return offset, batch
     return np.asarray(batch.column(0)), batch.select(batch.schema.names[1:])
+
+
+def _has_offsets(batch: pa.RecordBatch) -> bool:
+    return bool(batch.schema.names[0] == _OFFSET.name)
 
 
 def _taken(group: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -145,6 +145,15 @@ def test_a_query_that_may_lose_rows_goes_on_though_more_of_them_expire_meanwhile
     assert values(split) == [b"8", b"9"]
 
 
+def test_rows_behind_those_that_expired_keep_their_offsets(log):
+    stream = Stream(log.path, subscribe="t", startingOffsets="earliest", failOnDataLoss="false")
+    [split] = stream.reader.partitions(stream.start, stream.reader.latestOffset(stream.start, stream.limit))
+    log.log.topic("t").submit(DeleteRecords(0, 5))
+    log.log.store.delete([*split.split.files.values()][2])
+    rows = [row for batch in stream.reader.read(split) for row in batch.select(["offset", "value"]).to_pylist()]
+    assert rows == [{"offset": number, "value": b"%d" % number} for number in (0, 1, 5, 6, 7, 8, 9)]
+
+
 @pytest.mark.parametrize("is_created_again", [False, True])
 def test_a_query_that_may_lose_rows_goes_on_without_a_topic_that_was_deleted(log, caplog, is_created_again):
     stream = Stream(log.path, subscribe="t", startingOffsets="earliest", failOnDataLoss="false")
