@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from pyspark_log.cli import output
 from pyspark_log.cli.output import counted
+from pyspark_log_coordinator.assignors.consumer import QUERY_PROTOCOL_TYPE
+from pyspark_log_storage.errors import UnknownGroup
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import Log
@@ -16,7 +19,7 @@ def expire_dead_members(log: Log, group: str, *, queries: bool) -> None:
 
     It waits for a sign of life for as long as their sessions last, and says so on stderr. Raises `LogError`.
     """
-    from pyspark_log.reading.groups import expire_dead
+    from pyspark_log_coordinator.membership.last_members import expire_last
 
     def say(count: int, seconds: float) -> None:
         output.print_error(
@@ -24,4 +27,7 @@ def expire_dead_members(log: Log, group: str, *, queries: bool) -> None:
             f"{seconds:,.0f} s, then they are removed"
         )
 
-    expire_dead(log, group, say, queries=queries)
+    with contextlib.suppress(UnknownGroup):
+        handle = log.group(group)
+        if queries or handle.state.protocol_type != QUERY_PROTOCOL_TYPE:
+            expire_last(handle, log.environment, say)

@@ -13,9 +13,7 @@ import pyarrow as pa
 
 from pyspark_log.reading.planning import next_row
 from pyspark_log.reading.positions import offset_for_time
-from pyspark_log_coordinator.assignors.consumer import QUERY_PROTOCOL_TYPE
 from pyspark_log_coordinator.group.offsets import Offset
-from pyspark_log_coordinator.membership.last_members import Say, expire_last
 from pyspark_log_storage.errors import UnknownGroup
 
 if TYPE_CHECKING:
@@ -69,17 +67,6 @@ def oldest_unread_ms(log: Log, behind: PartitionLag) -> int | None:
         return None
     _, batch = found
     return int(batch.column("timestamp").cast(pa.int64())[0].as_py()) // US_PER_MS
-
-
-def expire_dead(log: Log, group_id: str, say: Say, *, queries: bool) -> None:
-    """Remove the members of a group if all are dead, see `expire_last`; those that are `queries` only if it says so.
-
-    Raises `LogError`.
-    """
-    with contextlib.suppress(UnknownGroup):
-        handle = log.group(group_id)
-        if queries or handle.state.protocol_type != QUERY_PROTOCOL_TYPE:
-            expire_last(handle, log.environment, say)
 
 
 def reset(log: Log, group_id: str, offsets: Mapping[tuple[str, int], int]) -> None:

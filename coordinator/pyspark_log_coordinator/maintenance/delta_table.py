@@ -242,7 +242,10 @@ def _is_same(known: AddFile | None, wanted: AddFile) -> bool:
 def _read(store: Store, folder: str, topic: str, node: NodeId) -> tuple[DeltaTable, bool]:
     """Return the table and True; an empty one behind its newest version and False if it must be published anew."""
     try:
-        found = delta_log.read(store, folder)
+        try:
+            found = delta_log.read(store, folder)
+        except CorruptObject:  # a part seems to be missing if its disk was unmounted meanwhile
+            found = delta_log.read(store, folder)
     except CorruptObject as error:
         logs.warning(
             "the Delta table of topic %(topic)r on node %(node)r is damaged, and is published again: %(error)s",

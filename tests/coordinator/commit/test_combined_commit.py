@@ -338,7 +338,7 @@ def test_a_replay_is_not_answered_while_rows_of_the_first_run_in_other_partition
     _, waiting = topic.open()
     command = CommitBatch(replay.claim, tuple(each.file for each in replay.files))
     waiting.inbox.put(waiting.journal.place, waiting.journal.number, command)
-    topic.handle.journal._pace.has_lost = True  # so it looks who waits
+    topic.handle.journal._pace.has_lost = True  # so that it looks for commands that wait
     commit(topic.handle, on_all_nodes(topic, ProducerClaim("p", "p", "r", 0), {1: [b"of another"]}), NO_RETRIES)
     assert topic.partition(0).high_watermark == 0
     assert waiting.inbox.answer() is None

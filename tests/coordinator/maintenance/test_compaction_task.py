@@ -97,7 +97,7 @@ def test_a_row_that_deletes_its_key_stays_while_an_older_row_of_the_key_is_left(
     topic.do(topic.fold_job())
     topic.now_ms += 1000
     topic.do(topic.merge_job(1, 1))
-    assert offsets(topic) == [0, 1, 2, 3]  # else who reads all rows would find a at 0, and no deletion
+    assert offsets(topic) == [0, 1, 2, 3]  # without row 2, who reads all rows would find key a
     topic.do(topic.merge_job(0, 1))
     topic.do(topic.merge_job(1, 1))
     assert offsets(topic) == [1, 3]
@@ -230,7 +230,7 @@ def test_a_row_that_deletes_its_key_stays_also_if_an_older_one_that_does_came_la
     assert (offsets(versioned), versioned.superseded()) == ([0, 1, 2, 3, 4], {0, 4})
     versioned.now_ms += 1000
     versioned.do(versioned.merge_job(1, 2))
-    assert offsets(versioned) == [0, 1, 2, 3]  # else who reads all rows would find a at 0, and no deletion
+    assert offsets(versioned) == [0, 1, 2, 3]  # without row 2, who reads all rows would find key a
     versioned.check()
 
 

@@ -11,6 +11,7 @@ import pytest
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_storage.delta import delta_checkpoint, delta_log
 from pyspark_log_storage.delta.delta_actions import Action
+from pyspark_log_storage.errors import CorruptObject
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
 from tests.support.delta_reader import DeltaFolder
 
@@ -159,3 +160,17 @@ def check_put_right(topic, folder):
     assert [name.partition(".")[2] for name in after] == ["checkpoint.parquet", "json", ""]
     topic_cleanup.clean_up_topic(topic.handle)
     assert topic.keys("_delta_log/") == after
+
+
+def test_a_table_that_is_whole_when_it_is_read_again_is_not_published_anew(topic, monkeypatch):
+    missing, really_read = [CorruptObject("_last_checkpoint", "there is no checkpoint")], delta_log.read
+
+    def found(store, folder):
+        if missing:  # the disk was unmounted in the middle
+            raise missing.pop()
+        return really_read(store, folder)
+
+    monkeypatch.setattr(delta_log, "read", found)
+    topic_cleanup.clean_up_topic(topic.handle)
+    assert missing == []
+    assert topic.keys("_delta_log/") == sorted([*VERSIONS, CHECKPOINT, LAST])

@@ -3,10 +3,10 @@
 import pytest
 
 from pyspark_log.opening import open_log
-from pyspark_log.reading import groups
 from pyspark_log_coordinator.group.joining import JoinGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.group.state import MemberDetails, Protocol
+from pyspark_log_coordinator.membership import last_members
 from tests.support.command_line import CommandLine
 
 COMMA = 'a, "b"'
@@ -136,7 +136,7 @@ def test_a_file_that_is_wrong_is_refused_and_changes_nothing(cli, tmp_path, line
 
 
 def test_no_group_is_reset_if_one_has_members(cli, tmp_path, monkeypatch):
-    monkeypatch.setattr(groups, "expire_last", lambda *_: None)
+    monkeypatch.setattr(last_members, "expire_last", lambda *_: None)
     handle = log(cli).group("h", create=True)
     handle.submit(JoinGroup(MemberDetails("m", (Protocol("range"),)), "consumer"))
     file = saved(tmp_path, "g,t,0,1\nh,t,0,1\n")

@@ -10,7 +10,6 @@ from pyspark_log import Consumer
 from pyspark_log.cli.groups import groups
 from pyspark_log.cli.main import app
 from pyspark_log.opening import forget_logs, open_log
-from pyspark_log.reading import groups as reading_groups
 from pyspark_log_coordinator.assignors.subscription import Assignment, encode_assignment
 from pyspark_log_coordinator.group.joining import JoinGroup
 from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
@@ -18,6 +17,7 @@ from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.group.rebalance import CompleteJoin
 from pyspark_log_coordinator.group.state import MemberDetails, Protocol
 from pyspark_log_coordinator.group.sync import SyncGroup
+from pyspark_log_coordinator.membership import last_members
 from tests.support.command_line import CommandLine
 
 NOON_MS = 1_700_000_000_000
@@ -145,7 +145,7 @@ def test_members_are_shown_with_their_partitions(cli, monkeypatch):
     assert only["journal"].startswith(f"{cli.path}/groups/")
     assert only.keys().isdisjoint({"members", "partitions"})
     assert f"protocol range, leader m-1\njournal {only['journal']}" in cli.out("groups", "describe", "other", "--state")
-    monkeypatch.setattr(reading_groups, "expire_last", lambda *_: None)
+    monkeypatch.setattr(last_members, "expire_last", lambda *_: None)
     assert "has 1 members" in cli.error("groups", "delete", "other", "--yes")
     assert "stop them" in cli.error("groups", "reset-offsets", "other", "--topic", "t", "--to-earliest", "--execute")
 
