@@ -74,7 +74,10 @@ class Clock:
             self._wait(task, 0)
 
     def run(self) -> None:
-        """Run all tasks to their ends, or until one fails; then end the others where they are."""
+        """Run all tasks to their ends, or until one fails; then end the others where they are.
+
+        Raises `KeyboardInterrupt` where the user interrupted one: that says nothing about the world.
+        """
         self._runner = getcurrent()
         while self._waiting and self.failure is None:
             wakes, turn, task = heapq.heappop(self._waiting)
@@ -92,6 +95,8 @@ class Clock:
             if turn == task.turn and task.stack:  # it has begun
                 self._resume(task)
         self._waiting.clear()
+        if isinstance(self.failure, KeyboardInterrupt):
+            raise self.failure
 
     def _resume(self, task: Task) -> None:
         """Run a task until it pauses or ends."""

@@ -89,6 +89,14 @@ def test_more_worlds_begin_after_all_that_are_recorded(monkeypatch, tmp_path, ca
     assert capsys.readouterr().out.startswith("1 seeds from 7 on")
 
 
+def test_an_interrupt_is_no_failure_of_the_world_that_it_comes_in():
+    def interrupted(process):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(ONE_STORE, 100, onlooker=interrupted)
+
+
 def test_a_probe_that_no_world_reaches_fails_the_run(monkeypatch, capsys):
     monkeypatch.setattr(probes, "ENOUGH", 1)
     monkeypatch.setattr(probes, "PROBES", ("batches", "nothing"))

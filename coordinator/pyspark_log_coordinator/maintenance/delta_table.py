@@ -240,7 +240,10 @@ def _is_same(known: AddFile | None, wanted: AddFile) -> bool:
 
 
 def _read(store: Store, folder: str, topic: str, node: NodeId) -> tuple[DeltaTable, bool]:
-    """Return the table and True; an empty one behind its newest version and False if it must be published anew."""
+    """Return the table and True, or False if it must be published anew: then only its files and newest version count.
+
+    The files of a damaged table are not known: readers may see some of them until the next version has its checkpoint.
+    """
     try:
         try:
             found = delta_log.read(store, folder)
@@ -263,7 +266,7 @@ def _read(store: Store, folder: str, topic: str, node: NodeId) -> tuple[DeltaTab
         node=node,
         versions=", ".join(map(str, found.foreign)),
     )
-    return DeltaTable(max(found.version, delta_log.newest_version(store, folder))), False
+    return DeltaTable(max(found.version, delta_log.newest_version(store, folder)), files=found.files), False
 
 
 def _stats(partition: int, segment: SegmentRef) -> str:

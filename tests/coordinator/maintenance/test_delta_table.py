@@ -246,6 +246,8 @@ def test_what_another_program_did_to_the_table_is_reported_and_undone(topic, cap
     assert sorted(table_of(topic).files) == sorted(table.files)
     assert rows_in(topic.store, topic.folder) == before
     assert "changed by another program, in its versions 1;" in caplog.text
+    version = delta_log.decode(topic.store.read(delta_log.commit_key(topic.folder, 2)), "version 2")
+    assert [each.remove.path for each in version if each.remove is not None] == ["compacted.parquet"]
     topic.check()
 
 
