@@ -222,12 +222,17 @@ class AssignedPartition:
 
     def _read(self) -> bool:
         """Read the next batch, and return whether there is one."""
-        try:
-            return self._read_next()
-        except (DataLoss, ObjectMissing):
-            # Maintenance has moved or deleted the files since the read was planned.
-            self.handle.refresh()
-            return self._read_next()
+        known = None
+        while True:
+            try:
+                return self._read_next()
+            except (DataLoss, ObjectMissing):
+                # Maintenance has moved or deleted the files since the read was planned, and may do so again.
+                self.handle.refresh()
+                newest = self.state.log_start, self.state.compactions, self.state.leader_epoch
+                if newest == known:
+                    raise
+                known = newest
 
     def _read_next(self) -> bool:
         while True:

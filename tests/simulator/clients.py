@@ -565,10 +565,12 @@ class _Reader(ConsumerRebalanceListener):
         self._positions.add(p, at)
         self._next[p] = at
         self._note_rewinds()
-        followed = max((n for n, to in self._rewinds.get(p, {}).items() if to == at), default=0)
-        # Or it began after an offset that had expired, and follows the rewind from there to the same row next.
-        expired = [each.rewind for each in committed if each is not None and each.offset < partition.log_start]
-        self._followed[p] = min([followed, *expired])
+        # It may have seen the oldest of these offsets, and then follows a later rewind to the same row next. Or it
+        # began after an offset that had expired, and follows the rewind from there.
+        seen = [each for each in committed if each is not None]
+        begun = [each.rewind for each in seen if each.offset == at or each.offset < partition.log_start]
+        known = max((n for n, to in self._rewinds.get(p, {}).items() if to == at), default=0)
+        self._followed[p] = min(begun, default=known)
         return at
 
     def _goes_on(self, p: int, offset: int) -> None:

@@ -364,6 +364,21 @@ class TestPositions:
             delete_before(log, 7)
             assert offsets(consumer.poll()) == [7, 8, 9]
 
+    def test_that_expire_again_and_again_while_they_are_fetched_are_reset(self, log, monkeypatch):
+        log.append("t", {0: numbered(10)})
+        fetch, expired = reading.fetch, [7, 5, 3]
+
+        def overtaken(*arguments):
+            if expired:
+                delete_before(log, expired.pop())
+                raise DataLoss("topic 't', partition 0: rows expired while they were read")
+            return fetch(*arguments)
+
+        monkeypatch.setattr(reading, "fetch", overtaken)
+        with Consumer(log.path, auto_offset_reset="earliest") as consumer:
+            consumer.assign([T0], "earliest")
+            assert offsets(consumer.poll()) == [7, 8, 9]
+
     def test_move_by_seeks(self, log, consumer):
         log.append("t", {0: numbered(5), 1: numbered(5)})
         consumer.assign([T0, T1], "latest")
