@@ -43,7 +43,7 @@ class Scan:
         schema: pa.Schema,
         parts: Sequence[tuple[Split, KeyedPartition | None]],
     ) -> None:
-        """Of a part with a keyed partition only the newest row of each key is read."""
+        """`path` is canonical. Of a part with a keyed partition only the newest row of each key is read."""
         self._path, self._storage_options = path, storage_options
         self._parts = parts
         self.topic = topic
@@ -71,7 +71,7 @@ class Scan:
         Raises `CorruptObject` or `StoreError` if no node has a readable copy of the next rows, and `DataLoss` if they
         expired, were deleted or were cut by an unclean election after the scan was made.
         """
-        stores_at = opening.own_stores_at(opening.canonical(self._path), self._storage_options)
+        stores_at = opening.own_stores_at(self._path, self._storage_options)
         return itertools.chain.from_iterable(itertools.starmap(partial(self._rows, stores_at), self._parts))
 
     def to_reader(self) -> pa.RecordBatchReader:
@@ -146,6 +146,7 @@ def scan(  # noqa: PLR0913 -- each is a fact of its own
     """
     if latest and (start, end) != ("earliest", "latest"):
         raise InvalidInput("latest has the newest row of each key, wherever it is; omit start and end, or give version")
+    path = opening.canonical(path)  # the working folder may be another one when the rows are read
     parsed = parse_source(
         {**options_between(topic, start, end, partitions, version, options), "path": path}, streaming=False
     )

@@ -10,6 +10,7 @@ from typing import Literal, SupportsIndex
 
 from pyspark_log.options.given import as_texts
 from pyspark_log_storage.errors import InvalidInput
+from pyspark_log_storage.names import check_topic
 
 Bound = Literal["earliest", "latest"] | datetime | Mapping[int, int]
 """A position: earliest, latest, a time, or an offset for each partition."""
@@ -17,6 +18,7 @@ Bound = Literal["earliest", "latest"] | datetime | Mapping[int, int]
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _CHOOSE = ("path", "subscribe", "assign", "starting", "ending", "versionasof")
 """How the options begin that say which rows are read."""
+_HEADERS = "includeHeaders"
 
 
 def options_between(
@@ -30,8 +32,9 @@ def options_between(
     """Return the options of a batch read of a topic from `start` up to but not including `end`, with headers.
 
     `partitions` are those to read (None: those with offsets, else all), `version` is a version of the topic, and
-    `options` are others of a batch read. Raises `InvalidInput`.
+    `options` are others of a batch read. Raises `InvalidInput`, also for a name that no topic can have.
     """
+    check_topic(topic)  # the option subscribe takes several, and blanks around each
     check_partitions(partitions)
     more = as_texts(options)
     if taken := [name for name in more if name.lower().startswith(_CHOOSE)]:
@@ -39,7 +42,8 @@ def options_between(
     start, end = _with_ints("start", start), _with_ints("end", end)
     named = {number for bound in (start, end) if isinstance(bound, Mapping) for number in bound}
     chosen = named if partitions is None else {_int("partitions", each) for each in partitions}
-    given = {"includeHeaders": "true", "startingOffsetsByTimestampStrategy": "latest"} | more
+    more = {_HEADERS if name.lower() == _HEADERS.lower() else name: value for name, value in more.items()}
+    given = {_HEADERS: "true", "startingOffsetsByTimestampStrategy": "latest"} | more
     if named or partitions is not None:
         given["assign"] = json.dumps({topic: sorted(chosen)})
     else:

@@ -39,7 +39,7 @@ def ranges_of(options: SourceOptions) -> tuple[Subscribed, list[Range]]:
     end = resolve(now, options.ending, options.starting_no_match, ending=True, fail_on_data_loss=fail)
     _check_order(options, start, end)
     if version is not None:
-        end = _as_of(now, end, version, fail_on_data_loss=fail)
+        end = _as_of(now, start, end, version, fail_on_data_loss=fail)
     # A version may end before the start, and then it has none of the rows.
     ranges = [Range(*key, start[key], max(start[key], end[key])) for key in now.topic_partitions()]
     _check_compactions(options, now, ranges)
@@ -85,7 +85,12 @@ def _version(now: Subscribed, version: int) -> Topic:
 
 
 def _as_of(
-    now: Subscribed, end: dict[tuple[str, int], int], version: Topic, *, fail_on_data_loss: bool
+    now: Subscribed,
+    start: dict[tuple[str, int], int],
+    end: dict[tuple[str, int], int],
+    version: Topic,
+    *,
+    fail_on_data_loss: bool,
 ) -> dict[tuple[str, int], int]:
     """Return the ends, cut to those of a version of the topic."""
     found = {}
@@ -101,5 +106,8 @@ def _as_of(
             report_loss(what, fail=fail_on_data_loss)
         if then.log_start < last <= partition.log_start:
             report_loss(f"{where} all rows of the version have expired", fail=fail_on_data_loss)
+        if start[topic, p] < min(at, last) and last < partition.compacted_end and partition.keyed_segments:
+            compacted = f"the rows up to offset {partition.compacted_end - 1} have been compacted"
+            report_loss(f"{where} {compacted}, and the version ends at {last}", fail=fail_on_data_loss)
         found[topic, p] = min(at, last, kept)
     return found

@@ -16,9 +16,10 @@ compacted when it was planned, unless never. If that has changed when the batch 
 A topic of which the newest row of each key is read first (`startingOffsets=latest-by-key`) also has
 `"state": {"0": [150, 0]}`: where this state ends, in each partition in which the batch begins before that. Of the rows
 below it the batch has only the newest of their keys. A reader that did not know this would return others, too, so the
-version is 2 then. With it are `"log_start": {"0": 7}`, if the topic has a version column, and `"delete_when": "gone"`,
-if the topic has one: where these partitions began and which column deleted keys when the batch was planned. If that has
-changed when the batch is read again, other rows may be the newest.
+version is 2 then. With it are `"log_start": {"0": 7}` and `"version_column": "seq"`, if the topic has a version column,
+and `"delete_when": "gone"`, if the topic has one: where these partitions began, by which column rows were newer and
+which one deleted keys when the batch was planned. If that has changed when the batch is read again, other rows may be
+the newest. Offsets of older versions lack the version column's name.
 
 `"cluster": id` is the cluster that was read; offsets of older versions lack it. If another is at the address, a disk is
 not mounted.
@@ -76,6 +77,12 @@ class TopicPositions(msgspec.Struct, frozen=True, rename=_STORED):
     """The log starts from which rows of this state were chosen by their versions."""
     delete_when: str = ""
     """The column by which rows of this state deleted their keys."""
+    version_column: str = ""
+    """The column by which rows of this state were newer than others. Offsets of older versions lack it."""
+
+    def versions_by(self, now: str) -> str:
+        """Return the version column when this was planned: `now`, the present one, if it had one of unknown name."""
+        return self.version_column or (now if self.log_starts else "")
 
 
 class TakenRewinds(msgspec.Struct, frozen=True, array_like=True):
@@ -150,7 +157,7 @@ def parse(value: object, *, is_done: bool = True) -> SourceOffset:
     Raises `CorruptObject`, `NewerFormat`, and `InvalidOption` for an offset of another source.
     """
     version = value.get("version") if isinstance(value, dict) else None
-    if version not in {VERSION, VERSION_WITH_STATE}:
+    if version not in (VERSION, VERSION_WITH_STATE):  # no set: a topic of Kafka may be called version, and has a dict
         if isinstance(version, int):
             raise NewerFormat(NAME, f"offset version {version}")
         raise InvalidOption("checkpointLocation", _not_ours(value, is_done=is_done))
@@ -200,6 +207,8 @@ def to_json(offset: SourceOffset) -> dict[str, Any]:
             topics[name]["log_start"] = _by_partition(topic.log_starts)
         if topic.delete_when:
             topics[name]["delete_when"] = topic.delete_when
+        if topic.version_column:
+            topics[name]["version_column"] = topic.version_column
     group = {} if offset.group is None else {"group": [offset.group.journal_id, offset.group.number]}
     member = {} if offset.member is None else {"member": [offset.member.instance_id, offset.member.generation]}
     cluster = {} if offset.cluster is None else {"cluster": offset.cluster}

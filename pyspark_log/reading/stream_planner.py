@@ -241,6 +241,12 @@ class StreamPlanner:
                     f"which is repeated now and may have other rows by {columns.delete_when!r}; set it back until the "
                     "query has read on"
                 )
+            if (by := planned.versions_by(columns.version)) != columns.version:
+                self._report(
+                    f"{where}: compaction.version.column was {by!r} when a batch of the newest state was planned, which"
+                    f" is repeated now and may have other rows by {columns.version!r}; set it back until the query has"
+                    " read on"
+                )
             if columns.version and planned.log_starts.get(each.partition) != partition.log_start:
                 self._report(
                     f"{where}: rows before offset {partition.log_start} have expired or were deleted after a batch of "
@@ -430,6 +436,7 @@ def _offset(
             state_ends=state_ends,
             log_starts={n: now.partition(topic, n).log_start for n in state_ends} if columns.version else {},
             delete_when=columns.delete_when if state_ends else "",
+            version_column=columns.version if state_ends else "",
         )
     return SourceOffset(topics, group=begin.taken, member=begin.member, cluster=cluster_id)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pyspark_log.opening import canonical
 from pyspark_log.spark_conf.installation import source_is_found
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import InvalidInput
@@ -63,6 +64,7 @@ def foreach_batch(  # noqa: PLR0913 -- each is a fact of its own
     if chosen := [name for name in given if name.lower() in _CHOOSE]:
         raise InvalidInput(f"options has {chosen[0]}; give the path and the topic as arguments of foreach_batch")
     given["subscribe"] = topic
+    path = canonical(path)  # Spark plans the query in another process, whose working folder may be another one
     with source_is_found():
         stream = spark.readStream.format("pyspark_log").options(**given).load(path)
         batches = _Batches(path, given, checkpoint)

@@ -104,7 +104,8 @@ def _without(spark: SparkSession, frame: DataFrame, older: Sequence[tuple[Range,
         return frame.where(~_is_in(older))
     partitions = np.repeat([each.partition for each, _ in older], [len(offsets) for _, offsets in older])
     places = {"partition": partitions.astype(np.int32), "offset": np.concatenate([offsets for _, offsets in older])}
-    return frame.join(spark.createDataFrame(pa.table(places)), ["partition", "offset"], "left_anti")
+    live = frame.join(spark.createDataFrame(pa.table(places)), ["partition", "offset"], "left_anti")
+    return live.select(*map(quoted, frame.columns))  # a join puts the columns first by which it joins
 
 
 def _is_in(wanted: Sequence[tuple[Range, Offsets]]) -> Column:

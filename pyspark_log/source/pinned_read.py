@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType, TimestampType
 
+from pyspark_log.opening import canonical
 from pyspark_log.options import parse_source
 from pyspark_log.reading import batch_read_plan, native_files
 from pyspark_log.reading.arrow_rows import CREATE_TIME, OWN
@@ -141,7 +142,8 @@ def _source(
     given |= {"assign": json.dumps(chosen)}
     given |= {f"{name}Offsets": json.dumps(each) for name, each in offsets.items()}
     read = spark.read.format("pyspark_log").options(**given)
-    return (read if columns is None else read.schema(columns)).load(path)
+    # Spark plans the read in another process, whose working folder may be another one.
+    return (read if columns is None else read.schema(columns)).load(canonical(path))
 
 
 def _session_of_files(spark: SparkSession) -> SparkSession:
@@ -153,7 +155,7 @@ def _session_of_files(spark: SparkSession) -> SparkSession:
     made = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())  # noqa: SLF001 -- pyspark has no public way to it
     settings = made._jsparkSession.conf().getAll()  # noqa: SLF001 -- as above
     for name in settings.keys().mkString("\n").split("\n"):  # one call; pyspark's `getAll` makes some for each
-        if name.startswith(_DEFAULTS) and not name.startswith(_AS_SET):
+        if name.startswith(_DEFAULTS) and not name.startswith(_AS_SET) and made.conf.isModifiable(name):
             made.conf.unset(name)
     made.conf.set("spark.sql.caseSensitive", "true")  # columns of files have the names of the topic's
     return made

@@ -63,7 +63,7 @@ class BatchReader(DataSourceReader):
 
         options = self._options
         planned = ((split, None) for split in batch_read_plan.plan(options))
-        return partitions_of(options, planned)
+        return partitions_of(options, self._schema, planned)
 
     @spark_iterator
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -125,7 +125,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @spark_entry
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the splits of the batch between two offsets. The same offsets always give the same rows."""
-        return partitions_of(self._planner.options, self._planner.splits(start, end))
+        return partitions_of(self._planner.options, self._schema, self._planner.splits(start, end))
 
     @spark_iterator
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -147,10 +147,16 @@ class SplitPartition(InputPartition):
     fail_on_data_loss: bool = True
 
 
-def partitions_of(options: SourceOptions, planned: Iterable[tuple[Split, Choice | None]]) -> list[SplitPartition]:
-    """Return Spark's partitions for the splits of a read."""
+def partitions_of(
+    options: SourceOptions, schema: StructType, planned: Iterable[tuple[Split, Choice | None]]
+) -> list[SplitPartition]:
+    """Return Spark's partitions for the splits of a read. Raises `InvalidInput` if `schema` does not fit a topic."""
+    from pyspark_log.source.topic_columns import check_planned  # tasks must not import it
+
     url, fail = opening.canonical(options.path), options.fail_on_data_loss
-    return [SplitPartition(url, split, options.storage_options, choice, fail) for split, choice in planned]
+    found = [SplitPartition(url, split, options.storage_options, choice, fail) for split, choice in planned]
+    check_planned(schema, (each.split for each in found))
+    return found
 
 
 def read_split(partition: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:

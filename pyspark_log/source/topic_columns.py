@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING
 
 from pyspark_log.opening import open_log
 from pyspark_log.options.subscription import Assign, Subscribe
+from pyspark_log.reading.fetch import schemas_of
 from pyspark_log.source import typed_row
 from pyspark_log.source.row import chosen_columns
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, NoCluster, UnknownTopic
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
     from pyspark_log.options import SourceOptions
     from pyspark_log.options.subscription import Subscription
+    from pyspark_log.reading.fetch import Split
     from pyspark_log_coordinator.log.log import Log
 
 
@@ -62,6 +66,25 @@ def check_schema(wanted: StructType, options: SourceOptions) -> None:
             raise
         topic, columns = found
         typed_row.check(wanted, columns, topic)
+
+
+def check_planned(wanted: StructType, splits: Iterable[Split]) -> None:
+    """Raise `InvalidInput` if a schema that fits records does not fit a typed topic that has columns of these names.
+
+    `check_schema` looks at no topic for such a schema.
+    """
+    for topic, split in {each.topic: each for each in splits}.items():
+        newest = schemas_of(split)[-1]
+        if schema.is_typed(newest) and _fits_records(wanted):
+            typed_row.check(wanted, schema.columns_of(newest), topic)
+
+
+def _fits_records(wanted: StructType) -> bool:
+    try:
+        chosen_columns(wanted)
+    except InvalidInput:
+        return False
+    return True
 
 
 def _names(log: Log, subscription: Subscription) -> list[str]:

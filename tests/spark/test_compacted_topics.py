@@ -58,7 +58,9 @@ def test_latest_follows_every_write_and_every_compaction(spark, log, monkeypatch
     assert superseded > 0
 
 
-def test_the_columns_are_those_of_a_batch_read(spark, log):
+@pytest.mark.parametrize("bitmap_rows", [newest_rows.BITMAP_ROWS_MAX, 0], ids=["bitmap", "join"])
+def test_the_columns_are_those_of_a_batch_read(spark, log, monkeypatch, bitmap_rows):
+    monkeypatch.setattr(newest_rows, "BITMAP_ROWS_MAX", bitmap_rows)
     log.create("t", 1, cleanup_policy="compact")
     log.write(frame(spark, [(1, 1), (2, 2), (1, 3)]), topic="t")
     before = pyspark_log.latest(spark, log.path, "t")

@@ -98,6 +98,18 @@ def test_history_is_read_from_files_and_the_newest_rows_as_in_every_stream(
     assert [group.committed(topic, p).offset for p in range(PARTITIONS)] == [45] * PARTITIONS
 
 
+def test_a_path_is_relative_to_the_folder_in_which_python_works(
+    spark: SparkSession, log: PlainLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other process in which Spark plans the query stays where it began."""
+    monkeypatch.chdir(tmp_path)
+    seen, options = Seen(), {"startingOffsets": "earliest"}
+    folder = str(tmp_path / "checkpoint")
+    query = pyspark_log.foreach_batch(spark, "log", "t", seen, checkpoint=folder, options=options, trigger=ENOUGH_NOW)
+    query.awaitTermination()
+    assert seen.rows == offsets(0, 40)
+
+
 def test_a_repeated_batch_has_the_same_rows_whatever_was_rolled_meanwhile(
     log: PlainLog, run: Callable[..., Seen], tmp_path: Path
 ) -> None:

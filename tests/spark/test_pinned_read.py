@@ -1,5 +1,7 @@
 """Pinned reads of topics with Parquet segments: Spark reads these itself, the source reads the rest, each row once."""
 
+from pathlib import Path
+
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -75,6 +77,22 @@ def test_rows_between_offsets_are_cut_out_of_their_files(spark, log, bounds):
 def test_rows_are_cut_out_of_files_also_if_spark_reserves_the_words_of_sql(spark, log):
     with configured(spark, spark__sql__ansi__enforceReservedKeywords="true"):
         assert pyspark_log.replay(spark, log.path, "t", {0: 5}, {0: 12}).count() == 7
+
+
+def test_a_setting_that_no_session_may_change_is_left_alone(spark, log):
+    name, session = "spark.sql.legacy.sessionInitWithConfigDefaults", spark._jsparkSession.sessionState().conf()
+    session.setConfString(name, "false")
+    try:
+        assert pyspark_log.read(spark, log.path, "t").count() == 3 * ROWS
+    finally:
+        session.unsetConf(name)
+
+
+def test_a_path_is_relative_to_the_folder_in_which_python_works(spark, log, monkeypatch):
+    """The other process in which Spark plans the source's part stays where it began."""
+    folder = Path(log.path)
+    monkeypatch.chdir(folder.parent)
+    assert pyspark_log.read(spark, folder.name, "t").count() == 3 * ROWS
 
 
 def test_a_version_that_ends_before_the_start_has_no_rows_of_a_partition(spark, tmp_path):

@@ -3,7 +3,9 @@
 import shutil
 import tempfile
 import threading
+import tracemalloc
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -331,6 +333,8 @@ def test_damage_is_an_error_also_through_the_stream(topic):
         ({"options": {"subscribe": "u"}}, InvalidInput, "options has subscribe"),
         ({"version": 10**6}, UnknownVersion, "no version"),
         ({"topic": "u"}, UnknownTopic, "'u'"),
+        ({"topic": "t,u"}, InvalidInput, "invalid topic name 't,u'"),
+        ({"topic": " t"}, InvalidInput, "invalid topic name ' t'"),
     ],
 )
 def test_what_cannot_be_read_is_refused(topic, arguments, error, words):
@@ -381,6 +385,31 @@ def test_a_scan_holds_no_more_than_a_few_chunks(topic):
         del batch
     assert rows == count
     assert highest - before < 20 * size
+
+
+def test_a_scan_of_small_columns_does_not_hold_the_large_ones(root):
+    """Columns that are not compressed are parts of their chunk, and many of its rows fit into a batch without these."""
+    count, size = 30, 2**20
+    log = PlainLog(root)
+    log.create("t", segment_format="log", compression_type="none")
+    for number in range(count):
+        log.append("t", {0: [bytes([number]) * size]})
+    scanned = scan(log.path, "t", columns=["timestamp"])
+    tracemalloc.start()
+    assert [batch.num_rows for batch in scanned] == [count]
+    _, highest = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert highest < 5 * size
+
+
+@pytest.mark.on_disk("the working folder is one on a disk")
+def test_the_working_folder_may_change_before_a_scan_is_read(topic, monkeypatch):
+    topic.add(0, 3)
+    folder = Path(topic.path)
+    monkeypatch.chdir(folder.parent)
+    scanned = scan(folder.name, "t")
+    monkeypatch.chdir("/")
+    assert rows_of(scanned) == topic.written()
 
 
 @pytest.mark.on_disk("nodes are folders")

@@ -74,6 +74,7 @@ TOPICS = st.builds(
     state_ends=POSITIONS,
     log_starts=st.dictionaries(st.integers(0, 20), st.integers(0, 9)),
     delete_when=st.text(max_size=4),
+    version_column=st.text(max_size=4),
 )
 
 
@@ -99,7 +100,7 @@ def test_an_offset_that_is_incomplete_or_impossible_is_damaged(foreign):
         parse(foreign)
 
 
-@pytest.mark.parametrize("foreign", [{"t": {"0": 5}}, {"version": "one"}])
+@pytest.mark.parametrize("foreign", [{"t": {"0": 5}}, {"version": {"0": 5}}, {"version": "one"}])
 def test_an_offset_of_another_source_is_refused(foreign):
     with pytest.raises(InvalidOption, match="the checkpoint is that of a query"):
         parse(foreign)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.types import IntegerType, NullType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, IntegerType, NullType, StringType, StructField, StructType
 
 from pyspark_log import Producer
 from pyspark_log.writing.partitioner import murmur2
@@ -367,6 +367,19 @@ def test_a_projection_decodes_only_its_columns(typed, monkeypatch):
 def test_a_schema_that_a_typed_topic_does_not_have_is_refused(typed, field, error):
     with pytest.raises(InvalidInput, match=error):
         source(typed, subscribe="t").reader(StructType([field]))
+
+
+@pytest.mark.parametrize("field", [StructField("key", BinaryType()), StructField("timestampType", IntegerType())])
+def test_a_schema_of_records_is_refused_by_a_typed_topic_with_columns_of_these_names(path, field):
+    write(path, "key STRING, timestampType STRING", [{"key": "k", "timestampType": "7"}], schema="columns")
+    schema = StructType([field])
+    error = f"topic 't': column '{field.name}' has type string, not {field.dataType.simpleString()}"
+    with pytest.raises(InvalidInput, match=error):
+        source(path, subscribe="t").reader(schema).partitions()
+    streaming = source(path, subscribe="t", startingOffsets="earliest").streamReader(schema)
+    start, limit = streaming.initialOffset(), streaming.getDefaultReadLimit()
+    with pytest.raises(InvalidInput, match=error):
+        streaming.partitions(start, streaming.latestOffset(start, limit))
 
 
 def test_topics_of_two_kinds_are_not_read_together(typed):

@@ -502,6 +502,32 @@ def test_a_batch_of_the_state_that_is_repeated_with_another_delete_when_is_a_los
     assert offsets_between(stream(log, start, failOnDataLoss="false"), start, end) == [2, 3]
 
 
+@pytest.mark.parametrize(("then", "now", "rows"), [("seq", "other", [2]), ("seq", "", [2, 3]), ("", "other", [2])])
+def test_a_batch_of_the_state_that_is_repeated_with_another_version_column_is_a_loss(root, then, now, rows):
+    log = TypedLog(root / "log", **{"compaction.version.column": then})
+    log.handle.evolve(pa.schema([*log.columns, ("other", pa.int64())]))
+    log.columns = log.columns.append(pa.field("other", pa.int64()))
+    log.add((1, 9, None, 1), (2, 5, None, 9))
+    log.add((1, 3, None, 2), (2, 6, None, 6))
+    start, end, found = planned_after(log, 2)
+    log.handle.alter_config({"compaction.version.column": now})
+    assert found == ([3] if then else [2, 3])
+    with pytest.raises(DataLoss, match=rf"compaction.version.column was '{then}' when a batch of the newest state was"):
+        offsets_between(stream(log, start), start, end)
+    assert offsets_between(stream(log, start, failOnDataLoss="false"), start, end) == rows
+
+
+def test_a_batch_of_the_state_that_an_older_version_planned_is_repeated(root):
+    """Its offset has no name of the version column."""
+    log = TypedLog(root / "log", **VERSIONED)
+    log.add((1, 9, None), (2, 5, None))
+    log.add((1, 3, None), (2, 6, None))
+    start, end, found = planned_after(log, 2)
+    for offset in (start, end):
+        del offset["topics"]["t"]["version_column"]
+    assert offsets_between(stream(log, start), start, end) == found == [3]
+
+
 def test_a_batch_after_the_state_has_its_rows_whatever_deletes_a_key(root):
     log = TypedLog(root / "log", **VERSIONED, **{"delete.when": "gone"})
     log.add((1, 0, True), (2, 0, True))

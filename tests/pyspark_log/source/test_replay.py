@@ -68,6 +68,18 @@ def test_other_options_are_passed_on(log):
     assert options.items() <= spark.given.items()
 
 
+def test_the_name_of_an_option_may_be_written_in_any_case(log):
+    spark = DirectSpark()
+    pyspark_log.replay(spark, log.path, "t", options={"includeheaders": "false"})
+    assert spark.given["includeHeaders"] == "false"
+
+
+@pytest.mark.parametrize("topic", ["t,u", "t ", ""])
+def test_one_topic_is_replayed(log, topic):
+    with pytest.raises(InvalidInput, match="invalid topic name"):
+        pyspark_log.replay(DirectSpark(), log.path, topic)
+
+
 def test_everything_is_replayed_by_default(log):
     assert replayed(log) == {0: [*range(0, 20, 2)], 1: [*range(1, 20, 2)]}
 

@@ -8,6 +8,7 @@ from pyspark_log_coordinator.maintenance import topic_roll
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidInput, UnknownVersion
+from tests.pyspark_log.source.test_latest_by_key import KeyedLog
 from tests.support.direct import read, values
 from tests.support.plain_log import PlainLog
 
@@ -98,6 +99,28 @@ def test_a_version_that_had_no_rows_has_lost_none(log):
     log.append("t", {0: [b"a", b"b"]})
     log.log.topic("t").submit(DeleteRecords(0, 2))
     assert as_of(log, empty) == {}
+
+
+def test_a_version_whose_rows_were_compacted_with_later_ones_is_a_loss(root):
+    """The newest rows of keys have been removed for some that the version does not have."""
+    log = KeyedLog(root / "compacted")
+    log.add("abc")
+    version = newest(log)
+    log.add("ab")
+    log.fold()
+    with pytest.raises(DataLoss, match=r"rows up to offset 4 have been compacted, and the version ends at 3, so rows"):
+        as_of(log, version)
+    assert as_of(log, version, failOnDataLoss="false") == {0: [b"2"]}
+    assert as_of(log, version, startingOffsets='{"t":{"0":3}}') == {}
+
+
+def test_a_version_that_alone_was_compacted_has_the_newest_row_of_each_key(root):
+    log = KeyedLog(root / "compacted")
+    log.add("aab")
+    version = newest(log)
+    log.fold()
+    log.add("a")
+    assert as_of(log, version) == {0: [b"1", b"2"]}
 
 
 def test_a_version_is_of_one_topic(log):
