@@ -6,6 +6,7 @@ import ipaddress
 import pathlib
 import secrets
 from typing import Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -63,7 +64,7 @@ def ui(
         return
 
     host, _, port = listen.rpartition(":")
-    if not host or not port.isdigit() or int(port) >= 2**16:
+    if not host or not port.isdecimal() or int(port) >= 2**16:
         arguments.refuse("--listen", f"{listen!r} is not HOST:PORT, such as 127.0.0.1:8080")
     import uvicorn
 
@@ -73,7 +74,8 @@ def ui(
         token = secrets.token_urlsafe(18)
     settings = Settings(path=path, host=host, token=token, allow_changes=allow_changes, mask=tuple(mask or ()))
     shown = f"[{host}]" if ":" in host else host
-    typer.echo(f"serving {path} at http://{shown}:{port}/{f'?token={token}' if token else ''} (end with Ctrl-C)")
+    query = f"?token={quote(token, safe='')}" if token else ""
+    typer.echo(f"serving {path} at http://{shown}:{port}/{query} (end with Ctrl-C)")
     uvicorn.run(Ui(settings).app(), host=host, port=int(port), log_level="warning", access_log=False)
 
 

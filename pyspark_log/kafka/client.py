@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from pyspark_log_storage.errors import InvalidInput, LogError
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from confluent_kafka import Consumer, Message, Producer
+    from confluent_kafka import Consumer, Message, Producer, TopicPartition
     from confluent_kafka.admin import AdminClient
 
 HOW_TO_INSTALL = "this command needs the package confluent-kafka; install it with: pip install 'pyspark-log[kafka]'"
@@ -32,6 +32,10 @@ _BACKOFF_MS = 10
 """How long librdkafka waits when it has read that much ahead. With its default, 1,000, it reads a quarter as fast."""
 _POLL_SECONDS = 0.1
 """How long to wait for more messages, if some have arrived."""
+_OF_THE_FUTURE = (
+    "; the time of a row is further in the future than Kafka allows: set message.timestamp.after.max.ms of the topic "
+    "there"
+)
 _logger = logging.getLogger("pyspark_log.kafka")
 _logger.addHandler(logging.NullHandler())  # what librdkafka says is not printed, unless the program wants it
 
@@ -157,6 +161,7 @@ class Kafka:
         places = [self.library.TopicPartition(topic, number, ms) for number in range(len(ends))]
         with self.errors():
             found = consumer.offsets_for_times(places, timeout=self.timeout_seconds)
+            self.raise_first(found)
         return [each.offset if each.offset >= 0 else end for each, end in zip(found, ends, strict=True)]
 
     def receive(self, consumer: Consumer, at_most: int) -> list[Message]:
@@ -176,6 +181,12 @@ class Kafka:
                 return found
         raise LogError(self._shown(f"{self._where} sent nothing for {self.timeout_seconds:g} s{self._last_trouble()}"))
 
+    def raise_first(self, places: Iterable[TopicPartition]) -> None:
+        """Raise the first error in an answer: librdkafka raises none if other partitions have an answer."""
+        for each in places:
+            if each.error is not None:
+                raise self.library.KafkaException(each.error)
+
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
         """Turn errors of Kafka into errors of one sentence, without secrets."""
@@ -189,6 +200,8 @@ class Kafka:
             text = reason.str() if hasattr(reason, "str") else str(reason)
             if hasattr(reason, "code") and reason.code() == self.library.KafkaError._INVALID_ARG:  # noqa: SLF001 -- as above
                 raise InvalidInput(self._shown(f"--command-config: {text}; correct the file")) from None
+            if hasattr(reason, "code") and reason.code() == self.library.KafkaError.INVALID_TIMESTAMP:
+                text += _OF_THE_FUTURE
             raise LogError(self._shown(f"{self._where}: {text}{self._last_trouble()}")) from None
 
     @property

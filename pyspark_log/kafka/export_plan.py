@@ -10,8 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pyarrow as pa
 
 from pyspark_log.kafka.offset_headers import LOG_OFFSET, first_reaching, offset_in
+from pyspark_log.reading.planning import next_row
+from pyspark_log.writing.destination import is_typed
 from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -20,8 +23,12 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
 
     from pyspark_log.kafka.client import Kafka, KafkaTopic, PartitionOffsets
+    from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.topic_state import Topic
 
+_US_PER_MS = 1000
+_CREATE_TIME = 1
+"""confluent_kafka.TIMESTAMP_CREATE_TIME: the time is that of the row."""
 _BEHIND = 64
 """How many offsets before the end the last row is looked for first. Behind it are markers only."""
 
@@ -78,10 +85,10 @@ class ExportedRows:
         self._topic = topic
         self._ranges = ranges
 
-    def last(self, number: int) -> int | None:
+    def last(self, handle: TopicHandle, number: int) -> int | None:
         """Return the offset here of the last row of a partition in Kafka, None if that has no rows.
 
-        Raises `InvalidInput` if the row was not exported.
+        Raises `InvalidInput` if the row was not exported, or is not the row of the topic at this offset.
         """
         begin, end = self._ranges[number].begin, self._ranges[number].end
         behind = _BEHIND
@@ -94,6 +101,12 @@ class ExportedRows:
                     raise InvalidInput(
                         f"topic {self._topic.name!r} in Kafka, partition {number}: the row at offset "
                         f"{rows[-1].offset()} was not exported; export to another topic with --to-topic"
+                    )
+                if not _is_there(handle, number, found, rows[-1]):
+                    raise InvalidInput(
+                        f"topic {handle.name!r}, partition {number}: the row at offset {found} is not the one that was "
+                        "exported: the topic was deleted and created again, or an election has cut rows; export to "
+                        "another topic with --to-topic"
                     )
                 return found
             if start == begin:
@@ -126,6 +139,24 @@ class ExportedRows:
                 if at >= end - (each.error() is None):
                     return found
         return found
+
+
+def _is_there(handle: TopicHandle, number: int, offset: int, message: Message) -> bool:
+    """Return whether a message can be the row at an offset here: it is, or nobody knows, as there is none any more."""
+    partition = handle.partitions[number]
+    if is_typed(handle) or not partition.log_start <= offset < partition.high_watermark:
+        return True
+    row = next_row(handle.log, handle, number, offset)
+    if row is None or row[0] != offset:
+        return True
+    batch = row[1]
+    kind, ms = message.timestamp()
+    here = int(batch.column("timestamp").cast(pa.int64())[0].as_py()) // _US_PER_MS
+    return (message.key(), message.value(), ms if kind == _CREATE_TIME else here) == (
+        batch.column("key")[0].as_py(),
+        batch.column("value")[0].as_py(),
+        here,
+    )
 
 
 def _offset_here(message: Message) -> int | None:

@@ -62,6 +62,7 @@ def committed(kafka: Kafka, topic: KafkaTopic, groups: Sequence[str] | None) -> 
         for name in names:
             asked = library.ConsumerGroupTopicPartitions(name)
             answer = admin.list_consumer_group_offsets([asked], request_timeout=seconds)[name].result(seconds)
+            kafka.raise_first(each for each in answer.topic_partitions if each.topic == topic.name)
             mine = [
                 KafkaOffset(name, each.partition, each.offset, each.metadata or "")
                 for each in answer.topic_partitions
@@ -145,7 +146,5 @@ def carry_to_kafka(kafka: Kafka, topic: KafkaTopic, offsets: Sequence[OwnOffset]
         for name, of_group in places.items():
             wanted = library.ConsumerGroupTopicPartitions(name, of_group)
             done = admin.alter_consumer_group_offsets([wanted], request_timeout=seconds)[name].result(seconds)
-            for place in done.topic_partitions:
-                if place.error is not None:
-                    raise library.KafkaException(place.error)
+            kafka.raise_first(done.topic_partitions)
     return carried

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.topic_state import Topic
 
 
+_PRODUCER = "kafka/"
+
+
 class PartitionImport(msgspec.Struct, frozen=True):
     """What is to be read of one partition."""
 
@@ -45,7 +48,7 @@ class PartitionImport(msgspec.Struct, frozen=True):
 
 def producer_of(topic: KafkaTopic, number: int) -> str:
     """Return the name of the producer that writes the rows of a partition. It is another one for each incarnation."""
-    return f"kafka/{topic.cluster_id}/{topic.topic_id}/{number}"
+    return f"{_PRODUCER}{topic.cluster_id}/{topic.topic_id}/{number}"
 
 
 def plan(
@@ -90,9 +93,10 @@ def _plan_of(  # noqa: PLR0913 -- the facts of two partitions
     where = f"topic {name!r}, partition {number}"
     known = state.producers.get(producer_of(topic, number))
     following = partition.log_end if known is None else known.batch_id
-    if known is None and partition.log_start < partition.log_end:
+    has = "has" if partition.log_start < partition.log_end else "had"
+    if known is None and (has == "has" or _has_had_rows_of_another(state, number)):
         raise InvalidInput(
-            f"{where} has rows that are not from topic {topic.name!r} (id {topic.topic_id}) of this Kafka cluster; "
+            f"{where} {has} rows that are not from topic {topic.name!r} (id {topic.topic_id}) of this Kafka cluster; "
             "import into another topic with --to-topic"
         )
     if known is not None and known.rows_lost:
@@ -107,6 +111,11 @@ def _plan_of(  # noqa: PLR0913 -- the facts of two partitions
             "has lost rows; import into another topic with --to-topic"
         )
     return PartitionImport(number, max(following, kafka.begin), kafka.end, partition.log_end, known is not None)
+
+
+def _has_had_rows_of_another(state: Topic, number: int) -> bool:
+    """Return whether rows of another topic in Kafka were imported. All may have expired; their offsets were its own."""
+    return any(each.startswith(_PRODUCER) and each.endswith(f"/{number}") for each in state.producers)
 
 
 def _check_kept(where: str, partition: Partition, following: int, kafka: PartitionOffsets) -> None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pyspark_log.kafka.client import is_end
 from pyspark_log.kafka.import_plan import PartitionImport, gap, producer_of
-from pyspark_log.kafka.offset_headers import KAFKA_OFFSET, LOG_OFFSET, without
+from pyspark_log.kafka.offset_headers import KAFKA_OFFSET, LOG_OFFSET, offset_in, without
 from pyspark_log.writing.destination import destination_of
 from pyspark_log.writing.row_lines import TIMESTAMP_MS_MAX
 from pyspark_log.writing.rows import Rows, rows_of
@@ -271,7 +271,8 @@ def _rows(messages: Sequence[Message], partition: int, begin: int) -> Rows:
         own = headers[index]
         if own is not None:
             own = without(own, LOG_OFFSET) or None
-        if _offset(each) != begin + index:
+        # A row that had such a header in Kafka gets one of its own too: the last one says where the row was.
+        if _offset(each) != begin + index or offset_in(own or (), KAFKA_OFFSET) is not None:
             own = [*(own or ()), (KAFKA_OFFSET, b"%d" % _offset(each))]
         headers[index] = own
     columns = {

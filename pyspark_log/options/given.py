@@ -240,6 +240,8 @@ def gather_client(
         if option is None:
             ignored.append(Ignored(key, _why_ignored(key, known, kind)))
             continue
+        if value is None:  # it is not set, as in `as_texts`
+            continue
         text = as_text(value)
         if texts.setdefault(option.name, text) != text:
             raise InvalidOption(

@@ -12,18 +12,13 @@ turns timestamps into offsets. Source: Spark's `KafkaSourceProvider.checkOffsetL
 from __future__ import annotations
 
 import enum
-import json
-from collections import Counter
 from collections.abc import Iterable
-from typing import TypeVar
 
 import msgspec
 
-from pyspark_log.options.value import LONG_MAX, Value, read_topic
+from pyspark_log.options.value import LONG_MAX, Value, decoded, read_topic
 from pyspark_log_coordinator.model.settings import INT_MAX
 from pyspark_log_storage.errors import InvalidOption
-
-T = TypeVar("T")
 
 LATEST_OFFSET = -1
 EARLIEST_OFFSET = -2
@@ -81,13 +76,6 @@ class NoMatch(enum.Enum):
 _WORDS = {"earliest": EARLIEST_OFFSET, "latest": LATEST_OFFSET}
 
 
-def _decoded(text: str, kind: type[T]) -> T:
-    try:
-        return msgspec.json.decode(text, type=kind, strict=False)
-    except msgspec.MsgspecError as error:
-        raise ValueError(f"it cannot be parsed ({error})") from None
-
-
 def _check_numbers(numbers: PartitionNumbers, low: int, what: str) -> None:
     for topic, partitions in numbers.items():
         read_topic(topic)
@@ -99,10 +87,7 @@ def _check_numbers(numbers: PartitionNumbers, low: int, what: str) -> None:
 
 
 def _read_offsets(text: str, refused: int | None = None, why: str = "") -> SpecificOffsets:
-    given = _decoded(text, dict[str, dict[int, int] | str])
-    named = Counter(topic for topic, _ in json.loads(text, object_pairs_hook=list))
-    if twice := next((topic for topic, count in named.items() if count > 1), None):
-        raise ValueError(f"it names topic {twice} twice")
+    given: dict[str, dict[int, int] | str] = decoded(text, dict[str, dict[int, int] | str])
     offsets = {topic: each for topic, each in given.items() if not isinstance(each, str)}
     whole_topics = {}
     for topic, each in given.items():
@@ -170,7 +155,7 @@ def _read_global_timestamp(text: str) -> Position:
 
 
 def _read_timestamps(text: str) -> Position:
-    times = _decoded(text, PartitionNumbers)
+    times: PartitionNumbers = decoded(text, PartitionNumbers)
     if not any(times.values()):
         raise ValueError("it names no partition")
     _check_numbers(times, 0, "timestamp")

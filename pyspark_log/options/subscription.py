@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from pyspark_log.options.value import Value, read_topic
+from pyspark_log.options.value import Value, decoded, read_topic
 from pyspark_log_coordinator.model.settings import INT_MAX
 
 
@@ -70,10 +70,7 @@ def _read_pattern(text: str) -> Subscription:
 def _read_assign(text: str) -> Subscription:
     if not text:
         raise ValueError(_NOTHING_ASSIGNED)
-    try:
-        assigned = msgspec.json.decode(text, type=dict[str, list[int]], strict=False)
-    except msgspec.MsgspecError as error:
-        raise ValueError(f"it cannot be parsed ({error})") from None
+    assigned: dict[str, list[int]] = decoded(text, dict[str, list[int]])
     for topic, partitions in assigned.items():
         read_topic(topic)
         for partition in partitions:

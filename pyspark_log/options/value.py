@@ -5,9 +5,11 @@ A parser raises `ValueError` with the reason. Spark passes every option as text.
 
 from __future__ import annotations
 
+import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -109,6 +111,22 @@ def read_topic(text: str) -> str:
     except InvalidName as error:
         raise ValueError(error.message) from None
     return text
+
+
+def decoded(text: str, kind: Any) -> Any:
+    """Return a JSON text of topics, and of their partitions. Raise `ValueError`, also if it names one twice."""
+    try:
+        found = msgspec.json.decode(text, type=kind, strict=False)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"it cannot be parsed ({error})") from None
+    json.loads(text, object_pairs_hook=_check_once)  # of two values, both parsers would keep the last one
+    return found
+
+
+def _check_once(pairs: list[tuple[str, Any]]) -> None:
+    named = Counter(name for name, _ in pairs)
+    if twice := next((name for name, count in named.items() if count > 1), None):
+        raise ValueError(f"it names {twice} twice")
 
 
 def _read_duration_ms(text: str) -> int:

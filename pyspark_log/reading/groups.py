@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark_log.reading.planning import next_row
 from pyspark_log.reading.positions import offset_for_time
 from pyspark_log_coordinator.group.offsets import Offset
-from pyspark_log_storage.errors import UnknownGroup
+from pyspark_log_storage.errors import UnknownGroup, UnknownTopic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -47,7 +47,10 @@ def lags(log: Log, group: Group) -> list[PartitionLag]:
     for topic_id, offsets in group.offsets.items():
         if topic_id not in names:
             continue
-        partitions = log.topic(names[topic_id]).partitions
+        try:
+            partitions = log.topic(names[topic_id]).partitions
+        except UnknownTopic:  # its deletion was interrupted, or came meanwhile
+            continue
         for number, at in offsets.items():
             if number < len(partitions):
                 one = partitions[number]

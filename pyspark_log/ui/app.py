@@ -202,7 +202,8 @@ class Ui:
             topic = view.topics.get(parameters["topic"])
             version = topic.version if topic is not None else 0
             if seen[0] != version:  # the rows are read again only if there may be new ones
-                seen = version, await self._in_rows_thread(content.rows, parameters)
+                found = await self._in_rows_thread(content.rows, parameters)
+                seen = -1 if found["problem"] else version, found  # what could not be read is tried again
             return {"view": view, **seen[1]}
 
         return await self._answer(request, "rows", context)
@@ -343,8 +344,10 @@ class _Guard:
         given = request.query_params.get("token")
         if given is not None and hmac.compare_digest(given.encode(), token.encode()):
             answer = RedirectResponse(str(request.url.remove_query_params("token").replace(scheme="", netloc="")))
-            answer.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=request.url.scheme == "https")
+            answer.set_cookie(
+                COOKIE, quote(token, safe=""), httponly=True, samesite="strict", secure=request.url.scheme == "https"
+            )
             return answer
-        if hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), token.encode()):
+        if hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), quote(token, safe="").encode()):
             return None
         return PlainTextResponse("open this page at the address with ?token=... that pyspark-log ui has printed", 401)

@@ -115,6 +115,8 @@ def _unread_ms(view: ClusterView, lag: PartitionLag) -> int | None:
     if not lag.lag or topic is None:
         return None
     first = max(lag.committed, lag.log_start)
+    if lag.partition >= len(topic.partitions):  # the topic was created again since the group could be read
+        return None
     pieces = topic.partitions[lag.partition].pieces_between(first, first + 1)
     return max(0, view.at_ms - pieces[0].max_timestamp // _US_PER_MS) if pieces else None
 
@@ -390,7 +392,7 @@ def _shown(partitions: Sequence[Partition], page: int) -> Shown:
     here = list(enumerate(partitions))[first : first + PARTITIONS_SHOWN]
     firsts = [next(partition.pieces_from(0), None) for _, partition in here]
     since = min((each.min_timestamp for each in firsts if each is not None), default=None)
-    until = max((partition.timestamp_reached for _, partition in here if partition.log_end), default=None)
+    until = None if since is None else max(partition.timestamp_reached for _, partition in here)
     rows = [PartitionRow(number, each, *_strip(each, since, until)) for number, each in here]
     return Shown(
         rows,

@@ -52,6 +52,7 @@ SHORT = 200
 MASKED = "masked"
 _MS = re.compile("-?[0-9]{1,15}")
 """More digits are no ms that microseconds in 64 bits can be."""
+_INDEX = re.compile("[0-9]{1,9}")
 _US_PER_MS = 1000
 _KEY, _VALUE, _HEADERS = "key", "value", "headers"
 
@@ -185,9 +186,8 @@ def read(handle: TopicHandle, wanted: Wanted, mask: Collection[str] = ()) -> Fou
     `CorruptObject`.
     """
     rows, lanes = _found(handle, wanted, mask)
-    columns = tuple(name for name in handle.schemas[-1].names if name not in {"timestamp", _HEADERS})
-    if not schema.is_typed(handle.schemas[-1]):
-        columns = (_KEY, _VALUE)
+    newest = handle.schemas[-1]
+    columns = tuple(newest.names[:-1]) if schema.is_typed(newest) else (_KEY, _VALUE)
     left = {each.number: each.place for each in lanes if not each.is_done or each.hits}
     return Found(
         columns=columns,
@@ -239,8 +239,10 @@ def _found(
     rows: list[tuple[int, int, pa.RecordBatch]] = []
     size = 0
     while len(rows) < wanted.limit and size < DOWNLOAD_BYTES_MAX:
-        budget = SCANNED_MAX - sum(each.scanned for each in lanes)
-        heads = [each for each in lanes if each.fill(budget)]
+        waiting = [each for each in lanes if not each.hits and not each.is_done]
+        for place, each in enumerate(waiting):  # none takes what the others need
+            each.fill((SCANNED_MAX - sum(one.scanned for one in lanes)) // (len(waiting) - place))
+        heads = [each for each in lanes if each.hits]
         if not heads or any(not each.hits and not each.is_done for each in lanes):
             break  # nothing is left, or the budget is spent before it is known which row is next
         sign = -1 if wanted.backward else 1
@@ -312,8 +314,8 @@ class _Lane:
             return self._reached
         return self.hits[0][0] + 1 if self._wanted.backward else self.hits[0][0]
 
-    def fill(self, budget: int) -> bool:
-        """Read until there is a row, all is read, or `budget` rows were. Return whether there is one."""
+    def fill(self, budget: int) -> None:
+        """Read until there is a row, all is read, or `budget` rows were."""
         while not self.hits and not self.is_done and budget > 0:
             rows = self._block if self._wanted.filters.used else min(self._wanted.limit, self._block)
             rows = max(1, min(rows, budget))
@@ -338,7 +340,6 @@ class _Lane:
             found = max(found, min(rows, end - start))  # where rows are gone, a look costs as much
             self.scanned += found
             budget -= found
-        return bool(self.hits)
 
     def _next(self, rows: int) -> tuple[int, int]:
         """Return the offsets to read next, which have about so many rows: a keyed segment lacks some of its range."""
@@ -415,7 +416,7 @@ def _json_of(value: bytes | None) -> Any:
 def _has_field(document: Any, wanted: str) -> bool:
     path, is_equal, text = wanted.partition("=")
     for name in path.split("."):
-        if isinstance(document, list) and name.isdigit() and int(name) < len(document):
+        if isinstance(document, list) and _INDEX.fullmatch(name) and int(name) < len(document):
             document = document[int(name)]
         elif isinstance(document, dict) and name in document:
             document = document[name]
@@ -429,9 +430,10 @@ def _has_field(document: Any, wanted: str) -> bool:
 def _without(batch: pa.RecordBatch, mask: Collection[str]) -> pa.RecordBatch:
     """Return a row in which what is masked is null, its time excepted."""
     columns = []
+    typed = schema.is_typed(batch.schema)
     for field in batch.schema:
         column = batch.column(field.name)
-        if field.name == _HEADERS:
+        if field.name == _HEADERS and not typed:  # a typed topic may have a column of this name
             found = column.to_pylist()
             hidden = [each["key"] for each in found[0] or () if _is_masked_header(each["key"], mask)]
             if hidden:
@@ -446,14 +448,15 @@ def _without(batch: pa.RecordBatch, mask: Collection[str]) -> pa.RecordBatch:
 
 def _row(partition: int, offset: int, batch: pa.RecordBatch, mask: Collection[str]) -> Row:
     columns: dict[str, str | None]
-    if schema.is_typed(batch.schema):
+    typed = schema.is_typed(batch.schema)
+    if typed:
         found = typed_json.objects(batch.select(batch.schema.names[:-1]))[0]
         columns = {name: _shown(value) for name, value in found.items()}
     else:
         columns = {name: _text(batch.column(name)[0].as_py()) for name in (_KEY, _VALUE)}
     columns = {name: MASKED if text is not None and _is_masked(name, mask) else text for name, text in columns.items()}
     headers: list[dict[str, Any]] = []
-    if _HEADERS in batch.schema.names:
+    if _HEADERS in batch.schema.names and not typed:
         headers = batch.column(_HEADERS)[0].as_py() or []
     return Row(
         partition,

@@ -294,6 +294,8 @@ class Watch:
     def _rate(self, handle: TopicHandle, ends: int) -> float | None:
         now = self._log.environment.monotonic()
         points = self._ends.setdefault(handle.topic_id, deque())
+        if points and not self._log.is_remote and now - points[-1][0] > RATE_SECONDS:
+            points.clear()  # nobody has looked: the page is opened anew
         points.append((now, ends))
         while len(points) > 2 and points[1][0] <= now - RATE_SECONDS:  # noqa: PLR2004 -- the two ends of a rate
             points.popleft()
@@ -311,12 +313,14 @@ class Watch:
             else:
                 state = handle.state
         except UnknownGroup:
+            self._lags.pop(name, None)
             return None
         except LogError as error:
             if before is not None:
                 return msgspec.structs.replace(before, problem=error.message)
             return GroupView(name, now, None, 0, (), (), (), problem=error.message)
         if state.state is GroupState.DEAD:
+            self._lags.pop(name, None)  # one of its name begins its own
             return None
         behind = tuple(lags_of(state, topics))
         points = self._lags.setdefault(name, deque(maxlen=HISTORY_POINTS))

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 TopicPartition = tuple[str, int]
 Offsets = dict[TopicPartition, int]
 LATEST = 2**63 - 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _DURATION = re.compile(
     r"P(?:(?P<days>\d{1,6})D)?"
     r"(?:T(?:(?P<hours>\d{1,6})H)?(?:(?P<minutes>\d{1,9})M)?(?:(?P<seconds>\d{1,9}(?:\.\d+)?)S)?)?"
@@ -175,7 +176,7 @@ def _time(log: Log, to_datetime: str | None, by_duration: str | None) -> int | N
             time = datetime.fromisoformat(to_datetime.replace("Z", "+00:00"))
         except ValueError:
             arguments.refuse("--to-datetime", f"{to_datetime!r} is not a time such as 2026-01-31T12:00:00+01:00")
-        return int((time if time.tzinfo else time.replace(tzinfo=timezone.utc)).timestamp() * 1000)
+        return ((time if time.tzinfo else time.replace(tzinfo=timezone.utc)) - _EPOCH) // timedelta(milliseconds=1)
     if by_duration is not None:
         parts = _DURATION.fullmatch(by_duration)
         given = {unit: float(n) for unit, n in parts.groupdict().items() if n} if parts else {}

@@ -181,6 +181,8 @@ def consume(  # noqa: PLR0913  # one for each option of the command
                 return
             _wait(POLL_SECONDS)
             handle.refresh()
+            if not partition:
+                reading.add_new_partitions()
     except KeyboardInterrupt:
         if not follow:
             raise
@@ -260,6 +262,11 @@ class _Reading:
         self._next = begins
         self._ends = ends
         self._rack = rack
+
+    def add_new_partitions(self) -> None:
+        """Also read the partitions that the topic has got since the start, from their first rows on."""
+        for number, each in enumerate(self._handle.partitions):
+            self._next.setdefault(number, each.log_start)
 
     def poll(self, log: Log, write: Write, rows_max: int | None) -> int:
         """Write new rows, at most `rows_max`, and return their number."""

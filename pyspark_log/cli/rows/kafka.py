@@ -21,10 +21,11 @@ from pyspark_log.kafka.client import Kafka, KafkaTopic, PartitionOffsets
 from pyspark_log.kafka.row_export import RowExport
 from pyspark_log.kafka.row_import import RowImport
 from pyspark_log.opening import open_log
+from pyspark_log.writing.destination import is_typed
 from pyspark_log_coordinator.model import settings as settings_of_clients
 from pyspark_log_coordinator.model import topic_config
 from pyspark_log_storage.errors import InvalidInput, UnknownTopic
-from pyspark_log_storage.names import check_topic
+from pyspark_log_storage.names import check_group, check_topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -137,7 +138,14 @@ def import_kafka(  # noqa: PLR0913 -- the options of a command
     committed = groups.committed(kafka, found, None if all_groups else group or [])
     ranges, starts = _ranges(kafka, found, start)
     keeps = offsets == KEEP
+    for each in committed:
+        check_group(each.group)  # before rows are imported
     log, handle = _opened(path, name)
+    if handle is not None and is_typed(handle):
+        raise InvalidInput(
+            f"topic {name!r} is typed, and Kafka has records of key and value; import into another topic with "
+            "--to-topic, or write its columns from Spark"
+        )
     state = None if handle is None else handle.state
     plans = import_plan.plan(found, ranges, starts, name, state, keeps_offsets=keeps)
     if not execute:
@@ -327,7 +335,7 @@ def _planned_export(
         with kafka.reading() as consumer:
             ranges = kafka.offsets(consumer, topic.name, count)
             rows = export_plan.ExportedRows(kafka, consumer, topic, ranges)
-            last = [rows.last(number) for number in range(count)]
+            last = [rows.last(handle, number) for number in range(count)]
     return export_plan.plan(state, starts, ranges, last)
 
 

@@ -16,7 +16,10 @@ from pyspark_log_storage.columns import column_types, schema
 from pyspark_log_storage.errors import UnknownTopic
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark_log_coordinator.log.log import Log, TopicHandle
+
 _COLUMNS = (
     "partition",
     "leader",
@@ -76,7 +79,7 @@ def describe(  # noqa: PLR0913, PLR0917 -- the options of a command
         arguments.refuse("--under-replicated-partitions, ..., --at-min-isr-partitions", "give only one of these")
 
     log = open_log(path)
-    described = [(each, _document(each)) for each in _handles(log, topics)]
+    described = [(each, _document(each)) for each in handles_of(log, topics)]
     if kinds:
         _print_troubled(described, kinds[0], json=json)
         return
@@ -90,7 +93,8 @@ def describe(  # noqa: PLR0913, PLR0917 -- the options of a command
         _print(handle, document, all_configs=all_configs)
 
 
-def _handles(log: Log, topics: list[str] | None) -> list[TopicHandle]:
+def handles_of(log: Log, topics: Sequence[str] | None) -> list[TopicHandle]:
+    """Return the handles of these topics, or of all. Raises `UnknownTopic` for one that was named."""
     handles = []
     for name in topics or sorted(log.topics()):
         try:
@@ -98,7 +102,7 @@ def _handles(log: Log, topics: list[str] | None) -> list[TopicHandle]:
         except UnknownTopic:
             if topics:
                 raise
-            # otherwise it was deleted after the names were listed
+            # otherwise it was deleted after the names were listed, or its deletion was interrupted
     return handles
 
 

@@ -8,6 +8,7 @@ import typer
 
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.output import counted
+from pyspark_log.cli.topics.describe import handles_of
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.model.settings import BROKER_SESSION_TIMEOUT_MS
 from pyspark_log_coordinator.sync import operator_elections
@@ -46,7 +47,7 @@ def elect_leaders(
     The exit code is 1 if a leader could not be elected.
     """
     log = open_log(path)
-    handles = [log.topic(each) for each in ([name] if name is not None else sorted(log.topics()))]
+    handles = handles_of(log, None if name is None else [name])
     if unclean:
         documents = [one for handle in handles for one in _unclean(handle, timeout_ms, yes=yes)]
     else:

@@ -264,14 +264,15 @@ def delete_records(
     A query that still needs these rows fails, or skips them if failOnDataLoss is false.
     """
     handle = open_log(path).topic(topic)
-    low = handle.partition(partition).log_start
+    found = handle.partition(partition)
     which = "all rows" if before < 0 else f"the rows before offset {before}"
     question = f"delete {which} of topic {topic}, partition {partition}? This cannot be undone."
     arguments.confirm(question, otherwise="nothing was deleted", yes=yes)
     start = handle.delete_records(partition, before)
+    rows = found.rows_between(found.log_start, start)
     output.show(
-        {"topic": topic, "partition": partition, "log_start": start, "rows": start - low},
-        f"deleted {counted(start - low, 'row')}; topic {topic}, partition {partition} now starts at offset {start}",
+        {"topic": topic, "partition": partition, "log_start": start, "rows": rows},
+        f"deleted {counted(rows, 'row')}; topic {topic}, partition {partition} now starts at offset {start}",
         json=json,
     )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from pyspark_log.cli.rows import consume
 from pyspark_log.cli.rows.consume import PARQUET
 from pyspark_log.reading.fetch import BATCH_ROWS
 from tests.support.command_line import CommandLine, files_of_t
@@ -178,3 +179,18 @@ def test_a_damaged_file_is_told_by_topic_partition_and_offsets(cli):
     message = cli.error("consume", "t")
     assert message.startswith("topic 't', partition 0, offsets 0 to 1 (")
     assert "is damaged" in message
+
+
+@pytest.mark.parametrize(("chosen", "seen"), [((), "ab"), (("--partition", "0"), "a")])
+def test_to_follow_reads_partitions_that_the_topic_gets_meanwhile(cli, monkeypatch, chosen, seen):
+    def one_more():
+        cli.run("topics", "add-partitions", "t", "--partitions", "2")
+        produced(cli, {"value": "b", "partition": 1})
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    produced(cli, {"value": "a"})
+    calls = iter([one_more, interrupt])
+    monkeypatch.setattr(consume, "_wait", lambda _: next(calls)())
+    assert cli.out("consume", "t", "--follow", *chosen).replace("\n", "") == seen

@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.command_line import CommandLine
 from tests.support.plain_log import PlainLog
+from tests.support.pyspark_log.compacted_log import CompactedLog
 
 
 @pytest.fixture
@@ -92,3 +93,12 @@ def test_partition_and_offset_must_be_named(cli, missing):
     words = {"--partition": 0, "--before": 1}
     del words[missing]
     assert missing in cli.misuse("delete-records", "t", *[each for pair in words.items() for each in pair])
+
+
+def test_rows_that_were_compacted_are_not_counted(tmp_path):
+    log = CompactedLog(tmp_path / "log")
+    log.add([b"a"] * 10)
+    log.fold()
+    log.add([b"b"])
+    told = CommandLine(tmp_path / "log").out(*delete("--before", -1, "--yes"))
+    assert told == "deleted 2 rows; topic t, partition 0 now starts at offset 11\n"

@@ -18,7 +18,9 @@ from pyspark_log_coordinator.group.rebalance import CompleteJoin
 from pyspark_log_coordinator.group.state import MemberDetails, Protocol
 from pyspark_log_coordinator.group.sync import SyncGroup
 from pyspark_log_coordinator.membership import last_members
+from pyspark_log_coordinator.topic.machine import DeleteTopic
 from tests.support.command_line import CommandLine
+from tests.support.plain_log import PlainLog
 
 NOON_MS = 1_700_000_000_000
 
@@ -292,3 +294,26 @@ def test_the_events_of_a_group_are_dumped_by_name(cli):
     _, event = map(json.loads, cli.out("dump", journal_of(cli) / "entries" / "00000000000000000002").splitlines())
     assert event["event"] == "OffsetsCommitted"
     assert [list(each.values()) for each in event["offsets"].values()] == [[[4, -1, ""], [10, -1, ""]]]
+
+
+def test_a_topic_whose_deletion_was_interrupted_is_left_out_of_a_groups_offsets(tmp_path):
+    cli = CommandLine(tmp_path / "log")
+    log = PlainLog(cli.path)
+    for topic in ("t", "u"):
+        log.create(topic)
+        cli.run("groups", "reset-offsets", "g", "--topic", topic, "--to-earliest", "--execute")
+    log.log.topic("t").submit(DeleteTopic())  # and its name stays
+    [found] = cli.documents("groups", "describe", "g")
+    assert [each["topic"] for each in found["partitions"]] == ["u"]
+    assert cli.out("groups", "export", "g") == "u,0,0\n"
+    assert 'pyspark_log_consumer_group_lag{group="g",topic="u",partition="0"} 0' in cli.out("metrics")
+
+
+def test_a_reset_to_a_time_is_exact_to_the_millisecond(tmp_path):
+    cli = CommandLine(tmp_path / "log")
+    log = PlainLog(cli.path)
+    log.create("t")
+    ms = 1_089_883_720_077  # as seconds in a float, times 1000, it is a little less
+    log.append("t", {0: [b"a", b"b"]}, [ms - 1, ms])
+    [shown] = cli.documents("groups", "reset-offsets", "g", "--topic", "t", "--to-datetime", "2004-07-15T09:28:40.077Z")
+    assert [each["new"] for each in shown["partitions"]] == [1]

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_log_coordinator.topic.machine import DeleteTopic
 from tests.support.command_line import CommandLine
 from tests.support.coordinator.spares import spare_file
+from tests.support.plain_log import PlainLog
 
 
 @pytest.fixture
@@ -351,3 +353,13 @@ def test_a_deletion_that_was_cut_short_can_be_finished(cli):
     assert "was deleted" in cli.error("offsets", "t")
     cli.run("topics", "delete", "t", "--yes")
     assert cli.documents("topics", "list") == []
+
+
+def test_leaders_are_elected_beside_a_topic_whose_deletion_was_interrupted(cli):
+    log = PlainLog(cli.path)
+    for name in ("t", "u"):
+        log.create(name)
+    log.log.topic("t").submit(DeleteTopic())  # and its name stays
+    for more in ([], ["--unclean"]):
+        assert cli.documents("topics", "elect-leaders", *more) == []
+    assert "was deleted" in cli.error("topics", "elect-leaders", "t")

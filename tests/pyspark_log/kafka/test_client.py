@@ -1,7 +1,13 @@
 """The connection to Kafka, where there is none."""
 
 import sys
+from types import SimpleNamespace
 
+import pytest
+
+from pyspark_log.kafka import groups
+from pyspark_log.kafka.client import Kafka, KafkaTopic
+from pyspark_log_storage.errors import LogError
 from tests.support.command_line import CommandLine
 
 WORDS = ("import", "kafka", "--bootstrap-server", "127.0.0.1:1", "--topic", "t")
@@ -25,3 +31,30 @@ def test_arguments_that_contradict_each_other_are_refused(tmp_path):
     assert "cannot be combined with --group" in cli.misuse(*WORDS, "--all-groups", "--group", "g")
     assert "'5' is not earliest, latest or @TIME" in cli.misuse(*WORDS, "--from", "5")
     assert "'mix' is not keep or map" in cli.misuse(*WORDS, "--offsets", "mix")
+
+
+def answer(number, offset, error=None):
+    return SimpleNamespace(topic="t", partition=number, offset=offset, metadata=None, error=error)
+
+
+def test_a_partition_without_an_answer_is_no_partition_without_rows():
+    library = pytest.importorskip("confluent_kafka")
+    kafka = Kafka("broker:9092", {}, 1)
+    error = library.KafkaError(library.KafkaError.LEADER_NOT_AVAILABLE)
+    consumer = SimpleNamespace(offsets_for_times=lambda *_, **__: [answer(0, -1), answer(1, -1001, error)])
+    with pytest.raises(LogError, match="Kafka at broker:9092: Broker: Leader not available"):
+        kafka.offsets_at(consumer, "t", 5, [10, 10])
+    consumer.offsets_for_times = lambda *_, **__: [answer(0, -1), answer(1, 3)]
+    assert kafka.offsets_at(consumer, "t", 5, [10, 10]) == [10, 3]
+
+
+def test_a_group_of_which_kafka_does_not_know_an_offset_now_has_not_committed_nothing():
+    library = pytest.importorskip("confluent_kafka")
+    kafka = Kafka("broker:9092", {}, 1)
+    found = [answer(0, 7), answer(1, -1001, library.KafkaError(library.KafkaError.UNSTABLE_OFFSET_COMMIT))]
+    future = SimpleNamespace(result=lambda _: SimpleNamespace(topic_partitions=found))
+    kafka._admin = SimpleNamespace(list_consumer_group_offsets=lambda *_, **__: {"g": future}, poll=lambda _: 0)
+    with pytest.raises(LogError, match="Kafka at broker:9092: "):
+        groups.committed(kafka, KafkaTopic("t", "c", "i", 2, {}), ["g"])
+    found[1] = answer(1, -1001)
+    assert [each.offset for each in groups.committed(kafka, KafkaTopic("t", "c", "i", 2, {}), ["g"])] == [7]

@@ -66,6 +66,8 @@ def test_rows_of_others_and_of_an_earlier_topic_of_this_name_are_refused(keeps):
     earlier = msgspec.structs.replace(TOPIC, topic_id="earlier")
     with pytest.raises(InvalidInput, match="has rows that are not from topic 't'"):
         planned(imported(5, 5, topic=earlier), keeps=keeps)
+    with pytest.raises(InvalidInput, match="had rows that are not from topic 't'"):  # all have expired
+        planned(after(imported(5, 5, topic=earlier), DeleteRecords(0, 5)), keeps=keeps)
 
 
 def test_a_topic_that_kafka_has_lost_rows_of_is_refused():

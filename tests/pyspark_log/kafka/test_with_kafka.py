@@ -180,6 +180,15 @@ def test_groups_go_on_where_they_stopped_in_kafka(kafka, transfer):
     assert [each["committed"] for each in described["partitions"]] == [4, 3]
 
 
+def test_a_header_of_our_name_in_kafka_does_not_move_groups(kafka, transfer):
+    topic = kafka.create()
+    for number in range(10):
+        kafka.write(topic, values(1, number), headers=[("kafka.offset", b"%d" % (100 - number))])
+    kafka.commit("headers", topic, {0: 4})
+    printed = transfer.import_(topic, "--group", "headers")
+    assert [(each["kafka"], each["offset"]) for each in printed["groups"]] == [(4, 4)]
+
+
 def test_the_committed_offset_of_a_group_is_mapped_to_the_same_row(kafka, transfer):
     topic = kafka.create()
     for number in range(4):  # offsets 0, 2, 4, 6: a marker follows each row
@@ -206,6 +215,27 @@ def test_an_import_does_not_add_to_rows_of_other_writers(kafka, transfer):
     transfer.cli.run("produce", "copy", stdin="own\n")
     said = transfer.cli.error(*transfer.words("import", topic, "--to-topic", "copy", "--execute"))
     assert "topic 'copy', partition 0 ends at offset 2, and the next row has offset 1 in Kafka" in said
+
+
+def test_a_typed_topic_takes_no_rows_and_stays_as_it_was(kafka, transfer):
+    topic = kafka.create()
+    kafka.write(topic, values(5))
+    kafka.expire(topic, 3)
+    transfer.cli.run("topics", "create", topic, "--schema", "id BIGINT")
+    for more in ([], ["--execute"]):
+        said = transfer.cli.error(*transfer.words("import", topic, *more))
+        assert said.startswith(f"topic '{topic}' is typed, and Kafka has records of key and value; ")
+    [partition] = transfer.cli.documents("offsets", topic)
+    assert (partition["earliest"], partition["latest"]) == (0, 0)
+
+
+def test_a_group_whose_name_cannot_be_used_here_is_refused_before_rows_are_imported(kafka, transfer):
+    topic = kafka.create()
+    kafka.write(topic, values(5))
+    kafka.commit("a\nb", topic, {0: 2})
+    said = transfer.cli.error(*transfer.words("import", topic, "--group", "a\nb", "--execute"))
+    assert "invalid group name 'a\\nb'" in said
+    assert imported(transfer, topic) == 0
 
 
 def test_an_import_that_fails_at_any_commit_goes_on_without_loss_or_repetition(kafka, transfer, monkeypatch):
@@ -322,6 +352,41 @@ def test_an_export_does_not_add_to_rows_of_other_writers(kafka, filled):
         f"topic '{topic}' in Kafka, partition 0: the row at offset 0 was not exported; export to another topic with "
         "--to-topic"
     )
+
+
+def test_a_topic_that_was_created_again_does_not_go_on_where_the_earlier_one_ended(kafka, transfer):
+    name = kafka.unused()
+    cli = transfer.cli
+    cli.run("produce", "t", "--create", stdin="0\n1\n2")
+    transfer.export("t", "--to-topic", name)
+    cli.run("produce", "t", stdin="3")
+    transfer.export("t", "--to-topic", name)
+    cli.run("topics", "delete", "t", "--yes")
+    cli.run("produce", "t", "--create", stdin="\n".join("abcdefgh"))
+    for more in ([], ["--execute"]):
+        said = cli.error(*transfer.words("export", "t", "--to-topic", name, *more))
+        assert said == (
+            "topic 't', partition 0: the row at offset 3 is not the one that was exported: the topic was deleted and "
+            "created again, or an election has cut rows; export to another topic with --to-topic"
+        )
+
+
+def test_a_time_that_kafka_does_not_take_says_which_setting_refuses_it(kafka, transfer):
+    name = kafka.create()
+    later = json.dumps({"value": "x", "timestamp": 10**14})
+    transfer.cli.run("produce", "t", "--create", "--format", "json", stdin=later)
+    said = transfer.cli.error(*transfer.words("export", "t", "--to-topic", name, "--execute"))
+    assert "further in the future than Kafka allows: set message.timestamp.after.max.ms of the topic there" in said
+    free = kafka.create(message_timestamp_after_max_ms=str(2**63 - 1))
+    transfer.export("t", "--to-topic", free)
+    assert [each.timestamp()[1] for each in kafka.rows(free)[0]] == [10**14]
+
+
+def test_an_export_goes_on_where_kafka_sets_the_times_itself(kafka, filled):
+    name = kafka.create(partitions=2, message_timestamp_type="LogAppendTime")
+    filled.export("t", "--to-topic", name)
+    filled.cli.run("produce", "t", "--format", "json", stdin=json.dumps({"value": "5", "partition": 0}))
+    assert [each["rows"] for each in filled.export("t", "--to-topic", name)["partitions"]] == [1, 0]
 
 
 def test_groups_go_on_in_kafka_at_the_row_where_they_stopped_here(kafka, filled):

@@ -102,12 +102,19 @@ def test_an_unknown_name_is_refused_with_the_nearest_one(parse, name, message):
         ("acks", "most", "expected all, -1, 1 or 0"),
         ("compression.type", "gzip", "Arrow does not support this codec"),
         ("enable.idempotence", "maybe", "expected true or false"),
-        ("batch.size", None, "it is not a whole number"),
+        ("batch.size", "", "it is not a whole number"),
     ],
 )
 def test_a_wrong_value_is_refused(name, value, message):
     with pytest.raises(InvalidOption, match=message):
         producer({name: value})
+
+
+def test_an_option_that_is_none_is_not_set():
+    assert consumer(group_id=None).group is None
+    assert producer({"compression.type": None, "batch.size": None}) == producer()
+    with pytest.raises(InvalidOption, match="unknown option grup"):
+        consumer(grup_id=None)
 
 
 def test_two_different_values_are_refused():

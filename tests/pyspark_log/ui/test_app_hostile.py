@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
 import pytest
 
+from pyspark_log.ui import app as app_module
+from pyspark_log.ui import rows
 from pyspark_log.ui.app import Settings, Ui
+from pyspark_log_storage.errors import LogError
+from tests.support.command_line import CommandLine
 from tests.support.plain_log import PlainLog
 
 NUMBERS = ["-1", "1" + "0" * 30, "9" * 5000, "9223372036854775808", "abc", "²", "1e9", "nan", "0-0.0--5", "x" * 3000]
@@ -111,3 +115,90 @@ def test_a_head_request_for_events_has_the_answer_of_a_page(app):
 def test_a_form_whose_sender_leaves_in_the_middle_is_refused(app):
     begun = [{"type": "http.request", "body": b"sec", "more_body": True}]
     assert statuses(app, [("POST", "/groups/g/reset")], body=begun) == {("POST", "/groups/g/reset"): 403}
+
+
+def opened(app, token=None, cookie=b""):
+    """Return the status of the first page for a viewer, and the cookie that the page sets."""
+    found = []
+
+    async def receive():
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        if message["type"] == "http.response.start":
+            given = dict(message["headers"]).get(b"set-cookie", b"")
+            found.append((message["status"], given.partition(b"; HttpOnly")[0]))
+
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/topics",
+        "query_string": b"" if token is None else urlencode({"token": token}).encode(),
+        "headers": [(b"host", b"log.example"), (b"cookie", cookie)],
+        "scheme": "http",
+        "server": ("127.0.0.1", 8080),
+    }
+    asyncio.run(app(scope, receive, send))
+    return found[0]
+
+
+@pytest.mark.parametrize("token", ["secret", "a+b", "a&b=c#d", "пароль", 'a;b "c"'])
+def test_a_token_may_have_any_characters(tmp_path, token):
+    PlainLog(tmp_path)
+    app = Ui(Settings(path=str(tmp_path), token=token, host="0.0.0.0")).app()
+    assert opened(app)[0] == opened(app, token + "x")[0] == opened(app, cookie=b"pyspark_log_ui=x")[0] == 401
+    status, cookie = opened(app, token)
+    assert status == 307
+    assert opened(app, cookie=cookie)[0] == 200
+
+
+@pytest.mark.parametrize("token", ["a+b", "a&b=c#d", "пароль"])
+def test_the_address_that_is_printed_has_the_token(tmp_path, monkeypatch, token):
+    PlainLog(tmp_path)
+    monkeypatch.setattr("uvicorn.run", lambda *_, **__: None)
+    said = CommandLine(tmp_path).out("ui", "--token", token)
+    address = next(word for word in said.split() if word.startswith("http"))
+    assert parse_qs(urlsplit(address).query, strict_parsing=True) == {"token": [token]}
+
+
+def test_rows_that_could_not_be_read_are_shown_as_soon_as_they_can(app, monkeypatch):
+    problems = iter([LogError("the disk is away"), LogError("the disk is away"), None])
+    events = []
+    enough = asyncio.Event()
+
+    def read(*_):
+        if (problem := next(problems)) is not None:
+            raise problem
+        return rows.Found((), [], None, 0, 0)
+
+    async def receive():
+        await enough.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        if message["type"] == "http.response.body":
+            events.append(message.get("body", b"").decode())
+            if len(events) == 3:
+                enough.set()
+
+    monkeypatch.setattr(rows, "read", read)
+    monkeypatch.setattr(app_module, "LOOK_SECONDS", 0.01)
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/topics/t/rows",
+        "query_string": b"",
+        "headers": [(b"host", b"127.0.0.1"), (b"accept", b"text/event-stream")],
+        "scheme": "http",
+        "server": ("127.0.0.1", 8080),
+    }
+    asyncio.run(asyncio.wait_for(app(scope, receive, send), 10))
+    assert "the disk is away" in events[0]
+    assert events[1].startswith(": nothing new")
+    assert "No rows." in events[2]
+
+
+@pytest.mark.parametrize("text", ["8080", ":8080", "127.0.0.1:", "127.0.0.1:70000", "127.0.0.1:-1", "127.0.0.1:²"])
+def test_the_page_needs_a_host_and_a_port(tmp_path, text):
+    said = CommandLine(tmp_path / "log").misuse("ui", f"--listen={text}")
+    assert f"'{text}' is not HOST:PORT, such as 127.0.0.1:8080" in said

@@ -195,3 +195,40 @@ def test_a_download_ends_after_the_row_that_reaches_its_size(monkeypatch):
     log.append("t", {0: [b"x" * 300] * 10})
     handle.refresh()
     assert len(rows.download(handle, rows.Wanted(limit=rows.DOWNLOAD_ROWS), "jsonl").splitlines()) == 4
+
+
+@pytest.mark.parametrize("backward", [True, False])
+def test_a_filter_that_finds_nothing_reads_a_bounded_number_of_rows_of_all_partitions_together(monkeypatch, backward):
+    monkeypatch.setattr(rows, "SCANNED_MAX", 60)
+    log = PlainLog()
+    log.create("t", 4)
+    log.append("t", {number: [b"x"] * 100 for number in range(4)})
+    found = rows.read(log.log.topic("t"), rows.Wanted(backward=backward, filters=rows.Filters(value_has="y")))
+    assert found.scanned == 60
+    assert found.at == dict.fromkeys(range(4), 85 if backward else 15), "each partition has its share"
+
+
+@pytest.mark.parametrize("name", ["²", "٣", "9" * 5000, "1", "-1", ""])
+def test_a_name_that_is_no_place_in_a_list_finds_no_field(name):
+    assert not rows._has_field({"a": [7]}, f"a.{name}")
+    assert rows._has_field({"a": [7]}, "a.0=7")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "shown"),
+    [(pa.string(), SECRET, SECRET), (pa.int64(), 5, "5"), (pa.map_(pa.string(), pa.int64()), [("k", 1)], '{"k":1}')],
+)
+def test_a_column_of_a_typed_topic_may_be_called_headers(kind, value, shown):
+    log = PlainLog()
+    handle = log.log.create_topic("t", 1, columns=pa.schema([("id", pa.int64()), ("headers", kind)]))
+    found = handle.schemas[-1]
+    values = {"id": [1], "headers": [value], "timestamp": [0]}
+    batch = pa.RecordBatch.from_arrays([pa.array(values[each.name], each.type) for each in found], schema=found)
+    log.append_rows("t", Rows(batch, None, None, typed=TypedSchema(0, handle.state.schemas[-1])))
+    handle = log.log.topic("t", polls=True)
+    page = rows.read(handle, rows.Wanted())
+    assert page.columns == ("id", "headers")
+    assert [(each.columns["headers"], each.headers) for each in page.rows] == [(shown, ())]
+    masked = rows.download(handle, rows.Wanted(), "jsonl", ["headers"])
+    assert msgspec.json.decode(masked)["headers"] is None
+    assert rows.read_one(handle, 0, 0, ["headers"]).columns["headers"] == rows.MASKED

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections import Counter
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyspark_log.opening import own_log
-from pyspark_log.ui import pages
+from pyspark_log.ui import content, pages
 from pyspark_log.ui.view import FULL_BYTES, OnNode, Watch, figures_of
+from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.log.partition_health import troubles
 from pyspark_log_coordinator.replication import file_holders
 from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords, HoldFiles
@@ -20,6 +23,7 @@ from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.stores import reserve
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.support.plain_log import PlainLog
+from tests.support.pyspark_log.compacted_log import CompactedLog
 
 STEPS = st.one_of(
     st.tuples(st.just("append"), st.integers(0, 1), st.sampled_from([("0", "1", "2"), ("0", "1"), ("1",)])),
@@ -155,3 +159,65 @@ def test_a_topic_whose_journal_is_damaged_says_so_beside_the_others(log, tmp_pat
     assert view.topics["b"].figures.rows == 2
     fresh = watch_of(log).view.topics["a"]
     assert fresh.problem
+
+
+def test_a_topics_page_counts_rows_and_not_offsets(tmp_path):
+    log = CompactedLog(tmp_path / "compacted")
+    log.add([b"a"] * 10)
+    log.fold()
+    log.add([b"b"])
+    shown = topic_page(watch_of(log).look(), "t")
+    cells = re.findall(r'<td class="n">([^<]*)</td>', shown[shown.index("<tbody>") :])
+    assert cells[:5] == ["0", "0", "11", "11", "2"], "epoch, log start, HW, LEO and rows"
+
+
+def test_a_topic_that_begins_at_an_offset_and_has_no_row_has_no_time(log):
+    log.create("new", 1).set_first_offsets({0: 50})
+    shown = topic_page(watch_of(log).look(), "new")
+    assert "From the first row to the newest, by the rows' timestamps" in shown
+
+
+def topic_page(view, name):
+    return pages.render("topic", view=view, settings={"allow_changes": False}, **content.topic(view, {"topic": name}))
+
+
+def committed(log, topic):
+    log.log.group("g", create=True).reset_offsets({log.log.topic(topic).topic_id: {1: Offset(0, 0)}})
+
+
+def test_a_group_that_is_created_again_has_a_history_of_its_own(log):
+    committed(log, "a")
+    watch = watch_of(log)
+    log.log.group("g").delete()
+    watch.look()
+    log.append("a", {1: [b"x", b"y"]})
+    committed(log, "a")
+    assert [rows for _, rows in watch.look().groups["g"].history] == [2]
+
+
+def test_the_page_of_a_group_that_cannot_be_read_knows_no_rows_of_a_topic_that_has_fewer_partitions_now(log):
+    log.append("a", {1: [b"x"]})
+    committed(log, "a")
+    watch = watch_of(log)
+    group = watch.view.groups["g"]
+    assert content.group(watch.view, {"group": "g"})["oldest"] is not None
+    log.delete("a")
+    log.create("a", 1)
+    view = msgspec.structs.replace(watch.look(), groups={"g": group})
+    assert content.group(view, {"group": "g"})["oldest"] is None
+
+
+def test_a_rate_is_not_that_of_the_time_while_nobody_looked(log):
+    seconds = 0.0
+    own = own_log(log.path)
+    own.environment = msgspec.structs.replace(own.environment, monotonic=lambda: seconds)
+    watch = Watch(own, log.path)
+    assert watch.look().topics["a"].rate is None
+    log.append("a", {0: [b"x"] * 100})
+    seconds = 10.0
+    assert watch.look().topics["a"].rate == 10
+    seconds = 3600.0
+    assert watch.look().topics["a"].rate is None
+    log.append("a", {0: [b"x"] * 100})
+    seconds = 3601.0
+    assert watch.look().topics["a"].rate == 100
