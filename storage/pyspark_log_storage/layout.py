@@ -63,6 +63,9 @@ _OF_TOPIC = re.compile(
     rf"journal/({_JOURNAL}|(inbox|answers)/{BORN_NAME})|append/{BORN_NAME}|[0-9]+/({_SEGMENT_FILE_NAME}|leader-epoch-checkpoint)"
     rf"|(recovery-point|replication)-offset-checkpoint|description|{_DELTA_LOG}"
 )
+_WRITTEN_IN_PARTS = re.compile(
+    rf"topics/[^/]+/[^/]+/(append/{BORN_NAME}|[0-9]+/{_SEGMENT_FILE_NAME})|set-aside/[^/]+/.+"
+)
 NUMBER_MAX: int = 10**_DIGITS - 1
 CLUSTER_JOURNAL = "cluster/"
 JOURNAL_NODES = "cluster/journal-nodes"
@@ -144,6 +147,11 @@ def is_of_journal(name: str) -> bool:
 def is_of_cluster(key: str) -> bool:
     """Return whether `key` is one of the cluster's journal, or of the lists of its stores."""
     return _OF_CLUSTER.fullmatch(key) is not None
+
+
+def is_written_in_parts(key: str) -> bool:
+    """Return whether `key` is one of the product's large files: an append file, a segment's, or one set aside."""
+    return _WRITTEN_IN_PARTS.fullmatch(key) is not None
 
 
 def segment_name(base_offset: int, born: int, nonce: str, *, parquet: bool = False) -> str:

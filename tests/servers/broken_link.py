@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import threading
+import time
 from urllib.parse import urlsplit
 
 
@@ -19,6 +20,10 @@ class BrokenLink:
         """What is answered, without asking the server, to the next request."""
         self.always = b""
         """The same, to all requests."""
+        self.cuts = 0
+        """So many of the next answers end in their middle."""
+        self.pause_seconds = 0.0
+        """How long an answer pauses in its middle."""
         self.requests: list[str] = []
         """The first lines of the requests."""
         threading.Thread(target=self._accept, daemon=True).start()
@@ -51,7 +56,17 @@ class BrokenLink:
             if self.losses and request.startswith(self.method.encode()):
                 self.losses -= 1
             else:
-                client.sendall(answer.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
+                self._answer(client, answer.replace(b"\r\n", b"\r\nConnection: close\r\n", 1))
+
+    def _answer(self, client: socket.socket, answer: bytes) -> None:
+        """Send the head of an answer and half of its body, then the rest, unless it is cut."""
+        middle = (answer.index(b"\r\n\r\n") + 4 + len(answer)) // 2
+        client.sendall(answer[:middle])
+        if self.cuts:
+            self.cuts -= 1
+            return
+        time.sleep(self.pause_seconds)
+        client.sendall(answer[middle:])
 
     @staticmethod
     def _message(client: socket.socket) -> bytes:

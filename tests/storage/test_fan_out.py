@@ -6,7 +6,9 @@ import time
 import pytest
 
 from pyspark_log_storage.errors import StoreRefused, StoreUnavailable, StoreUnwritable
+from pyspark_log_storage.stores import fan_out
 from pyspark_log_storage.stores.fan_out import FanOutWriter
+from pyspark_log_storage.stores.store_threads import StoreThreads
 from tests.support.memory_store import MemoryStore
 
 KEY = "folder/object"
@@ -99,6 +101,27 @@ def test_a_store_that_hangs_is_waited_for_once(step):
     assert writer.done == ("good",)
     assert "takes too long" in writer.failures["hangs"].message
     release.set()
+
+
+def test_a_store_whose_writer_was_suspended_is_not_too_slow(monkeypatch):
+    monkeypatch.setattr(fan_out, "_SUSPENDED_SECONDS", 0.2)
+    wakes, suspended = threading.Event(), []
+
+    class Suspended(StoreThreads):
+        """Returns from its first wait long after the deadline; until then no other thread runs either."""
+
+        def next(self, seconds):
+            if not seconds or suspended:
+                return super().next(seconds)
+            suspended.append(seconds)
+            time.sleep(seconds + 0.5)
+            wakes.set()
+            return None
+
+    stores = {"a": MemoryStore(), "b": FailingStore("close", None, wakes)}
+    writer = write(stores, pieces=1, slower_seconds=1, store_threads=Suspended)
+    assert suspended
+    assert writer.done == ("a", "b")
 
 
 def test_a_writer_that_needs_only_some_stores_does_not_wait_for_the_slowest():

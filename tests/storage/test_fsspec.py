@@ -5,6 +5,7 @@ import logging
 import subprocess
 import sys
 import threading
+import time
 import uuid
 
 import pytest
@@ -156,6 +157,63 @@ def test_a_create_whose_answer_was_lost_does_not_take_the_object_of_another(monk
     monkeypatch.setattr(fsspec_kinds.Fails, "fail", lose)
     assert store.create("a/b", b"mine") is False
     assert store.read("a/b") == b"other"
+
+
+def test_a_create_that_is_refused_after_an_answer_was_lost_stays_in_doubt(monkeypatch):
+    """Any other error than a retriable one says that nothing was written."""
+    store, errors = new("fails"), [ConnectionResetError(), PermissionError()]
+
+    def fail(_, path):
+        if len(errors) == 2:
+            fsspec_kinds.Once().pipe_file(path, b"mine")
+        if errors:
+            raise errors.pop(0)
+
+    monkeypatch.setattr(fsspec_kinds.Fails, "fail", fail)
+    with pytest.raises(StoreUnavailable, match=r"no right to do this.*may have written a/b"):
+        store.create("a/b", b"mine")
+    assert store.read("a/b") == b"mine"
+    errors.append(PermissionError())
+    with pytest.raises(StoreRefused):
+        store.create("a/c", b"never sent before")
+
+
+def test_an_occupied_key_whose_writer_is_not_told_stays_in_doubt(monkeypatch):
+    store = new("loses")
+
+    def vanish(*_):
+        raise ObjectMissing(store.url, "a/b")
+
+    monkeypatch.setattr(store, "read", vanish)
+    monkeypatch.setattr(fsspec_kinds.LosesAnswers, "losses", 1)
+    with pytest.raises(StoreUnavailable, match="may have written a/b"):
+        store.create("a/b", b"mine")
+
+
+def test_a_large_answer_has_more_time_than_a_small_one(monkeypatch):
+    monkeypatch.setattr(attempts, "RETRY_SECONDS", 0)
+    monkeypatch.setattr(attempts, "CONNECT_SECONDS", 0)
+    monkeypatch.setattr(attempts, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(attempts, "_BYTES_PER_SECOND_MIN", 100)
+    store = new("fails")
+    fsspec_kinds.Once().pipe_file(f"/{store.url.partition('://')[2]}/a", bytes(1000))
+    monkeypatch.setattr(fsspec_kinds.Fails, "fail", lambda *_: time.sleep(0.6))
+    assert store.read("a", 0, 1000) == bytes(1000)
+    with pytest.raises(StoreUnavailable, match="does not answer in time"):
+        store.read("a", 0, 10)
+
+
+def test_no_whole_request_to_google_is_limited_to_the_time_of_a_small_one(monkeypatch):
+    """gcsfs hands its `requests_timeout` to aiohttp, which ends uploads that take longer."""
+    given = {}
+
+    class Google(fsspec_kinds.Once):
+        def __init__(self, **options):
+            given.update(options)
+            super().__init__(**options)
+
+    fsspec_client.FileSystemClient(Google, "gs", {}, "gs://bucket/log")
+    assert "requests_timeout" not in given
 
 
 @pytest.mark.parametrize("kind", ["loses", "repeats"])

@@ -57,6 +57,15 @@ def test_a_topics_paths_contain_its_id():
     assert layout.append_file("t", "id-1", layout.born_name(7, "n")) == f"{folder}append/00000000000000000007-n"
 
 
+def test_what_a_writer_sends_in_parts_is_known_by_its_key():
+    segment, born = layout.segment_name(7, 8, "abc"), layout.born_name(7, "n")
+    folder = layout.topic_folder("t", "id-1")
+    own = (layout.append_file("t", "id-1", born), *layout.segment_files(f"{folder}3/{segment}"))
+    assert all(map(layout.is_written_in_parts, (*own, *layout.segment_files(f"{folder}3/{segment}.parquet"))))
+    assert all(map(layout.is_written_in_parts, (f"set-aside/20260101T000000-n/{each}" for each in own)))
+    assert not any(map(layout.is_written_in_parts, ("a/b", f"x/{own[0]}", f"{own[1]}.old", f"{folder}description")))
+
+
 def test_two_lives_of_a_topic_share_no_folder():
     first, second = layout.topic_folder("t", "1"), layout.topic_folder("t", "11")
     assert not second.startswith(first)

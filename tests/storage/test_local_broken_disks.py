@@ -10,6 +10,7 @@ from pyspark_log_storage.errors import (
     StoreError,
     StoreRefused,
     StoreUnavailable,
+    is_node_failure,
 )
 from pyspark_log_storage.stores.local import LocalStore
 from tests.support.storage.local_writes import fail, temporaries, write
@@ -42,6 +43,15 @@ class TestBrokenDisks:
         with pytest.raises(StoreRefused, match=words) as caught:
             write(local)
         assert (caught.value.key, caught.value.retriable) == ("a/b", False)
+
+    @WRITES
+    @pytest.mark.parametrize(("number", "words"), [(errno.EMFILE, "ulimit -n"), (errno.ENFILE, "machine has too many")])
+    def test_too_many_open_files_are_no_fault_of_the_disk(self, local, monkeypatch, write, number, words):
+        local.create("a/other", b"")
+        fail(monkeypatch, "open", number)
+        with pytest.raises(StoreRefused, match=words) as caught:
+            write(local)
+        assert not is_node_failure(caught.value)
 
     @WRITES
     @pytest.mark.parametrize("call", ["write", "fdatasync"])

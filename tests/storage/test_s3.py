@@ -7,7 +7,8 @@ import uuid
 
 import pytest
 
-from pyspark_log_storage.errors import InvalidOption, StoreError, StoreUnavailable
+from pyspark_log_storage import layout
+from pyspark_log_storage.errors import InvalidOption, ObjectMissing, StoreError, StoreRefused, StoreUnavailable
 from pyspark_log_storage.stores import attempts, s3, s3_client
 from pyspark_log_storage.stores.addresses import absolute_url, open_store
 from pyspark_log_storage.stores.request_counts import Requests, counts_of
@@ -17,6 +18,7 @@ from pyspark_log_storage.stores.storage_options import StorageOptions
 from tests.servers.broken_link import BrokenLink
 
 BUSY = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 36\r\n\r\n<Error><Code>SlowDown</Code></Error>"
+EXPIRED = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 40\r\n\r\n<Error><Code>ExpiredToken</Code></Error>"
 CONFLICT = b"HTTP/1.1 409 Conflict\r\nContent-Length: 54\r\n\r\n<Error><Code>ConditionalRequestConflict</Code></Error>"
 
 
@@ -71,6 +73,74 @@ def test_a_create_whose_answer_was_lost_does_not_take_the_object_of_another(stor
     assert behind_link.create("a/b", b"same bytes") is False
 
 
+@pytest.fixture
+def link_to_moto(moto):
+    made = BrokenLink(moto.endpoint)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def at_moto(moto, moto_bucket, link_to_moto):
+    """A store at moto behind a link."""
+    options = StorageOptions.given({**moto.options, "endpoint_url": link_to_moto.endpoint})
+    return S3Store(f"s3://{moto_bucket}/{uuid.uuid4().hex}", options)
+
+
+def test_a_create_that_is_refused_after_an_answer_was_lost_stays_in_doubt(at_moto, link_to_moto, monkeypatch):
+    """Any other error than a retriable one says that nothing was written."""
+
+    def expire(_):
+        link_to_moto.losses, link_to_moto.instead = 0, EXPIRED
+        return 0
+
+    monkeypatch.setattr(attempts, "_pause", expire)
+    link_to_moto.losses = 2  # aiohttp repeats the first by itself
+    with pytest.raises(StoreUnavailable, match=r"token has expired.*may have written a/b"):
+        at_moto.create("a/b", b"mine")
+    assert at_moto.read("a/b") == b"mine"
+    link_to_moto.instead = EXPIRED
+    with pytest.raises(StoreRefused, match="token has expired"):
+        at_moto.create("a/c", b"never sent before")
+
+
+def test_an_occupied_key_whose_writer_is_not_told_stays_in_doubt(at_moto, monkeypatch):
+    at_moto.create("a/b", b"first")
+
+    def refuse(_):
+        raise StoreRefused(at_moto.url, "a/b", "the token has expired")
+
+    monkeypatch.setattr(at_moto, "nonce_of", refuse)
+    with pytest.raises(StoreUnavailable, match="may have written a/b"):
+        at_moto.create("a/b", b"second")
+
+
+def test_what_is_missing_after_an_answer_was_lost_is_missing(at_moto, link_to_moto):
+    link_to_moto.losses = 1
+    with pytest.raises(ObjectMissing):
+        at_moto.read("a/b")
+
+
+def test_an_answer_that_ends_in_its_middle_is_asked_for_again(at_moto, link_to_moto):
+    at_moto.create("a/b", b"0123456789")
+    link_to_moto.cuts = 1
+    assert at_moto.read("a/b") == b"0123456789"
+    assert [each.split()[0] for each in link_to_moto.requests] == ["PUT", "GET", "GET"]
+
+
+def test_a_large_answer_has_more_time_than_a_small_one(at_moto, link_to_moto, monkeypatch):
+    monkeypatch.setattr(attempts, "RETRY_SECONDS", 0)
+    at_moto.create("a/large", bytes(1000))
+    at_moto.create("a/small", bytes(10))
+    monkeypatch.setattr(attempts, "CONNECT_SECONDS", 0)
+    monkeypatch.setattr(attempts, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(attempts, "_BYTES_PER_SECOND_MIN", 100)
+    link_to_moto.pause_seconds = 1.5
+    assert at_moto.read("a/large") == bytes(1000)
+    with pytest.raises(StoreUnavailable, match="does not answer"):
+        at_moto.read("a/small")
+
+
 def test_a_conflict_is_no_answer_and_ends_in_one(store, behind_link, link):
     link.instead = CONFLICT
     assert behind_link.create("a/b", b"mine") is True
@@ -98,6 +168,7 @@ def test_a_server_that_never_answers_is_given_up(store, behind_link, link, monke
         behind_link.create("a/b", b"mine")
 
 
+SEGMENT = f"topics/t/id/0/{layout.segment_name(0, 1, 'nonce')}.log"
 LARGE = os.urandom(s3.PART_BYTES * 2 + 12345)
 
 
@@ -146,16 +217,28 @@ def test_a_completion_whose_answer_was_lost_counts(store, behind_link, link):
 
 
 def test_only_uploads_that_are_old_are_ended(ceph, ceph_bucket, store, monkeypatch):
-    writer = store.open_write("a/b")
+    writer = store.open_write(SEGMENT)
     writer.write(LARGE)
     assert list(store.delete_unfinished()) == []
     monkeypatch.setattr("pyspark_log_storage.stores.s3.UNFINISHED_SECONDS", -60)
     (found,) = store.delete_unfinished(dry_run=True)
-    assert found.startswith("a/b (upload ")
+    assert found.startswith(f"{SEGMENT} (upload ")
     assert list(store.delete_unfinished()) == [found]
     assert list(store.delete_unfinished()) == []
     with pytest.raises(StoreUnavailable, match="write it again"):
         writer.close()
+
+
+def test_uploads_of_others_in_the_bucket_of_a_log_are_left_alone(moto):
+    """moto says of each upload that it began in 2010."""
+    bucket = moto.new_bucket()
+    store = S3Store(f"s3://{bucket}", StorageOptions.given(moto.options))
+    for key in (SEGMENT, "films/part.mp4", f"other-log/{SEGMENT}", f"{SEGMENT}.old"):
+        moto.client().create_multipart_upload(Bucket=bucket, Key=key)
+    (ended,) = store.delete_unfinished()
+    assert ended.startswith(f"{SEGMENT} (upload ")
+    left = moto.client().list_multipart_uploads(Bucket=bucket)["Uploads"]
+    assert sorted(each["Key"] for each in left) == ["films/part.mp4", f"other-log/{SEGMENT}", f"{SEGMENT}.old"]
 
 
 def test_two_stores_with_the_same_options_share_a_connection(ceph, store):

@@ -1,12 +1,14 @@
 """Profiles of AWS that get their credentials elsewhere: by assuming a role, or from another program."""
 
 import sys
+import time
 import uuid
 
 import boto3
 import pytest
 
 from pyspark_log_storage.errors import StoreError, StoreRefused
+from pyspark_log_storage.stores import s3_client
 from pyspark_log_storage.stores.s3 import S3Store
 from pyspark_log_storage.stores.s3_client import client_of
 from pyspark_log_storage.stores.storage_options import StorageOptions
@@ -139,6 +141,14 @@ def test_a_profile_may_ask_a_program(profiles, store_of):
 def test_a_program_that_fails_is_told(profiles, store_of):
     (profiles / "program.py").write_text(f"raise SystemExit('{SECRET}')")
     assert "there are no complete credentials" in refused(store_of("program"))
+
+
+def test_a_program_that_hangs_is_not_waited_for(profiles, store_of, monkeypatch):
+    monkeypatch.setattr(s3_client, "CREDENTIALS_SECONDS", 0.3)
+    (profiles / "program.py").write_text("import time; time.sleep(5)")
+    began = time.monotonic()
+    assert "check credential_process" in refused(store_of("program"))
+    assert time.monotonic() - began < 4
 
 
 def test_a_role_without_a_region_is_told(profiles, store_of):

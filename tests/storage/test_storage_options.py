@@ -22,6 +22,14 @@ def test_the_options_of_a_bucket_are_not_for_one_whose_name_begins_alike():
     assert "token" not in StorageOptions.given(BOTH).at("s3://eu/deeper")
 
 
+def test_the_options_of_a_scheme_are_for_all_its_stores():
+    options = StorageOptions.given({"s3a://": {"key": "of S3"}, "gs://": {"token": "t"}, "s3://eu": {"key": "eu"}})
+    assert options.at("s3://us/log") == {"key": "of S3"}
+    assert options.at("s3://eu/log") == {"key": "eu"}
+    assert options.at("gs://box/log") == {"token": "t"}
+    assert options.at("abfs://box/log") == {}
+
+
 def test_options_never_show_their_values():
     options = StorageOptions.given(BOTH)
     assert "canary" not in f"{options!r} {options} {[options]}"

@@ -66,6 +66,13 @@ def test_a_tilde_is_the_home_folder(monkeypatch):
     assert absolute_url("~/log") == "/home/ada/log"
 
 
+@pytest.mark.parametrize("path", ["dbfs:/data/log", "s3:/bucket/log", "S3a:/bucket", "C:/data/log"])
+def test_a_scheme_with_one_slash_is_no_folder_below_the_working_one(path):
+    with pytest.raises(InvalidOption, match="neither a folder nor a URL"):
+        absolute_url(path)
+    assert absolute_url(f"./{path}") == os.path.join(os.getcwd(), path)
+
+
 @pytest.mark.parametrize("path", ["broker:9092", "10.0.0.1:9092,10.0.0.2:9092"])
 def test_the_address_of_a_kafka_broker_is_refused(path):
     with pytest.raises(InvalidOption, match="pyspark_log has no server; give the log's folder"):

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _HOST_AND_PORT = re.compile(r"[\w.-]+:[0-9]+")
 """What Kafka's bootstrap servers look like. A folder of such a name can be given as `./NAME`."""
+_SCHEME_AND_PATH = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/.*", re.DOTALL)
+"""What Hadoop's `dbfs:/data`, a mistyped `s3:/bucket` and a path of Windows look like."""
 
 
 def absolute_url(path: str) -> str:
@@ -25,7 +27,7 @@ def absolute_url(path: str) -> str:
     `/data/log`, `file:/data/log` and `file:///data/log` all mean the folder `/data/log`. A relative path is relative to
     the working folder of this process, so the driver calls this, not a task. Schemes have other names (`schemes`).
     `chaos+` before an address, and options behind it, make a store with faults (`faults`). Raises `InvalidOption` for
-    an empty path, and for Kafka's `HOST:PORT`.
+    an empty path, for Kafka's `HOST:PORT`, and for a scheme with one slash: as a folder it would be relative.
 
     >>> absolute_url("file:///data/log/"), absolute_url("s3a://bucket/log")
     ('/data/log', 's3://bucket/log')
@@ -47,6 +49,13 @@ def absolute_url(path: str) -> str:
         message = (
             f"option 'path' is {path!r}, a host and a port, but pyspark_log has no server; "
             "give the log's folder, for example /data/log"
+        )
+        raise InvalidOption("path", message)
+    if _SCHEME_AND_PATH.fullmatch(path.strip()):
+        scheme, _, rest = path.strip().partition(":/")
+        message = (
+            f"option 'path' is {path!r}, which is neither a folder nor a URL; write {scheme}://BUCKET/FOLDER for a "
+            f"bucket, or a folder as it is mounted here, for example /{scheme}/{rest.lstrip('/')}"
         )
         raise InvalidOption("path", message)
     if "\0" in path or not _is_text(path):

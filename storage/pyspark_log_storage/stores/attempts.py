@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import tenacity
 
+from pyspark_log_storage.errors import StoreUnavailable
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from concurrent.futures import Future
@@ -37,9 +39,17 @@ class Again(Exception):
         self.busy = busy
 
 
-def seconds_for(sent: int) -> float:
-    """Return how long an attempt may take that sends so many bytes."""
-    return CONNECT_SECONDS + ANSWER_SECONDS + sent / _BYTES_PER_SECOND_MIN
+def seconds_for(size: int) -> float:
+    """Return how long an attempt may take that sends or receives so many bytes."""
+    return CONNECT_SECONDS + ANSWER_SECONDS + size / _BYTES_PER_SECOND_MIN
+
+
+def in_doubt(error: StoreError) -> StoreError:
+    """Return the error of a `create` that an earlier attempt may have done: a retriable one, whatever the last says."""
+    if error.retriable:
+        return error
+    message = f"{error.message}; an attempt before this answer may have written {error.key}, so try again"
+    return StoreUnavailable(error.url, error.key, message)
 
 
 async def until_answered(attempt: Callable[[], Awaitable[T]]) -> T:

@@ -29,18 +29,24 @@ class PerProcess(Generic[T]):
         self._former: list[dict[Hashable, T]] = []
         """Those of the parent process. They are kept, because to collect them would end its connections."""
         self._lock = threading.Lock()
+        self._locks: dict[Hashable, threading.Lock] = {}
+        """Held while a connection is made, which may take long: those of other stores do not wait for it."""
         os.register_at_fork(after_in_child=self._start_afresh)
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return the connection for a key, which is made if there is none."""
         with self._lock:
+            if key in self._made:
+                return self._made[key]
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
             if key not in self._made:
                 self._made[key] = make()
             return self._made[key]
 
     def _start_afresh(self) -> None:
         self._former.append(self._made)
-        self._made, self._lock = {}, threading.Lock()
+        self._made, self._lock, self._locks = {}, threading.Lock(), {}
 
 
 class LastingThreads(ThreadPoolExecutor):

@@ -24,6 +24,8 @@ PIECES_PENDING_MAX = 3
 """How many pieces of a store may be unwritten. Bounds the memory that a slow store costs."""
 SLOWER_SECONDS = 30.0
 """How much longer than the fastest store another may take (Kafka's request.timeout.ms)."""
+_SUSPENDED_SECONDS = 1.0
+"""If a wait took so much longer than it should, this process was suspended."""
 _CLOSE = "close"
 
 
@@ -49,6 +51,8 @@ class FanOutWriter:
         self._threads = store_threads("write to")
         self._copies = {name: _Copy(store, key, durable=durable) for name, store in stores.items()}
         self._closed: list[str] = []
+        self._deadline: float | None = None
+        """When the stores that are waited for are left out; None: never."""
         self.failures: dict[str, LogError] = {}
         """Why a store does not get the object."""
         for name, copy in self._copies.items():
@@ -61,22 +65,23 @@ class FanOutWriter:
 
     def write(self, *pieces: bytes) -> None:
         """Append bytes, which must not change afterwards. Raises `StoreError` if no store is left."""
-        deadline = time.monotonic() + self._slower_seconds
+        self._deadline = time.monotonic() + self._slower_seconds
         for name, copy in list(self._copies.items()):
-            self._start(name, partial(copy.write, *pieces), deadline)
+            self._start(name, partial(copy.write, *pieces))
         self._take_what_is_ready()
         self._require_a_store()
 
     def close(self) -> None:
         """Publish the object in every store that is left. Raises `StoreError` if none can."""
         begun = len(self._copies)
+        self._deadline = time.monotonic() + self._slower_seconds
         for name, copy in list(self._copies.items()):
-            self._start(name, copy.close, time.monotonic() + self._slower_seconds, _CLOSE)
-        deadline = None
+            self._start(name, copy.close, _CLOSE)
+        self._deadline = None
         while (waiting := self._copies.keys() - self._closed) and len(self._closed) < self._enough:
-            if deadline is None and len(waiting) < begun:
-                deadline = time.monotonic() + self._slower_seconds
-            answer = self._threads.next(_seconds_until(deadline))
+            if self._deadline is None and len(waiting) < begun:
+                self._deadline = time.monotonic() + self._slower_seconds
+            answer = self._next()
             if answer is not None:
                 self._take(answer)
             else:
@@ -94,16 +99,28 @@ class FanOutWriter:
                 self._abandon(name, copy)
         self._threads.end()
 
-    def _start(self, name: str, step: Callable[[], None], deadline: float, tag: str | None = None) -> None:
+    def _start(self, name: str, step: Callable[[], None], tag: str | None = None) -> None:
         """Start the next step in a store, once it has room for it; leave the store out if it has none in time."""
         while name in self._copies and self._threads.pending(name) >= PIECES_PENDING_MAX:
-            answer = self._threads.next(_seconds_until(deadline))
+            answer = self._next()
             if answer is not None:
                 self._take(answer)
             else:
                 self._leave_out(name, self._too_slow(name))
         if name in self._copies:
             self._threads.start(name, step, tag)
+
+    def _next(self) -> Answer | None:
+        """Return the next answer, or None at the deadline.
+
+        If this process was suspended meanwhile, its threads were, too: the stores get all their time once more.
+        """
+        while True:
+            seconds, began = _seconds_until(self._deadline), time.monotonic()
+            answer = self._threads.next(seconds)
+            if answer is not None or time.monotonic() - began - (seconds or 0.0) < _SUSPENDED_SECONDS:
+                return answer
+            self._deadline = time.monotonic() + self._slower_seconds
 
     def _take_what_is_ready(self) -> None:
         while (answer := self._threads.next(0)) is not None:

@@ -29,6 +29,7 @@ try:
         ANSWER_SECONDS,
         CONNECT_SECONDS,
         Again,
+        in_doubt,
         result_of,
         seconds_for,
         until_answered,
@@ -46,7 +47,6 @@ LIST_SECONDS = 30.0
 _CLASSES = {"gs": "gcsfs.core.GCSFileSystem"}
 """What is used instead of fsspec's choice: gcsfs's other class asks with each write of what kind the bucket is."""
 _DEFAULTS: dict[str, dict[str, Any]] = {
-    "gs": {"requests_timeout": ANSWER_SECONDS},
     "abfs": {"connection_timeout": CONNECT_SECONDS, "read_timeout": ANSWER_SECONDS},
 }
 _PARTS = {"sftp": "paramiko", "ssh": "paramiko", "smb": "smbprotocol", "hdfs": "pyarrow", "http": "aiohttp"}
@@ -54,6 +54,7 @@ _PARTS = {"sftp": "paramiko", "ssh": "paramiko", "smb": "smbprotocol", "hdfs": "
 _OWN = {"use_listings_cache": False, "skip_instance_cache": True}
 """Options that the log depends on."""
 _RESERVED = ("asynchronous", "loop", "protocol", "fo", "target_protocol", *_OWN)
+_WRITES = {"pipe_file", "put_file"}
 _LOGGERS = ("gcsfs", "azure.identity")
 """They log errors, with stacks, that pyspark_log raises itself."""
 
@@ -132,13 +133,16 @@ class FileSystemClient:
             return
         raise StoreRefused(url, "", message)
 
-    def call(self, at: tuple[str, str], method: str, *arguments: Any, sent: int = 0, **options: Any) -> Any:
+    def call(
+        self, at: tuple[str, str], method: str, *arguments: Any, sent: int = 0, received: int = 0, **options: Any
+    ) -> Any:
         """Return what a method of the file system returns. Raises `StoreError`, and `Exists`.
 
         Repeats it after a failure that may be transient, until `RETRY_SECONDS` have passed. `at` are the URL and the
-        key for messages, `sent` is the number of bytes.
+        key for messages, `sent` and `received` are the numbers of bytes, as far as they are known.
         """
-        call = _Call(self, at, method, functools.partial(self._start, method, *arguments, **options), sent)
+        start = functools.partial(self._start, method, *arguments, **options)
+        call = _Call(self, at, method, start, sent, received)
         return result_of(asyncio.run_coroutine_threadsafe(until_answered(call.attempt), self.loop))
 
     async def _start(self, method: str, *arguments: Any, **options: Any) -> Any:
@@ -150,11 +154,13 @@ class FileSystemClient:
 class _Call:
     """One call, with its attempts."""
 
-    def __init__(self, client: FileSystemClient, at: tuple[str, str], method: str, start: Any, sent: int) -> None:
+    def __init__(
+        self, client: FileSystemClient, at: tuple[str, str], method: str, start: Any, sent: int, received: int
+    ) -> None:
         self._client, self._at, self._method, self._start = client, at, method, start
         self._sent, self._received, self._doubtful = sent, 0, False
         self._counts = counts_of(at[0])
-        self._seconds = LIST_SECONDS if method in {"find", "ls"} else seconds_for(sent)
+        self._seconds = LIST_SECONDS if method in {"find", "ls"} else seconds_for(sent + received)
 
     async def attempt(self) -> Any:
         try:
@@ -177,7 +183,7 @@ class _Call:
         error = TimeoutError() if isinstance(caught, asyncio.TimeoutError) else caught
         outcome = translated(error, *self._at, self._method, self._client.package)
         if not outcome.retriable:
-            return outcome
+            return in_doubt(outcome) if self._doubtful and self._method in _WRITES else outcome
         self._doubtful = True
         return Again(outcome, busy=is_busy(caught))
 

@@ -27,7 +27,7 @@ from pyspark_log_storage.stores.store import check_key, check_prefix, is_key
 from fsspec import AbstractFileSystem
 from fsspec.asyn import AsyncFileSystem
 
-from pyspark_log_storage.stores.attempts import READ_BYTES_MAX
+from pyspark_log_storage.stores.attempts import READ_BYTES_MAX, in_doubt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -66,7 +66,10 @@ class FsspecStore:
         try:
             self.call("pipe_file", key, body, sent=len(body), mode="create")
         except Exists as found:
-            return found.doubtful and self.read(key, 0, len(body) + 1) == body
+            try:
+                return found.doubtful and self.read(key, 0, len(body) + 1) == body
+            except StoreError as error:
+                raise in_doubt(error) from None
         return True
 
     def create_unflushed(self, key: str, data: bytes) -> bool:
@@ -84,7 +87,7 @@ class FsspecStore:
             return b""
         most = READ_BYTES_MAX + 1 if length is None else length
         try:
-            data = bytes(self.call("cat_file", key, start=start, end=start + most))
+            data = bytes(self.call("cat_file", key, received=length or 0, start=start, end=start + most))
         except StoreRefused:
             if not self._ends_before(key, start):
                 raise
@@ -143,14 +146,14 @@ class FsspecStore:
         del dry_run
         return ()
 
-    def call(self, method: str, key: str, *arguments: Any, sent: int = 0, **options: Any) -> Any:
+    def call(self, method: str, key: str, *arguments: Any, sent: int = 0, received: int = 0, **options: Any) -> Any:
         """Return what a method of the file system returns for a key or a prefix; see `FileSystemClient.call`."""
         client = client_of(self._kind, self._scheme, self._options, self.url)
         path = f"{self._base}{key}".rstrip("/")
         arguments = (*arguments, path) if method == "put_file" else (path, *arguments)
         if method in {"find", "ls"}:
             client.fs.invalidate_cache()  # the options switch caches off; not every implementation heeds them
-        return client.call((self.url, key), method, *arguments, sent=sent, **options)
+        return client.call((self.url, key), method, *arguments, sent=sent, received=received, **options)
 
     def _ends_before(self, key: str, position: int) -> bool:
         """Return whether an object is known to have no byte at a position."""

@@ -53,6 +53,8 @@ _NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
 _ADVICE = {
     errno.ENOSPC: "the disk is full; free some space",
     errno.EDQUOT: "the disk quota is used up; free some space or raise it",
+    errno.EMFILE: "this process has too many open files; close some, or raise its limit (ulimit -n)",
+    errno.ENFILE: "this machine has too many open files; close some, or raise its limit (sysctl fs.file-max)",
     errno.EFBIG: "the file would be too large for the file system, or for the process; raise its limit (ulimit -f)",
     errno.EROFS: "the file system is read-only; mount it for writing",
     errno.EACCES: "permission is denied; check the folder's owner and mode",

@@ -18,6 +18,7 @@ import uuid
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import InvalidOption, LogError, ObjectMissing, StoreError, StoreUnavailable
 from pyspark_log_storage.stores.s3_client import Answered, client_of
 from pyspark_log_storage.stores.storage_options import NO_OPTIONS
@@ -25,7 +26,7 @@ from pyspark_log_storage.stores.store import check_key, check_prefix, is_key
 
 # ruff: isort: split
 # If s3fs is missing, the client says so; tenacity, which the next one imports, comes with it.
-from pyspark_log_storage.stores.attempts import result_of
+from pyspark_log_storage.stores.attempts import in_doubt, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -76,7 +77,10 @@ class S3Store:
                 self.call("put_object", key, expects, Body=body, Metadata={NONCE: nonce}, IfNoneMatch="*")
                 return True
             except Answered:
-                found = self.nonce_of(key)
+                try:
+                    found = self.nonce_of(key)
+                except StoreError as error:
+                    raise in_doubt(error) from None  # the object may be this call's
                 if found is not None:
                     return found == nonce
         raise StoreUnavailable(self.url, key, f"other writers were creating {key} in {self.url} again and again; retry")
@@ -165,6 +169,7 @@ class S3Store:
         """Abort the multipart uploads that were begun more than `UNFINISHED_SECONDS` ago, by the server's clock.
 
         S3 does not tell whether a writer is alive. One that is, after so long, gets an error with its next part.
+        Uploads of other names are somebody else's: a log may be at the root of a bucket that others use.
         """
         found = []
         arguments: dict[str, Any] = {}
@@ -173,7 +178,7 @@ class S3Store:
             now = parsedate_to_datetime(page["ResponseMetadata"]["HTTPHeaders"]["date"])
             for each in page.get("Uploads", ()):
                 key = each["Key"].removeprefix(self._base)
-                if is_key(key) and (now - each["Initiated"]).total_seconds() > UNFINISHED_SECONDS:
+                if layout.is_written_in_parts(key) and (now - each["Initiated"]).total_seconds() > UNFINISHED_SECONDS:
                     found.append(f"{key} (upload {each['UploadId']})")
                     if not dry_run:
                         self.call("abort_multipart_upload", key, {_NOT_FOUND}, UploadId=each["UploadId"])

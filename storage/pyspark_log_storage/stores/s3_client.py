@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
-from pyspark_log_storage.errors import CorruptObject, InvalidOption, LogError, StoreError
+from pyspark_log_storage.errors import CorruptObject, InvalidOption, LogError, StoreError, StoreRefused
 from pyspark_log_storage.stores.connections import LastingThreads, PerProcess, silence
 from pyspark_log_storage.stores.request_counts import counts_of
 from pyspark_log_storage.stores.storage_options import OPTION
@@ -23,6 +24,7 @@ try:
         CONNECT_SECONDS,
         READ_BYTES_MAX,
         Again,
+        in_doubt,
         result_of,
         seconds_for,
         until_answered,
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 
     from pyspark_log_storage.stores.storage_options import StorageOptions
 
+CREDENTIALS_SECONDS = 30.0
+"""How long the first credentials may take, which a program prints or a server gives."""
 _CONNECTIONS_MAX = 32
 _CONFIG = {
     "connect_timeout": CONNECT_SECONDS,
@@ -98,12 +102,19 @@ class S3Client:
             )
             self.fs.retries = 1
             self.fs.loop.set_default_executor(LastingThreads())
-            self.fs.connect()
+            result_of(asyncio.run_coroutine_threadsafe(self._connect(), self.fs.loop))
+        except asyncio.TimeoutError:
+            cure = "check credential_process in ~/.aws/config, and the server that gives credentials to this machine"
+            message = f"cannot use {url}: there were no credentials within {CREDENTIALS_SECONDS:g} s; {cure}"
+            refused: StoreError = StoreRefused(url, "", message)
         except Exception as error:  # noqa: BLE001 -- whatever botocore finds wrong with options and profiles
             refused = translated(error, url, "", "connect", self.endpoint)
         else:
             return
         raise refused from None
+
+    async def _connect(self) -> None:
+        await asyncio.wait_for(self.fs.set_session(), CREDENTIALS_SECONDS)
 
     def call(self, url: str, key: str, method: str, expects: Collection[int] = (), **arguments: Any) -> Any:
         """Return the answer to a call, with the bytes of its body. Raises `StoreError`.
@@ -127,14 +138,19 @@ class _Call:
         self._client, self._at, self._method = client, at, method
         self._arguments, self._expects = arguments, expects
         self._counts, self._sent, self._received = counts_of(at[0]), len(arguments.get("Body", b"")), 0
-        self._seconds = seconds_for(self._sent)
+        self._doubtful = False
+        """Whether an earlier attempt may have had its effect."""
 
     async def until_answered(self) -> Any:
         return await until_answered(self._attempt)
 
     async def _attempt(self) -> Any:
         try:
-            return await asyncio.wait_for(self._answer(), self._seconds)
+            began = time.monotonic()
+            answer = await asyncio.wait_for(self._answer(), seconds_for(self._sent))
+            if self._method == "get_object":
+                await self._read_body(answer, time.monotonic() - began)
+            return answer
         except LogError:
             raise
         except Exception as caught:  # noqa: BLE001 -- whatever s3fs, botocore and aiohttp raise
@@ -145,7 +161,10 @@ class _Call:
             else:
                 outcome = translated(cause if code else caught, *self._at, self._method, self._client.endpoint)
             if isinstance(outcome, StoreError) and outcome.retriable:
+                self._doubtful = True
                 outcome = Again(outcome, busy=is_busy(cause))
+            elif isinstance(outcome, StoreError) and self._doubtful and self._method == "put_object":
+                outcome = in_doubt(outcome)
         finally:
             self._counts.add(self._method, sent=self._sent, received=self._received)
         raise outcome from None
@@ -159,17 +178,19 @@ class _Call:
                 # An answer to HEAD has no body, and so does not say why; one to GET does.
                 (await send("get_object", **self._arguments, Range="bytes=0-0"))["Body"].close()
             raise
-        if self._method == "get_object":
-            body = answer["Body"]
-            try:
-                if answer["ContentLength"] > READ_BYTES_MAX:
-                    detail = f"it has {answer['ContentLength']} bytes; the maximum for objects of its kind is"
-                    raise CorruptObject("/".join(self._at), f"{detail} {READ_BYTES_MAX}")
-                answer["Body"] = await body.read()
-                self._received = len(answer["Body"])
-            finally:
-                body.close()
         return answer
+
+    async def _read_body(self, answer: Any, passed: float) -> None:
+        """Replace the stream of an answer by its bytes. `passed` are the seconds that the attempt took so far."""
+        body, size = answer["Body"], answer["ContentLength"]
+        try:
+            if size > READ_BYTES_MAX:
+                detail = f"it has {size} bytes; the maximum for objects of its kind is {READ_BYTES_MAX}"
+                raise CorruptObject("/".join(self._at), detail)
+            answer["Body"] = await asyncio.wait_for(body.read(), seconds_for(size) - passed)
+            self._received = len(answer["Body"])
+        finally:
+            body.close()
 
 
 def _cause(error: Exception) -> Exception:

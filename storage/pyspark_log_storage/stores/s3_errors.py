@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import aiohttp
 from botocore import exceptions as boto
 
 from pyspark_log_storage.errors import (
@@ -63,7 +64,14 @@ _ELSEWHERE = {
 }
 _FULL = {"QuotaExceeded", "InsufficientStorage", "XMinioStorageFull", "507"}
 _BUSY = {"SlowDown", "RequestLimitExceeded", "Throttling", "ThrottlingException", "429", "503", "ServiceUnavailable"}
-_TRY_AGAIN = {"RequestTimeout", "RequestTimeoutException", "OperationAborted", "ConditionalRequestConflict", "409"}
+_TRY_AGAIN = {
+    "RequestTimeout",
+    "RequestTimeoutException",
+    "IncompleteBody",
+    "OperationAborted",
+    "ConditionalRequestConflict",
+    "409",
+}
 _NO_BUCKET = {"NoSuchBucket"}
 _NO_OBJECT = {"NoSuchKey", "404", "NotFound", "NoSuchVersion"}
 _UNSUPPORTED = {"NotImplemented", "501", "MethodNotAllowed", "405"}
@@ -122,7 +130,14 @@ def translated(error: Exception, url: str, key: str, call: str, endpoint: str) -
 
 
 _NO_CONNECTION = (boto.EndpointConnectionError, boto.ConnectTimeoutError, boto.ProxyConnectionError)
-_CONNECTION = (*_NO_CONNECTION, boto.HTTPClientError, boto.IncompleteReadError, asyncio.TimeoutError, OSError)
+_CONNECTION = (
+    *_NO_CONNECTION,
+    boto.HTTPClientError,
+    boto.IncompleteReadError,
+    aiohttp.ClientError,  # aiobotocore passes it on if an answer ends in its middle
+    asyncio.TimeoutError,
+    OSError,
+)
 
 
 def _of_answer(error: boto.ClientError, url: str, key: str, call: str, endpoint: str) -> StoreError:

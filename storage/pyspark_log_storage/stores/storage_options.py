@@ -3,8 +3,9 @@
     {"key": "...", "secret": "...", "endpoint_url": "http://localhost:9000"}
     {"profile": "prod", "s3://eu-bucket": {"profile": "eu"}}
 
-An entry whose name is a URL is for the stores below it, and takes precedence over the others. Options travel to tasks,
-and are never shown: neither `repr` nor an error has a value.
+An entry whose name is a URL is for the stores below it, and takes precedence over the others; one whose name ends with
+"://" is for all stores of its scheme. Options travel to tasks, and are never shown: neither `repr` nor an error has a
+value.
 """
 
 from __future__ import annotations
@@ -61,9 +62,9 @@ class StorageOptions(msgspec.Struct, frozen=True):
     def at(self, url: str) -> dict[str, Any]:
         """Return the options of the store at a URL: the general ones, and over them those of URLs above it."""
         options: dict[str, Any] = msgspec.json.decode(self.text)
-        places = {each.rstrip("/"): options.pop(each) for each in [name for name in options if "://" in name]}
+        places = {_canonical(each): options.pop(each) for each in [name for name in options if "://" in name]}
         for place in sorted(places, key=len):
-            if _canonical(place) == url or url.startswith(f"{_canonical(place)}/"):
+            if place == url or url.startswith(place if place.endswith("://") else f"{place}/"):
                 if not isinstance(places[place], dict):
                     raise InvalidOption(OPTION, f"option {OPTION}: the value for {place} is not an object of options")
                 options |= places[place]
@@ -82,7 +83,7 @@ class StorageOptions(msgspec.Struct, frozen=True):
 
 def _canonical(url: str) -> str:
     scheme, _, rest = url.partition("://")
-    return f"{schemes.canonical(scheme)}://{rest}"
+    return f"{schemes.canonical(scheme)}://{rest.rstrip('/')}"
 
 
 NO_OPTIONS = StorageOptions()

@@ -1,0 +1,57 @@
+"""Connections to object stores, which the stores of a process share."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from pyspark_log_storage.stores.connections import PerProcess
+
+WAIT_SECONDS = 20
+
+
+def test_a_connection_that_takes_long_to_make_delays_no_other():
+    """A program that prints credentials may hang, and what asks a server for them may wait long."""
+    connections, goes_on, begun = PerProcess(), threading.Event(), threading.Event()
+
+    def slowly():
+        begun.set()
+        assert goes_on.wait(WAIT_SECONDS)
+        return "slow"
+
+    with ThreadPoolExecutor(2) as threads:
+        slow = threads.submit(connections.get, "slow store", slowly)
+        assert begun.wait(WAIT_SECONDS)
+        try:
+            other = threads.submit(connections.get, "other store", lambda: "other")
+            assert other.result(WAIT_SECONDS / 4) == "other"
+        finally:
+            goes_on.set()
+        assert slow.result(WAIT_SECONDS) == "slow"
+
+
+def test_threads_that_need_one_connection_at_once_share_it():
+    connections, made, together = PerProcess(), [], threading.Barrier(8)
+
+    def get(_):
+        together.wait(WAIT_SECONDS)
+        return connections.get("store", lambda: made.append(object()) or made[-1])
+
+    with ThreadPoolExecutor(8) as threads:
+        found = set(threads.map(get, range(8)))
+    assert found == set(made)
+    assert len(made) == 1
+
+
+def test_a_connection_that_cannot_be_made_is_made_at_the_next_need():
+    connections, answers = PerProcess(), [ValueError, None]
+
+    def make():
+        error = answers.pop(0)
+        if error is not None:
+            raise error
+        return "made"
+
+    try:
+        connections.get("store", make)
+    except ValueError:
+        assert connections.get("store", make) == "made"
+    assert answers == []
