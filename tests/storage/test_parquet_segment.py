@@ -123,6 +123,19 @@ def test_a_row_that_no_reader_would_decode_is_refused(monkeypatch):
         write(MemoryStore(), [(batch_of([(b"v", 1), (b"v" * 2000, 2)]), 0, 3)])
 
 
+def test_a_footer_that_no_reader_would_take_is_refused(monkeypatch):
+    store = MemoryStore()
+    rows = [(batch_of([(b"v", 1)]), 0, 3)]
+    write(store, rows)
+    monkeypatch.setattr(parquet_footer, "TAIL_BYTES_MAX", len(store.read(KEY)) - 4 - segment.scan(store, KEY)[0].length)
+    write(MemoryStore(), rows)
+    monkeypatch.setattr(parquet_footer, "TAIL_BYTES_MAX", parquet_footer.TAIL_BYTES_MAX - 1)
+    with pytest.raises(CorruptObject, match="its row groups end at byte"):
+        parquet_footer.read(store, KEY)
+    with pytest.raises(NotAsParquet):
+        write(MemoryStore(), rows)
+
+
 # Rows of several schemas
 
 
@@ -152,6 +165,81 @@ def test_rows_of_an_older_schema_have_the_columns_of_the_newest():
     assert table.column("price").to_pylist() == [None, 0.5, None]
     found = rows_of(store, segment.scan(store, KEY, (OLD, NEW)), (OLD, NEW))
     assert [each["count"] for each in found] == [1, 2**40, 1]
+
+
+def required(kind):
+    """Return a struct with a field that is not null, and one that may be."""
+    return pa.struct([pa.field("must", kind, nullable=False), pa.field("may", kind)])
+
+
+PAIR = required(pa.int32())
+MAP = pa.map_(pa.field("key", pa.string(), nullable=False), pa.field("value", PAIR))
+BELOW_NULLS = [
+    *(required(kind) for kind in (pa.int32(), pa.string(), pa.bool_(), pa.decimal128(5, 2), PAIR, MAP)),
+    required(pa.list_(pa.field("element", PAIR))),
+    pa.struct([pa.field("maybe", required(PAIR))]),
+    pa.list_(pa.field("element", PAIR)),
+    MAP,
+    pa.map_(pa.field("key", pa.struct([pa.field("maybe", PAIR)]), nullable=False), pa.field("value", PAIR)),
+]
+
+
+def one_column(values):
+    """Return rows with these values, as the only chunk of a typed topic."""
+    schema = pa.schema([pa.field("x", values.type), pa.field("timestamp", TIMESTAMP, nullable=False)])
+    return pa.RecordBatch.from_arrays([values, pa.array([0] * len(values), TIMESTAMP)], schema=schema)
+
+
+def struct_of(values, kind):
+    return pa.StructArray.from_arrays([values], fields=list(kind))
+
+
+def with_nulls(kind):
+    """Return three values with nulls as Spark writes them: those of structs have nulls in all fields."""
+    bounds = pa.array([0, 1, 3, 3], pa.int32())
+    if pa.types.is_map(kind):
+        is_text = kind.key_type == pa.string()
+        keys = pa.array(["a", "b", "c"]) if is_text else struct_of(pa.nulls(3, PAIR), kind.key_type)
+        return pa.MapArray.from_arrays(bounds, keys, pa.nulls(3, kind.item_type), type=kind)
+    if pa.types.is_list(kind):
+        return pa.ListArray.from_arrays(bounds, pa.nulls(3, kind.value_type), type=kind)
+    return pa.nulls(3, kind)
+
+
+@pytest.mark.parametrize("kind", BELOW_NULLS, ids=str)
+def test_a_null_struct_is_one_in_the_file_also_if_its_fields_are_not_null(kind):
+    values = with_nulls(kind)
+    for rows in (values, values.slice(1), values.slice(1, 1)):
+        store, batch = MemoryStore(), one_column(rows)
+        write(store, [(batch, 0, 3)], schemas=(batch.schema,))
+        found = rows_of(store, segment.scan(store, KEY, (batch.schema,)), (batch.schema,))
+        assert [each["x"] for each in found] == rows.to_pylist()
+
+
+def test_the_values_beside_a_null_struct_stay_as_they_are():
+    both = pa.StructArray.from_arrays(
+        [pa.array([1, None, 3, 4], pa.int32()), pa.array([None, None, 7, None], pa.int32())],
+        fields=list(PAIR),
+        mask=pa.array([False, True, False, False]),
+    )
+    store, batch = MemoryStore(), one_column(both.slice(1))
+    write(store, [(batch, 0, 3)], schemas=(batch.schema,))
+    found = rows_of(store, segment.scan(store, KEY, (batch.schema,)), (batch.schema,))
+    assert [each["x"] for each in found] == [None, {"must": 3, "may": 7}, {"must": 4, "may": None}]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.StructArray.from_arrays([pa.array([1, None], pa.int32()), pa.nulls(2, pa.int32())], fields=list(PAIR)),
+        pa.array([[1], [None]], pa.list_(pa.field("element", pa.int32(), nullable=False))),
+        pa.array([[("a", None)]], pa.map_(pa.string(), pa.field("value", pa.int32(), nullable=False))),
+    ],
+    ids=["field", "element", "value"],
+)
+def test_a_null_where_the_columns_say_that_there_is_none_is_refused(values):
+    with pytest.raises(NotAsParquet):
+        write(MemoryStore(), [(one_column(values), 0, 3)], schemas=(one_column(values).schema,))
 
 
 READ_ALL = """

@@ -127,6 +127,17 @@ def test_a_log_that_was_cut_between_chunks_is_found_by_its_index(store, chunks, 
     assert (found.end_offset, found.damage.file, found.rebuilt) == (end, bad, ())
 
 
+def test_the_rows_of_a_segment_under_the_name_of_another_are_not_good(store):
+    write(store, 0, 10)
+    key, renamed = write(store, 500, 5), FOLDER + layout.segment_name(10, 7, "a", parquet=store.parquet)
+    for of in (layout.segment_file, "{}.index".format):
+        store.put(of(renamed), store.read(of(key)))
+        store.delete(of(key))
+    found = recover(store, FOLDER, 0)
+    assert (found.end_offset, found.damage.file) == (10, renamed)
+    assert "it begins at offset 500, not 10 as its name says" in found.damage.why
+
+
 def test_a_missing_segment_ends_the_good_rows(store):
     gone = write(store, 10, 10)
     write(store, 0, 10)

@@ -35,6 +35,22 @@ def test_offsets_in_order_are_read(rows, compression):
     assert decoded(stored(batch, compression)).equals(batch)
 
 
+@pytest.mark.parametrize("name", ["timestamp", "id"])
+def test_a_null_where_the_columns_say_that_there_is_none_is_damage(name):
+    typed = schema.typed(pa.schema([pa.field("id", pa.int64(), nullable=False), ("text", pa.string())]))
+    columns = {"id": pa.array([1, 2]), "text": pa.array(["a", None]), "timestamp": hostile.times(2)}
+    data = pa.py_buffer(stored(pa.record_batch(columns | {name: pa.nulls(2, columns[name].type)})))
+    with pytest.raises(CorruptObject, match=f"the chunk.*column '{name}' has nulls"):
+        chunk.decode(data, chunk.verify(data, "the chunk"), (typed,), "the chunk")
+
+
+def test_a_record_without_a_timestamp_is_damage():
+    times = pa.nulls(2, schema.TIMESTAMP)
+    batch = pa.record_batch([pa.array([b"k", None]), pa.array([None, b"v"]), times], schema.RECORD)
+    with pytest.raises(CorruptObject, match="column 'timestamp' has nulls"):
+        decoded(stored(batch))
+
+
 @FEW_AND_MANY
 @EVERY_COMPRESSION
 def test_a_value_outside_of_the_chunk_is_not_read(rows, compression):
@@ -79,6 +95,16 @@ def test_large_rows_that_would_become_a_small_chunk_are_stored_as_they_are(compr
     header, data = chunk.encode(batch, 0, compression)
     assert header.length > size
     assert decoded(data).equals(batch)
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_a_buffer_that_columns_share_is_as_large_as_those_of_its_own_for_each(compression):
+    columns = 40
+    one = pa.array([bytes(chunk.DECODED_BYTES // columns + 1)])
+    stored = schema.typed(pa.schema([(f"column {number}", one.type) for number in range(columns)]))
+    batch = pa.RecordBatch.from_arrays([*[one] * columns, hostile.times(1)], schema=stored)
+    header, data = chunk.encode(batch, 0, compression)
+    assert chunk.decode(pa.py_buffer(data), header, (stored,), "the chunk").equals(batch)
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])

@@ -94,7 +94,8 @@ def run_roll(store_at: Callable[[str], Store], work: RollTask, environment: Envi
         if work.job.compaction is not None:
             raise InvalidRecord(
                 f"topic {work.topic!r}, partition {work.job.partition}: it cannot be compacted, because a row is too "
-                "large for a Parquet file, or a struct has no fields; set cleanup.policy=delete"
+                "large for a Parquet file, a struct has no fields, a part of a value is null that must not be, or "
+                "there are too many columns for so many rows; set cleanup.policy=delete"
             ) from None
         # Its rows are stored as chunks, which may be any. The level keeps others from trying it again.
         job = msgspec.structs.replace(work.job, parquet=False, level=KEPT_LEVEL)

@@ -15,7 +15,7 @@ As in Kafka, a fold is due when the dense rows are a share of min.cleanable.dirt
 when the oldest of them was written max.compaction.lag.ms ago; rows younger than min.compaction.lag.ms are left out.
 A keyed segment is rewritten when half of its rows, or that share if it is larger, are superseded, or of the first one
 past their time, and 16 neighbours of one tier, which is the power of 16 in their rows, are merged: a row is rewritten a
-few times, however long the log is.
+few times, however long the log is. One that covers half of the offsets that a segment can have is merged no more.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.model.partition import ChunkRef, SegmentRef
-from pyspark_log_coordinator.segments.tiers import joined, tier_of
+from pyspark_log_coordinator.segments.tiers import TIER_MAX, joined, tier_of
+from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -144,7 +145,8 @@ def _as_many_as_fit(pieces: Sequence[SegmentRef | ChunkRef], budget: int) -> tup
     size = rows = 0
     for each in pieces:
         size, rows = size + each.length, rows + each.rows
-        if taken and (size > budget or rows > KEYED_ROWS_MAX):
+        is_too_long = each.end_offset - pieces[0].base_offset > SEGMENT_ROWS_MAX
+        if taken and (size > budget or rows > KEYED_ROWS_MAX or is_too_long):
             break
         taken.append(each)
     return tuple(taken)
@@ -158,7 +160,9 @@ def _merge(topic: Topic, partition: Partition, now: int, budget: int) -> Work | 
         dead = each.rows - left[number]
         if dead >= max(REWRITTEN_SHARE, config.min_cleanable_dirty_ratio) * each.rows and each.rows > 1:
             return Work((each,), keyed[number + 1 :], keyed[:number])
-    for start, end in joined([tier_of(each) for each in left]):
+    is_long = [each.span > SEGMENT_ROWS_MAX // 2 for each in keyed]
+    tiers = [TIER_MAX if long else tier_of(rows) for rows, long in zip(left, is_long, strict=True)]
+    for start, end in joined(tiers):
         taken = _as_many_as_fit(keyed[start:end], min(budget, config.segment_bytes))
         if len(taken) > 1:
             return Work(taken, keyed[start + len(taken) :], keyed[:start])

@@ -121,11 +121,9 @@ def encode_in_pieces(batch: pa.RecordBatch, schema_id: int, compression: str) ->
 def _takes_too_much(batch: pa.RecordBatch, length: int) -> bool:
     """Return whether rows that were compressed to `length` bytes take more than half of what a reader allows.
 
-    Half, because writer and reader measure a little differently.
+    Half, because writer and reader measure a little differently. A buffer that columns share counts for each of them.
     """
     enough = DECODED_BYTES // 2
-    if batch.get_total_buffer_size() <= enough:  # fast; too high for a slice
-        return False
     return int(batch.nbytes) > max(enough, DECODED_RATIO_MAX // 2 * length)
 
 

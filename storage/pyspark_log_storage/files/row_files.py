@@ -66,7 +66,8 @@ class SegmentFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 class NotAsParquet(Exception):
     """Rows cannot be in a Parquet file. Caught where segments are rolled.
 
-    One is too large for a row group, which readers decode as a whole, or a struct has no fields.
+    One is too large for a row group, which readers decode as a whole; a struct has no fields, or one of its fields is
+    null where the schema says that it is not; or they are so many, of so many columns, that no reader takes the footer.
     """
 
 

@@ -4,7 +4,8 @@ A faulty or hostile machine can write offsets that point outside of the values, 
 gigabytes, with a right checksum. So the message is measured before Arrow decodes it, and the values are checked after:
 
     measure     the size of the decompressed buffers, according to the message's metadata
-    check       offsets are in order and within their values, strings are UTF-8, counts of nulls are right
+    check       offsets are in order and within their values, strings are UTF-8, counts of nulls are right, and columns
+                that are not null have none
 
 Arrow's plain `validate` compares only the first and last offset of a column, so the full one is needed. It reads each
 offset once: 0.1 ms for 80,000 rows.
@@ -12,6 +13,7 @@ offset once: 0.1 ms for 80,000 rows.
 
 from __future__ import annotations
 
+import functools
 import struct
 from typing import TYPE_CHECKING
 
@@ -65,11 +67,22 @@ def measure(body: pa.Buffer) -> int:
 
 
 def check(batch: pa.RecordBatch) -> None:
-    """Raise `WrongBatchError` unless every value of a decoded batch is within its buffers."""
+    """Raise `WrongBatchError` unless every value of a decoded batch is within its buffers.
+
+    Also if a column has nulls that is not null in the schema, or the column `timestamp`, whatever the schema says.
+    """
     try:
         batch.validate(full=True)
     except pa.ArrowException as error:
         raise WrongBatchError(str(error)) from error
+    for place in _without_nulls(batch.schema):
+        if batch.column(place).null_count:
+            raise WrongBatchError(f"column {batch.schema.names[place]!r} has nulls, and must have none")
+
+
+@functools.lru_cache
+def _without_nulls(schema: pa.Schema) -> tuple[int, ...]:
+    return tuple(place for place, each in enumerate(schema) if not each.nullable or each.name == "timestamp")
 
 
 def _compressed_buffers(message: memoryview) -> Iterator[tuple[int, int]] | None:

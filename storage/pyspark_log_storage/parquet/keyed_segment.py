@@ -60,7 +60,8 @@ class KeyedSegmentWriter(ParquetSegmentWriter):
     def close_at(self, end_offset: int, superseded: Offsets, keys: Keys, tombstones: int) -> SegmentFile:
         """Publish both files, durably, as `close` does. The segment covers the offsets up to `end_offset`.
 
-        `superseded` and `keys` are in the order of the lists. `tombstones` is how many rows delete their key.
+        `superseded` and `keys` are in the order of the lists. `tombstones` is how many rows delete their key. Raises
+        `NotAsParquet`, `StoreError`.
         """
         self._flush()
         last = self._groups[-1]

@@ -42,7 +42,7 @@ MAGIC = b"PAR1"
 SEGMENT_KEY = "pyspark-log.segment"
 TAIL_KEY = "pyspark-log.tail"
 TAIL_BYTES_MAX = 256 * 1024 * 1024
-"""A tail has some 100 bytes for each column of each row group."""
+"""A tail has some 100 bytes for each column of each row group. A larger one is neither written nor read."""
 SUPERSEDED_BYTES, KEY_BYTES, VERSION_BYTES = 8, 16, 8
 """The length of an entry of each list of a keyed segment."""
 
@@ -51,7 +51,7 @@ _GUESSED_BYTES = 64 * 1024
 """How much is read at once from the end of a file: most tails are smaller."""
 _MARK = re.compile(rb"tail at ([0-9]{20}), crc32c ([0-9a-f]{8})")
 _CRC_DIGITS = 8
-_RECORD = [name for name in schema.RECORD_WITH_HEADERS.names if name != "timestamp"]
+_RECORD = pa.schema([each for each in schema.RECORD_WITH_HEADERS if each.name != "timestamp"])
 _LENGTH = struct.Struct("<I")
 _ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, IndexError, OverflowError, MemoryError, KeyError)
 
@@ -276,7 +276,7 @@ def typed_columns(footer: Footer, name: str) -> pa.Schema | None:
     try:
         found = footer.parquet.schema.to_arrow_schema()
         columns = pa.schema([each for each in found if each.name not in column_types.RESERVED])
-        if columns.names == _RECORD:
+        if columns.equals(_RECORD):
             return None
         return schema.typed(column_types.from_json(column_types.to_json(columns)))
     except (InvalidRecord, *_ARROW_ERRORS) as error:

@@ -40,6 +40,8 @@ from pyspark_log_storage.parquet.row_group_size import VALUES_MAX, values_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from numpy.typing import NDArray
+
     from pyspark_log_storage.files.row_files import EpochStarts, SegmentPlace
     from pyspark_log_storage.stores.store import ObjectWriter
 
@@ -92,6 +94,7 @@ class ParquetSegmentWriter:
         self._base_offset, self._epochs = base_offset, epochs
         self._partition, self._schemas, self._compression = kind.partition, kind.schemas, kind.compression
         self._columns = file_schema(kind.schemas[-1])
+        self._may_hide_nulls = any(_has_required(each.type) for each in self._columns)
         self._groups: list[RowGroup] = []
         self._rows: list[pa.RecordBatch] = []
         self._size = self._values = 0
@@ -111,6 +114,8 @@ class ParquetSegmentWriter:
 
     def _append(self, batch: pa.RecordBatch, schema_id: int, leader_epoch: int) -> None:
         """Append rows with the columns of the newest schema, and maybe more."""
+        if self._may_hide_nulls:
+            batch = _without_hidden_nulls(batch)
         if self._rows and leader_epoch != self._kind[1]:
             self._flush()
         for rows in _pieces(batch):
@@ -133,7 +138,10 @@ class ParquetSegmentWriter:
             self.end_offset += rows.num_rows
 
     def close(self) -> SegmentFile:
-        """Publish both files, durably, the .parquet last: a segment whose rows exist is complete."""
+        """Publish both files, durably, the .parquet last: a segment whose rows exist is complete.
+
+        Raises `NotAsParquet`, `StoreError`.
+        """
         self._flush()
         return self._close(None)
 
@@ -145,6 +153,8 @@ class ParquetSegmentWriter:
         self._sink.hold()
         self._parquet.close()
         tail = parquet_footer.sealed(self._sink.held())
+        if len(tail) > parquet_footer.TAIL_BYTES_MAX:
+            raise NotAsParquet
         self._output.write(tail)
         entries = metadata.entries()
         size = position + len(tail)
@@ -260,6 +270,57 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         half = batch.num_rows // 2
         yield from _pieces(batch.slice(0, half))
         yield from _pieces(batch.slice(half))
+
+
+def _without_hidden_nulls(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows as Parquet's writer takes them: what is not null in its schema has no nulls, also below a null.
+
+    A null struct has nulls in all of its fields, whatever the schema says of these. Raises `NotAsParquet` for a null in
+    a struct that is there.
+    """
+    present = np.ones(batch.num_rows, bool)
+    columns = [
+        _filled(column, field, present) if _has_required(field.type) else column
+        for column, field in zip(batch.columns, batch.schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _has_required(kind: pa.DataType) -> bool:
+    """Return whether something in a nested type is not null. The keys of maps never are, and do not count."""
+    is_map = pa.types.is_map(kind)
+    return any(
+        _has_required(each.type) or not (each.nullable or (is_map and not number))
+        for number, each in enumerate(children(kind))
+    )
+
+
+def _filled(column: pa.Array, field: pa.Field, present: NDArray[np.bool_]) -> pa.Array:
+    """Return the values of a field, with some value for each null that must not be one.
+
+    `present` are those that are not below a null. Raises `NotAsParquet` for such a null among them.
+    """
+    kind, is_valid = column.type, np.asarray(column.is_valid())
+    if not field.nullable and not is_valid[present].all():
+        raise NotAsParquet
+    validity = column.buffers()[0] if field.nullable else None
+    if pa.types.is_struct(kind):
+        present = present & is_valid
+        parts = [_filled(column.field(number), part, present) for number, part in enumerate(kind)]
+        mask = pa.array(~is_valid) if field.nullable and column.null_count else None
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
+    if pa.types.is_map(kind):
+        fields = [kind.key_field, kind.item_field]
+        every = np.ones(len(column.keys), bool)
+        parts = [_filled(part, each, every) for part, each in zip((column.keys, column.items), fields, strict=True)]
+        values = pa.StructArray.from_arrays(parts, fields=fields)
+    elif pa.types.is_list(kind):
+        values = _filled(column.values, kind.value_field, np.ones(len(column.values), bool))
+    else:
+        return pa.Array.from_buffers(kind, len(column), [validity, *column.buffers()[1:]], offset=column.offset)
+    return pa.Array.from_buffers(
+        kind, len(column), [validity, column.buffers()[1]], offset=column.offset, children=[values]
+    )
 
 
 def _values_of(batch: pa.RecordBatch) -> int:

@@ -69,8 +69,11 @@ class ReadSegment(msgspec.Struct, frozen=True):
 def read_segment(store: Store, key: str, schemas: Sequence[pa.Schema] | None = None) -> ReadSegment:
     """Read the segment at `key`; see `good_chunks`. Raises `ObjectMissing`, `NewerFormat`, `StoreError`."""
     entries, why = good_chunks(store, key, schemas)
+    named = layout.base_offset_of(key)
+    if entries and entries[0].base_offset != named:
+        entries, why = [], f"it begins at offset {entries[0].base_offset}, not {named} as its name says"
     is_indexed = why is None and segment.index_is_right(store, key, entries)
-    return ReadSegment(key, layout.base_offset_of(key), entries, why, is_indexed)
+    return ReadSegment(key, named, entries, why, is_indexed)
 
 
 def recover(

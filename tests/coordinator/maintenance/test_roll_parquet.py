@@ -16,7 +16,7 @@ from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords, Ma
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import CorruptObject
-from pyspark_log_storage.parquet import parquet_segment
+from pyspark_log_storage.parquet import parquet_footer, parquet_segment
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
 
@@ -71,6 +71,14 @@ def test_a_row_too_large_for_a_row_group_leaves_the_segment_a_log(topic, monkeyp
 
 def test_columns_that_parquet_cannot_have_leave_the_segment_a_log(topic, monkeypatch):
     monkeypatch.setattr(parquet_segment, "_is_empty", lambda field: field.name == "value")
+    topic.fill(2)
+    topic.roll()
+    assert [key.rpartition(".")[2] for key in topic.keys("0/")] == ["index", "log"]
+    topic.check()
+
+
+def test_a_footer_that_no_reader_would_take_leaves_the_segment_a_log(topic, monkeypatch):
+    monkeypatch.setattr(parquet_footer, "TAIL_BYTES_MAX", 100)
     topic.fill(2)
     topic.roll()
     assert [key.rpartition(".")[2] for key in topic.keys("0/")] == ["index", "log"]

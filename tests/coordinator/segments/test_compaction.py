@@ -18,6 +18,7 @@ from pyspark_log_coordinator.topic.machine import (
     HoldFiles,
     MaintainSegments,
 )
+from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX
 from tests.support.coordinator.topics import (
     after,
     at,
@@ -245,6 +246,22 @@ def test_sixteen_keyed_segments_of_one_size_become_one():
 )
 def test_several_keyed_segments_become_one_if_a_larger_one_follows(tiers, merged):
     assert list(joined(tiers)) == merged
+
+
+def test_keyed_segments_become_one_only_if_a_segment_can_have_all_of_their_offsets():
+    quarter = SEGMENT_ROWS_MAX // 4
+    state = keyed_log(*range(0, 17 * quarter, quarter), chunks=17, rows=quarter)
+    assert due(state)[0] == (0, 4 * quarter, [*range(4 * quarter, 16 * quarter, quarter)])
+
+
+def test_a_keyed_segment_of_very_many_offsets_does_not_keep_later_ones_from_becoming_one():
+    half, small = SEGMENT_ROWS_MAX // 2 + 1, 10
+    state = started(**COMPACT)
+    bounds = [0, half, *range(half + small, half + 17 * small, small)]
+    for start, end in itertools.pairwise(bounds):
+        state = after(state, commit(None, file({0: end - start})))
+        state = taken(state, compacted(state, start, end, 10))
+    assert due(state) == [(half, half + 16 * small, [])]
 
 
 def test_a_merge_knows_the_keyed_segments_before_and_after_it():
