@@ -10,7 +10,8 @@ process that waits reads no entries. A process without competitors never uses th
 
 The inbox only makes commits faster. A command from it is decided against the newest state like every other, so one that
 is found late, or twice, has the same effect as one that a suspended process submits late, or repeats. Only a command
-whose repetition changes nothing may be put here. If a store fails, the process continues without the inbox.
+whose repetition changes nothing may be put here. If a store fails, the process continues without the inbox; so it does
+if the store hangs and the journal is on others, too.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
+from pyspark_log_coordinator.journal.quorum import ANSWER_SECONDS
 from pyspark_log_storage import decoding, layout
-from pyspark_log_storage.errors import CorruptObject, LogError, NewerFormat, ObjectMissing
+from pyspark_log_storage.errors import CorruptObject, LogError, NewerFormat, ObjectMissing, StoreUnavailable
 from pyspark_log_storage.objects.envelope import HEADER_BYTES, seal, unseal
 from pyspark_log_storage.stored_fields import Count
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.place import JournalPlace
     from pyspark_log_storage.stores.store import Store
+    from pyspark_log_storage.stores.store_threads import Answer as Answered
     from pyspark_log_storage.stores.store_threads import StoreThreads
 
 COMMANDS_MAX = 128
@@ -82,16 +85,7 @@ def decode_answer(data: bytes, key: str) -> Answer:
     return decoding.decode(_answer_decoder.decode, unseal(_MAGIC_OF_ANSWER, _VERSION, data, key, key), key)
 
 
-def delete_left_behind(place: JournalPlace, journal: str) -> int:
-    """Delete all commands and answers from a place that the journal, named by its folder, has left; return how many.
-
-    A process that waits there finds that the journal has gone on elsewhere, and submits its command itself. Raises
-    `StoreError`.
-    """
-    return sum(_delete(place.stores[0], folder) for folder in (layout.inbox(journal), layout.answers(journal)))
-
-
-def _delete(store: Store, folder: str, floor: int | None = None) -> int:
+def _delete(folder: str, floor: int | None, store: Store) -> int:
     """Delete the objects in a folder whose born is below `floor`, or all; return how many. Raises `StoreError`."""
     names = [key.removeprefix(folder) for key in store.list(folder)]
     old = [each for each in names if layout.is_born_name(each) and (floor is None or layout.born_of(each) < floor)]
@@ -180,15 +174,16 @@ class Inbox(Generic[C]):
         self._key = self._folder + layout.born_name(max(number, self.heard_of), self._environment.nonce())
         self._put_at = self._environment.monotonic()
         self._place = place  # before it is written: the answer of the store may be lost
+        key, data = self._key, seal(_MAGIC, _VERSION, body)
         with contextlib.suppress(LogError):
-            place.stores[0].create_unflushed(self._key, seal(_MAGIC, _VERSION, body))
+            self._ask(place, lambda store: store.create_unflushed(key, data))
 
     def look(self, place: JournalPlace) -> None:
         """List the commands that wait, the oldest first. None if the store fails."""
         begin = self._environment.monotonic()
         self._listed = []
         with contextlib.suppress(LogError):
-            keys = place.stores[0].list(self._folder)
+            keys = self._ask(place, lambda store: list(store.list(self._folder)))
             listed = [key for key in keys if layout.is_born_name(key.removeprefix(self._folder))]
             self._settled = {key: self._settled[key] for key in listed if key in self._settled}
             self._listed = [key for key in listed if key not in self._settled]
@@ -199,7 +194,7 @@ class Inbox(Generic[C]):
     def others(self, place: JournalPlace) -> list[tuple[str, C]]:
         """Return keys and commands of other processes: of those of the last look as many as an entry takes."""
         keys = [key for key in self._listed if key != self._key][:COMMANDS_MAX]
-        self._read(place.stores[0], [key for key in keys if key not in self._known])
+        self._read(place, [key for key in keys if key not in self._known])
         found, left = [], BYTES_MAX
         for key in keys:
             if key in self._known:
@@ -221,18 +216,23 @@ class Inbox(Generic[C]):
             there = self._answer_to(key)
             return partial(place.stores[0].create_unflushed, there, encode_answer(answers[key], there))
 
-        self._at_once({key: answer_of(key) for key in answers})
+        self._at_once(place, {key: answer_of(key) for key in answers})
         for key in answers:
             self.settle(key)
 
     def answer(self) -> Answer | None:
         """Return the answer to the own command, or None if there is none, or the store fails."""
         assert self._place is not None
-        store, key = self._place.stores[0], self._answer_to(self._key)
+        key = self._answer_to(self._key)
+
+        def read(store: Store) -> bytes | None:
+            return store.read(key, 0, ANSWER_BYTES_MAX) if store.exists(key) else None
+
         try:
-            if not store.exists(key):
+            data = self._ask(self._place, read)
+            if data is None:
                 return None
-            found = decode_answer(store.read(key, 0, ANSWER_BYTES_MAX), key)
+            found = decode_answer(data, key)
         except LogError:
             return None
         self._is_answered, self._answered = True, self._environment.monotonic()
@@ -250,14 +250,22 @@ class Inbox(Generic[C]):
 
     def delete_before(self, place: JournalPlace, floor: int) -> int:
         """Delete commands whose born is below `floor`, whoever put them; return how many. Raises `StoreError`."""
-        return _delete(place.stores[0], self._folder, floor)
+        return self._ask(place, partial(_delete, self._folder, floor))
 
     def delete_answers(self, place: JournalPlace, number: int) -> int:
         """Delete answers that nobody has read for hundreds of entries; return how many. Raises `StoreError`.
 
         `number` is the newest entry. A process that waits for such an answer all the same finds the outcome itself.
         """
-        return _delete(place.stores[0], self._answers, number - ANSWER_ENTRIES)
+        return self._ask(place, partial(_delete, self._answers, number - ANSWER_ENTRIES))
+
+    def delete_left_behind(self, place: JournalPlace) -> int:
+        """Delete all commands and answers from a place that the journal has left; return how many.
+
+        A process that waits there finds that the journal has gone on elsewhere, and submits its command itself. Raises
+        `StoreError`.
+        """
+        return sum(self._ask(place, partial(_delete, each, None)) for each in (self._folder, self._answers))
 
     def _remove_abandoned(self, place: JournalPlace) -> None:
         """Remove one command whose process should have removed it long ago."""
@@ -268,25 +276,59 @@ class Inbox(Generic[C]):
 
     def _remove(self, place: JournalPlace, key: str) -> None:
         with contextlib.suppress(LogError):
-            place.stores[0].delete(key)
+            self._ask(place, lambda store: store.delete(key))
 
     def _answer_to(self, key: str) -> str:
         return self._answers + key.removeprefix(self._folder)
 
-    def _read(self, store: Store, keys: Sequence[str]) -> None:
-        found = self._at_once({key: partial(self._command, store, key) for key in keys})
-        self._known.update({key: command for key, command in found.items() if command is not None})
+    def _read(self, place: JournalPlace, keys: Sequence[str]) -> None:
+        found = self._at_once(place, {key: partial(self._command, place.stores[0], key) for key in keys})
+        for key, command in found.items():
+            if command is None:
+                self.settle(key)  # or all would wait for its process, as for one whose turn it is
+            else:
+                self._known[key] = command
 
-    def _at_once(self, calls: Mapping[str, Callable[[], T]]) -> dict[str, T]:
+    def _ask(self, place: JournalPlace, act: Callable[[Store], T]) -> T:
+        """Return the result of a call to the store that the inbox is on. Raises what it raises, and `StoreError`."""
+        store = place.stores[0]
+        if len(place.stores) == 1:
+            return act(store)
+        answer = self._call(place, {"": partial(act, store)}).get("")
+        if answer is None:
+            raise StoreUnavailable(store.url, self._folder, f"no answer within {ANSWER_SECONDS:g} s")
+        if answer.error is not None:
+            raise answer.error
+        result: T = answer.result
+        return result
+
+    def _at_once(self, place: JournalPlace, calls: Mapping[str, Callable[[], T]]) -> dict[str, T]:
         """Make calls at once, because the store is slow; return the results of those that do not fail."""
+        return {key: each.result for key, each in self._call(place, calls).items() if each.error is None}
+
+    def _call(self, place: JournalPlace, calls: Mapping[str, Callable[[], object]]) -> dict[str, Answered]:
+        """Make calls in threads, and return their answers.
+
+        If the journal is on several stores nobody waits long for the one that the inbox is on, and as long as it has
+        not answered there are no other calls.
+        """
         threads = self._threads = self._threads or self._environment.store_threads("inbox")
+        while threads.next(0) is not None:
+            pass  # answers that came too late
+        if any(threads.pending(f"{lane}") for lane in range(_LANES)):
+            return {}
+        asked = object()
+        found: dict[str, Answered] = {}
         for index, (key, call) in enumerate(calls.items()):
-            threads.start(f"{index % _LANES}", call, key)
-        answers = [threads.next(None) for _ in calls]
-        return {each.tag: each.result for each in answers if each is not None and each.error is None}
+            threads.start(f"{index % _LANES}", call, (asked, key))
+        seconds = None if len(place.stores) == 1 else ANSWER_SECONDS
+        while len(found) < len(calls) and (answer := threads.next(seconds)) is not None:
+            if answer.tag[0] is asked:
+                found[answer.tag[1]] = answer
+        return found
 
     def _command(self, store: Store, key: str) -> tuple[C, int] | None:
-        """Return a command and its bytes, or None if it is being written, was removed, or cannot be read."""
+        """Return a command and its bytes, or None if it was removed, or cannot be read: a power failure may tear it."""
         try:
             body = unseal(_MAGIC, _VERSION, store.read(key, 0, HEADER_BYTES + BYTES_MAX), key)
             return decoding.decode(self._decode, body, key), len(body)

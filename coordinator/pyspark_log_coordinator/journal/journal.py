@@ -152,6 +152,7 @@ class Journal(Replay[S, C]):
         end: int | None = None  # the newest entry that there was when this began, if one request tells
         ahead: dict[int, bytes] = {}  # entries that were read together
         void = 0  # the newest snapshot, if it is none
+        damaged = -1  # the entry after which this began again, because the next one is damaged or void
         while True:
             if end is None and self._opened and not self._has_moved:
                 end = self.entries.end_after(self.number)
@@ -168,37 +169,42 @@ class Journal(Replay[S, C]):
                 self._migrate(self._follow)
                 end = None
             elif not is_end and (data := ahead.get(self.number + 1) or self.entries.read(self.number + 1)) is not None:
-                self._take(data)
+                if not self._take(data, begins_again=self.number != damaged):
+                    damaged = self.number
             elif not is_end and (newest := self.entries.newest_snapshot()) > max(self.number, void):
                 # This process was suspended: the next entry, or one before it, has been trimmed.
                 known = self.number
                 self._opened = False
                 self._reset()
                 self.load_newest()
-                if self.number == known and self.is_void(newest):
-                    void = newest
-                elif self.number == known:
-                    self.load(newest)  # it could not be read a moment ago, and nothing else leads further
+                if self.number <= known:  # none was read that leads further
+                    later = (each for each in self.snapshot_numbers() if each > known)
+                    needed = next((each for each in later if not self.is_void(each)), 0)
+                    if needed:
+                        self.load(needed)
+                    else:
+                        void = newest
                 self._opened = True
             else:
                 self._require_begun()
-                if not self._is_gapless:
-                    if self._has_more():
+                if not self._is_gapless or not (end is None or is_end):
+                    if self._has_more(void):
                         end = None
                         continue
                     self._is_gapless, self._pace.in_a_row = True, 1
                 self._looked, self._seen = self._environment.monotonic(), self.number
                 return self.state
 
-    def _has_more(self) -> bool:
+    def _has_more(self, void: int) -> bool:
         """Return whether there is more to read. Raises `EntryMissing` if the next entry is lost.
 
-        Called once after the journal is opened. From then on the process has read every entry that existed.
+        Called once after the journal is opened, from when on the process has read every entry that existed, and when a
+        list has shown later ones. Snapshots up to `void` are void.
         """
         later = self.entries.newest_after(self.number + 1)
         if later == 0 or (self.number == 0 and self._has_only_begun(later)):
             return False
-        if self.entries.read(self.number + 1) is None and self.entries.newest_snapshot() <= self.number:
+        if self.entries.read(self.number + 1) is None and self.entries.newest_snapshot() <= max(self.number, void):
             raise EntryMissing(
                 self.entries.name(self.number + 1),
                 f"it is missing, and entry {later} exists; nothing was read or written without it",
@@ -570,19 +576,23 @@ class Journal(Replay[S, C]):
         entry = Entry(nonce, self._environment.now_ms(), self.last_hash, raw, named)
         return journal_entry.encode(entry, journal_entry.place(self.folder, self.number + 1))
 
-    def _take(self, data: bytes) -> None:
-        """Fold the stored entry that follows the newest known one, or start again if that one has been trimmed."""
+    def _take(self, data: bytes, *, begins_again: bool = True) -> bool:
+        """Fold the stored entry that follows the newest known one, or start again if that one has been trimmed.
+
+        Return whether it was folded. `begins_again` false: to start again has been tried, and led here again.
+        """
         name = self.entries.name(self.number + 1)
         try:
             events = self._decode(data, name)
         except (CorruptObject, ObjectMissing):
             # After trimming, a suspended process may find an entry that does not follow, or whose manifest is gone.
-            if self.newest_snapshot() <= self.number:
+            if not begins_again or self.newest_snapshot() <= self.number:
                 raise
             self._opened = False
-        else:
-            self._fold(data, events)
-            self._pace.in_a_row = 0
+            return False
+        self._fold(data, events)
+        self._pace.in_a_row = 0
+        return True
 
     def _snapshot_was_missed(self) -> bool:
         """Return whether the newest snapshot is so old that the one after it was missed."""

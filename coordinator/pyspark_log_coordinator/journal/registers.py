@@ -245,16 +245,19 @@ class Registers:
     def _nonce(self) -> bytes:
         return self._environment.nonce().encode()
 
-    def _run(self, n: int, attempt: Attempt, *, is_proposal: bool = False) -> Attempt:
+    def _run(
+        self, n: int, attempt: Attempt, *, is_proposal: bool = False, failures: _Failures | None = None
+    ) -> Attempt:
         """Make the calls that an attempt wants until it is done.
 
         If a proposal has lost vote 0, another one has most likely been decided. To read that takes a round or two; to
-        claim a ballot, which would be safe, too, takes more.
+        claim a ballot, which would be safe, too, takes more. The read goes on with the `failures` of the proposal: if
+        it fails, the proposal may be decided yet.
         """
         environment = self._environment
         deadline = environment.monotonic() + self._patience_ms / 1000
         backoff = _BACKOFF_SECONDS_MIN
-        failures = _Failures(self.name(n), self._members, attempt.own)
+        failures = failures or _Failures(self.name(n), self._members, attempt.own)
         self._snapshot = None
         while attempt.task is not Task.DONE:
             before = attempt
@@ -267,7 +270,7 @@ class Registers:
             lost = attempt.task is Task.CLAIM and (before.task, before.ballot) != (attempt.task, attempt.ballot)
             if lost and is_proposal and before.ballot == 0:
                 is_proposal = False
-                found = self._run(n, paxos.read(len(self._members), self._nonce()))
+                found = self._run(n, paxos.read(len(self._members), self._nonce()), failures=failures)
                 if found.value is not None:
                     return found
             if lost and environment.monotonic() >= deadline:

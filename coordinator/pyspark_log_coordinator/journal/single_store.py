@@ -162,8 +162,8 @@ class EntryLog:
 
         After a doubtful answer the same bytes are created again until the slot is occupied; `data` contains a nonce,
         so equal bytes are this process's own. A read would not do: only `create` promises that an existing object is
-        durable. Raises `OutcomeUnknown` if the store did not answer within the patience, and another `StoreError` if
-        nothing can have been written.
+        durable. Raises `OutcomeUnknown` if the store did not answer within the patience, and `CorruptObject` or another
+        `StoreError` if nothing can have been written.
         """
         environment = self._environment
         deadline = environment.monotonic() + self._patience_ms / 1000
@@ -188,6 +188,10 @@ class EntryLog:
                         "`pyspark-log verify --repair` deletes it",
                     )
                 # The existing entry was trimmed in between: this process was suspended.
+                if environment.monotonic() + backoff > deadline:
+                    raise CorruptObject(
+                        self.name(n), "its place is taken by something that cannot be read, such as a folder; remove it"
+                    )
             except LogError as error:
                 if (not error.retriable or isinstance(error, NodeMissing)) and not doubtful:
                     raise

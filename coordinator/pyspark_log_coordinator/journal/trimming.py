@@ -9,10 +9,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyspark_log_coordinator.journal import inbox, snapshot
+from pyspark_log_coordinator.journal import snapshot
+from pyspark_log_coordinator.journal.inbox import Inbox
 from pyspark_log_coordinator.journal.objects import checked
 
 if TYPE_CHECKING:
+    from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.journal import Journal
     from pyspark_log_coordinator.journal.place import JournalPlace
     from pyspark_log_coordinator.journal.replay import Replay
@@ -46,7 +48,7 @@ def delete_history(journal: Journal[Any, Any]) -> int:
     return delete_before(journal, journal.number)
 
 
-def delete_left_behind(journal: Journal[Any, Any], place: JournalPlace) -> int:
+def delete_left_behind(journal: Journal[Any, Any], place: JournalPlace, environment: Environment) -> int:
     """Delete a migrated journal from the place that `journal` has left; return the number of deleted objects.
 
     The entry that moved it stays there, with a snapshot, and leads suspended processes to the new place. Raises
@@ -59,7 +61,8 @@ def delete_left_behind(journal: Journal[Any, Any], place: JournalPlace) -> int:
     key = snapshot.key(journal.folder, number)
     there = journal.objects_at(place)
     there.create(key, journal.objects.read(key, checked(check)), check)
-    return there.delete_before(number, check) + inbox.delete_left_behind(place, journal.folder)
+    left = Inbox(journal.folder, lambda body: body, environment)
+    return there.delete_before(number, check) + left.delete_left_behind(place)
 
 
 def delete_before(journal: Journal[Any, Any], oldest: int) -> int:

@@ -44,6 +44,7 @@ def mark(stores: Sequence[Store], environment: Environment) -> JournalNodes:
     for number, (store, marker) in enumerate(zip(stores, markers, strict=True)):
         if marker is not None:
             _check_marker(store, marker, cluster_id, str(number))
+    _check_lists(stores, markers)
     for store, marker in zip(stores, markers, strict=True):
         if marker is None:
             self_test(store, environment.nonce(), environment.store_threads)
@@ -57,8 +58,7 @@ def mark(stores: Sequence[Store], environment: Environment) -> JournalNodes:
         if not store.create(JOURNAL_NODES, journal_nodes.encode(nodes)):
             found = journal_nodes.read(store)
             if found != nodes:
-                urls = ", ".join(found.urls) if found is not None else "none"
-                raise _refused(f"{store.url} is a journal node of a cluster whose journals are at {urls}")
+                raise _of_another(store, found)
     return nodes
 
 
@@ -131,6 +131,33 @@ def _check_marker(store: Store, marker: Marker, cluster_id: str, expected: str) 
             f"the store at {store.url} is already node {marker.node!r} of cluster {marker.cluster}; use an empty one, "
             "or delete everything in this one, with its marker, if that cluster no longer exists"
         )
+
+
+def _check_lists(stores: Sequence[Store], markers: Sequence[Marker | None]) -> None:
+    """Raise `InvalidOption` if a store has a list of other journal nodes than the markers name.
+
+    Every store had its marker before the first list was written. One that has lost it has lost its votes, too: with
+    another marker in another list it would vote again, and entries that were decided could be decided otherwise.
+    """
+    incarnations = [None if marker is None else marker.incarnation for marker in markers]
+    for store in stores:
+        found = journal_nodes.read(store)
+        if found is None:
+            continue
+        if found.generation > 1 or found.urls != tuple(each.url for each in stores):
+            raise _of_another(store, found)
+        for each, incarnation in zip(found.nodes, incarnations, strict=True):
+            if each.incarnation != incarnation:
+                raise _refused(
+                    f"according to {store.url} they are already, and {each.url} is another disk than that of node "
+                    f"{each.node!r}, or was wiped: is it mounted? If it is lost, use `pyspark-log nodes renew "
+                    f"{each.node}` and `pyspark-log cluster migrate-journals`"
+                )
+
+
+def _of_another(store: Store, found: JournalNodes | None) -> InvalidOption:
+    urls = "none" if found is None else ", ".join(found.urls)
+    return _refused(f"{store.url} is a journal node of a cluster whose journals are at {urls}")
 
 
 def _refused(reason: str) -> InvalidOption:

@@ -124,7 +124,7 @@ class _Migration:
     def delete_old_objects(self, journal: Journal[Any, Any]) -> None:
         """Delete a migrated journal's objects from the old stores. Those that stay do no harm."""
         with contextlib.suppress(StoreError):
-            self.removed += trimming.delete_left_behind(journal, self._previous)
+            self.removed += trimming.delete_left_behind(journal, self._previous, self._log.environment)
 
     def _journal(self, journal: Journal[Any, Any]) -> None:
         journal.submit(MoveJournal(self.generation))

@@ -18,6 +18,7 @@ from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.item_list import FOLDER, MACHINE, open_list
 from tests.support.coordinator.journal_objects import (
     ENTRIES,
+    EVERY,
     MANIFESTS,
     SNAPSHOTS,
     add,
@@ -67,6 +68,29 @@ def test_a_replaced_entry_below_a_snapshot_does_not_hide_behind_it(store, monkey
     replace_both(store, entry_key(3), raw_entry(b"x" * 16, ["ItemAdded", "forged"]))
     with pytest.raises(CorruptObject, match="does not follow"):
         open_list(store).refresh()
+
+
+@pytest.mark.usefixtures("snapshots_are_close")
+@pytest.mark.parametrize("damaged", range(EVERY + 1, 2 * EVERY + 1))
+def test_a_damaged_entry_before_a_damaged_snapshot_is_an_error(store, damaged):
+    fill(open_list(store), 2 * EVERY + 2)
+    replace_both(store, snapshot.key(FOLDER, 2 * EVERY), b"rotten")
+    replace_both(store, entry_key(damaged), raw_entry(b"x" * 16, ["ItemAdded", "forged"]))
+    with pytest.raises(CorruptObject, match=number(damaged)):
+        open_list(store).refresh()
+
+
+@pytest.mark.usefixtures("snapshots_are_close")
+def test_a_process_behind_a_lost_entry_before_a_damaged_snapshot_meets_an_error(store):
+    fill(open_list(store), EVERY)
+    slept = open_list(store)
+    slept.refresh()
+    fill(open_list(store), EVERY + 2)
+    replace_both(store, snapshot.key(FOLDER, 2 * EVERY), b"rotten")
+    lose_both(store, entry_key(EVERY + 2))
+    with pytest.raises(CorruptObject):
+        slept.refresh()
+    assert slept.state.items
 
 
 @pytest.mark.no_faults("makes so many calls that every run meets one")

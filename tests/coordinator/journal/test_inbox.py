@@ -1,8 +1,12 @@
 """The inbox of a journal: a process that has lost an entry leaves its command where the next writer finds it."""
 
+import threading
+import time
+
 import msgspec
 import pytest
 
+from pyspark_log_coordinator.journal import inbox as inbox_module
 from pyspark_log_coordinator.journal import pace
 from pyspark_log_coordinator.journal.inbox import (
     ABANDONED_SECONDS,
@@ -31,8 +35,10 @@ from tests.support.coordinator.journal_objects import (
     one_store,
     raw_entry,
 )
+from tests.support.coordinator.three_stores import ThreeStores
 
 INBOX, ANSWERS = f"{FOLDER}inbox/", f"{FOLDER}answers/"
+HANGS_SECONDS = 3
 decode = msgspec.msgpack.Decoder(AddItems).decode
 
 
@@ -201,6 +207,27 @@ def test_a_command_that_was_carried_out_long_ago_is_removed_for_its_process(stor
         assert len(waiting(store)) == left
 
 
+@one_store
+def test_commands_that_a_power_failure_has_torn_are_waited_for_once_and_removed_after_a_minute(store):
+    for number in range(COMMANDS_MAX):
+        store.create(f"{INBOX}{born_name(0, f'{number:032x}')}", b"")
+    environment = fake_environment()
+    inbox, journal, waits = inbox_of(environment), open_list(store, environment), []
+    for item in ("lamp", "vase"):
+        for loss in range(3):
+            lose_an_entry(store, f"{loss} before the {item}")
+        began = environment.monotonic()
+        journal.submit(AddItems((item,)), inbox)
+        waits.append(environment.monotonic() - began)
+        inbox.withdraw()
+    assert waits[0] > 1 > waits[1]
+    assert len(waiting(store)) == COMMANDS_MAX
+    environment.sleep(ABANDONED_SECONDS + 1)
+    for _ in range(COMMANDS_MAX):
+        inbox.look(journal.place)
+    assert waiting(store) == []
+
+
 @pytest.mark.usefixtures("snapshots_are_close")
 def test_a_process_that_was_suspended_does_not_believe_a_void_entry_that_carries_out_its_command(store):
     def be_suspended():
@@ -252,7 +279,7 @@ def test_an_entry_takes_a_bounded_number_of_others_the_oldest_first(store):
     ids=["empty", "torn", "no msgpack", "newer", "another type"],
 )
 def test_what_is_not_a_whole_command_is_passed_over(store, data):
-    store.create(f"{INBOX}{born_name(0, '1')}", data)
+    store.create(f"{INBOX}{born_name(0, f'{1:032x}')}", data)
     store.create(f"{INBOX}notes.txt", b"of somebody")
     outcome, _ = submit_after_a_loss(store, "cup", "lamp")
     assert items_of_the_entry(store, outcome) == ["lamp"]
@@ -273,6 +300,65 @@ def test_a_store_that_fails_at_the_inbox_fails_no_command(store, monkeypatch):
     monkeypatch.setattr(store, "list", unless_of_the_inbox(store.list))
     outcome, _ = submit_after_a_loss(store, "cup", "book")
     assert outcome.state.items == ("cup", "book")
+
+
+@pytest.fixture
+def hanging_inbox(monkeypatch):
+    """Three stores, the first of which does not answer any call to the inbox."""
+    monkeypatch.setattr(inbox_module, "ANSWER_SECONDS", 0.05)
+    stores, release = ThreeStores(), threading.Event()
+
+    def hang(act):
+        def call(key, *more):
+            if key.startswith((INBOX, ANSWERS)):
+                release.wait(HANGS_SECONDS)
+            return act(key, *more)
+
+        return call
+
+    for name in ("create_unflushed", "list", "exists", "read", "delete"):
+        monkeypatch.setattr(stores.connections[0], name, hang(getattr(stores.connections[0], name)))
+    stores.release = release
+    yield stores
+    release.set()
+
+
+def test_a_journal_on_three_stores_does_not_wait_for_an_inbox_that_hangs(hanging_inbox):
+    began = time.monotonic()
+    outcome, inbox = submit_after_a_loss(hanging_inbox, "cup", "book")
+    assert inbox.is_used
+    inbox.withdraw()
+    assert outcome.state.items == ("cup", "book")
+    assert time.monotonic() - began < HANGS_SECONDS
+
+
+def test_a_process_without_competitors_does_not_wait_for_an_inbox_that_hangs(hanging_inbox):
+    began = time.monotonic()
+    journal, inbox = open_list(hanging_inbox), inbox_of()
+    for number in range(2 * pace.LOOK_EVERY):
+        journal.submit(AddItems((f"item {number}",)), inbox)
+    assert time.monotonic() - began < HANGS_SECONDS
+
+
+def test_an_inbox_that_hangs_cannot_be_emptied(hanging_inbox):
+    place = open_list(hanging_inbox).place
+    with pytest.raises(StoreUnavailable, match="no answer"):
+        inbox_of().delete_left_behind(place)
+    with pytest.raises(StoreUnavailable, match="no answer"):
+        inbox_of().delete_before(place, 5)
+
+
+def test_an_inbox_that_answers_again_is_used_again(hanging_inbox):
+    place, inbox = open_list(hanging_inbox).place, inbox_of()
+    leave_in_the_inbox(hanging_inbox.inner[0], "book")
+    inbox.look(place)
+    assert not inbox.has_others
+    hanging_inbox.release.set()
+    began = time.monotonic()
+    while not inbox.others(place):
+        inbox.look(place)
+        assert time.monotonic() - began < HANGS_SECONDS
+    assert [command for _, command in inbox.others(place)] == [AddItems(("book",))]
 
 
 @one_store

@@ -21,6 +21,7 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
 )
 from pyspark_log_storage.layout import newest_first
+from pyspark_log_storage.stores.local import LocalStore
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.item_list import FOLDER, MACHINE, AddItems, ItemAdded, ItemList, ListFull, open_list
 from tests.support.coordinator.journal_objects import (
@@ -189,6 +190,16 @@ def test_a_journal_continues_after_a_permission_error(journal, store):
     with pytest.raises(StoreRefused):
         add(journal, "book")
     assert add(journal, "book").number == 1
+
+
+def test_a_folder_in_the_place_of_the_next_entry_is_an_error(tmp_path):
+    store = LocalStore(str(tmp_path))
+    add(open_list(store), "book")
+    (tmp_path / entry_key(2)).mkdir()
+    with pytest.raises(CorruptObject, match="something that cannot be read, such as a folder"):
+        add(open_list(store), "vase")
+    (tmp_path / entry_key(2)).rmdir()
+    assert add(open_list(store), "vase").state.items == ("book", "vase")
 
 
 # Manifests

@@ -122,7 +122,7 @@ def test_a_suspended_process_completes_a_later_migration_that_it_finds_begun():
     journal.submit(AddItems(("vase",)))
     journal.submit(MoveJournal(2))
     journal.refresh()
-    trimming.delete_left_behind(journal, journals.place(1))
+    trimming.delete_left_behind(journal, journals.place(1), fake_environment())
     journal.submit(AddItems(("clock",)))
     moved = journal.submit(MoveJournal(3)).number
     journal.create_snapshot(journals.place(3).objects(FOLDER, fake_environment(), 10_000))

@@ -144,8 +144,8 @@ def test_a_copy_in_the_place_of_an_entry_in_a_bucket_is_an_error_as_the_entry_ma
 
 
 @no_bucket
-@pytest.mark.parametrize("beside", [-1, 1])
-def test_a_snapshot_under_the_key_of_its_neighbour_is_none(store, snapshots_are_close, beside):
+@pytest.mark.parametrize("beside", [-1, 1, 90])
+def test_a_snapshot_under_the_key_of_another_is_none(store, snapshots_are_close, beside):
     fill(open_list(store), 8)
     key = f"{SNAPSHOTS}{newest_first(8 + beside)}"
     disk(store).create(key, disk(store).read(snapshot.key(FOLDER, 8)))

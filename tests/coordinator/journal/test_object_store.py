@@ -5,7 +5,8 @@ import threading
 import pytest
 
 from pyspark_log_coordinator.journal import single_store
-from pyspark_log_coordinator.journal.pace import REFRESH_SECONDS_REMOTE
+from pyspark_log_coordinator.journal.pace import FRESH_SECONDS_REMOTE, REFRESH_SECONDS_REMOTE
+from pyspark_log_coordinator.journal.replay import EntryMissing
 from pyspark_log_storage.errors import StoreUnavailable
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.item_list import open_list
@@ -105,6 +106,21 @@ def test_a_snapshot_after_the_newest_known_entry_is_noticed_if_no_entry_is_left(
     for key in list(bucket.list(ENTRIES)):
         bucket.delete(key)
     assert sleeper.refresh() == journal.state
+
+
+def test_a_process_that_finds_later_entries_does_not_fill_the_place_of_a_lost_one(bucket):
+    environment = fake_environment()
+    journal, sleeper = open_list(bucket), open_list(bucket, environment)
+    fill(journal, 1)
+    sleeper.refresh()
+    fill(journal, 2)
+    lost = bucket.read(entry_key(2))
+    bucket.delete(entry_key(2))
+    environment.sleep(FRESH_SECONDS_REMOTE)
+    with pytest.raises(EntryMissing, match="it is missing, and entry 3 exists"):
+        add(sleeper, "late")
+    bucket.create(entry_key(2), lost)
+    assert add(sleeper, "late").number == 4
 
 
 def test_there_are_no_spares(bucket):

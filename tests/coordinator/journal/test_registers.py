@@ -240,6 +240,23 @@ def test_nothing_is_written_below_a_mount_point(stores):
     assert slots.stores[0].creates == []
 
 
+def test_a_leader_whose_vote_was_closed_elsewhere_does_not_say_that_nothing_was_proposed(stores):
+    """One store has its vote, one the closed vote of a process that is no more; then two stores do not answer."""
+    slots = stores.open()
+    slots.propose(1, b"one")
+    slots.calls.finish()
+    stores.write(1, 2, 0, NIL)
+    slots.calls.hanging = {2}
+
+    def hang_at_the_next_read():
+        slots.stores[1].be_slow_to_read(f"{FOLDER}{2:020d}.0", lambda: fail(slots, 1, "hanging"))
+
+    slots.stores[1].be_slow(FOLDER, hang_at_the_next_read)
+    with pytest.raises(OutcomeUnknown, match="may or may not be decided"):
+        slots.propose(2, b"two")
+    assert stores.open().propose(2, b"another") == b"two"
+
+
 # A create is in doubt
 
 

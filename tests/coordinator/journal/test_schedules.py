@@ -87,6 +87,7 @@ class World:
             sleep=self.clock.pause,
             uniform=self.chance.uniform,
             nonce=lambda: f"{self.chance.getrandbits(128):032x}",
+            store_threads=lambda _: SimulatedThreads(self.clock),
         )
         return self.journal([Member(store, str(i), f"incarnation-{i}") for i, store in enumerate(stores)], environment)
 
@@ -205,7 +206,7 @@ class MovingWorld(World):
 
         began = self.settled if self.finished else self.chance.randint(max(1, self.settled - 1), self.settled)
         journal = Journal(place(began), FOLDER, MACHINE, environment, PATIENCE_MS, follow=follow)
-        journal.place_of = place
+        journal.place_of, journal.environment = place, environment
         return journal
 
     def mover(self):
@@ -222,7 +223,8 @@ class MovingWorld(World):
                     journal.refresh()
                     if self.chance.random() < 0.7:
                         with contextlib.suppress(StoreError):  # it is trimmed here as well, or a store lacks it
-                            trimming.delete_left_behind(journal, journal.place_of(generation - 1))
+                            left = journal.place_of(generation - 1)
+                            trimming.delete_left_behind(journal, left, journal.environment)
                 except (StoreUnavailable, OutcomeUnknown):
                     self.errors += 1
                     self.clock.pause(0.05)

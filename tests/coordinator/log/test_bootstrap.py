@@ -12,7 +12,7 @@ from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.journal import journal_nodes
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode, JournalNodes
 from pyspark_log_coordinator.journal.replay import EntryMissing
-from pyspark_log_coordinator.log import bootstrap
+from pyspark_log_coordinator.log import bootstrap, node_admin
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import cluster_cleanup
 from pyspark_log_storage import layout
@@ -31,6 +31,7 @@ from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.journal_disks import URLS, Disks, patient
 from tests.support.coordinator.several_nodes import one_after_another
 from tests.support.counting_store import CountingStore
+from tests.support.elsewhere import wipe
 
 
 @pytest.fixture
@@ -60,6 +61,30 @@ def test_creating_a_cluster_again_changes_nothing(founded):
     before = founded.log()
     assert founded.found() == before.journals.nodes
     assert founded.log(create=True).cluster.number == before.cluster.number
+
+
+@pytest.mark.parametrize("wiped", URLS)
+def test_creating_a_cluster_again_does_not_let_a_store_that_was_wiped_vote_again(founded, wiped):
+    late = URLS[(URLS.index(wiped) + 1) % 3]
+    founded.away = {late}
+    founded.log().create_topic("t", 1)  # only two stores have this entry, one of which is wiped
+    founded.away = set()
+    wipe(founded.at[wiped])
+    with pytest.raises(InvalidOption, match=f"{wiped} is another disk than that of node .*, or was wiped"):
+        founded.found()
+    assert list(founded.at[wiped].list("")) == []
+    with pytest.raises(NoCluster):
+        founded.log(wiped)
+    assert list(founded.log(late).topics()) == ["t"]
+
+
+def test_creating_a_cluster_again_does_not_let_a_renewed_store_vote_again(founded):
+    log = founded.log()
+    wipe(founded.at["/disk/a"])
+    node_admin.renew(log, "0")
+    with pytest.raises(InvalidOption, match="/disk/a is another disk"):
+        founded.found()
+    assert journal_nodes.read(founded.at["/disk/a"]) is None
 
 
 @pytest.mark.parametrize("creates", range(20))
