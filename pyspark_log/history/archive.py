@@ -75,8 +75,9 @@ def archive(  # noqa: PLR0913 -- each is a fact of its own
     all of these. Without it nothing is deleted. Set retention.ms=-1, so that nothing expires before it is archived.
     `options` are as in `replay`.
 
-    Raises `InvalidInput` if the table is not an archive of this topic, or if rows are missing or duplicated there: then
-    nothing is deleted. Raises `DataLoss` if rows expired before they were archived, and what a batch read raises.
+    Raises `InvalidInput` if the table is not an archive of this topic, if rows are missing or duplicated there, or if
+    it was restored to a version from before rows were archived: then nothing is deleted. Raises `DataLoss` if rows
+    expired before they were archived, or if the log has lost rows that the table has, and what a batch read raises.
     """
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise InvalidInput("archive needs a session of this process: through Spark Connect it cannot see the log")
@@ -92,13 +93,14 @@ def archive(  # noqa: PLR0913 -- each is a fact of its own
     state = into.state()
     if state is None:
         at_end = {p: each.high_watermark for p, each in partitions.items()}
-        state = ArchiveState(topic, handle.topic_id, {p: (each.log_start,) * 2 for p, each in partitions.items()})
+        offsets = {p: (each.log_start,) * 2 for p, each in partitions.items()}
+        state = ArchiveState(topic, handle.topic_id, offsets, _leader_epochs(handle))
         into.create(rows(at_end, at_end), state, partition_by, cluster_by)
     else:
         check_topic(state, handle, table)
         if added := {p: (each.log_start,) * 2 for p, each in partitions.items() if p not in state.offsets}:
-            state = _recorded(into, state, {**state.offsets, **added})
-        state = _caught_up(into, state)  # with what a process that died has appended
+            state = _recorded(handle, into, state, {**state.offsets, **added})
+        state = _caught_up(handle, into, state)  # with what a process that died has appended
     starts = {p: state.offsets[p][1] for p, each in partitions.items() if state.offsets[p][1] < each.high_watermark}
     for p, start in starts.items():
         if start < partitions[p].log_start:
@@ -108,20 +110,32 @@ def archive(  # noqa: PLR0913 -- each is a fact of its own
             )
     if starts:
         into.append(rows(starts, {p: partitions[p].high_watermark for p in starts}), state)
-        state = _caught_up(into, state)
+        before, state = state, _caught_up(handle, into, state)
+        if state.offsets == before.offsets:
+            raise InvalidInput(
+                f"table {table} takes no more rows of topic {topic!r}: it was restored to a version from before rows "
+                "were archived, and Delta leaves out what was appended once (txnVersion); archive into another table"
+            )
     if local_retention is not None:
         _delete(given, handle, into, state, local_retention)
     return dict(state.offsets)
 
 
 def check_topic(state: ArchiveState, handle: TopicHandle, table: str) -> None:
-    """Raise `InvalidInput` unless the table is an archive of the topic."""
+    """Raise `InvalidInput` unless the table is an archive of the topic, `DataLoss` if the topic has lost rows of it."""
     if state.topic_id != handle.topic_id:
         which = f"topic {state.topic!r}" if state.topic != handle.name else "a former topic of this name"
         raise InvalidInput(
             f"table {table} is the archive of {which} (id {state.topic_id}), not of topic {handle.name!r} (id "
             f"{handle.topic_id}); name another table"
         )
+    for p, epoch in state.epochs.items():
+        end, kept = state.offsets[p][1], handle.partition(p).end_of_epoch(epoch)
+        if kept < end:
+            raise DataLoss(
+                f"topic {handle.name!r}, partition {p}: table {table} has rows of offsets {kept} to {end - 1} that the "
+                "log has lost, by an unclean election or a rebuild, and other rows may be there now; name another table"
+            )
 
 
 def _topic(given: Mapping[str, str]) -> TopicHandle:
@@ -151,17 +165,25 @@ def _with_columns(
     return frame.select("*", *(f.expr(each).alias(name) for name, each in columns.items()))
 
 
-def _recorded(into: ArchiveTable, state: ArchiveState, offsets: Mapping[int, Extent]) -> ArchiveState:
-    done = state._replace(offsets=offsets)
+def _leader_epochs(handle: TopicHandle) -> dict[int, int]:
+    return {p: each.leader_epoch for p, each in enumerate(handle.partitions)}
+
+
+def _recorded(
+    handle: TopicHandle, into: ArchiveTable, state: ArchiveState, offsets: Mapping[int, Extent]
+) -> ArchiveState:
+    handle.refresh()
+    epochs = {p: epoch for p, epoch in _leader_epochs(handle).items() if p in offsets}
+    done = state._replace(offsets=offsets, epochs=epochs)
     into.record(done)
     return done
 
 
-def _caught_up(into: ArchiveTable, state: ArchiveState) -> ArchiveState:
+def _caught_up(handle: TopicHandle, into: ArchiveTable, state: ArchiveState) -> ArchiveState:
     """Return the state with the rows that the table has after the known ones, which are counted, and recorded."""
     ends = _counted_ends(into, state, {p: end for p, (_, end) in state.offsets.items()})
     offsets = {p: (first, ends[p]) for p, (first, _) in state.offsets.items()}
-    return state if offsets == state.offsets else _recorded(into, state, offsets)
+    return state if offsets == state.offsets else _recorded(handle, into, state, offsets)
 
 
 def _counted_ends(into: ArchiveTable, state: ArchiveState, since: Mapping[int, int]) -> dict[int, int]:
@@ -221,6 +243,7 @@ def _delete(
 ) -> None:
     """Delete the rows of the log that are archived and old enough, after all of these were counted in the table."""
     low = {p: each.log_start for p, each in enumerate(handle.refresh().partitions) if p in state.offsets}
+    check_topic(state, handle, into.name)
     before = {p: state.offsets[p][1] for p in low}
     if local_retention:
         oldest_ms = time.time_ns() // 10**6 - int(local_retention.total_seconds() * 1000)

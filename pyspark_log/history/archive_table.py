@@ -3,6 +3,7 @@
     pyspark_log.archive.topic      the topic's name
     pyspark_log.archive.topicId    and its id: a topic that is created again is another one
     pyspark_log.archive.offsets    of each partition the offsets that were found complete: 0:5-120,1:0-98
+    pyspark_log.archive.epochs     and its leader epoch at that time: 0:3,1:0
 
 The properties are set after the rows were counted. So a table may have rows that they do not name yet; readers leave
 these out. The txnVersion of an append is the sum of the ends before it: of two appends after the same rows Delta takes
@@ -17,6 +18,7 @@ Everything here is SQL: the Python package of Delta is not needed.
 from __future__ import annotations
 
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -37,7 +39,8 @@ Extent = tuple[int, int]
 """The first offset of a partition's rows, and the one after the last."""
 
 _PREFIX = "pyspark_log.archive."
-_RANGE = re.compile(r"([0-9]{1,9}):([0-9]{1,18})-([0-9]{1,18})")
+_RANGE = re.compile(r"([0-9]{1,9}):([0-9]{1,19})-([0-9]{1,19})")
+_EPOCH = re.compile(r"([0-9]{1,9}):([0-9]{1,19})")
 _WIDENING = "delta.enableTypeWidening"
 _NO_TABLE = ("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "PATH_NOT_FOUND")
 _NO_TABLE_NAMED = ("TABLE_OR_VIEW_NOT_FOUND", "DELTA_MISSING_TRANSACTION_LOG")
@@ -49,6 +52,8 @@ class ArchiveState(NamedTuple):
     topic: str
     topic_id: str
     offsets: Mapping[int, Extent]
+    epochs: Mapping[int, int] = MappingProxyType({})
+    """The leader epoch of each partition when its offsets were recorded; tables of older versions lack it."""
 
 
 class ArchiveTable(NamedTuple):
@@ -85,7 +90,8 @@ class ArchiveTable(NamedTuple):
             raise InvalidInput(f"{self.name} is a table of format {detail['format']}; an archive is a Delta table")
         found = {key.removeprefix(_PREFIX): each for key, each in detail["properties"].items()}
         try:
-            return ArchiveState(found["topic"], found["topicId"], _offsets(found["offsets"]))
+            epochs = _epochs(found.get("epochs", ""))
+            return ArchiveState(found["topic"], found["topicId"], _offsets(found["offsets"]), epochs)
         except (KeyError, ValueError):
             raise InvalidInput(
                 f"{self.name} is no archive of a topic: it lacks properties of one; name a table that does not exist"
@@ -171,7 +177,8 @@ def _ddl(kind: DataType) -> str:
 
 def _properties(state: ArchiveState) -> str:
     offsets = ",".join(f"{p}:{first}-{end}" for p, (first, end) in sorted(state.offsets.items()))
-    found = {"topic": state.topic, "topicId": state.topic_id, "offsets": offsets}
+    epochs = ",".join(f"{p}:{epoch}" for p, epoch in sorted(state.epochs.items()))
+    found = {"topic": state.topic, "topicId": state.topic_id, "offsets": offsets, "epochs": epochs}
     return ", ".join(f"'{_PREFIX}{name}' = '{text}'" for name, text in found.items())
 
 
@@ -185,6 +192,15 @@ def _offsets(text: str) -> dict[int, Extent]:
         partition, first, end = map(int, match.groups())
         found[partition] = (first, end)
     return found
+
+
+def _epochs(text: str) -> dict[int, int]:
+    """Return the leader epochs that a property names. Raises `ValueError`."""
+    matches = [(part, _EPOCH.fullmatch(part)) for part in text.split(",")] if text else []
+    for part, match in matches:
+        if match is None:
+            raise ValueError(part)
+    return {int(match[1]): int(match[2]) for _, match in matches if match is not None}
 
 
 def _first_line(error: Exception) -> str:

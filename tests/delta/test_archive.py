@@ -5,14 +5,22 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from pyspark.sql.types import TimestampType
 
 import pyspark_log
 from pyspark_log.history.archive_table import ArchiveTable
+from pyspark_log.opening import forget_logs
+from pyspark_log_coordinator.environment import real_environment
+from pyspark_log_coordinator.maintenance import checkpoint_files
+from pyspark_log_coordinator.rebuild import execute
+from pyspark_log_coordinator.rebuild.survey import survey
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidInput
+from pyspark_log_storage.stores.addresses import open_store
+from tests.support.lost_folders import lose_folder
 from tests.support.plain_log import PlainLog
 from tests.support.spark.spark_log import configured
 
@@ -136,6 +144,52 @@ def test_nothing_is_deleted_if_a_row_is_missing_or_double_in_the_table(spark, lo
     with pytest.raises(InvalidInput, match="it was altered"):
         pyspark_log.archive(spark, log.path, "t", table, local_retention=dt.timedelta(0))
     assert log_starts(log) == [0, 0]
+
+
+def test_a_table_restored_to_before_an_append_is_an_error_and_nothing_is_deleted(spark, log, table):
+    append(log, "a")
+    pyspark_log.archive(spark, log.path, "t", table)
+    version = ArchiveTable(spark, table).version()
+    append(log, "b")
+    pyspark_log.archive(spark, log.path, "t", table)
+    spark.sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF {version}").collect()
+    with pytest.raises(InvalidInput, match="restored to a version from before rows were archived"):
+        pyspark_log.archive(spark, log.path, "t", table, local_retention=dt.timedelta(0))
+    assert log_starts(log) == [0, 0]
+    assert in_order(stored(spark, table)) == expected("a")
+
+
+def test_rows_at_offsets_whose_archived_rows_the_log_has_lost_are_neither_deleted_nor_left_out(spark, log, table):
+    """The journals are lost, and with them where the newest rows belong: the rebuilt log ends before these."""
+    append(log, "a")
+    checkpoint_files.write_on_nodes(log.log.topic("t"))
+    append(log, "b")
+    assert pyspark_log.archive(spark, log.path, "t", table) == {0: (0, 2), 1: (0, 2)}
+    lose_folder(f"{log.path}/cluster")
+    lose_folder(next(Path(log.path).glob("topics/t/*/journal")))
+    found = survey([open_store(log.path)], real_environment(), open_node=open_store)
+    execute.rebuild(found, real_environment())
+    forget_logs()
+    rebuilt = PlainLog(log.path)
+    append(rebuilt, "c", "d")
+    with pytest.raises(DataLoss, match="offsets 1 to 1 that the log has lost"):
+        pyspark_log.archive(spark, log.path, "t", table, local_retention=dt.timedelta(0))
+    with pytest.raises(DataLoss, match="offsets 1 to 1 that the log has lost"):
+        pyspark_log.read(spark, log.path, "t", archive=table)
+    assert in_order(pyspark_log.read(spark, log.path, "t")) == expected("a", "c", "d")
+    anew = f"{table} of the rebuilt log"
+    assert pyspark_log.archive(spark, log.path, "t", anew) == {0: (0, 3), 1: (0, 3)}
+    append(rebuilt, "e")
+    assert pyspark_log.archive(spark, log.path, "t", anew) == {0: (0, 4), 1: (0, 4)}
+
+
+def test_offsets_of_nineteen_digits_are_archived(spark, log, table):
+    first = 2**60
+    log.log.topic("t").set_first_offsets({0: first})
+    append(log, "a")
+    assert pyspark_log.archive(spark, log.path, "t", table)[0] == (first, first + 1)
+    append(log, "b")
+    assert pyspark_log.archive(spark, log.path, "t", table) == {0: (first, first + 2), 1: (0, 2)}
 
 
 def test_rows_that_expired_before_they_were_archived_are_an_error(spark, log, table):

@@ -124,7 +124,7 @@ def recover(
     """
     marker = read_marker(store)
     node = None if marker is None else marker.node
-    for topic_id in store.folders(f"{layout.TOPICS}{topic}/"):
+    for topic_id in filter(layout.is_id, store.folders(f"{layout.TOPICS}{topic}/")):
         folder = NodeFolder(store, TopicFolder(topic, topic_id))
         known = _known(folder, environment, log)
         partitions = known.topic.partitions if known is not None else ()

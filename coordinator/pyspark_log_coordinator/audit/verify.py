@@ -32,7 +32,7 @@ from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.sync.replica_file import check_segment
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import LogError
+from pyspark_log_storage.errors import LogError, UnknownTopic
 from pyspark_log_storage.files import append_file
 from pyspark_log_storage.segments import segment
 
@@ -173,7 +173,8 @@ def verify(
 ) -> Report:
     """Audit a topic, or one node's copies if `node` is given.
 
-    Call `progress` with the number of bytes read since the last call. Raises `InvalidOption` if there is no such node.
+    Call `progress` with the number of bytes read since the last call. What others roll, merge or delete meanwhile is no
+    fault. Raises `InvalidOption` if there is no such node, `UnknownTopic` if the topic was deleted before.
     """
     report = Report(handle.name)
     copies = ReadableCopies(handle.log, node)
@@ -181,6 +182,8 @@ def verify(
         handle.refresh()
         report.findings += _journal(handle.journal, report)
         state = handle.journal.state
+    except UnknownTopic:
+        raise
     except LogError as error:
         # Without the state nothing else can be checked.
         report.findings.append(Finding("journal", str(error)))
@@ -294,9 +297,28 @@ class _Audit:
                 damaged[name] = str(error)
             self._report.bytes += rows.bytes
             self._progress(rows.bytes)
+        needed = self._holders_now(rows) if damaged else ()
         for name, detail in damaged.items():
+            if name not in needed:
+                continue
             others = self._copies.to_copy_from(self._state, rows.holders, name)
             self._add(rows, detail, name, repairable=any(each not in damaged for each in others))
+
+    def _holders_now(self, rows: _Rows) -> list[NodeId]:
+        """Return the nodes that must still have a chunk or segment: it may have been rolled, moved or deleted since."""
+        try:
+            state = self._handle.refresh()
+        except UnknownTopic:
+            return []
+        except LogError:
+            state = self._state
+        ref, partition = rows.ref, state.partitions[rows.partition]
+        if isinstance(ref, ChunkRef):
+            chunks = partition.chunks_between(ref.base_offset, ref.end_offset)
+            files = [state.file(each.file) for each in chunks if each.file == ref.file]
+            return _current(state, files[0].holders) if files else []
+        segments = (*partition.segments_between(ref.base_offset, ref.end_offset), *partition.staged)
+        return [node for each in segments if each.name == ref.name for node in _current(state, each.holders)]
 
     def _add(
         self, rows: _Rows, problem: str, node: NodeId | None = None, *, repairable: bool = False, ending: str = ""

@@ -30,8 +30,10 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     CopiedLog,
     CorruptObject,
+    NewerFormat,
     NoCluster,
     NodeMissing,
+    ObjectMissing,
     OutcomeUnknown,
     StoreRefused,
     TopicExists,
@@ -540,10 +542,13 @@ class Log:
         record = cluster.topic_of(self.cluster.look() if polls else self.cluster.refresh(), name)
         return self._handle(record).seen(polls=polls)
 
-    def topics_on(self, node_id: NodeId, *, polls: bool = False) -> Iterator[TopicHandle]:
+    def topics_on(
+        self, node_id: NodeId, *, polls: bool = False, failed: Callable[[str, LogError], object] | None = None
+    ) -> Iterator[TopicHandle]:
         """Yield the handles of the topics that have replicas on a node, refreshed, by name. Raises `InvalidOption`.
 
-        `polls` as for `topic`.
+        `polls` as for `topic`. `failed` gets the name of each topic whose journal is damaged; the others continue.
+        Without it the error is raised.
         """
         names = sorted(self.topics(polls=polls))
         node_of(self.cluster.state.nodes, node_id)
@@ -552,6 +557,11 @@ class Log:
                 handle = self.topic(name, polls=polls)
             except UnknownTopic:
                 continue  # deleted meanwhile
+            except (CorruptObject, NewerFormat, ObjectMissing) as error:
+                if failed is None:
+                    raise
+                failed(name, error)
+                continue
             if any(node_id in each.replicas for each in handle.journal.state.partitions):
                 yield handle
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
+from pyspark_log_coordinator.cluster.machine import PARTITIONS_MAX
 from pyspark_log_coordinator.journal import snapshot
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.place import OneStore
@@ -198,12 +199,17 @@ class NodeFolder:
     def _in_partition(self, key: str) -> tuple[int | None, str]:
         """Return the partition in whose folder a key is, or None, and the rest of the key."""
         number, _, name = key.removeprefix(self.folder.prefix).partition("/")
-        # Other folders, such as "00", are not the product's.
-        return (int(number) if _is_number(number) and number == str(int(number)) else None), name
+        # Other folders, such as "00" and "20260131", are not the product's.
+        is_partition = _is_number(number) and number == str(int(number)) and int(number) < PARTITIONS_MAX
+        return (int(number) if is_partition else None), name
 
     def _offsets(self, name: str, kind: str = "") -> dict[int, int]:
         none: dict[tuple[str, int], int] = {}
         offsets = self._decoded(name, checkpoints.decode_offsets, none, kind)
+        if any(number >= PARTITIONS_MAX for _, number in offsets):
+            raise CorruptObject(
+                f"{kind}{self.store.url}/{self.folder.prefix}{name}", "it names a partition that no topic can have"
+            )
         return {number: offset for (_, number), offset in offsets.items()}
 
     def _decoded(self, name: str, decode: Callable[[bytes, str], T], default: T, kind: str = "") -> T:

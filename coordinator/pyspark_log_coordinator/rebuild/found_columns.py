@@ -7,6 +7,8 @@ schema, or of later ones, hold these rows; they may have more than the schema ha
 
 Chunks can be read with these columns only if they are exactly theirs. Arrow notices other ones, except for a decimal's
 digits. A topic of which chunks cannot be read is not rebuilt, since its journal could never be corrected.
+
+Two columns of text or bytes in chunks alone look like key and value, and are taken for these.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ def _votes(store: Store, journal: str) -> Iterator[tuple[int, _Vote]]:
     for key in sorted({key.replace(spares, journal, 1) for key in store.list(journal)}):
         folder, _, name = key.removeprefix(journal).rpartition("/")
         kind, _, generation = folder.partition(".")
-        if kind != "entries":
+        if kind != "entries" or not layout.is_of_journal(key.removeprefix(journal)):
             continue
         register = registers.parse(name)
         is_entry = register is None and name.isascii() and name.isdigit()

@@ -84,7 +84,8 @@ class LostJournals:
         self._given = given
         self._known: dict[NodeId, JournalNodes | None] = {each.node_id: _journal_nodes(each.store) for each in given}
         """The journal nodes that each node names; None if it names none: they were at the root."""
-        self._generations = [each.generation for each in self._known.values() if each is not None]
+        self._lists = sorted(filter(None, self._known.values()), key=lambda each: each.generation, reverse=True)
+        """The newest first: a node that was away during a migration names former journal nodes."""
 
     @property
     def generation(self) -> int:
@@ -92,8 +93,13 @@ class LostJournals:
 
         A node that was not given and returns later names an older one.
         """
-        newest = max(self._generations, default=1)
+        newest = self._newest_named
         return newest + 1 if newest > 1 else 1
+
+    @property
+    def _newest_named(self) -> int:
+        """The newest generation that a node or a journal names."""
+        return self._lists[0].generation if self._lists else 1
 
     @property
     def newest(self) -> int:
@@ -117,8 +123,8 @@ class LostJournals:
                     f"need one journal node, or at least {journal_nodes.LEAST} to tolerate a failure; got {count}"
                 )
             return tuple(by_url[url] for url in dict.fromkeys(urls))
-        for nodes in self._known.values():
-            if nodes is not None and all(each.node in self._known for each in nodes.nodes):
+        for nodes in self._lists:
+            if all(each.node in self._known for each in nodes.nodes):
                 by_id = {each.node_id: each.store for each in self._given}
                 return tuple(by_id[each.node] for each in nodes.nodes)
         return (next((each.store for each in self._given if each.marker.root), self._given[0].store),)
@@ -126,10 +132,11 @@ class LostJournals:
     def refuse_readable(self, environment: Environment, open_node: Callable[[str], Store]) -> None:
         """Raise `InvalidOption` if the cluster's journal can be read, where a node names it or where it migrated to.
 
+        Otherwise note where it migrated to, which the nodes may not name yet.
         A journal node is known by its marker: its folder may have been moved or copied to the address that was given.
         """
         here = {(each.node_id, each.marker.incarnation): each.store for each in self._given}
-        newest_named = max(self._generations, default=1)
+        newest_named = self._newest_named
         addresses: dict[str, str] = {}
         """The addresses that the journal names, of given nodes that are at others."""
 
@@ -150,6 +157,8 @@ class LostJournals:
             try:
                 state = state_at(place)
                 while (moved := state.journals).generation > place.generation:
+                    if moved.generation > self._newest_named:
+                        self._lists.insert(0, JournalNodes(state.cluster_id, moved.nodes, moved.generation))
                     there = place_of(moved.nodes, moved.generation)
                     next_state = state_at(there)
                     if not next_state.cluster_id and moved.generation > newest_named:
@@ -178,18 +187,15 @@ class LostJournals:
         """Why a journal may be alive on nodes that were not given, or None if it cannot be."""
         if any(each.marker.root for each in self._given):
             return None
-        for nodes in self._known.values():
-            if nodes is None:
-                continue
-            absent = [each for each in nodes.nodes if each.node not in self._known]
-            # The given nodes do not count for the old journals any more, once they have new incarnations.
-            if len(absent) <= len(nodes.nodes) // 2:
-                return None
-            urls = ", ".join(each.url for each in absent)
-            return (
-                f"the journals were also on node {named({each.node for each in absent})} at {urls}, which is not given"
-            )
-        return "none of the given nodes is known to have had the journals"
+        if not self._lists:
+            return "none of the given nodes is known to have had the journals"
+        newest = self._lists[0].nodes
+        absent = [each for each in newest if each.node not in self._known]
+        # The given nodes do not count for the old journals any more, once they have new incarnations.
+        if len(absent) <= len(newest) // 2:
+            return None
+        urls = ", ".join(each.url for each in absent)
+        return f"the journals were also on node {named({each.node for each in absent})} at {urls}, which is not given"
 
 
 def _journal_nodes(store: Store) -> JournalNodes | None:

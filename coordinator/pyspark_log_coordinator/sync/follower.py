@@ -7,6 +7,7 @@ the node had copied them, and temporary files of killed processes; and it publis
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,6 +17,7 @@ from pyspark_log_coordinator.log.reachable_stores import ReachableStores
 from pyspark_log_coordinator.maintenance import checkpoint_files, delta_table, topic_cleanup, topic_description
 from pyspark_log_coordinator.sync import catch_up, replica_file
 from pyspark_log_storage import layout
+from pyspark_log_storage.errors import CorruptObject, NewerFormat, UnknownTopic
 from pyspark_log_storage.objects.node import require_marker
 from pyspark_log_storage.stores import reserve
 from pyspark_log_storage.stores.store import is_object_store
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId
+    from pyspark_log_storage.errors import LogError
 
 
 class FollowerRound(msgspec.Struct, frozen=True):
@@ -50,11 +53,11 @@ class Follower:
 
     def behind(self) -> int:
         """Return about how many bytes the node has to copy now."""
-        handles = self._log.topics_on(self._node_id)
+        handles = self._log.topics_on(self._node_id, failed=lambda *_: None)
         return sum(file.bytes for handle in handles for file in replica_file.missing(handle, self._node_id))
 
     def round(self, moved: Callable[[int], object] = lambda _: None) -> FollowerRound:
-        """Catch up the node in each topic.
+        """Catch up the node in each topic. One with a damaged journal is a failure, and the others continue.
 
         `moved` gets the number of bytes copied since its last call, and may wait. Raises `NodeMissing` if the node's
         store is not the one that the cluster knows, `StoreError` if it cannot be written.
@@ -63,12 +66,22 @@ class Follower:
         failures: list[str] = []
         # A disk is asked again although nothing has changed: it may have been unmounted.
         is_remote = is_object_store(self._log.node_store(self._node_id))
-        for handle in self._log.topics_on(self._node_id, polls=True):
+
+        def failed(topic: str, error: LogError) -> None:
+            failures.append(f"topic {topic!r}: {error.message}")
+
+        for handle in self._log.topics_on(self._node_id, polls=True, failed=failed):
             number = handle.journal.number
             if is_remote and self._settled.get(handle.topic_id) == number:
                 continue
-            copied = catch_up.catch_up(handle, self._node_id, moved=moved)
-            self._write_checkpoints(handle)
+            try:
+                copied = catch_up.catch_up(handle, self._node_id, moved=moved)
+                self._write_checkpoints(handle)
+            except UnknownTopic:
+                continue  # deleted meanwhile
+            except (CorruptObject, NewerFormat) as error:
+                failed(handle.name, error)
+                continue
             objects += copied.objects
             size += copied.bytes
             failures += [f"topic {handle.name!r}: {each.message}" for each in copied.failures]
@@ -93,10 +106,11 @@ def clean_up_node(log: Log, node_id: NodeId) -> int:
     store, member = log.node_store(node_id), node_of(log.cluster.state.nodes, node_id)
     require_marker(store, node_id, member.incarnation)
     count = 0
-    for handle in log.topics_on(node_id):
+    for handle in log.topics_on(node_id, failed=lambda *_: None):  # a follower reports these
         node = ReachableStores({node_id: store}, is_single=True)
-        count += topic_cleanup.delete_orphans(handle, node)
-        delta_table.publish_on_nodes(handle, node)
+        with contextlib.suppress(UnknownTopic):  # deleted meanwhile
+            count += topic_cleanup.delete_orphans(handle, node)
+            delta_table.publish_on_nodes(handle, node)
     count += len(store.delete_unfinished())
     reserve.fill(store)
     return count

@@ -254,6 +254,7 @@ def run(handle: TopicHandle, moved: Callable[[int], object] = lambda _: None) ->
     """
     log = handle.log
     objects = size = waited = 0
+    before: tuple[int, ...] = ()
     while True:
         state = handle.refresh()
         log.cluster.refresh()
@@ -277,7 +278,10 @@ def run(handle: TopicHandle, moved: Callable[[int], object] = lambda _: None) ->
         unfinished = reassigning_partitions(handle.refresh())
         if not unfinished:
             return ReassignmentProgress(objects, size, (), ())
-        if copied or handle.journal.number > entry:
+        # While others write, there is always something to copy: that does not help what has failed.
+        is_stuck = bool(failures) and unfinished == before
+        before = unfinished
+        if (copied or handle.journal.number > entry) and not is_stuck:
             waited = 0
             continue  # more may have been written meanwhile
         if failures or waited == PATIENCE_ROUNDS:

@@ -14,7 +14,7 @@ import msgspec
 
 from pyspark_log_coordinator.cluster.nodes import node_of
 from pyspark_log_coordinator.sync import catch_up, damage_reports, replica_file
-from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, StoreError
+from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, StoreError, UnknownTopic
 from pyspark_log_storage.objects.node import require_marker
 
 if TYPE_CHECKING:
@@ -42,20 +42,27 @@ def scrub(log: Log, node_id: NodeId, moved: Callable[[int], object] = lambda _: 
 
     `moved` gets the number of bytes read since its last call, and may wait (`Throttle`). Raises `InvalidOption` if
     there is no such node, `NodeMissing` if its store is not the one that the cluster knows, `StoreError` if it does not
-    answer.
+    answer. A topic with a damaged journal is a failure, and the others continue.
     """
     member, store = node_of(log.cluster.state.nodes, node_id), log.node_store(node_id)
     objects = size = 0
     repaired: list[str] = []
     failures: list[str] = []
-    for handle in log.topics_on(node_id):
+
+    def failed(topic: str, error: LogError) -> None:
+        failures.append(f"topic {topic!r}: {error.message}")
+
+    for handle in log.topics_on(node_id, failed=failed):
         for file in replica_file.held(handle, node_id):
             try:
                 replica_file.check(store, file, moved)
             except (CorruptObject, ObjectMissing) as error:
                 # On a disk that is not mounted, all would be copied below the mount point.
                 require_marker(store, node_id, member.incarnation)
-                handle.refresh()
+                try:
+                    handle.refresh()
+                except UnknownTopic:
+                    break  # deleted meanwhile
                 # Only now, because this looks through all files of the topic.
                 if file.key not in {each.key for each in replica_file.held(handle, node_id)}:
                     continue  # rolled or expired meanwhile

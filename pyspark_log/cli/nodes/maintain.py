@@ -17,7 +17,7 @@ from pyspark_log_coordinator.maintenance.topic_cleanup import is_clean
 from pyspark_log_coordinator.model import settings
 from pyspark_log_coordinator.sync import catch_up, replica_file
 from pyspark_log_coordinator.sync.controller import ControllerSettings
-from pyspark_log_storage.errors import LogError, UnknownTopic
+from pyspark_log_storage.errors import LogError, StoreError, UnknownTopic
 from pyspark_log_storage.layout import TOPICS
 
 if TYPE_CHECKING:
@@ -88,7 +88,12 @@ def maintain(  # noqa: PLR0913, PLR0917 -- the options of a command
         watching.start(path, ControllerSettings(session_timeout_ms, rebalance, rebalance_seconds, rebalance_percentage))
     while True:
         if len(log.nodes) > 1:
-            log.open(create=False)  # finds missing nodes
+            try:
+                log.open(create=False)  # finds missing nodes
+            except StoreError:
+                if not watch:
+                    raise
+                # The round reports it, and by the next one the journals may be reachable.
         done = _round(log, topics, pace, dry_run=dry_run, at_once=now)
         if json:
             output.print_json(*done)

@@ -146,7 +146,11 @@ def _rows(state: Any) -> int:
 
 
 def _time(found: Backup) -> str:
-    return datetime.fromtimestamp(found.at_ms / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    """Return when it was begun. Its clock may have been wrong, and Python has no year 10000."""
+    try:
+        return datetime.fromtimestamp(found.at_ms / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"{found.at_ms:,} ms since 1970"
 
 
 def _list(found: list[Backup], *, json: bool) -> None:

@@ -150,6 +150,7 @@ def _sentences(found: Survey) -> list[str]:
                 f"topic {name}: {counted(len(aside), 'segment')} set aside, damaged or not part of the chosen log"
             )
     said += [f"topic {folder.topic} ({folder.topic_id}) is not rebuilt: {why}" for folder, why in found.left_out]
+    said.append("groups and their committed offsets are not rebuilt; set the offsets with: pyspark-log groups import")
     return [*said, *found.damaged]
 
 

@@ -236,7 +236,9 @@ def add_partitions(
 
     from pyspark_log_coordinator.sync import reassigner
 
-    first, added = reassigner.add_partitions(open_log(path).topic(name), partitions, wanted)
+    handle = open_log(path).topic(name)
+    first, added = reassigner.add_partitions(handle, partitions, wanted)
+    checkpoint_files.write_on_nodes(handle)  # if all journals are lost, nothing else tells how many there are
     documents = [{"partition": number, "replicas": nodes} for number, nodes in enumerate(added, first)]
     output.show(
         {"topic": name, "partitions": partitions, "added": documents},

@@ -9,11 +9,11 @@ from pyspark_log_coordinator.audit import verify as verify_module
 from pyspark_log_coordinator.audit.verify import _bounds, verify
 from pyspark_log_coordinator.journal import journal_entry
 from pyspark_log_coordinator.journal.replay import EntryMissing
-from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
+from pyspark_log_coordinator.maintenance import cluster_cleanup, topic_cleanup, topic_roll
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from tests.support.coordinator.audited_topic import audit, cut_last_chunk, finding, flip, said
 from tests.support.coordinator.spares import lose_both
-from tests.support.coordinator.stored_topic import StoredTopic
+from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
 from tests.support.coordinator.topics import filled, rolled
 
 pytestmark = pytest.mark.no_faults("an audit reports what it cannot read")
@@ -55,6 +55,37 @@ def test_a_topic_is_sound_after_trimming_and_cleaning_up(topic):
     assert report.findings == []
     assert report.entries < topic.handle.journal.number
     assert report.rows == sum(each.log_end - each.log_start for each in topic.handle.journal.state.partitions)
+
+
+@pytest.mark.parametrize("how", ["merged", "rolled", "expired", "topic deleted"])
+def test_what_others_replace_and_delete_during_an_audit_is_no_fault(how):
+    topic = StoredTopic(**AT_ONCE)
+    for _ in range(3):
+        topic.fill(2)
+        topic.roll()
+    topic.fill(2)
+    other = topic.open()
+    audited, topic.handle = topic.handle, other.topic("t")
+    acts = {
+        "merged": lambda: topic.merge(3),
+        "rolled": topic.roll,
+        "expired": lambda: topic.handle.delete_records(0, -1),
+        "topic deleted": lambda: other.delete_topic("t"),
+    }
+    todo = [acts[how]]
+
+    def progress(_):
+        if todo:
+            todo.pop()()
+            topic.clock.now_ms = 10**7
+            if how == "topic deleted":
+                cluster_cleanup.clean_up_cluster(other)
+            else:
+                topic_cleanup.clean_up_topic(topic.handle)
+
+    before = topic.keys()
+    assert verify(audited, progress).findings == []
+    assert set(before) - set(topic.keys())
 
 
 def test_orphans_are_reported_and_are_no_fault(topic):

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -9,10 +10,11 @@ import pytest
 
 from pyspark_log_coordinator.audit import node_recovery
 from pyspark_log_coordinator.cluster.nodes import Node
+from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.journal import journal as journal_module
 from pyspark_log_coordinator.journal.journal_entry import ManifestName
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode
-from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
+from pyspark_log_coordinator.maintenance import checkpoint_files, topic_cleanup, topic_roll
 from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
 from pyspark_log_coordinator.model.batch import SequencedFile
 from pyspark_log_coordinator.model.topic_state import FileRef, PendingDeletion
@@ -112,6 +114,18 @@ def test_maintenance_deletes_only_files_of_the_log(topic):
     assert untouched(paths)
     assert not any(path.exists() for path in mine)
     topic.check()
+
+
+def test_a_recovery_leaves_a_copy_of_a_topics_folder_alone(topic):
+    checkpoint_files.write_on_nodes(topic.handle)
+    folder = Path(topic.store.url) / topic.folder
+    copied = folder.with_name("copy of it")
+    shutil.copytree(folder, copied)
+    [index] = copied.glob("0/*.index")
+    index.unlink()
+    found = node_recovery.recover(topic.store, "t", real_environment(), everything=True)
+    assert {each.topic_id for each in found} == {topic.handle.topic_id}
+    assert not index.exists()
 
 
 def test_a_folder_has_only_the_segments_of_its_partitions(topic):

@@ -17,6 +17,7 @@ from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import BatchMismatch, InvalidInput, InvalidOption, StaleFile
 from pyspark_log_storage.files.append_file import AppendFileWriter
 from pyspark_log_storage.layout import born_name
+from pyspark_log_storage.objects import checkpoints
 from pyspark_log_storage.stores.addresses import open_store
 from tests.support.coordinator.lost_cluster import LostCluster, look
 from tests.support.coordinator.replicated_topic import ALL, write
@@ -299,6 +300,29 @@ def test_the_remains_of_a_topics_journal_are_used(cluster):
     assert cluster.rebuild().lost == 0
     cluster.check()
     sound(cluster.log)
+
+
+def test_a_copy_of_entries_that_somebody_has_kept_beside_a_journal_is_left_alone(cluster):
+    cluster.append("t", 2)
+    entries = cluster.folder("0", "t") / "journal" / "entries"
+    shutil.copytree(entries, entries.with_name("entries.bak"))
+    lose_folder(cluster.path / "node0" / "cluster")
+    assert cluster.rebuild().lost == 0
+    cluster.check()
+    assert list(entries.with_name("entries.bak").iterdir())
+
+
+def test_a_folder_or_a_checkpoint_with_the_number_of_an_impossible_partition_is_not_a_topics(cluster):
+    [folder] = (cluster.path / "node0" / "topics" / "u").iterdir()
+    shutil.copytree(folder / "0", folder / "20260131")
+    (folder / checkpoints.REPLICATION).write_bytes(checkpoints.encode_offsets({("u", 0): 4, ("u", 10**18): 1}))
+    cluster.lose_journals()
+    found = cluster.rebuild()
+    assert found.lost == 0
+    [damage] = found.damaged
+    assert "a partition that no topic can have" in damage
+    cluster.check()
+    assert list((folder / "20260131").iterdir())
 
 
 def test_a_cluster_whose_journal_can_be_read_is_refused(cluster):

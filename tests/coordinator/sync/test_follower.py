@@ -6,6 +6,7 @@ from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance import checkpoint_files, topic_description
 from pyspark_log_coordinator.sync import follower as following
 from pyspark_log_coordinator.sync.follower import Follower, FollowerRound
+from pyspark_log_coordinator.sync.scrubber import scrub
 from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteTopic, RaiseOrphanFloor
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import InvalidOption, NodeMissing, ObjectMissing
@@ -55,6 +56,50 @@ def test_a_topic_deleted_meanwhile_does_no_harm(topic):
     topic.append()
     topic.handle.submit(DeleteTopic())
     assert Follower(topic.log, "1").round() == FollowerRound(0, 0, ())
+
+
+def test_a_topic_deleted_while_it_is_copied_does_no_harm_to_the_others(topic):
+    other = topic.log.create_topic("u", 1, replicas=[["0", "1"]])
+    topic.append()
+    write(topic.log, other, 0, {0: [b"u"]}, on=["0"])
+
+    def moved(_):
+        if "t" in topic.log.topics():
+            topic.log.delete_topic("t")
+
+    assert Follower(topic.log, "1").round(moved).failures == ()
+    assert other.refresh().partitions[0].log_end_offsets == {"0": 1, "1": 1}
+
+
+def test_a_topic_with_a_damaged_journal_does_not_keep_the_others_from_being_copied_and_scrubbed(topic):
+    other = topic.log.create_topic("u", 1, replicas=[["0", "1"]])
+    write(topic.log, other, 0, {0: [b"u"]}, on=["0"])
+    for key in list(topic.log.store.list(topic.handle.journal.folder)):
+        topic.log.store.put(key, b"damaged")
+    log = topic.stores.log()
+    follower = Follower(log, "1")
+    assert follower.behind() > 0
+    done = follower.round()
+    assert other.refresh().partitions[0].log_end_offsets == {"0": 1, "1": 1}
+    assert [each.startswith("topic 't': journal") for each in done.failures] == [True]
+    following.clean_up_node(log, "1")
+    scrubbed = scrub(log, "1")
+    assert (scrubbed.objects, scrubbed.failures) == (1, done.failures)
+
+
+def test_a_topic_deleted_while_it_is_scrubbed_does_no_harm_to_the_others(topic):
+    other = topic.log.create_topic("u", 1, replicas=[["0", "1"]])
+    names = [topic.append(on=("0", "1")) for _ in range(3)]
+    write(topic.log, other, 0, {0: [b"u"]}, on=["0", "1"])
+
+    def moved(_):
+        if "t" in topic.log.topics():
+            topic.log.delete_topic("t")
+            for name in names:
+                topic.log.node_store("1").delete(topic.handle.append_file(name))
+
+    done = scrub(topic.log, "1", moved)
+    assert (done.objects, done.failures) == (1, ())
 
 
 def test_an_unknown_node_is_an_error(topic):

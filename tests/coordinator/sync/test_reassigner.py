@@ -93,6 +93,25 @@ def test_a_cancelled_reassignment_leaves_everything_where_it_was(topic):
     assert reassigner.run(topic.handle) == ReassignmentProgress(0, 0, (), ())
 
 
+def test_a_missing_node_is_reported_although_others_write_all_the_time(topic, monkeypatch):
+    reassigner.begin(topic.handle, (("0", "3"), ("1", "5")))
+    topic.disk("5").broken = StoreUnavailable
+    caught_up = catch_up.catch_up
+    rounds = []
+
+    def busy(handle, node, **more):
+        done = caught_up(handle, node, **more)
+        topic.append(ROWS, on=("0", "1", "3"), acks="1")
+        rounds.append(node)
+        assert len(rounds) < 100
+        return done
+
+    monkeypatch.setattr(catch_up, "catch_up", busy)
+    done = reassigner.run(topic.handle)
+    assert (done.unfinished, done.failures) == ((1,), ("/disk/5 was taken away by the test",))
+    assert topic.where()[0] == ("0", "3")
+
+
 def test_a_missing_node_is_reported_and_the_others_are_caught_up(topic):
     reassigner.begin(topic.handle, THERE)
     topic.disk("3").broken = StoreUnavailable

@@ -2,9 +2,11 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from pyspark_log.cli.nodes import maintain
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from tests.support.command_line import CommandLine, files_of_t, on_three_nodes
@@ -71,6 +73,30 @@ def test_a_segment_that_waits_for_a_node_comes_into_its_place(cli, tmp_path):
     [segment] = open_log(str(cli.path)).topic("t").journal.state.partitions[0].segments
     assert sorted(each.node for each in segment.holders) == ["0", "1", "2"]
     assert files_of_t(disk) == files_of_t(cli.path)
+
+
+def test_watching_goes_on_after_the_journals_could_not_be_reached(cli, monkeypatch):
+    append(cli, 0)
+    away = cli.path.with_name("away")
+    rounds = 0
+
+    def sleep(_):
+        nonlocal rounds
+        rounds += 1
+        if rounds == 1:
+            cli.path.rename(away)
+            cli.path.write_text("not a folder")
+        elif rounds == 3:
+            cli.path.unlink()
+            away.rename(cli.path)
+        elif rounds == 4:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(maintain, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(maintain.watching, "start", lambda *_: None)
+    done = cli.run("maintain", "--watch", code=None)
+    assert (rounds, done.exit_code) == (4, 130)
+    assert "the cluster was not cleaned up" in done.stderr
 
 
 def test_what_cannot_be_copied_is_told_and_the_exit_code_is_one(cli):

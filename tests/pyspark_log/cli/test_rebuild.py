@@ -8,6 +8,7 @@ import pytest
 from pyspark_log.opening import forget_logs
 from tests.support.command_line import CommandLine
 from tests.support.lost_folders import lose_folder
+from tests.support.pyspark_log.typed_frames import write
 
 
 @pytest.fixture
@@ -57,6 +58,33 @@ def test_with_yes_the_cluster_is_there_again(cli, tmp_path):
     assert rows(cli) == ["a", "b", "c", "d"]
     cli.run("verify")
     assert "can be read: there is nothing to rebuild" in cli.error("cluster", "rebuild", "--nodes", nodes(tmp_path, 0))
+
+
+def test_added_partitions_are_there_although_no_maintenance_has_run_since(tmp_path):
+    cli = CommandLine(tmp_path / "node0")
+    cli.run("topics", "create", "t", "--partitions", 1)
+    cli.run("produce", "t", stdin="a\n")
+    cli.run("maintain")
+    cli.run("topics", "add-partitions", "t", "--partitions", 3)
+    lose_journals(tmp_path)
+    cli.run("cluster", "rebuild", "--nodes", nodes(tmp_path, 0), "--yes")
+    assert len(cli.documents("topics", "describe", "t")[0]["partitions"]) == 3
+    assert rows(cli) == ["a"]
+
+
+def test_rows_of_a_typed_topic_that_were_set_aside_are_printed_by_dump(tmp_path):
+    cli = CommandLine(tmp_path / "node0")
+    cli.run("topics", "create", "t", "--schema", "id BIGINT, name STRING")
+    write(str(tmp_path / "node0"), "id BIGINT, name STRING", [{"id": 7, "name": "late"}])
+    lose_journals(tmp_path)
+    cli.run("cluster", "rebuild", "--nodes", nodes(tmp_path, 0), "--yes")
+    [file] = tmp_path.glob("node0/set-aside/*/topics/t/*/append/*")
+    assert json.loads(cli.out("dump", file, "--rows").splitlines()[-1]).items() >= {"id": 7, "name": "late"}.items()
+
+
+def test_it_says_that_groups_are_not_rebuilt(cli, tmp_path):
+    told = cli.out("cluster", "rebuild", "--nodes", nodes(tmp_path, 0, 1, 2))
+    assert "groups and their committed offsets are not rebuilt" in told
 
 
 def test_a_cluster_that_was_moved_is_not_rebuilt(tmp_path):

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from pyspark_log import opening
+from pyspark_log_coordinator.backup import backup
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import checkpoint_files
@@ -45,6 +46,16 @@ def test_its_files_are_dumped(cli):
 def test_the_topic_is_maintained_by_a_clock_that_is_right(cli):
     cli.run("maintain")
     assert cli.out("consume", "t").split() == ["a", "b"]
+
+
+def test_backups_of_such_a_clock_are_listed_and_restored(cli, tmp_path, monkeypatch):
+    environment = msgspec.structs.replace(real_environment(), now_ms=lambda: FAR_AHEAD_MS)
+    log = Log(LocalStore(str(cli.path)), environment)
+    log.open(create=False)
+    backup.back_up(log, LocalStore(str(tmp_path / "backups")))
+    assert f"{FAR_AHEAD_MS:,} ms since 1970" in cli.out("restore", tmp_path / "backups", "--list")
+    asked = cli.run("restore", tmp_path / "backups", "--as-original", "--path", tmp_path / "again", code=None)
+    assert f"since {FAR_AHEAD_MS:,} ms since 1970 are lost" in asked.output
 
 
 def test_a_folder_for_what_is_set_aside_is_named_by_any_clock():
