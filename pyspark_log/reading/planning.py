@@ -6,6 +6,7 @@ Splits follow chunks. `minPartitions` divides the larger ranges in proportion to
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import math
@@ -200,13 +201,13 @@ def find_rest(log: Log, split: Split, offset: int) -> Split | None:
         return find_again(log, split, offset)
     except (DataLoss, UnknownTopic) as lost:
         what = lost.message
-    known = log.topics().get(split.topic)
-    if known is None or known.topic_id != split.topic_id:
-        start = end = offset
-    else:
-        partition = log.topic(split.topic).partitions[split.partition]
-        start = max(offset, partition.log_start)
-        end = min(split.end, partition.high_watermark, partition.end_of_epoch(split.leader_epoch))
+    start = end = offset
+    with contextlib.suppress(UnknownTopic):  # or its deletion was interrupted
+        handle = log.topic(split.topic)
+        if handle.topic_id == split.topic_id:
+            partition = handle.partitions[split.partition]
+            start = max(offset, partition.log_start)
+            end = min(split.end, partition.high_watermark, partition.end_of_epoch(split.leader_epoch))
     rest = find_again(log, msgspec.structs.replace(split, end=end), start) if start < end else None
     logs.warning("%(what)s; continuing with the rest (failOnDataLoss=false)", what=what)
     return rest

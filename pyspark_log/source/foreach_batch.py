@@ -13,6 +13,7 @@ from pyspark_log.opening import canonical
 from pyspark_log.spark_conf.installation import source_is_found
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import InvalidInput
+from pyspark_log_storage.names import check_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -63,6 +64,7 @@ def foreach_batch(  # noqa: PLR0913 -- each is a fact of its own
     given = as_texts(options)
     if chosen := [name for name in given if name.lower() in _CHOOSE]:
         raise InvalidInput(f"options has {chosen[0]}; give the path and the topic as arguments of foreach_batch")
+    check_topic(topic)  # the option subscribe takes several, and blanks around each
     given["subscribe"] = topic
     path = canonical(path)  # Spark plans the query in another process, whose working folder may be another one
     with source_is_found():

@@ -223,6 +223,11 @@ def test_options_that_the_arguments_give_are_refused(spark: SparkSession, option
         pyspark_log.foreach_batch(spark, "/log", "t", print, checkpoint="/checkpoint", options={option: "u"})
 
 
+def test_several_topics_are_refused(spark: SparkSession) -> None:
+    with pytest.raises(InvalidInput, match="t,u"):
+        pyspark_log.foreach_batch(spark, "/log", "t,u", print, checkpoint="/checkpoint")
+
+
 def test_a_session_of_spark_connect_is_refused() -> None:
     session = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
     with pytest.raises(InvalidInput, match="foreach_batch needs the session of the driver, and this is one of Spark C"):

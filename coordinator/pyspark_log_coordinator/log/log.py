@@ -24,6 +24,7 @@ from pyspark_log_coordinator.log.open_stores import OpenStores
 from pyspark_log_coordinator.model.partition import named
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.replication import write_targets
+from pyspark_log_coordinator.segments.retention import TO_THE_END
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage import layout
@@ -279,6 +280,8 @@ class TopicHandle:
 
     def delete_records(self, partition: int, before: int) -> int:
         """Delete the rows before an offset, -1 for all, also on a full disk; return the new start of the log."""
+        if before == TO_THE_END:  # an attempt that is repeated must not delete what was written after the first one
+            before = self.log.with_reserves(self.refresh).partition(partition).high_watermark
         done = self.log.with_reserves(lambda: self.submit(topic.DeleteRecords(partition, before)))
         return done.state.partitions[partition].log_start
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.roll_plan import RollJob
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged, SwapSegments
 from pyspark_log_coordinator.topic.machine import MaintainSegments
-from pyspark_log_storage.errors import LogError, StoreError
+from pyspark_log_storage.errors import LogError, StoreError, UnknownTopic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,13 +97,19 @@ def jobs_due(handle: TopicHandle, *, at_once: bool = False) -> list[RollJob]:
     return roll_plan.plan(state, handle.now_ms(), state.config.segment_bytes, ends)
 
 
-def roll_led_by(log: Log, node: NodeId, failed: Callable[[TopicHandle, RollJob, LogError], object]) -> None:
+def roll_led_by(
+    log: Log,
+    node: NodeId,
+    failed: Callable[[TopicHandle, RollJob, LogError], object],
+    damaged: Callable[[str, LogError], object] | None = None,
+) -> None:
     """Do what is due in those partitions that a node leads, of topics with segment.format=parquet or compaction.
 
-    Raises what the refresh of a topic raises.
+    `damaged` gets the name of each topic whose journal is; the others continue. Without it the error is raised. Raises
+    `StoreError`.
     """
-    for handle in log.topics_on(node):
-        config = handle.refresh().config
-        if config.segment_format == "parquet" or config.is_compacted:
-            roll_and_merge(handle, failed=partial(failed, handle), leader=node)
-            topic_cleanup.delete_pending(handle, handle.now_ms())
+    for handle in log.topics_on(node, failed=damaged):
+        if handle.config.segment_format == "parquet" or handle.config.is_compacted:
+            with suppress(UnknownTopic):  # deleted meanwhile
+                roll_and_merge(handle, failed=partial(failed, handle), leader=node)
+                topic_cleanup.delete_pending(handle, handle.now_ms())

@@ -139,9 +139,12 @@ def _roll(path: str, node_id: str) -> None:
             rows = f"rows {job.base_offset} to {job.end_offset - 1} were not {job.verb}"
             found.append(f"topic {handle.name!r}, partition {job.partition}: {rows}: {error.message}")
 
+        def damaged(topic: str, error: LogError, found: list[str] = failures) -> None:
+            found.append(f"topic {topic!r} was not rolled: {error.message}")
+
         try:
             log.open(create=False)
-            roll_led_by(log, node_id, failed)
+            roll_led_by(log, node_id, failed, damaged)
         except LogError as error:
             failures.append(f"the partitions that node {node_id} leads were not rolled: {error.message}")
         errors.print(failures)

@@ -8,6 +8,7 @@ import typer
 
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.output import counted
+from pyspark_log.cli.topics.describe import handles_of
 from pyspark_log.opening import open_log
 
 if TYPE_CHECKING:
@@ -79,9 +80,8 @@ def rebuild(
 def _write_checkpoints(found: Survey) -> None:
     from pyspark_log_coordinator.maintenance import checkpoint_files
 
-    log = open_log(_address(found))
-    for name in log.topics():
-        checkpoint_files.write_on_nodes(log.topic(name))
+    for handle in handles_of(open_log(_address(found)), None):
+        checkpoint_files.write_on_nodes(handle)
 
 
 def _address(found: Survey) -> str:

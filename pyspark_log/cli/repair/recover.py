@@ -8,6 +8,7 @@ import typer
 
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.output import Column
+from pyspark_log.cli.topics.describe import handles_of
 from pyspark_log.opening import open_log
 from pyspark_log_storage.errors import InvalidOption, NoCluster, UnknownTopic
 
@@ -112,9 +113,8 @@ def _returned(log: Log, node: str, wanted: list[str] | None, *, dry_run: bool) -
     from pyspark_log_coordinator.audit import node_recovery
 
     found = []
-    for name in sorted(log.topics()):
-        if wanted is None or name in wanted:
-            handle = log.topic(name)
+    for handle in handles_of(log, None):
+        if wanted is None or handle.name in wanted:
             here = node_recovery.inspect(handle, node)
             found += [each for each in here if each.strays or each.lacking or each.belongs_to < each.known_end]
             if not dry_run:

@@ -263,6 +263,21 @@ def test_an_interrupted_deletion_is_finished_by_the_next_deletion(log, store):
     assert log.topics() == {}
 
 
+def test_a_deletion_of_all_rows_that_is_repeated_deletes_none_that_were_written_meanwhile(log, monkeypatch):
+    handle = log.create_topic("t", 1)
+    handle.submit(commit(claim(0), rows_for(handle, 2)))
+
+    def repeated(act):
+        found = act()
+        if act != handle.refresh:  # its answer was lost
+            handle.submit(commit(claim(1), rows_for(handle, 3)))
+            found = act()
+        return found
+
+    monkeypatch.setattr(log, "with_reserves", repeated)
+    assert handle.delete_records(0, -1) == 2
+
+
 def test_a_topic_whose_deletion_was_interrupted_cannot_be_opened(log, store):
     cut_deletion(log, store)
     with pytest.raises(UnknownTopic, match="was deleted"):
