@@ -725,7 +725,7 @@ def rewind(process: Process) -> None:
         process.wait(0.3)
         groups = [each.states[-1].group_id for each in world.groups.values()]
         chosen = [each for each in groups if each.startswith((CLIENTS, HAND))]
-        if world.rows is None or not chosen:
+        if world.rows is None or not world.rows.number or not chosen:
             continue
         ends = [each.high_watermark for each in world.rows.states[-1].partitions]
         numbers = chance.sample(range(len(ends)), chance.randint(1, len(ends)))
@@ -752,8 +752,7 @@ def read_rows(process: Process, group: str) -> None:
         try:
             if not is_configured:
                 process.open(create=True)
-                short = {"group.min.session.timeout.ms": str(_SESSION_MS), "group.initial.rebalance.delay.ms": "20"}
-                process.log.group(group, create=True).submit(AlterGroupConfig(short))
+                _configure(process, group)
                 is_configured = True
             if not has_begun:
                 reader.begin()
@@ -781,11 +780,18 @@ def read_rows(process: Process, group: str) -> None:
     world.counts["Consumers closed"] += 1
 
 
+def _configure(process: Process, group: str) -> None:
+    """Allow short sessions in a group, which is made if it does not exist."""
+    short = {"group.min.session.timeout.ms": str(_SESSION_MS), "group.initial.rebalance.delay.ms": "20"}
+    process.log.group(group, create=True).submit(AlterGroupConfig(short))
+
+
 def finish(world: World, process: Process) -> None:
     """Hold that new Consumers of each group read all that is left."""
     for group in sorted({each.states[-1].group_id for each in world.groups.values()}):
         if not group.startswith((CLIENTS, HAND)):
             continue
+        _configure(process, group)  # those before may have ended too early for that
         reader = _Reader(process, group)
         reader.begin()
         end = world.clock.now + _LAST_SECONDS
