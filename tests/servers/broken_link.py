@@ -61,11 +61,12 @@ class BrokenLink:
     def _answer(self, client: socket.socket, answer: bytes) -> None:
         """Send the head of an answer and half of its body, then the rest, unless it is cut."""
         middle = (answer.index(b"\r\n\r\n") + 4 + len(answer)) // 2
+        is_cut, pause_seconds = self.cuts > 0, self.pause_seconds  # before the client goes on, and changes them
+        self.cuts -= is_cut
         client.sendall(answer[:middle])
-        if self.cuts:
-            self.cuts -= 1
+        if is_cut:
             return
-        time.sleep(self.pause_seconds)
+        time.sleep(pause_seconds)
         client.sendall(answer[middle:])
 
     @staticmethod

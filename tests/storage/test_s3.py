@@ -115,6 +115,20 @@ def test_an_occupied_key_whose_writer_is_not_told_stays_in_doubt(at_moto, monkey
         at_moto.create("a/b", b"second")
 
 
+def test_a_create_that_is_refused_after_a_conflict_stays_in_doubt(at_moto, link_to_moto, monkeypatch):
+    """The conflict may be with an earlier attempt of its own, which is still at work."""
+    look, link_to_moto.instead = at_moto.nonce_of, CONFLICT
+
+    def look_and_expire(key):
+        found = look(key)
+        link_to_moto.instead = EXPIRED
+        return found
+
+    monkeypatch.setattr(at_moto, "nonce_of", look_and_expire)
+    with pytest.raises(StoreUnavailable, match=r"token has expired.*may have written a/b"):
+        at_moto.create("a/b", b"mine")
+
+
 def test_what_is_missing_after_an_answer_was_lost_is_missing(at_moto, link_to_moto):
     link_to_moto.losses = 1
     with pytest.raises(ObjectMissing):

@@ -24,7 +24,7 @@ import msgspec
 
 from pyspark_log_coordinator.journal.quorum import ANSWER_SECONDS
 from pyspark_log_storage import decoding, layout
-from pyspark_log_storage.errors import CorruptObject, LogError, NewerFormat, ObjectMissing, StoreUnavailable
+from pyspark_log_storage.errors import LogError, StoreError, StoreUnavailable
 from pyspark_log_storage.objects.envelope import HEADER_BYTES, seal, unseal
 from pyspark_log_storage.stored_fields import Count
 
@@ -83,15 +83,6 @@ def encode_answer(answer: Answer, key: str) -> bytes:
 def decode_answer(data: bytes, key: str) -> Answer:
     """Return the answer that is stored under a key. Raises `CorruptObject`, `NewerFormat`."""
     return decoding.decode(_answer_decoder.decode, unseal(_MAGIC_OF_ANSWER, _VERSION, data, key, key), key)
-
-
-def _delete(folder: str, floor: int | None, store: Store) -> int:
-    """Delete the objects in a folder whose born is below `floor`, or all; return how many. Raises `StoreError`."""
-    names = [key.removeprefix(folder) for key in store.list(folder)]
-    old = [each for each in names if layout.is_born_name(each) and (floor is None or layout.born_of(each) < floor)]
-    for name in old:
-        store.delete(folder + name)
-    return len(old)
 
 
 class Inbox(Generic[C]):
@@ -250,14 +241,14 @@ class Inbox(Generic[C]):
 
     def delete_before(self, place: JournalPlace, floor: int) -> int:
         """Delete commands whose born is below `floor`, whoever put them; return how many. Raises `StoreError`."""
-        return self._ask(place, partial(_delete, self._folder, floor))
+        return self._delete(place, self._folder, floor)
 
     def delete_answers(self, place: JournalPlace, number: int) -> int:
         """Delete answers that nobody has read for hundreds of entries; return how many. Raises `StoreError`.
 
         `number` is the newest entry. A process that waits for such an answer all the same finds the outcome itself.
         """
-        return self._ask(place, partial(_delete, self._answers, number - ANSWER_ENTRIES))
+        return self._delete(place, self._answers, number - ANSWER_ENTRIES)
 
     def delete_left_behind(self, place: JournalPlace) -> int:
         """Delete all commands and answers from a place that the journal has left; return how many.
@@ -265,7 +256,15 @@ class Inbox(Generic[C]):
         A process that waits there finds that the journal has gone on elsewhere, and submits its command itself. Raises
         `StoreError`.
         """
-        return sum(self._ask(place, partial(_delete, each, None)) for each in (self._folder, self._answers))
+        return sum(self._delete(place, each) for each in (self._folder, self._answers))
+
+    def _delete(self, place: JournalPlace, folder: str, floor: int | None = None) -> int:
+        """Delete the objects in a folder whose born is below `floor`, or all; return how many. Raises `StoreError`."""
+        names = [key.removeprefix(folder) for key in self._ask(place, lambda store: list(store.list(folder)))]
+        old = [each for each in names if layout.is_born_name(each) and (floor is None or layout.born_of(each) < floor)]
+        for name in old:  # each in a call of its own: a store that is slow but answers has time for all of them
+            self._ask(place, lambda store, key=folder + name: store.delete(key))  # type: ignore[misc]
+        return len(old)
 
     def _remove_abandoned(self, place: JournalPlace) -> None:
         """Remove one command whose process should have removed it long ago."""
@@ -282,7 +281,11 @@ class Inbox(Generic[C]):
         return self._answers + key.removeprefix(self._folder)
 
     def _read(self, place: JournalPlace, keys: Sequence[str]) -> None:
-        found = self._at_once(place, {key: partial(self._command, place.stores[0], key) for key in keys})
+        def read(keys: Sequence[str]) -> dict[str, tuple[C, int] | None]:
+            return self._at_once(place, {key: partial(self._command, place.stores[0], key) for key in keys})
+
+        found = read(keys)
+        found |= read([key for key, command in found.items() if command is None])  # they may have been half written
         for key, command in found.items():
             if command is None:
                 self.settle(key)  # or all would wait for its process, as for one whose turn it is
@@ -328,9 +331,14 @@ class Inbox(Generic[C]):
         return found
 
     def _command(self, store: Store, key: str) -> tuple[C, int] | None:
-        """Return a command and its bytes, or None if it was removed, or cannot be read: a power failure may tear it."""
+        """Return a command and its bytes, or None if that is no whole command: a power failure may tear it.
+
+        Raises `StoreError` if the store fails: the command may be read later.
+        """
         try:
             body = unseal(_MAGIC, _VERSION, store.read(key, 0, HEADER_BYTES + BYTES_MAX), key)
             return decoding.decode(self._decode, body, key), len(body)
-        except (CorruptObject, NewerFormat, ObjectMissing, LogError):
+        except StoreError:
+            raise
+        except LogError:
             return None

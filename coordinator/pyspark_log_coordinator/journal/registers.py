@@ -285,12 +285,12 @@ class Registers:
     def _ask(self, n: int, attempt: Attempt, calls: dict[int, Call], failures: _Failures) -> Attempt:
         """Start the calls that are not under way, and return the attempt after the next answer."""
         for store, call in calls.items():
-            if (store, call) not in failures.under_way:
+            if (attempt.nonce, store, call) not in failures.under_way:
                 if not self._members.start(attempt.nonce, store, call, partial(self._content, n, call)):
                     error = self._members.unavailable(store, f"{BACKLOG_MAX} calls wait for its answer")
                     failures.note(store, call, error)
                     return paxos.silent(attempt, [store])
-                failures.under_way.add((store, call))
+                failures.under_way.add((attempt.nonce, store, call))
         answer = self._members.next(ANSWER_SECONDS)
         if answer is None:
             for store, call in calls.items():
@@ -299,7 +299,7 @@ class Registers:
         asker, call = answer.tag
         if asker != attempt.nonce:
             return attempt  # of an attempt that is over
-        failures.under_way.discard((answer.store, call))
+        failures.under_way.discard((asker, answer.store, call))
         failures.note(answer.store, call, answer.error)
         if calls.get(answer.store) != call:
             return attempt  # of a task that is over
@@ -361,8 +361,8 @@ class _Failures:
         self._own = own
         self._errors: dict[int, LogError] = {}
         self._written = False
-        self.under_way: set[tuple[int, Call]] = set()
-        """The calls that were started and have not been answered."""
+        self.under_way: set[tuple[bytes, int, Call]] = set()
+        """The calls that were started and have not been answered, each with the nonce of its attempt."""
 
     def note(self, store: int, call: Call, error: Exception | None) -> None:
         """Note how a call ended."""
@@ -390,7 +390,7 @@ class _Failures:
         """Raise an error that tells whether the own value may be decided. `act`: only an operator can help."""
         facts = "; ".join(filter(None, [reason, self._members.describe(self._errors)]))
         first = next(iter(self._errors.values()), None)
-        if self._written or any(self._is_own(call) for _, call in self.under_way):
+        if self._written or any(self._is_own(call) for *_, call in self.under_way):
             message = (
                 f"{self._name} may or may not be decided as proposed: {facts}. Look for its effect before trying again"
             )

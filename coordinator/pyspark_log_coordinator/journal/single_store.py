@@ -168,6 +168,7 @@ class EntryLog:
         environment = self._environment
         deadline = environment.monotonic() + self._patience_ms / 1000
         backoff, doubtful = 0.01, False
+        taken_since: float | None = None
         self.may_have_written = False
         while True:
             try:
@@ -187,8 +188,11 @@ class EntryLog:
                         "it is a copy of another object, in the place of the next entry; nothing was written, and "
                         "`pyspark-log verify --repair` deletes it",
                     )
-                # The existing entry was trimmed in between: this process was suspended.
-                if environment.monotonic() + backoff > deadline:
+                # The existing entry was trimmed in between: this process was suspended, maybe for longer than its
+                # patience. So only what is there as long after that is no entry.
+                now = environment.monotonic()
+                taken_since = now if taken_since is None else taken_since
+                if now + backoff > taken_since + self._patience_ms / 1000:
                     raise CorruptObject(
                         self.name(n), "its place is taken by something that cannot be read, such as a folder; remove it"
                     )

@@ -39,12 +39,13 @@ def mark(stores: Sequence[Store], environment: Environment) -> JournalNodes:
     Raises `InvalidOption` if there are too few stores or one belongs to another cluster; `StoreUnfit`, `StoreError`.
     """
     _check(stores)
+    lists = [journal_nodes.read(store) for store in stores]  # first: whoever wrote one had written all markers
     markers = [node.read_marker(store) for store in stores]
     cluster_id = next((marker.cluster for marker in markers if marker is not None), environment.nonce())
     for number, (store, marker) in enumerate(zip(stores, markers, strict=True)):
         if marker is not None:
             _check_marker(store, marker, cluster_id, str(number))
-    _check_lists(stores, markers)
+    _check_lists(stores, lists, markers)
     for store, marker in zip(stores, markers, strict=True):
         if marker is None:
             self_test(store, environment.nonce(), environment.store_threads)
@@ -133,15 +134,16 @@ def _check_marker(store: Store, marker: Marker, cluster_id: str, expected: str) 
         )
 
 
-def _check_lists(stores: Sequence[Store], markers: Sequence[Marker | None]) -> None:
+def _check_lists(
+    stores: Sequence[Store], lists: Sequence[JournalNodes | None], markers: Sequence[Marker | None]
+) -> None:
     """Raise `InvalidOption` if a store has a list of other journal nodes than the markers name.
 
     Every store had its marker before the first list was written. One that has lost it has lost its votes, too: with
     another marker in another list it would vote again, and entries that were decided could be decided otherwise.
     """
     incarnations = [None if marker is None else marker.incarnation for marker in markers]
-    for store in stores:
-        found = journal_nodes.read(store)
+    for store, found in zip(stores, lists, strict=True):
         if found is None:
             continue
         if found.generation > 1 or found.urls != tuple(each.url for each in stores):

@@ -91,7 +91,7 @@ class DeltaTable(msgspec.Struct):
         """Make the next version of the table out of this one."""
         self.version += 1
         is_own = False
-        for each in actions:
+        for each in sorted(actions, key=lambda each: each.add is not None):  # a file with another vector was removed
             if each.add is not None:
                 self.files[each.add.path] = each.add
             elif each.remove is not None:

@@ -61,6 +61,8 @@ _MAGIC = b"PLCK"
 _VERSION = 1
 _PREFIX = struct.Struct("<Ii")  # of an IPC message: a mark, the length of its metadata with padding
 _END_OF_STREAM_BYTES = 8
+_BUFFER_BYTES = 16
+"""What an IPC message has for each buffer besides its bytes: where it is, and how long."""
 _FIELDS = struct.Struct("<4sHHIIIIqq20x")
 _CRC = struct.Struct("<I")
 _ARROW_ERRORS = (OSError, StopIteration, ValueError, IndexError, OverflowError, MemoryError)
@@ -124,6 +126,8 @@ def _takes_too_much(batch: pa.RecordBatch, length: int) -> bool:
     Half, because writer and reader measure a little differently. A buffer that columns share counts for each of them.
     """
     enough = DECODED_BYTES // 2
+    if batch.get_total_buffer_size() * (length // _BUFFER_BYTES) <= enough:
+        return False  # fast, for small chunks: as if each buffer of the message were all of them
     return int(batch.nbytes) > max(enough, DECODED_RATIO_MAX // 2 * length)
 
 

@@ -71,18 +71,19 @@ class S3Store:
     def create(self, key: str, data: bytes) -> bool:
         check_key(self.url, key)
         nonce, body = uuid.uuid4().hex, bytes(data)
+        expects, is_occupied = {_OCCUPIED, _CONFLICT}, False
         for _ in range(CONFLICTS_MAX):
             try:
-                expects = {_OCCUPIED, _CONFLICT}
-                self.call("put_object", key, expects, Body=body, Metadata={NONCE: nonce}, IfNoneMatch="*")
-                return True
-            except Answered:
                 try:
+                    self.call("put_object", key, expects, Body=body, Metadata={NONCE: nonce}, IfNoneMatch="*")
+                    return True
+                except Answered:
+                    is_occupied = True
                     found = self.nonce_of(key)
-                except StoreError as error:
-                    raise in_doubt(error) from None  # the object may be this call's
-                if found is not None:
-                    return found == nonce
+            except StoreError as error:
+                raise (in_doubt(error) if is_occupied else error) from None  # what is there may be this call's
+            if found is not None:
+                return found == nonce
         raise StoreUnavailable(self.url, key, f"other writers were creating {key} in {self.url} again and again; retry")
 
     def put(self, key: str, data: bytes) -> None:

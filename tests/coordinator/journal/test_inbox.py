@@ -228,6 +228,43 @@ def test_commands_that_a_power_failure_has_torn_are_waited_for_once_and_removed_
     assert waiting(store) == []
 
 
+@one_store
+def test_a_command_that_cannot_be_read_for_a_moment_is_carried_out_later(store, monkeypatch):
+    leave_in_the_inbox(store, "book")
+    read, silent = store.read, [True]
+
+    def read_or_fail(key, *more):
+        if silent and key.startswith(INBOX):
+            silent.clear()
+            raise StoreUnavailable(store.url, key, "the test made this up")
+        return read(key, *more)
+
+    monkeypatch.setattr(store, "read", read_or_fail)
+    place, inbox = open_list(store).place, inbox_of()
+    inbox.look(place)
+    assert inbox.others(place) == []
+    inbox.look(place)
+    assert [command for _, command in inbox.others(place)] == [AddItems(("book",))]
+
+
+@one_store
+def test_a_command_that_is_being_written_is_no_torn_one(store, monkeypatch):
+    leave_in_the_inbox(store, "book")
+    read, written = store.read, []
+
+    def read_while_it_is_written(key, *more):
+        data = read(key, *more)
+        if key.startswith(INBOX) and not written:
+            written.append(key)
+            return b""
+        return data
+
+    monkeypatch.setattr(store, "read", read_while_it_is_written)
+    place, inbox = open_list(store).place, inbox_of()
+    inbox.look(place)
+    assert [command for _, command in inbox.others(place)] == [AddItems(("book",))]
+
+
 @pytest.mark.usefixtures("snapshots_are_close")
 def test_a_process_that_was_suspended_does_not_believe_a_void_entry_that_carries_out_its_command(store):
     def be_suspended():
@@ -346,6 +383,17 @@ def test_an_inbox_that_hangs_cannot_be_emptied(hanging_inbox):
         inbox_of().delete_left_behind(place)
     with pytest.raises(StoreUnavailable, match="no answer"):
         inbox_of().delete_before(place, 5)
+
+
+def test_a_slow_inbox_is_emptied_however_many_commands_it_has(monkeypatch):
+    monkeypatch.setattr(inbox_module, "ANSWER_SECONDS", 0.2)
+    stores = ThreeStores()
+    place, slow = open_list(stores).place, stores.connections[0]
+    for number in range(5):
+        slow.create(f"{INBOX}{born_name(number, f'{number:032x}')}", b"of a process that is no more")
+    monkeypatch.setattr(slow, "delete", lambda key: (time.sleep(0.1), slow.inner.delete(key)))
+    assert inbox_of().delete_before(place, 4) == 4
+    assert inbox_of().delete_left_behind(place) == 1
 
 
 def test_an_inbox_that_answers_again_is_used_again(hanging_inbox):

@@ -12,7 +12,7 @@ from pyspark_log_storage.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from tests.support.coordinator.register_stores import FOLDER, JOURNAL, Stores, fail, mark
+from tests.support.coordinator.register_stores import FOLDER, JOURNAL, PATIENCE_MS, Stores, fail, mark
 from tests.support.elsewhere import PlainStore
 
 
@@ -255,6 +255,22 @@ def test_a_leader_whose_vote_was_closed_elsewhere_does_not_say_that_nothing_was_
     with pytest.raises(OutcomeUnknown, match="may or may not be decided"):
         slots.propose(2, b"two")
     assert stores.open().propose(2, b"another") == b"two"
+
+
+def test_a_leader_whose_vote_was_closed_elsewhere_counts_a_store_that_answers_late(stores):
+    """The store that hung has its vote by then, and the one that closed it does not answer any more."""
+    slots = stores.open()
+    slots.propose(1, b"one")
+    slots.calls.finish()
+    stores.write(1, 2, 0, NIL)
+    slots.calls.hanging = {2}
+
+    def change_places():
+        slots.calls.hanging = {1}
+
+    slots.stores[1].be_slow_to_read(f"{FOLDER}{2:020d}.1", change_places)
+    assert slots.propose(2, b"two") == b"two"
+    assert slots._environment.monotonic() < PATIENCE_MS / 1000
 
 
 # A create is in doubt

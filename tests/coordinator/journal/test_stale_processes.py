@@ -4,7 +4,9 @@ import msgspec
 import pytest
 
 from pyspark_log_coordinator.journal import journal_entry, replay, trimming
+from pyspark_log_coordinator.journal.replay import PATIENCE_MS
 from pyspark_log_storage.errors import OutcomeUnknown, StoreError, StoreUnavailable
+from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.item_list import AddItems, ItemAdded, open_list
 from tests.support.coordinator.journal_objects import (
     ENTRIES,
@@ -56,6 +58,24 @@ def test_a_suspended_writer_whose_command_was_done_by_another_writes_nothing(sto
     outcome = sleeper.submit(AddItems(("late",)))
     assert outcome.events == []
     assert open_list(another(store)).refresh().items.count("late") == 1
+
+
+@one_store
+def test_a_writer_suspended_where_another_was_faster_does_not_take_the_trimmed_entry_for_a_damaged_one(store):
+    environment = fake_environment()
+    sleeper = open_list(store, environment)
+    fill(sleeper, 5)
+
+    def be_suspended():
+        fill_and_trim(store)
+        environment.sleep(2 * PATIENCE_MS / 1000)
+
+    def be_slower():
+        fill(open_list(another(store)), 1)
+        store.be_slow_to_read(entry_key(6), be_suspended)
+
+    store.be_slow(ENTRIES, meanwhile=be_slower)
+    assert sleeper.submit(AddItems(("late",))).state.items[-1] == "late"
 
 
 def test_a_writer_suspended_after_its_entry_was_written_finds_that_it_counted(store):

@@ -87,6 +87,24 @@ def test_creating_a_cluster_again_does_not_let_a_renewed_store_vote_again(founde
     assert journal_nodes.read(founded.at["/disk/a"]) is None
 
 
+@pytest.mark.parametrize("url", URLS)
+def test_two_processes_may_finish_an_interrupted_creation_at_once(disks, url):
+    first = disks.at[URLS[0]]
+    first.create(layout.MARKER, node.encode(node.Marker("cluster", "0", "of the interrupted one")))
+    stores, found = [disks.open(each) for each in URLS], []
+    read = stores[URLS.index(url)].read
+
+    def read_and_be_slow(key, *more):
+        try:
+            return read(key, *more)
+        finally:
+            if not found:
+                found.append(disks.found())
+
+    stores[URLS.index(url)].read = read_and_be_slow
+    assert [bootstrap.mark(stores, fake_environment())] == found
+
+
 @pytest.mark.parametrize("creates", range(20))
 def test_an_interrupted_creation_is_finished_by_the_next_call(disks, creates):
     left = [creates]

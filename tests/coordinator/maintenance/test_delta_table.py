@@ -14,7 +14,7 @@ from pyspark_log_coordinator.sync.catch_up import catch_up
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.delta import delta_log
-from pyspark_log_storage.delta.delta_actions import Action
+from pyspark_log_storage.delta.delta_actions import Action, DeletionVector
 from pyspark_log_storage.errors import StoreUnwritable
 from pyspark_log_storage.layout import topic_folder
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
@@ -249,6 +249,22 @@ def test_what_another_program_did_to_the_table_is_reported_and_undone(topic, cap
     version = delta_log.decode(topic.store.read(delta_log.commit_key(topic.folder, 2)), "version 2")
     assert [each.remove.path for each in version if each.remove is not None] == ["compacted.parquet"]
     topic.check()
+
+
+def test_a_file_that_another_program_gave_a_deletion_vector_is_removed_with_it(topic):
+    """Of the two actions which say that, the one that adds the file may come first."""
+    topic.fill(6)
+    topic.roll(3)
+    clean_up(topic)
+    path, known = next(iter(table_of(topic).files.items()))
+    vector = DeletionVector("u", "ab^-aqEH.-t@S}K{vb[*k^", 34, 1, 1)
+    foreign = Action(add=delta_table.AddFile(**(_fields(known) | {"deletion_vector": vector})))
+    topic.store.create(delta_log.commit_key(topic.folder, 1), delta_log.encode([foreign, delta_log.removal(path, 0)]))
+    clean_up(topic)
+    version = delta_log.decode(topic.store.read(delta_log.commit_key(topic.folder, 2)), "version 2")
+    removed = [(each.remove.path, each.remove.deletion_vector) for each in version if each.remove is not None]
+    assert removed == [(path, vector)]
+    assert table_of(topic).files[path].deletion_vector is None
 
 
 @pytest.mark.parametrize("damage", ["cut", "lost", "flipped"])
