@@ -8,6 +8,9 @@ A follower copies within half a second. So a reachable node that has missed rows
 writer copies to it after its first batch, which may be its last (`pyspark-log produce` under cron). The age of the rows
 comes from the writers' clocks; if these differ, a node waits longer or two writers copy to it, and nothing else depends
 on them. If all replicas are in sync nothing is read.
+
+A member of the ISR that missed a segment gets it in the same way: until all have it, it replaces nothing, and no other
+segment of the partition is made.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.model.partitions import Fact
-from pyspark_log_coordinator.replication import file_holders
+from pyspark_log_coordinator.replication import file_holders, replicas
 from pyspark_log_coordinator.replication.reassignment import IS_REASSIGNING
 from pyspark_log_coordinator.sync import catch_up, replica_file
 from pyspark_log_storage import logs
@@ -41,13 +44,13 @@ _turns: weakref.WeakKeyDictionary[TopicHandle, dict[NodeId, float]] = weakref.We
 
 def recover_now(handle: TopicHandle) -> None:
     """Copy to the replicas that are out of sync."""
-    for node in _out_of_sync(handle):
+    for node in _usable(handle, _OUT_OF_SYNC):
         _catch_up(handle, node, NOW_SECONDS)
 
 
 def recover_inline(handle: TopicHandle) -> None:
-    """Copy a little to the replicas that are out of sync, if it is their turn."""
-    behind = _out_of_sync(handle)
+    """Copy a little to the replicas that are out of sync or lack a staged segment, if it is their turn."""
+    behind = _usable(handle, _INCOMPLETE)
     if not behind:
         _turns.pop(handle, None)
         return
@@ -78,10 +81,10 @@ def _may_have_follower(handle: TopicHandle, node: NodeId) -> bool:
     return handle.now_ms() - oldest.sequenced_ms < INLINE_EVERY_SECONDS * 1000
 
 
-def _out_of_sync(handle: TopicHandle) -> list[NodeId]:
-    """Return the replicas that could be in sync again: reachable when nodes were last probed, and not fenced."""
+def _usable(handle: TopicHandle, fact: Fact[frozenset[NodeId]]) -> list[NodeId]:
+    """Return the replicas of a fact that can be copied to: reachable when nodes were last probed, and not fenced."""
     state = handle.journal.state
-    out = frozenset().union(*state.partitions.facts(_OUT_OF_SYNC))
+    out = frozenset().union(*state.partitions.facts(fact))
     return sorted(out - set(handle.log.missing_nodes) - set(state.fenced))
 
 
@@ -89,11 +92,20 @@ def _not_in_isr(partition: Partition, _: object) -> frozenset[NodeId]:
     return frozenset(partition.replicas).difference(partition.isr)
 
 
+def _incomplete(partition: Partition, _: object) -> frozenset[NodeId]:
+    return frozenset(
+        node
+        for node in partition.replicas
+        if node not in partition.isr or not all(replicas.is_held(each.holders, node) for each in partition.staged)
+    )
+
+
 def _together(of_each: list[frozenset[NodeId]]) -> frozenset[NodeId]:
     return frozenset().union(*of_each)
 
 
 _OUT_OF_SYNC: Fact[frozenset[NodeId]] = Fact(_not_in_isr, _together)
+_INCOMPLETE: Fact[frozenset[NodeId]] = Fact(_incomplete, _together)
 
 
 def _catch_up(handle: TopicHandle, node: NodeId, seconds: float) -> None:

@@ -22,14 +22,16 @@ from pyspark_log_coordinator.cluster.machine import (
     UnfenceNode,
 )
 from pyspark_log_coordinator.log.bootstrap import create_marker, overlap
-from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
+from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode, known_of
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import InvalidInput, InvalidOption, UnknownTopic
+from pyspark_log_storage.errors import InvalidInput, InvalidOption, LogError, UnknownTopic
 from pyspark_log_storage.objects import node
 from pyspark_log_storage.objects.node import Marker
 from pyspark_log_storage.stores.self_test import self_test
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_storage.stores.store import Store
@@ -72,7 +74,7 @@ def renew(log: Log, node_id: NodeId, url: str | None = None) -> tuple[Node, bool
     """Use the store now at a node's address, or at `url`, for the node; return the node, and whether that changed it.
 
     An empty store gets a new incarnation, which holds nothing yet. Raises `InvalidInput` if the store belongs to
-    another node, or is one that the node had before; `StoreUnfit`, `StoreError`.
+    another node, is one that the node had before, or is a copy of the one that it has; `StoreUnfit`, `StoreError`.
     """
     known = nodes.node_of(log.cluster.refresh().nodes, node_id)
     address = known.url if url is None else url
@@ -86,6 +88,8 @@ def renew(log: Log, node_id: NodeId, url: str | None = None) -> tuple[Node, bool
     _check_cluster(log, store, marker)
     if marker.node != node_id:
         raise _refused(f"the store at {address} is node {marker.node!r}, not {node_id!r}; mount the right one")
+    if address != known.url:
+        _check_moved(log, known, store, marker)
     done = log.cluster.submit(RenewNode(node_id, address, marker.incarnation))
     update_topics(log, node_id)
     return done.state.nodes[node_id], bool(done.events)
@@ -144,13 +148,25 @@ def update_topics(log: Log, node_id: NodeId) -> None:
 
 
 def update_topic(handle: TopicHandle, node_id: NodeId) -> None:
-    """Copy the cluster's state of a node to a topic that has an older one. Reads nothing."""
-    state, member = handle.journal.state, handle.log.cluster.state.nodes.get(node_id)
-    known = state.incarnations.get(node_id)
-    if member is None or known is None:
-        return  # the node was removed meanwhile, or the topic was never on it
-    if known != member.incarnation or (node_id in state.fenced) != member.fenced:
-        handle.submit(AlterReplicaNode(node_id, member.incarnation, member.fenced))
+    """Copy the cluster's state of a node to a topic that has an older one. Reads nothing if they agree.
+
+    Otherwise the topic may have the newer one, of a change that this process has not read. An older one would bring
+    back a node's former store, or take a fenced node into the ISR.
+    """
+    cluster, journal = handle.log.cluster, handle.journal
+    while node_id in journal.state.incarnations:
+        known = known_of(journal.state, node_id)
+        if _is_as_known(cluster.state.nodes, node_id, known) or _is_as_known(cluster.refresh().nodes, node_id, known):
+            return
+        member = cluster.state.nodes[node_id]
+        handle.submit(AlterReplicaNode(node_id, member.incarnation, member.fenced, known))
+        cluster.refresh()  # it may have changed meanwhile
+
+
+def _is_as_known(members: Mapping[NodeId, Node], node_id: NodeId, known: tuple[str, bool]) -> bool:
+    """Return whether a node is as a topic knows it, or was removed."""
+    member = members.get(node_id)
+    return member is None or (member.incarnation, member.fenced) == known
 
 
 def has_replicas(log: Log, topic: str, node_id: NodeId) -> bool:
@@ -173,6 +189,31 @@ def _check_cluster(log: Log, store: Store, marker: Marker) -> None:
         raise _refused(
             f"the store at {store.url} is node {marker.node!r} of another cluster, {marker.cluster}; use an empty "
             "store, or delete everything in this one, with its marker, if that cluster no longer exists"
+        )
+
+
+def _check_moved(log: Log, known: Node, store: Store, marker: Marker) -> None:
+    """Raise `InvalidOption` if the store at a node's new address is a copy of the one that is at its present address.
+
+    A process that has not read of the move would write rows to that one, and they would count.
+    """
+    former = log.store_at(known.url)
+    try:
+        if node.read_marker(former) != marker:
+            return
+    except LogError:
+        return  # nobody can use it
+    probe = f"{layout.SELF_TEST}{log.environment.nonce()}"
+    store.create(probe, b"")
+    try:
+        is_same = former.exists(probe)
+    finally:
+        store.delete(probe)
+    if not is_same:
+        raise _refused(
+            f"{former.url} still has the store of node {known.node_id!r}, of which {store.url} is a copy; a process "
+            "that knows the former address would write rows there alone. Unmount it, or delete its object "
+            f"{layout.MARKER!r}; then copy what was written meanwhile, and try again"
         )
 
 

@@ -41,11 +41,8 @@ class ExpiredRows(msgspec.Struct, frozen=True):
     partition: int
     log_start_before: int
     log_start: int
-
-    @property
-    def rows(self) -> int:
-        """The number of these rows."""
-        return self.log_start - self.log_start_before
+    rows: int
+    """The number of these rows: of a compacted topic fewer than offsets."""
 
 
 class TopicCleanup(msgspec.Struct, frozen=True):
@@ -123,8 +120,13 @@ def due_to_expire(handle: TopicHandle) -> tuple[ExpiredRows, ...]:
 
 def expired_by(state: Topic, moved: Sequence[LogStartMoved]) -> tuple[ExpiredRows, ...]:
     """Return which rows expire with these events. `state` is the one before them."""
-    starts = [each.log_start for each in state.partitions]
-    return tuple(ExpiredRows(each.partition, starts[each.partition], each.log_start) for each in moved)
+
+    def expired(number: int, end: int) -> ExpiredRows:
+        partition = state.partitions[number]
+        start = partition.log_start
+        return ExpiredRows(number, start, end, partition.rows_between(start, end))
+
+    return tuple(expired(each.partition, each.log_start) for each in moved)
 
 
 def delete_pending(handle: TopicHandle, now: int) -> list[str]:

@@ -7,8 +7,6 @@ ISR leads, which counts as live unless it is suspected.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from pyspark_log_coordinator.model.append_list import AppendList
@@ -19,9 +17,6 @@ from pyspark_log_coordinator.replication import election, replicas, row_loss, su
 from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 class AlterReplicaNode(msgspec.Struct, frozen=True):
     """Record a node's incarnation and whether it is fenced."""
@@ -29,6 +24,8 @@ class AlterReplicaNode(msgspec.Struct, frozen=True):
     node: NodeId
     incarnation: str
     fenced: bool = False
+    instead_of: tuple[str, bool] | None = None
+    """What the topic must still know of the node, in the same order; None for anything: the caller knows no older."""
 
 
 class ReplicasRenewed(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
@@ -55,32 +52,27 @@ Event = NodeChanged | RowsLost | LeaderElected
 
 
 def decide(topic: Topic, command: AlterReplicaNode) -> list[Event]:
-    """Return the changes and the elections that follow, none for a node that the topic does not know."""
+    """Return the changes and the elections that follow, none for a node of which the topic knows nothing or more."""
     node = command.node
-    if node not in topic.incarnations:
+    if node not in topic.incarnations or command.instead_of not in {None, known_of(topic, node)}:
         return []
-    events: list[Event] = list(renew(topic, {node: command.incarnation}))
-    for event in events:
-        topic = apply(topic, event)
+    events: list[Event] = []
+    if topic.incarnations[node] != command.incarnation:
+        renewed = ReplicasRenewed(node, command.incarnation)
+        topic = evolve(topic, renewed)
+        elected = _elections(topic, node)
+        for event in elected:
+            topic = _apply(topic, event)
+        events += [renewed, *elected]
     if command.fenced != (node in topic.fenced):
         changed: NodeChanged = ReplicasFenced(node) if command.fenced else ReplicasUnfenced(node)
         events += [changed, *_elections(evolve(topic, changed), node)]
     return events
 
 
-def renew(topic: Topic, incarnations: Mapping[NodeId, str]) -> list[ReplicasRenewed | RowsLost | LeaderElected]:
-    """Return the events of known nodes whose incarnations have changed, with the elections that follow."""
-    events: list[ReplicasRenewed | RowsLost | LeaderElected] = []
-    for node, incarnation in incarnations.items():
-        if topic.incarnations.get(node, incarnation) == incarnation:
-            continue
-        renewed = ReplicasRenewed(node, incarnation)
-        topic = evolve(topic, renewed)
-        elected = _elections(topic, node)
-        for event in elected:
-            topic = apply(topic, event)
-        events += [renewed, *elected]
-    return events
+def known_of(topic: Topic, node: NodeId) -> tuple[str, bool]:
+    """Return the incarnation of one of the topic's nodes, and whether it is fenced."""
+    return topic.incarnations[node], node in topic.fenced
 
 
 def evolve(topic: Topic, event: NodeChanged) -> Topic:
@@ -137,12 +129,5 @@ def _elections(topic: Topic, node: NodeId) -> list[RowsLost | LeaderElected]:
     return events
 
 
-def apply(topic: Topic, event: Event) -> Topic:
-    """Return the topic after one of this module's events or of the elections that follow."""
-    match event:
-        case RowsLost():
-            return row_loss.evolve(topic, event)
-        case LeaderElected():
-            return election.evolve(topic, event)
-        case _:
-            return evolve(topic, event)
+def _apply(topic: Topic, event: RowsLost | LeaderElected) -> Topic:
+    return row_loss.evolve(topic, event) if isinstance(event, RowsLost) else election.evolve(topic, event)

@@ -14,7 +14,7 @@ import msgspec
 from pyspark_log_coordinator.model.partition import NodeId, Partition, empty
 from pyspark_log_coordinator.model.partitions import Fact, Partitions
 from pyspark_log_coordinator.model.topic_state import Topic, with_partition
-from pyspark_log_coordinator.replication import election, node_changes, replicas
+from pyspark_log_coordinator.replication import election, replicas
 from pyspark_log_storage.errors import InvalidInput
 from pyspark_log_storage.stored_fields import Count
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark_log_coordinator.replication.election import LeaderElected
-    from pyspark_log_coordinator.replication.node_changes import ReplicasRenewed
-    from pyspark_log_coordinator.replication.row_loss import RowsLost
 
 
 class PartitionReassignment(msgspec.Struct, frozen=True, array_like=True):
@@ -34,7 +32,11 @@ class PartitionReassignment(msgspec.Struct, frozen=True, array_like=True):
 
 
 class AlterReplicas(msgspec.Struct, frozen=True):
-    """Move partitions to other nodes. `incarnations` are those of all nodes of the assignments."""
+    """Move partitions to other nodes.
+
+    `incarnations` are those of all nodes of the assignments. They count for nodes that the topic does not know: it may
+    have learned meanwhile that another was wiped.
+    """
 
     assignments: tuple[PartitionReassignment, ...]
     incarnations: dict[NodeId, str]
@@ -77,14 +79,11 @@ def target(partition: Partition) -> tuple[NodeId, ...]:
     return tuple(node for node in partition.replicas if node not in partition.removing)
 
 
-def decide(topic: Topic, command: AlterReplicas) -> list[ReplicasRenewed | RowsLost | LeaderElected | ReplicasAltered]:
+def decide(topic: Topic, command: AlterReplicas) -> list[LeaderElected | ReplicasAltered]:
     """Return the events that begin the reassignments, none for partitions that have or get these nodes already.
 
     Raise `InvalidInput` for an unknown partition and for nodes that it cannot move to.
     """
-    renewed = node_changes.renew(topic, command.incarnations)
-    for event in renewed:
-        topic = node_changes.apply(topic, event)
     altered: list[LeaderElected | ReplicasAltered] = []
     for each in command.assignments:
         partition = topic.partition(each.partition)
@@ -107,7 +106,7 @@ def decide(topic: Topic, command: AlterReplicas) -> list[ReplicasRenewed | RowsL
         )
         _check_committed(topic, each.partition, one.replicas)
         altered += [*_hand_over(topic, each.partition, one.replicas), one]
-    return [*renewed, *altered] if altered else []
+    return altered
 
 
 def _check_committed(topic: Topic, number: int, left: tuple[NodeId, ...]) -> None:
@@ -143,9 +142,7 @@ def _hand_over(topic: Topic, number: int, left: tuple[NodeId, ...]) -> list[Lead
     return [election.leader_elected(partition, number, able[0], partition.isr)]
 
 
-def decide_addition(
-    topic: Topic, command: AddPartitions
-) -> list[ReplicasRenewed | RowsLost | LeaderElected | PartitionsAdded]:
+def decide_addition(topic: Topic, command: AddPartitions) -> list[PartitionsAdded]:
     """Return the event that adds the partitions. Raise `InvalidInput` for nodes that they cannot be on."""
     if not command.assignments or command.first not in {None, len(topic.partitions)}:
         return []
@@ -153,7 +150,7 @@ def decide_addition(
     for nodes in command.assignments:
         _check(topic, nodes, command.incarnations)
     new = _new_nodes(topic, named, command.incarnations)
-    return [*node_changes.renew(topic, command.incarnations), PartitionsAdded(command.assignments, new)]
+    return [PartitionsAdded(command.assignments, new)]
 
 
 def _is_reassigning(partition: Partition, _: object) -> bool:

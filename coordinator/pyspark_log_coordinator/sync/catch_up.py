@@ -71,11 +71,11 @@ def catch_up(
     the cluster knows, `StoreError` if it cannot be written.
     """
     log = handle.log
+    update_topic(handle, node_id)
     member = log.member(node_id)
     target = log.node_store(node_id)
     # While the disk is not mounted, copies would be written below its mount point.
     node_marker.require_marker(target, node_id, member.incarnation)
-    update_topic(handle, node_id)
     copier = _Copier(handle, node_id, moved, deadline)
     reported: dict[str, LogError] = {}
     state = handle.refresh()
@@ -179,12 +179,13 @@ class _Copier:
         """Copy a file from the nearest holder that has it whole. Raises what the last one raised.
 
         Replace a damaged copy on the node in one step, so that two processes that do so do not delete each other's.
+        One that cannot be read may be on a bad sector.
         """
-        error: CorruptObject | None = None
+        error: CorruptObject | StoreUnavailable | None = None
         if is_stored(self._target, file):
             try:
                 check(self._target, file, self._moved)
-            except CorruptObject as raised:
+            except (CorruptObject, StoreUnavailable) as raised:
                 error = raised
             else:
                 return

@@ -17,7 +17,7 @@ from pyspark_log_coordinator.log.reachable_stores import ReachableStores
 from pyspark_log_coordinator.maintenance import checkpoint_files, delta_table, topic_cleanup, topic_description
 from pyspark_log_coordinator.sync import catch_up, replica_file
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, NewerFormat, UnknownTopic
+from pyspark_log_storage.errors import CorruptObject, NewerFormat, OutcomeUnknown, UnknownTopic
 from pyspark_log_storage.objects.node import require_marker
 from pyspark_log_storage.stores import reserve
 from pyspark_log_storage.stores.store import is_object_store
@@ -57,10 +57,10 @@ class Follower:
         return sum(file.bytes for handle in handles for file in replica_file.missing(handle, self._node_id))
 
     def round(self, moved: Callable[[int], object] = lambda _: None) -> FollowerRound:
-        """Catch up the node in each topic. One with a damaged journal is a failure, and the others continue.
+        """Catch up the node in each topic. One whose journal is damaged or does not answer is a failure.
 
-        `moved` gets the number of bytes copied since its last call, and may wait. Raises `NodeMissing` if the node's
-        store is not the one that the cluster knows, `StoreError` if it cannot be written.
+        The others continue. `moved` gets the number of bytes copied since its last call, and may wait. Raises
+        `NodeMissing` if the node's store is not the one that the cluster knows, `StoreError` if it cannot be written.
         """
         objects = size = 0
         failures: list[str] = []
@@ -70,7 +70,9 @@ class Follower:
         def failed(topic: str, error: LogError) -> None:
             failures.append(f"topic {topic!r}: {error.message}")
 
+        seen: set[str] = set()
         for handle in self._log.topics_on(self._node_id, polls=True, failed=failed):
+            seen.add(handle.topic_id)
             number = handle.journal.number
             if is_remote and self._settled.get(handle.topic_id) == number:
                 continue
@@ -79,7 +81,7 @@ class Follower:
                 self._write_checkpoints(handle)
             except UnknownTopic:
                 continue  # deleted meanwhile
-            except (CorruptObject, NewerFormat) as error:
+            except (CorruptObject, NewerFormat, OutcomeUnknown) as error:
                 failed(handle.name, error)
                 continue
             objects += copied.objects
@@ -87,6 +89,10 @@ class Follower:
             failures += [f"topic {handle.name!r}: {each.message}" for each in copied.failures]
             if not copied.failures and handle.journal.number == number:
                 self._settled[handle.topic_id] = number
+        for gone in self._written.keys() - seen:
+            del self._written[gone]
+        for gone in self._settled.keys() - seen:
+            del self._settled[gone]
         return FollowerRound(objects, size, tuple(failures))
 
     def _write_checkpoints(self, handle: TopicHandle) -> None:

@@ -174,6 +174,7 @@ def begin(handle: TopicHandle, wanted: Placement) -> tuple[PartitionMove, ...]:
     found = moves(state, wanted)
     if found:
         named_nodes = {node for each in found for node in each.after}
+        _tell(handle, named_nodes)
         command = AlterReplicas(
             tuple(reassignment.PartitionReassignment(each.partition, each.after) for each in found),
             {node: members[node].incarnation for node in sorted(named_nodes)},
@@ -216,6 +217,7 @@ def add_partitions(handle: TopicHandle, total: int, assignments: Placement | Non
         )
     placement.check(assignments, live, members, handle.name, first=first, replication_factor=len(now[0]))
     named_nodes = {node for each in assignments for node in each}
+    _tell(handle, named_nodes)
     command = AddPartitions(assignments, {node: members[node].incarnation for node in sorted(named_nodes)}, first)
     if not handle.submit(command).events:
         raise InvalidOption(
@@ -226,18 +228,24 @@ def add_partitions(handle: TopicHandle, total: int, assignments: Placement | Non
     return first, assignments
 
 
+def _tell(handle: TopicHandle, wanted: Iterable[NodeId]) -> None:
+    """Let the topic know these nodes as the cluster does: it may have missed that one was wiped, and holds nothing."""
+    for node in sorted(wanted):  # in one order, as a simulated world must be
+        update_topic(handle, node)
+
+
 def _check_nodes_again(handle: TopicHandle, wanted: Iterable[NodeId]) -> None:
     """Raise `InvalidOption` if a node was removed after it was chosen; tell the topic if one was fenced.
 
     The removal of a node reads the topics after the node was fenced, so one of the two sees the other.
     """
     members = handle.log.cluster.refresh().nodes
-    for node in sorted(wanted):  # in one order, as a simulated world must be
+    for node in sorted(wanted):
         if node not in members:
             raise InvalidOption(
                 "node", f"node {node!r} was removed meanwhile; reassign topic {handle.name!r} to other nodes"
             )
-        update_topic(handle, node)
+    _tell(handle, wanted)
 
 
 def bytes_behind(handle: TopicHandle) -> int:

@@ -201,9 +201,13 @@ def drain(
         return
     moved: dict[str, dict[str, Any]] = {}
     while True:
-        for handle, assignment in wanted:
-            moves = reassigner.begin(handle, assignment)
-            done = reassign.carry_out(handle, throttle)
+        for handle, _ in wanted:
+            try:
+                handle.refresh()  # it may have changed since, and more than once: the others take their time
+                moves = reassigner.begin(handle, reassigner.placement_without(handle, node_id))
+                done = reassign.carry_out(handle, throttle)
+            except UnknownTopic:
+                continue  # deleted meanwhile
             counts = moved.setdefault(handle.name, {"topic": handle.name, "partitions": 0, "objects": 0, "bytes": 0})
             counts["partitions"] += len(moves)
             counts["objects"] += done.objects

@@ -75,6 +75,15 @@ def test_a_node_that_lacks_a_segment_counts_as_having_no_follower(topic):
     assert isr_after(topic, 0) == ALL
 
 
+def test_an_in_sync_node_that_missed_a_segment_gets_it_from_a_writer():
+    topic = ReplicatedTopic(environment=environment())
+    topic.append(on=ALL, acks="all")
+    name = topic.roll(1, on="0")
+    assert [each.name for each in topic.partition().staged] == [name]
+    assert isr_after(topic, 0) == ALL
+    assert ([each.name for each in topic.partition().segments], topic.partition().staged) == ([name], ())
+
+
 def test_writers_of_one_batch_each_bring_back_a_node_that_was_unreachable_for_eight_seconds():
     clock = environment()
     stores = Stores(BreakableStore)

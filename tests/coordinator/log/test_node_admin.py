@@ -341,6 +341,27 @@ def test_a_fenced_node_without_replicas_can_be_removed(stores):
     assert list(stores.log().cluster.state.nodes) == ["0", "2"]
 
 
+def test_a_node_does_not_move_to_a_copy_of_its_store_while_processes_may_still_write_to_the_other(stores):
+    log = stores.with_nodes(2)
+    disk, copied = stores.at["/disk/1"], stores.open("/copy")
+    for key in disk.list(""):
+        copied.put(key, disk.read(key))
+    assert "still has the store of node '1'" in refusal(node_admin.renew, log, "1", "/copy")
+    assert log.cluster.refresh().nodes["1"].url == "/disk/1"
+    assert copied.keys() == disk.keys()
+    disk.delete(layout.MARKER)
+    assert node_admin.renew(log, "1", "/copy")[1]
+
+
+def test_a_node_moves_to_another_path_of_the_same_store(stores):
+    log = stores.with_nodes(2)
+    stores.at["/other/path"] = TroubledStore(stores.at["/disk/1"].inner)
+    before = stores.at["/disk/1"].keys()
+    renewed, _ = node_admin.renew(log, "1", "/other/path")
+    assert renewed.url == "/other/path"
+    assert stores.at["/disk/1"].keys() == before
+
+
 def test_a_process_that_knows_replicas_on_a_node_that_was_removed_looks_where_they_are_now(stores):
     log = stores.with_nodes(3)
     handle = log.create_topic("t", 1, replicas=[["0", "1"]])

@@ -50,13 +50,11 @@ def test_while_replicas_are_added_those_that_were_there_are_enough_to_write():
     assert (state.partitions[0].isr, state.partitions[0].high_watermark) == (("A",), 1)
 
 
-def test_a_wiped_node_that_is_named_again_is_known_by_its_new_life():
-    state = after(started(2, ABC), commit(None, file({0: 1}, on=ABC)))
-    state = after(after(state, move("A", "B")), move("A", "B", partition=1))
-    state = after(state, move("A", "B", "C", incarnations=INCARNATIONS | {"C": "another"}))
+def test_a_late_reassignment_does_not_bring_back_the_former_store_of_a_node():
+    state = after(started(2, ABC), AlterReplicaNode("C", "another"))
+    state = after(state, move("A", "C"))
+    state = after(state, AddPartitions((("A", "C"),), INCARNATIONS))
     assert state.incarnations["C"] == "another"
-    assert state.partitions[0].log_end_offsets["C"] == 0
-    assert [holder.node for holder in state.files[0].holders] == ["A", "B"]
 
 
 @pytest.mark.parametrize("nodes", [(), ("A", "A"), ("A", "Z")])
@@ -191,6 +189,13 @@ def test_a_wiped_node_holds_nothing_and_no_segment():
     one = state.partitions[0]
     assert [holder.node for holder in (*state.files[0].holders, *one.segments[0].holders)] == ["A", "A"]
     assert (one.staged, one.isr, one.log_end_offsets) == ((), ("A",), {"A": 3, "B": 0})
+
+
+def test_what_a_process_knew_of_a_node_before_the_topic_learned_more_changes_nothing():
+    state = after(started(replicas=ABC), AlterReplicaNode("B", "another"))
+    assert decide(state, AlterReplicaNode("B", "late", fenced=True, instead_of=(incarnation("B"), False))) == []
+    assert decide(state, AlterReplicaNode("B", "newest", instead_of=("another", True))) == []
+    assert after(state, AlterReplicaNode("B", "newest", instead_of=("another", False))).incarnations["B"] == "newest"
 
 
 def test_what_the_topic_knows_already_or_has_no_part_in_changes_nothing():

@@ -5,6 +5,7 @@ import itertools
 import msgspec
 import pytest
 
+from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.compaction_plan import FOLD_CHUNKS, KEYED_ROWS_MAX
 from pyspark_log_coordinator.segments.roll_plan import INLINE_LAG_MS
@@ -394,6 +395,8 @@ def test_retention_does_not_apply_to_a_topic_that_is_only_compacted():
     both = keyed_log(0, 20, cleanup_policy="compact,delete", **expired)
     (moved,) = topic.decide(both, topic.ApplyRetention(), 10**6)
     assert moved.log_start == 20
+    (gone,) = topic_cleanup.expired_by(both, [moved])
+    assert (gone.log_start, gone.rows) == (20, 10)
     state = topic.evolve(both, moved)
     assert (state.partitions[0].compacted_end, pieces(state)[0]) == (20, ("chunk", 20, 30))
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from pyspark_log_coordinator.cluster.machine import FenceNode
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.sync import catch_up as copying
 from pyspark_log_coordinator.sync.catch_up import catch_up
@@ -143,6 +144,47 @@ def test_a_catch_up_updates_a_topic_that_missed_a_renewal(topic, monkeypatch):
     assert handle.refresh().partitions[0].isr == ("0", "1", "2")
     assert catch_up(handle, "1").objects == 1
     assert handle.journal.state.incarnations["1"] == log.cluster.state.nodes["1"].incarnation
+
+
+def test_a_process_that_has_not_read_of_a_fence_does_not_end_it(topic):
+    _, handle = topic.open()
+    node_admin.set_fenced(topic.log, "1", fenced=True)
+    handle.refresh()
+    catch_up(handle, "1")
+    assert topic.handle.refresh().fenced == ("1",)
+    assert topic.partition().isr == ("0", "2")
+
+
+def test_a_process_that_has_not_read_of_a_new_disk_does_not_bring_back_the_former_one(topic):
+    topic.append(on=("0", "1", "2"), acks="all")
+    log, handle = topic.open()
+    renewed, _ = node_admin.renew(topic.log, "1", "/disk/new")
+    copy(topic)
+    topic.append(on=("1",), acks="all")  # now only the new disk has every row
+    handle.refresh()
+    catch_up(handle, "1")
+    assert log.node("1") == renewed
+    assert topic.handle.refresh().incarnations["1"] == renewed.incarnation
+    assert (topic.partition().leader, topic.partition().isr) == ("1", ("1",))
+    assert topic.partition().log_end_offsets["1"] == 2
+
+
+def test_a_change_of_a_node_while_a_topic_is_told_of_an_earlier_one_wins(topic, monkeypatch):
+    topic.log.cluster.submit(FenceNode("1"))
+    _, handle = topic.open()
+    submit = handle.submit
+
+    def late(command):
+        monkeypatch.setattr(handle, "submit", submit)
+        node_admin.renew(topic.log, "1", "/disk/new")
+        node_admin.set_fenced(topic.log, "1", fenced=False)
+        return submit(command)
+
+    monkeypatch.setattr(handle, "submit", late)
+    node_admin.update_topic(handle, "1")
+    assert topic.log.node("1").url == "/disk/new"
+    state = topic.handle.refresh()
+    assert (state.incarnations["1"], state.fenced) == (topic.log.node("1").incarnation, ())
 
 
 def bool_of_all(*_):

@@ -17,7 +17,7 @@ from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.replica_file import live
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import NodeMissing, NotEnoughReplicas
+from pyspark_log_storage.errors import NodeMissing, NotEnoughReplicas, StoreUnavailable
 from pyspark_log_storage.segments import transfer
 from tests.support.coordinator.lost_cluster import KEEP, LostCluster
 from tests.support.coordinator.replicated_topic import ALL, write
@@ -82,6 +82,25 @@ def test_damaged_and_lost_copies_are_found_and_copied_again(cluster, node, how):
     is_sound(cluster)
     again = scrubber.scrub(cluster.log, node)
     assert (again.objects, again.repaired) == (3, ())
+
+
+def test_a_copy_on_a_bad_sector_is_copied_again_and_those_after_it_are_read(cluster, monkeypatch):
+    unreadable, damaged = paths(cluster, "1")
+    whole = [path.read_bytes() for path in (unreadable, damaged)]
+    flip_bit(damaged, 8 * 100)
+    store, sector = cluster.log.node_store("1"), unreadable.stat().st_ino
+    read = type(store).read
+
+    def from_disk(self, key, *place):
+        if (cluster.path / "node1" / key) == unreadable and self is store and unreadable.stat().st_ino == sector:
+            raise StoreUnavailable(store.url, key, "input/output error")
+        return read(self, key, *place)
+
+    monkeypatch.setattr(type(store), "read", from_disk)
+    done = scrubber.scrub(cluster.log, "1")
+    assert (done.objects, len(done.repaired), done.failures) == (3, 2, ())
+    assert [path.read_bytes() for path in (unreadable, damaged)] == whole
+    is_sound(cluster)
 
 
 def test_a_scrub_without_damage_reads_all_and_writes_nothing(cluster):

@@ -1,5 +1,8 @@
 """A follower catches up all topics of its node, writes checkpoints, and deletes files that no entry names."""
 
+import gc
+import weakref
+
 import pytest
 
 from pyspark_log_coordinator.log import node_admin
@@ -12,6 +15,9 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import InvalidOption, NodeMissing, ObjectMissing
 from pyspark_log_storage.objects import checkpoints
 from tests.support.coordinator.replicated_topic import ReplicatedTopic, write
+from tests.support.coordinator.several_nodes import Stores
+from tests.support.coordinator.troubled_store import ALWAYS, TroubledStore
+from tests.support.elsewhere import PlainStore
 from tests.support.memory_store import MemoryStore
 
 
@@ -58,6 +64,20 @@ def test_a_topic_deleted_meanwhile_does_no_harm(topic):
     assert Follower(topic.log, "1").round() == FollowerRound(0, 0, ())
 
 
+def test_what_was_written_for_a_topic_is_forgotten_when_that_is_deleted(topic):
+    follower = Follower(topic.log, "1")
+    follower.round()
+    assert follower._written.keys() == {topic.handle.topic_id}
+    topic.log.delete_topic("t")
+    follower.round()
+    assert follower._written.keys() == set()
+    handle = weakref.ref(topic.handle)
+    del topic.handle
+    topic.log.create_topic("u", 1)
+    gc.collect()
+    assert handle() is None
+
+
 def test_a_topic_deleted_while_it_is_copied_does_no_harm_to_the_others(topic):
     other = topic.log.create_topic("u", 1, replicas=[["0", "1"]])
     topic.append()
@@ -69,6 +89,23 @@ def test_a_topic_deleted_while_it_is_copied_does_no_harm_to_the_others(topic):
 
     assert Follower(topic.log, "1").round(moved).failures == ()
     assert other.refresh().partitions[0].log_end_offsets == {"0": 1, "1": 1}
+
+
+def test_an_entry_of_which_no_answer_came_is_a_failure_and_the_next_round_goes_on():
+    topic = ReplicatedTopic(Stores(lambda url: TroubledStore(PlainStore(url))))
+    other = topic.log.create_topic("u", 1, replicas=[["0", "1"]])
+    topic.append()
+    write(topic.log, other, 0, {0: [b"u"]}, on=["0"])
+    root = topic.stores.at["/cluster"]
+    root.lose_answers(f"{topic.handle.journal.folder}entries", times=ALWAYS)
+    follower = Follower(topic.log, "1")
+    (failure,) = follower.round().failures
+    assert failure.startswith("topic 't': ")
+    assert "may or may not have been written" in failure
+    assert other.refresh().partitions[0].log_end_offsets["1"] == 1
+    root.forget_troubles()
+    assert follower.round().failures == ()
+    assert topic.partition().log_end_offsets["1"] == 1
 
 
 def test_a_topic_with_a_damaged_journal_does_not_keep_the_others_from_being_copied_and_scrubbed(topic):

@@ -357,6 +357,18 @@ def test_a_process_rolls_onto_a_node_that_joined_after_it_began():
     assert {each.addresses[target] for each in works for target in each.targets} == {".", "/disk/6"}
 
 
+def test_a_node_that_was_wiped_holds_nothing_when_a_partition_moves_back_to_it(topic, monkeypatch):
+    reassigner.begin(topic.handle, (("0", "5"), ("5", "0")))
+    reassigner.run(topic.handle)
+    with monkeypatch.context() as patch:
+        patch.setattr(node_admin, "update_topics", lambda *_: None)  # interrupted
+        node_admin.renew(topic.log, "1", "/disk/new")
+    reassigner.begin(topic.handle, HERE)
+    assert topic.partition().log_end_offsets["1"] == 0
+    assert reassigner.run(topic.handle).objects == 3
+    assert topic.where() == HERE
+
+
 def test_a_node_that_was_removed_is_a_failed_node_to_a_process_that_began_later(topic):
     topic.log.cluster.submit(FenceNode("5"))
     node_admin.remove(topic.log, "5")

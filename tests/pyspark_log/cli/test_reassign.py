@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_log.cli.topics import reassign
 from pyspark_log.opening import open_log
+from pyspark_log_coordinator.sync import reassigner
 from tests.support.command_line import CommandLine
 from tests.support.coordinator.replicated_topic import write
 from tests.support.lost_folders import lose_folder
@@ -305,6 +307,25 @@ def test_a_node_is_drained_and_removed(cli):
     cli.run("topics", "elect-leaders")
     cli.run("produce", "t", stdin="one more\n")
     assert rows(cli) == 19
+
+
+def test_topics_may_change_and_go_while_a_node_is_drained(cli, monkeypatch):
+    cli.run("topics", "create", "u", "--replica-assignment", "1:2")
+    cli.run("topics", "create", "v", "--replica-assignment", "1:2")
+    carry_out = reassign.carry_out
+
+    def meanwhile(*arguments):
+        monkeypatch.undo()
+        log = open_log(str(cli.path))
+        log.delete_topic("u")
+        reassigner.add_partitions(log.topic("v"), 2, (("1", "3"),))
+        return carry_out(*arguments)
+
+    monkeypatch.setattr(reassign, "carry_out", meanwhile)
+    lines = cli.out("nodes", "drain", "1").splitlines()
+    assert [each.split(":")[0] for each in lines[:-1]] == ["moved 2 replicas of topic t", "moved 2 replicas of topic v"]
+    assert "1" not in "".join(where(cli, "v"))
+    cli.run("nodes", "remove", "1", "--yes")
 
 
 def test_a_node_whose_disk_is_lost_is_drained_from_the_others(cli, tmp_path):
