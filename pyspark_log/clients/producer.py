@@ -66,12 +66,12 @@ class AtomicBatch:
         destination = self._destination(topic)
         row = checked_row(destination, value, key, headers, partition, timestamp_ms)
         size = row[2] + ROW_BYTES
-        self._bytes += size
-        if self._bytes > self._bytes_max:
+        if self._bytes + size > self._bytes_max:
             raise BufferExhausted(
                 f"the rows of this batch take more than buffer.memory ({self._bytes_max} bytes); raise it, or write "
                 "fewer rows in one batch"
             )
+        self._bytes += size
         batch = self._batches.get(topic)
         is_first = batch is None
         if batch is None:

@@ -10,6 +10,8 @@ import contextlib
 import enum
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from pyspark_log.opening import open_log
 from pyspark_log.writing.destination import is_typed
 from pyspark_log.writing.rows import check_columns
@@ -94,6 +96,8 @@ def prepare(
         if handle is None or not is_typed(handle):
             raise
         return handle.log, handle, _typed_plan(options, handle, _columns(options, frame))
+    if may_create >= Creates.TOPICS and (options.merge_schema or options.key_column) and _existing(options) is None:
+        _refuse_options(options, "does not exist, and would hold")
     log = open_log(options.path, options.storage_options, create=may_create is Creates.LOG)
     if options.topic is None:
         return log, None, None
@@ -206,12 +210,26 @@ def _typed_plan(options: SinkOptions, handle: TopicHandle, columns: pa.Schema) -
     from pyspark_log_coordinator.maintenance import checkpoint_files
 
     if handle.config.key_column:
-        _set_key(options, handle)  # another one is refused before the columns change
-    if options.merge_schema and typed_plan.needs_evolution(handle, columns) and handle.evolve(columns):
-        checkpoint_files.write_on_nodes(handle)
+        _set_key(options, handle)  # another one is refused
+    if options.merge_schema and (merged := typed_plan.evolved(handle, columns)) is not None:
+        _check_frame(options, handle, merged, columns)
+        if handle.evolve(columns):
+            checkpoint_files.write_on_nodes(handle)
+    _check_frame(options, handle, handle.state.schemas[-1], columns)
     _set_key(options, handle)
     state = handle.state
     return typed_plan.plan(handle.name, state.schemas, columns, state.config.key_column)
+
+
+def _check_frame(options: SinkOptions, handle: TopicHandle, stored: bytes, columns: pa.Schema) -> None:
+    """Raise `InvalidRecord` or `InvalidOption` if the frame, or the write's key.column, does not fit a schema."""
+    from pyspark_log.writing import typed_plan
+    from pyspark_log_coordinator.model import topic_config
+
+    typed_plan.plan(handle.name, [stored], columns, "")
+    if options.key_column is not None:
+        changed = msgspec.structs.replace(handle.config, key_column=options.key_column)
+        topic_config.with_columns(handle.name, changed, [stored])
 
 
 def _set_key(options: SinkOptions, handle: TopicHandle) -> None:
@@ -222,13 +240,13 @@ def _set_key(options: SinkOptions, handle: TopicHandle) -> None:
         handle.alter_config({"key.column": options.key_column})
 
 
-def _refuse_options(options: SinkOptions) -> None:
+def _refuse_options(options: SinkOptions, holds: str = "holds") -> None:
     """Raise `InvalidOption` for an option about columns of a topic that has none."""
     given = {"schema": options.has_columns, "mergeSchema": options.merge_schema, "key.column": options.key_column}
     for name, is_set in given.items():
         if is_set:
             raise InvalidOption(
                 name,
-                f"option {name} is for typed topics, and topic {options.topic!r} holds records of key and value; "
+                f"option {name} is for typed topics, and topic {options.topic!r} {holds} records of key and value; "
                 "remove it, or choose another topic",
             )

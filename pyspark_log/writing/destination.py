@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 import msgspec
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.writing.row_bytes import bytes_if_above
@@ -15,8 +16,6 @@ from pyspark_log_storage.columns.compaction_columns import key_columns_of
 from pyspark_log_storage.errors import InvalidRecord
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from pyspark_log.writing.rows import Rows
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.batch import Acks
@@ -115,7 +114,9 @@ def lacking_a_key(destination: Destination, record: pa.RecordBatch) -> pa.Array 
     """Return which rows lack a key that they must have, null or false for one that does not; None if none does."""
     if not destination.needs_keys:
         return None
-    keys = [record.column(each) for each in key_columns_of(destination.key_column) or ("key",)]
+    has = record.schema.names  # perhaps those of an older schema, without a key.column that was added and set since
+    names = key_columns_of(destination.key_column) or ("key",)
+    keys = [record.column(each) if each in has else pa.nulls(record.num_rows) for each in names]
     nulls = [each.is_null() for each in keys if each.null_count]
     return functools.reduce(pc.or_, nulls) if nulls else None
 

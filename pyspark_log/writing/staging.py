@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.writing.dead_letters import Refused, as_records, reasons_against
-from pyspark_log.writing.destination import Destination, check_kind, check_rows
+from pyspark_log.writing.destination import Destination, check_kind, check_rows, lacking_a_key
 from pyspark_log.writing.partitioner import group_by_partition, partition_of
 from pyspark_log.writing.row_bytes import bytes_if_above
 from pyspark_log.writing.rows import Rows
@@ -186,7 +186,7 @@ class Staging:
     ) -> None:
         """Write rows to the dead letter topic. `topic` is that of all rows, None if they name their own.
 
-        Raises `InvalidRecord` if a dead letter is larger than that topic allows.
+        Raises `InvalidRecord` if a dead letter is larger than that topic allows, or lacks a key that it must have.
         """
         assert self._dead_letter_topic is not None
         own = rows.topic if topic is None else topic
@@ -194,6 +194,8 @@ class Staging:
         refused = Refused(as_records(rows), own, rows.partition, error.__name__, reason)
         destination = self._known(self._dead_letter_topic)
         for letters in refused.letters():
+            if lacking_a_key(destination, letters) is not None:
+                raise InvalidRecord(f"dead letter topic {destination.name!r}: {destination.keyless}")
             sizes = bytes_if_above(letters, destination.max_message_bytes)
             if sizes is not None:
                 raise InvalidRecord(

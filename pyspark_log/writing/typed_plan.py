@@ -66,13 +66,17 @@ def new_columns(frame: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(each.name, schema_evolution.nullable(each.type)) for each in frame])
 
 
-def needs_evolution(handle: TopicHandle, frame: pa.Schema) -> bool:
-    """Return whether the topic's newest columns, as far as known, cannot hold the frame's. Raises `InvalidRecord`."""
+def evolved(handle: TopicHandle, frame: pa.Schema) -> bytes | None:
+    """Return the schema that the topic, as far as known, needs to hold the frame's columns; None if it has it.
+
+    Raises `InvalidRecord`.
+    """
     newest = schema.columns_of(handle.schemas[-1])
     try:
-        return not schema_evolution.merge(newest, frame).equals(newest)
+        merged = schema_evolution.merge(newest, frame)
     except InvalidRecord as error:
         raise InvalidRecord(f"topic {handle.name!r}: {error}") from error
+    return None if merged.equals(newest) else schema.encode(schema.typed(merged))
 
 
 def plan(topic: str, stored: Sequence[bytes], frame: pa.Schema, key_column: str) -> TypedPlan:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pyspark_log_coordinator.model import producers
 from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.model.partitions import Fact
 from pyspark_log_coordinator.replication import replicas
@@ -67,7 +68,9 @@ def complete(handle: TopicHandle, command: CommitBatch, failed: Collection[NodeI
     holders = {holder.node for file in command.files for holder in file.holders}
     lost = {node for node in sorted(holders) if node in state.incarnations and not has_newest(handle, node)}
     usable = state.incarnations.keys() - lost - set(failed) - log.broken_nodes - set(state.fenced)
-    files = tuple(_with_holders(handle, file, command.acks, lost, usable) for file in command.files)
+    kept = [_without_lost(state, file, lost) for file in command.files]
+    wanted = {number: _wanted(state, number, command.acks, level) for number, level in _level(state, kept).items()}
+    files = tuple(_with_copies(handle, file, wanted, usable) for file in kept)
     return msgspec.structs.replace(command, files=files)
 
 
@@ -118,10 +121,11 @@ _HAS_UNCOMMITTED: Fact[bool] = Fact(_has_uncommitted, any)
 def _uncommitted(state: Topic, claim: ProducerClaim) -> dict[int, int]:
     """Return the end of a batch's rows in each partition in which they are not committed."""
     ends: dict[int, int] = {}
+    names = producers.names_of(state.producers, claim)
     for number, partition in state.partitions.where(_HAS_UNCOMMITTED):
         for chunk in partition.chunks_between(partition.high_watermark, partition.log_end):
             file = state.file(chunk.file)
-            if (file.producer, file.batch_id) == (claim.producer, claim.batch_id):
+            if file.producer in names and file.batch_id == claim.batch_id:
                 ends[number] = chunk.end_offset
     return ends
 
@@ -129,19 +133,33 @@ def _uncommitted(state: Topic, claim: ProducerClaim) -> dict[int, int]:
 def _lagging(state: Topic, command: CommitBatch) -> list[NodeId]:
     """Return the nodes that lag in the batch's partitions and must reach the log end before it."""
     found: set[NodeId] = set()
-    for number in {chunk.partition for file in command.files for chunk in file.chunks}:
-        if number < len(state.partitions):
-            partition = state.partitions[number]
-            behind = {node for node in partition.replicas if partition.log_end_offsets[node] < partition.log_end}
-            if behind:
-                files = [file for file in command.files if any(each.partition == number for each in file.chunks)]
-                level = set.intersection(*({each.node for each in file.holders} for file in files)) - behind
-                found |= behind.intersection(_wanted(state, number, command.acks, level))
+    for number, level in _level(state, command.files).items():
+        partition = state.partitions[number]
+        behind = {node for node in partition.replicas if partition.log_end_offsets[node] < partition.log_end}
+        if behind:
+            found |= behind.intersection(_wanted(state, number, command.acks, level))
     return sorted(found - set(state.fenced))
 
 
+def _level(state: Topic, files: Sequence[SequencedFile]) -> dict[int, set[NodeId]]:
+    """Return the nodes that hold all rows of each of the batch's partitions: those before it, and its own in all files.
+
+    Fenced nodes do not count.
+    """
+    found: dict[int, set[NodeId]] = {}
+    for file in files:
+        holders = {holder.node for holder in file.holders} - set(state.fenced)
+        for number in {chunk.partition for chunk in file.chunks}:
+            if number < len(state.partitions):
+                found[number] = found.get(number, holders) & holders
+    for number, nodes in found.items():
+        partition = state.partitions[number]
+        found[number] = {node for node in nodes if partition.log_end_offsets.get(node) == partition.log_end}
+    return found
+
+
 def _wanted(state: Topic, number: int, acks: Acks, having: Collection[NodeId]) -> tuple[NodeId, ...]:
-    """Return the nodes that must hold the rows of a partition, given those that do (`having`)."""
+    """Return the nodes that must hold the rows of a partition, given those that hold all of them (`having`)."""
     partition = state.partitions[number]
     if acks != "all":
         return () if partition.leader is None else (partition.leader,)
@@ -158,19 +176,19 @@ def _behind(partition: Partition) -> list[NodeId]:
     return [node for node in partition.isr if partition.log_end_offsets[node] < partition.log_end]
 
 
-def _with_holders(
-    handle: TopicHandle, file: SequencedFile, acks: Acks, lost: Collection[NodeId], usable: Collection[NodeId]
-) -> SequencedFile:
-    """Return a file without the `lost` holders, and with the `usable` nodes that should hold it and got a copy."""
-    state = handle.journal.state
+def _without_lost(state: Topic, file: SequencedFile, lost: Collection[NodeId]) -> SequencedFile:
+    """Return a file without the `lost` holders, and without those that were wiped."""
     kept = [holder for holder in file.holders if holder.node not in lost]
-    holders = list(replicas.of_current_incarnations(state, kept))
-    having = {holder.node for holder in holders}
-    wanted: set[NodeId] = set()
-    for number in {chunk.partition for chunk in file.chunks}:
-        if number < len(state.partitions):
-            wanted.update(_wanted(state, number, acks, having))
-    for node in sorted(wanted.intersection(usable) - having):
+    return msgspec.structs.replace(file, holders=replicas.of_current_incarnations(state, kept))
+
+
+def _with_copies(
+    handle: TopicHandle, file: SequencedFile, wanted: Mapping[int, Sequence[NodeId]], usable: Collection[NodeId]
+) -> SequencedFile:
+    """Return a file with the `usable` nodes that are `wanted` for its partitions and got a copy."""
+    state, holders = handle.journal.state, list(file.holders)
+    nodes = {node for chunk in file.chunks for node in wanted.get(chunk.partition, ())}
+    for node in sorted(nodes.intersection(usable) - {holder.node for holder in holders}):
 
         def failed(_source: NodeId, error: CorruptObject | StoreError, node: NodeId = node) -> None:
             if not is_node_failure(error):

@@ -65,11 +65,31 @@ class Producer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 def of_claim(known: Mapping[str, Producer], claim: ProducerClaim) -> list[Producer | None]:
     """Return what tells whether a claimed batch is in the log: its producer, and its query's batches of other names."""
-    own = known.get(claim.producer)
+    others = (known[name] for name in names_of(known, claim) if name != claim.producer)
+    return [known.get(claim.producer), *(each for each in others if each.batch_id >= claim.batch_id)]
+
+
+def names_of(known: Mapping[str, Producer], claim: ProducerClaim) -> list[str]:
+    """Return the claimed producer and the other names under which its query has written batches."""
     if not claim.query_id:  # most claims are of producers without a name, and there may be thousands of these
-        return [own]
-    others = (each for name, each in known.items() if name != claim.producer)
-    return [own, *(each for each in others if each.query_id == claim.query_id and each.batch_id >= claim.batch_id)]
+        return [claim.producer]
+    others = (name for name, each in known.items() if name != claim.producer and each.query_id == claim.query_id)
+    return [claim.producer, *others]
+
+
+def check_run(known: Mapping[str, Producer], claim: ProducerClaim, topic: str) -> None:
+    """Raise `ProducerFenced` if a newer run of the query has written batches under another name."""
+    own = known.get(claim.producer)
+    if own is None or not claim.run_id or own.run_id != claim.run_id:
+        return
+    for name in names_of(known, claim):
+        if known[name].batch_id > own.batch_id:
+            raise ProducerFenced(
+                claim.producer,
+                f"topic {topic!r}: run {claim.run_id} of producer {claim.producer!r} was replaced by a newer run, "
+                f"which wrote up to batch {known[name].batch_id} as {name!r}; stop this driver: it is left over from "
+                "an earlier start",
+            )
 
 
 def is_replay(known: Producer | None, claim: ProducerClaim, rows: int, topic: str) -> bool:

@@ -70,10 +70,11 @@ def decide(topic: Topic, command: CommitBatch, now: int) -> list[Any]:
     `NotEnoughReplicas`, `StaleFile`, and `InvalidRecord` for a partition or a schema that the topic does not have.
     """
     rows, claim = command.rows, command.claim
-    if claim is not None and any(
-        producers.is_replay(each, claim, rows, topic.name) for each in producers.of_claim(topic.producers, claim)
-    ):
-        return []
+    if claim is not None:
+        producers.check_run(topic.producers, claim, topic.name)
+        known = producers.of_claim(topic.producers, claim)
+        if any(producers.is_replay(each, claim, rows, topic.name) for each in known):
+            return []
     if rows == 0:
         return []
     _check_partitions(topic, command)

@@ -284,6 +284,19 @@ def test_the_former_owner_cannot_take_the_id_back_for_its_batches_are_forgotten(
 
 
 @pytest.mark.parametrize(("before", "after_restart"), [("", "app"), ("app", ""), ("app", "other")])
+def test_a_run_is_fenced_if_a_newer_one_writes_under_another_name(before, after_restart):
+    state = after(started(), commit(claim(0, run="run-1", app=before), file({0: 3})))
+    state = after(state, commit(claim(1, run="run-2", app=after_restart), file({0: 1})))
+    for batch in (0, 1, 2):
+        with pytest.raises(ProducerFenced, match="replaced by a newer run, which wrote up to batch 1 as"):
+            decide(state, commit(claim(batch, run="run-1", app=before), file({0: 3})))
+    state = after(state, commit(claim(2, run="run-3", app=before), file({0: 1})))
+    assert decide(state, commit(claim(2, run="run-3", app=before), file({0: 1}))) == []
+    with pytest.raises(ProducerFenced, match="wrote up to batch 2"):
+        decide(state, commit(claim(3, run="run-2", app=after_restart), file({0: 1})))
+
+
+@pytest.mark.parametrize(("before", "after_restart"), [("", "app"), ("app", ""), ("app", "other")])
 def test_a_query_that_gets_another_name_at_a_restart_repeats_its_batch(before, after_restart):
     state = after(started(), commit(claim(9, run="run-1", app=before), file({0: 3})))
     assert decide(state, commit(claim(9, run="run-2", app=after_restart), file({0: 3}))) == []

@@ -106,6 +106,14 @@ def test_it_holds_no_more_than_the_buffer(log):
     assert count(log, "t") == 0
 
 
+def test_a_row_that_does_not_fit_into_a_batch_takes_no_room_in_it(log):
+    with Producer(log.path, buffer_memory=1000) as producer, producer.batch() as batch:
+        with pytest.raises(BufferExhausted, match="of this batch"):
+            batch.send("t", b"x" * 1000)
+        batch.send("t", b"x")
+    assert count(log, "t") == 1
+
+
 def test_a_block_without_rows_writes_nothing(log):
     before = number(log, "t")
     with Producer(log.path) as producer, producer.batch():

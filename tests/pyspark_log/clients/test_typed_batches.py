@@ -5,6 +5,8 @@ import pytest
 
 import pyspark_log
 from pyspark_log import Consumer, Producer
+from pyspark_log.clients.row_input import arrow_rows
+from pyspark_log.writing.destination import check_rows, destination_of
 from pyspark_log_coordinator.audit.verify import verify
 from pyspark_log_coordinator.maintenance import topic_roll
 from pyspark_log_coordinator.model.topic_config import TopicConfig
@@ -53,6 +55,15 @@ def test_typed_batches_come_back_as_the_newest_columns(log, producer):
         {"id": 3, "name": None, "at": None},
     ]
     assert {str(batch.rows.schema.field("id").type) for batch in poll(log)} == {"int64"}
+
+
+def test_rows_that_were_staged_before_a_key_column_was_added_lack_a_key(log):
+    handle = log.log.topic("t")
+    rows = arrow_rows(pa.table({"id": pa.array([1], pa.int32())}), destination_of(handle, None, 1000), 0)
+    handle.evolve(parse("id INT NOT NULL, k STRING"))
+    handle.alter_config({"key.column": "k", "cleanup.policy": "compact"})
+    with pytest.raises(InvalidRecord, match="a row has a null in the column 'k', which is its key"):
+        check_rows(destination_of(handle, None, 1000), rows.record)
 
 
 def test_rows_of_several_schemas_survive_rolls(log, producer):

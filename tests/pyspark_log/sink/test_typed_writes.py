@@ -131,6 +131,30 @@ def test_merge_schema_adds_columns_and_widens_numbers(typed):
     assert source(typed, subscribe="t").schema()["id"].nullable is False
 
 
+@pytest.mark.parametrize(
+    ("ddl", "options"),
+    [
+        ("name STRING, extra INT", {"mergeSchema": "true", "key__column": "name"}),
+        ("id INT, extra DOUBLE", {"mergeSchema": "true", "key__column": "extra"}),
+        ("id INT, extra INT", {"key__column": "id"}),
+    ],
+)
+def test_a_write_that_is_refused_does_not_change_the_topic(typed, ddl, options):
+    before = PlainLog(typed).log.topic("t").state
+    with pytest.raises(InvalidInput):
+        write(typed, ddl, **options)
+    after = PlainLog(typed).log.topic("t").state
+    assert (after.schemas, after.config) == (before.schemas, before.config)
+
+
+@pytest.mark.parametrize("options", [{"mergeSchema": "true"}, {"key__column": "value"}])
+def test_an_option_of_typed_topics_does_not_create_a_topic_of_records(path, options):
+    with pytest.raises(InvalidOption, match="topic 'new' does not exist, and would hold records"):
+        write(path, "value STRING", [{"value": "a"}], topic="new", **options)
+    with pytest.raises(UnknownTopic):
+        PlainLog(path).log.topic("new")
+
+
 def test_merge_schema_that_contradicts_is_refused_by_name(typed):
     with pytest.raises(InvalidRecord, match="topic 't': column 'name' is string and cannot become int"):
         write(typed, "id INT, name INT", mergeSchema="true")

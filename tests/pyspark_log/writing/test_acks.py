@@ -108,6 +108,16 @@ def test_a_replayed_batch_with_acks_all_is_acknowledged_once_all_have_it():
     assert (topic.partition.log_end, topic.partition.high_watermark) == (1, 1)
 
 
+def test_a_batch_that_is_replayed_under_another_name_is_acknowledged_once_all_have_it():
+    topic = ThreeNodes()
+    topic.disk("2").broken = StoreUnavailable
+    topic.refresh()
+    topic.commit(topic.stage(b"a", acks="1"), "1", batch=0)
+    renamed = ProducerClaim("app", "q", "r2", 0)
+    with pytest.raises(NotEnoughReplicasAfterAppend, match="its rows from offset 0 on are not on enough"):
+        commit_staged(topic.log, [topic.stage(b"a")], renamed, "all", RetryPolicy(retries=0), None)
+
+
 def with_rows_that_wait_for_node_2():
     """Return a topic whose partition 1 has a row of another writer, with acks=1, that the unreachable node 2 lacks."""
     topic = ThreeNodes()

@@ -90,6 +90,15 @@ def test_a_row_without_a_key_is_a_dead_letter_of_a_compacted_topic(log):
     assert all(b"a row has no key, and the topic has cleanup.policy=compact" in each for each in reasons)
 
 
+def test_a_dead_letter_without_a_key_is_refused_by_a_compacted_topic_which_would_drop_it(log):
+    log.log.topic("dead").alter_config({"cleanup.policy": "compact"})
+    large = b"x" * (LIMIT + 1)
+    assert write(log, {"key": [b"k"], "value": [large]}, topic="t") == 1
+    with pytest.raises(InvalidRecord, match="dead letter topic 'dead': a row has no key, and the topic has cleanup"):
+        write(log, {"value": [large]}, topic="t")
+    assert [letter[0] for letter in letters(log)] == [large]
+
+
 def test_a_row_that_names_a_partition_that_does_not_exist_is_a_dead_letter(log):
     partitions = pa.array([1, 2, None, -1], pa.int32())
     write(log, {"value": [b"a", b"b", b"c", b"d"], "partition": partitions}, topic="t")

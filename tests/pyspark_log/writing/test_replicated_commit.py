@@ -1,5 +1,6 @@
 """Writing to several nodes: which hold a batch, which leave the ISR, and when the batch is acknowledged."""
 
+import msgspec
 import pyarrow as pa
 import pytest
 
@@ -346,3 +347,26 @@ def test_below_a_majority_quorum_mode_refuses():
     topic.refresh()
     with pytest.raises(NotEnoughReplicas, match="1 in-sync replicas hold the batch and a majority is 2"):
         topic.commit(topic.stage(b"row"))
+
+
+def test_files_that_different_majorities_hold_are_copied_until_one_holds_all_of_them():
+    topic = ThreeNodes(replication_mode="quorum")
+    destination = destination_of(topic.handle, None, 1000)
+    staged = []
+    for slow in ("2", "1"):
+        topic.disk(slow).broken_writes = StoreUnavailable
+        staged += topic.write(destination, b"row")
+        topic.disk(slow).broken_writes = None
+    topic.commit([msgspec.structs.replace(each, failed=()) for each in staged], patience=RetryPolicy(retries=0))
+    assert topic.partition.high_watermark == 2
+
+
+def test_a_node_that_was_fenced_since_it_got_a_file_is_not_part_of_the_majority():
+    topic = ThreeNodes(replication_mode="quorum")
+    destination = destination_of(topic.handle, None, 1000)
+    topic.disk("2").broken_writes = StoreUnavailable
+    staged = topic.write(destination, b"row")
+    topic.disk("2").broken_writes = None
+    node_admin.set_fenced(topic.log, "1", fenced=True)
+    topic.commit(staged, patience=RetryPolicy(retries=1, retry_backoff_ms=1))
+    assert topic.partition.high_watermark == 1
