@@ -4,6 +4,9 @@
     counted in the table: each offset must be there once. Only then do its properties name them. 3. If the caller wants
     it, the log's older rows are deleted, as far as they were counted.
 
+The table also names the leader epochs of before an append: by these the next look at the log notices that it has lost
+rows which the table has, and that others may have their offsets.
+
 A process that dies after 1 leaves rows that the next call counts. One that was suspended, and continues after another
 one has appended, appends nothing: Delta knows its txnVersion.
 """
@@ -89,18 +92,22 @@ def archive(  # noqa: PLR0913 -- each is a fact of its own
     handle = retry(real_environment(), RetryPolicy(), functools.partial(_topic, given))
     stored = functools.partial(replay, spark, path, topic, options=options)
     into, rows = ArchiveTable(spark, table), functools.partial(_with_columns, stored, topic, columns or {})
-    partitions = dict(enumerate(handle.partitions))
     state = into.state()
+    handle.refresh()  # after the look at the table: the log has all that others have archived meanwhile
+    partitions = dict(enumerate(handle.partitions))
+    begins = {p: (each.log_start,) * 2 for p, each in partitions.items()}
+    # Recorded before the rows are appended: so what the log loses until they are counted is noticed.
+    epochs = {p: each.leader_epoch for p, each in partitions.items()}
     if state is None:
         at_end = {p: each.high_watermark for p, each in partitions.items()}
-        offsets = {p: (each.log_start,) * 2 for p, each in partitions.items()}
-        state = ArchiveState(topic, handle.topic_id, offsets, _leader_epochs(handle))
+        state = ArchiveState(topic, handle.topic_id, begins, epochs)
         into.create(rows(at_end, at_end), state, partition_by, cluster_by)
     else:
         check_topic(state, handle, table)
-        if added := {p: (each.log_start,) * 2 for p, each in partitions.items() if p not in state.offsets}:
-            state = _recorded(handle, into, state, {**state.offsets, **added})
-        state = _caught_up(handle, into, state)  # with what a process that died has appended
+        known = _caught_up(handle, into, state)  # with what a process that died has appended
+        state = known._replace(offsets={**begins, **known.offsets}, epochs=_newest(known.epochs, epochs))
+        if state != known:
+            into.record(state)
     starts = {p: state.offsets[p][1] for p, each in partitions.items() if state.offsets[p][1] < each.high_watermark}
     for p, start in starts.items():
         if start < partitions[p].log_start:
@@ -129,8 +136,9 @@ def check_topic(state: ArchiveState, handle: TopicHandle, table: str) -> None:
             f"table {table} is the archive of {which} (id {state.topic_id}), not of topic {handle.name!r} (id "
             f"{handle.topic_id}); name another table"
         )
-    for p, epoch in state.epochs.items():
-        end, kept = state.offsets[p][1], handle.partition(p).end_of_epoch(epoch)
+    for p, (_, end) in state.offsets.items():
+        # Tables of older versions have no leader epochs.
+        kept = handle.partition(p).end_of_epoch(state.epochs[p]) if p in state.epochs else end
         if kept < end:
             raise DataLoss(
                 f"topic {handle.name!r}, partition {p}: table {table} has rows of offsets {kept} to {end - 1} that the "
@@ -165,25 +173,26 @@ def _with_columns(
     return frame.select("*", *(f.expr(each).alias(name) for name, each in columns.items()))
 
 
-def _leader_epochs(handle: TopicHandle) -> dict[int, int]:
-    return {p: each.leader_epoch for p, each in enumerate(handle.partitions)}
-
-
-def _recorded(
-    handle: TopicHandle, into: ArchiveTable, state: ArchiveState, offsets: Mapping[int, Extent]
-) -> ArchiveState:
-    handle.refresh()
-    epochs = {p: epoch for p, epoch in _leader_epochs(handle).items() if p in offsets}
-    done = state._replace(offsets=offsets, epochs=epochs)
-    into.record(done)
-    return done
+def _newest(some: Mapping[int, int], others: Mapping[int, int]) -> dict[int, int]:
+    """Return the newest leader epoch of each partition."""
+    return {p: max(found[p] for found in (some, others) if p in found) for p in {**some, **others}}
 
 
 def _caught_up(handle: TopicHandle, into: ArchiveTable, state: ArchiveState) -> ArchiveState:
-    """Return the state with the rows that the table has after the known ones, which are counted, and recorded."""
+    """Return the state with the rows that the table has after the known ones, which are counted, and recorded.
+
+    Raises `DataLoss` if the log has lost some of them.
+    """
     ends = _counted_ends(into, state, {p: end for p, (_, end) in state.offsets.items()})
     offsets = {p: (first, ends[p]) for p, (first, _) in state.offsets.items()}
-    return state if offsets == state.offsets else _recorded(handle, into, state, offsets)
+    if offsets == state.offsets:
+        return state
+    found = into.state()  # another process may have appended them, in a later leader epoch
+    done = state._replace(offsets=offsets, epochs=_newest(state.epochs, {} if found is None else found.epochs))
+    handle.refresh()
+    check_topic(done, handle, into.name)
+    into.record(done)
+    return done
 
 
 def _counted_ends(into: ArchiveTable, state: ArchiveState, since: Mapping[int, int]) -> dict[int, int]:

@@ -3,7 +3,7 @@
     pyspark_log.archive.topic      the topic's name
     pyspark_log.archive.topicId    and its id: a topic that is created again is another one
     pyspark_log.archive.offsets    of each partition the offsets that were found complete: 0:5-120,1:0-98
-    pyspark_log.archive.epochs     and its leader epoch at that time: 0:3,1:0
+    pyspark_log.archive.epochs     and its leader epoch before these were read: 0:3,1:0
 
 The properties are set after the rows were counted. So a table may have rows that they do not name yet; readers leave
 these out. The txnVersion of an append is the sum of the ends before it: of two appends after the same rows Delta takes
@@ -53,7 +53,7 @@ class ArchiveState(NamedTuple):
     topic_id: str
     offsets: Mapping[int, Extent]
     epochs: Mapping[int, int] = MappingProxyType({})
-    """The leader epoch of each partition when its offsets were recorded; tables of older versions lack it."""
+    """The leader epoch of each partition before its rows were read; tables of older versions lack it."""
 
 
 class ArchiveTable(NamedTuple):

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark_log.kafka.offset_headers import LOG_OFFSET, first_reaching, offset_in
 from pyspark_log.reading.planning import next_row
 from pyspark_log.writing.destination import is_typed
-from pyspark_log_storage.errors import InvalidInput
+from pyspark_log_storage.errors import CorruptObject, DataLoss, InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,11 +142,14 @@ class ExportedRows:
 
 
 def _is_there(handle: TopicHandle, number: int, offset: int, message: Message) -> bool:
-    """Return whether a message can be the row at an offset here: it is, or nobody knows, as there is none any more."""
+    """Return whether a message can be the row at an offset here: it is, or nobody knows, as none can be read."""
     partition = handle.partitions[number]
     if is_typed(handle) or not partition.log_start <= offset < partition.high_watermark:
         return True
-    row = next_row(handle.log, handle, number, offset)
+    try:
+        row = next_row(handle.log, handle, number, offset)
+    except (CorruptObject, DataLoss):  # damaged, or expired meanwhile: the rows after it need not be
+        return True
     if row is None or row[0] != offset:
         return True
     batch = row[1]

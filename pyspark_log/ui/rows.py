@@ -239,11 +239,15 @@ def _found(
     rows: list[tuple[int, int, pa.RecordBatch]] = []
     size = 0
     while len(rows) < wanted.limit and size < DOWNLOAD_BYTES_MAX:
-        waiting = [each for each in lanes if not each.hits and not each.is_done]
-        for place, each in enumerate(waiting):  # none takes what the others need
-            each.fill((SCANNED_MAX - sum(one.scanned for one in lanes)) // (len(waiting) - place))
+        while waiting := [each for each in lanes if not each.hits and not each.is_done]:
+            if (left := SCANNED_MAX - sum(each.scanned for each in lanes)) <= 0:
+                break
+            for place, each in enumerate(waiting):  # none takes what the others need, and what they leave is shared
+                before = each.scanned
+                each.fill(left // (len(waiting) - place))
+                left -= each.scanned - before
         heads = [each for each in lanes if each.hits]
-        if not heads or any(not each.hits and not each.is_done for each in lanes):
+        if not heads or waiting:
             break  # nothing is left, or the budget is spent before it is known which row is next
         sign = -1 if wanted.backward else 1
         rows.append(min(heads, key=lambda each: (sign * each.hits[0][1], sign * each.number)).take())

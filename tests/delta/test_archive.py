@@ -159,18 +159,23 @@ def test_a_table_restored_to_before_an_append_is_an_error_and_nothing_is_deleted
     assert in_order(stored(spark, table)) == expected("a")
 
 
+def rebuilt_without_journals(log):
+    """Return the log as a rebuild makes it: rows that were written after its checkpoints are lost."""
+    lose_folder(f"{log.path}/cluster")
+    lose_folder(next(Path(log.path).glob("topics/t/*/journal")))
+    found = survey([open_store(log.path)], real_environment(), open_node=open_store)
+    execute.rebuild(found, real_environment())
+    forget_logs()
+    return PlainLog(log.path)
+
+
 def test_rows_at_offsets_whose_archived_rows_the_log_has_lost_are_neither_deleted_nor_left_out(spark, log, table):
     """The journals are lost, and with them where the newest rows belong: the rebuilt log ends before these."""
     append(log, "a")
     checkpoint_files.write_on_nodes(log.log.topic("t"))
     append(log, "b")
     assert pyspark_log.archive(spark, log.path, "t", table) == {0: (0, 2), 1: (0, 2)}
-    lose_folder(f"{log.path}/cluster")
-    lose_folder(next(Path(log.path).glob("topics/t/*/journal")))
-    found = survey([open_store(log.path)], real_environment(), open_node=open_store)
-    execute.rebuild(found, real_environment())
-    forget_logs()
-    rebuilt = PlainLog(log.path)
+    rebuilt = rebuilt_without_journals(log)
     append(rebuilt, "c", "d")
     with pytest.raises(DataLoss, match="offsets 1 to 1 that the log has lost"):
         pyspark_log.archive(spark, log.path, "t", table, local_retention=dt.timedelta(0))
@@ -181,6 +186,40 @@ def test_rows_at_offsets_whose_archived_rows_the_log_has_lost_are_neither_delete
     assert pyspark_log.archive(spark, log.path, "t", anew) == {0: (0, 3), 1: (0, 3)}
     append(rebuilt, "e")
     assert pyspark_log.archive(spark, log.path, "t", anew) == {0: (0, 4), 1: (0, 4)}
+
+
+def test_rows_of_a_killed_call_that_the_log_has_lost_since_are_not_taken_for_those_that_are_there_now(
+    spark, log, table, monkeypatch
+):
+    append(log, "a")
+    pyspark_log.archive(spark, log.path, "t", table)
+    checkpoint_files.write_on_nodes(log.log.topic("t"))
+    append(log, "b")
+    with monkeypatch.context() as patched:
+        patched.setattr(ArchiveTable, "record", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            pyspark_log.archive(spark, log.path, "t", table)
+    append(rebuilt_without_journals(log), "c", "d")
+    for _ in range(2):
+        with pytest.raises(DataLoss, match="offsets 1 to 1 that the log has lost"):
+            pyspark_log.archive(spark, log.path, "t", table)
+    assert in_order(pyspark_log.read(spark, log.path, "t", archive=table)) == expected("a", "c", "d")
+
+
+def test_what_others_archive_after_a_look_at_the_log_is_not_taken_for_lost(spark, log, table, monkeypatch):
+    append(log, "a")
+    pyspark_log.archive(spark, log.path, "t", table)
+    look = ArchiveTable.state
+
+    def overtaken(self):
+        monkeypatch.setattr(ArchiveTable, "state", look)
+        append(log, "b")
+        with ThreadPoolExecutor(1) as other:  # a thread has a log of its own
+            other.submit(pyspark_log.archive, spark, log.path, "t", table).result()
+        return look(self)
+
+    monkeypatch.setattr(ArchiveTable, "state", overtaken)
+    assert pyspark_log.archive(spark, log.path, "t", table) == {0: (0, 2), 1: (0, 2)}
 
 
 def test_offsets_of_nineteen_digits_are_archived(spark, log, table):

@@ -87,8 +87,8 @@ def survey(
     """
     given = identify(stores)
     journals = LostJournals(given)
-    journal_stores = journals.stores_to_begin_on(journal_urls)
     journals.refuse_readable(environment, open_node)
+    journal_stores = journals.stores_to_begin_on(journal_urls)
     node_stores = {each.node_id: each.store for each in given}
     found: dict[TopicFolder, dict[NodeId, FolderContents]] = {}
     for name, store in node_stores.items():

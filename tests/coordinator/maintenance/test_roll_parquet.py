@@ -12,7 +12,7 @@ from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.roll_plan import KEPT_LEVEL, PARQUET_LEVEL_MAX
 from pyspark_log_coordinator.sync import damage_reports, replica_file
 from pyspark_log_coordinator.sync.catch_up import catch_up
-from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords, MaintainSegments
+from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords, DeleteTopic, MaintainSegments
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import CorruptObject
@@ -354,3 +354,24 @@ def test_a_node_rolls_what_it_leads_of_topics_of_parquet():
     topic_roll.roll_led_by(topic.log, "0", pytest.fail)
     assert [each.is_parquet for each in topic.partition().segments] == [True]
     assert not list(topic.log.node_store("1").list(f"{layout.topic_folder('t', topic.handle.topic_id)}append/"))
+
+
+def test_a_node_rolls_what_it_leads_beside_a_topic_with_a_damaged_journal_and_one_that_is_deleted(monkeypatch):
+    topic = ReplicatedTopic(**NOW | {"parquet_max_lag_ms": "0"})
+    topic.append(on=ALL, acks="all")
+    other = topic.stores.log()
+    broken, doomed = (other.create_topic(name, 1, replicas=[["0", "1"]]) for name in ("a", "b"))
+    for key in list(other.store.list(broken.journal.folder)):
+        other.store.put(key, b"damaged")
+    topics_on, damaged = topic.log.topics_on, []
+
+    def overtaken(*arguments, **more):
+        for handle in topics_on(*arguments, **more):
+            if handle.name == "b":
+                doomed.submit(DeleteTopic())
+            yield handle
+
+    monkeypatch.setattr(topic.log, "topics_on", overtaken)
+    topic_roll.roll_led_by(topic.log, "0", pytest.fail, lambda name, _: damaged.append(name))
+    assert damaged == ["a"]
+    assert [each.is_parquet for each in topic.handle.refresh().partitions[0].segments] == [True]

@@ -38,3 +38,17 @@ def test_journals_may_live_where_a_readable_journal_says_it_has_migrated_to(six)
     six.away = {"/disk/c"}
     with pytest.raises(InvalidOption, match="can be read"):
         look(six, "a", "b")
+
+
+def test_new_journals_begin_on_the_nodes_to_which_a_readable_journal_says_they_have_migrated(six):
+    log = six.log()
+    log.cluster.submit(StartJournalMigration(("2", "3", "4"), log.journals.nodes.nodes))
+    six.log().create_topic("later", 1)
+    for node in ("c", "3", "4"):
+        store = six.open(f"/disk/{node}")
+        for key in list(store.list("cluster/entries.2/")):
+            store.put(key, b"damaged")
+        for key in list(store.list("cluster/snapshots/")):
+            store.put(key, b"damaged")
+    found = look(six, "a", "b", "c", "3", "4")
+    assert [store.url for store in found.journal_stores] == ["/disk/c", "/disk/3", "/disk/4"]

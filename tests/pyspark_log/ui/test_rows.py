@@ -15,7 +15,7 @@ from pyspark_log.ui import rows
 from pyspark_log.writing.rows import Rows, TypedSchema
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import InvalidInput
-from tests.support.plain_log import PlainLog, record
+from tests.support.plain_log import NOON_MS, PlainLog, record
 
 SECRET = "s3cret"
 
@@ -206,6 +206,17 @@ def test_a_filter_that_finds_nothing_reads_a_bounded_number_of_rows_of_all_parti
     found = rows.read(log.log.topic("t"), rows.Wanted(backward=backward, filters=rows.Filters(value_has="y")))
     assert found.scanned == 60
     assert found.at == dict.fromkeys(range(4), 85 if backward else 15), "each partition has its share"
+
+
+def test_a_partition_with_few_matches_reads_what_the_others_leave_of_their_shares(monkeypatch):
+    monkeypatch.setattr(rows, "SCANNED_MAX", 600)
+    monkeypatch.setattr(rows, "BLOCK_ROWS", 20)
+    log = PlainLog()
+    log.create("t", 2)
+    log.append("t", {0: [b"y", *[b"x"] * 400], 1: [b"y"] * 200}, range(NOON_MS, NOON_MS + 601))
+    found = rows.read(log.log.topic("t"), rows.Wanted(limit=50, filters=rows.Filters(value_has="y")))
+    assert [(each.partition, each.offset) for each in found.rows] == [(1, offset) for offset in range(199, 149, -1)]
+    assert found.scanned <= 600
 
 
 @pytest.mark.parametrize("name", ["²", "٣", "9" * 5000, "1", "-1", ""])
