@@ -8,9 +8,9 @@ from typing import Any
 
 from pyspark_log.options import SinkOptions, SourceOptions
 from pyspark_log.options.consumer import ConsumerOptions, WorkerOptions
-from pyspark_log.options.foreign import IGNORED, KAFKA_PREFIX, REFUSED, Foreign
+from pyspark_log.options.foreign import CLIENTS_IGNORED, CLIENTS_REFUSED, IGNORED, KAFKA_PREFIX, REFUSED, Foreign
 from pyspark_log.options.given import TABLE
-from pyspark_log.options.option import EVERYWHERE, REQUIRED, SINK, SOURCE, Kind, Option, Options, table
+from pyspark_log.options.option import CLIENTS, EVERYWHERE, REQUIRED, SINK, SOURCE, Kind, Option, Options, table
 from pyspark_log.options.producer import ProducerOptions
 from pyspark_log_coordinator.group.config import GroupConfig
 from pyspark_log_coordinator.model.settings import StoredConfig
@@ -71,9 +71,11 @@ brokers, which have one value for all groups. What a member chooses for itself, 
 option of the [Consumer](#consumer).
 """
 
-CLIENTS = """
+BY_NAME = """
 The [Python clients](clients.md) take these options by name in a dict, or as keywords with `_` for `.`. Values may be
-numbers and booleans. Options of Kafka's clients about brokers and logins are ignored with a warning.
+numbers and booleans. Options of Kafka's clients about brokers and logins are
+[ignored with a warning](#accepted-and-ignored-by-the-python-clients); those that a program cannot do without are
+[refused](#refused-by-the-python-clients) with what to do instead.
 """
 
 ELSEWHERE = (
@@ -146,7 +148,7 @@ def page() -> str:
         ROWS,
         _section("Source: `spark.read` and `spark.readStream`", _options(SourceOptions, SOURCE)),
         _section("Sink: `df.write` and `df.writeStream`", _options(SinkOptions, SINK)),
-        _section("Producer", _client_options(ProducerOptions)) + CLIENTS,
+        _section("Producer", _client_options(ProducerOptions)) + BY_NAME,
         _section("Consumer", _client_options(ConsumerOptions)),
         _section("Worker", _client_options(WorkerOptions)),
         _section("Differences from Kafka's clients", _client_differences()),
@@ -155,6 +157,8 @@ def page() -> str:
         _section("Differences from Spark's Kafka connector", _differences()),
         _section("Accepted and ignored", _foreign(IGNORED)),
         _section("Refused", _foreign(REFUSED)),
+        _section("Accepted and ignored by the Python clients", _foreign(CLIENTS_IGNORED)),
+        _section("Refused by the Python clients", _foreign(CLIENTS_REFUSED)),
     ]
     return "\n".join(parts)
 
@@ -226,8 +230,10 @@ def _which(kinds: frozenset[Kind]) -> str:
 
 
 def _side(kinds: frozenset[Kind]) -> str:
-    if kinds == EVERYWHERE:
-        return "both"
+    if kinds in (EVERYWHERE, CLIENTS):
+        return "both" if kinds == EVERYWHERE else "all"
+    if kinds <= CLIENTS:
+        return ", ".join(kind.value.removeprefix("a ") for kind in Kind if kind in kinds)
     return "source" if kinds <= SOURCE else "sink"
 
 

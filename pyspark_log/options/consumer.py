@@ -185,6 +185,7 @@ class ConsumerOptions(Options):
             "Size up to which small chunks of a partition are read together, in bytes. A larger chunk is read whole."
         ),
         differs="It counts rows in memory. A chunk has about 8 MiB at most, unless its rows are larger.",
+        prefixed=("fetch.message.max.bytes",),
     )
     fetch_bytes = AlwaysSet(
         name="fetch.max.bytes",

@@ -1,15 +1,16 @@
 """Options of Kafka's clients, of Spark's Kafka connector and of Spark: ignored, or refused with a reason.
 
 A job should move here with only a new format and address, so options that only configure Kafka's clients are ignored
-with a warning. Options whose omission would change rows or their order are refused. A name that ends with `*` is a
-prefix. Sources: Kafka's `CommonClientConfigs`, `ConsumerConfig` and `ProducerConfig`, Spark's `KafkaSourceProvider`.
+with a warning. Options whose omission would change rows or their order are refused. The same holds for programs with
+Kafka's Python clients. A name that ends with `*` is a prefix. Sources: Kafka's `CommonClientConfigs`, `ConsumerConfig`
+and `ProducerConfig`, Spark's `KafkaSourceProvider`, the keywords of kafka-python, librdkafka's `CONFIGURATION.md`.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from pyspark_log.options.option import EVERYWHERE, SINK, SOURCE, Kind
+from pyspark_log.options.option import CLIENTS, EVERYWHERE, SINK, SOURCE, Kind
 from pyspark_log_coordinator.model.topic_config import BROKER_SETTINGS, REPLICA_LAG_TIME_MAX_MS
 
 KAFKA_PREFIX = "kafka."
@@ -158,3 +159,122 @@ REFUSED = (
         ),
     ),
 )
+
+_PRODUCER = frozenset({Kind.PRODUCER})
+_CONSUMER = frozenset({Kind.CONSUMER})
+_MEMBERS = frozenset({Kind.CONSUMER, Kind.WORKER})
+
+
+def _words(names: str) -> tuple[str, ...]:
+    return tuple(names.split())
+
+
+CLIENTS_IGNORED = (
+    Foreign(
+        names=_words(
+            "bootstrap.* metadata.* topic.metadata.* client.dns.lookup connections.max.idle.ms reconnect.*"
+            " retry.backoff.max.ms receive.buffer.bytes send.buffer.bytes socket.* broker.address.* api.version*"
+            " enable.incremental.fetch.sessions selector kafka.client proxy.url socks5.proxy"
+        ),
+        kinds=CLIENTS,
+        why="there is no broker to connect to",
+    ),
+    Foreign(names=("client.id",), kinds=_PRODUCER, why="there is no broker that shows it"),
+    Foreign(
+        names=_words("request.timeout.ms retry.backoff.ms"),
+        kinds=_MEMBERS,
+        why="there is no broker that answers requests",
+    ),
+    Foreign(
+        names=_words("security.* sasl.* ssl.* enable.ssl.certificate.verification"),
+        kinds=CLIENTS,
+        why="the store's own credentials decide who may read and write",
+    ),
+    Foreign(
+        names=_words("metrics.* metric.reporters enable.metrics.push auto.include.jmx.reporter statistics.interval.ms"),
+        kinds=CLIENTS,
+        why="a client has no metrics; those of the cluster are served by pyspark-log metrics",
+    ),
+    Foreign(
+        names=_words("max.in.flight max.in.flight.requests.per.connection"),
+        kinds=CLIENTS,
+        why="the batches of a topic are written in order",
+    ),
+    Foreign(
+        names=_words(
+            "partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms sticky.partitioning.linger.ms"
+        ),
+        kinds=_PRODUCER,
+        why="rows of a batch without a key are written to one partition",
+    ),
+    Foreign(
+        names=_words("compression.level compression.gzip.level compression.lz4.level compression.zstd.level"),
+        kinds=_PRODUCER,
+        why="each codec has one level",
+    ),
+    Foreign(names=("isolation.level",), kinds=CLIENTS, why="only committed rows are seen"),
+    Foreign(names=("check.crcs",), kinds=CLIENTS, why="every checksum is checked"),
+    Foreign(names=("fetch.min.bytes",), kinds=_CONSUMER, why="rows are returned as soon as there are any"),
+    Foreign(names=("exclude.internal.topics",), kinds=_CONSUMER, why="there are no internal topics"),
+    Foreign(names=("allow.auto.create.topics",), kinds=_CONSUMER, why="a Consumer creates no topics"),
+    Foreign(
+        names=_words("group.protocol group.remote.assignor"),
+        kinds=_CONSUMER,
+        why="the members of a group agree by its journal, as in Kafka's classic protocol",
+    ),
+)
+"""Of Kafka's Python clients."""
+
+CLIENTS_REFUSED = (
+    Foreign(
+        names=_words("key.serializer value.serializer"),
+        kinds=_PRODUCER,
+        why="keys and values are bytes or text; remove it, and encode them before send",
+    ),
+    Foreign(
+        names=_words("key.deserializer value.deserializer"),
+        kinds=_CONSUMER,
+        why="keys and values are returned as bytes; remove it, and decode them in the program",
+    ),
+    Foreign(
+        names=_words("partitioner partitioner.class partitioner.ignore.keys"),
+        kinds=_PRODUCER,
+        why=(
+            "ignoring it could change the partitions of rows, and a key chooses the one of Kafka's murmur2"
+            " (murmur2_random of librdkafka); remove it, and give send a partition if you want another one"
+        ),
+    ),
+    Foreign(
+        names=_words("transactional.id transaction.timeout.ms transaction.two.phase.commit.enable"),
+        kinds=_PRODUCER,
+        why=(
+            "there are no transactions; remove it: rows of a `with producer.batch()` are in a topic whole or not at all"
+        ),
+    ),
+    Foreign(
+        names=("interceptor.classes",),
+        kinds=_PRODUCER | _CONSUMER,
+        why="Java classes are not supported; remove it, and change rows in the program",
+    ),
+    Foreign(
+        names=("consumer.timeout.ms",),
+        kinds=_CONSUMER,
+        why="a loop over a Consumer ends when it is closed; remove it, and call poll with timeout_ms",
+    ),
+    Foreign(
+        names=("default.offset.commit.callback",),
+        kinds=_CONSUMER,
+        why="each call has its own; remove it, and give commit_async a callback",
+    ),
+    Foreign(
+        names=("enable.partition.eof",),
+        kinds=_CONSUMER,
+        why="no record says that a partition ends; remove it, and compare position with end_offsets",
+    ),
+    Foreign(
+        names=("enable.auto.offset.store",),
+        kinds=_CONSUMER,
+        why="a Consumer stores no offsets before they are committed; remove it, and give commit the offsets",
+    ),
+)
+"""Of Kafka's Python clients. A program that has them would do something else here without them."""

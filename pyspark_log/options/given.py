@@ -19,32 +19,13 @@ from typing import Any
 
 import msgspec
 
-from pyspark_log.options.foreign import IGNORED, KAFKA_PREFIX, REFUSED
+from pyspark_log.options.foreign import CLIENTS_IGNORED, CLIENTS_REFUSED, IGNORED, KAFKA_PREFIX, REFUSED, Foreign
 from pyspark_log.options.option import SOURCE, STORAGE_OPTIONS, Given, Ignored, Kind, Option, is_among, shown, table
 from pyspark_log.options.sink import SinkOptions
 from pyspark_log.options.source import SourceOptions
 from pyspark_log_coordinator.model.topic_config import TopicConfig, broker_advice
 from pyspark_log_storage.errors import InvalidOption
 from pyspark_log_storage.stores.storage_options import StorageOptions
-
-_NO_BROKER = "there is no broker to connect to"
-_NO_LOGIN = "the store's own credentials decide who may read and write"
-_CLIENTS_IGNORED = {
-    "bootstrap.servers": _NO_BROKER,
-    "metadata.broker.list": _NO_BROKER,
-    "client.id": _NO_BROKER,
-    "socket.": _NO_BROKER,
-    "broker.address.": _NO_BROKER,
-    "api.version": _NO_BROKER,
-    "security.": _NO_LOGIN,
-    "sasl.": _NO_LOGIN,
-    "ssl.": _NO_LOGIN,
-    "statistics.interval.ms": "there are no statistics",
-    "isolation.level": "only committed rows are seen",
-    "check.crcs": "every checksum is checked",
-}
-"""Of the Python clients, by name, or by the beginning of names that ends with a dot."""
-
 
 CLIENT_STORAGE_OPTIONS = msgspec.structs.replace(
     STORAGE_OPTIONS,
@@ -232,13 +213,13 @@ def gather_client(
     Raise `InvalidOption` for an unknown name, and for two different values of one option.
     """
     texts: dict[str, str] = {}
-    ignored = []
+    ignored: list[Ignored] = []
     words = {name.replace("_", "."): value for name, value in keywords.items()}
     for spelt, value in [*(config or {}).items(), *words.items()]:
         key = spelt.lower()
         option = _option(key, known)
         if option is None:
-            ignored.append(Ignored(key, _why_ignored(key, known, kind)))
+            ignored += _ignored(key, value, _foreign(key, known, kind), kind)
             continue
         if value is None:  # it is not set, as in `as_texts`
             continue
@@ -258,9 +239,18 @@ def _option(key: str, known: Sequence[Option[Any]]) -> Option[Any] | None:
     return None
 
 
-def _why_ignored(key: str, known: Sequence[Option[Any]], kind: Kind) -> str:
-    for name, why in _CLIENTS_IGNORED.items():
-        if key == name or (name.endswith(".") and key.startswith(name)):
-            return why
+def _foreign(key: str, known: Sequence[Option[Any]], kind: Kind) -> Foreign:
+    """Return the option of Kafka's clients that `key` names. Raise `UnknownOption`."""
+    for foreign in (*CLIENTS_REFUSED, *CLIENTS_IGNORED):
+        if kind in foreign.kinds and foreign.covers(key):
+            return foreign
     names = [option.name for option in known]
     raise UnknownOption(key, kind, guess(key.removeprefix(KAFKA_PREFIX), names), names)
+
+
+def _ignored(key: str, value: object, foreign: Foreign, kind: Kind) -> list[Ignored]:
+    if value is None:
+        return []
+    if foreign in CLIENTS_REFUSED:
+        raise InvalidOption(key, f"option {key} cannot be used in {kind.value}: {foreign.why}")
+    return [Ignored(key, foreign.why)]

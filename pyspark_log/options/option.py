@@ -43,6 +43,7 @@ class Kind(enum.Enum):
 SOURCE = frozenset({Kind.SOURCE_BATCH, Kind.SOURCE_STREAM})
 SINK = frozenset({Kind.SINK_BATCH, Kind.SINK_STREAM})
 EVERYWHERE = SOURCE | SINK
+CLIENTS = frozenset({Kind.PRODUCER, Kind.CONSUMER, Kind.WORKER})
 
 REQUIRED = "required"
 

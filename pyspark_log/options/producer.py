@@ -17,7 +17,7 @@ from pyspark_log_coordinator.retry import RetryPolicy
 class ProducerOptions(Options):
     """The options of a Producer. Sizes in bytes, times without a unit in the name in seconds."""
 
-    acks = SinkOptions.acks
+    acks = msgspec.structs.replace(SinkOptions.acks, prefixed=("request.required.acks",))
     linger = AlwaysSet(
         name="linger.ms",
         value=seconds(0),
@@ -52,6 +52,7 @@ class ProducerOptions(Options):
     )
     compression = msgspec.structs.replace(
         SinkOptions.compression,
+        prefixed=("compression.codec",),
         differs="gzip and snappy are not supported, because chunks are Arrow data. The default is the topic's setting.",
     )
     idempotent = AlwaysSet(
@@ -67,8 +68,9 @@ class ProducerOptions(Options):
     delivery_timeout_ms = msgspec.structs.replace(
         SinkOptions.delivery_timeout_ms,
         meaning="How long a batch is retried, in milliseconds, from the time when it was full or had lingered.",
+        prefixed=("message.timeout.ms",),
     )
-    retries = SinkOptions.retries
+    retries = msgspec.structs.replace(SinkOptions.retries, prefixed=("message.send.max.retries",))
     retry_backoff_ms = SinkOptions.retry_backoff_ms
     request_timeout = msgspec.structs.replace(SinkOptions.request_timeout_ms, value=seconds(1))
     max_message_bytes = msgspec.structs.replace(

@@ -213,7 +213,7 @@ class _Sink:
         topics.committed.update((options.path, topic) for topic in done)
         if dead_letters := sum(message.dead_letters for message in staged):
             logs.warning(
-                "%(count)d rows could not be written; they are in the dead letter topic %(topic)r",
+                "rows that could not be written: %(count)d; they are in the dead letter topic %(topic)r",
                 count=dead_letters,
                 topic=options.dead_letter_topic,
                 producer=None if claim is None else claim.producer,

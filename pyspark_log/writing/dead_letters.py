@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.writing.destination import lacking_a_key
-from pyspark_log.writing.partitioner import are_partitions
+from pyspark_log.writing.partitioner import are_partitions, has_only
 from pyspark_log.writing.row_bytes import bytes_if_above
 from pyspark_log_storage.columns import schema
 
@@ -77,8 +77,7 @@ def reasons_against(destination: Destination, record: pa.RecordBatch, explicit: 
         large = _where(pc.greater(sizes, message_bytes_max), text)
         reasons = large if reasons is None else pc.coalesce(reasons, large)
     if explicit is not None and not are_partitions(explicit, partitions):
-        end = f", but the topic has {partitions} partitions (0 to {partitions - 1}); correct the column 'partition'"
-        text = _around(explicit, "a row names partition ", f"{end} or add partitions")
+        text = _around(explicit, "a row names partition ", has_only(partitions))
         outside = _where(pc.or_(pc.less(explicit, 0), pc.greater_equal(explicit, partitions)), text)
         reasons = outside if reasons is None else pc.coalesce(reasons, outside)
     return reasons

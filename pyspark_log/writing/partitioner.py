@@ -125,6 +125,15 @@ def are_partitions(explicit: pa.Array, partitions: int) -> bool:
     return low is None or (low >= 0 and high < partitions)
 
 
+def has_only(partitions: int) -> str:
+    """Return how a message about a row that names no partition of a topic with so many goes on."""
+    has = "only partition 0" if partitions == 1 else f"partitions 0 to {partitions - 1}"
+    return (
+        f", but the topic has {has}; correct the column 'partition', or drop it (a frame that was read from a topic has"
+        " it, too), or add partitions"
+    )
+
+
 def _extremes(explicit: pa.Array) -> tuple[Any, Any]:
     extremes = pc.min_max(explicit)
     return extremes["min"].as_py(), extremes["max"].as_py()
@@ -133,11 +142,7 @@ def _extremes(explicit: pa.Array) -> tuple[Any, Any]:
 def _check_explicit(explicit: pa.Array, partitions: int) -> None:
     if not are_partitions(explicit, partitions):
         low, high = _extremes(explicit)
-        message = (
-            f"a row names partition {low if low < 0 else high}, but the topic has {partitions} partitions "
-            f"(0 to {partitions - 1}); correct the column 'partition' or add partitions"
-        )
-        raise InvalidRecord(message)
+        raise InvalidRecord(f"a row names partition {low if low < 0 else high}{has_only(partitions)}")
 
 
 def _is_null(column: pa.Array) -> NDArray[np.bool_]:

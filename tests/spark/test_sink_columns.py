@@ -164,7 +164,7 @@ def test_rows_that_cannot_be_written_are_dead_letters_and_the_others_are_written
     assert log.rows("with-dead-letters") == 97
     assert said == {
         1: ("InvalidRecord", "a row has a null topic"),
-        2: ("InvalidRecord", "a row names partition 5, but the topic has 1 partitions (0 to 0)"),
+        2: ("InvalidRecord", "a row names partition 5, but the topic has only partition 0"),
         1_100_000: ("InvalidRecord", "a row of 1100000 bytes is larger than max.message.bytes (1048588)"),
     }
 

@@ -195,7 +195,8 @@ class LostJournals:
         if len(absent) <= len(newest) // 2:
             return None
         urls = ", ".join(each.url for each in absent)
-        return f"the journals were also on node {named({each.node for each in absent})} at {urls}, which is not given"
+        nodes = named({each.node for each in absent})
+        return f"the journals were also at {urls} (node {nodes}), of which nothing is given"
 
 
 def _journal_nodes(store: Store) -> JournalNodes | None:

@@ -68,7 +68,7 @@ def rebuild(
         return
     if not yes:
         if found.journals_may_live is not None and not journals_lost:
-            typer.echo(f"{found.journals_may_live}; if it is lost for good, add --journals-lost")
+            typer.echo(f"{found.journals_may_live}; if they are lost for good, add --journals-lost")
         typer.echo("nothing was changed; add --yes to rebuild the cluster")
         return
     typer.echo(f"rebuilt cluster {found.cluster_id}")

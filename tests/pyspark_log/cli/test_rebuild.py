@@ -104,7 +104,7 @@ def test_a_cluster_that_was_moved_is_not_rebuilt(tmp_path):
 
 def test_without_the_node_that_had_the_journals_it_asks_for_a_word(cli, tmp_path):
     command = ("cluster", "rebuild", "--nodes", nodes(tmp_path, 1, 2))
-    assert "--journals-lost" in cli.out(*command)
+    assert "; if they are lost for good, add --journals-lost" in cli.out(*command)
     assert "--journals-lost" in cli.run(*command, "--yes", code=1).stderr
     assert "node 0 (the root) is not given" in cli.out(*command, "--yes", "--journals-lost")
     other = CommandLine(tmp_path / "node1")

@@ -6,8 +6,9 @@ import pytest
 
 from pyspark_log import Consumer, Producer
 from pyspark_log.options.consumer import ConsumerOptions, WorkerOptions, parse_consumer
+from pyspark_log.options.foreign import CLIENTS_IGNORED, CLIENTS_REFUSED
 from pyspark_log.options.given import IgnoredOptionWarning
-from pyspark_log.options.option import table
+from pyspark_log.options.option import Kind, table
 from pyspark_log.options.producer import ProducerOptions, parse_producer
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, NoCluster
@@ -69,6 +70,10 @@ def test_a_topic_in_place_of_the_address_is_noticed(tmp_path, monkeypatch):
         ("max.request.size", 5, "max_message_bytes", 5),
         ("message.max.bytes", 5, "max_message_bytes", 5),
         ("queue.buffering.max.ms", 7, "linger", 0.007),
+        ("message.timeout.ms", 9, "delivery_timeout_ms", 9),
+        ("message.send.max.retries", 2, "retries", 2),
+        ("request.required.acks", 1, "acks", "1"),
+        ("compression.codec", "lz4", "compression", "lz4"),
         ("acks", "-1", "acks", "all"),
         ("compression.type", "zstd", "compression", "zstd"),
     ],
@@ -130,6 +135,49 @@ def test_options_about_brokers_are_ignored_with_a_warning():
         producer({"bootstrap.servers": "kafka:9092", "socket.timeout.ms": 1})
     with pytest.warns(IgnoredOptionWarning, match="sasl.password"):
         consumer({"sasl.password": "secret"})
+    connection = {
+        "metadata_max_age_ms": 1,
+        "reconnect_backoff_max_ms": 1,
+        "connections_max_idle_ms": 1,
+        "receive_buffer_bytes": 1,
+        "api_version_auto_timeout_ms": 1,
+        "max_in_flight_requests_per_connection": 1,
+    }
+    for parse in (producer, consumer):
+        with pytest.warns(IgnoredOptionWarning, match="metadata.max.age.ms, reconnect.backoff.max.ms"):
+            parse(**connection)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         producer({"linger.ms": 1})
+
+
+def test_what_a_consumer_of_kafka_asks_of_brokers_is_ignored_with_a_warning():
+    with pytest.warns(IgnoredOptionWarning, match=r"request.timeout.ms.*fetch.min.bytes.*group.protocol"):
+        consumer(request_timeout_ms=1, fetch_min_bytes=1, group_protocol="consumer")
+    assert producer(request_timeout_ms=1).request_timeout == 0.001
+
+
+@pytest.mark.parametrize(
+    ("parse", "name", "advice"),
+    [
+        (producer, "value_serializer", "encode them before send"),
+        (producer, "partitioner", "give send a partition"),
+        (producer, "transactional_id", r"producer\.batch\(\)"),
+        (consumer, "value_deserializer", "decode them in the program"),
+        (consumer, "consumer_timeout_ms", "call poll with timeout_ms"),
+        (consumer, "enable_partition_eof", "compare position with end_offsets"),
+    ],
+)
+def test_an_option_of_kafka_that_a_program_cannot_do_without_is_refused_with_what_to_do(parse, name, advice):
+    with pytest.raises(InvalidOption, match=f"cannot be used in a (Producer|Consumer): .*{advice}"):
+        parse(**{name: "murmur2"})
+    assert parse(**{name: None}) == parse()
+
+
+def test_each_option_of_kafkas_clients_is_either_taken_ignored_or_refused():
+    for foreign in (*CLIENTS_IGNORED, *CLIENTS_REFUSED):
+        for kind, options in ((Kind.PRODUCER, ProducerOptions), (Kind.CONSUMER, ConsumerOptions)):
+            taken = {name for option in table(options) for name in (option.name, *option.prefixed)}
+            assert kind not in foreign.kinds or not taken.intersection(foreign.names)
+    names = [name for foreign in (*CLIENTS_IGNORED, *CLIENTS_REFUSED) for name in foreign.names]
+    assert len(set(names)) == len(names)

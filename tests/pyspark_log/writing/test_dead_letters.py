@@ -102,7 +102,8 @@ def test_a_dead_letter_without_a_key_is_refused_by_a_compacted_topic_which_would
 def test_a_row_that_names_a_partition_that_does_not_exist_is_a_dead_letter(log):
     partitions = pa.array([1, 2, None, -1], pa.int32())
     write(log, {"value": [b"a", b"b", b"c", b"d"], "partition": partitions}, topic="t")
-    reason = "a row names partition %d, but the topic has 2 partitions (0 to 1); correct the column 'partition' or add "
+    reason = "a row names partition %d, but the topic has partitions 0 to 1; correct the column 'partition', or drop it"
+    reason += " (a frame that was read from a topic has it, too), or add "
     assert values(log, "t") == [(0, b"c"), (1, b"a")]
     assert letters(log) == [
         (b"b", [], b"t", b"2", b"InvalidRecord", f"{reason % 2}partitions".encode()),

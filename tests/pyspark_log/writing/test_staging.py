@@ -142,7 +142,7 @@ def test_rows_whose_columns_differ_in_length_are_refused():
 
 @pytest.mark.parametrize("partition", [-1, 4])
 def test_a_partition_that_the_topic_does_not_have_is_refused(log, partition):
-    with pytest.raises(InvalidRecord, match=rf"topic 't': a row names partition {partition}, .* \(0 to 3\)"):
+    with pytest.raises(InvalidRecord, match=rf"topic 't': a row names partition {partition}, .* partitions 0 to 3;"):
         staged(log, Rows(record([b"a"]), None, pa.array([partition], pa.int32())))
 
 
