@@ -3,7 +3,7 @@
 A job should move here with only a new format and address, so options that only configure Kafka's clients are ignored
 with a warning. Options whose omission would change rows or their order are refused. The same holds for programs with
 Kafka's Python clients. A name that ends with `*` is a prefix. Sources: Kafka's `CommonClientConfigs`, `ConsumerConfig`
-and `ProducerConfig`, Spark's `KafkaSourceProvider`, the keywords of kafka-python, librdkafka's `CONFIGURATION.md`.
+and `ProducerConfig`, Spark's `KafkaSourceProvider`, the keywords of kafka-python, librdkafka's list of settings.
 """
 
 from __future__ import annotations
