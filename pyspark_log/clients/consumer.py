@@ -228,7 +228,9 @@ class Consumer:
         log any more if `auto.offset.reset` is none, and `FencedInstance` if another process has this
         `group.instance.id`. After an error the positions are those before it.
         """
-        rows_max = max_records or self._options.max_poll_records
+        rows_max = self._options.max_poll_records if max_records is None else max_records
+        if rows_max < 1:
+            raise InvalidInput(f"max_records is {max_records}; give 1 or more")
         return self._wait_for(lambda: self._reading.take_records(rows_max), timeout_ms)
 
     def poll_batches(self, timeout_ms: float = 0) -> list[ConsumerBatch]:
@@ -427,6 +429,7 @@ class Consumer:
         self._is_finishing = True
         try:
             self._reading.hand_back()
+            self._reading.go_back()  # the program has no rows yet of a call that ends with this
             self._group.close()
         finally:
             self._group = None
@@ -518,6 +521,9 @@ class Consumer:
             if has_begun:
                 self._reading.go_back()
             raise
+        finally:
+            if has_begun:
+                self._reading.begin()  # the rows are returned
 
     def _look_and_take(self, take: Callable[[], list[T]]) -> list[T]:
         """Return what `take` returns after a look, nothing while a store does not answer."""

@@ -390,6 +390,7 @@ class ConsumerGroup:
     def assigned(self, added: Sequence[tuple[str, int]], group: Group) -> None:
         """Read these partitions too, from their committed offsets."""
         keys = [TopicPartition(*each) for each in added]
+        self._auto_committed = {}  # the group may have lost it since
         try:
             for key in keys:
                 self._read_too(key, group)
@@ -422,6 +423,7 @@ class ConsumerGroup:
 
     def rewound(self, group: Group, since: int) -> None:
         """Go on where newer rewinds say."""
+        self._auto_committed = {}
         for each in self._reading.partitions.values():
             if each.is_rewound(group, since):
                 each.go_to_committed(group)

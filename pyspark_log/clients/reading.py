@@ -390,7 +390,8 @@ class Reading:
         for record in self.ahead:  # the first one of each partition is the last
             found = self.partitions.get(TopicPartition(record.topic, record.partition))
             if found is not None:
-                found.seek(record.offset)
+                _, epoch = found.place
+                found.go_back((record.offset, epoch))  # a seek would not notice that rows before it were cut
         self.ahead = []
 
     def next_returned(self, key: TopicPartition) -> int | None:

@@ -19,8 +19,9 @@ from pyspark_log_storage.errors import UnknownGroup, UnknownTopic
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pyspark_log_coordinator.group.state import Group
+    from pyspark_log_coordinator.group.state import CommittedOffset, Group
     from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.model.partition import Partition
 
 US_PER_MS = 1000
 
@@ -38,6 +39,16 @@ class PartitionLag(msgspec.Struct, frozen=True):
     lag: int
     """The number of rows that have not been read, and not of offsets: those that expired or were compacted do not
     count."""
+    unread: int
+    """The first of them, or the end: after an unclean election, rows below `committed` may have taken others' place."""
+
+
+def lag_in(topic: str, number: int, partition: Partition, at: CommittedOffset) -> PartitionLag:
+    """Return how far a group is in a partition."""
+    low, high = partition.log_start, partition.high_watermark
+    unread = max(low, min(at.offset, partition.end_of_epoch(at.epoch_or(partition.leader_epoch))))
+    lag = partition.rows_between(unread, high)
+    return PartitionLag(topic, number, at.offset, low, high, at.at_ms, lag, unread)
 
 
 def lags(log: Log, group: Group) -> list[PartitionLag]:
@@ -53,10 +64,7 @@ def lags(log: Log, group: Group) -> list[PartitionLag]:
             continue
         for number, at in offsets.items():
             if number < len(partitions):
-                one = partitions[number]
-                low, high = one.log_start, one.high_watermark
-                lag = one.rows_between(max(at.offset, low), high)
-                found.append(PartitionLag(names[topic_id], number, at.offset, low, high, at.at_ms, lag))
+                found.append(lag_in(names[topic_id], number, partitions[number], at))
     return sorted(found, key=lambda each: (each.topic, each.partition))
 
 
@@ -64,8 +72,7 @@ def oldest_unread_ms(log: Log, behind: PartitionLag) -> int | None:
     """Return the timestamp of the first row that the group has not read, None if it has read all. Reads that row."""
     if behind.lag == 0:
         return None
-    first = max(behind.committed, behind.log_start)
-    found = next_row(log, log.topic(behind.topic), behind.partition, first)
+    found = next_row(log, log.topic(behind.topic), behind.partition, behind.unread)
     if found is None:
         return None
     _, batch = found

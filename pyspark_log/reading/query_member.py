@@ -116,9 +116,23 @@ def is_later(number: int, committed: Iterable[CommittedOffset]) -> bool:
 
     `committed` are the offsets of the topic. If they do not say it, the answer is yes: no rows are left out then.
     """
-    found = [handover_of(each) for each in committed]
-    counts = [each.partitions for each in found if each.partitions is not None]
+    found = list(committed)
+    counts = _counts(found)
     return number >= min(counts) if counts else bool(found)
+
+
+def begun_with(now: int, committed: Iterable[CommittedOffset]) -> int | None:
+    """Return how many partitions a topic had when the group began to read it, None if its commits do not say it.
+
+    `committed` are the offsets of the topic. If there are none, the group begins `now`, when it has so many.
+    """
+    found = list(committed)
+    return min(_counts(found), default=None) if found else now
+
+
+def _counts(committed: Iterable[CommittedOffset]) -> list[int]:
+    found = [handover_of(each).partitions for each in committed]
+    return [each for each in found if each is not None]
 
 
 class View(msgspec.Struct, frozen=True):
@@ -158,7 +172,7 @@ class Place(msgspec.Struct, frozen=True):
     number: int
     at: Position
     partitions: int | None = None
-    """How many the topic has, if the query begins to read the partition, or continues to read it elsewhere."""
+    """How many the topic had when the group began to read it, if the query begins to read the partition."""
     state_end: Position | None = None
     """Where the newest state ends that is read first, if the query is not there yet."""
 

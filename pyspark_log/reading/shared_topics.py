@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pyspark_log.reading import source_offset
-from pyspark_log.reading.query_member import Place, QueryMember, View, handover_of, is_later
+from pyspark_log.reading.query_member import Place, QueryMember, View, begun_with, handover_of, is_later
 from pyspark_log.reading.source_offset import Membership, Position, SourceOffset, TakenRewinds, TopicPartition
 from pyspark_log.reading.tracking import Start, committed_start, new_starts, state_end
 from pyspark_log_coordinator.group.state import NO_GENERATION
@@ -90,10 +90,10 @@ class SharedTopics:
             Place(now.handles[topic].topic_id, number, at, state_end=before.state_end((topic, number)))
             for (topic, number), at in read_on.items()
         ]
-        places += [
-            Place(now.handles[topic].topic_id, number, start.at, len(now.handles[topic].partitions), start.state_end)
-            for (topic, number), start in starts.items()
-        ]
+        for (topic, number), start in starts.items():
+            handle = now.handles[topic]
+            count = begun_with(len(handle.partitions), view.group.offsets.get(handle.topic_id, {}).values())
+            places.append(Place(handle.topic_id, number, start.at, count, start.state_end))
         if not self.member.hand_over(view, places):
             return None
         self.is_waiting = False

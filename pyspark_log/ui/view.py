@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log.reading.groups import PartitionLag
+from pyspark_log.reading.groups import PartitionLag, lag_in
 from pyspark_log.ui.budget import Budget
 from pyspark_log_coordinator.assignors.consumer import PROTOCOL_TYPE, QUERY_PROTOCOL_TYPE
 from pyspark_log_coordinator.assignors.subscription import decode_assignment, flat
@@ -364,10 +364,7 @@ def lags_of(group: Group, topics: Mapping[str, TopicView]) -> list[PartitionLag]
         partitions = view.topic.partitions
         for number, at in offsets.items():
             if number < len(partitions):
-                one = partitions[number]
-                low, high = one.log_start, one.high_watermark
-                lag = one.rows_between(max(at.offset, low), high)
-                found.append(PartitionLag(view.name, number, at.offset, low, high, at.at_ms, lag))
+                found.append(lag_in(view.name, number, partitions[number], at))
     return sorted(found, key=lambda each: (each.topic, each.partition))
 
 

@@ -19,7 +19,8 @@ partitions fewer. If all members want the same topics, their numbers of partitio
 
 cooperative-sticky assigns a partition that moves to nobody while another member claims it. Its owner revokes it, as it
 is not in its assignment, and rejoins; then the new owner gets it. So members keep working during a rebalance, and no
-partition has two owners.
+partition has two owners. A consumer that is away has missed a join, so it can commit nothing of what it had: what moves
+from it has its new owner at once. If it is dead, nobody would revoke that.
 """
 
 from __future__ import annotations
@@ -139,7 +140,9 @@ def assign_cooperative_sticky(partitions: Mapping[str, int], members: Sequence[S
 
     def is_free_for(member_id: str, partition: TopicPartition) -> bool:
         claimants = claims.get(partition, [])
-        return owner_of(claimants) == member_id or all(each.member_id == member_id for each in claimants)
+        return owner_of(claimants) == member_id or all(
+            each.is_lost or each.member_id == member_id for each in claimants
+        )
 
     return {
         name: [each for each in share if is_free_for(name, each)]
@@ -212,10 +215,12 @@ def _subscriber(member: JoinedMember, generation: int) -> Subscriber:
     said, and keeps all of that: it can give up nothing.
     """
     subscription: Subscription = decode_subscription(member.metadata, member.state, member.member_id)
+    is_query = subscription.user_data in {QUERY, KEEPING_QUERY}
     if member.away is not None:
         owned = decode_assignment(member.away, member.member_id).partitions
-        if subscription.user_data in {QUERY, KEEPING_QUERY}:
+        if is_query:
             owned = by_topic(list({*flat(owned), *flat(subscription.owned)}))
             subscription = msgspec.structs.replace(subscription, user_data=KEEPING_QUERY)
         subscription = msgspec.structs.replace(subscription, owned=owned, generation=generation - 1)
-    return Subscriber(member.member_id, subscription, member.instance_id)
+    is_lost = member.away is not None and not is_query
+    return Subscriber(member.member_id, subscription, member.instance_id, is_lost)

@@ -59,6 +59,8 @@ class Subscriber(msgspec.Struct, frozen=True):
     member_id: str
     subscription: Subscription
     instance_id: str = ""
+    is_lost: bool = False
+    """Whether it is a consumer that has not rejoined: it has lost what it had, and need not revoke it first."""
 
     @property
     def keeps(self) -> bool:

@@ -99,8 +99,11 @@ class PartitionSharing:
             return False
         if self._shared is None:  # it leads by what another process has assigned
             self._shared = _assigned_in(group)
-        found = self._topics.partitions(_topics_of(joined_members(group)))
-        return any(found.get(topic, 0) != self._shared.get(topic, 0) for topic in {*found, *self._shared})
+        members = joined_members(group)
+        found = self._topics.partitions(_topics_of(members))
+        return any(
+            found.get(topic, 0) != self._shared.get(topic, 0) for topic in {*found, *self._shared}
+        ) or _is_any_forgotten(found, group, members)
 
 
 class SharedPartitions(PartitionSharing):
@@ -229,15 +232,32 @@ class QueryPartitions(PartitionSharing):
 
 def _topics_of(members: Iterable[JoinedMember]) -> set[str]:
     """Return the topics that some member wants."""
-    return {
-        topic for each in members for topic in decode_subscription(each.metadata, each.state, each.member_id).topics
-    }
+    return {topic for each in members for topic in _subscription_of(each).topics}
+
+
+def _subscription_of(member: JoinedMember) -> Subscription:
+    return decode_subscription(member.metadata, member.state, member.member_id)
 
 
 def _assigned_in(group: Group) -> dict[str, int]:
     """Return how many partitions of each topic the members have."""
     found: dict[str, int] = {}
-    for name, member in group.members.items():
-        for topic, numbers in decode_assignment(member.assignment, name).partitions.items():
-            found[topic] = found.get(topic, 0) + len(numbers)
+    for topic, _ in _partitions_in(group):
+        found[topic] = found.get(topic, 0) + 1
     return found
+
+
+def _is_any_forgotten(counts: Mapping[str, int], group: Group, members: Iterable[JoinedMember]) -> bool:
+    """Return whether nobody has a partition, or is about to give it up: its owner was restarted before it did."""
+    claimed = {partition for each in members for partition in flat(_subscription_of(each).owned)}
+    known = claimed.union(_partitions_in(group))
+    return any(TopicPartition(topic, number) not in known for topic in counts for number in range(counts[topic]))
+
+
+def _partitions_in(group: Group) -> list[TopicPartition]:
+    """Return the partitions that the members have."""
+    return [
+        each
+        for name, member in group.members.items()
+        for each in flat(decode_assignment(member.assignment, name).partitions)
+    ]

@@ -157,6 +157,38 @@ def test_a_static_member_that_missed_a_rebalance_reads_again_from_the_committed_
     assert shares(a, b, c) == [2, 2, 2]
 
 
+def test_what_a_static_member_was_to_give_up_as_it_was_restarted_has_its_new_owner_soon():
+    world = Processes(partitions={"t": 6, "u": 1})
+    world.consumer(COOPERATIVE, ["u"])
+    world.settle()
+    a = world.consumer(COOPERATIVE, ["t"], instance_id="a")
+    world.settle()
+    c = world.consumer(COOPERATIVE, ["t"])
+    a.member._take = die
+    while a.member in world.running:
+        world.run(0.05)
+    assert world.group.state is GroupState.STABLE, "its assignment takes partitions away, and it dies before it does"
+    a = world.consumer(COOPERATIVE, ["t"], instance_id="a")
+    world.run(10)
+    world.settle()
+    assert shares(a, c) == [3, 3]
+
+
+def test_what_moves_from_a_static_member_that_is_away_has_its_new_owner_at_once():
+    world = Processes()
+    a = world.consumer(COOPERATIVE, instance_id="a", session_timeout_ms=1_000_000)
+    world.settle()
+    world.kill(a.member)
+    b = world.consumer(COOPERATIVE)
+    world.run(4)
+    b.member.session.submit(CompleteJoin(world.group.barrier.number))
+    world.run(1)
+    assert numbers(b) == [3, 4, 5]
+    a = world.consumer(COOPERATIVE, instance_id="a")
+    world.settle()
+    assert shares(a, b) == [3, 3]
+
+
 def test_members_rejoin_when_a_topic_gets_partitions_and_when_they_want_other_topics(strategies):
     world = Processes(partitions={"t": 6, "u": 2})
     a, b = world.consumer(strategies, ["t"]), world.consumer(strategies, ["t"])

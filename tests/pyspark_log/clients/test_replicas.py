@@ -5,6 +5,8 @@ import shutil
 import pytest
 
 from pyspark_log import Consumer, Producer
+from pyspark_log.clients import reading
+from pyspark_log.reading.groups import lags, oldest_unread_ms
 from pyspark_log_coordinator.replication.election import ElectLeaders
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.topic.machine import Holder, Suspect, Suspicion
@@ -121,6 +123,35 @@ def test_a_consumer_goes_on_where_an_unclean_election_has_cut_its_rows(tmp_path,
         elect_2_instead_of_1(topic)
         write(topic.log, topic.handle, 2, {0: [b"on 2"] * 3}, ("2",), "all")
         assert [row.offset for row in consumer.poll(GUARD)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+def test_an_iteration_that_is_left_goes_on_where_an_unclean_election_has_cut_its_rows(tmp_path, monkeypatch, reset):
+    monkeypatch.setattr(reading, "BUSY_LOOK_SECONDS", 0)
+    topic = ThreeFolders(tmp_path)
+    write(topic.log, topic.handle, 0, {0: [b"on all"]}, ("1", "2", "3"), "all")
+    write(topic.log, topic.handle, 1, {0: [b"on 1"] * 3}, ("1",), "all")
+    with Consumer(topic.path, auto_offset_reset=reset) as consumer:
+        consumer.assign([("t", 0)], {("t", 0): 0})
+        assert [next(consumer).offset for _ in range(3)] == [0, 1, 2]
+        elect_2_instead_of_1(topic)
+        write(topic.log, topic.handle, 2, {0: [b"on 2"] * 3}, ("2",), "all")
+        assert [row.offset for row in consumer.poll(GUARD * 1000)] == [1, 2, 3]
+
+
+def test_the_lag_of_a_group_has_the_rows_that_took_the_place_of_those_it_had_read(tmp_path):
+    topic = ThreeFolders(tmp_path)
+    write(topic.log, topic.handle, 0, {0: [b"on all"]}, ("1", "2", "3"), "all")
+    write(topic.log, topic.handle, 1, {0: [b"on 1"] * 2}, ("1",), "all")
+    with Consumer(topic.path, group_id="g") as consumer:
+        consumer.assign([("t", 0)], "earliest")
+        assert len(consumer.poll(GUARD * 1000)) == 3
+        consumer.commit()
+    elect_2_instead_of_1(topic)
+    write(topic.log, topic.handle, 2, {0: [b"on 2"] * 3}, ("2",), "all")
+    (behind,) = lags(topic.log, topic.log.group("g").state)
+    assert (behind.committed, behind.unread, behind.latest, behind.lag) == (3, 1, 4, 3)
+    assert oldest_unread_ms(topic.log, behind) is not None
 
 
 def test_a_consumer_seeks_rows_of_a_leader_that_it_does_not_know_yet(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log.reading.query_member import READERS_MAX, Handover, handover_of, is_later
+from pyspark_log.reading.query_member import READERS_MAX, Handover, begun_with, handover_of, is_later
 from pyspark_log_coordinator.group.state import CommittedOffset
 
 
@@ -44,3 +44,10 @@ def test_a_partition_was_added_later_if_the_topic_had_fewer_when_the_group_began
 def test_a_partition_counts_as_added_later_if_the_commits_do_not_say_it():
     assert is_later(0, [committed("")])
     assert not is_later(0, [])
+
+
+def test_how_many_partitions_the_topic_had_is_known_from_the_first_commits_or_not_at_all():
+    known = [committed(Handover({"one": 1}, partitions).text()) for partitions in (8, 6)]
+    assert begun_with(9, []) == 9
+    assert begun_with(9, [committed(""), *known]) == 6
+    assert begun_with(9, [committed("")]) is None

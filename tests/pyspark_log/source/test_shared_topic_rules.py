@@ -4,6 +4,7 @@ import pytest
 
 from pyspark_log import opening
 from pyspark_log.reading import stream_planner
+from pyspark_log.reading.groups import reset
 from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
 from pyspark_log_coordinator.membership.member_thread import MemberThread
 from pyspark_log_coordinator.replication.reassignment import AddPartitions
@@ -74,6 +75,29 @@ def test_a_query_that_returns_after_its_session_goes_on_if_all_that_it_had_proce
     assert queries.copies() == dict.fromkeys(queries.written, 1)
 
 
+@pytest.mark.no_faults("lets a process die at a certain step")
+def test_what_a_query_gave_up_as_it_was_killed_has_its_new_owner_soon(queries, monkeypatch):
+    queries.log.create("u", 1)
+    leader = queries.query("leader", subscribe="u")
+    while leader.planned or not leader.batch():
+        leader.act()
+    (one,) = sharing(queries, "one")
+    two = queries.query("two")
+    member = one._shared.member
+    monkeypatch.setattr(member, "_poll", lambda: None)  # it is killed before it joins again
+    while not member._partitions.leaving:
+        queries.act()
+        two.batch()
+    queries.append(5)
+    assert one.plan()
+    one.kill()
+    assert one.planned == {0, 1, 2}, "it has given up the others"
+    one.start()
+    queries.settle()
+    assert two.planned == {3, 4, 5}
+    assert queries.is_once
+
+
 def test_of_two_processes_with_one_instance_id_the_older_one_fails(queries):
     (one,) = sharing(queries, "one")
     older = one.reader
@@ -119,6 +143,23 @@ def test_partitions_that_are_added_are_read_from_their_start(queries):
     incarnations = handle.journal.state.incarnations
     handle.submit(AddPartitions((tuple(incarnations),) * 2, incarnations))
     queries.append(5, range(6, 8))
+    queries.settle()
+    assert one.planned | two.planned == set(range(8))
+    assert queries.copies() == dict.fromkeys(queries.written, 1)
+
+
+@pytest.mark.no_faults("makes so many calls that every run meets one")
+def test_partitions_that_are_added_are_read_from_their_start_also_if_all_others_are_rewound_first(queries):
+    queries.options = {"startingOffsets": "latest"}
+    one, two = queries.query("one"), queries.query("two")
+    queries.settle()
+    queries.append(10)
+    queries.settle()
+    handle = queries.log.log.topic("t")
+    incarnations = handle.journal.state.incarnations
+    handle.submit(AddPartitions((tuple(incarnations),) * 2, incarnations))
+    queries.append(5, range(6, 8))
+    reset(queries.log.log, "g", {("t", number): 10 for number in range(6)})
     queries.settle()
     assert one.planned | two.planned == set(range(8))
     assert queries.copies() == dict.fromkeys(queries.written, 1)

@@ -1,6 +1,7 @@
 """What consumers of a group commit, by themselves and automatically."""
 
 import contextlib
+import threading
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.pyspark_log.clients.group_programs import (
     EAGER,
     GUARD,
+    QUICK,
     Committing,
     T,
     committed,
@@ -315,3 +317,49 @@ class TestAutoCommit:
         fill(log, 10)
         programs.start(enable_auto_commit=True, auto_commit_interval_ms=20)
         programs.poll(lambda: committed(programs, 5) == 10)
+
+    def test_leaves_out_the_rows_of_a_call_during_which_another_thread_closes_the_consumer(self, log, programs):
+        fill(log, 10, partitions=[0])
+        consumer = programs.start(enable_auto_commit=True, auto_commit_interval_ms=60_000)
+        programs.running.clear()
+        while not (first := consumer.poll(10, max_records=4)):
+            pass
+
+        def closed_elsewhere():
+            other = threading.Thread(target=consumer.close)
+            other.start()
+            other.join(GUARD)
+
+        consumer._looks.found = closed_elsewhere
+        assert [row.offset for row in first + consumer.poll(10, max_records=4)] == list(range(8))
+        assert committed(programs, 0) == 4
+
+    def test_commits_the_same_offset_again_if_the_group_has_lost_it(self, log, programs):
+        fill(log, 10, partitions=[0])
+        consumer = programs.start(enable_auto_commit=True, auto_commit_interval_ms=0)
+        programs.poll(lambda: committed(programs, 0) == 10)
+        log.log.group("g").submit(expire(programs, consumer))
+        log.log.group("g").delete()
+        programs.configure(**QUICK)
+        programs.poll(lambda: committed(programs, 0) == 10)
+
+    def test_commits_the_same_offset_again_after_a_rewind(self, log, programs):
+        fill(log, 10, partitions=[0])
+        options = programs.options | {"enable_auto_commit": True, "auto_commit_interval_ms": 60_000}
+
+        def poll_after_the_interval():
+            simple._group._auto_committed_at = -float("inf")
+            assert simple.poll() == []
+            simple._group._commits.carry_out()
+
+        with Consumer(log.path, **options) as simple:
+            simple.assign([T[0]])
+            simple.poll(GUARD * 1000)
+            poll_after_the_interval()
+            assert committed(programs, 0) == 10
+            log.log.group("g").reset_offsets({log.log.topic("t").topic_id: {0: Offset(5)}})
+            with pytest.raises(RewindPending):
+                simple.commit()
+            assert [row.offset for row in simple.poll(GUARD * 1000)] == list(range(5, 10))
+            poll_after_the_interval()
+            assert committed(programs, 0) == 10
