@@ -174,6 +174,7 @@ CLIENTS_IGNORED = (
         names=_words(
             "bootstrap.* metadata.* topic.metadata.* client.dns.lookup connections.max.idle.ms reconnect.*"
             " retry.backoff.max.ms receive.buffer.bytes send.buffer.bytes socket.* broker.address.* api.version*"
+            " broker.version.fallback receive.message.max.bytes message.copy.max.bytes log.connection.close"
             " enable.incremental.fetch.sessions selector kafka.client proxy.url socks5.proxy"
         ),
         kinds=CLIENTS,
@@ -181,22 +182,28 @@ CLIENTS_IGNORED = (
     ),
     Foreign(names=("client.id",), kinds=_PRODUCER, why="there is no broker that shows it"),
     Foreign(
-        names=_words("request.timeout.ms retry.backoff.ms"),
+        names=_words(
+            "request.timeout.ms retry.backoff.ms fetch.error.backoff.ms fetch.queue.backoff.ms"
+            " coordinator.query.interval.ms"
+        ),
         kinds=_MEMBERS,
         why="there is no broker that answers requests",
     ),
     Foreign(
-        names=_words("security.* sasl.* ssl.* enable.ssl.certificate.verification"),
+        names=_words(
+            "security.* sasl.* ssl.* https.ca.* enable.ssl.certificate.verification"
+            " enable.sasl.oauthbearer.unsecure.jwt"
+        ),
         kinds=CLIENTS,
         why="the store's own credentials decide who may read and write",
     ),
     Foreign(
-        names=_words("metrics.* metric.reporters enable.metrics.push auto.include.jmx.reporter statistics.interval.ms"),
+        names=_words("metrics.* metric.* enable.metrics.push auto.include.jmx.reporter statistics.interval.ms"),
         kinds=CLIENTS,
         why="a client has no metrics; those of the cluster are served by pyspark-log metrics",
     ),
     Foreign(
-        names=_words("max.in.flight max.in.flight.requests.per.connection"),
+        names=_words("max.in.flight max.in.flight.requests.per.connection queue.buffering.backpressure.threshold"),
         kinds=CLIENTS,
         why="the batches of a topic are written in order",
     ),

@@ -79,7 +79,7 @@ class ProducerOptions(Options):
         prefixed=("message.max.bytes",),
         differs="It limits a row, not a batch of rows.",
     )
-    auto_create_topics = SinkOptions.auto_create_topics
+    auto_create_topics = msgspec.structs.replace(SinkOptions.auto_create_topics, prefixed=("allow.auto.create.topics",))
     num_partitions = SinkOptions.num_partitions
     replication_factor = SinkOptions.replication_factor
     broker_session_timeout_ms = SinkOptions.broker_session_timeout_ms

@@ -97,6 +97,8 @@ def prepare(
             raise
         return handle.log, handle, _typed_plan(options, handle, _columns(options, frame))
     if may_create >= Creates.TOPICS and (options.merge_schema or options.key_column) and _existing(options) is None:
+        if may_create < Creates.LOG:
+            open_log(options.path, options.storage_options)  # raises if the log itself is missing
         _refuse_options(options, "does not exist, and would hold")
     log = open_log(options.path, options.storage_options, create=may_create is Creates.LOG)
     if options.topic is None:

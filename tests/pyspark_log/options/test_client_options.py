@@ -74,6 +74,7 @@ def test_a_topic_in_place_of_the_address_is_noticed(tmp_path, monkeypatch):
         ("message.send.max.retries", 2, "retries", 2),
         ("request.required.acks", 1, "acks", "1"),
         ("compression.codec", "lz4", "compression", "lz4"),
+        ("allow.auto.create.topics", False, "auto_create_topics", False),
         ("acks", "-1", "acks", "all"),
         ("compression.type", "zstd", "compression", "zstd"),
     ],
@@ -149,6 +150,20 @@ def test_options_about_brokers_are_ignored_with_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         producer({"linger.ms": 1})
+
+
+@pytest.mark.parametrize(
+    ("parse", "names"),
+    [
+        (producer, "broker.version.fallback queue.buffering.backpressure.threshold"),
+        (consumer, "fetch.error.backoff.ms fetch.queue.backoff.ms coordinator.query.interval.ms metric.group.prefix"),
+    ],
+)
+def test_what_kafka_python_and_librdkafka_know_of_brokers_and_requests_is_ignored(parse, names):
+    both = "receive.message.max.bytes message.copy.max.bytes log.connection.close https.ca.location"
+    for name in (*names.split(), *both.split()):
+        with pytest.warns(IgnoredOptionWarning, match=name):
+            parse({name: "1"})
 
 
 def test_what_a_consumer_of_kafka_asks_of_brokers_is_ignored_with_a_warning():

@@ -117,6 +117,13 @@ class TestAQuery:
         assert not list(path.iterdir())
 
 
+@pytest.mark.parametrize("options", [{"mergeSchema": "true"}, {"key__column": "value"}])
+def test_a_log_that_is_missing_is_not_taken_for_a_topic_of_records_in_a_later_foreach_batch(path, options):
+    with pytest.raises(NoCluster, match=f"there is no log at {path}.* whether its disk is mounted"):
+        write(path, 3, streaming=False, **options)
+    assert not list(path.iterdir())
+
+
 def test_an_empty_first_micro_batch_creates_the_topic(path):
     write(path, 0, [])
     assert rows(path) == 0
