@@ -512,18 +512,17 @@ class Consumer:
                         pause = min(pause, group.pause())
                     if found := self._look_and_take(take):
                         self._looks.found()
-                        return found
+                        break
                     pause = max(pause, self._outages.pause)
                     left = deadline - monotonic()
                     if left <= 0 or self._closed.wait(min(pause, left)):
-                        return found
+                        break
+            self._reading.begin()  # the rows are returned: nothing may fail from here on
         except BaseException:
             if has_begun:
                 self._reading.go_back()
             raise
-        finally:
-            if has_begun:
-                self._reading.begin()  # the rows are returned
+        return found
 
     def _look_and_take(self, take: Callable[[], list[T]]) -> list[T]:
         """Return what `take` returns after a look, nothing while a store does not answer."""

@@ -114,10 +114,9 @@ def _unread_ms(view: ClusterView, lag: PartitionLag) -> int | None:
     topic = view.topics[lag.topic].topic if lag.topic in view.topics else None
     if not lag.lag or topic is None:
         return None
-    first = max(lag.committed, lag.log_start)
     if lag.partition >= len(topic.partitions):  # the topic was created again since the group could be read
         return None
-    pieces = topic.partitions[lag.partition].pieces_between(first, first + 1)
+    pieces = topic.partitions[lag.partition].pieces_between(lag.unread, lag.unread + 1)
     return max(0, view.at_ms - pieces[0].max_timestamp // _US_PER_MS) if pieces else None
 
 

@@ -24,7 +24,7 @@ import msgspec
 
 from pyspark_log_coordinator.journal.quorum import ANSWER_SECONDS
 from pyspark_log_storage import decoding, layout
-from pyspark_log_storage.errors import LogError, StoreError, StoreUnavailable
+from pyspark_log_storage.errors import LogError, ObjectMissing, StoreUnavailable
 from pyspark_log_storage.objects.envelope import HEADER_BYTES, seal, unseal
 from pyspark_log_storage.stored_fields import Count
 
@@ -333,12 +333,12 @@ class Inbox(Generic[C]):
     def _command(self, store: Store, key: str) -> tuple[C, int] | None:
         """Return a command and its bytes, or None if that is no whole command: a power failure may tear it.
 
-        Raises `StoreError` if the store fails: the command may be read later.
+        Raises `StoreUnavailable`: the command may be read later. Raises `ObjectMissing` if it was removed.
         """
         try:
             body = unseal(_MAGIC, _VERSION, store.read(key, 0, HEADER_BYTES + BYTES_MAX), key)
             return decoding.decode(self._decode, body, key), len(body)
-        except StoreError:
+        except (ObjectMissing, StoreUnavailable):
             raise
         except LogError:
             return None

@@ -242,13 +242,17 @@ def _subscription_of(member: JoinedMember) -> Subscription:
 def _assigned_in(group: Group) -> dict[str, int]:
     """Return how many partitions of each topic the members have."""
     found: dict[str, int] = {}
-    for topic, _ in _partitions_in(group):
-        found[topic] = found.get(topic, 0) + 1
+    for name, member in group.members.items():
+        for topic, numbers in decode_assignment(member.assignment, name).partitions.items():
+            found[topic] = found.get(topic, 0) + len(numbers)
     return found
 
 
 def _is_any_forgotten(counts: Mapping[str, int], group: Group, members: Iterable[JoinedMember]) -> bool:
     """Return whether nobody has a partition, or is about to give it up: its owner was restarted before it did."""
+    assigned = _assigned_in(group)
+    if all(assigned.get(topic, 0) >= counts[topic] for topic in counts):
+        return False  # fast, and so nearly always
     claimed = {partition for each in members for partition in flat(_subscription_of(each).owned)}
     known = claimed.union(_partitions_in(group))
     return any(TopicPartition(topic, number) not in known for topic in counts for number in range(counts[topic]))

@@ -14,7 +14,14 @@ import msgspec
 
 from pyspark_log_coordinator.cluster.nodes import node_of
 from pyspark_log_coordinator.sync import catch_up, damage_reports, replica_file
-from pyspark_log_storage.errors import CorruptObject, LogError, StoreError, UnknownTopic
+from pyspark_log_storage.errors import (
+    CorruptObject,
+    LogError,
+    ObjectMissing,
+    StoreError,
+    StoreUnavailable,
+    UnknownTopic,
+)
 from pyspark_log_storage.objects.node import require_marker
 
 if TYPE_CHECKING:
@@ -56,7 +63,7 @@ def scrub(log: Log, node_id: NodeId, moved: Callable[[int], object] = lambda _: 
         for file in replica_file.held(handle, node_id):
             try:
                 replica_file.check(store, file, moved)
-            except (CorruptObject, StoreError) as error:
+            except (CorruptObject, ObjectMissing, StoreUnavailable) as error:
                 # A store that answers has a bad file, perhaps on a bad sector. On a disk that is not mounted, all would
                 # be copied below the mount point.
                 require_marker(store, node_id, member.incarnation)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.output import Column
-from pyspark_log.cli.topics.describe import handles_of
 from pyspark_log.opening import open_log
 from pyspark_log_storage.errors import InvalidOption, NoCluster, UnknownTopic
 
@@ -113,8 +113,11 @@ def _returned(log: Log, node: str, wanted: list[str] | None, *, dry_run: bool) -
     from pyspark_log_coordinator.audit import node_recovery
 
     found = []
-    for handle in handles_of(log, None):
-        if wanted is None or handle.name in wanted:
+    for name in sorted(log.topics()):
+        if wanted is not None and name not in wanted:
+            continue
+        with contextlib.suppress(UnknownTopic):  # its deletion was interrupted, or came meanwhile
+            handle = log.topic(name)
             here = node_recovery.inspect(handle, node)
             found += [each for each in here if each.strays or each.lacking or each.belongs_to < each.known_end]
             if not dry_run:

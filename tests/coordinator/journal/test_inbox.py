@@ -19,7 +19,7 @@ from pyspark_log_coordinator.journal.inbox import (
 )
 from pyspark_log_coordinator.journal.pace import FRESH_SECONDS
 from pyspark_log_coordinator.journal.trimming import trim
-from pyspark_log_storage.errors import StoreUnavailable
+from pyspark_log_storage.errors import StoreRefused, StoreUnavailable
 from pyspark_log_storage.layout import born_name
 from pyspark_log_storage.objects.envelope import seal
 from tests.support.coordinator.fake_environment import fake_environment
@@ -245,6 +245,24 @@ def test_a_command_that_cannot_be_read_for_a_moment_is_carried_out_later(store, 
     assert inbox.others(place) == []
     inbox.look(place)
     assert [command for _, command in inbox.others(place)] == [AddItems(("book",))]
+
+
+@one_store
+def test_no_process_waits_for_a_command_that_it_may_not_read(store, monkeypatch):
+    leave_in_the_inbox(store, "book")
+    read = store.read
+
+    def read_or_refuse(key, *more):
+        if key.startswith(INBOX):
+            raise StoreRefused(store.url, key, "the test made this up")
+        return read(key, *more)
+
+    monkeypatch.setattr(store, "read", read_or_refuse)
+    place, inbox = open_list(store).place, inbox_of()
+    inbox.look(place)
+    assert inbox.others(place) == []
+    inbox.look(place)
+    assert not inbox.has_others
 
 
 @one_store

@@ -17,7 +17,7 @@ from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.replica_file import live
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import NodeMissing, NotEnoughReplicas, StoreUnavailable
+from pyspark_log_storage.errors import NodeMissing, NotEnoughReplicas, StoreUnavailable, StoreUnwritable
 from pyspark_log_storage.segments import transfer
 from tests.support.coordinator.lost_cluster import KEEP, LostCluster
 from tests.support.coordinator.replicated_topic import ALL, write
@@ -101,6 +101,22 @@ def test_a_copy_on_a_bad_sector_is_copied_again_and_those_after_it_are_read(clus
     assert (done.objects, len(done.repaired), done.failures) == (3, 2, ())
     assert [path.read_bytes() for path in (unreadable, damaged)] == whole
     is_sound(cluster)
+
+
+def test_a_scrub_that_may_not_write_a_lost_index_says_so(cluster, monkeypatch):
+    (name,) = [each.name for each in one(cluster).segments]
+    (cluster.folder("1", "t") / "0" / f"{name}.index").unlink()
+    store = cluster.log.node_store("1")
+    create = type(store).create
+
+    def create_on_a_full_disk(self, key, data):
+        if self is store and key.endswith(".index"):
+            raise StoreUnwritable(store.url, key, "the disk is full")
+        return create(self, key, data)
+
+    monkeypatch.setattr(type(store), "create", create_on_a_full_disk)
+    with pytest.raises(StoreUnwritable):
+        scrubber.scrub(cluster.log, "1")
 
 
 def test_a_scrub_without_damage_reads_all_and_writes_nothing(cluster):

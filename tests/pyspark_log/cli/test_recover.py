@@ -131,3 +131,12 @@ def test_of_a_node_that_returns_the_folder_is_held_against_the_journals(cli, tmp
     documents = cli.documents("recover", "--node", "0")
     assert [(each["partition"], each["strays"][0]["cut"]) for each in documents if "strays" in each] == [(0, 1)]
     assert not (cli.path / f"{topic.segment(0, stray)}.log").exists()
+
+
+def test_a_damaged_journal_of_another_topic_does_not_matter(cli):
+    log = PlainLog(cli.path).log
+    damaged = log.create_topic("damaged", 1).journal.folder
+    for key in list(log.store.list(damaged)):
+        log.store.put(key, b"damaged")
+    assert "intact up to" in cli.out("recover", "t", "--node", "0")
+    assert "topics/damaged/" in cli.error("recover", "--node", "0")

@@ -214,6 +214,22 @@ class TestPoll:
         assert (consumer.position(T0), consumer.position(T1)) == (0, 0)
         assert len(consumer.poll()) == 10
 
+    def test_takes_nothing_if_it_is_interrupted_in_its_last_step(self, log, consumer, monkeypatch):
+        log.append("t", {0: numbered(5)})
+        consumer.assign([T0], "earliest")
+        begin = reading.Reading.begin
+
+        def interrupted(self):
+            if self._before:  # the rows have been taken
+                raise KeyboardInterrupt
+            begin(self)
+
+        monkeypatch.setattr(reading.Reading, "begin", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            consumer.poll()
+        monkeypatch.undo()
+        assert values(consumer.poll()) == numbered(5)
+
     @pytest.mark.parametrize("chunks_in_batch", [1, 3])
     def test_keeps_no_rows_of_the_partitions_that_had_their_turn(self, log, chunks_in_batch):
         log.create("many", 8)
