@@ -263,7 +263,7 @@ class Inbox(Generic[C]):
         names = [key.removeprefix(folder) for key in self._ask(place, lambda store: list(store.list(folder)))]
         old = [each for each in names if layout.is_born_name(each) and (floor is None or layout.born_of(each) < floor)]
         for name in old:  # each in a call of its own: a store that is slow but answers has time for all of them
-            self._ask(place, lambda store, key=folder + name: store.delete(key))  # type: ignore[misc]
+            self._delete_one(place, folder + name)
         return len(old)
 
     def _remove_abandoned(self, place: JournalPlace) -> None:
@@ -275,7 +275,10 @@ class Inbox(Generic[C]):
 
     def _remove(self, place: JournalPlace, key: str) -> None:
         with contextlib.suppress(LogError):
-            self._ask(place, lambda store: store.delete(key))
+            self._delete_one(place, key)
+
+    def _delete_one(self, place: JournalPlace, key: str) -> None:
+        self._ask(place, lambda store: store.delete(key))
 
     def _answer_to(self, key: str) -> str:
         return self._answers + key.removeprefix(self._folder)

@@ -276,7 +276,7 @@ def _without_hidden_nulls(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return rows as Parquet's writer takes them: what is not null in its schema has no nulls, also below a null.
 
     A null struct has nulls in all of its fields, whatever the schema says of these. Raises `NotAsParquet` for a null in
-    a struct that is there.
+    a struct that is not null itself.
     """
     present = np.ones(batch.num_rows, bool)
     columns = [
