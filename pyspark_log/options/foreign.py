@@ -175,7 +175,7 @@ CLIENTS_IGNORED = (
             "bootstrap.* metadata.* topic.metadata.* client.dns.lookup connections.max.idle.ms reconnect.*"
             " retry.backoff.max.ms receive.buffer.bytes send.buffer.bytes socket.* broker.address.* api.version*"
             " broker.version.fallback receive.message.max.bytes message.copy.max.bytes log.connection.close"
-            " enable.incremental.fetch.sessions selector kafka.client proxy.url socks5.proxy"
+            " enable.incremental.fetch.sessions selector kafka.client proxy.url socks5.proxy sock.chunk.*"
         ),
         kinds=CLIENTS,
         why="there is no broker to connect to",
@@ -222,6 +222,11 @@ CLIENTS_IGNORED = (
     Foreign(names=("isolation.level",), kinds=CLIENTS, why="only committed rows are seen"),
     Foreign(names=("check.crcs",), kinds=CLIENTS, why="every checksum is checked"),
     Foreign(names=("fetch.min.bytes",), kinds=_CONSUMER, why="rows are returned as soon as there are any"),
+    Foreign(
+        names=_words("queued.min.messages queued.max.messages.kbytes"),
+        kinds=_CONSUMER,
+        why="rows are read when they are polled, and not before",
+    ),
     Foreign(names=("exclude.internal.topics",), kinds=_CONSUMER, why="there are no internal topics"),
     Foreign(names=("allow.auto.create.topics",), kinds=_CONSUMER, why="a Consumer creates no topics"),
     Foreign(

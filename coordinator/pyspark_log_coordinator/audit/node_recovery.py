@@ -31,7 +31,7 @@ from pyspark_log_coordinator.rebuild.folder_scan import NodeFolder, TopicFolder
 from pyspark_log_coordinator.replication import truncation
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
+from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, UnknownTopic
 from pyspark_log_storage.files.index import Index
 from pyspark_log_storage.files.row_files import EpochStarts
 from pyspark_log_storage.objects.node import read_marker, require_marker
@@ -157,7 +157,8 @@ def _known(here: NodeFolder, environment: Environment, log: Log | None) -> _Know
     if log is not None:
         record = log.topics().get(here.folder.topic)
         if record is not None and record.topic_id == here.folder.topic_id:
-            return _KnownTopic(log.topic(here.folder.topic).state, is_newest=True)
+            with contextlib.suppress(UnknownTopic):  # its deletion was interrupted, or came meanwhile
+                return _KnownTopic(log.topic(here.folder.topic).state, is_newest=True)
     journal = here.journal(environment)
     try:
         if journal.refresh().started:

@@ -19,7 +19,8 @@ from pyspark_log_coordinator.maintenance import checkpoint_files, topic_descript
 from pyspark_log_coordinator.replication.file_holders import HoldFiles
 from pyspark_log_coordinator.sync import damage_reports, replica_file
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
+from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, StoreUnavailable
+from pyspark_log_storage.objects.node import require_marker
 from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
 
 if TYPE_CHECKING:
@@ -74,8 +75,12 @@ class _Repairs:
                     self._add(f"{file.key}.index", name)
             except (CorruptObject, ObjectMissing) as error:
                 bad[name] = error
+            except StoreUnavailable as error:
+                with contextlib.suppress(LogError):  # the node does not answer; if it does, the file is on a bad sector
+                    require_marker(store, name, state.incarnations[name])
+                    bad[name] = error
             except LogError:
-                continue  # the node does not answer
+                continue  # it may not be read
         for name, wrong in bad.items():
             others = self._copies.to_copy_from(state, file.holders, name)
             sources = [store for each, store in others.items() if each not in bad]
@@ -85,7 +90,7 @@ class _Repairs:
                 continue
             with contextlib.suppress(LogError, AllCopiesFailed):
                 # A missing file may return with a disk that is not mounted: it must not be replaced then.
-                self._copy_again(file, name, sources, replace=isinstance(wrong, CorruptObject))
+                self._copy_again(file, name, sources, replace=not isinstance(wrong, ObjectMissing))
 
     def checkpoints(self, state: Topic) -> None:
         """Write the damaged checkpoints again."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.roll_plan import RollJob
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged, SwapSegments
 from pyspark_log_coordinator.topic.machine import MaintainSegments
-from pyspark_log_storage.errors import LogError, StoreError, UnknownTopic
+from pyspark_log_storage.errors import CorruptObject, LogError, NewerFormat, OutcomeUnknown, StoreError, UnknownTopic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,11 +104,17 @@ def roll_led_by(
 ) -> None:
     """Do what is due in those partitions that a node leads, of topics with segment.format=parquet or compaction.
 
-    `damaged` gets the name of each topic whose journal is; the others continue. Without it the error is raised. Raises
-    `StoreError`.
+    `damaged` gets the name of each topic whose journal is damaged or does not answer; the others continue. Without it
+    the error is raised. Raises `StoreError`.
     """
     for handle in log.topics_on(node, failed=damaged):
         if handle.config.segment_format == "parquet" or handle.config.is_compacted:
-            with suppress(UnknownTopic):  # deleted meanwhile
+            try:
                 roll_and_merge(handle, failed=partial(failed, handle), leader=node)
                 topic_cleanup.delete_pending(handle, handle.now_ms())
+            except UnknownTopic:
+                continue  # deleted meanwhile
+            except (CorruptObject, NewerFormat, OutcomeUnknown) as error:
+                if damaged is None:
+                    raise
+                damaged(handle.name, error)

@@ -8,6 +8,7 @@ A staged segment of which no whole copy is left is reported, and so given up.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,7 +18,9 @@ from pyspark_log_coordinator.sync import catch_up, damage_reports, replica_file
 from pyspark_log_storage.errors import (
     CorruptObject,
     LogError,
+    NewerFormat,
     ObjectMissing,
+    OutcomeUnknown,
     StoreError,
     StoreUnavailable,
     UnknownTopic,
@@ -49,7 +52,7 @@ def scrub(log: Log, node_id: NodeId, moved: Callable[[int], object] = lambda _: 
 
     `moved` gets the number of bytes read since its last call, and may wait (`Throttle`). Raises `InvalidOption` if
     there is no such node, `NodeMissing` if its store is not the one that the cluster knows, `StoreError` if it does not
-    answer. A topic with a damaged journal is a failure, and the others continue.
+    answer. A topic whose journal is damaged or does not answer is a failure, and the others continue.
     """
     member, store = node_of(log.cluster.state.nodes, node_id), log.node_store(node_id)
     objects = size = 0
@@ -63,21 +66,20 @@ def scrub(log: Log, node_id: NodeId, moved: Callable[[int], object] = lambda _: 
         for file in replica_file.held(handle, node_id):
             try:
                 replica_file.check(store, file, moved)
-            except (CorruptObject, ObjectMissing, StoreUnavailable) as error:
+            except (CorruptObject, NewerFormat, StoreError) as error:
                 # A store that answers has a bad file, perhaps on a bad sector. On a disk that is not mounted, all would
                 # be copied below the mount point.
                 require_marker(store, node_id, member.incarnation)
                 try:
                     handle.refresh()
+                    # Only now, because this looks through all files of the topic.
+                    if file.key not in {each.key for each in replica_file.held(handle, node_id)}:
+                        continue  # rolled or expired meanwhile
+                    repaired += [file.key] if _repair(handle, node_id, file, error) else []
                 except UnknownTopic:
                     break  # deleted meanwhile
-                # Only now, because this looks through all files of the topic.
-                if file.key not in {each.key for each in replica_file.held(handle, node_id)}:
-                    continue  # rolled or expired meanwhile
-                try:
-                    repaired += [file.key] if _repair(handle, node_id, file, error) else []
-                except (CorruptObject, StoreError) as why:
-                    failures.append(f"topic {handle.name!r}: {why.message}")
+                except (CorruptObject, NewerFormat, OutcomeUnknown, StoreError) as why:
+                    failed(handle.name, why)
             objects += 1
             size += file.bytes
     return ScrubResult(objects, size, tuple(repaired), tuple(failures))
@@ -86,10 +88,12 @@ def scrub(log: Log, node_id: NodeId, moved: Callable[[int], object] = lambda _: 
 def _repair(handle: TopicHandle, node_id: NodeId, file: ReplicaFile, wrong: LogError) -> bool:
     """Copy a file to a node again; return whether that was needed. Raises `wrong` if no other copy is whole.
 
-    Give up a staged segment instead.
+    Give up a staged segment instead. Raises `StoreRefused` if the node's store refuses to read it, or to write its
+    index.
     """
     stores = handle.log.node_store
-    if _is_whole(stores(node_id), file):
+    with contextlib.suppress(CorruptObject, ObjectMissing, StoreUnavailable):
+        replica_file.check(stores(node_id), file)
         return False
     if not any(_is_whole(stores(each), file) for each in replica_file.sources(handle, file.holders, node_id)):
         if not replica_file.is_staged(handle.journal.state, file) or not damage_reports.report(handle, node_id, file):

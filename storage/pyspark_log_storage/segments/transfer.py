@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, ObjectMissing
+from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreUnavailable
 from pyspark_log_storage.files import chunk, index
 from pyspark_log_storage.segments import segment
 
@@ -134,8 +134,9 @@ def _put_index(store: Store, key: str, data: bytes) -> bool:
     index_key = f"{key}.index"
     if store.create(index_key, data):
         return True
-    if store.read(index_key, 0, len(data) + 1) == data:
-        return False
+    with contextlib.suppress(StoreUnavailable):  # it may be on a bad sector
+        if store.read(index_key, 0, len(data) + 1) == data:
+            return False
     store.put(index_key, data)
     return True
 

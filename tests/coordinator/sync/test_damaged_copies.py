@@ -103,20 +103,42 @@ def test_a_copy_on_a_bad_sector_is_copied_again_and_those_after_it_are_read(clus
     is_sound(cluster)
 
 
-def test_a_scrub_that_may_not_write_a_lost_index_says_so(cluster, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "why"), [(StoreUnwritable, "the disk is full"), (StoreUnavailable, "input/output error")]
+)
+def test_a_scrub_that_cannot_write_a_lost_index_says_so_and_reads_the_others(cluster, monkeypatch, error, why):
     (name,) = [each.name for each in one(cluster).segments]
+    damaged = paths(cluster, "1")[1]
     (cluster.folder("1", "t") / "0" / f"{name}.index").unlink()
+    flip_bit(damaged, 8 * 100)
     store = cluster.log.node_store("1")
     create = type(store).create
 
-    def create_on_a_full_disk(self, key, data):
+    def create_on_disk(self, key, data):
         if self is store and key.endswith(".index"):
-            raise StoreUnwritable(store.url, key, "the disk is full")
+            raise error(store.url, key, why)
         return create(self, key, data)
 
-    monkeypatch.setattr(type(store), "create", create_on_a_full_disk)
-    with pytest.raises(StoreUnwritable):
-        scrubber.scrub(cluster.log, "1")
+    monkeypatch.setattr(type(store), "create", create_on_disk)
+    done = scrubber.scrub(cluster.log, "1")
+    assert (done.objects, len(done.repaired), len(done.failures)) == (3, 1, 1)
+    assert why in done.failures[0]
+
+
+def test_an_index_on_a_bad_sector_is_written_again(cluster, monkeypatch):
+    (name,) = [each.name for each in one(cluster).segments]
+    index = cluster.folder("1", "t") / "0" / f"{name}.index"
+    store, sector = cluster.log.node_store("1"), index.stat().st_ino
+    read = type(store).read
+
+    def from_disk(self, key, *place):
+        if (cluster.path / "node1" / key) == index and self is store and index.stat().st_ino == sector:
+            raise StoreUnavailable(store.url, key, "input/output error")
+        return read(self, key, *place)
+
+    monkeypatch.setattr(type(store), "read", from_disk)
+    assert scrubber.scrub(cluster.log, "1").failures == ()
+    assert index.stat().st_ino != sector
 
 
 def test_a_scrub_without_damage_reads_all_and_writes_nothing(cluster):
@@ -242,6 +264,23 @@ def test_after_a_repair_the_node_is_in_sync_again(cluster):
     flip_bit(paths(cluster, "0")[0], 8 * 100)
     assert len(repair(cluster.log.topic("t"))) == 1
     assert (reported(cluster), one(cluster).leader) == (["0"], "1")
+    is_sound(cluster)
+
+
+def test_a_copy_on_a_bad_sector_is_repaired(cluster, monkeypatch):
+    path, store = paths(cluster, "1")[0], cluster.log.node_store("1")
+    whole, sector, read = path.read_bytes(), path.stat().st_ino, type(store).read
+
+    def from_disk(self, key, *place):
+        if (cluster.path / "node1" / key) == path and self is store and path.stat().st_ino == sector:
+            raise StoreUnavailable(store.url, key, "input/output error")
+        return read(self, key, *place)
+
+    monkeypatch.setattr(type(store), "read", from_disk)
+    (finding,) = verify.verify(cluster.log.topic("t")).findings
+    assert finding.repairable
+    assert len(repair(cluster.log.topic("t"))) == 1
+    assert path.read_bytes() == whole
     is_sound(cluster)
 
 

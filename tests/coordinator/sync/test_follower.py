@@ -108,6 +108,20 @@ def test_an_entry_of_which_no_answer_came_is_a_failure_and_the_next_round_goes_o
     assert topic.partition().log_end_offsets["1"] == 1
 
 
+def test_a_report_of_which_no_answer_came_does_not_end_a_scrub():
+    topic = ReplicatedTopic(Stores(lambda url: TroubledStore(PlainStore(url))))
+    other = topic.log.create_topic("u", 1, replicas=[["0", "1"]])
+    topic.append(on=["0", "1"])
+    write(topic.log, other, 0, {0: [b"u"]}, on=["0", "1"])
+    (key,) = topic.log.node_store("1").list(f"{layout.topic_folder('t', topic.handle.topic_id)}append/")
+    topic.log.node_store("1").put(key, b"damaged")
+    topic.stores.at["/cluster"].lose_answers(f"{topic.handle.journal.folder}entries", times=ALWAYS)
+    done = scrub(topic.log, "1")
+    (failure,) = done.failures
+    assert "may or may not have been written" in failure
+    assert done.objects == 2
+
+
 def test_a_topic_with_a_damaged_journal_does_not_keep_the_others_from_being_copied_and_scrubbed(topic):
     other = topic.log.create_topic("u", 1, replicas=[["0", "1"]])
     write(topic.log, other, 0, {0: [b"u"]}, on=["0"])

@@ -8,7 +8,7 @@ import pytest
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance import roll_task
 from pyspark_log_coordinator.segments.roll_plan import RollJob
-from pyspark_log_coordinator.topic.machine import AlterConfig, ElectLeaders, Holder, Suspect, Suspicion
+from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteTopic, ElectLeaders, Holder, Suspect, Suspicion
 from tests.support.command_line import CommandLine
 from tests.support.coordinator.replicated_topic import write
 from tests.support.lost_folders import lose_folder
@@ -140,3 +140,10 @@ def test_a_damaged_journal_of_another_topic_does_not_matter(cli):
         log.store.put(key, b"damaged")
     assert "intact up to" in cli.out("recover", "t", "--node", "0")
     assert "topics/damaged/" in cli.error("recover", "--node", "0")
+
+
+def test_a_topic_whose_deletion_was_interrupted_stops_no_recovery(cli):
+    log = PlainLog(cli.path).log
+    log.create_topic("u", 1)
+    log.topic("t").submit(DeleteTopic())
+    assert "intact up to" in cli.out("recover", "--node", "0")

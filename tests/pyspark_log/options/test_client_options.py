@@ -157,10 +157,11 @@ def test_options_about_brokers_are_ignored_with_a_warning():
     [
         (producer, "broker.version.fallback queue.buffering.backpressure.threshold"),
         (consumer, "fetch.error.backoff.ms fetch.queue.backoff.ms coordinator.query.interval.ms metric.group.prefix"),
+        (consumer, "queued.min.messages queued.max.messages.kbytes"),
     ],
 )
 def test_what_kafka_python_and_librdkafka_know_of_brokers_and_requests_is_ignored(parse, names):
-    both = "receive.message.max.bytes message.copy.max.bytes log.connection.close https.ca.location"
+    both = "receive.message.max.bytes message.copy.max.bytes log.connection.close https.ca.location sock.chunk.bytes"
     for name in (*names.split(), *both.split()):
         with pytest.warns(IgnoredOptionWarning, match=name):
             parse({name: "1"})
