@@ -227,6 +227,14 @@ CLIENTS_IGNORED = (
         kinds=_CONSUMER,
         why="rows are read when they are polled, and not before",
     ),
+    Foreign(names=("batch.num.messages",), kinds=_PRODUCER, why="batch.size bounds a batch, by its bytes"),
+    Foreign(names=("client.rack",), kinds=_PRODUCER, why="the replicas of a partition say where its rows are written"),
+    Foreign(names=("message.max.bytes",), kinds=_MEMBERS, why="rows of all sizes are read"),
+    Foreign(
+        names=_words("debug log_level log.queue log.thread.name error_cb stats_cb throttle_cb oauth_cb"),
+        kinds=CLIENTS,
+        why="errors are raised, and warnings logged with Python's logging",
+    ),
     Foreign(names=("exclude.internal.topics",), kinds=_CONSUMER, why="there are no internal topics"),
     Foreign(names=("allow.auto.create.topics",), kinds=_CONSUMER, why="a Consumer creates no topics"),
     Foreign(
@@ -267,6 +275,16 @@ CLIENTS_REFUSED = (
         names=("interceptor.classes",),
         kinds=_PRODUCER | _CONSUMER,
         why="Java classes are not supported; remove it, and change rows in the program",
+    ),
+    Foreign(
+        names=_words("queue.buffering.max.messages queue.buffering.max.kbytes"),
+        kinds=_PRODUCER,
+        why="rows that wait are bounded by their bytes; remove it, and set buffer.memory",
+    ),
+    Foreign(
+        names=_words("on_delivery dr_cb dr_msg_cb delivery.report.only.error"),
+        kinds=_PRODUCER,
+        why="each row has its own; remove it, and give send an on_delivery",
     ),
     Foreign(
         names=("consumer.timeout.ms",),

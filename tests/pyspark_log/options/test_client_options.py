@@ -155,16 +155,24 @@ def test_options_about_brokers_are_ignored_with_a_warning():
 @pytest.mark.parametrize(
     ("parse", "names"),
     [
-        (producer, "broker.version.fallback queue.buffering.backpressure.threshold"),
+        (producer, "broker.version.fallback queue.buffering.backpressure.threshold batch.num.messages client.rack"),
         (consumer, "fetch.error.backoff.ms fetch.queue.backoff.ms coordinator.query.interval.ms metric.group.prefix"),
-        (consumer, "queued.min.messages queued.max.messages.kbytes"),
+        (consumer, "queued.min.messages queued.max.messages.kbytes message.max.bytes"),
     ],
 )
 def test_what_kafka_python_and_librdkafka_know_of_brokers_and_requests_is_ignored(parse, names):
     both = "receive.message.max.bytes message.copy.max.bytes log.connection.close https.ca.location sock.chunk.bytes"
-    for name in (*names.split(), *both.split()):
+    for name in (*names.split(), *both.split(), "debug"):
         with pytest.warns(IgnoredOptionWarning, match=name):
             parse({name: "1"})
+
+
+def test_callbacks_of_librdkafka_are_ignored_with_a_warning_but_not_those_of_rows():
+    for parse in (producer, consumer):
+        with pytest.warns(IgnoredOptionWarning, match="error_cb.*errors are raised"):
+            parse({"error_cb": print})
+    with pytest.raises(InvalidOption, match="give send an on_delivery"):
+        producer({"on_delivery": print})
 
 
 def test_what_a_consumer_of_kafka_asks_of_brokers_is_ignored_with_a_warning():
@@ -179,6 +187,7 @@ def test_what_a_consumer_of_kafka_asks_of_brokers_is_ignored_with_a_warning():
         (producer, "value_serializer", "encode them before send"),
         (producer, "partitioner", "give send a partition"),
         (producer, "transactional_id", r"producer\.batch\(\)"),
+        (producer, "queue.buffering.max.messages", "set buffer.memory"),
         (consumer, "value_deserializer", "decode them in the program"),
         (consumer, "consumer_timeout_ms", "call poll with timeout_ms"),
         (consumer, "enable_partition_eof", "compare position with end_offsets"),
