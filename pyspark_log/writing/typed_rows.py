@@ -20,6 +20,7 @@ from pyspark_log.writing.rows import Rows, rows_not_utf8, timestamps_of
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.columns.column_conversion import converted
 from pyspark_log_storage.errors import InvalidRecord
+from pyspark_log_storage.files.untrusted_batch import with_first_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,7 +45,7 @@ def typed_rows(
     columns, reasons = _columns(given, plan, wanted, batch.num_rows)
     partition = given.get("partition")
     keys = _key_bytes([columns[wanted.get_field_index(each)] for each in plan.keys]) if plan.keys else None
-    record = pa.RecordBatch.from_arrays([*columns, times], schema=wanted)
+    record = with_first_offsets(pa.RecordBatch.from_arrays([*columns, times], schema=wanted))
     reasons = _with_wrong_text(record, reasons)
     if reasons is None:
         yield Rows(record, None, partition, typed=plan.schema, keys=keys)

@@ -260,7 +260,7 @@ def publish_older(process: Process, handle: TopicHandle, older: list[tuple[int, 
         entry, state = process.chance.choice(older)
         node = process.chance.choice(sorted(process.log.cluster.state.nodes))
         now = process.environment.now_ms()
-        delta_table.publish(process.log.node_store(node), handle.topic_id, state, node, entry=entry, now=now)
+        delta_table.publish(process.log.node_store(node), handle, state, node, entry=entry, now=now)
 
 
 def administrator(process: Process) -> None:

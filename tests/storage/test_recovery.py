@@ -108,6 +108,15 @@ def test_the_good_rows_end_at_the_first_bad_chunk(store):
     assert "checksum" in found.damage.why
 
 
+def test_rows_that_only_a_damaged_segment_had_are_reported_although_another_has_some_of_its_rows(store):
+    bad = write(store, 0, 10, 10, 10, nonce="merged")
+    write(store, 0, 20, nonce="small")
+    flip_row(store, bad, 1)
+    found = recover(store, FOLDER, 0)
+    assert found.end_offset == 20
+    assert found.damage.file == bad
+
+
 def test_a_damaged_header_leaves_nothing_of_its_segment(store):
     write(store, 0, 10)
     bad = write(store, 10, 10)

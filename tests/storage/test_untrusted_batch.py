@@ -9,9 +9,11 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log_storage.columns import schema
+from pyspark_log_storage.columns.column_ddl import parse
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.files import chunk
 from tests.support.storage import hostile_chunks as hostile
+from tests.support.storage import random_columns
 from tests.support.storage.hostile_chunks import chunk_of, message_of, ordered, with_headers, with_offsets
 
 WORKER = Path(__file__).parents[1] / "support" / "storage" / "hostile_worker.py"
@@ -33,6 +35,21 @@ def stored(batch, compression="none", schema_id=0):
 def test_offsets_in_order_are_read(rows, compression):
     batch = with_offsets(ordered(rows), b"v" * rows)
     assert decoded(stored(batch, compression)).equals(batch)
+
+
+@FEW_AND_MANY
+@EVERY_COMPRESSION
+@pytest.mark.parametrize("kind", ["array<string>", "map<string, array<int>>", "struct<x: array<string>>"])
+def test_empty_lists_of_lists_without_offsets_are_read_with_one(kind, rows, compression):
+    """Arrow itself reads that offset, for example when it is asked for the size of the rows."""
+    typed = schema.typed(parse(f"a array<{kind}>, b int"))
+    lists = random_columns.lists_without_offsets(typed.field("a").type.value_type, rows)
+    batch = pa.RecordBatch.from_arrays([lists, pa.array([1] * rows, pa.int32()), hostile.times(rows)], schema=typed)
+    data = pa.py_buffer(stored(batch, compression))
+    found = chunk.decode(data, chunk.verify(data, "the chunk"), (typed,), "the chunk")
+    assert random_columns.has_offsets(found.column("a"))
+    assert found.to_pylist() == batch.to_pylist()
+    assert found.nbytes > 0
 
 
 @pytest.mark.parametrize("name", ["timestamp", "id"])

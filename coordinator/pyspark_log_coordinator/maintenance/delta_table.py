@@ -17,7 +17,8 @@ The table of a compacted topic is its newest state instead, as of the compacted 
 deletion vector of its rows that are superseded, or that delete their keys (`state_vectors`). A partition of which the
 node lacks a keyed segment, or has a damaged one, is not in it: a newer row of some key might be missing.
 
-A table that another program has changed, or that is damaged, is published anew: the next version has a checkpoint.
+A table that another program has changed, or that is damaged, is published anew: the next version has a checkpoint. It
+does not say reliably which entry it has noted, so the journal is read after it, and the newest entry is published.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def publish_on_nodes(handle: TopicHandle, nodes: ReachableStores) -> None:
     has_some = any(each.is_parquet for partition in state.partitions for each in partition.segments)
     if has_some or state.config.segment_format == "parquet":
         entry, now = handle.journal.number, handle.now_ms()
-        nodes.each(lambda name, store: publish(store, handle.topic_id, state, name, entry=entry, now=now))
+        nodes.each(lambda name, store: publish(store, handle, state, name, entry=entry, now=now))
 
 
 def publish_before_deletion(handle: TopicHandle, nodes: ReachableStores, keys: Mapping[NodeId, Sequence[str]]) -> None:
@@ -89,7 +90,7 @@ def publish_before_deletion(handle: TopicHandle, nodes: ReachableStores, keys: M
         if not any(store.exists(key) for key in parquet):
             return
         with suppress(StoreUnwritable):
-            while publish(store, handle.topic_id, state, name, entry=entry, now=now, is_noted=True):
+            while publish(store, handle, state, name, entry=entry, now=now, is_noted=True):
                 if len(members) == 1:
                     break
                 look(name, store)  # a version that was written while the disk was not mounted is hidden now: look again
@@ -98,15 +99,20 @@ def publish_before_deletion(handle: TopicHandle, nodes: ReachableStores, keys: M
 
 
 def publish(  # noqa: PLR0913 -- what is published, where, and as of when
-    store: Store, topic_id: str, state: Topic, node: NodeId, *, entry: int, now: int, is_noted: bool = False
+    store: Store, handle: TopicHandle, state: Topic, node: NodeId, *, entry: int, now: int, is_noted: bool = False
 ) -> bool:
     """Make a node's table that of the topic's state at a journal entry, at `now` (ms). Return whether it was changed.
 
-    With `is_noted` the table notes the entry even if nothing else changes. Raises `StoreError`.
+    With `is_noted` the table notes the entry even if nothing else changes. A table that must be published anew becomes
+    that of the newest state, whatever `state` is. Raises `StoreError`, and `UnknownTopic` if the topic was deleted.
     """
-    folder, metadata = layout.topic_folder(state.name, topic_id), metadata_of(state, topic_id)
+    topic_id = handle.topic_id
+    folder = layout.topic_folder(state.name, topic_id)
     for _ in range(ATTEMPTS):
         table, is_sound = _read(store, folder, state.name, node)
+        if not is_sound:  # read after the table: what any of its versions has noted is in this state
+            state, entry = handle.refresh(), handle.journal.number
+        metadata = metadata_of(state, topic_id)
         known = table.transactions.get(topic_id, 0)
         if is_sound and known > entry:
             return False

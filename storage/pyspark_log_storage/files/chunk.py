@@ -229,6 +229,7 @@ def decode(
             raise CorruptObject(name, f"{detail} {decoded_bytes_max(header.length)}")
         batch = _read(schemas[header.schema_id], body, _read_options(schemas[header.schema_id], columns))
         untrusted_batch.check(batch)
+        batch = untrusted_batch.with_first_offsets(batch)
     except (pa.ArrowException, untrusted_batch.WrongBatchError, *_ARROW_ERRORS) as error:
         raise CorruptObject(name, f"Arrow cannot read it ({error})") from error
     if batch.num_rows != header.rows:

@@ -104,7 +104,7 @@ def recover(
         if base_offset <= reached:
             reached = max(reached, end_offset)
     keys = tuple(each.key for each in checked)
-    return Recovered(reached, keys, tuple(rebuilt), _damage_at(checked, reached))
+    return Recovered(reached, keys, tuple(rebuilt), _damage_at(store, checked, reached))
 
 
 def first_offset(store: Store, folder: str, default: int) -> int:
@@ -112,10 +112,13 @@ def first_offset(store: Store, folder: str, default: int) -> int:
     return min((base_offset for _, base_offset in _segments_from(store, folder, 0)), default=default)
 
 
-def _damage_at(checked: list[ReadSegment], reached: int) -> BadFile | None:
+def _damage_at(store: Store, checked: list[ReadSegment], reached: int) -> BadFile | None:
     """Return why the good rows end at `reached`, or None if there are no later ones."""
     for each in checked:
-        if each.why is not None and each.base_offset <= reached == each.end_offset:
+        if each.why is None or each.base_offset > reached:
+            continue
+        # Another one may have some of its rows, and so reach farther than its own good ones.
+        if each.end_offset == reached or _claimed_end(store, each.key) > reached:
             return BadFile(each.key, each.why)
     for each in checked:
         if each.base_offset > reached:
@@ -163,8 +166,13 @@ def good_chunks(
 
 def _cut(store: Store, key: str, end_offset: int) -> str | None:
     """Return an error if an intact index has chunks that the segment lacks."""
-    try:
-        claimed = Index(store, f"{key}.index").end_offset
-    except (CorruptObject, ObjectMissing):
-        return None
+    claimed = _claimed_end(store, key)
     return f"it ends at {end_offset}, its index at {claimed}" if claimed > end_offset else None
+
+
+def _claimed_end(store: Store, key: str) -> int:
+    """Return the end offset of a segment by its index, or -1 without an intact one."""
+    try:
+        return int(Index(store, f"{key}.index").end_offset)
+    except (CorruptObject, ObjectMissing):
+        return -1

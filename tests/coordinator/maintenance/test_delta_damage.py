@@ -8,7 +8,8 @@ import json
 import deltalake
 import pytest
 
-from pyspark_log_coordinator.maintenance import topic_cleanup
+from pyspark_log_coordinator.maintenance import delta_table, topic_cleanup
+from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.delta import delta_checkpoint, delta_log
 from pyspark_log_storage.delta.delta_actions import Action
 from pyspark_log_storage.errors import CorruptObject
@@ -116,6 +117,21 @@ def test_a_file_that_another_program_adds_again_with_deleted_rows_is_put_right(t
     topic_cleanup.clean_up_topic(topic.handle)
     assert read(topic, DeltaFolder(tmp_path)) == dict(enumerate(topic.expected[0]))
     assert delta_log.read(topic.store, topic.folder).foreign == ()
+
+
+@pytest.mark.parametrize("is_lost", [True, False], ids=["damaged", "foreign"])
+def test_a_process_with_an_older_state_publishes_a_table_anew_without_deleted_files(topic, is_lost, tmp_path):
+    older, entry = topic.handle.refresh(), topic.handle.journal.number
+    topic.handle.submit(DeleteRecords(0, SEGMENTS * ROWS - ROWS))
+    topic_cleanup.clean_up_topic(topic.handle)
+    found = delta_log.read(topic.store, topic.folder)
+    if is_lost:
+        topic.store.put(f"{topic.folder}_delta_log/{found.checkpoint:020d}.checkpoint.parquet", b"")
+    else:
+        topic.store.create(delta_log.commit_key(topic.folder, found.version + 1), b'{"commitInfo": {}}')
+    assert delta_table.publish(topic.store, topic.handle, older, "0", entry=entry, now=0)
+    right = dict(list(enumerate(topic.expected[0]))[-ROWS:])
+    assert read(topic, DeltaFolder(tmp_path)) == right
 
 
 def lying_checkpoint(topic):

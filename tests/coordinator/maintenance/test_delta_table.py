@@ -115,7 +115,7 @@ def test_a_process_that_knows_less_does_not_take_the_table_back(topic):
     older, entry = topic.handle.refresh(), topic.handle.journal.number
     topic.roll(3)
     clean_up(topic)
-    assert not delta_table.publish(topic.store, topic.handle.topic_id, older, "0", entry=entry, now=0)
+    assert not delta_table.publish(topic.store, topic.handle, older, "0", entry=entry, now=0)
     assert rows_in(topic.store, topic.folder) == expected(topic, {0: 18})
 
 
@@ -123,13 +123,12 @@ def test_a_version_that_another_process_publishes_first_is_read_and_nothing_is_t
     topic.fill(6)
     topic.roll(3)
     state, entry = topic.handle.refresh(), topic.handle.journal.number
-    topic_id = topic.handle.topic_id
     topic.roll(3)
     publish = delta_log.publish
 
     def second(*arguments):
         monkeypatch.setattr(delta_log, "publish", publish)
-        delta_table.publish(topic.store, topic_id, state, "0", entry=entry, now=0)
+        delta_table.publish(topic.store, topic.handle, state, "0", entry=entry, now=0)
         return publish(*arguments)
 
     monkeypatch.setattr(delta_log, "publish", second)
@@ -154,7 +153,7 @@ def test_a_process_that_was_suspended_before_it_published_does_not_bring_a_delet
     clean_up(topic)
     topic.roll(3)
     state, entry = topic.handle.refresh(), topic.handle.journal.number
-    topic_id, publish = topic.handle.topic_id, delta_log.publish
+    publish = delta_log.publish
 
     def suspended(*arguments):
         monkeypatch.setattr(delta_log, "publish", publish)
@@ -163,7 +162,7 @@ def test_a_process_that_was_suspended_before_it_published_does_not_bring_a_delet
         return publish(*arguments)
 
     monkeypatch.setattr(delta_log, "publish", suspended)
-    delta_table.publish(topic.store, topic_id, state, "0", entry=entry, now=0)
+    delta_table.publish(topic.store, topic.handle, state, "0", entry=entry, now=0)
     assert rows_in(topic.store, topic.folder) == {}
 
 

@@ -267,7 +267,7 @@ def test_after_an_election_nothing_is_taken_from_the_table(topic):
     one = topic.partition
     cut = msgspec.structs.replace(one, segments=one.segments[:1], leader_epoch=one.leader_epoch + 1)
     changed = msgspec.structs.replace(state, partitions=state.partitions.replace({0: cut}))
-    assert delta_table.publish(topic.store, topic.handle.topic_id, changed, "0", entry=entry + 1, now=0)
+    assert delta_table.publish(topic.store, topic.handle, changed, "0", entry=entry + 1, now=0)
     assert topic.rows() == [(0, b"a", b"1"), (1, b"b", b"1")]
 
 
@@ -313,7 +313,7 @@ def test_a_process_with_an_older_state_whose_files_are_gone_changes_nothing(topi
     state, entry = topic.handle.refresh(), topic.handle.journal.number
     topic.do(topic.merge_job(0, 2))
     topic.clean_up()
-    assert not delta_table.publish(topic.store, topic.handle.topic_id, state, "0", entry=entry, now=0)
+    assert not delta_table.publish(topic.store, topic.handle, state, "0", entry=entry, now=0)
     assert topic.rows() == topic.wanted()
 
 

@@ -16,6 +16,7 @@ from pyspark_log_storage.errors import InvalidInput, InvalidOption, InvalidRecor
 from tests.support.direct import read, source
 from tests.support.plain_log import PlainLog
 from tests.support.pyspark_log.typed_frames import write
+from tests.support.storage import random_columns
 
 NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.timezone.utc)
 
@@ -211,6 +212,21 @@ def test_text_that_is_not_utf8_is_refused_where_readers_would_take_it_for_damage
     letters, good = typed_rows(batch, plan, "t", now_us=0, keeps_refused=True)
     assert good.record.column("b").to_pylist() == [1, 3]
     assert json.loads(letters.record.column("value")[0].as_py()) == {"a": ["�", "x"], "b": 2}
+
+
+def test_empty_lists_of_lists_that_have_no_offsets_are_written_with_one():
+    from pyspark_log.writing.rows import TypedSchema
+    from pyspark_log.writing.typed_plan import TypedPlan
+    from pyspark_log.writing.typed_rows import typed_rows
+    from pyspark_log_storage.columns import schema
+    from pyspark_log_storage.columns.column_ddl import parse
+
+    typed = schema.typed(parse("a ARRAY<ARRAY<STRING>>"))
+    lists = random_columns.lists_without_offsets(typed.field("a").type.value_type, 3)
+    plan = TypedPlan(TypedSchema(0, schema.encode(typed)), ("a",), ())
+    (rows,) = typed_rows(pa.record_batch({"a": lists}), plan, "t", now_us=0)
+    assert random_columns.has_offsets(rows.record.column("a"))
+    assert rows.record.column("a").to_pylist() == [[], [], []]
 
 
 @pytest.mark.parametrize(

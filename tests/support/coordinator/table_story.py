@@ -120,10 +120,9 @@ class TableStory(Story):
         """Publish what a process knows that was suspended long ago."""
         if self._known:
             entry, state = self.chance.choice(self._known)
-            topic_id = process.client.handle.topic_id
             for node in self.nodes(process):
                 store = process.client.log.node_store(node)
-                delta_table.publish(store, topic_id, state, node, entry=entry, now=0)
+                delta_table.publish(store, process.client.handle, state, node, entry=entry, now=0)
 
     def nodes(self, process: Process) -> list[str]:
         return list(process.client.log.cluster.state.nodes)

@@ -110,3 +110,29 @@ def _read_as(found, of: pa.DataType):
     if pa.types.is_map(of):
         return [(key, _read_as(each, of.item_type)) for key, each in found]
     return found
+
+
+def lists_without_offsets(kind, rows):
+    """Return empty lists of lists of `kind`, or of structs with these, where the inner lists have no offsets.
+
+    Arrow's format allows that, and some programs write it. What follows in memory are no offsets.
+    """
+    is_struct = pa.types.is_struct(kind)
+    inner = kind.field(0).type if is_struct else kind
+    none = pa.py_buffer(b"\x7f" * 64).slice(0, 0)
+    if pa.types.is_map(inner):
+        values = pa.StructArray.from_arrays(
+            [pa.array([], inner.key_type), pa.array([], inner.item_type)], fields=[inner.key_field, inner.item_field]
+        )
+    else:
+        values = pa.array([], inner.value_type)
+    lists = pa.Array.from_buffers(inner, 0, [None, none], children=[values])
+    elements = pa.StructArray.from_arrays([lists], fields=list(kind)) if is_struct else lists
+    offsets = pa.py_buffer(bytes(4 * (rows + 1)))
+    return pa.Array.from_buffers(pa.list_(pa.field("element", kind)), rows, [None, offsets], children=[elements])
+
+
+def has_offsets(column):
+    """Return whether the inner lists of such a column have an offset."""
+    values = column.values.field(0) if pa.types.is_struct(column.type.value_type) else column.values
+    return values.buffers()[1].size > 0
