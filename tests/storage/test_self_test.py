@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from pyspark_log_storage.errors import ObjectMissing, StoreUnfit
+from pyspark_log_storage.errors import ObjectMissing, StoreRefused, StoreUnfit
 from pyspark_log_storage.stores.self_test import self_test
 from tests.support.memory_store import MemoryStore
 
@@ -183,3 +183,18 @@ def test_a_store_that_failed_keeps_no_object_of_the_test(liar):
     with contextlib.suppress(StoreUnfit):
         self_test(store, "nonce")
     assert list(MemoryStore.list(store, "")) == []
+
+
+class ReadOnly(MemoryStore):
+    """Refuses to write, and to delete."""
+
+    def create(self, key, data):
+        raise StoreRefused(self.url, key, "it may not be written to")
+
+    def delete(self, key):
+        raise StoreRefused(self.url, key, "nothing may be deleted in it")
+
+
+def test_the_reason_is_why_the_test_ended_and_not_that_its_objects_cannot_be_deleted():
+    with pytest.raises(StoreRefused, match="written to"):
+        self_test(ReadOnly(), "nonce")

@@ -30,7 +30,15 @@ from pyspark_log_coordinator.journal.pace import Pace
 from pyspark_log_coordinator.journal.replay import PATIENCE_MS, EntryMissing, Replay
 from pyspark_log_coordinator.journal.state_machine import Machine, Outcome
 from pyspark_log_storage.decoding import IMPOSSIBLE
-from pyspark_log_storage.errors import CopiedLog, CorruptObject, LogError, ObjectMissing, OutcomeUnknown, StoreError
+from pyspark_log_storage.errors import (
+    CopiedLog,
+    CorruptObject,
+    LogError,
+    ObjectMissing,
+    OutcomeUnknown,
+    StoreError,
+    StoreUnavailable,
+)
 from pyspark_log_storage.layout import born_name
 
 if TYPE_CHECKING:
@@ -266,7 +274,11 @@ class Journal(Replay[S, C]):
             return False
         if data is not None and digest(data) == self.last_hash:
             self.create_snapshot(self.objects_at(place))
-            there.propose(number, data, shared=True)
+            try:
+                there.propose(number, data, shared=True)
+            except OutcomeUnknown as error:  # of bytes that all processes write: nobody has to look for an effect
+                message = f"it is unknown whether the journal in {self.folder} has begun at {place.url}: try again"
+                raise StoreUnavailable(place.url, self.folder, message) from error
         elif not has_begun():
             # Another entry, or none, means that the old place was trimmed, which happens only after the new one began.
             reason = f"it is missing, and the journal has not begun at {place.url}"

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from pyspark_log_storage.stores.store import Store
     from pyspark_log_storage.stores.store_threads import Answer
 
+DELETING_SECONDS = 30.0
+"""How long one call deletes from one of several stores: other calls of the process to that store wait for its end."""
+
 T = TypeVar("T")
 
 
@@ -303,17 +306,25 @@ class MajorityObjects:
             return 0  # it was only on a store that has become unreachable
         self.create(key, data, check)
 
-        def delete_in(store: Store) -> int:
+        def delete_in(store: Store) -> tuple[int, bool]:
+            """Return how many objects were deleted, and whether more are left."""
             if next(snapshot.numbers(store, self._journal), 0) < oldest:
-                return 0
+                return 0, False
             obsolete = self._obsolete(store, oldest)
-            for each in obsolete:
+            end = self._environment.monotonic() + DELETING_SECONDS
+            for count, each in enumerate(obsolete, 1):
                 store.delete(each)
-            return len(obsolete)
+                if self._environment.monotonic() >= end:
+                    return count, count < len(obsolete)
+            return len(obsolete), False
 
-        answers = self._ask(delete_in, settled=self._members.is_majority)
-        self._members.require_majority(answers, f"the journal in {self._journal} cannot be trimmed")
-        return sum(_results(answers))
+        deleted, is_left = 0, True
+        while is_left:
+            answers = self._ask(delete_in, settled=self._members.is_majority)
+            self._members.require_majority(answers, f"the journal in {self._journal} cannot be trimmed")
+            deleted += sum(count for count, _ in _results(answers))
+            is_left = any(more for _, more in _results(answers))
+        return deleted
 
     def _faults(self, store: Store, oldest: int, *, contents: bool) -> Iterator[SpareFault]:
         """Yield the faults of a store's registers. Other stores have copies of snapshots and manifests."""

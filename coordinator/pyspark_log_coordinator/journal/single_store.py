@@ -8,6 +8,7 @@ The store decides by put-if-absent. Several stores decide by a majority, with th
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.journal import snapshot
@@ -32,11 +33,12 @@ if TYPE_CHECKING:
 READ_AT_ONCE = 32
 """How many entries a process that has many to read asks an object store for at a time."""
 _BACKOFF_SECONDS_MAX = 1.0
+_NAME = re.compile("[0-9]{20}")
 
 
 def slot_of(name: str) -> int | None:
     """Return the number of the entry to which a file of this name belongs, or None for a foreign file."""
-    return int(name) if name.isascii() and name.isdigit() else None
+    return int(name) if _NAME.fullmatch(name) else None
 
 
 class EntryLog:

@@ -48,8 +48,9 @@ def refusal(here: str, recorded: str, what: str) -> str:
     )
 
 
-def _is_any(url: str, known: Iterable[str]) -> bool:
-    return any(is_same_place(url, each) for each in known)
+def _is_any(url: str, known: Collection[str]) -> bool:
+    # First without a look at any folder: one whose file server is down would hang.
+    return url in known or any(is_same_place(url, each) for each in known)
 
 
 def _announce_to(nodes: JournalNodes, store: Store) -> None:
@@ -119,11 +120,11 @@ class ClusterJournals:
         roots = self._stores.roots
         if self._stores.refusal or cluster.AT_THE_ROOT in nodes.urls:
             return
-        kinds = {each.url: _kind_of(each, nodes) for each in roots}
-        copies = [each for each in roots if kinds[each.url] is _Kind.COPY]
+        kinds = self._kinds(nodes)
+        copies = [each for each in roots if kinds.get(each.url) is _Kind.COPY]
         if not copies:
             return
-        originals = [each.url for each in roots if kinds[each.url] is _Kind.JOURNAL_NODE]
+        originals = [each.url for each in roots if kinds.get(each.url) is _Kind.JOURNAL_NODE]
         if originals:
             raise InvalidOption(
                 "path",
@@ -133,13 +134,37 @@ class ClusterJournals:
             refusal(", ".join(each.url for each in copies), ", ".join(nodes.urls), "its journal nodes are")
         )
         for number, each in enumerate(self._stores.roots):
-            marker = read_marker(each)
+            marker = None
+            with contextlib.suppress(StoreError, CorruptObject):  # the others may suffice
+                marker = read_marker(each) if each.url in kinds else None
             for known in nodes.nodes:
                 if marker is not None and (marker.cluster, marker.node) == (nodes.cluster, known.node):
                     self._stores.redirect(known.url, number)
                     self._copied[known.node] = number
         if len(self._copied) < paxos.majority(len(nodes.nodes)):
             raise CopiedLog(f"{self._stores.refusal}. Give the addresses of the copies of all journal nodes")
+
+    def _kinds(self, nodes: JournalNodes) -> dict[str, _Kind]:
+        """Find out what the stores are that the user named, by address.
+
+        One that does not answer for seconds is left out if another one is known to be a journal node or a copy.
+        """
+        roots = {each.url: each for each in self._stores.roots}
+        kinds = dict.fromkeys(roots.keys() & nodes.urls, _Kind.JOURNAL_NODE)
+        threads = self._environment.store_threads("look at")
+        for url, each in roots.items():
+            if url not in kinds:
+                threads.start(url, partial(_kind_of, each, nodes))
+        while len(kinds) < len(roots):
+            answer = threads.next(journal_nodes.PATIENCE_SECONDS)
+            if answer is None:
+                if {_Kind.JOURNAL_NODE, _Kind.COPY}.intersection(kinds.values()):
+                    break
+            elif answer.error is not None:
+                raise answer.error
+            else:
+                kinds[answer.store] = answer.result
+        return kinds
 
     def locate_moved(self, nodes: JournalNodes, roots: Mapping[NodeId, int]) -> None:
         """Use the roots, by their positions, as these journal nodes, whatever addresses the list has for them."""

@@ -606,7 +606,7 @@ class Log:
         oldest = self._oldest_generation
         if handle is None or handle.topic_id != record.topic_id or handle.journal.place.generation < oldest:
             topics = self.cluster.state.topics
-            if len(self._handles) >= len(topics):  # some of them were deleted
+            if handle is None and len(self._handles) >= len(topics):  # some of them were deleted
                 self._handles = {name: each for name, each in self._handles.items() if name in topics}
             handle = self._handles[record.name] = TopicHandle(self, record)
         return handle

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.journal import spare_repair, trimming
+from pyspark_log_coordinator.journal.place import OneStore
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores, delete_all, reachable_nodes
 from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.maintenance.delta_table import publish_before_deletion, publish_on_nodes
@@ -23,6 +24,7 @@ from pyspark_log_coordinator.segments import retention
 from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, OrphanFloorRaised, RaiseOrphanFloor
 from pyspark_log_coordinator.segments.retention import ApplyRetention, LogStartMoved
 from pyspark_log_storage import layout
+from pyspark_log_storage.errors import StoreError
 from pyspark_log_storage.stores.store import is_object_store
 
 if TYPE_CHECKING:
@@ -68,10 +70,10 @@ def clean_up_topic(
     count, expired = _expire(handle, nodes)
     # From here on no entry can name a file below the floor, so the state of this entry is new enough for orphans.
     raised = handle.submit(RaiseOrphanFloor(handle.journal.number)).events
-    if thorough or any(isinstance(event, OrphanFloorRaised) for event in raised):
+    looks_at_all = thorough or any(isinstance(event, OrphanFloorRaised) for event in raised)
+    if looks_at_all:
         count += delete_orphans(handle, nodes)
-        count += handle.inbox.delete_before(handle.journal.place, handle.journal.state.orphan_floor)
-    count += handle.inbox.delete_answers(handle.journal.place, handle.journal.number)
+    count += _clean_up_inbox(handle, nodes, commands=looks_at_all)
     checkpoint_files.write_on_nodes(handle, nodes)
     publish_on_nodes(handle, nodes)
     count += trimming.trim(handle.journal)
@@ -82,6 +84,22 @@ def clean_up_topic(
         failed(name, error)
     scheduled = sum(len(_keys(handle, each.key)) for each in handle.journal.state.pending_deletions)
     return TopicCleanup(count, expired, scheduled)
+
+
+def _clean_up_inbox(handle: TopicHandle, nodes: ReachableStores, *, commands: bool) -> int:
+    """Delete old answers, and old `commands` too; return how many. On journal nodes the first one may fail."""
+    place, count = handle.journal.place, 0
+    try:
+        if commands:
+            count += handle.inbox.delete_before(place, handle.journal.state.orphan_floor)
+        count += handle.inbox.delete_answers(place, handle.journal.number)
+    except StoreError as error:
+        if isinstance(place, OneStore):
+            raise
+        first = place.members.members[0].node
+        if first not in handle.log.missing_nodes:
+            nodes.failures.setdefault(first, error)
+    return count
 
 
 def expire(handle: TopicHandle) -> tuple[int, tuple[ExpiredRows, ...]]:

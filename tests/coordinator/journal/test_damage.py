@@ -236,6 +236,16 @@ def test_an_entry_that_is_lost_with_its_spare_is_an_error_for_readers_and_writer
         add(open_list(another(store)), "new")
 
 
+@pytest.mark.parametrize("name", ["4913", "9" * 21])
+def test_a_file_of_somebody_in_the_place_of_entries_is_no_entry(journal, store, name):
+    fill(journal, 2)
+    for each in store.inner if isinstance(store, ThreeStores) else [store]:
+        each.create(f"{ENTRIES}{name}", b"somebody's")
+    opened = open_list(another(store))
+    assert opened.refresh() == journal.state
+    assert add(opened, "book").number == 3
+
+
 @one_store
 def test_a_process_that_knows_what_is_lost_lets_others_go_on_by_mending(journal, store):
     fill(journal, 9)

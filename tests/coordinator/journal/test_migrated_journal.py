@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,27 @@ def test_a_journal_begins_nowhere_else_before_its_last_entry_here_is_durable(mon
     monkeypatch.undo()
     assert reader.refresh().items == ("book",)
     assert reader.place.generation == 2
+
+
+def test_a_reader_that_cannot_tell_whether_the_journal_has_begun_elsewhere_may_try_again(monkeypatch):
+    """All processes begin it with the same bytes, so the outcome of that is nobody's to look for."""
+    journals = MovingJournal()
+    journal, reader = journals.open(), journals.open()
+    journal.submit(AddItems(("book",)))
+    journal.submit(MoveJournal(2))
+    for store in journals.stores[4:]:
+        monkeypatch.setattr(store, "create", partial(create_all_but_the_first_value, store, store.create))
+    with pytest.raises(StoreUnavailable, match="it is unknown whether the journal in items/ has begun"):
+        reader.refresh()
+    monkeypatch.undo()
+    assert reader.refresh().items == ("book",)
+    assert reader.place.generation == 2
+
+
+def create_all_but_the_first_value(store, create, key, data):
+    if key.endswith(".1"):
+        raise StoreUnavailable(store.url, key, "it is away")
+    return create(key, data)
 
 
 def test_an_entry_that_several_processes_may_have_proposed_makes_none_the_leader():

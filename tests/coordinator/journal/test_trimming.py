@@ -3,19 +3,25 @@
 import itertools
 import subprocess
 import sys
+import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.journal import journal as journal_module
-from pyspark_log_coordinator.journal import journal_entry, trimming
+from pyspark_log_coordinator.journal import journal_entry, objects, trimming
 from pyspark_log_coordinator.journal.history import history, state_at
+from pyspark_log_coordinator.journal.journal import Journal
+from pyspark_log_coordinator.journal.place import SeveralStores
+from pyspark_log_coordinator.journal.quorum import Member, Members
 from pyspark_log_coordinator.journal.trimming import SNAPSHOTS_KEPT
 from pyspark_log_storage.layout import born_name
 from pyspark_log_storage.stores.local import LocalStore
-from tests.support.coordinator.item_list import AddItems, open_list
+from tests.support.coordinator.item_list import FOLDER, MACHINE, AddItems, open_list
 from tests.support.coordinator.journal_objects import (
     ENTRIES,
     EVERY,
@@ -31,6 +37,7 @@ from tests.support.coordinator.journal_objects import (
 )
 from tests.support.coordinator.local_stores import begin, open_at
 from tests.support.coordinator.spares import is_spare
+from tests.support.coordinator.three_stores import marked_stores
 from tests.support.coordinator.trim_worker import STOP
 from tests.support.coordinator.troubled_store import TroubledStore
 from tests.support.elsewhere import PlainStore
@@ -133,6 +140,25 @@ def test_a_manifest_that_is_written_and_not_named_yet_is_left_alone(store, monke
     store.be_slow(ENTRIES, meanwhile=act)
     slow.submit(AddItems(("late",)))
     assert open_list(another(store)).refresh().items[-1] == "late"
+
+
+def test_stores_that_delete_slowly_keep_no_other_call_waiting_for_long(monkeypatch):
+    """What is left behind a trimming that takes longer than the patience is deleted by the next calls."""
+    monkeypatch.setattr(objects, "DELETING_SECONDS", 0.2)
+    stores = marked_stores()
+    members = Members([Member(each, str(number), f"incarnation-{number}") for number, each in enumerate(stores)])
+    journal = Journal(SeveralStores(members), FOLDER, MACHINE, real_environment(), patience_ms=500)
+    fill(journal, 60)
+    for each in stores:
+        monkeypatch.setattr(each, "delete", partial(delete_slowly, each.delete))
+    assert trimming.trim(journal) > 0
+    assert add(journal, "book").number == 61
+    assert not any(journal.entries.numbers_below(36))
+
+
+def delete_slowly(delete, key):
+    time.sleep(0.02)
+    delete(key)
 
 
 # The end of a journal

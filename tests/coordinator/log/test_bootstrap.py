@@ -27,11 +27,12 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
 )
 from pyspark_log_storage.objects import node
+from pyspark_log_storage.stores import addresses
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.journal_disks import URLS, Disks, patient
 from tests.support.coordinator.several_nodes import one_after_another
 from tests.support.counting_store import CountingStore
-from tests.support.elsewhere import wipe
+from tests.support.elsewhere import PlainStore, wipe
 
 
 @pytest.fixture
@@ -273,6 +274,25 @@ def test_a_hanging_store_delays_no_other(founded):
     nodes = journal_nodes.find([hanging, founded.open("/disk/b"), founded.open("/disk/c")], fake_environment())
     release.set()
     assert nodes.urls == URLS
+
+
+def test_no_folder_is_looked_at_to_find_out_that_an_address_is_in_the_list(founded, monkeypatch):
+    """One whose file server is down would hang."""
+    monkeypatch.setattr(addresses.os.path, "samefile", lambda *paths: pytest.fail(f"it looks at {paths}"))
+    assert founded.log().journals.nodes.urls == URLS
+
+
+def test_a_copy_is_read_although_one_of_its_journal_nodes_is_away(founded):
+    founded.log().create_topic("t", 1)
+    copies = tuple(url.replace("/disk", "/copy") for url in URLS)
+    for url, copy in zip(URLS, copies, strict=True):
+        founded.at[copy] = PlainStore(copy)
+        for key in founded.at[url].list(""):
+            founded.at[copy].create(key, founded.at[url].read(key))
+    founded.away = {*URLS, copies[2]}
+    log = founded.log(*copies)
+    assert "it can be read" in log.journals.refusal.lower()
+    assert list(log.topics()) == ["t"]
 
 
 def test_a_log_opened_before_the_cluster_existed_finds_the_journal_nodes_later(disks):

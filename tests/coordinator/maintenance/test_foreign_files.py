@@ -51,6 +51,8 @@ OF_A_TOPIC = [
     f"journal/entries/{NUMBER}.bak",
     f"journal/entries.bak/{NUMBER}",
     f"journal/entries/\u00b2{NUMBER[1:]}",
+    f"journal/entries/{NUMBER[1:]}",
+    f"journal/spares/entries/{NUMBER[1:]}",
     f"journal/snapshots/{NUMBER}.bak",
     f"journal/manifests/{BORN}.bak",
     f"journal/manifests/{SEGMENT}",
@@ -59,6 +61,7 @@ OF_A_TOPIC = [
 OF_THE_CLUSTER = [
     "cluster/notes.txt",
     f"cluster/entries/{NUMBER}.bak",
+    "cluster/entries/4913",  # an editor tries with it whether it can write there
     "cluster/journal-nodes.bak",
     f"cluster/manifests/{SEGMENT}",
 ]

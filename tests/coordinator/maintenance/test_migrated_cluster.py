@@ -1,5 +1,7 @@
 """Processes, rebuilds and clean-up after a cluster's journals were migrated."""
 
+import threading
+
 import pytest
 
 from pyspark_log_coordinator.cluster.machine import StartJournalMigration
@@ -13,6 +15,7 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     InvalidOption,
     StoreError,
+    StoreUnavailable,
     UnknownTopic,
 )
 from pyspark_log_storage.stores import store_threads
@@ -21,6 +24,9 @@ from tests.support.coordinator.journal_disks import URLS, patient
 from tests.support.coordinator.migrated_journals import NEW, assert_whole, cluster_of_six, finish, move, write, written
 from tests.support.coordinator.several_nodes import one_after_another
 from tests.support.elsewhere import PlainStore
+
+CALLS_SECONDS_MAX = 20
+"""How long a call hangs at most."""
 
 
 @pytest.fixture
@@ -61,6 +67,32 @@ def test_a_suspended_process_finds_the_journals_after_the_stores_it_knew_are_gon
                 six.at[url].delete(key)
     assert handle.refresh().config.retention_ms == 2
     assert written(log, "t") == 2
+
+
+def test_a_former_journal_node_that_hangs_does_not_delay_a_process_that_knows_others(six, monkeypatch):
+    monkeypatch.setattr(journal_nodes, "PATIENCE_SECONDS", 0.1)
+    move(six, "3", "4", "5")
+    hanging, release, ended = six.open(URLS[0]), threading.Event(), []
+
+    def hang(*_):
+        ended.append(release.wait(CALLS_SECONDS_MAX))
+        raise StoreUnavailable(URLS[0], "", "it was away")
+
+    hanging.read = hang
+    log = Log([hanging, *map(six.open, URLS[1:])], fake_environment(), open_node=six.open)
+    log.locate()
+    assert log.journals.nodes.urls == NEW
+    assert ended == []
+    release.set()
+
+
+def test_a_handle_is_replaced_after_a_migration_without_a_look_at_the_others(six):
+    log = six.log()
+    topics = [log.topic(name) for name in ("t", "u")]
+    handles = log._handles
+    move(six, "3", "4", "5")
+    assert all(log.topic(each.name) is not each for each in topics)
+    assert log._handles is handles
 
 
 def test_the_first_entry_of_a_generation_makes_no_process_the_leader(six):

@@ -3,6 +3,7 @@
 import pytest
 
 from pyspark_log_coordinator.commit import inline_maintenance
+from pyspark_log_coordinator.journal import journal as journal_module
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance import checkpoint_files, cluster_cleanup, topic_cleanup
 from pyspark_log_coordinator.sync import follower
@@ -11,6 +12,8 @@ from pyspark_log_storage.errors import StoreRefused, StoreUnavailable
 from pyspark_log_storage.layout import born_name, topic_folder
 from pyspark_log_storage.objects import checkpoints
 from tests.support.coordinator.breakable_store import BreakableStore
+from tests.support.coordinator.journal_disks import URLS
+from tests.support.coordinator.migrated_journals import cluster_of_six, write
 from tests.support.coordinator.replicated_topic import ALL
 from tests.support.coordinator.rolled_nodes import breakable, disk, fill, holders, roll
 
@@ -150,6 +153,21 @@ def test_nothing_is_removed_from_a_disk_that_is_another(topic):
     disk(topic, "1").delete("node")
     topic_cleanup.clean_up_topic(topic.handle)
     assert disk(topic, "1").size(left) > 0
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known to be missing", "fails now"])
+def test_the_journal_is_trimmed_while_the_journal_node_with_the_inbox_fails(monkeypatch, known):
+    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 4)
+    cluster, told = cluster_of_six(), []
+    log, first = cluster.log(), URLS[0]
+    for value in range(30):
+        write(log, "t", value)
+    cluster.away_from[first] = 0
+    log = cluster.log() if known else log
+    topic_cleanup.clean_up_topic(log.topic("t"), failed=lambda node, _: told.append(node))
+    cluster.bring_back()
+    assert told == ([] if known else ["0"])
+    assert 1 not in cluster.log().topic("t").journal.entries.numbers_below(30)
 
 
 def test_inline_maintenance_logs_a_failing_node_and_fails_no_write(topic, monkeypatch, caplog):
