@@ -23,7 +23,7 @@ from pyspark_log_coordinator.model.partition import ChunkRef
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.columns.column_conversion import as_newest
-from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreError
+from pyspark_log_storage.errors import CorruptObject, NoCluster, ObjectMissing, StoreError
 from pyspark_log_storage.files.append_file import read_chunk
 from pyspark_log_storage.files.row_files import StagedChunk
 from pyspark_log_storage.segments import segment
@@ -216,7 +216,7 @@ def _chunks(
                 raise ObjectMissing(error.url, error.key, name) from error
             try:
                 found, looked = find_again(reached), reached
-            except StoreError:
+            except (CorruptObject, NoCluster, StoreError):
                 if is_missing:
                     raise
                 raise error from None  # the error of the rows is of more use than that of the journal

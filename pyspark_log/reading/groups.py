@@ -96,11 +96,17 @@ def check_reset(log: Log, group_id: str, offsets: Mapping[tuple[str, int], int])
 
 def _new_offsets(log: Log, offsets: Mapping[tuple[str, int], int]) -> dict[str, dict[int, Offset]]:
     new: dict[str, dict[int, Offset]] = {}
+    handles = _handles(log, offsets)
     for (topic, number), offset in offsets.items():
-        handle = log.topic(topic)
+        handle = handles[topic]
         epoch = handle.partitions[number].leader_epoch
         new.setdefault(handle.topic_id, {})[number] = Offset(offset, epoch)
     return new
+
+
+def _handles(log: Log, keys: Iterable[tuple[str, int]]) -> dict[str, TopicHandle]:
+    """Return the topics of partitions, each refreshed once. Raises `UnknownTopic`."""
+    return {topic: log.topic(topic) for topic in dict.fromkeys(topic for topic, _ in keys)}
 
 
 def within_log(log: Log, offsets: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
@@ -109,8 +115,9 @@ def within_log(log: Log, offsets: Mapping[tuple[str, int], int]) -> dict[tuple[s
     Raises `UnknownTopic`, and `InvalidInput` for a partition that does not exist.
     """
     found = {}
+    handles = _handles(log, sorted(offsets))
     for (topic, number), offset in sorted(offsets.items()):
-        partition = log.topic(topic).partition(number)
+        partition = handles[topic].partition(number)
         found[topic, number] = min(max(offset, partition.log_start), partition.high_watermark)
     return found
 

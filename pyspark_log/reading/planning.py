@@ -129,6 +129,7 @@ def next_row(log: Log, handle: TopicHandle, number: int, offset: int) -> tuple[i
     Raises what `fetch` raises.
     """
     partition = handle.partitions[number]
+    offset = max(offset, partition.log_start)
     end = offset + 1 if offset >= partition.compacted_end else partition.compacted_end + 1
     end = min(end, partition.high_watermark)
     if offset >= end:

@@ -111,14 +111,12 @@ def handover_of(committed: CommittedOffset | None) -> Handover:
         return Handover()
 
 
-def is_later(number: int, committed: Iterable[CommittedOffset]) -> bool:
-    """Return whether a partition was added after the group began to read its topic.
+def is_later(number: int, begun: int | None) -> bool:
+    """Return whether a partition was added after the group began to read its topic, which then had `begun` partitions.
 
-    `committed` are the offsets of the topic. If they do not say it, the answer is yes: no rows are left out then.
+    If that is not known (None), the answer is yes: no rows are left out then.
     """
-    found = list(committed)
-    counts = _counts(found)
-    return number >= min(counts) if counts else bool(found)
+    return begun is None or number >= begun
 
 
 def begun_with(now: int, committed: Iterable[CommittedOffset]) -> int | None:

@@ -1,12 +1,14 @@
 """The topics that a query shares with the other queries of its group: which partitions the next micro-batch reads.
 
 A partition that the query gets begins at the group's committed offset. If it has none, the group has not read it: a
-partition that was added since the group reads the topic begins at its start, and others at `startingOffsets`. With
-latest-by-key the end of the newest state is committed beside the offset, so that the next owner reads the rest of it.
+partition that was added since the group reads the topic, and one of a topic that came after the query began, begins at
+its start, and others at `startingOffsets`. With latest-by-key the end of the newest state is committed beside the
+offset, so that the next owner reads the rest of it.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from pyspark_log.options import SourceOptions
     from pyspark_log.options.source import GroupMembership
     from pyspark_log.reading.positions import Subscribed
+    from pyspark_log_coordinator.group.state import Group
+    from pyspark_log_coordinator.log.log import TopicHandle
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -46,6 +50,8 @@ class SharedTopics:
         self.member = QueryMember(options.path, options.group_id, membership, options.storage_options)
         self._instance_id = membership.instance_id
         self._is_begun = False
+        self._first: frozenset[str] | None = None
+        """The ids of the topics with which the query began."""
         self._view: View | None = None
         self.is_waiting = True
         """Whether the query has no assignment yet, or the group is rebalancing so that it cannot commit."""
@@ -68,7 +74,7 @@ class SharedTopics:
         `LogError`.
         """
         self.is_waiting = True
-        self._subscribe(now)
+        self._subscribe(now, before)
         there = set(now.topic_partitions())
         same = before.only([key for key in before.ends() if key in there and _is_same(before, now, key[0])])
         if not self._is_begun:
@@ -85,15 +91,15 @@ class SharedTopics:
             for key, at in same.ends().items()
             if not view.is_rewound(same, key) and not self.member.is_elsewhere(view, same, key)
         }
-        starts = self._starts(view, now, staying - read_on.keys(), before, available)
+        begun = functools.cache(lambda topic: self._begun(now.handles[topic], view.group))
+        starts = self._starts(view, now, staying - read_on.keys(), before, begun, available)
         places = [
             Place(now.handles[topic].topic_id, number, at, state_end=before.state_end((topic, number)))
             for (topic, number), at in read_on.items()
         ]
         for (topic, number), start in starts.items():
-            handle = now.handles[topic]
-            count = begun_with(len(handle.partitions), view.group.offsets.get(handle.topic_id, {}).values())
-            places.append(Place(handle.topic_id, number, start.at, count, start.state_end))
+            topic_id = now.handles[topic].topic_id
+            places.append(Place(topic_id, number, start.at, begun(topic), start.state_end))
         if not self.member.hand_over(view, places):
             return None
         self.is_waiting = False
@@ -102,11 +108,16 @@ class SharedTopics:
 
     def check_owned(self, now: Subscribed, ended: SourceOffset, keys: Iterable[TopicPartition]) -> None:
         """Raise `FencedMember` unless the query owns the partitions `keys` of a batch, and may read their rows."""
-        self._subscribe(now)
+        self._subscribe(now, ended)
         self.member.check_owned(ended, keys)
         self._is_begun = True
 
-    def _subscribe(self, now: Subscribed) -> None:
+    def _subscribe(self, now: Subscribed, newest: SourceOffset) -> None:
+        """Share the topics that there are. `newest` is the query's newest offset."""
+        if self._first is None:
+            has_begun = newest.member is not None and newest.member.generation != NO_GENERATION
+            begun = newest.topics if has_begun else now.handles
+            self._first = frozenset(each.topic_id for each in begun.values())
         self.member.subscribe({name: len(handle.partitions) for name, handle in now.handles.items()})
 
     def _starts(
@@ -115,9 +126,10 @@ class SharedTopics:
         now: Subscribed,
         keys: AbstractSet[TopicPartition],
         before: SourceOffset,
+        begun: Callable[[str], int | None],
         available: Callable[[TopicPartition], int],
     ) -> dict[TopicPartition, Start]:
-        """Return where partitions begin that the query has not read up to here."""
+        """Return where partitions begin that the query has not read up to here. `begun` is `_begun` by topic."""
         options, starts = self._options, dict[TopicPartition, Start]()
         unread = []
         for key in sorted(keys):
@@ -130,14 +142,26 @@ class SharedTopics:
                 starts[key] = msgspec.structs.replace(start, state_end=end)
             elif key[0] in before.topics and not _is_same(before, now, key[0]):
                 continue  # created again: it is reported, and read from its start
-            elif is_later(key[1], view.group.offsets.get(topic_id, {}).values()):
+            elif is_later(key[1], begun(key[0])):
                 starts[key] = Start(Position(partition.log_start, partition.leader_epoch), explicit=True)
             else:
                 unread.append(key)
         if unread:
-            new = new_starts(now, options, available)
+            counts = {topic: begun(topic) for topic in now.partitions}
+            first = [(topic, p) for topic, p in now.topic_partitions() if (n := counts[topic]) is None or p < n]
+            new = new_starts(now.only(first), options, available)
             starts |= {key: new[key] for key in unread}
         return starts
+
+    def _begun(self, handle: TopicHandle, group: Group) -> int | None:
+        """Return how many partitions a topic had when the group began to read it: 0 if it came after the query began.
+
+        None if that is not known.
+        """
+        assert self._first is not None
+        committed = group.offsets.get(handle.topic_id, {}).values()
+        is_new = handle.topic_id not in self._first and not committed
+        return begun_with(0 if is_new else len(handle.partitions), committed)
 
 
 def _is_same(before: SourceOffset, now: Subscribed, topic: str) -> bool:

@@ -194,6 +194,8 @@ class StreamPlanner:
         handles_seen = [handle for handle in seen.values() if handle is not None]
         log = handles_seen[0].log if 0 < len(handles_seen) == len(seen) else self._log
         ended.check_cluster(log.cluster_id, self.options.path)
+        # Before the ranges: it refreshes the topics, and rows may have expired.
+        now = None if self._shared is None else self._subscribed(log, ended)
         handles, ranges = ranges_between(
             begun,
             ended,
@@ -203,10 +205,8 @@ class StreamPlanner:
         if end != self._new:
             self._check_repeated(handles, ranges, ended)
         self._new = None
-        if self._shared is not None:
-            self._shared.check_owned(
-                self._subscribed(log, ended), ended, {(each.topic, each.partition) for each in ranges}
-            )
+        if self._shared is not None and now is not None:
+            self._shared.check_owned(now, ended, {(each.topic, each.partition) for each in ranges})
         parts = divide(ranges, self.options.min_partitions, self.options.max_records_per_partition)
         return [self._planned(handles[part.topic], part) for part in parts]
 

@@ -51,8 +51,8 @@ def new_starts(
     """
     has_state = isinstance(options.starting, LatestByKey)
     if has_state:
-        for handle in now.handles.values():
-            check_compacted(handle, ())
+        for topic in now.partitions:
+            check_compacted(now.handles[topic], ())
     first = resolve(
         now, options.starting, options.starting_no_match, ending=False, fail_on_data_loss=options.fail_on_data_loss
     )

@@ -10,6 +10,7 @@ from pyspark_log import Consumer
 from pyspark_log.cli.groups import groups
 from pyspark_log.cli.main import app
 from pyspark_log.opening import forget_logs, open_log
+from pyspark_log.reading.groups import lags, oldest_unread_ms, reset, within_log
 from pyspark_log_coordinator.assignors.subscription import Assignment, encode_assignment
 from pyspark_log_coordinator.group.joining import JoinGroup
 from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
@@ -17,6 +18,7 @@ from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.group.rebalance import CompleteJoin
 from pyspark_log_coordinator.group.state import MemberDetails, Protocol
 from pyspark_log_coordinator.group.sync import SyncGroup
+from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.membership import last_members
 from pyspark_log_coordinator.topic.machine import DeleteTopic
 from tests.support.command_line import CommandLine
@@ -196,6 +198,26 @@ def test_a_reset_goes_where_kafkas_tool_would(cli, position, expected):
     assert committed(cli) == before, "only --execute changes anything"
     cli.run("groups", "reset-offsets", "g", "--topic", "t", *position, "--execute")
     assert committed(cli) == expected
+
+
+def test_the_oldest_unread_row_is_the_first_one_left_if_rows_expire_while_it_is_looked_for(cli):
+    found = log(cli)
+    behind = lags(found, found.group("g").state)[0]
+    assert (behind.unread, oldest_unread_ms(found, behind)) == (4, NOON_MS + 4000)
+    found.topic("t").delete_records(0, 7)
+    assert oldest_unread_ms(found, behind) == NOON_MS + 7000
+    found.topic("t").delete_records(0, 10)
+    assert oldest_unread_ms(found, behind) is None
+
+
+def test_a_reset_looks_at_a_topic_once_however_many_partitions_it_has(cli, monkeypatch):
+    looks, topic = [], Log.topic
+    monkeypatch.setattr(Log, "topic", lambda *given, **how: looks.append(given[1:]) or topic(*given, **how))
+    found = within_log(log(cli), {("t", 0): 3, ("t", 1): 30})
+    assert found == {("t", 0): 3, ("t", 1): 10}
+    reset(log(cli), "g", found)
+    assert looks == [("t",)] * 2
+    assert committed(cli) == {0: 3, 1: 10}
 
 
 def test_a_reset_may_be_of_some_partitions_and_of_a_group_that_has_committed_nothing(cli):

@@ -16,7 +16,7 @@ from pyspark_log.reading.fetch import fetch
 from pyspark_log.reading.planning import Range, find_again, split_of
 from pyspark_log_coordinator.replication.election import ElectLeaders
 from pyspark_log_coordinator.topic.machine import Holder, Suspect, Suspicion
-from pyspark_log_storage.errors import CorruptObject, DataLoss, StoreRefused, StoreUnavailable
+from pyspark_log_storage.errors import CorruptObject, DataLoss, NoCluster, StoreRefused, StoreUnavailable
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.support.coordinator.several_nodes import Stores
 from tests.support.counting_store import CountingStore
@@ -164,13 +164,22 @@ def test_only_the_last_node_is_waited_for_long(topic, monkeypatch):
     assert given[: len(ALL)] == [failover.ANSWER_SECONDS] * 2 + [failover.LAST_ANSWER_SECONDS]
 
 
-def test_if_no_node_and_no_journal_answers_the_error_names_the_rows(topic):
+@pytest.mark.parametrize(
+    "away",
+    [
+        StoreUnavailable("/cluster", "journal", "the journal does not answer"),
+        NoCluster("an executor does not see the journal"),
+        CorruptObject("the journal", "both copies of an entry are damaged"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_if_no_node_and_no_journal_answers_the_error_names_the_rows(topic, away):
     split = planned(topic)
     for node in ALL:
         damage(topic, node, file_key(topic, 0))
 
     def no_journal(offset):
-        raise StoreUnavailable("/cluster", "journal", "the journal does not answer")
+        raise away
 
     with pytest.raises(CorruptObject, match="offsets 0 to 0"):
         read(topic, split, again=no_journal)

@@ -38,12 +38,12 @@ def test_another_programs_text_says_nothing(text):
 
 def test_a_partition_was_added_later_if_the_topic_had_fewer_when_the_group_began_to_read_it():
     known = [committed(Handover({"one": 1}, partitions).text()) for partitions in (6, 8)]
-    assert [is_later(number, known) for number in (5, 6, 7)] == [False, True, True]
+    assert [is_later(number, begun_with(9, known)) for number in (5, 6, 7)] == [False, True, True]
 
 
 def test_a_partition_counts_as_added_later_if_the_commits_do_not_say_it():
-    assert is_later(0, [committed("")])
-    assert not is_later(0, [])
+    assert is_later(0, begun_with(9, [committed("")]))
+    assert not is_later(0, begun_with(9, []))
 
 
 def test_how_many_partitions_the_topic_had_is_known_from_the_first_commits_or_not_at_all():

@@ -3,11 +3,13 @@
 import pytest
 
 from pyspark_log import opening
-from pyspark_log.reading import source_offset, stream_planner
+from pyspark_log.reading import shared_topics, source_offset, stream_planner
+from pyspark_log.reading.query_member import begun_with
+from pyspark_log_coordinator.membership.group_member import NEWS_SECONDS
 from pyspark_log_coordinator.membership.member_thread import MemberThread
 from pyspark_log_coordinator.replication.reassignment import AddPartitions
 from pyspark_log_storage.errors import DataLoss
-from tests.support.pyspark_log.source.shared_queries import Clock, Queries
+from tests.support.pyspark_log.source.shared_queries import Clock, Queries, Query
 
 
 @pytest.fixture
@@ -88,6 +90,64 @@ def test_added_partitions_are_read_from_their_start_also_if_the_query_started_at
     queries.append(5, range(6, 8))
     queries.settle()
     assert one.planned == set(range(8))
+    assert queries.is_once
+
+
+@pytest.mark.no_faults("makes so many calls that every run meets one")
+def test_how_the_group_began_with_a_topic_is_found_out_once_for_all_its_partitions(queries, monkeypatch):
+    """It is in the texts beside the committed offsets of all of them."""
+    calls = []
+    monkeypatch.setattr(shared_topics, "begun_with", lambda *given: calls.append(given) or begun_with(*given))
+    one = queries.query("one")
+    while not one.planned:
+        calls.clear()
+        queries.act()
+        one.batch()
+    assert one.planned == set(range(6))
+    assert len(calls) == 1
+
+
+def by_pattern(queries, name, **options):
+    """A query that reads topic u as soon as there is one."""
+    query = Query(queries.log.path, name, subscribePattern="[tu]", **options)
+    del query.options["subscribe"]
+    queries.all.append(query)
+    return query.start()
+
+
+@pytest.mark.no_faults("makes so many calls that every run meets one")
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("start", ["latest", "latest-by-key", '{"t":{"0":0,"1":0,"2":0,"3":0,"4":0,"5":0}}'])
+def test_a_topic_that_a_pattern_finds_later_is_read_from_its_start(queries, clock, start, restarts):
+    if start == "latest-by-key":
+        queries.log.log.topic("t").alter_config({"cleanup.policy": "compact"})
+    one, two = (by_pattern(queries, name, startingOffsets=start) for name in ("one", "two"))
+    queries.settle()
+    if restarts:
+        one.kill()
+        two.kill()
+    queries.log.create("u", 2)
+    queries.log.append("u", {0: [b"10"], 1: [b"11"]})
+    if restarts:
+        one.start()
+        two.start()
+    for _ in range(20):
+        clock.environment().sleep(NEWS_SECONDS)
+        queries.act()
+        one.batch()
+        two.batch()
+    assert queries.copies() == {(0, 10): 1, (1, 11): 1}
+
+
+@pytest.mark.no_faults("makes so many calls that every run meets one")
+def test_a_topic_that_is_there_as_the_queries_begin_is_read_from_where_they_start(queries):
+    queries.log.create("u", 2)
+    queries.log.append("u", {0: [b"10"], 1: [b"11"]})
+    one, two = (by_pattern(queries, name, startingOffsets="latest") for name in ("one", "two"))
+    queries.settle()
+    queries.append(3)
+    queries.settle()
+    assert set(one.offsets[-1]["topics"]) | set(two.offsets[-1]["topics"]) == {"t", "u"}
     assert queries.is_once
 
 

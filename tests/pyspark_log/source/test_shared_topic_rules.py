@@ -5,10 +5,11 @@ import pytest
 from pyspark_log import opening
 from pyspark_log.reading import stream_planner
 from pyspark_log.reading.groups import reset
+from pyspark_log.reading.stream_planner import StreamPlanner
 from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
 from pyspark_log_coordinator.membership.member_thread import MemberThread
 from pyspark_log_coordinator.replication.reassignment import AddPartitions
-from pyspark_log_storage.errors import FencedInstance, FencedMember, InvalidOption
+from pyspark_log_storage.errors import DataLoss, FencedInstance, FencedMember, InvalidOption
 from tests.support.direct import source
 from tests.support.pyspark_log.source.shared_queries import Clock, Queries
 
@@ -58,6 +59,22 @@ def test_a_replay_is_fenced_after_others_got_the_partitions_of_the_batch(queries
         two.execute()
     queries.all.append(two)
     assert queries.copies() == dict.fromkeys(queries.written, 1)
+
+
+@pytest.mark.no_faults("makes so many calls that every run meets one")
+def test_rows_that_expire_while_a_batch_is_planned_are_a_loss(queries, monkeypatch):
+    (one,) = sharing(queries, "one")
+    queries.append(5)
+    assert one.plan()
+    subscribed = StreamPlanner._subscribed
+
+    def expired_by_then(planner, *given, **more):
+        queries.log.log.topic("t").delete_records(0, 15)
+        return subscribed(planner, *given, **more)
+
+    monkeypatch.setattr(StreamPlanner, "_subscribed", expired_by_then)
+    with pytest.raises(DataLoss, match="partition 0: offset 10 has expired, the log begins at 15"):
+        one.execute()
 
 
 def test_a_query_that_returns_after_its_session_goes_on_if_all_that_it_had_processed_was_committed(queries):
