@@ -122,14 +122,15 @@ class Kafka:
         with self.errors():
             cluster_id = str(admin.list_topics(timeout=self.timeout_seconds).cluster_id)
             described = admin.describe_topics(library.TopicCollection([name]), request_timeout=self.timeout_seconds)
-            try:
-                found = described[name].result(self.timeout_seconds)
+            resource = self._admin_library.ConfigResource(self._admin_library.ResourceType.TOPIC, name)
+            try:  # another broker may answer each of the two, and not know the topic yet, or any more
+                found = self._result(described[name])
+                answer = admin.describe_configs([resource], request_timeout=self.timeout_seconds)
+                config = self._result(answer[resource])
             except library.KafkaException as error:
                 if error.args[0].code() == library.KafkaError.UNKNOWN_TOPIC_OR_PART:
                     return None
                 raise
-            resource = self._admin_library.ConfigResource(self._admin_library.ResourceType.TOPIC, name)
-            config = self._result(admin.describe_configs([resource], request_timeout=self.timeout_seconds)[resource])
             values = {key: entry.value for key, entry in config.items() if entry.value is not None}
         return KafkaTopic(name, cluster_id, str(found.topic_id), len(found.partitions), values)
 

@@ -62,8 +62,8 @@ def plan(
 ) -> list[PartitionImport]:
     """Return what is to be read of each partition, into the topic `name`, whose state is None if it does not exist.
 
-    `starts` are the offsets from which partitions are read that were never read before. Raises `InvalidInput` if the
-    rows cannot follow those that are there.
+    `starts` are the offsets from which partitions are read that were never read before: not those that had no rows when
+    an import began. Raises `InvalidInput` if the rows cannot follow those that are there.
     """
     if state is not None and len(state.partitions) < topic.partitions:
         raise InvalidInput(
@@ -89,12 +89,14 @@ def _plan_of(  # noqa: PLR0913 -- the facts of two partitions
 ) -> PartitionImport:
     partition = None if state is None else state.partitions[number]
     if state is None or partition is None or partition.log_end == 0:
+        if state is not None and _has_begun(topic, state):  # it had no rows then, so all of them have come since
+            start = kafka.begin
         return PartitionImport(number, start, kafka.end, start, is_resumed=False)
     where = f"topic {name!r}, partition {number}"
     known = state.producers.get(producer_of(topic, number))
     following = partition.log_end if known is None else known.batch_id
     has = "has" if partition.log_start < partition.log_end else "had"
-    if known is None and (has == "has" or _has_had_rows_of_another(state, number)):
+    if known is None and (has == "has" or _has_had_rows_of_another(topic, number, state)):
         raise InvalidInput(
             f"{where} {has} rows that are not from topic {topic.name!r} (id {topic.topic_id}) of this Kafka cluster; "
             "import into another topic with --to-topic"
@@ -113,9 +115,17 @@ def _plan_of(  # noqa: PLR0913 -- the facts of two partitions
     return PartitionImport(number, max(following, kafka.begin), kafka.end, partition.log_end, known is not None)
 
 
-def _has_had_rows_of_another(state: Topic, number: int) -> bool:
-    """Return whether rows of another topic in Kafka were imported. All may have expired; their offsets were its own."""
-    return any(each.startswith(_PRODUCER) and each.endswith(f"/{number}") for each in state.producers)
+def _has_begun(topic: KafkaTopic, state: Topic) -> bool:
+    """Return whether an import from the topic in Kafka has let the partitions here begin, as far as the log tells."""
+    is_imported = any(producer_of(topic, number) in state.producers for number in range(len(state.partitions)))
+    return is_imported or (state.next_file == 0 and any(each.log_end > 0 for each in state.partitions))
+
+
+def _has_had_rows_of_another(topic: KafkaTopic, number: int, state: Topic) -> bool:
+    """Return whether rows that are not from the topic in Kafka were in a partition. All have expired."""
+    if any(each.startswith(_PRODUCER) and each.endswith(f"/{number}") for each in state.producers):
+        return True
+    return not _has_begun(topic, state)
 
 
 def _check_kept(where: str, partition: Partition, following: int, kafka: PartitionOffsets) -> None:

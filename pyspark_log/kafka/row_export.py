@@ -34,8 +34,17 @@ _US_PER_MS = 1000
 _QUEUE_KBYTES = 64 * 1024
 _POLL_SECONDS = 0.1
 _ABORT_SECONDS = 10
-_MESSAGE_BYTES = 1_000_000
-"""librdkafka's own default."""
+_MESSAGE_BYTES, _MESSAGE_BYTES_MAX = 1_000_000, 1_000_000_000
+"""librdkafka's own default, and the largest message that it sends."""
+
+
+def check(handle: TopicHandle) -> None:
+    """Raise `InvalidInput` for a topic that cannot be exported, before anything is created in Kafka for it."""
+    if is_typed(handle):
+        raise InvalidInput(
+            f"topic {handle.name!r} is typed, and Kafka has records of key and value; write it from Spark, for example "
+            "with to_json(struct(*)) as the value"
+        )
 
 
 class RowExport:
@@ -54,7 +63,9 @@ class RowExport:
             "queue.buffering.max.kbytes": _QUEUE_KBYTES,
             "queue.buffering.max.messages": 2 * TRANSACTION_ROWS,
             "linger.ms": 20,
-            "message.max.bytes": max(_MESSAGE_BYTES, int(topic.config.get("max.message.bytes", 0))),
+            "message.max.bytes": min(
+                max(_MESSAGE_BYTES, int(topic.config.get("max.message.bytes", 0))), _MESSAGE_BYTES_MAX
+            ),
         }
         self._producer = self._new_producer()
 
@@ -75,11 +86,6 @@ class RowExport:
         Transactions that were committed before an error stay, and the one at the error is aborted. Raises `LogError`,
         `InvalidRecord`.
         """
-        if is_typed(self._handle):
-            raise InvalidInput(
-                f"topic {self._handle.name!r} is typed, and Kafka has records of key and value; write it from Spark, "
-                "for example with to_json(struct(*)) as the value"
-            )
         try:
             for each in plans:
                 if each.rows > 0:

@@ -84,6 +84,9 @@ def prepare(
 
     Raises `InvalidRecord` for a frame that cannot be written there, `InvalidOption`, `NoCluster`, `UnknownTopic`.
     """
+    if may_create and options.dead_letter_topic is not None:
+        with contextlib.suppress(NoCluster, UnknownTopic):
+            _check_letters(open_log(options.path, options.storage_options).topic(options.dead_letter_topic))
     handle = _existing(options) if options.has_columns else None
     if handle is None and options.has_columns:
         return _create_typed(options, frame, may_create)
@@ -142,13 +145,18 @@ def dead_letter_topic(log: Log, options: SinkOptions, may_create: Creates) -> To
     """Return the handle of the dead letter topic. Raises `InvalidOption` if it is typed: letters are records."""
     assert options.dead_letter_topic is not None
     handle = find(log, options.dead_letter_topic, options, may_create)
+    _check_letters(handle)
+    return handle
+
+
+def _check_letters(handle: TopicHandle) -> None:
+    """Raise `InvalidOption` if the dead letter topic is typed: letters are records."""
     if is_typed(handle):
         raise InvalidOption(
             "dead.letter.topic",
             f"dead.letter.topic is {handle.name!r}, a typed topic, and dead letters are records with headers; choose "
             "another topic",
         )
-    return handle
 
 
 def _existing(options: SinkOptions) -> TopicHandle | None:

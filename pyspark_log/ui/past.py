@@ -241,7 +241,7 @@ def span_of(parameters: Mapping[str, str], moments: Sequence[Moment], now_ms: in
     since, until = parameters.get("from", ""), parameters.get("to", "")
     first = min((each.time_ms for each in moments), default=now_ms)
     begin = time_ms_of(since) if since else first
-    end = time_ms_of(until) if until else max(now_ms, *(each.time_ms for each in moments[-1:]), begin + 1)
+    end = time_ms_of(until) if until else max(now_ms, *(each.time_ms for each in moments), begin + 1)
     return Span(begin, max(end, begin + 1))
 
 

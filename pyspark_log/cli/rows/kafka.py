@@ -16,7 +16,7 @@ from pyspark_log.cli.dead_members import expire_dead_members
 from pyspark_log.cli.output import Column, counted, row_bar
 from pyspark_log.cli.rows import row_positions
 from pyspark_log.cli.rows.batches import parse_produce
-from pyspark_log.kafka import export_plan, groups, import_plan, properties
+from pyspark_log.kafka import export_plan, groups, import_plan, properties, row_export
 from pyspark_log.kafka.client import Kafka, KafkaTopic, PartitionOffsets
 from pyspark_log.kafka.row_export import RowExport
 from pyspark_log.kafka.row_import import RowImport
@@ -49,6 +49,8 @@ _COPIED = (
     "retention.ms",
 )
 """The settings of a topic in Kafka that a new topic here gets too."""
+TIMEOUT_MS_MAX = 900_000
+"""Kafka's limit for transactions (transaction.max.timeout.ms), which time out with the command."""
 ROOM_BYTES = 16 * 1024
 """How much larger a row may be in Kafka: with the header of its offset, and those of its batch."""
 
@@ -80,7 +82,10 @@ CommandConfig = Annotated[
     ),
 ]
 TimeoutMs = Annotated[
-    int, typer.Option(min=1000, metavar="MS", help="How long to wait for an answer from Kafka, in milliseconds.")
+    int,
+    typer.Option(
+        min=1000, max=TIMEOUT_MS_MAX, metavar="MS", help="How long to wait for an answer from Kafka, in milliseconds."
+    ),
 ]
 Group = Annotated[
     list[str] | None,
@@ -153,12 +158,12 @@ def import_kafka(  # noqa: PLR0913 -- the options of a command
         return
     if handle is None:
         handle = log.create_topic(name, found.partitions, _config(found, settings))
-    elif settings:
+    elif handle.config.alter(settings) != handle.config:
         raise InvalidInput(f"topic {name!r} exists; change its settings with: pyspark-log topics alter {name} --config")
     _begin(handle, plans)
     imported = _import(log, handle, kafka, found, plans, keeps=keeps)
-    for name in dict.fromkeys(each.group for each in committed):
-        expire_dead_members(log, name, queries=False)
+    for carried_group in dict.fromkeys(each.group for each in committed):
+        expire_dead_members(log, carried_group, queries=False)
     carried = groups.carry(log, handle, committed)
     _show_imported(found, name, imported, carried, json=json)
 
@@ -284,6 +289,7 @@ def export_kafka(  # noqa: PLR0913 -- the options of a command
 
     log = open_log(path)
     handle = log.topic(topic)
+    row_export.check(handle)
     committed = groups.committed_here(log, handle, None if all_groups else group or [])
     handle.refresh()  # groups come before the ends of partitions
     kafka = _connection(bootstrap_server, command_config, timeout_ms)

@@ -205,9 +205,13 @@ def delete(
         partitions = len(state.partitions)
         rows = sum(each.rows_between(each.log_start, each.log_end) for each in state.partitions)
     size = f"{counted(rows, 'row')} in {counted(partitions, 'partition')}"
+    topic_id = log.known_topics[name].topic_id
     arguments.confirm(
         f"delete topic {name} with {size}? This cannot be undone.", otherwise="nothing was deleted", yes=yes
     )
+    now = log.topics().get(name)
+    if now is not None and now.topic_id != topic_id:  # the question may have waited for hours
+        raise UnknownTopic(name, f"topic {name!r} was deleted and created again meanwhile; nothing was deleted")
     log.delete_topic(name)
     document = {"topic": name, "deleted": True, "partitions": partitions, "rows": rows}
     output.show(document, f"deleted topic {name} with {size}", json=json)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_log.cli import arguments
 from pyspark_log_coordinator.topic.machine import DeleteTopic
 from tests.support.command_line import CommandLine
 from tests.support.coordinator.spares import spare_file
@@ -315,6 +316,19 @@ def test_delete_asks_first_and_says_how_many_rows_go(cli):
     asked = cli.run("topics", "delete", "t", stdin="y\n")
     assert asked.stdout == "deleted topic t with 3 rows in 2 partitions\n"
     assert cli.documents("topics", "list") == []
+
+
+def test_delete_leaves_a_topic_that_was_created_again_while_it_asked(cli, monkeypatch):
+    cli.run("topics", "create", "t")
+
+    def confirm(*_, **__):
+        monkeypatch.undo()
+        cli.run("topics", "delete", "t", "--yes")
+        cli.run("produce", "t", "--create", stdin="new\n")
+
+    monkeypatch.setattr(arguments, "confirm", confirm)
+    assert "was deleted and created again meanwhile; nothing was deleted" in cli.error("topics", "delete", "t")
+    assert cli.out("consume", "t") == "new\n"
 
 
 def test_a_topic_that_is_not_there_may_be_deleted_where_that_is_said(cli):

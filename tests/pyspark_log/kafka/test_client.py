@@ -33,6 +33,22 @@ def test_arguments_that_contradict_each_other_are_refused(tmp_path):
     assert "'mix' is not keep or map" in cli.misuse(*WORDS, "--offsets", "mix")
 
 
+def test_a_typed_topic_is_not_exported_and_nothing_is_created_in_kafka_for_it(tmp_path):
+    cli = CommandLine(tmp_path / "log")
+    cli.run("topics", "create", "t", "--schema", "id BIGINT")
+    for more in ([], ["--execute"]):
+        said = cli.error("export", *WORDS[1:], "--timeout-ms", 1000, *more)
+        assert said.startswith("topic 't' is typed, and Kafka has records of key and value; ")
+
+
+def test_a_wait_that_kafkas_client_does_not_know_is_refused(tmp_path):
+    pytest.importorskip("confluent_kafka")
+    cli = CommandLine(tmp_path / "log")
+    for command in ("import", "export"):
+        said = cli.misuse(command, *WORDS[1:], "--timeout-ms", "900001")
+        assert "900001 is greater than 900000" in said
+
+
 def answer(number, offset, error=None):
     return SimpleNamespace(topic="t", partition=number, offset=offset, metadata=None, error=error)
 
@@ -46,6 +62,31 @@ def test_a_partition_without_an_answer_is_no_partition_without_rows():
         kafka.offsets_at(consumer, "t", 5, [10, 10])
     consumer.offsets_for_times = lambda *_, **__: [answer(0, -1), answer(1, 3)]
     assert kafka.offsets_at(consumer, "t", 5, [10, 10]) == [10, 3]
+
+
+def test_a_new_topic_of_which_not_all_brokers_know_is_waited_for():
+    library = pytest.importorskip("confluent_kafka")
+    kafka = Kafka("broker:9092", {}, 1)
+    asked = []
+
+    def settings():
+        asked.append("settings")
+        if len(asked) == 1:
+            raise library.KafkaException(library.KafkaError(library.KafkaError.UNKNOWN_TOPIC_OR_PART))
+        return {}
+
+    def promise(result):
+        return SimpleNamespace(result=lambda _: result())
+
+    kafka._admin = SimpleNamespace(
+        create_topics=lambda *_, **__: {"t": promise(lambda: None)},
+        list_topics=lambda **_: SimpleNamespace(cluster_id="c"),
+        describe_topics=lambda *_, **__: {"t": promise(lambda: SimpleNamespace(topic_id="i", partitions=[0]))},
+        describe_configs=lambda resources, **_: {resources[0]: promise(settings)},
+        poll=lambda _: 0,
+    )
+    assert kafka.create_topic("t", 1, {}) == KafkaTopic("t", "c", "i", 1, {})
+    assert len(asked) == 2
 
 
 def test_a_group_of_which_kafka_does_not_know_an_offset_now_has_not_committed_nothing():

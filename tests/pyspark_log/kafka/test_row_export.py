@@ -54,3 +54,20 @@ def test_a_row_whose_time_kafkas_client_would_replace_is_not_exported(tmp_path):
     with pytest.raises(InvalidRecord, match="partition 0, offset 1: the row's time is the first millisecond of 1970"):
         export.run([PartitionExport(0, 0, 2, 2, is_resumed=False)], lambda _: None)
     assert kafka.calls == ["init_transactions", "begin_transaction", "produce", "abort_transaction"]
+
+
+def test_a_topic_in_kafka_may_allow_larger_messages_than_kafkas_client(tmp_path):
+    library = pytest.importorskip("confluent_kafka")
+    log, made = PlainLog(tmp_path), []
+
+    class Client(Kafka):
+        def producer(self, **settings):
+            library.Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0, **settings})
+            made.append(settings["message.max.bytes"])
+            return Producer(self.calls)
+
+    log.create("t")
+    for size in (2**31 - 1, 5_000_000, 1000):
+        config = {"max.message.bytes": str(size)}
+        RowExport(log.log, log.log.topic("t"), Client(), KafkaTopic("t", "cluster", "id", 1, config), "none")
+    assert made == [1_000_000_000, 5_000_000, 1_000_000]

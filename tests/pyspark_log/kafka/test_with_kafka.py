@@ -123,6 +123,25 @@ def test_a_new_topic_gets_the_retention_of_the_one_in_kafka(kafka, transfer):
     assert described["config"]["max.message.bytes"] == 3000000
 
 
+def test_an_import_is_run_again_with_the_settings_that_its_topic_has(kafka, transfer):
+    topic = kafka.create(cleanup_policy="compact,delete")
+    settings = ("--config", "retention.ms=0600000", "--config", "cleanup.policy=delete, compact")
+    for _ in range(2):
+        transfer.import_(topic, *settings)
+    other = transfer.words("import", topic, "--execute", *settings, "--config", "retention.bytes=5")
+    assert "exists; change its settings with" in transfer.cli.error(*other)
+
+
+def test_an_import_from_the_latest_offset_on_has_what_is_written_between_its_runs(kafka, transfer):
+    topic = kafka.create(partitions=2)
+    kafka.write(topic, values(3))
+    transfer.import_(topic, "--from", "latest")
+    kafka.write(topic, values(2, 3))
+    kafka.write(topic, values(2), partition=1)
+    transfer.import_(topic, "--from", "latest")
+    assert transfer.places(topic) == [(0, 3, "3"), (0, 4, "4"), (1, 0, "0"), (1, 1, "1")]
+
+
 def test_a_compacted_topic_is_compacted_on_the_other_side_too(kafka, transfer):
     topic, back = kafka.create(cleanup_policy="compact", delete_retention_ms="12345"), kafka.unused()
     kafka.write(topic, values(3), key=b"k")
@@ -172,6 +191,7 @@ def test_groups_go_on_where_they_stopped_in_kafka(kafka, transfer):
         ("left", 1, 3, 3),
         ("right", 0, 5, 5),
     ]
+    assert (printed["topic"], printed["to_topic"]) == (topic, topic)
     [described] = transfer.cli.documents("groups", "describe", "left")
     assert [each["committed"] for each in described["partitions"]] == [2, 3]
     kafka.commit("left", topic, {0: 4})

@@ -325,6 +325,15 @@ def test_a_micro_batch_belongs_to_the_application_that_it_names(path):
     assert open_log(str(path)).topic("t").state.producers.keys() == {"one"}
 
 
+@pytest.mark.parametrize("options", [{}, {"schema": "columns"}])
+def test_no_topic_is_created_for_a_write_whose_dead_letter_topic_is_typed(path, options):
+    PlainLog(path).log.create_topic("typed", 1, columns=pa.schema([("n", pa.int64())]))
+    for streaming in (True, False):
+        with pytest.raises(InvalidOption, match=r"dead.letter.topic is 'typed', a typed topic"):
+            write(path, 0, frame=RECORDS, streaming=streaming, dead__letter__topic="typed", **options)
+    assert PlainLog(path).log.topics().keys() == {"typed"}
+
+
 @pytest.mark.parametrize("large", [1, 2])
 def test_topics_of_an_application_that_share_a_dead_letter_topic_have_all_their_dead_letters(path, large):
     options = {"txnAppId": "app", "txnVersion": 7, "max.message.bytes": 3, "dead.letter.topic": "dead"}

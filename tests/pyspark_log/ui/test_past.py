@@ -182,3 +182,11 @@ def test_a_time_before_1970_shows_what_happened_since():
 def test_a_span_that_ends_before_it_begins_is_a_moment():
     span = span_of({"from": "5", "to": "1"}, [], 10)
     assert span.since < span.until
+
+
+def test_what_writers_with_fast_clocks_did_is_shown_whichever_journal_comes_last():
+    early, late = (Moment(ms, Scope.TOPIC, "t", 1, Lane.NODES, "words") for ms in (5, 5000))
+    for moments in ([early, late], [late, early]):
+        span = span_of({}, moments, 10)
+        assert span == Span(5, 5000)
+        assert len(drawn(moments, span, [Lane.NODES], time_of, 10).listed) == 2
