@@ -101,6 +101,14 @@ class AssignedPartition:
         self.moved()
 
     @property
+    def end(self) -> int:
+        """The end of the rows that follow those before the position, as it is known."""
+        state = self.state
+        if self._epoch == NO_EPOCH:
+            return state.high_watermark
+        return min(state.end_of_epoch(self._epoch), state.high_watermark)
+
+    @property
     def has_rows(self) -> bool:
         """Whether `take` would return rows without a look at the journal."""
         if self.is_paused:
@@ -154,9 +162,9 @@ class AssignedPartition:
             return offset
         if offset is None:
             return self._reset(f"no offset is given for {self._name}", InvalidInput)
-        if offset > self._end:  # a rewind or the program may know rows that are newer than the last look
+        if offset > self.end:  # a rewind or the program may know rows that are newer than the last look
             self.handle.refresh()
-        state, end = self.state, self._end
+        state, end = self.state, self.end
         if offset < state.log_start:
             what = f"{self._name}: offset {offset} has expired, the log begins at {state.log_start}"
             return self._reset(what, DataLoss)
@@ -199,14 +207,6 @@ class AssignedPartition:
     @property
     def _name(self) -> str:
         return f"topic {self.key.topic!r}, partition {self.key.partition}"
-
-    @property
-    def _end(self) -> int:
-        """The end of the rows that follow those before the position, as it is known."""
-        state = self.state
-        if self._epoch == NO_EPOCH:
-            return state.high_watermark
-        return min(state.end_of_epoch(self._epoch), state.high_watermark)
 
     def _reset(self, what: str, error: type[DataLoss | InvalidInput]) -> int:
         state = self.state
@@ -417,7 +417,7 @@ class Reading:
             state = each.state
             low, high = state.log_start, state.high_watermark
             offset = offsets[key][0] if key in offsets else None
-            lag = 0 if offset is None else state.rows_between(max(low, offset), high)
+            lag = 0 if offset is None else state.rows_between(max(low, min(offset, each.end)), high)
             found.append(Place(*key, offset, low, high, lag, each.is_paused))
         return found
 

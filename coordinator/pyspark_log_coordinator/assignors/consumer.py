@@ -25,6 +25,8 @@ from it has its new owner at once. If it is dead, nobody would revoke that.
 
 from __future__ import annotations
 
+import heapq
+from bisect import insort
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -44,7 +46,7 @@ from pyspark_log_coordinator.assignors.subscription import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark_log_coordinator.group.state import JoinedMember
 
@@ -67,12 +69,11 @@ def assign_range(partitions: Mapping[str, int], members: Sequence[Subscriber]) -
     {'a': [0, 1], 'b': [2]}
     """
     shares: Shares = {each.member_id: [] for each in members}
-    for topic in sorted(partitions):
-        takers = _takers(members, topic)
+    for topic, takers in _takers(members, partitions).items():
         start = 0
         for index, taker in enumerate(takers):
             count = partitions[topic] // len(takers) + (index < partitions[topic] % len(takers))
-            shares[taker.member_id] += [TopicPartition(topic, number) for number in range(start, start + count)]
+            shares[taker] += [TopicPartition(topic, number) for number in range(start, start + count)]
             start += count
     return shares
 
@@ -87,8 +88,8 @@ def assign_roundrobin(partitions: Mapping[str, int], members: Sequence[Subscribe
     shares: Shares = {each.member_id: [] for each in members}
     turn = sorted(members, key=lambda each: each.order)
     position = 0
-    for topic in sorted(partitions):
-        if not _takers(members, topic):
+    for topic, takers in _takers(members, partitions).items():
+        if not takers:
             continue
         for number in range(partitions[topic]):
             while topic not in turn[position % len(turn)].subscription.topics:
@@ -98,40 +99,35 @@ def assign_roundrobin(partitions: Mapping[str, int], members: Sequence[Subscribe
     return shares
 
 
-def _takers(members: Sequence[Subscriber], topic: str) -> list[Subscriber]:
-    wanting = [each for each in members if topic in each.subscription.topics]
-    return sorted(wanting, key=lambda each: each.order)
+def _takers(members: Sequence[Subscriber], topics: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return the members that want each topic, in order; topics are in ascending order."""
+    takers: dict[str, list[str]] = {topic: [] for topic in sorted(topics)}
+    for member in sorted(members, key=lambda each: each.order):
+        for topic in takers.keys() & set(member.subscription.topics):
+            takers[topic].append(member.member_id)
+    return {topic: tuple(names) for topic, names in takers.items()}
 
 
 def assign_sticky(partitions: Mapping[str, int], members: Sequence[Subscriber]) -> Shares:
     """Share the `partitions` (how many each topic has) out, and move as few as balance allows."""
-    ordered = sorted(members, key=lambda each: each.order)
-    wanting = {
-        topic: [each.member_id for each in ordered if topic in each.subscription.topics] for topic in sorted(partitions)
-    }
-    claims = claims_on(ordered)
-    shares: Shares = {each.member_id: [] for each in ordered}
+    takers = _takers(members, partitions)
+    owners = {partition: owner_of(claimants) for partition, claimants in claims_on(members).items()}
+    sharing = _Sharing(members, takers, owners)
     free: list[TopicPartition] = []
-    for topic, takers in wanting.items():
+    for topic, names in takers.items():
+        able = set(names)
         for number in range(partitions[topic]):
             partition = TopicPartition(topic, number)
-            owner = owner_of(claims.get(partition, []))
-            if owner in takers:
-                shares[owner].append(partition)
-            elif takers:
+            owner = owners.get(partition)
+            if owner in able:
+                sharing.give(owner, partition)
+            elif able:
                 free.append(partition)
-    for partition in sorted(free, key=lambda each: (len(wanting[each.topic]), each)):
-        taker = min(wanting[partition.topic], key=lambda each: len(shares[each]))
-        shares[taker].append(partition)
-    kept = {
-        each
-        for name in (each.member_id for each in ordered if each.keeps)
-        for each in shares[name]
-        if owner_of(claims.get(each, [])) == name
-    }
-    while _move_one(shares, wanting, claims, kept):
+    for partition in sorted(free, key=lambda each: (len(takers[each.topic]), each)):
+        sharing.give(sharing.least(partition.topic), partition)
+    while sharing.move_one():
         pass
-    return {name: sorted(share) for name, share in shares.items()}
+    return {name: sorted(share) for name, share in sharing.shares.items()}
 
 
 def assign_cooperative_sticky(partitions: Mapping[str, int], members: Sequence[Subscriber]) -> Shares:
@@ -168,27 +164,58 @@ def owner_of(claimants: Sequence[Subscriber]) -> str | None:
     return owners.pop() if len(owners) == 1 else None
 
 
-def _move_one(
-    shares: Shares, wanting: Mapping[str, Sequence[str]], claims: Claims, kept: Collection[TopicPartition]
-) -> bool:
-    """Move a partition that is not `kept` to a member that has at least two fewer. Return whether there was one."""
-    sizes = sorted(len(share) for share in shares.values())
-    if not sizes or sizes[-1] - sizes[0] <= LARGEST_DIFFERENCE:
+class _Sharing:
+    """The shares so far, who has fewest partitions of those that want a topic, and which partitions may move."""
+
+    def __init__(
+        self,
+        members: Sequence[Subscriber],
+        takers: Mapping[str, tuple[str, ...]],
+        owners: Mapping[TopicPartition, str | None],
+    ) -> None:
+        """Nobody has anything yet. `takers` are the members that want each topic."""
+        ordered = sorted(members, key=lambda each: each.order)
+        self.shares: dict[str, set[TopicPartition]] = {each.member_id: set() for each in ordered}
+        self._owners = owners
+        self._keeping = {each.member_id for each in members if each.keeps}
+        self._movable: dict[str, dict[str, list[tuple[bool, TopicPartition]]]] = {name: {} for name in self.shares}
+        """What a member may give up, by topic, in ascending order: the last one moves first."""
+        self._places = {name: place for place, name in enumerate(self.shares)}
+        queues = {names: [(0, self._places[name], name) for name in names] for names in set(takers.values())}
+        self._queues = {topic: queues[names] for topic, names in takers.items()}
+        """For each topic a heap of the members that want it, by how many partitions they have, or had before more."""
+        self._queues_of = {name: [queue for names, queue in queues.items() if name in names] for name in self.shares}
+
+    def give(self, name: str, partition: TopicPartition) -> None:
+        """Give a member a partition, which it may give up again unless it keeps what it owns."""
+        self.shares[name].add(partition)
+        is_owner = self._owners.get(partition) == name
+        if not (is_owner and name in self._keeping):
+            insort(self._movable[name].setdefault(partition.topic, []), (not is_owner, partition))
+
+    def least(self, topic: str) -> str:
+        """Return the first of the members with fewest partitions that want a topic."""
+        queue = self._queues[topic]
+        while queue[0][0] != len(self.shares[queue[0][2]]):  # it has got more since
+            _, place, name = queue[0]
+            heapq.heapreplace(queue, (len(self.shares[name]), place, name))
+        return queue[0][2]
+
+    def move_one(self) -> bool:
+        """Move a partition to a member that has at least two fewer. Return whether there was one."""
+        for giver in sorted(self.shares, key=lambda each: -len(self.shares[each])):
+            share, movable = self.shares[giver], self._movable[giver]
+            counts = {topic: len(self.shares[self.least(topic)]) for topic, some in movable.items() if some}
+            topics = [topic for topic, count in counts.items() if len(share) - count > LARGEST_DIFFERENCE]
+            if topics:
+                topic = min(topics, key=lambda each: (counts[each], each))
+                taker, (_, partition) = self.least(topic), movable[topic].pop()
+                share.remove(partition)
+                for queue in self._queues_of[giver]:
+                    heapq.heappush(queue, (len(share), self._places[giver], giver))
+                self.give(taker, partition)
+                return True
         return False
-    least = {topic: min(takers, key=lambda each: len(shares[each])) for topic, takers in wanting.items() if takers}
-    for giver in sorted(shares, key=lambda each: -len(shares[each])):
-        topics = {each.topic for each in shares[giver] if each not in kept}
-        movable = [each for each in topics if len(shares[giver]) - len(shares[least[each]]) > LARGEST_DIFFERENCE]
-        if movable:
-            topic = min(movable, key=lambda each: (len(shares[least[each]]), each))
-            partition = max(
-                (each for each in shares[giver] if each.topic == topic and each not in kept),
-                key=lambda each: (owner_of(claims.get(each, [])) != giver, each),
-            )
-            shares[giver].remove(partition)
-            shares[least[topic]].append(partition)
-            return True
-    return False
 
 
 ASSIGNORS = {

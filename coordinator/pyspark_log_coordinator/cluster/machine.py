@@ -179,7 +179,7 @@ def decide(state: Cluster, command: Command, now: int) -> list[Any]:
         case RemoveNode():
             unclear = sorted(name for name, each in state.topics.items() if each.topic_id not in command.clear)
             holders = command.journals | state.journals.holders()
-            return list(nodes.decide_removal(state.nodes, command.node_id, unclear, holders))
+            return list(nodes.decide_removal(state.nodes, command.node_id, unclear, holders, command.fencings))
         case StartJournalMigration() | FinishJournalMigration():
             return list(journal_generations.decide(state.journals, state.nodes, state.journal_ids(), command))
         case CreateTopic():

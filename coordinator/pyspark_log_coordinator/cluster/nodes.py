@@ -21,7 +21,7 @@ import msgspec
 from pyspark_log_coordinator.model.partition import NodeId, named
 from pyspark_log_storage.errors import InvalidOption
 from pyspark_log_storage.names import check_node, check_rack
-from pyspark_log_storage.stored_fields import NodeName
+from pyspark_log_storage.stored_fields import Count, NodeName
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -40,6 +40,8 @@ class Node(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     incarnation: str
     fenced: bool = False
     """Taken out of service by an operator: the node gets no new replicas."""
+    fencings: Count = 0
+    """How often the node was fenced. Older entries and snapshots lack this, and count from 0."""
 
 
 class FormerNode(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -61,6 +63,8 @@ class FenceNode(msgspec.Struct, frozen=True):
     """Take a node out of service."""
 
     node_id: NodeId
+    again: bool = False
+    """Whether to count one more fencing of a node that is fenced, and nothing else: it may have got replicas since."""
 
 
 class UnfenceNode(msgspec.Struct, frozen=True):
@@ -91,6 +95,8 @@ class RemoveNode(msgspec.Struct, frozen=True):
     clear: frozenset[str]
     journals: frozenset[NodeId]
     """The journal nodes known to the caller."""
+    fencings: int
+    """How often the node had been fenced when the caller read the topics: since a later one they may have changed."""
 
 
 class NodeAdded(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
@@ -141,6 +147,8 @@ def decide(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode], command: 
     match command:
         case AddNode():
             return _add(nodes, former, command.node)
+        case FenceNode(again=True):
+            return [NodeFenced(command.node_id)] if command.node_id in nodes.keys() - live(nodes).keys() else []
         case FenceNode():
             if node_of(nodes, command.node_id).fenced:
                 return []
@@ -158,12 +166,17 @@ def decide(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode], command: 
 
 
 def decide_removal(
-    nodes: Mapping[NodeId, Node], node_id: NodeId, topics: Sequence[str], journals: Collection[NodeId]
+    nodes: Mapping[NodeId, Node],
+    node_id: NodeId,
+    topics: Sequence[str],
+    journals: Collection[NodeId],
+    fencings: int | None = None,
 ) -> list[Event]:
     """Return the event that removes a node, none if it is removed.
 
     `topics` are those that may have replicas on it, `journals` the journal nodes, including those of a migration in
-    progress. Raise `InvalidOption` if the removal is refused.
+    progress. `fencings` is how often the node had been fenced when the topics were read; None if they were not. Raise
+    `InvalidOption` if the removal is refused.
     """
     if node_id not in nodes:
         return []
@@ -183,6 +196,8 @@ def decide_removal(
             f"node {node_id!r} has replicas of topics {', '.join(topics[:10])}{more}; reassign these to other nodes, "
             "or delete the topics, then try again"
         )
+    if fencings not in {None, node.fencings}:
+        raise _wrong(f"node {node_id!r} was fenced again meanwhile, and may have got replicas before that; try again")
     return [NodeRemoved(node_id)]
 
 
@@ -204,8 +219,10 @@ def evolve(
             former = (*former, gone)
     elif isinstance(event, RackSet):
         after = msgspec.structs.replace(before, rack=event.rack)
+    elif isinstance(event, NodeFenced):
+        after = msgspec.structs.replace(before, fenced=True, fencings=before.fencings + 1)
     else:
-        after = msgspec.structs.replace(before, fenced=isinstance(event, NodeFenced))
+        after = msgspec.structs.replace(before, fenced=False)
     return {**nodes, event.node_id: after}, former
 
 

@@ -124,10 +124,11 @@ def remove(log: Log, node_id: NodeId) -> bool:
 def _removal(log: Log, node_id: NodeId) -> RemoveNode:
     state = log.cluster.refresh()
     nodes.decide_removal(state.nodes, node_id, (), log.journals.node_ids | state.journals.holders())
+    fencings = state.nodes[node_id].fencings if node_id in state.nodes else 0
     # Read the topics after the node was fenced: a reassignment to it checks afterwards that it is not.
     records = log.topics()
     clear = frozenset(record.topic_id for name, record in records.items() if not has_replicas(log, name, node_id))
-    return RemoveNode(node_id, clear, log.journals.node_ids)
+    return RemoveNode(node_id, clear, log.journals.node_ids, fencings)
 
 
 def has_journals(log: Log, node_id: NodeId) -> bool:

@@ -133,13 +133,19 @@ def _hand_over(topic: Topic, number: int, left: tuple[NodeId, ...]) -> list[Lead
     is_led = partition.leader is None or partition.leader in left
     if is_led and (not partition.isr or any(node in left for node in partition.isr)):
         return []
-    able = [node for node in left if node in election.fully_caught_up(topic, partition)]
+    able = _able_to_lead(topic, partition, left)
     if not able:
         raise InvalidInput(
             f"topic {topic.name!r}, partition {number}: only {', '.join(partition.isr)} has every row, but would no "
             "longer be a replica; let the others catch up first, with pyspark-log node run"
         )
     return [election.leader_elected(partition, number, able[0], partition.isr)]
+
+
+def _able_to_lead(topic: Topic, partition: Partition, left: tuple[NodeId, ...]) -> list[NodeId]:
+    """Return those that may lead without loss, preferred leader first, and last those that may be unreachable."""
+    able = election.fully_caught_up(topic, partition)
+    return sorted((node for node in left if node in able), key=lambda node: node in topic.suspects)
 
 
 def decide_addition(topic: Topic, command: AddPartitions) -> list[PartitionsAdded]:
@@ -170,7 +176,7 @@ def decide_completion(topic: Topic) -> list[LeaderElected | ReplicasAltered]:
         if not replicas.keeps_committed(partition, left, len(left), topic.config):
             continue  # a majority of them must have all committed rows
         if partition.leader not in left:
-            able = [node for node in election.fully_caught_up(topic, partition) if node in left]
+            able = _able_to_lead(topic, partition, left)
             if not able:
                 continue  # one of them will soon have every row
             events.append(election.leader_elected(partition, number, able[0], partition.isr))

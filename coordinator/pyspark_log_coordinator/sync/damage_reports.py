@@ -54,8 +54,9 @@ def set_back(handle: TopicHandle) -> tuple[SetBack, ...]:
 
 def _lost(handle: TopicHandle, node: NodeId) -> SetBack | None:
     """Return what a node has lost, by the known state; None if nothing, or if its store cannot be read."""
-    store, incarnation = handle.log.node_store(node), handle.journal.state.incarnations[node]
+    incarnation = handle.journal.state.incarnations[node]
     try:
+        store = handle.log.node_store(node)
         require_marker(store, node, incarnation)
         lost = replica_file.absent(handle, node)
         require_marker(store, node, incarnation)  # the disk may have been unmounted meanwhile

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.cluster import nodes, placement, reassignment_plan
-from pyspark_log_coordinator.cluster.machine import PARTITIONS_MAX, seed_of
+from pyspark_log_coordinator.cluster.machine import PARTITIONS_MAX, FenceNode, seed_of
 from pyspark_log_coordinator.cluster.placement import Placement
 from pyspark_log_coordinator.log.node_admin import update_topic
 from pyspark_log_coordinator.model.partition import by_number, named
@@ -24,6 +24,7 @@ from pyspark_log_storage.errors import InvalidOption, LogError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from pyspark_log_coordinator.cluster.machine import Node
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId, Partition
     from pyspark_log_coordinator.model.topic_state import Topic
@@ -180,7 +181,7 @@ def begin(handle: TopicHandle, wanted: Placement) -> tuple[PartitionMove, ...]:
             {node: members[node].incarnation for node in sorted(named_nodes)},
         )
         handle.submit(command)
-        _check_nodes_again(handle, named_nodes)
+        _check_nodes_again(handle, {node: members[node] for node in named_nodes})
     return found
 
 
@@ -224,7 +225,7 @@ def add_partitions(handle: TopicHandle, total: int, assignments: Placement | Non
             "num.partitions",
             f"another process added partitions to topic {handle.name!r} meanwhile; check the topic, then try again",
         )
-    _check_nodes_again(handle, named_nodes)
+    _check_nodes_again(handle, {node: members[node] for node in named_nodes})
     return first, assignments
 
 
@@ -234,18 +235,22 @@ def _tell(handle: TopicHandle, wanted: Iterable[NodeId]) -> None:
         update_topic(handle, node)
 
 
-def _check_nodes_again(handle: TopicHandle, wanted: Iterable[NodeId]) -> None:
+def _check_nodes_again(handle: TopicHandle, chosen: Mapping[NodeId, Node]) -> None:
     """Raise `InvalidOption` if a node was removed after it was chosen; tell the topic if one was fenced.
 
-    The removal of a node reads the topics after the node was fenced, so one of the two sees the other.
+    The removal of a node reads the topics after the node was fenced. If it has not seen these replicas, it is refused,
+    because the node is fenced once more; or this process sees that the node was removed.
     """
-    members = handle.log.cluster.refresh().nodes
-    for node in sorted(wanted):
+    cluster = handle.log.cluster
+    members = cluster.refresh().nodes
+    for node, known in sorted(chosen.items()):
+        if node in members and members[node].fencings != known.fencings:
+            members = cluster.submit(FenceNode(node, again=True)).state.nodes
         if node not in members:
             raise InvalidOption(
                 "node", f"node {node!r} was removed meanwhile; reassign topic {handle.name!r} to other nodes"
             )
-    _tell(handle, wanted)
+    _tell(handle, chosen)
 
 
 def bytes_behind(handle: TopicHandle) -> int:

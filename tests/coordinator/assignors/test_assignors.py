@@ -2,12 +2,21 @@
 
 from itertools import pairwise
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyspark_log_coordinator.assignors import consumer, subscription
-from pyspark_log_coordinator.assignors.subscription import Assignment, Subscriber, Subscription, TopicPartition, flat
+from pyspark_log_coordinator.assignors.subscription import (
+    KEEPING_QUERY,
+    QUERY,
+    Assignment,
+    Subscriber,
+    Subscription,
+    TopicPartition,
+    flat,
+)
 from pyspark_log_coordinator.group.state import JoinedMember
 from pyspark_log_storage.errors import CorruptObject
 
@@ -131,6 +140,14 @@ def groups(draw, *, same_topics=False):
     return counts, group
 
 
+def with_data(group, data):
+    """Return the members with this user data each."""
+    return [
+        msgspec.structs.replace(each, subscription=msgspec.structs.replace(each.subscription, user_data=said))
+        for each, said in zip(group, data, strict=False)
+    ]
+
+
 def existing(counts, group):
     """Return the partitions of topics that somebody wants."""
     wanted = {topic for each in group for topic in each.subscription.topics}
@@ -179,6 +196,47 @@ def test_no_partition_could_move_to_a_member_with_two_fewer(given_group):
         for partition in share:
             takers = [each.member_id for each in group if partition.topic in each.subscription.topics]
             assert all(len(share) - len(shares[taker]) <= 1 for taker in takers), giver
+
+
+def moved_one_by_one(counts, group):
+    """Return what sticky assigns, by its rules taken literally: every step looks at all members and partitions."""
+    ordered = sorted(group, key=lambda each: each.order)
+    wanting = {topic: [each.member_id for each in ordered if topic in each.subscription.topics] for topic in counts}
+    owners = {partition: consumer.owner_of(some) for partition, some in consumer.claims_on(ordered).items()}
+    every = [TopicPartition(topic, number) for topic in counts for number in range(counts[topic]) if wanting[topic]]
+    free = [each for each in every if owners.get(each) not in wanting[each.topic]]
+    shares = {
+        member.member_id: [each for each in every if each not in free and owners[each] == member.member_id]
+        for member in ordered
+    }
+    kept = {each for member in ordered if member.keeps for each in shares[member.member_id]}
+
+    def least(topic):
+        return min(wanting[topic], key=lambda name: len(shares[name]))
+
+    for partition in sorted(free, key=lambda each: (len(wanting[each.topic]), each)):
+        shares[least(partition.topic)].append(partition)
+    while True:
+        moves = [
+            (-len(share), place, len(shares[least(each.topic)]), each.topic, owners.get(each) == name, -each.partition)
+            for place, (name, share) in enumerate(shares.items())
+            for each in set(share) - kept
+            if len(share) - len(shares[least(each.topic)]) > 1
+        ]
+        if not moves:
+            return {name: sorted(share) for name, share in shares.items()}
+        _, place, _, topic, _, number = min(moves)
+        partition, taker = TopicPartition(topic, -number), least(topic)
+        shares[ordered[place].member_id].remove(partition)
+        shares[taker].append(partition)
+
+
+@PATIENT
+@given(groups(), st.lists(st.sampled_from([b"", QUERY, KEEPING_QUERY]), min_size=6, max_size=6))
+def test_partitions_move_one_by_one_to_the_member_with_fewest(given_group, data):
+    counts, group = given_group
+    group = with_data(group, data)
+    assert consumer.assign_sticky(counts, group) == moved_one_by_one(counts, group)
 
 
 @PATIENT
@@ -323,3 +381,11 @@ def test_many_partitions_are_assigned_soon():
     joined = [*next_round(group, shares, 1), Subscriber("n", Subscription(("t", "u")))]
     again = consumer.assign_cooperative_sticky(counts, joined)
     assert sum(map(len, again.values())) == 2_000 - 19
+
+
+def test_half_of_many_partitions_move_to_a_new_member_and_each_is_looked_at_once(monkeypatch):
+    looked, owner_of = [], consumer.owner_of
+    monkeypatch.setattr(consumer, "owner_of", lambda claimants: looked.append(claimants) or owner_of(claimants))
+    shares = consumer.assign_sticky({"t": 10_000}, members(A=range(10_000), B=()))
+    assert {name: len(share) for name, share in shares.items()} == {"A": 5_000, "B": 5_000}
+    assert len(looked) == 10_000

@@ -113,7 +113,7 @@ def test_the_end_of_an_older_migration_ends_none(six):
 
 def test_a_node_that_has_journals_or_may_have_is_not_removed_and_one_that_they_left_is(six):
     def removal(name, journals=frozenset()):
-        return RemoveNode(name, frozenset({"id t"}), journals)
+        return RemoveNode(name, frozenset({"id t"}), journals, 1)
 
     fenced = after(six, *(FenceNode(name) for name in "01"))
     assert "is a journal node" in refusal(fenced, removal("0", frozenset("012")))

@@ -1,5 +1,6 @@
 """The nodes of a cluster: joining, fencing, new stores, racks and removal."""
 
+import msgspec
 import pytest
 
 from pyspark_log_coordinator.cluster import machine as cluster
@@ -88,7 +89,7 @@ def test_an_id_that_cannot_be_a_name_is_refused(three, name):
 def test_the_free_id_is_the_lowest_number_that_no_node_has_or_had(three):
     assert nodes.free_id({}, ()) == "0"
     assert nodes.free_id(three.nodes, three.former_nodes) == "3"
-    state = after(three, FenceNode("1"), RemoveNode("1", frozenset(), frozenset()), AddNode(node("east")))
+    state = after(three, FenceNode("1"), RemoveNode("1", frozenset(), frozenset(), 1), AddNode(node("east")))
     assert nodes.free_id(state.nodes, state.former_nodes) == "3"
 
 
@@ -99,7 +100,8 @@ def test_a_fenced_node_stays_and_is_not_live(three):
     state = after(three, FenceNode("1"))
     assert list(state.nodes) == ["0", "1", "2"]
     assert list(nodes.live(state.nodes)) == ["0", "2"]
-    assert after(state, UnfenceNode("1")) == three
+    once = msgspec.structs.replace(three.nodes["1"], fencings=1)
+    assert after(state, UnfenceNode("1")) == msgspec.structs.replace(three, nodes={**three.nodes, "1": once})
 
 
 def test_to_fence_or_unfence_again_changes_nothing(three):
@@ -176,7 +178,7 @@ def test_more_in_sync_replicas_than_replicas_are_refused(three):
 
 def test_a_renewed_node_has_another_incarnation_and_the_former_one_is_known(three):
     state = after(three, FenceNode("1"), RenewNode("1", "/disk/1", "second incarnation"))
-    assert state.nodes["1"] == Node("1", "/disk/1", "", "second incarnation", fenced=True)
+    assert state.nodes["1"] == Node("1", "/disk/1", "", "second incarnation", fenced=True, fencings=1)
     assert [(each.node_id, each.incarnation) for each in state.former_nodes] == [("1", "incarnation of 1")]
 
 
@@ -205,42 +207,68 @@ def test_a_node_does_not_go_on_with_the_store_of_another(three):
 
 
 def test_a_fenced_node_without_replicas_can_be_removed(three):
-    state = after(three, FenceNode("1"), RemoveNode("1", frozenset(), frozenset()))
+    state = after(three, FenceNode("1"), RemoveNode("1", frozenset(), frozenset(), 1))
     assert list(state.nodes) == ["0", "2"]
-    assert cluster.decide(state, RemoveNode("1", frozenset(), frozenset()), NOW) == []
+    assert cluster.decide(state, RemoveNode("1", frozenset(), frozenset(), 1), NOW) == []
 
 
 def test_a_node_that_is_in_use_is_not_removed(three):
-    assert refusal(three, RemoveNode("1", frozenset(), frozenset())).startswith(
+    assert refusal(three, RemoveNode("1", frozenset(), frozenset(), 1)).startswith(
         "node '1' is not fenced; fence it first"
     )
 
 
 def test_the_root_is_not_removed(three):
-    assert "is the cluster root" in refusal(after(three, FenceNode("0")), RemoveNode("0", frozenset(), frozenset()))
+    assert "is the cluster root" in refusal(after(three, FenceNode("0")), RemoveNode("0", frozenset(), frozenset(), 1))
 
 
 def test_a_node_is_not_removed_while_topics_may_have_replicas_on_it(three):
     state = after(three, create("a", "1"), create("b", "2"), create("c", "3"), FenceNode("1"))
     assert "has replicas of topics a, c; reassign these" in refusal(
-        state, RemoveNode("1", frozenset({"2"}), frozenset())
+        state, RemoveNode("1", frozenset({"2"}), frozenset(), 1)
     )
-    assert "1" not in after(state, RemoveNode("1", frozenset({"1", "2", "3"}), frozenset())).nodes
+    assert "1" not in after(state, RemoveNode("1", frozenset({"1", "2", "3"}), frozenset(), 1)).nodes
 
 
 def test_another_life_of_a_topic_is_another_topic(three):
     state = after(three, create("a", "1"), FenceNode("1"), RemoveTopic("a", "1"), create("a", "2"))
-    assert "has replicas of topics a;" in refusal(state, RemoveNode("1", frozenset({"1"}), frozenset()))
+    assert "has replicas of topics a;" in refusal(state, RemoveNode("1", frozenset({"1"}), frozenset(), 1))
+
+
+def test_a_node_that_was_used_since_its_topics_were_read_is_not_removed(three):
+    state = after(three, FenceNode("1"), UnfenceNode("1"), FenceNode("1"))
+    late, now = (RemoveNode("1", frozenset(), frozenset(), fencings) for fencings in (1, 2))
+    assert "was fenced again meanwhile" in refusal(state, late)
+    assert "1" not in after(state, now).nodes
+
+
+def test_another_fencing_of_a_fenced_node_is_counted_and_changes_nothing_else(three):
+    again = FenceNode("1", again=True)
+    state = after(three, FenceNode("1"), again)
+    assert (state.nodes["1"].fenced, state.nodes["1"].fencings) == (True, 2)
+    assert "was fenced again meanwhile" in refusal(state, RemoveNode("1", frozenset(), frozenset(), 1))
+    gone = after(state, RemoveNode("1", frozenset(), frozenset(), 2))
+    assert cluster.decide(three, again, NOW) == cluster.decide(gone, again, NOW) == []
+
+
+def test_nodes_of_older_snapshots_and_entries_count_their_fencings_from_0(three):
+    stored = msgspec.msgpack.decode(cluster.MACHINE.encode_state(after(three, FenceNode("1"))))
+    older = {name: fields[:5] for name, fields in stored["nodes"].items()}
+    state = cluster.MACHINE.decode_state(msgspec.msgpack.encode({**stored, "nodes": older}))
+    assert (state.nodes["1"].fenced, state.nodes["1"].fencings) == (True, 0)
+    assert "1" not in after(state, RemoveNode("1", frozenset(), frozenset(), 0)).nodes
+    added = msgspec.msgpack.encode([["NodeAdded", ["3", "/disk/3", "", "incarnation of 3", False]]])
+    assert cluster.MACHINE.decode_events(added) == [nodes.NodeAdded(node("3"))]
 
 
 def test_neither_id_nor_store_of_a_removed_node_are_used_again(three):
-    state = after(three, FenceNode("1"), RemoveNode("1", frozenset(), frozenset()))
+    state = after(three, FenceNode("1"), RemoveNode("1", frozenset(), frozenset(), 1))
     assert "ids are never reused" in refusal(state, AddNode(node("1", "/disk/new", "new incarnation")))
     assert "was node '1' before" in refusal(state, AddNode(node("3", "/disk/1", "incarnation of 1")))
 
 
 def test_a_snapshot_holds_the_nodes(three):
     state = after(
-        three, FenceNode("1"), RemoveNode("1", frozenset(), frozenset()), RenewNode("2", "/x", "second incarnation")
+        three, FenceNode("1"), RemoveNode("1", frozenset(), frozenset(), 1), RenewNode("2", "/x", "second incarnation")
     )
     assert cluster.MACHINE.decode_state(cluster.MACHINE.encode_state(state)) == state

@@ -10,6 +10,7 @@ from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.node_probe import NodeProbe
 from pyspark_log_coordinator.replication.reassignment import AlterReplicas, PartitionReassignment
+from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
@@ -388,6 +389,26 @@ def test_a_node_of_a_topic_created_meanwhile_is_not_removed(stores):
         other.cluster.submit(FenceNode("1"))
 
     stores.at["/cluster"].be_slow(CLUSTER_ENTRIES, meanwhile)
+    assert "has replicas of topics t; reassign" in refusal(node_admin.remove, log, "1")
+
+
+def test_a_node_that_was_in_service_again_while_its_topics_were_read_is_not_removed(stores, monkeypatch):
+    log, other = stores.with_nodes(3), stores.log()
+    handle = log.create_topic("t", 1, replicas=[["0"]])
+    log.cluster.submit(FenceNode("1"))
+    has_replicas = node_admin.has_replicas
+
+    def meanwhile(*arguments):
+        found = has_replicas(*arguments)
+        other.cluster.submit(UnfenceNode("1"))
+        reassigner.begin(other.topic("t"), (("1", "0"),))
+        other.cluster.submit(FenceNode("1"))
+        return found
+
+    monkeypatch.setattr(node_admin, "has_replicas", meanwhile)
+    assert "was fenced again meanwhile" in refusal(node_admin.remove, log, "1")
+    monkeypatch.undo()
+    assert handle.refresh().partitions[0].replicas == ("1", "0")
     assert "has replicas of topics t; reassign" in refusal(node_admin.remove, log, "1")
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from pyspark_log_coordinator.cluster.machine import FenceNode, RemoveNode
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.replication.election import ElectPreferred
 from pyspark_log_coordinator.sync import catch_up, controller, reassigner, replica_file
@@ -51,6 +52,36 @@ def test_an_unreachable_leader_is_replaced_after_the_session_timeout():
     assert topic.partition().leader == "1"
     assert topic.round(controller.SUSPICION_SECONDS) == (LeadershipMoved("t", 0, "2"),)
     assert (topic.partition().leader, topic.partition().isr) == ("2", ("2", "0"))
+    assert topic.failures == []
+
+
+def test_a_leader_whose_node_was_removed_is_replaced():
+    topic = Watched()
+    topic.log.cluster.submit(FenceNode("1"))
+    topic.log.cluster.submit(RemoveNode("1", frozenset({topic.handle.topic_id}), frozenset(), 1))
+    moved = [each for _ in range(10) for each in topic.round(15.0)]
+    assert moved == [LeadershipMoved("t", 0, "2")]
+    assert topic.partition().isr == ("2", "0")
+    assert topic.failures == []
+
+
+def test_a_suspicion_of_a_node_that_was_removed_costs_no_more_looks(monkeypatch):
+    topic = Watched(auto_leader_rebalance_enable=False)
+    topic.take_away("1")
+    for _ in range(3):
+        topic.round(8.0)
+    node_admin.set_fenced(topic.log, "1", fenced=True)
+    node_admin.join(topic.log, "/disk/3")
+    reassigner.begin(topic.handle, (("2", "0", "3"),))
+    assert reassigner.run(topic.handle).unfinished == ()
+    node_admin.remove(topic.log, "1")
+    topic.round(15.0)
+    assert topic.handle.refresh().suspects.keys() == {"1"}
+    looks, look = [], topic.controller._look
+    monkeypatch.setattr(topic.controller, "_look", lambda failed: looks.append(0) or look(failed))
+    for _ in range(30):
+        topic.round(1.0)
+    assert len(looks) == 2
     assert topic.failures == []
 
 

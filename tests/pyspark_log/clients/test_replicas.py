@@ -141,6 +141,22 @@ def test_an_iteration_that_is_left_goes_on_where_an_unclean_election_has_cut_its
         assert [row.offset for row in consumer.poll(GUARD * 1000)] == [1, 2, 3]
 
 
+def test_the_lag_of_a_consumer_has_the_rows_that_took_the_place_of_those_it_had_read(tmp_path):
+    topic = ThreeFolders(tmp_path)
+    write(topic.log, topic.handle, 0, {0: [b"on all"]}, ("1", "2", "3"), "all")
+    write(topic.log, topic.handle, 1, {0: [b"on 1"] * 2}, ("1",), "all")
+    with Consumer(topic.path) as consumer:
+        consumer.assign([("t", 0)], "earliest")
+        assert len(consumer.poll(GUARD * 1000)) == 3
+        elect_2_instead_of_1(topic)
+        write(topic.log, topic.handle, 2, {0: [b"on 2"] * 3}, ("2",), "all")
+        consumer.pause(("t", 0))
+        consumer.poll(0)
+        assert [(each.offset, each.lag) for each in consumer._reading.places()] == [(3, 3)]
+        consumer.resume(("t", 0))
+        assert len(consumer.poll(GUARD * 1000)) == 3
+
+
 def test_the_lag_of_a_group_has_the_rows_that_took_the_place_of_those_it_had_read(tmp_path):
     topic = ThreeFolders(tmp_path)
     write(topic.log, topic.handle, 0, {0: [b"on all"]}, ("1", "2", "3"), "all")
