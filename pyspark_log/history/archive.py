@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pyspark.sql import functions as f
 
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
     from pyspark_log.history.archive_table import Extent
     from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.model.topic_state import Topic
+
+T = TypeVar("T")
 
 
 class _Counted(NamedTuple):
@@ -89,11 +92,11 @@ def archive(  # noqa: PLR0913 -- each is a fact of its own
     if local_retention is not None and local_retention.total_seconds() < 0:
         raise InvalidInput(f"local_retention is {local_retention}; expected 0 or more")
     given = {**as_texts(options), "path": path, "subscribe": topic}
-    handle = retry(real_environment(), RetryPolicy(), functools.partial(_topic, given))
+    handle = _patiently(functools.partial(_topic, given))
     stored = functools.partial(replay, spark, path, topic, options=options)
     into, rows = ArchiveTable(spark, table), functools.partial(_with_columns, stored, topic, columns or {})
     state = into.state()
-    handle.refresh()  # after the look at the table: the log has all that others have archived meanwhile
+    _refresh(handle)  # after the look at the table: the log has all that others have archived meanwhile
     partitions = dict(enumerate(handle.partitions))
     begins = {p: (each.log_start,) * 2 for p, each in partitions.items()}
     # Recorded before the rows are appended: so what the log loses until they are counted is noticed.
@@ -146,6 +149,14 @@ def check_topic(state: ArchiveState, handle: TopicHandle, table: str) -> None:
             )
 
 
+def _patiently(attempt: Callable[[], T]) -> T:
+    return retry(real_environment(), RetryPolicy(), attempt)
+
+
+def _refresh(handle: TopicHandle) -> Topic:
+    return _patiently(handle.refresh)
+
+
 def _topic(given: Mapping[str, str]) -> TopicHandle:
     parsed = parse_source(given, streaming=False)
     if not parsed.fail_on_data_loss:
@@ -189,7 +200,7 @@ def _caught_up(handle: TopicHandle, into: ArchiveTable, state: ArchiveState) -> 
         return state
     found = into.state()  # another process may have appended them, in a later leader epoch
     done = state._replace(offsets=offsets, epochs=_newest(state.epochs, {} if found is None else found.epochs))
-    handle.refresh()
+    _refresh(handle)
     check_topic(done, handle, into.name)
     into.record(done)
     return done
@@ -251,7 +262,7 @@ def _delete(
     local_retention: timedelta,
 ) -> None:
     """Delete the rows of the log that are archived and old enough, after all of these were counted in the table."""
-    low = {p: each.log_start for p, each in enumerate(handle.refresh().partitions) if p in state.offsets}
+    low = {p: each.log_start for p, each in enumerate(_refresh(handle).partitions) if p in state.offsets}
     check_topic(state, handle, into.name)
     before = {p: state.offsets[p][1] for p in low}
     if local_retention:
@@ -263,7 +274,7 @@ def _delete(
     before = {p: end for p, end in before.items() if low[p] < end}
     _counted_ends(into, state, {p: low[p] for p in before})
     for p, end in before.items():
-        handle.delete_records(p, end)
+        _patiently(functools.partial(handle.delete_records, p, end))
         logs.info(
             "topic %(topic)r, partition %(partition)d: rows before offset %(offset)d are in table %(table)s, and were "
             "deleted from the log",

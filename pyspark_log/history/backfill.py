@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark_log.history.ordering import Ordering
     from pyspark_log.options import SinkOptions
     from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.retry import RetryPolicy
 
 ROWS_PER_RANGE = 1_000_000
 _OWN = ("path", "topic", "txnAppId", "txnVersion")
@@ -88,7 +89,7 @@ def backfill(  # noqa: PLR0913 -- each is a fact of its own
     plan.check(settings, handle.topic_id, checkpoint)
     use_in_this_thread(frame.sparkSession)
     with source_is_found():
-        return _write(frame, plan, order, handle, given)
+        return _write(frame, plan, order, handle, given, parsed.retry)
 
 
 def _options(options: Mapping[str, str], path: str, topic: str, backfill_id: str) -> dict[str, str]:
@@ -138,16 +139,21 @@ def _warn_of_retention(handle: TopicHandle, oldest_ms: int) -> None:
 
 
 def _write(
-    frame: DataFrame, plan: BackfillPlan, order: Ordering, handle: TopicHandle, options: Mapping[str, str]
+    frame: DataFrame,
+    plan: BackfillPlan,
+    order: Ordering,
+    handle: TopicHandle,
+    options: Mapping[str, str],
+    policy: RetryPolicy,
 ) -> int:
     """Write the ranges that are not in the topic yet, and return the number of rows that this call has written."""
     name, written = plan.settings.backfill_id, 0
-    known = handle.refresh().producers.get(name)
+    known = retry(real_environment(), policy, handle.refresh).producers.get(name)
     first = 0 if known is None else known.batch_id + 1
     for number in range(first, plan.ranges):
         rows = ordering.rows_between(frame, order, plan.bounds, number)
         rows.write.format("pyspark_log").mode("append").options(**options, txnVersion=str(number)).save()
-        done = handle.refresh().producers.get(name)
+        done = retry(real_environment(), policy, handle.refresh).producers.get(name)
         count = done.rows if done is not None and done.batch_id == number else 0  # without rows there is no batch
         written += count
         logs.info(

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql.types import TimestampType
 
 import pyspark_log
+from pyspark_log.history import archive as archive_module
 from pyspark_log.history.archive_table import ArchiveTable
 from pyspark_log.opening import forget_logs
 from pyspark_log_coordinator.environment import real_environment
@@ -23,6 +24,7 @@ from pyspark_log_storage.stores.addresses import open_store
 from tests.support.lost_folders import lose_folder
 from tests.support.plain_log import PlainLog
 from tests.support.spark.spark_log import configured
+from tests.support.unsteady_topic import UnsteadyTopic
 
 pytestmark = pytest.mark.spark
 SECONDS = float(os.environ.get("PYSPARK_LOG_ARCHIVE_SECONDS", "10"))
@@ -220,6 +222,17 @@ def test_what_others_archive_after_a_look_at_the_log_is_not_taken_for_lost(spark
 
     monkeypatch.setattr(ArchiveTable, "state", overtaken)
     assert pyspark_log.archive(spark, log.path, "t", table) == {0: (0, 2), 1: (0, 2)}
+
+
+def test_a_store_that_fails_for_a_moment_does_not_end_a_call(spark, log, table, monkeypatch):
+    topic_of = archive_module._topic
+    monkeypatch.setattr(archive_module, "_topic", lambda given: UnsteadyTopic(topic_of(given)))
+    append(log, "a")
+    assert pyspark_log.archive(spark, log.path, "t", table) == {0: (0, 1), 1: (0, 1)}
+    append(log, "b")
+    delete = {"local_retention": dt.timedelta(0)}
+    assert pyspark_log.archive(spark, log.path, "t", table, **delete) == {0: (0, 2), 1: (0, 2)}
+    assert log_starts(log) == [2, 2]
 
 
 def test_offsets_of_nineteen_digits_are_archived(spark, log, table):

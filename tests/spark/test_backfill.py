@@ -17,6 +17,7 @@ import pytest
 from pyspark.sql import functions as f
 
 import pyspark_log
+from pyspark_log.history import backfill as backfill_module
 from pyspark_log.history import backfill_plan, ordering
 from pyspark_log.history.backfill_plan import BackfillPlan, BackfillSettings
 from pyspark_log_storage.errors import CorruptObject, InvalidInput, InvalidOption, InvalidRecord, UnknownTopic
@@ -25,6 +26,7 @@ from tests.support.log_reader import read_topic
 from tests.support.plain_log import flip_bit
 from tests.support.spark.kills import wait_for
 from tests.support.spark.spark_log import SparkLog
+from tests.support.unsteady_topic import UnsteadyTopic
 
 pytestmark = pytest.mark.spark
 ROWS = 400
@@ -94,6 +96,13 @@ def test_a_second_call_writes_nothing_and_computes_no_row(spark, done):
     explodes = history(spark).withColumn("value", f.expr("raise_error('computed')").cast("string"))
     assert start(done, explodes) == 0
     assert done.rows("t") == ROWS
+
+
+def test_a_store_that_fails_for_a_moment_does_not_end_a_call(spark, log, monkeypatch):
+    topic_of = backfill_module._topic
+    monkeypatch.setattr(backfill_module, "_topic", lambda *given: UnsteadyTopic(topic_of(*given)))
+    assert start(log, history(spark, 20), rows_per_range=10) == 20
+    assert {number: len(rows) for number, rows in batches(log).items()} == {0: 10, 1: 10}
 
 
 def test_rows_without_a_value_come_first_and_all_equal_values_are_in_one_range(spark, log):

@@ -35,7 +35,7 @@ from pyspark_log_storage.errors import (
     UnknownTopic,
 )
 from pyspark_log_storage.objects import node
-from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
+from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable, stop_unless_damaged
 from pyspark_log_storage.stores.self_test import self_test
 
 if TYPE_CHECKING:
@@ -157,7 +157,10 @@ def _stored_files(store: Store) -> Iterator[str]:
 
 
 def _next_number(log: Log, target: Store) -> int:
-    """Return the number of the next backup. Raises `InvalidOption` if the target is not one for this log."""
+    """Return the number of the next backup.
+
+    Raises `InvalidOption` if the target is not one for this log, `CorruptObject` if all backups in it are damaged.
+    """
     for each in log.cluster.state.nodes.values():
         url = log.store.url if each.url == AT_THE_ROOT else each.url
         if url == target.url or overlap(url, target.url):
@@ -168,7 +171,11 @@ def _next_number(log: Log, target: Store) -> int:
     if not numbers:
         self_test(target, log.environment.nonce(), log.environment.store_threads)
         return 1
-    known = manifest.read(target, numbers[-1]).cluster
+    try:
+        newest = first_readable(reversed(numbers), lambda each: manifest.read(target, each), stop_unless_damaged)
+    except AllCopiesFailed as failed:
+        raise next(iter(failed.errors.values())) from failed
+    known = newest.cluster
     if known != log.cluster.state.cluster_id:
         raise InvalidOption(OPTION, f"{target.url} has backups of another cluster, {known}; give another folder")
     return numbers[-1] + 1

@@ -6,7 +6,8 @@
     description                         see `topic_description`
 
 The first three are Kafka's, for the partitions of which the node is a replica. They are for users and recovery, and no
-decision depends on them: of two processes the one with the older state may write last.
+decision depends on them: of two processes the one with the older state may write last. They have no checksum, and the
+description has one. So it is written first, and a rebuild uses the others only of a node that has no description.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ def contents(state: Topic, node_id: NodeId, description: bytes | None = None) ->
         (state.name, number): min(each.high_watermark, each.log_end_offsets[node_id]) for number, each in mine.items()
     }
     return {
+        **({} if description is None else {topic_description.NAME: description}),
         checkpoints.RECOVERY_POINT: checkpoints.encode_offsets(rolled),
         checkpoints.REPLICATION: checkpoints.encode_offsets(known),
         **{
             f"{number}/{checkpoints.LEADER_EPOCH}": checkpoints.encode_epochs(_epochs(each, node_id))
             for number, each in mine.items()
         },
-        **({} if description is None else {topic_description.NAME: description}),
     }
 
 
@@ -77,7 +78,9 @@ def damaged(store: Store, folder: str, state: Topic, node_id: NodeId) -> Iterato
 def _check(state: Topic, name: str, data: bytes, where: str) -> None:
     """Raise `CorruptObject` if a checkpoint cannot be decoded, or never was one of this topic and partition."""
     if name == topic_description.NAME:
-        topic_description.decode(data, where)
+        described = topic_description.decode(data, where).topic
+        if (described.name, described.topic_id) != (state.name, state.topic_id):
+            raise CorruptObject(where, f"it describes topic {described.name!r} with the id {described.topic_id}")
     elif name.endswith(checkpoints.LEADER_EPOCH):
         # The first epoch begins at the log start, which moves: only the others begin at the same offset for ever.
         starts = dict(state.partitions[int(name.partition("/")[0])].epoch_starts[1:])

@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_ENTRY_MAX = 2**62
+"""No journal has as many entries: a file that names a later one is not the product's."""
+
 
 class TopicFolder(NamedTuple):
     """The folder of one topic incarnation: the topic's name and id."""
@@ -75,9 +78,9 @@ class FolderContents(msgspec.Struct, frozen=True):
     append_files: tuple[str, ...]
     """Their names."""
     high_watermarks: dict[int, int]
-    """By partition, as the node knew them."""
+    """By partition, by the checkpoint; none if the node has a description, which says the same with a checksum."""
     epochs: dict[int, EpochStarts]
-    """By partition, as the node knew them."""
+    """By partition, by the checkpoints; none if the node has a description."""
     description: Description | None
     """The stored one, or of one folder the state in the remains of the topic's journal, if that is newer."""
     newest: int
@@ -139,7 +142,13 @@ class NodeFolder:
 
     def description(self) -> Description | None:
         """Return the stored description, or None if there is none."""
-        return self._decoded(topic_description.NAME, topic_description.decode, None)
+        found = self._decoded(topic_description.NAME, topic_description.decode, None)
+        if found is not None and (found.topic.name, found.topic.topic_id) != self.folder:
+            raise CorruptObject(
+                f"{self.store.url}/{self.folder.prefix}{topic_description.NAME}",
+                f"it describes topic {found.topic.name!r} with the id {found.topic.topic_id}",
+            )
+        return found
 
     def recovery_points(self) -> dict[int, int]:
         """Return the offset of each partition up to which the node had its rows in segments."""
@@ -240,34 +249,41 @@ def scan(store: Store, folder: TopicFolder, progress: Callable[[int], object] = 
     journal = layout.topic_journal(*folder)
     remains = tuple(key for key in here.keys if key.startswith(journal))
     described = undamaged(here.description, None)
+    none: dict[int, int] = {}
+    high_watermarks = undamaged(here.high_watermarks, none)
+    epochs = {
+        number: starts
+        for number in here.with_epochs
+        if (starts := undamaged(functools.partial(here.epochs, number), None)) is not None
+    }
     numbers = [layout.born_of(name) for name in here.append_files]
     numbers += [layout.born_of(each.file.name) for each in found]
     numbers += [] if described is None else [described.number]
     return FolderContents(
         segments=tuple(found),
         append_files=here.append_files,
-        high_watermarks=undamaged(here.high_watermarks, {}),
-        epochs={
-            number: epochs
-            for number in here.with_epochs
-            if (epochs := undamaged(functools.partial(here.epochs, number), None)) is not None
-        },
+        high_watermarks=high_watermarks if described is None else none,
+        epochs=epochs if described is None else {},
         description=described,
-        newest=max([*numbers, newest_in(store, journal, remains)], default=0),
+        newest=max([*filter(_is_entry, numbers), newest_in(store, journal, remains)]),
         damaged=tuple(damaged),
     )
 
 
 def newest_in(store: Store, journal: str, remains: tuple[str, ...]) -> int:
     """Return the largest number of an entry or a snapshot in the remains of a journal, or 0 if there are none."""
-    numbers = [next(snapshot.numbers(store, journal), 0)]
+    numbers = [next(filter(_is_entry, snapshot.numbers(store, journal)), 0)]
     for key in remains:
         folder, _, name = key.removeprefix(journal).removeprefix(spare.FOLDER).rpartition("/")
         if folder.partition(".")[0] != "entries":
             continue
         slot = int(name) if _is_number(name) else register_slot_of(name)
         numbers += [] if slot is None else [slot]
-    return max(numbers)
+    return max(filter(_is_entry, numbers))
+
+
+def _is_entry(number: int) -> bool:
+    return number <= _ENTRY_MAX
 
 
 def _summary(

@@ -150,10 +150,15 @@ def _choose(
 
 
 def _age(contents: Mapping[NodeId, FolderContents]) -> tuple[int, int]:
-    """Return the sort key of folders of one topic name: when it was created, if that is known, and its newest row."""
+    """Return the sort key of folders of one topic name: when it was created (ms), and its newest row.
+
+    A topic that was created lately may have no description yet: then its first row in a segment stands in for it.
+    """
     description = topic_plan.newest_description(contents)
-    newest = max((one.file.max_timestamp for each in contents.values() for one in each.segments), default=0)
-    return (0 if description is None else description.created_ms), newest
+    files = [one.file for each in contents.values() for one in each.segments if one.file.chunks]
+    first = min((each.min_timestamp for each in files), default=0) // 1000
+    newest = max((each.max_timestamp for each in files), default=0)
+    return (first if description is None else description.created_ms), newest
 
 
 def _use_remains(

@@ -2,7 +2,8 @@
 
 Of a partition:
 
-lineage      the newest leader epochs that any description, checkpoint or segment header has
+lineage      the newest leader epochs that any description or segment header has, or the checkpoint of a node without
+             a description
 segments     whole copies, on any node, whose rows belong to the lineage (`truncation.divergence`). Of a segment that no
              node has whole, the chunks that can be salvaged (`salvage`), if they make the log longer
 chunks       of append files that the newest description names, below its high watermark

@@ -58,6 +58,7 @@ def backup(
     for each in wrong:
         output.print_error(each.message)
     if wrong:
+        output.print_error(f"move damaged files out of {store.url}, and the next backup copies them again, if it can")
         raise typer.Exit(1)
 
 
@@ -92,11 +93,22 @@ def restore(  # noqa: PLR0913, PLR0917 -- the options of a command
     from pyspark_log_coordinator.backup import manifest
     from pyspark_log_coordinator.backup.restore import restore as restore_to
     from pyspark_log_coordinator.environment import real_environment
+    from pyspark_log_storage.errors import CorruptObject, NewerFormat
 
     store = _open(source)
     numbers = manifest.numbers(store)
     if show:
-        _list([manifest.read(store, each) for each in numbers], json=json)
+        readable, wrong = [], []
+        for each in numbers:
+            try:
+                readable.append(manifest.read(store, each))
+            except (CorruptObject, NewerFormat) as error:
+                wrong.append(error.message)
+        _list(readable, json=json)
+        for message in wrong:
+            output.print_error(message)
+        if wrong:
+            raise typer.Exit(1)
         return
     if as_new == as_original:
         arguments.refuse("--as-new, --as-original", "give one of these")

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from pyspark_log_coordinator.audit.repair import repair
-from pyspark_log_coordinator.maintenance import checkpoint_files
+from pyspark_log_coordinator.maintenance import checkpoint_files, topic_description
 from pyspark_log_coordinator.topic.machine import DeleteRecords, ElectLeaders, Holder, Suspect, Suspicion
 from pyspark_log_storage.objects import checkpoints
 from tests.support.coordinator.audited_topic import audit, cut_last_chunk, flip
@@ -50,6 +50,20 @@ def test_a_damaged_checkpoint_is_named_and_written_again(topic, name, how):
     assert (found.what, found.repairable) == (f"checkpoint {key}", True)
     assert repair(topic.handle) == [key]
     assert topic.store.read(key) == whole
+    assert audit(topic).sound
+
+
+def test_the_whole_description_of_another_topic_is_damage(topic):
+    checkpoint_files.write_on_nodes(topic.handle)
+    key = topic.folder + topic_description.NAME
+    whole = topic.store.read(key)
+    other = topic.log.create_topic("other", 1)
+    topic.store.put(key, topic_description.encode(topic_description.of(other)))
+    [found] = audit(topic).findings
+    assert "it describes topic 'other'" in found.problem
+    assert repair(topic.handle) == [key]
+    assert topic_description.decode(topic.store.read(key), "x").topic.name == "t"
+    assert len(topic.store.read(key)) == len(whole)
     assert audit(topic).sound
 
 

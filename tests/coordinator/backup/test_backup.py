@@ -397,6 +397,36 @@ def test_of_older_backups_only_what_newer_ones_do_not_need_is_deleted():
     assert target.read("topics/mine") == b""
 
 
+def test_a_damaged_manifest_does_not_prevent_later_backups_of_the_same_log_alone():
+    topic, target = StoredTopic(), Target()
+    topic.fill(1)
+    for _ in range(2):
+        backup.back_up(topic.open(), target)
+    target.put(layout.backup(2), b"damaged")
+    with pytest.raises(InvalidOption, match="backups of another cluster"):
+        backup.back_up(StoredTopic().open(), target)
+    made, copied = backup.back_up(topic.open(), target)
+    assert (made.number, copied.files) == (3, 0)
+    for number in manifest.numbers(target):
+        target.put(layout.backup(number), b"damaged")
+    with pytest.raises(CorruptObject, match=layout.backup(3)):
+        backup.back_up(topic.open(), target)
+
+
+def test_a_damaged_file_of_a_backup_is_copied_again_once_it_was_moved_away():
+    topic, target = StoredTopic(), Target()
+    topic.fill(2)
+    first, _ = backup.back_up(topic.open(), target)
+    damaged, _ = (key for key in target.list(layout.TOPICS))
+    target.put(damaged, b"damaged")
+    second, _ = backup.back_up(topic.open(), target)
+    assert len(backup.check(second, target)) == 1
+    target.delete(damaged)
+    third, copied = backup.back_up(topic.open(), target)
+    assert copied.files == 1
+    assert [backup.check(each, target) for each in (first, second, third)] == [[], [], []]
+
+
 def test_a_backup_may_be_in_a_bucket_and_be_restored_to_one():
     topic, target, root = (
         StoredTopic(),

@@ -41,4 +41,4 @@ def test_checkpoints_that_have_not_changed_are_not_written_again():
     assert put == []
     topic.fill(1)
     checkpoint_files.write_on_nodes(topic.handle)
-    assert put == [checkpoints.REPLICATION, topic_description.NAME]
+    assert put == [topic_description.NAME, checkpoints.REPLICATION]

@@ -8,7 +8,7 @@ from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.log import Log
-from pyspark_log_coordinator.maintenance import topic_cleanup
+from pyspark_log_coordinator.maintenance import topic_cleanup, topic_description
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import UNLIMITED, TopicConfig
 from pyspark_log_coordinator.rebuild import execute
@@ -19,6 +19,7 @@ from pyspark_log_storage.files.append_file import AppendFileWriter
 from pyspark_log_storage.layout import born_name
 from pyspark_log_storage.objects import checkpoints
 from pyspark_log_storage.stores.addresses import open_store
+from tests.support.coordinator import replicated_topic
 from tests.support.coordinator.lost_cluster import LostCluster, look
 from tests.support.coordinator.replicated_topic import ALL, write
 from tests.support.coordinator.stored_topic import batch_of
@@ -293,6 +294,25 @@ def test_of_two_topics_of_one_name_the_newer_is_rebuilt(cluster):
     cluster.check()
 
 
+def test_a_topic_that_has_no_description_yet_is_newer_than_a_deleted_one_if_its_rows_are(cluster, monkeypatch):
+    former = cluster.folder("0", "u").name
+    shutil.copytree(cluster.folder("2", "u"), cluster.path / "kept")  # of a node that missed the deletion
+    cluster.log.delete_topic("u")
+    del cluster.expected["u", 0]
+    cluster.create("u")
+    now_ms = real_environment().now_ms()
+    monkeypatch.setattr(replicated_topic, "batch_of", lambda values: batch_of(values, [now_ms] * len(values)))
+    cluster.append("u", 2)
+    cluster.roll("u")
+    for node in ALL:
+        lose_folder(cluster.path / f"node{node}" / "topics" / "u" / former)
+    shutil.move(cluster.path / "kept", cluster.path / "node2" / "topics" / "u" / former)
+    cluster.lose_journals()
+    found = cluster.rebuild()
+    assert [folder.topic_id for folder, _ in found.left_out] == [former]
+    cluster.check()
+
+
 def test_the_remains_of_a_topics_journal_are_used(cluster):
     """Only the cluster's journal is lost. The topics' journals are newer than any description."""
     cluster.append("t", 2)
@@ -323,6 +343,69 @@ def test_a_folder_or_a_checkpoint_with_the_number_of_an_impossible_partition_is_
     assert "a partition that no topic can have" in damage
     cluster.check()
     assert list((folder / "20260131").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        (f"0/{checkpoints.LEADER_EPOCH}", b"0\n1\n7 0\n"),
+        (f"0/{checkpoints.LEADER_EPOCH}", b"0\n1\n0 3\n"),
+        (checkpoints.REPLICATION, b"0\n2\nt 0 14\nt 9 14\n"),
+        (checkpoints.REPLICATION, b"0\n2\nt 0 74\nt 1 14\n"),
+    ],
+    ids=["epoch", "first offset", "partition", "high watermark"],
+)
+def test_a_changed_digit_in_a_checkpoint_changes_nothing_while_the_node_has_a_description(cluster, name, changed):
+    path = cluster.folder("1", "t") / name
+    was = path.read_bytes()
+    assert sum(one != other for one, other in zip(was, changed, strict=True)) == 1
+    path.write_bytes(changed)
+    cluster.lose_journals()
+    assert cluster.rebuild().lost == 0
+    cluster.check()
+    assert len(cluster.log.topic("t").journal.state.partitions) == 2
+
+
+def test_a_rebuild_after_an_election_reads_the_checkpoints_of_a_node_without_a_description(cluster):
+    handle = cluster.log.topic("u")
+    cluster.roll("u")
+    cluster.append("u", on=("0", "1"))
+    cluster.roll("u")
+    old = cluster.folder("0", "u") / topic_description.NAME
+    before = old.read_bytes()
+    elect_uncleanly(handle, "2")
+    cluster.forget("u", 2)
+    cluster.checkpoint("u")
+    old.write_bytes(before)
+    for node in ("1", "2"):
+        (cluster.folder(node, "u") / topic_description.NAME).unlink()
+    cluster.lose_journals()
+    cluster.rebuild()
+    cluster.check()
+
+
+def test_a_description_in_the_folder_of_another_topic_is_damage(cluster):
+    other = cluster.folder("0", "t") / topic_description.NAME
+    shutil.copy(other, cluster.folder("0", "u") / topic_description.NAME)
+    cluster.lose_journals()
+    found = cluster.rebuild()
+    [damage] = found.damaged
+    assert "it describes topic 't'" in damage
+    assert found.lost == 0
+    cluster.check()
+    sound(cluster.log)
+
+
+def test_a_file_that_names_an_entry_that_no_journal_has_does_not_number_the_new_journal(cluster):
+    folder = cluster.folder("0", "t")
+    before = cluster.log.topic("t").journal.number
+    (folder / "append" / born_name(10**20 - 1, "0" * 32)).write_bytes(b"")
+    cluster.lose_journals()
+    (folder / "journal" / "entries").mkdir(parents=True)
+    (folder / "journal" / "entries" / ("9" * 20)).write_bytes(b"")
+    cluster.rebuild()
+    assert cluster.log.topic("t").journal.number < before + 10**7
+    cluster.check()
 
 
 def test_a_cluster_whose_journal_can_be_read_is_refused(cluster):

@@ -1,5 +1,6 @@
 """`pyspark-log backup` and `pyspark-log restore`, on folders."""
 
+import json
 import shutil
 
 import pytest
@@ -71,6 +72,7 @@ def test_a_backup_is_verified_and_a_problem_is_named_and_ends_with_code_1(cli, t
     result = cli.run("backup", tmp_path / "backups", "--verify", "--keep", "1", code=1)
     assert "checked every file: 1 problem" in result.stdout
     assert damaged.name in result.stderr
+    assert f"move damaged files out of {tmp_path / 'backups'}, and the next backup copies them again" in result.stderr
     assert [each["backup"] for each in cli.documents("restore", tmp_path / "backups", "--list")] == [1, 2]
     assert damaged.name in cli.error("restore", tmp_path / "backups", "--as-new", "--path", tmp_path / "new")
     assert "there is no log" in CommandLine(tmp_path / "new").error("topics", "list")
@@ -88,6 +90,17 @@ def test_old_backups_are_listed_restored_and_deleted(cli, tmp_path):
     assert sorted(old.out("consume", "t").split()) == list("12345")
     assert "deleted 3 older backups" in cli.out("backup", target, "--keep", "1")
     assert "existing: 4" in cli.misuse("restore", target, "--as-new", "--backup", "1")
+
+
+def test_a_list_names_a_damaged_backup_and_shows_the_others(cli, tmp_path):
+    target = tmp_path / "backups"
+    for _ in range(3):
+        cli.run("backup", target)
+    [_, damaged, _] = sorted((target / "backups").iterdir())
+    damaged.write_bytes(b"damaged")
+    result = cli.run("restore", target, "--list", "--json", code=1)
+    assert [json.loads(line)["backup"] for line in result.stdout.splitlines()] == [1, 3]
+    assert damaged.name in result.stderr
 
 
 def test_what_is_restored_where_and_as_what_must_be_said(cli, tmp_path):
