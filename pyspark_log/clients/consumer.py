@@ -246,10 +246,9 @@ class Consumer:
     def __next__(self) -> ConsumerRecord:
         """Return the next row; wait until there is one, or the Consumer is closed."""
         while not self._closed.is_set():
-            if self._reading.ahead:
-                return self._reading.next_ahead()
-            with self._alone():
-                self._read_ahead(_ITERATION_MS)
+            if (record := self._reading.next_ahead()) is not None:
+                return record
+            self._read_ahead(_ITERATION_MS)
         raise StopIteration
 
     def __aiter__(self) -> Self:
@@ -258,9 +257,9 @@ class Consumer:
     async def __anext__(self) -> ConsumerRecord:
         """Return the next row; wait without blocking the event loop. Rows are read in a thread of its executor."""
         while not self._closed.is_set():
-            if self._reading.ahead:
-                return self._reading.next_ahead()
-            reading = asyncio.ensure_future(asyncio.to_thread(self._read_now))
+            if (record := self._reading.next_ahead()) is not None:
+                return record
+            reading = asyncio.ensure_future(asyncio.to_thread(self._read_ahead, 0))
             try:
                 await asyncio.shield(reading)
             except asyncio.CancelledError:
@@ -408,7 +407,8 @@ class Consumer:
         """Stop: a waiting `poll` returns, iterations end, and later calls raise `InvalidInput`. For any thread.
 
         A member commits (with `enable.auto.commit`), calls its listener, and leaves the group unless it is static. If
-        another thread uses the consumer, that thread does so at the end of its call.
+        another thread uses the consumer, that thread does so at the end of its call. If that call is `poll`, it returns
+        no rows then, as they could not be committed any more: whoever reads the partitions next gets them.
         """
         self._closed.set()
         self._finish_unless_in_use()
@@ -465,12 +465,13 @@ class Consumer:
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         """Refuse a second thread, and everything after `close`."""
-        if self._closed.is_set() and not self._is_finishing:
-            raise InvalidInput("this Consumer is closed; make a new one")
         if not self._in_use.acquire(blocking=False):
+            self._refuse_if_closed()
             raise InvalidInput("this Consumer is in use by another thread; use one Consumer for each thread")
         self._depth += 1
         try:
+            if self._depth == 1 and not self._is_finishing:  # a call that is in progress ends as it would
+                self._refuse_if_closed()
             if self._group is not None and self._process != os.getpid():
                 raise InvalidInput("this Consumer was made before the process was forked; make one in each process")
             yield
@@ -482,6 +483,10 @@ class Consumer:
             if self._closed.is_set():  # looked at after the release: `close` leaves it to whoever has the lock
                 self._finish_unless_in_use()
 
+    def _refuse_if_closed(self) -> None:
+        if self._closed.is_set():
+            raise InvalidInput("this Consumer is closed; make a new one")
+
     def _the_group(self, what: str) -> ConsumerGroup:
         if self._group is None:
             raise InvalidInput(f"this Consumer has no group to {what}; give the option group.id")
@@ -490,7 +495,8 @@ class Consumer:
     def _wait_for(self, take: Callable[[], list[T]], timeout_ms: float) -> list[T]:
         """Return what `take` returns, once that is not empty or the time is over.
 
-        If the call ends with an error or an interrupt, the rows that were taken are read again.
+        If the call ends with an error or an interrupt, or because a member of a group is closed, the rows that were
+        taken are read again.
         """
         has_begun = False
         try:
@@ -517,12 +523,12 @@ class Consumer:
                     left = deadline - monotonic()
                     if left <= 0 or self._closed.wait(min(pause, left)):
                         break
-            self._reading.begin()  # the rows are returned: nothing may fail from here on
+            is_returned = self._reading.begin()  # nothing may fail from here on
         except BaseException:
             if has_begun:
                 self._reading.go_back()
             raise
-        return found
+        return found if is_returned else []
 
     def _look_and_take(self, take: Callable[[], list[T]]) -> list[T]:
         """Return what `take` returns after a look, nothing while a store does not answer."""
@@ -550,15 +556,15 @@ class Consumer:
             self._group.topic_deleted(error.topic)
 
     def _read_ahead(self, timeout_ms: float) -> None:
-        """Read rows for the iteration, and wait for them for some time."""
-        rows_max = self._options.max_poll_records
-        self._reading.ahead = self._wait_for(lambda: self._reading.take_records(rows_max), timeout_ms)[::-1]
-
-    def _read_now(self) -> None:
-        if self._closed.is_set():
-            return
-        with self._alone():
-            self._read_ahead(0)
+        """Read rows for the iteration, and wait for them for some time. Do nothing if another thread has closed it."""
+        rows_max, has_begun = self._options.max_poll_records, False
+        try:
+            with self._alone():
+                has_begun = True
+                self._reading.ahead = self._wait_for(lambda: self._reading.take_records(rows_max), timeout_ms)[::-1]
+        except InvalidInput:
+            if has_begun or not self._closed.is_set():
+                raise
 
     def _of(self, partition: TopicPartition | tuple[str, int]) -> AssignedPartition:
         key = partition_of(partition)

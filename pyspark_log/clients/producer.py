@@ -15,14 +15,14 @@ from pyspark_log.clients.accumulator import Accumulator
 from pyspark_log.clients.housekeeper import Housekeeper
 from pyspark_log.clients.producer_batch import ROW_BYTES, ArrowBatch, RowBatch
 from pyspark_log.clients.records import BatchMetadata, RecordMetadata, address_of
-from pyspark_log.clients.row_input import arrow_rows, checked_row
+from pyspark_log.clients.row_input import arrow_rows, checked_row, lasting
 from pyspark_log.clients.sender import Sender
 from pyspark_log.opening import canonical, own_log
 from pyspark_log.options.producer import parse_producer
-from pyspark_log_storage.errors import BufferExhausted, InvalidInput
+from pyspark_log_storage.errors import BufferExhausted, InvalidInput, InvalidRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from types import TracebackType
 
     import pyarrow as pa
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pyspark_log.clients.producer_batch import OnDelivery
     from pyspark_log.clients.records import RecordMetadata
     from pyspark_log.clients.row_input import GivenHeaders, Text
-    from pyspark_log.writing.destination import Destination
 
 _NS_PER_US = 1000
 
@@ -39,8 +38,8 @@ _NS_PER_US = 1000
 class AtomicBatch:
     """The batch of `Producer.batch()`: rows that are in the log together or not at all. For one thread."""
 
-    def __init__(self, destination: Callable[[str], Destination], bytes_max: int) -> None:
-        self._destination = destination
+    def __init__(self, sender: Sender, bytes_max: int) -> None:
+        self._sender = sender
         self._bytes_max = bytes_max
         self._bytes = 0
         self._batches: dict[str, RowBatch] = {}
@@ -63,8 +62,12 @@ class AtomicBatch:
         """Add a row; as `Producer.send`. Raises `BufferExhausted` if the rows exceed `buffer.memory`."""
         if not self._is_open:
             raise InvalidInput("the block of this batch has ended; begin another one with Producer.batch()")
-        destination = self._destination(topic)
-        row = checked_row(destination, value, key, headers, partition, timestamp_ms)
+        if headers is not None:
+            headers = lasting(headers)
+        try:
+            row = checked_row(self._sender.destination(topic), value, key, headers, partition, timestamp_ms)
+        except InvalidRecord as error:
+            row = checked_row(self._sender.changed(topic, error), value, key, headers, partition, timestamp_ms)
         size = row[2] + ROW_BYTES
         if self._bytes + size > self._bytes_max:
             raise BufferExhausted(
@@ -165,7 +168,12 @@ class Producer:
         """
         if self._refused:
             raise InvalidInput(self._refused)
-        row = checked_row(self._destination(topic), value, key, headers, partition, timestamp_ms)
+        if headers is not None:
+            headers = lasting(headers)
+        try:
+            row = checked_row(self._destination(topic), value, key, headers, partition, timestamp_ms)
+        except InvalidRecord as error:
+            row = checked_row(self._sender.changed(topic, error), value, key, headers, partition, timestamp_ms)
         return self._accumulator.append(topic, row, on_delivery)
 
     def send_batch(self, topic: str, rows: pa.RecordBatch | pa.Table) -> Future[BatchMetadata]:
@@ -175,8 +183,12 @@ class Producer:
         a Spark write; others are ignored. The rows must not be changed afterwards. Raises what `send` raises.
         """
         self._check_usable()
-        destination = self._destination(topic)
-        batch = ArrowBatch(topic, arrow_rows(rows, destination, time.time_ns() // _NS_PER_US))
+        now_us = time.time_ns() // _NS_PER_US
+        try:
+            checked = arrow_rows(rows, self._destination(topic), now_us)
+        except InvalidRecord as error:
+            checked = arrow_rows(rows, self._sender.changed(topic, error), now_us)
+        batch = ArrowBatch(topic, checked)
         if rows.num_rows == 0:
             batch.succeed({})
         else:
@@ -197,7 +209,7 @@ class Producer:
         """
         self._check_usable()
         self._check_may_wait("use batch()")
-        batch = AtomicBatch(self._destination, self._options.buffer_memory)
+        batch = AtomicBatch(self._sender, self._options.buffer_memory)
         try:
             yield batch
             self._check_usable()

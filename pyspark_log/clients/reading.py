@@ -330,15 +330,19 @@ class Reading:
         if key not in self._waiting:
             self._waiting[key] = self._partitions[key]
 
-    def begin(self) -> None:
-        """Begin to take the rows that a call is to return; `go_back` returns to this point."""
-        self._before = {}
+    def begin(self) -> bool:
+        """Begin to take the rows that a call is to return; `go_back` returns to this point.
+
+        Return whether rows were taken before, and not put back by `go_back`.
+        """
+        before, self._before = self._before, {}
+        return bool(before)
 
     def go_back(self) -> None:
         """Read again what was taken since `begin`."""
-        for each, place in self._before.items():
+        before, self._before = self._before, {}
+        for each, place in before.items():
             each.go_back(place)
-        self._before = {}
 
     def look(self) -> None:
         """Look for new rows, unless there are enough and the last look was a moment ago."""
@@ -379,10 +383,13 @@ class Reading:
                 size += batch.rows.nbytes
         return batches
 
-    def next_ahead(self) -> ConsumerRecord:
-        """Return the next row of an iteration."""
-        record = self.ahead[-1]
-        del self.ahead[-1]  # not by `pop`, after which Python may raise KeyboardInterrupt
+    def next_ahead(self) -> ConsumerRecord | None:
+        """Return the next row of an iteration, None if it has read none. Another thread may hand back meanwhile."""
+        ahead = self.ahead
+        if not ahead:
+            return None
+        record = ahead[-1]
+        del ahead[-1]  # not by `pop`, after which Python may raise KeyboardInterrupt
         return record
 
     def hand_back(self) -> None:

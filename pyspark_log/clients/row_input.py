@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, SupportsIndex, TypeAlias
 
 import pyarrow as pa
@@ -45,6 +45,11 @@ def as_bytes(value: object, what: str) -> bytes:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     raise InvalidRecord(f"the {what} of a row is of type {type(value).__name__}; give bytes, text or None")
+
+
+def lasting(headers: GivenHeaders) -> GivenHeaders:
+    """Return headers that can be read twice: an iterator as a list."""
+    return list(headers) if isinstance(headers, Iterator) else headers
 
 
 def as_headers(given: GivenHeaders) -> Headers:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pyspark_log.options.producer import ProducerOptions
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.batch import StagedFile
+    from pyspark_log_storage.errors import InvalidRecord
 
 REFRESH_SECONDS = 5.0
 """How old the knowledge of the cluster's nodes and topics may be (Kafka's metadata.max.age.ms)."""
@@ -60,6 +61,8 @@ class TopicTarget:
     def __init__(self, handle: TopicHandle, destination: Destination) -> None:
         self.handle = handle
         self.destination = destination
+        self.looked = -float("inf")
+        """When it was looked up."""
 
 
 class Sender:
@@ -98,6 +101,26 @@ class Sender:
         """Return where rows of a topic go. Raises what `topic` raises."""
         found = self._topics.get(name)
         return (found or self.topic(name)).destination
+
+    def changed(self, name: str, error: InvalidRecord) -> Destination:
+        """Return where rows of a topic go if that has changed since a row was refused with `error`; else raise `error`.
+
+        Looks at the topic unless that was done in the last `REFRESH_SECONDS`. Waits for `max.block.ms` at most.
+        """
+        known = self._topics.get(name)
+        if known is None or self._environment.monotonic() - known.looked < REFRESH_SECONDS:
+            raise error
+        before = known.destination
+        if not self._log_lock.acquire(timeout=self._options.max_block):
+            raise error
+        try:
+            self._refresh(name)
+        finally:
+            self._log_lock.release()
+        now = self._topics.get(name, known).destination
+        if msgspec.structs.replace(now, born=before.born) == before:
+            raise error
+        return now
 
     def abandon(self, error: LogError, timeout: float | None) -> None:
         """Fail what waits, and wait for the threads, `timeout` seconds each, unless they still write something."""
@@ -142,6 +165,7 @@ class Sender:
         if known is None or known.handle.topic_id != handle.topic_id:
             known = self._topics[name] = TopicTarget(handle, self._destination(handle))
         known.handle, known.destination = handle, self._destination(handle)
+        known.looked = self._opened
         return known
 
     def _destination(self, handle: TopicHandle) -> Destination:

@@ -194,17 +194,19 @@ class Worker:
             if self._closed.is_set():
                 raise InvalidInput("this Worker is closed; make a new one")
             self._is_polling = True
-            self._thread.start()
-            deadline = monotonic() + timeout_ms / 1000
-            while True:
-                self._member.poll()
-                left = deadline - monotonic()
-                if left <= 0 or self._closed.wait(min(self._member.pause(), left)):
-                    return self.tasks
+            try:
+                self._thread.start()
+                deadline = monotonic() + timeout_ms / 1000
+                while True:
+                    self._member.poll()
+                    left = deadline - monotonic()
+                    if left <= 0 or self._closed.wait(min(self._member.pause(), left)):
+                        return self.tasks
+            finally:
+                self._is_polling = False
+                if self._closed.is_set():
+                    self._leave()
         finally:
-            self._is_polling = False
-            if self._closed.is_set():
-                self._leave()
             self._in_use.release()
 
     def run(self) -> None:

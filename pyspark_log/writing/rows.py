@@ -200,9 +200,16 @@ def _column(texts: Mapping[int, str], rows: int) -> pa.Array:
 
 
 def timestamps_of(column: pa.Array | None, rows: int, now_us: int) -> pa.Array:
-    """Return the times of rows: those of the column `timestamp`, and `now_us` (microseconds) without one."""
+    """Return the times of rows: those of the column `timestamp`, and `now_us` (microseconds) without one.
+
+    Raises `InvalidRecord` for whole numbers, which may be seconds, milliseconds or others.
+    """
     now = pa.scalar(now_us, schema.TIMESTAMP)
     if column is None or pa.types.is_null(column.type):
         return pa.repeat(now, rows)
+    if pa.types.is_integer(column.type):
+        raise InvalidRecord(
+            f"column 'timestamp' is {column.type}, a number of an unknown unit; cast it to a timestamp before the write"
+        )
     column = column.cast(schema.TIMESTAMP)
     return column.fill_null(now) if column.null_count else column

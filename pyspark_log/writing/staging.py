@@ -409,6 +409,10 @@ def _joined(block: list[Rows]) -> Rows:
         refused = pa.concat_arrays(
             [pa.nulls(rows.record.num_rows, pa.string()) if rows.refused is None else rows.refused for rows in block]
         )
-    keys = [rows.keys for rows in block if rows.keys is not None]
+    keys = None
+    if any(rows.keys is not None for rows in block):  # some were sent before the topic had a key.column
+        keys = pa.concat_arrays(
+            [pa.nulls(rows.record.num_rows, pa.binary()) if rows.keys is None else rows.keys for rows in block]
+        )
     topic = pa.concat_arrays(topics) if topics else None
-    return Rows(record, topic, partition, refused, block[0].typed, pa.concat_arrays(keys) if keys else None)
+    return Rows(record, topic, partition, refused, block[0].typed, keys)

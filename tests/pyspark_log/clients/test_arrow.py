@@ -5,6 +5,7 @@ import pytest
 
 from pyspark_log import BatchMetadata, Consumer, Producer
 from pyspark_log_storage.columns import schema
+from pyspark_log_storage.columns.column_ddl import parse
 from pyspark_log_storage.errors import InvalidRecord, UnknownTopic
 from tests.support.plain_log import PlainLog
 
@@ -55,6 +56,18 @@ def test_all_columns_come_back(log, producer):
     assert batch.rows.column("value").to_pylist() == [b"1", b"2"]
     assert batch.rows.column("timestamp").equals(columns["timestamp"])
     assert batch.rows.column("headers").to_pylist() == [[{"key": "h", "value": b"w"}], None]
+
+
+def test_timestamps_that_are_numbers_of_an_unknown_unit_are_refused(log, producer):
+    log.log.create_topic("typed", 1, columns=parse("id INT"))
+    times = pa.array([1_700_000_000_000])
+    for topic, column in (("t", {"value": [b"1"]}), ("typed", {"id": pa.array([1], pa.int32())})):
+        with pytest.raises(InvalidRecord, match="column 'timestamp' is int64, a number of an unknown unit; cast it"):
+            producer.send_batch(topic, pa.table(column | {"timestamp": times}))
+        rows = pa.table(column | {"timestamp": times.cast(pa.timestamp("ms"))})
+        producer.send_batch(topic, rows).result(60)
+        (batch,) = read(log, topic)
+        assert batch.rows.column("timestamp").cast(pa.int64()).to_pylist() == [1_700_000_000_000_000]
 
 
 def test_batches_and_rows_keep_their_order(log, producer):

@@ -253,6 +253,31 @@ class TestAConsumer:
         threading.Timer(0.05, consumer.close).start()
         assert consumer.poll(timeout_ms=GUARD * 1000) == []
 
+    @pytest.mark.parametrize("when", ["between two rows", "before it reads"])
+    def test_ends_an_iteration_when_another_thread_closes_it(self, log, when):
+        def close():
+            thread = threading.Thread(target=consumer.close)
+            thread.start()
+            thread.join(GUARD)
+
+        class ClosedWhenRead(list):
+            def __getitem__(self, place):
+                close()
+                return super().__getitem__(place)
+
+        log.append("t", {0: [b"a", b"b"]})
+        consumer = Consumer(log.path, group_id="g")
+        consumer.assign([("t", 0)], "earliest")
+        rows = [next(consumer)]
+        if when == "between two rows":
+            consumer._reading.ahead = ClosedWhenRead(consumer._reading.ahead)
+        else:
+            rows += [next(consumer)]
+            read_ahead = consumer._read_ahead
+            consumer._read_ahead = lambda timeout_ms: (close(), read_ahead(timeout_ms))
+        rows += consumer
+        assert [row.value for row in rows] == [b"a", b"b"]
+
     def test_is_for_one_thread_at_a_time(self, log):
         consumer, begun = Consumer(log.path), threading.Event()
         consumer.assign([("t", 0)])

@@ -8,8 +8,8 @@ import time
 import pyarrow as pa
 import pytest
 
-from pyspark_log import Producer
-from pyspark_log.clients import housekeeper
+from pyspark_log import Consumer, Producer
+from pyspark_log.clients import housekeeper, sender
 from pyspark_log.clients.accumulator import Accumulator
 from pyspark_log.clients.producer_batch import ArrowBatch
 from pyspark_log.clients.sender import Sender
@@ -21,6 +21,7 @@ from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_storage.errors import (
     BufferExhausted,
     InvalidInput,
+    InvalidRecord,
     StoreUnavailable,
     UnknownTopic,
 )
@@ -194,6 +195,39 @@ class TestTheSender:
             monkeypatch.setattr(ArrowBatch, "rows", rows_and_add)
             go.set()
             assert [each.result(GUARD).offsets for each in sent] == [{0: (0, 2)}, {0: (2, 4)}]
+
+    def test_looks_at_the_topic_again_before_it_refuses_a_row(self, log, monkeypatch):
+        with Producer(log.path, linger_ms=0) as producer:
+            producer.send("one", b"first").result(GUARD)
+            reassigner.add_partitions(log.log.topic("one"), 4)
+            with pytest.raises(InvalidRecord, match="has no partition 1: it has 1"):
+                producer.send("one", b"so soon after the last look", partition=1)
+            monkeypatch.setattr(sender, "REFRESH_SECONDS", 0.0)
+            sent = producer.send("one", b"a", headers=iter([("h", b"v")]), partition=1)
+            assert (sent.result(GUARD).partition, sent.result().offset) == (1, 0)
+            reassigner.add_partitions(log.log.topic("one"), 5)
+            rows = pa.table({"value": [b"b"], "partition": [4]})
+            assert producer.send_batch("one", rows).result(GUARD).offsets == {4: (0, 1)}
+            reassigner.add_partitions(log.log.topic("one"), 6)
+            with producer.batch() as batch:
+                sent = batch.send("one", b"c", headers=iter([("h", b"v")]), partition=5)
+            assert sent.result(GUARD).partition == 5
+            with pytest.raises(InvalidRecord, match="has no partition 6: it has 6"):
+                producer.send("one", b"", partition=6)
+        with Consumer(log.path) as consumer:
+            consumer.assign([("one", 1), ("one", 5)], "earliest")
+            assert [row.headers for row in consumer.poll(GUARD * 1000)] == [(("h", b"v"),)] * 2
+
+    def test_refuses_a_row_with_the_reason_if_its_topic_cannot_be_looked_at(self, log, monkeypatch):
+        def fail(*_):
+            raise StoreUnavailable("", "", "made up by the test")
+
+        monkeypatch.setattr(sender, "REFRESH_SECONDS", 0.0)
+        with Producer(log.path, linger_ms=0) as producer:
+            producer.partitions_for("one")
+            monkeypatch.setattr(Sender, "_look_up", fail)
+            with pytest.raises(InvalidRecord, match="has no partition 1: it has 1"):
+                producer.send("one", b"", partition=1)
 
     def test_leaves_the_maintenance_to_a_thread_of_its_own(self, log, monkeypatch):
         monkeypatch.setattr("pyspark_log.clients.housekeeper.CLEAN_UP_SECONDS", 0.0)

@@ -1,11 +1,14 @@
 """Arrow batches of a typed topic, by the Python clients."""
 
+import threading
+
 import pyarrow as pa
 import pytest
 
 import pyspark_log
 from pyspark_log import Consumer, Producer
 from pyspark_log.clients.row_input import arrow_rows
+from pyspark_log.clients.sender import Sender
 from pyspark_log.writing.destination import check_rows, destination_of
 from pyspark_log_coordinator.audit.verify import verify
 from pyspark_log_coordinator.maintenance import topic_roll
@@ -64,6 +67,20 @@ def test_rows_that_were_staged_before_a_key_column_was_added_lack_a_key(log):
     handle.alter_config({"key.column": "k", "cleanup.policy": "compact"})
     with pytest.raises(InvalidRecord, match="a row has a null in the column 'k', which is its key"):
         check_rows(destination_of(handle, None, 1000), rows.record)
+
+
+def test_rows_that_were_sent_before_and_after_a_key_column_was_set_are_written_together(log, monkeypatch):
+    log.log.create_topic("one", 1, columns=parse("id INT"))
+    go, take = threading.Event(), Sender._next_request
+    monkeypatch.setattr(Sender, "_next_request", lambda self: (go.wait(60), take(self))[1])
+    rows = pa.table({"id": pa.array([1, 2], pa.int32())})
+    with Producer(log.path) as producer:
+        sent = [producer.send_batch("one", rows)]
+        log.log.topic("one").alter_config({"key.column": "id"})
+        producer._sender._refresh("one")
+        sent.append(producer.send_batch("one", rows))
+        go.set()
+        assert [each.result(60).offsets for each in sent] == [{0: (0, 2)}, {0: (2, 4)}]
 
 
 def test_rows_of_several_schemas_survive_rolls(log, producer):

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from pyspark_log import Consumer, OffsetAndMetadata
+from pyspark_log import Consumer, ConsumerRebalanceListener, OffsetAndMetadata
 from pyspark_log.clients.commits import Commits
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit, ResetOffsets
 from pyspark_log_storage.errors import (
@@ -26,6 +26,12 @@ from tests.support.pyspark_log.clients.group_programs import (
     fill,
     kill,
 )
+
+
+def in_another_thread(call):
+    other = threading.Thread(target=call)
+    other.start()
+    other.join(GUARD)
 
 
 class TestCommits:
@@ -56,6 +62,38 @@ class TestCommits:
         programs.stop(consumer)
         other = programs.start()
         assert next(other).offset == 4
+
+    @pytest.mark.parametrize("returns", ["poll", "poll_batches"])
+    def test_the_rows_of_a_call_during_which_another_thread_closes_the_consumer_are_read_once(
+        self, log, programs, returns
+    ):
+        fill(log, 10, partitions=[0])
+        consumer = programs.start()
+        programs.running.clear()
+        while not (rows := consumer.poll(10, max_records=4)):
+            pass
+        consumer.commit()
+        consumer._looks.found = lambda: in_another_thread(consumer.close)
+        assert getattr(consumer, returns)(10) == []
+        other = programs.start()
+        programs.running.clear()
+        while len(rows) < 10:
+            rows += other.poll(10)
+        assert [row.offset for row in rows] == list(range(10))
+        other.close()
+
+    def test_by_a_listener_still_work_after_another_thread_has_closed_the_consumer(self, log, programs):
+        class Closed(ConsumerRebalanceListener):
+            def on_partitions_assigned(self, assigned):
+                in_another_thread(consumer.close)
+                consumer.commit({assigned[0]: 0})
+
+        consumer = programs.start(listener=Closed())
+        programs.running.clear()
+        consumer.poll(GUARD * 1000)
+        assert committed(programs, 0) == 0
+        with pytest.raises(InvalidInput, match="this Consumer is closed"):
+            consumer.commit()
 
     def test_of_what_was_committed_already_make_no_entry(self, log, programs):
         fill(log, 1)
@@ -324,14 +362,9 @@ class TestAutoCommit:
         programs.running.clear()
         while not (first := consumer.poll(10, max_records=4)):
             pass
-
-        def closed_elsewhere():
-            other = threading.Thread(target=consumer.close)
-            other.start()
-            other.join(GUARD)
-
-        consumer._looks.found = closed_elsewhere
-        assert [row.offset for row in first + consumer.poll(10, max_records=4)] == list(range(8))
+        consumer._looks.found = lambda: in_another_thread(consumer.close)
+        assert consumer.poll(10, max_records=4) == []
+        assert [row.offset for row in first] == list(range(4))
         assert committed(programs, 0) == 4
 
     def test_commits_the_same_offset_again_if_the_group_has_lost_it(self, log, programs):

@@ -190,3 +190,41 @@ def test_what_cannot_be_tasks_is_refused(log, tmp_path):
             Worker(log.path, "w", tasks, Runner())
     with Worker(tmp_path / "none", "w", ["a"], Runner()) as worker, pytest.raises(NoCluster, match="there is no log"):
         worker.poll()
+
+
+def test_close_ends_even_if_the_runner_cannot_stop_a_task_in_the_thread_that_polls(pool):
+    worker = pool.start(Runner(stop_failures=1))
+    runner = pool.running.pop(worker)
+    failures = []
+
+    def run():
+        try:
+            worker.run()
+        except RuntimeError as error:
+            failures.append(str(error))
+
+    polling = threading.Thread(target=run, daemon=True)
+    polling.start()
+    deadline = monotonic() + GUARD
+    while not worker.tasks:
+        assert monotonic() < deadline
+    closing = threading.Thread(target=worker.close, daemon=True)
+    closing.start()
+    polling.join(GUARD)
+    closing.join(5)
+    assert not closing.is_alive()
+    assert (failures, runner.running) == (["it cannot stop"], set()), "the call of close has repeated it"
+
+
+def test_a_runner_that_must_not_poll_may_still_close_its_worker(pool):
+    class Polling(Runner):
+        def start(self, tasks):
+            super().start(tasks)
+            with pytest.raises(InvalidInput, match="a TaskRunner cannot poll"):
+                worker.poll()
+            worker.close()
+
+    worker = pool.start(Polling())
+    runner = pool.running.pop(worker)
+    worker.run()
+    assert (worker.tasks, runner.running) == (frozenset(), set())
