@@ -40,12 +40,13 @@ def typed_rows(
     wanted = schema.decode(plan.schema.stored, f"topic {topic!r}")
     if batch.num_rows == 0:
         return
+    batch = with_first_offsets(batch)  # before Arrow converts any column
     given = {name: batch.column(place) for place, name in enumerate(batch.schema.names)}
     times = timestamps_of(given.get("timestamp"), batch.num_rows, now_us)
     columns, reasons = _columns(given, plan, wanted, batch.num_rows)
     partition = given.get("partition")
     keys = _key_bytes([columns[wanted.get_field_index(each)] for each in plan.keys]) if plan.keys else None
-    record = with_first_offsets(pa.RecordBatch.from_arrays([*columns, times], schema=wanted))
+    record = pa.RecordBatch.from_arrays([*columns, times], schema=wanted)
     reasons = _with_wrong_text(record, reasons)
     if reasons is None:
         yield Rows(record, None, partition, typed=plan.schema, keys=keys)

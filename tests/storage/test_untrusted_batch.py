@@ -16,6 +16,7 @@ from tests.support.storage import hostile_chunks as hostile
 from tests.support.storage import random_columns
 from tests.support.storage.hostile_chunks import chunk_of, message_of, ordered, with_headers, with_offsets
 
+LISTS = pa.list_(pa.field("element", pa.list_(pa.field("element", pa.int32()))))
 WORKER = Path(__file__).parents[1] / "support" / "storage" / "hostile_worker.py"
 EVERY_COMPRESSION = pytest.mark.parametrize("compression", chunk.COMPRESSIONS)
 FEW_AND_MANY = pytest.mark.parametrize("rows", [3, hostile.MANY])
@@ -50,6 +51,16 @@ def test_empty_lists_of_lists_without_offsets_are_read_with_one(kind, rows, comp
     assert random_columns.has_offsets(found.column("a"))
     assert found.to_pylist() == batch.to_pylist()
     assert found.nbytes > 0
+
+
+def test_a_struct_without_fields_beside_lists_that_lack_offsets_keeps_its_rows():
+    typed = schema.typed(pa.schema([("a", pa.struct([("none", pa.struct([])), ("lists", LISTS)]))]))
+    lists = random_columns.lists_without_offsets(LISTS.value_type, 3)
+    none = pa.array([{}] * 3, pa.struct([]))
+    both = pa.StructArray.from_arrays([none, lists], fields=list(typed.field("a").type))
+    batch = pa.RecordBatch.from_arrays([both, hostile.times(3)], schema=typed)
+    data = pa.py_buffer(stored(batch))
+    assert chunk.decode(data, chunk.verify(data, "the chunk"), (typed,), "the chunk").to_pylist() == batch.to_pylist()
 
 
 @pytest.mark.parametrize("name", ["timestamp", "id"])

@@ -184,7 +184,10 @@ class _Sharing:
         queues = {names: [(0, self._places[name], name) for name in names] for names in set(takers.values())}
         self._queues = {topic: queues[names] for topic, names in takers.items()}
         """For each topic a heap of the members that want it, by how many partitions they have, or had before more."""
-        self._queues_of = {name: [queue for names, queue in queues.items() if name in names] for name in self.shares}
+        self._queues_of: dict[str, list[list[tuple[int, int, str]]]] = {name: [] for name in self.shares}
+        for names, queue in queues.items():
+            for name in names:
+                self._queues_of[name].append(queue)
 
     def give(self, name: str, partition: TopicPartition) -> None:
         """Give a member a partition, which it may give up again unless it keeps what it owns."""

@@ -41,7 +41,7 @@ class Node(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     fenced: bool = False
     """Taken out of service by an operator: the node gets no new replicas."""
     fencings: Count = 0
-    """How often the node was fenced. Older entries and snapshots lack this, and count from 0."""
+    """How often the node was fenced, as the newest entry about that says; 0 if it is older than the count."""
 
 
 class FormerNode(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -109,6 +109,8 @@ class NodeFenced(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_
     """The node was taken out of service."""
 
     node_id: NodeId
+    fencings: Count = 0
+    """How often by now. Older entries lack this: if they were counted, older snapshots would contradict them."""
 
 
 class NodeUnfenced(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
@@ -148,13 +150,15 @@ def decide(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode], command: 
         case AddNode():
             return _add(nodes, former, command.node)
         case FenceNode(again=True):
-            return [NodeFenced(command.node_id)] if command.node_id in nodes.keys() - live(nodes).keys() else []
+            fenced = nodes.get(command.node_id)
+            return [NodeFenced(fenced.node_id, fenced.fencings + 1)] if fenced is not None and fenced.fenced else []
         case FenceNode():
-            if node_of(nodes, command.node_id).fenced:
+            known = node_of(nodes, command.node_id)
+            if known.fenced:
                 return []
             if list(live(nodes)) == [command.node_id]:
                 raise _wrong(f"node {command.node_id!r} is the only one that is not fenced; unfence or add another")
-            return [NodeFenced(command.node_id)]
+            return [NodeFenced(command.node_id, known.fencings + 1)]
         case UnfenceNode():
             return [NodeUnfenced(command.node_id)] if node_of(nodes, command.node_id).fenced else []
         case RenewNode():
@@ -220,7 +224,7 @@ def evolve(
     elif isinstance(event, RackSet):
         after = msgspec.structs.replace(before, rack=event.rack)
     elif isinstance(event, NodeFenced):
-        after = msgspec.structs.replace(before, fenced=True, fencings=before.fencings + 1)
+        after = msgspec.structs.replace(before, fenced=True, fencings=event.fencings)
     else:
         after = msgspec.structs.replace(before, fenced=False)
     return {**nodes, event.node_id: after}, former

@@ -71,13 +71,10 @@ class _Kind(enum.Enum):
 
 def _kind_of(store: Store, nodes: JournalNodes) -> _Kind:
     """Find out whether a store is a journal node, or a copy of one: its lists name its node at another address."""
-    if _is_any(store.url, nodes.urls):
-        return _Kind.JOURNAL_NODE
-    try:
+    lists, marker = [], None
+    with contextlib.suppress(StoreError, CorruptObject):
         lists, marker = journal_nodes.recorded(store), read_marker(store)
-    except (StoreError, CorruptObject):
-        return _Kind.OTHER
-    if any(_is_any(store.url, each.urls) for each in lists):
+    if _is_any(store.url, [url for each in (nodes, *lists) for url in each.urls]):
         return _Kind.JOURNAL_NODE
     # Without its marker nobody knows what it was, and a copy that is taken for a node acts on the original.
     is_named = marker is None or any(marker.node == known.node for each in lists for known in each.nodes)

@@ -18,7 +18,7 @@ from pyspark_log_coordinator.log.reachable_stores import ReachableStores, reacha
 from pyspark_log_coordinator.maintenance import topic_description
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, ObjectMissing
+from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreUnavailable
 from pyspark_log_storage.objects import checkpoints
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def write(store: Store, folder: str, wanted: Mapping[str, bytes]) -> None:
     for name, data in wanted.items():
         try:
             is_same = store.read(f"{folder}{name}") == data
-        except ObjectMissing:
+        except (ObjectMissing, StoreUnavailable):  # it may be on a bad sector
             is_same = False
         if not is_same:
             store.put(f"{folder}{name}", data)

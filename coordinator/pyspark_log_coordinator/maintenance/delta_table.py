@@ -19,6 +19,7 @@ node lacks a keyed segment, or has a damaged one, is not in it: a newer row of s
 
 A table that another program has changed, or that is damaged, is published anew: the next version has a checkpoint. It
 does not say reliably which entry it has noted, so the journal is read after it, and the newest entry is published.
+The same applies if there is no table: it may have been lost with its disk.
 """
 
 from __future__ import annotations
@@ -103,14 +104,16 @@ def publish(  # noqa: PLR0913 -- what is published, where, and as of when
 ) -> bool:
     """Make a node's table that of the topic's state at a journal entry, at `now` (ms). Return whether it was changed.
 
-    With `is_noted` the table notes the entry even if nothing else changes. A table that must be published anew becomes
-    that of the newest state, whatever `state` is. Raises `StoreError`, and `UnknownTopic` if the topic was deleted.
+    With `is_noted` the table notes the entry even if nothing else changes. A table that is missing or must be published
+    anew becomes that of the newest state, whatever `state` is. Raises `StoreError`, and `UnknownTopic` if the topic was
+    deleted.
     """
     topic_id = handle.topic_id
     folder = layout.topic_folder(state.name, topic_id)
     for _ in range(ATTEMPTS):
         table, is_sound = _read(store, folder, state.name, node)
-        if not is_sound:  # read after the table: what any of its versions has noted is in this state
+        if not is_sound or table.version < 0:
+            # Read after the table: what any of its versions has noted is in this state.
             state, entry = handle.refresh(), handle.journal.number
         metadata = metadata_of(state, topic_id)
         known = table.transactions.get(topic_id, 0)

@@ -97,7 +97,7 @@ def _clean_up_inbox(handle: TopicHandle, nodes: ReachableStores, *, commands: bo
         if isinstance(place, OneStore):
             raise
         first = place.members.members[0].node
-        if first not in handle.log.missing_nodes:
+        if first in handle.log.live_nodes and first not in handle.log.missing_nodes:
             nodes.failures.setdefault(first, error)
     return count
 

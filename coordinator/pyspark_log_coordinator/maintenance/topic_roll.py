@@ -104,8 +104,8 @@ def roll_led_by(
 ) -> None:
     """Do what is due in those partitions that a node leads, of topics with segment.format=parquet or compaction.
 
-    `damaged` gets the name of each topic whose journal is damaged or does not answer; the others continue. Without it
-    the error is raised. Raises `StoreError`.
+    `damaged` gets the name of each topic whose journal is damaged, or may not have taken an entry; the others continue.
+    Without it the error is raised. Raises `StoreError`.
     """
     for handle in log.topics_on(node, failed=damaged):
         if handle.config.segment_format == "parquet" or handle.config.is_compacted:

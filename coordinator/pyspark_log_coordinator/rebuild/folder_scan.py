@@ -19,6 +19,7 @@ from pyspark_log_coordinator.journal import snapshot
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.place import OneStore
 from pyspark_log_coordinator.journal.registers import slot_of as register_slot_of
+from pyspark_log_coordinator.journal.single_store import slot_of
 from pyspark_log_coordinator.maintenance import topic_description
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
@@ -277,8 +278,7 @@ def newest_in(store: Store, journal: str, remains: tuple[str, ...]) -> int:
         folder, _, name = key.removeprefix(journal).removeprefix(spare.FOLDER).rpartition("/")
         if folder.partition(".")[0] != "entries":
             continue
-        slot = int(name) if _is_number(name) else register_slot_of(name)
-        numbers += [] if slot is None else [slot]
+        numbers += [slot for slot in (slot_of(name), register_slot_of(name)) if slot is not None]
     return max(filter(_is_entry, numbers))
 
 

@@ -118,8 +118,9 @@ class Controller:
             detector = failure_detector_of(handle, settings.session_timeout_ms)
             elected.extend(_moves(handle, detector.consider(handle)))
             state = handle.journal.state
-            # The suspicion of a node that was removed stands forever.
-            self._is_suspicious |= any(node in self._log.cluster.state.nodes for node in state.suspects)
+            # The suspicion of a node that was removed stands forever, that of a fenced one until it is unfenced.
+            awaited = (node for node in state.suspects if node not in state.fenced)
+            self._is_suspicious |= any(node in self._log.cluster.state.nodes for node in awaited)
             intervals_ms.append(state.config.replica_lag_time_max_ms / 2)
             if detector.has_unpublished:
                 intervals_ms.append(PUBLISH_CHECK_MS)

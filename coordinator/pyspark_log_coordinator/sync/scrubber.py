@@ -52,7 +52,7 @@ def scrub(log: Log, node_id: NodeId, moved: Callable[[int], object] = lambda _: 
 
     `moved` gets the number of bytes read since its last call, and may wait (`Throttle`). Raises `InvalidOption` if
     there is no such node, `NodeMissing` if its store is not the one that the cluster knows, `StoreError` if it does not
-    answer. A topic whose journal is damaged or does not answer is a failure, and the others continue.
+    answer. A topic whose journal is damaged, or does not answer during a repair, is a failure; the others continue.
     """
     member, store = node_of(log.cluster.state.nodes, node_id), log.node_store(node_id)
     objects = size = 0

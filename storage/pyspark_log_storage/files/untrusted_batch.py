@@ -87,7 +87,7 @@ def _without_nulls(schema: pa.Schema) -> tuple[int, ...]:
 
 
 def with_first_offsets(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a checked batch in which each list or map below another one has at least one offset.
+    """Return a batch in which each list or map below another one has at least one offset.
 
     If all lists of a batch are empty, so is the array of the lists in them. Arrow's format allows it to have no offsets
     then, and some programs write none. Arrow itself reads the first one, and may end the process.
@@ -127,6 +127,8 @@ def _lacks_offsets(column: pa.Array) -> bool:
 
 def _with_first_offsets(column: pa.Array) -> pa.Array:
     kind = column.type
+    if not _lacks_offsets(column):  # for example a struct without fields, whose length is known from itself alone
+        return column
     if len(column) == 0:
         return pa.nulls(0, kind)
     if pa.types.is_struct(kind):
@@ -136,10 +138,8 @@ def _with_first_offsets(column: pa.Array) -> pa.Array:
     if pa.types.is_map(kind):
         parts = [_with_first_offsets(column.keys), _with_first_offsets(column.items)]
         values = pa.StructArray.from_arrays(parts, fields=[kind.key_field, kind.item_field])
-    elif pa.types.is_list(kind):
-        values = _with_first_offsets(column.values)
     else:
-        return column
+        values = _with_first_offsets(column.values)
     return pa.Array.from_buffers(kind, len(column), column.buffers()[:2], offset=column.offset, children=[values])
 
 

@@ -138,12 +138,11 @@ def _segments_from(store: Store, folder: str, offset: int) -> Iterator[tuple[str
 
 def _end_offset(store: Store, key: str) -> int:
     """Return the end offset of a segment by its index or, without an index, by its chunks."""
-    try:
-        return int(Index(store, f"{key}.index").end_offset)
-    except (CorruptObject, ObjectMissing):
-        entries, why = good_chunks(store, key)
-        # A damaged segment may have had more rows.
-        return layout.NUMBER_MAX if why is not None or not entries else entries[-1].end_offset
+    if (claimed := _claimed_end(store, key)) >= 0:
+        return claimed
+    entries, why = good_chunks(store, key)
+    # A damaged segment may have had more rows.
+    return layout.NUMBER_MAX if why is not None or not entries else entries[-1].end_offset
 
 
 def good_chunks(

@@ -389,3 +389,20 @@ def test_half_of_many_partitions_move_to_a_new_member_and_each_is_looked_at_once
     shares = consumer.assign_sticky({"t": 10_000}, members(A=range(10_000), B=()))
     assert {name: len(share) for name, share in shares.items()} == {"A": 5_000, "B": 5_000}
     assert len(looked) == 10_000
+
+
+def test_members_are_not_compared_with_one_another_for_each_set_of_topics():
+    class Name(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other):
+            compared.append(other)
+            return str.__eq__(self, other)
+
+    compared = []
+    topics = [f"t{number}" for number in range(20)]
+    group = [Subscriber(Name(each), Subscription(tuple(set(topics) - {each}))) for each in topics]
+    shares = consumer.assign_sticky(dict.fromkeys(topics, 2), group)
+    assert sorted(map(len, shares.values())) == [2] * 20
+    assert len(compared) < 200  # to sort them

@@ -3,6 +3,7 @@
 import pytest
 
 from pyspark_log_coordinator.maintenance import checkpoint_files, topic_cleanup, topic_description
+from pyspark_log_storage.errors import StoreUnavailable
 from pyspark_log_storage.objects import checkpoints
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
 from tests.support.elsewhere import PlainStore
@@ -42,3 +43,23 @@ def test_checkpoints_that_have_not_changed_are_not_written_again():
     topic.fill(1)
     checkpoint_files.write_on_nodes(topic.handle)
     assert put == [topic_description.NAME, checkpoints.REPLICATION]
+
+
+def test_a_checkpoint_on_a_bad_sector_is_written_again():
+    class BadSector(PlainStore):
+        bad = ""
+
+        def read(self, key, *place):
+            if key == self.bad:
+                raise StoreUnavailable(self.url, key, "input/output error")
+            return super().read(key, *place)
+
+        def put(self, key, data):
+            super().put(key, data)
+            self.bad = self.bad.replace(key, "")
+
+    topic = StoredTopic(BadSector())
+    topic.fill(1)
+    topic.store.bad = topic.folder + checkpoints.REPLICATION
+    topic_cleanup.clean_up_topic(topic.handle)
+    assert checkpoints.decode_offsets(topic.store.read(topic.folder + checkpoints.REPLICATION), "x") == {("t", 0): 3}

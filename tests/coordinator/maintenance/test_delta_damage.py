@@ -119,14 +119,17 @@ def test_a_file_that_another_program_adds_again_with_deleted_rows_is_put_right(t
     assert delta_log.read(topic.store, topic.folder).foreign == ()
 
 
-@pytest.mark.parametrize("is_lost", [True, False], ids=["damaged", "foreign"])
-def test_a_process_with_an_older_state_publishes_a_table_anew_without_deleted_files(topic, is_lost, tmp_path):
+@pytest.mark.parametrize("harm", ["damaged", "foreign", "deleted"])
+def test_a_process_with_an_older_state_publishes_a_table_anew_without_deleted_files(topic, harm, tmp_path):
     older, entry = topic.handle.refresh(), topic.handle.journal.number
     topic.handle.submit(DeleteRecords(0, SEGMENTS * ROWS - ROWS))
     topic_cleanup.clean_up_topic(topic.handle)
     found = delta_log.read(topic.store, topic.folder)
-    if is_lost:
+    if harm == "damaged":
         topic.store.put(f"{topic.folder}_delta_log/{found.checkpoint:020d}.checkpoint.parquet", b"")
+    elif harm == "deleted":
+        for key in list(topic.store.list(delta_log.log_of(topic.folder))):
+            topic.store.delete(key)
     else:
         topic.store.create(delta_log.commit_key(topic.folder, found.version + 1), b'{"commitInfo": {}}')
     assert delta_table.publish(topic.store, topic.handle, older, "0", entry=entry, now=0)

@@ -18,7 +18,7 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
     UnknownTopic,
 )
-from pyspark_log_storage.stores import store_threads
+from pyspark_log_storage.stores import addresses, store_threads
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.journal_disks import URLS, patient
 from tests.support.coordinator.migrated_journals import NEW, assert_whole, cluster_of_six, finish, move, write, written
@@ -84,6 +84,15 @@ def test_a_former_journal_node_that_hangs_does_not_delay_a_process_that_knows_ot
     assert log.journals.nodes.urls == NEW
     assert ended == []
     release.set()
+
+
+def test_no_folder_is_looked_at_to_find_out_that_an_address_is_in_a_former_list(six, monkeypatch):
+    """That of a new journal node whose file server is down would hang."""
+    move(six, "3", "4", "5")
+    looked = []
+    monkeypatch.setattr(addresses.os.path, "samefile", lambda *paths: looked.append(paths) or False)
+    assert six.log(*URLS).journals.nodes.urls == NEW
+    assert looked == []
 
 
 def test_a_handle_is_replaced_after_a_migration_without_a_look_at_the_others(six):

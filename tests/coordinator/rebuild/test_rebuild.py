@@ -332,6 +332,17 @@ def test_a_copy_of_entries_that_somebody_has_kept_beside_a_journal_is_left_alone
     assert list(entries.with_name("entries.bak").iterdir())
 
 
+def test_a_file_of_somebody_among_lost_entries_does_not_number_the_new_ones(cluster):
+    folders = [cluster.path / "node0" / "cluster" / "entries", cluster.folder("0", "t") / "journal" / "entries"]
+    cluster.lose_journals()
+    for each in folders:
+        each.mkdir(parents=True)
+        (each / ("9" * 21)).touch()
+    assert cluster.rebuild().lost == 0
+    cluster.check()
+    sound(cluster.log)
+
+
 def test_a_folder_or_a_checkpoint_with_the_number_of_an_impossible_partition_is_not_a_topics(cluster):
     [folder] = (cluster.path / "node0" / "topics" / "u").iterdir()
     shutil.copytree(folder / "0", folder / "20260131")

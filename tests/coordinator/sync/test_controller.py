@@ -65,16 +65,18 @@ def test_a_leader_whose_node_was_removed_is_replaced():
     assert topic.failures == []
 
 
-def test_a_suspicion_of_a_node_that_was_removed_costs_no_more_looks(monkeypatch):
+@pytest.mark.parametrize("is_removed", [True, False], ids=["removed", "fenced"])
+def test_a_suspicion_of_a_node_that_was_removed_or_fenced_costs_no_more_looks(is_removed, monkeypatch):
     topic = Watched(auto_leader_rebalance_enable=False)
     topic.take_away("1")
     for _ in range(3):
         topic.round(8.0)
     node_admin.set_fenced(topic.log, "1", fenced=True)
-    node_admin.join(topic.log, "/disk/3")
-    reassigner.begin(topic.handle, (("2", "0", "3"),))
-    assert reassigner.run(topic.handle).unfinished == ()
-    node_admin.remove(topic.log, "1")
+    if is_removed:
+        node_admin.join(topic.log, "/disk/3")
+        reassigner.begin(topic.handle, (("2", "0", "3"),))
+        assert reassigner.run(topic.handle).unfinished == ()
+        node_admin.remove(topic.log, "1")
     topic.round(15.0)
     assert topic.handle.refresh().suspects.keys() == {"1"}
     looks, look = [], topic.controller._look

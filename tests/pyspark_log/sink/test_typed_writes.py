@@ -214,17 +214,23 @@ def test_text_that_is_not_utf8_is_refused_where_readers_would_take_it_for_damage
     assert json.loads(letters.record.column("value")[0].as_py()) == {"a": ["�", "x"], "b": 2}
 
 
-def test_empty_lists_of_lists_that_have_no_offsets_are_written_with_one():
+def test_empty_lists_of_lists_that_have_no_offsets_get_one_before_they_are_converted(monkeypatch):
+    from pyspark_log.writing import typed_rows
     from pyspark_log.writing.rows import TypedSchema
     from pyspark_log.writing.typed_plan import TypedPlan
-    from pyspark_log.writing.typed_rows import typed_rows
     from pyspark_log_storage.columns import schema
     from pyspark_log_storage.columns.column_ddl import parse
 
-    typed = schema.typed(parse("a ARRAY<ARRAY<STRING>>"))
-    lists = random_columns.lists_without_offsets(typed.field("a").type.value_type, 3)
+    def converted(column, kind):
+        assert random_columns.has_offsets(column)
+        return convert(column, kind)
+
+    convert = typed_rows.converted
+    monkeypatch.setattr(typed_rows, "converted", converted)
+    typed = schema.typed(parse("a ARRAY<ARRAY<BIGINT>>"))
+    lists = random_columns.lists_without_offsets(parse("a ARRAY<INT>").field("a").type, 3)
     plan = TypedPlan(TypedSchema(0, schema.encode(typed)), ("a",), ())
-    (rows,) = typed_rows(pa.record_batch({"a": lists}), plan, "t", now_us=0)
+    (rows,) = typed_rows.typed_rows(pa.record_batch({"a": lists}), plan, "t", now_us=0)
     assert random_columns.has_offsets(rows.record.column("a"))
     assert rows.record.column("a").to_pylist() == [[], [], []]
 
