@@ -93,7 +93,11 @@ def archive(  # noqa: PLR0913 -- each is a fact of its own
         raise InvalidInput(f"local_retention is {local_retention}; expected 0 or more")
     given = {**as_texts(options), "path": path, "subscribe": topic}
     handle = _patiently(functools.partial(_topic, given))
-    stored = functools.partial(replay, spark, path, topic, options=options)
+    replayed = functools.partial(replay, spark, path, topic, options=options)
+
+    def stored(starts: Mapping[int, int], ends: Mapping[int, int]) -> DataFrame:
+        return _patiently(functools.partial(replayed, starts, ends))
+
     into, rows = ArchiveTable(spark, table), functools.partial(_with_columns, stored, topic, columns or {})
     state = into.state()
     _refresh(handle)  # after the look at the table: the log has all that others have archived meanwhile
@@ -269,7 +273,8 @@ def _delete(
         oldest_ms = time.time_ns() // 10**6 - int(local_retention.total_seconds() * 1000)
         times = {"startingTimestamp": str(max(0, oldest_ms)), "startingOffsetsByTimestampStrategy": "latest"}
         options = parse_source({**given, **times}, streaming=False)
-        young = {each.partition: each.start for each in batch_read_plan.ranges_of(options)[1]}
+        planned = _patiently(functools.partial(batch_read_plan.ranges_of, options))
+        young = {each.partition: each.start for each in planned[1]}
         before = {p: min(end, young[p]) for p, end in before.items()}
     before = {p: end for p, end in before.items() if low[p] < end}
     _counted_ends(into, state, {p: low[p] for p in before})

@@ -77,7 +77,7 @@ def backfill(  # noqa: PLR0913 -- each is a fact of its own
     given = _options(as_texts(options), path, topic, backfill_id)
     parsed = parse_sink({**given, "txnVersion": "0"}, streaming=False)
     store = backfill_plan.store_at(checkpoint, parsed.storage_options)
-    plan = backfill_plan.read(store)
+    plan = retry(real_environment(), parsed.retry, functools.partial(backfill_plan.read, store))
     may_create = topics.creates(parsed, None, streaming=False) if plan is None else topics.Creates.NOTHING
     handle = retry(real_environment(), parsed.retry, functools.partial(_topic, parsed, frame, may_create))
     given["auto.create.topics.enable"] = "false"  # from here on the topic must exist
@@ -85,7 +85,8 @@ def backfill(  # noqa: PLR0913 -- each is a fact of its own
     columns = frame.schema.simpleString()
     settings = BackfillSettings(backfill_id, topic, names, rows_per_range, columns, parsed.key_column)
     if plan is None:
-        plan = backfill_plan.create(store, _plan(frame, order, settings, handle, checkpoint))
+        made = _plan(frame, order, settings, handle, checkpoint)
+        plan = retry(real_environment(), parsed.retry, functools.partial(backfill_plan.create, store, made))
     plan.check(settings, handle.topic_id, checkpoint)
     use_in_this_thread(frame.sparkSession)
     with source_is_found():

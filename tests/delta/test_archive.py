@@ -1,6 +1,7 @@
 """`archive` copies a topic into a Delta table, each row once, and deletes only what is there; `read` goes over both."""
 
 import datetime as dt
+import itertools
 import os
 import threading
 import time
@@ -14,12 +15,13 @@ import pyspark_log
 from pyspark_log.history import archive as archive_module
 from pyspark_log.history.archive_table import ArchiveTable
 from pyspark_log.opening import forget_logs
+from pyspark_log.reading import batch_read_plan
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.rebuild import execute
 from pyspark_log_coordinator.rebuild.survey import survey
 from pyspark_log_coordinator.topic.machine import DeleteRecords
-from pyspark_log_storage.errors import DataLoss, InvalidInput
+from pyspark_log_storage.errors import DataLoss, InvalidInput, StoreUnavailable
 from pyspark_log_storage.stores.addresses import open_store
 from tests.support.lost_folders import lose_folder
 from tests.support.plain_log import PlainLog
@@ -227,10 +229,18 @@ def test_what_others_archive_after_a_look_at_the_log_is_not_taken_for_lost(spark
 def test_a_store_that_fails_for_a_moment_does_not_end_a_call(spark, log, table, monkeypatch):
     topic_of = archive_module._topic
     monkeypatch.setattr(archive_module, "_topic", lambda given: UnsteadyTopic(topic_of(given)))
+    ranges_of, planned = batch_read_plan.ranges_of, itertools.count()
+
+    def unsteady(options):
+        if next(planned) % 2 == 0:
+            raise StoreUnavailable("the store", "a read", "it failed for a moment")
+        return ranges_of(options)
+
+    monkeypatch.setattr(batch_read_plan, "ranges_of", unsteady)
     append(log, "a")
     assert pyspark_log.archive(spark, log.path, "t", table) == {0: (0, 1), 1: (0, 1)}
     append(log, "b")
-    delete = {"local_retention": dt.timedelta(0)}
+    delete = {"local_retention": dt.timedelta(microseconds=1)}
     assert pyspark_log.archive(spark, log.path, "t", table, **delete) == {0: (0, 2), 1: (0, 2)}
     assert log_starts(log) == [2, 2]
 

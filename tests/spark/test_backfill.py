@@ -20,7 +20,14 @@ import pyspark_log
 from pyspark_log.history import backfill as backfill_module
 from pyspark_log.history import backfill_plan, ordering
 from pyspark_log.history.backfill_plan import BackfillPlan, BackfillSettings
-from pyspark_log_storage.errors import CorruptObject, InvalidInput, InvalidOption, InvalidRecord, UnknownTopic
+from pyspark_log_storage.errors import (
+    CorruptObject,
+    InvalidInput,
+    InvalidOption,
+    InvalidRecord,
+    StoreUnavailable,
+    UnknownTopic,
+)
 from pyspark_log_storage.stores.local import LocalStore
 from tests.support.log_reader import read_topic
 from tests.support.plain_log import flip_bit
@@ -101,6 +108,19 @@ def test_a_second_call_writes_nothing_and_computes_no_row(spark, done):
 def test_a_store_that_fails_for_a_moment_does_not_end_a_call(spark, log, monkeypatch):
     topic_of = backfill_module._topic
     monkeypatch.setattr(backfill_module, "_topic", lambda *given: UnsteadyTopic(topic_of(*given)))
+    failed = []
+
+    def failing_once(call):
+        def wrapped(*given):
+            if call in failed:
+                return call(*given)
+            failed.append(call)
+            raise StoreUnavailable("the store", call.__name__, "it failed for a moment")
+
+        return wrapped
+
+    for call in (backfill_plan.read, backfill_plan.create):
+        monkeypatch.setattr(backfill_plan, call.__name__, failing_once(call))
     assert start(log, history(spark, 20), rows_per_range=10) == 20
     assert {number: len(rows) for number, rows in batches(log).items()} == {0: 10, 1: 10}
 

@@ -7,7 +7,8 @@
 
 The first three are Kafka's, for the partitions of which the node is a replica. They are for users and recovery, and no
 decision depends on them: of two processes the one with the older state may write last. They have no checksum, and the
-description has one. So it is written first, and a rebuild uses the others only of a node that has no description.
+description has one. So it is written first, and a rebuild uses the others only of a node that has no description, and
+leader epochs that continue the description's.
 """
 
 from __future__ import annotations

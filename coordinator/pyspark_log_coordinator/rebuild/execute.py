@@ -3,7 +3,7 @@
 The survey (`survey`) plans each topic; this module carries the plans out. Offsets stay what they were.
 
     1  write the newest description of each topic to every node
-    2  write the segments that are made of the good chunks of damaged ones, each on one node
+    2  write the segments and append files that are made of the good chunks of damaged ones, each on one node
     3  set aside the remains of journals, and files that are not used
     4  complete one replica of each partition, and rebuild lost indexes
     5  give each store a new incarnation, so that writes of processes that know the old journals do not count; name the
@@ -85,7 +85,7 @@ def rebuild(
     rebuild.check_markers()
     for step, name in (
         (rebuild.describe, "writing descriptions"),
-        (rebuild.salvage, "salvaging damaged segments"),
+        (rebuild.salvage, "salvaging damaged files"),
         (rebuild.set_aside, "setting aside unused files"),
         (rebuild.complete, "completing one replica of each partition"),
         (rebuild.renew, "renewing the nodes"),
@@ -129,7 +129,7 @@ class _Rebuild:
 
     def salvage(self) -> None:
         for each in self._topics:
-            each.salvage()
+            each.salvage(self.aside)
 
     def set_aside(self) -> None:
         for name, store in self._stores.items():
@@ -216,10 +216,14 @@ def new_folder(environment: Environment) -> str:
 
 def _set_aside(store: Store, key: str, folder: str) -> None:
     """Move an object into a folder from `new_folder`. Do nothing if it does not exist. Raises `StoreError`."""
-    try:
-        size = store.size(key)
-    except ObjectMissing:
-        return
+    with contextlib.suppress(ObjectMissing):
+        _copy_aside(store, key, folder)
+        store.delete(key)
+
+
+def _copy_aside(store: Store, key: str, folder: str) -> None:
+    """Copy an object into a folder from `new_folder`. Raises `StoreError`."""
+    size = store.size(key)
     writer = store.open_write(f"{folder}{key}")
     try:
         for position in range(0, size, RANGE_BYTES):
@@ -228,7 +232,6 @@ def _set_aside(store: Store, key: str, folder: str) -> None:
     except BaseException:
         writer.discard()
         raise
-    store.delete(key)
 
 
 _LEVEL = 3
@@ -249,8 +252,8 @@ class TopicRebuild:
             for each in partition.segments
         }
 
-    def salvage(self) -> None:
-        """Write the segments that are made of the good chunks of damaged ones."""
+    def salvage(self, aside: str) -> None:
+        """Write the files that are made of the good chunks of damaged ones. `aside` is for those that are replaced."""
         folder = self.plan.folder
         decoded = schema.decode_all(self._schemas, f"topic {folder.topic!r}")
         for number, partition in enumerate(self.plan.partitions):
@@ -259,6 +262,11 @@ class TopicRebuild:
                     best = _best(partition)
                     salvage.write(each.salvage, self._stores, folder.prefix, self._stores[best], decoded)
                     self._segments[number, each.file.name].append(best)
+        for file in sorted(self.plan.files_made):
+            name, (holder,) = self.plan.files[file]
+            key = layout.append_file(*folder, name)
+            _copy_aside(self._stores[holder], key, aside)
+            salvage.write_append_file(tuple(self._stores.values()), self._stores[holder], key, self._places(file))
 
     def complete(self) -> None:
         """Copy to one replica of each partition what it lacks, and rebuild lost indexes."""

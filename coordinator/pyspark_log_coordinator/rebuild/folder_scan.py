@@ -81,7 +81,7 @@ class FolderContents(msgspec.Struct, frozen=True):
     high_watermarks: dict[int, int]
     """By partition, by the checkpoint; none if the node has a description, which says the same with a checksum."""
     epochs: dict[int, EpochStarts]
-    """By partition, by the checkpoints; none if the node has a description."""
+    """By partition, by the checkpoints; if the node has a description, only those that continue its leader epochs."""
     description: Description | None
     """The stored one, or of one folder the state in the remains of the topic's journal, if that is newer."""
     newest: int
@@ -216,10 +216,10 @@ class NodeFolder:
     def _offsets(self, name: str, kind: str = "") -> dict[int, int]:
         none: dict[tuple[str, int], int] = {}
         offsets = self._decoded(name, checkpoints.decode_offsets, none, kind)
-        if any(number >= PARTITIONS_MAX for _, number in offsets):
-            raise CorruptObject(
-                f"{kind}{self.store.url}/{self.folder.prefix}{name}", "it names a partition that no topic can have"
-            )
+        where = f"{kind}{self.store.url}/{self.folder.prefix}{name}"
+        for named, number in offsets:
+            if named != self.folder.topic or number >= PARTITIONS_MAX:
+                raise CorruptObject(where, f"it names {named}-{number}, which topic {self.folder.topic!r} cannot have")
         return {number: offset for (_, number), offset in offsets.items()}
 
     def _decoded(self, name: str, decode: Callable[[bytes, str], T], default: T, kind: str = "") -> T:
@@ -264,11 +264,25 @@ def scan(store: Store, folder: TopicFolder, progress: Callable[[int], object] = 
         segments=tuple(found),
         append_files=here.append_files,
         high_watermarks=high_watermarks if described is None else none,
-        epochs=epochs if described is None else {},
+        epochs={
+            number: starts
+            for number, starts in epochs.items()
+            if described is None or _continues(starts, number, described.topic)
+        },
         description=described,
         newest=max([*filter(_is_entry, numbers), newest_in(store, journal, remains)]),
         damaged=tuple(damaged),
     )
+
+
+def _continues(starts: EpochStarts, number: int, described: topic.Topic) -> bool:
+    """Return whether a checkpoint has the newest leader epoch of a description, and a later one.
+
+    So a process with an older state wrote the description last, or one was killed before it did. A changed digit in a
+    checkpoint of the same state does not add an epoch.
+    """
+    known = described.partitions
+    return number < len(known) and known[number].epoch_starts[-1][0] in dict(starts[:-1])
 
 
 def newest_in(store: Store, journal: str, remains: tuple[str, ...]) -> int:

@@ -1,4 +1,4 @@
-"""Salvage: the good chunks of a segment that no node has whole.
+"""Salvage: the good chunks of a segment or an append file that no node has whole.
 
     node 0    chunk 0   damaged   chunk 2   chunk 3
     node 1    chunk 0   chunk 1   damaged   damaged
@@ -9,6 +9,8 @@
 Copies are equal byte for byte, so the next chunk begins at the same byte on every node. The salvaged chunks are written
 as a segment whose name follows from its content, so doing it again writes the same segment. Row groups of a Parquet
 segment are salvaged as chunks, if a node has the whole footer.
+
+Chunks of an append file are salvaged only if the topic's description names them, at the same bytes of the same file.
 """
 
 from __future__ import annotations
@@ -24,10 +26,11 @@ from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from pyspark_log_storage.files import append_file, chunk
-from pyspark_log_storage.files.row_files import EpochStarts, SegmentFile
+from pyspark_log_storage.files.row_files import EpochStarts, SegmentFile, StagedChunk
 from pyspark_log_storage.parquet import parquet_footer, row_group
 from pyspark_log_storage.segments import segment
 from pyspark_log_storage.segments.segment import SegmentWriter
+from pyspark_log_storage.segments.transfer import RANGE_BYTES
 from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable, stop_unless_damaged
 
 if TYPE_CHECKING:
@@ -105,6 +108,33 @@ def write(
             detail = f"its rows from {writer.end_offset} to {file.end_offset - 1} were damaged since the survey"
             raise CorruptObject(f"segment {key}", f"{detail}; start again")
         writer.close()
+    except BaseException:
+        writer.discard()
+        raise
+
+
+def write_append_file(stores: Sequence[Store], target: Store, key: str, places: Sequence[StagedChunk]) -> None:
+    """Replace an append file on `target` by one with these chunks, each of the first store that has it whole.
+
+    What is before a chunk is copied with it. Raises `CorruptObject` if a chunk is whole on none, `StoreError`.
+    """
+    end = 0
+    writer = target.open_write(key, replace=True)
+    try:
+        for place in sorted(places, key=lambda each: each.position):
+
+            def chunk_of(store: Store, place: StagedChunk = place) -> tuple[Store, pa.Buffer]:
+                return store, append_file.read_bytes(store, key, place, "append file")[1]
+
+            source, data = first_readable(stores, chunk_of, stop_unless_damaged)
+            for position in range(end, place.position, RANGE_BYTES):
+                writer.write(source.read(key, position, min(RANGE_BYTES, place.position - position)))
+            writer.write(data)
+            end = place.position + place.length
+        writer.close()
+    except AllCopiesFailed as failed:
+        writer.discard()
+        raise next(iter(failed.errors.values())) from failed
     except BaseException:
         writer.discard()
         raise

@@ -149,16 +149,18 @@ def _choose(
     return sorted(chosen.values()), tuple(left)
 
 
-def _age(contents: Mapping[NodeId, FolderContents]) -> tuple[int, int]:
-    """Return the sort key of folders of one topic name: when it was created (ms), and its newest row.
+def _age(contents: Mapping[NodeId, FolderContents]) -> int:
+    """Return the sort key of folders of one topic name: when it was created or, if unknown, its newest row (ms).
 
-    A topic that was created lately may have no description yet: then its first row in a segment stands in for it.
+    A topic that was created lately may have no stored description yet. Its first row may have an old timestamp.
     """
     description = topic_plan.newest_description(contents)
-    files = [one.file for each in contents.values() for one in each.segments if one.file.chunks]
-    first = min((each.min_timestamp for each in files), default=0) // 1000
-    newest = max((each.max_timestamp for each in files), default=0)
-    return (first if description is None else description.created_ms), newest
+    if description is not None and description.created_ms:
+        return description.created_ms
+    times = [one.file.max_timestamp for each in contents.values() for one in each.segments if one.file.chunks]
+    if description is not None:
+        times += [chunk.max_timestamp for each in description.topic.partitions for chunk in each.chunks]
+    return max(times, default=0) // 1000
 
 
 def _use_remains(

@@ -2,8 +2,8 @@
 
 Of a partition:
 
-lineage      the newest leader epochs that any description or segment header has, or the checkpoint of a node without
-             a description
+lineage      the newest leader epochs that any description or segment header has, or a checkpoint if its node has no
+             description or the checkpoint continues its leader epochs
 segments     whole copies, on any node, whose rows belong to the lineage (`truncation.divergence`). Of a segment that no
              node has whole, the chunks that can be salvaged (`salvage`), if they make the log longer
 chunks       of append files that the newest description names, below its high watermark
@@ -59,6 +59,8 @@ class TopicPlan(msgspec.Struct, frozen=True):
     partitions: tuple[PartitionPlan, ...]
     files: dict[int, tuple[str, tuple[NodeId, ...]]]
     """Name and holders of the append files that chunks are in, by the numbers of the description."""
+    files_made: frozenset[int]
+    """Those that no node has whole. The holder makes the file of the good chunks of all copies."""
     producers: dict[str, Producer]
     segments_aside: dict[NodeId, tuple[str, ...]]
     """The segments that each node sets aside, as <partition>/<name> without ending."""
@@ -104,7 +106,7 @@ def plan_topic(
     description = newest_description(folders)
     known = description.topic if description is not None else None
     planning = _Planning(folders, known, good, nodes, salvages)
-    partitions, holders = planning.partitions()
+    partitions, holders, files_made = planning.partitions()
     files = {number: (known.file(number).name, nodes) for number, nodes in holders.items()} if known is not None else {}
     files_aside, unplaced = planning.files_aside(partitions, files)
     return TopicPlan(
@@ -115,6 +117,7 @@ def plan_topic(
         schemas=schemas,
         partitions=partitions,
         files=files,
+        files_made=files_made,
         producers={} if known is None else _producers(known, partitions),
         segments_aside=planning.segments_aside(partitions),
         files_aside=files_aside,
@@ -140,20 +143,20 @@ class _Planning:
         count = max(1 if known is None else len(known.partitions), *(each.partitions for each in folders.values()))
         self._planners = [PartitionPlanner(each, folders, known, self._nodes, salvages) for each in range(count)]
 
-    def partitions(self) -> tuple[tuple[PartitionPlan, ...], dict[int, tuple[NodeId, ...]]]:
-        """Return what the partitions will be, and the holders of the append files that they need."""
-        bad_files: set[int] = set()
+    def partitions(self) -> tuple[tuple[PartitionPlan, ...], dict[int, tuple[NodeId, ...]], frozenset[int]]:
+        """Return what the partitions will be, the holders of the append files that they need, and the files to make."""
         good = {chunk for chunks in self._good.values() for chunk in chunks}
-        while True:
-            prefixes = [each.prefix(good, bad_files) for each in self._planners]
-            holders = self._holders(prefixes)
-            # No node has all that is needed of these. Without them other files may not be needed either.
-            useless = {number for number, nodes in holders.items() if not nodes}
-            if not useless:
-                break
-            bad_files |= useless
+        prefixes = [each.prefix(good) for each in self._planners]
+        holders: dict[int, tuple[NodeId, ...]] = {}
+        made: set[int] = set()
+        for file, chunks in _needed(prefixes).items():
+            has = {node: len(chunks & self._good.get(node, frozenset())) for node in self._nodes}
+            holders[file] = tuple(node for node in self._nodes if has[node] == len(chunks))
+            if not holders[file]:
+                made.add(file)
+                holders[file] = (max(self._nodes, key=lambda node: has[node]),)
         plans = (planner.plan(prefix, holders) for planner, prefix in zip(self._planners, prefixes, strict=True))
-        return tuple(plans), holders
+        return tuple(plans), holders, frozenset(made)
 
     def segments_aside(self, partitions: Sequence[PartitionPlan]) -> dict[NodeId, tuple[str, ...]]:
         """Return the segments that each node sets aside."""
@@ -200,16 +203,14 @@ class _Planning:
         rolled = {file.name for number, file in enumerate(known.files, known.first_file) if number not in needed}
         return rolled | {each.key.removeprefix("append/") for each in known.pending_deletions}
 
-    def _holders(self, prefixes: Sequence[LogPrefix]) -> dict[int, tuple[NodeId, ...]]:
-        """Return the nodes that have all chosen chunks of each append file."""
-        needed: dict[int, set[GoodChunk]] = {}
-        for number, prefix in enumerate(prefixes):
-            for chunk in prefix.chunks:
-                needed.setdefault(chunk.file, set()).add((number, chunk.base_offset))
-        return {
-            file: tuple(node for node in self._nodes if chunks <= self._good.get(node, frozenset()))
-            for file, chunks in needed.items()
-        }
+
+def _needed(prefixes: Sequence[LogPrefix]) -> dict[int, set[GoodChunk]]:
+    """Return the chosen chunks of each append file."""
+    needed: dict[int, set[GoodChunk]] = {}
+    for number, prefix in enumerate(prefixes):
+        for chunk in prefix.chunks:
+            needed.setdefault(chunk.file, set()).add((number, chunk.base_offset))
+    return needed
 
 
 def _producers(known: Topic, partitions: Sequence[PartitionPlan]) -> dict[str, Producer]:
@@ -312,15 +313,10 @@ class PartitionPlanner:
         end = found.file.end_offset
         return truncation.divergence(found.epochs, end, self._lineage, _NO_END) >= end
 
-    def prefix(self, good: Collection[GoodChunk], bad_files: Collection[int]) -> LogPrefix:
-        """Return the longest run of segments and chunks.
-
-        `good` are the chunks that any node has whole, `bad_files` the numbers of append files not to use.
-        """
+    def prefix(self, good: Collection[GoodChunk]) -> LogPrefix:
+        """Return the longest run of segments and chunks; `good` are the chunks that any node has whole."""
         segments = self._segments()
-        chunks = [
-            each for each in self._chunks() if (self._number, each.base_offset) in good and each.file not in bad_files
-        ]
+        chunks = [each for each in self._chunks() if (self._number, each.base_offset) in good]
         prefix = self._longest(segments, chunks)
         left = sorted(self._salvages, key=lambda each: (each.file.base_offset, -each.file.end_offset))
         # A salvaged segment lengthens the log at its end, or in reverse order at its start, or not if a gap follows.

@@ -41,18 +41,26 @@ def backup(
     continue.
     """
     from pyspark_log_coordinator.backup import backup as backups
+    from pyspark_log_storage.errors import CorruptObject
 
     store = _open(target)
     made, copied = backups.back_up(open_log(path), store, bar)
     wrong = backups.check(made, store, bar) if verify else []
-    deleted, files = ([], 0) if keep is None or wrong else backups.keep(store, keep)
-    facts = {"copied": copied.files, "bytes": copied.bytes, "verified": verify and not wrong, "deleted": deleted}
+    checked = f"checked every file: {counted(len(wrong), 'problem') if wrong else 'no problems'}"
+    facts: dict[str, Any] = {"copied": copied.files, "bytes": copied.bytes, "verified": verify and not wrong}
+    deleted: list[int] = []
+    files = 0
+    if keep is not None and not wrong:
+        try:
+            deleted, files = backups.keep(store, keep)
+        except CorruptObject as error:  # an older backup is damaged: nothing was deleted
+            wrong.append(error)
     output.show(
-        {**_document(made), **facts, "problems": [each.message for each in wrong]},
+        {**_document(made), **facts, "deleted": deleted, "problems": [each.message for each in wrong]},
         f"backup {made.number} of cluster {made.cluster} is in {store.url}: {_contents(made)}",
         f"copied {counted(copied.files, 'file')}, {counted(copied.bytes, 'byte')}",
         *([f"deleted {counted(len(deleted), 'older backup')} and {counted(files, 'file')}"] if deleted else []),
-        *([f"checked every file: {counted(len(wrong), 'problem') if wrong else 'no problems'}"] if verify else []),
+        *([checked] if verify else []),
         json=json,
     )
     for each in wrong:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from pyspark_log_storage.errors import CorruptObject, NewerFormat
+from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.names import is_topic
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def encode_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
 
 
 def decode_offsets(data: bytes, name: str) -> dict[tuple[str, int], int]:
-    """Return the offset of each (topic, partition). Raises `CorruptObject`, `NewerFormat`."""
+    """Return the offset of each (topic, partition). Raises `CorruptObject`."""
     offsets: dict[tuple[str, int], int] = {}
     for line in _decode(data, name):
         topic, *numbers = line.split(" ")
@@ -56,7 +56,7 @@ def encode_epochs(starts: Sequence[tuple[int, int]]) -> bytes:
 
 
 def decode_epochs(data: bytes, name: str) -> tuple[tuple[int, int], ...]:
-    """Return each leader epoch with its first offset. Raises `CorruptObject`, `NewerFormat`."""
+    """Return each leader epoch with its first offset. Raises `CorruptObject`."""
     starts = [_numbers(line.split(" "), line, name) for line in _decode(data, name)]
     for (epoch, start), (next_epoch, next_start) in itertools.pairwise(starts):
         if epoch >= next_epoch or start > next_start:
@@ -78,8 +78,8 @@ def _decode(data: bytes, name: str) -> list[str]:
     if rest or len(lines) < _HEADER_LINES:
         raise CorruptObject(name, "its last line is incomplete")
     version, count = (_number(line, line, name) for line in lines[:_HEADER_LINES])
-    if version > _VERSION:
-        raise NewerFormat(name, f"checkpoint format {version}, this version reads up to {_VERSION}")
+    if version != _VERSION:  # without a checksum this may be a changed digit
+        raise CorruptObject(name, f"it has checkpoint format {version} where {_VERSION} is expected")
     entries = lines[_HEADER_LINES:]
     if count != len(entries):
         raise CorruptObject(name, f"it has {len(entries)} entries where {count} are expected")

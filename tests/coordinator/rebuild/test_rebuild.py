@@ -208,6 +208,28 @@ def test_a_segment_damaged_on_every_node_ends_the_partition_and_is_not_deleted(c
         assert len(kept) == 2 + 6
 
 
+def test_an_append_file_of_which_no_node_has_every_chunk_is_made_of_the_whole_ones(cluster):
+    cluster.create("v", 3)
+    name = cluster.append("v")
+    cluster.roll("v", partition=1)  # its chunk, between the others, is not needed any more
+    cluster.checkpoint("v")
+    paths = {node: cluster.folder(node, "v") / "append" / name for node in ALL}
+    for number, nodes in ((0, ("0", "1")), (2, ("2",))):
+        [chunk] = cluster.log.topic("v").journal.state.partitions[number].chunks
+        for node in nodes:
+            flip_bit(paths[node], 8 * (chunk.position + chunk.length // 2))
+    damaged = [paths[node].read_bytes() for node in ALL]
+    cluster.lose_journals()
+    found = cluster.rebuild()
+    assert (found.lost, found.unplaced) == (0, ())
+    cluster.check()
+    assert [each.read_bytes() for node in ALL for each in cluster.set_aside(node)] == damaged
+    for node in ALL:
+        cluster.catch_up("v", node)
+    assert all(each.isr == ALL for each in cluster.log.topic("v").journal.state.partitions)
+    sound(cluster.log)
+
+
 def test_a_segment_with_rows_that_an_election_cut_is_not_used(cluster):
     """Node 2 was elected uncleanly while 0 and 1 were missing, and the rows that it lacked were cut."""
     handle = cluster.log.topic("u")
@@ -301,13 +323,31 @@ def test_a_topic_that_has_no_description_yet_is_newer_than_a_deleted_one_if_its_
     del cluster.expected["u", 0]
     cluster.create("u")
     now_ms = real_environment().now_ms()
-    monkeypatch.setattr(replicated_topic, "batch_of", lambda values: batch_of(values, [now_ms] * len(values)))
+    monkeypatch.setattr(replicated_topic, "batch_of", lambda values: batch_of(values, [1, now_ms]))  # one came late
     cluster.append("u", 2)
     cluster.roll("u")
     for node in ALL:
         lose_folder(cluster.path / f"node{node}" / "topics" / "u" / former)
     shutil.move(cluster.path / "kept", cluster.path / "node2" / "topics" / "u" / former)
     cluster.lose_journals()
+    found = cluster.rebuild()
+    assert [folder.topic_id for folder, _ in found.left_out] == [former]
+    cluster.check()
+
+
+def test_a_topic_that_only_its_journal_describes_is_newer_than_a_deleted_one_if_its_rows_are(cluster, monkeypatch):
+    former = cluster.folder("0", "u").name
+    shutil.copytree(cluster.folder("2", "u"), cluster.path / "kept")
+    cluster.log.delete_topic("u")
+    del cluster.expected["u", 0]
+    cluster.create("u")
+    now_ms = real_environment().now_ms()
+    monkeypatch.setattr(replicated_topic, "batch_of", lambda values: batch_of(values, [now_ms] * len(values)))
+    cluster.append("u", 2)
+    for node in ALL:
+        lose_folder(cluster.path / f"node{node}" / "topics" / "u" / former)
+    shutil.move(cluster.path / "kept", cluster.path / "node2" / "topics" / "u" / former)
+    lose_folder(cluster.path / "node0" / "cluster")
     found = cluster.rebuild()
     assert [folder.topic_id for folder, _ in found.left_out] == [former]
     cluster.check()
@@ -351,7 +391,7 @@ def test_a_folder_or_a_checkpoint_with_the_number_of_an_impossible_partition_is_
     found = cluster.rebuild()
     assert found.lost == 0
     [damage] = found.damaged
-    assert "a partition that no topic can have" in damage
+    assert "it names u-1000000000000000000, which topic 'u' cannot have" in damage
     cluster.check()
     assert list((folder / "20260131").iterdir())
 
@@ -361,10 +401,11 @@ def test_a_folder_or_a_checkpoint_with_the_number_of_an_impossible_partition_is_
     [
         (f"0/{checkpoints.LEADER_EPOCH}", b"0\n1\n7 0\n"),
         (f"0/{checkpoints.LEADER_EPOCH}", b"0\n1\n0 3\n"),
+        (f"0/{checkpoints.LEADER_EPOCH}", b"7\n1\n0 0\n"),
         (checkpoints.REPLICATION, b"0\n2\nt 0 14\nt 9 14\n"),
         (checkpoints.REPLICATION, b"0\n2\nt 0 74\nt 1 14\n"),
     ],
-    ids=["epoch", "first offset", "partition", "high watermark"],
+    ids=["epoch", "first offset", "version", "partition", "high watermark"],
 )
 def test_a_changed_digit_in_a_checkpoint_changes_nothing_while_the_node_has_a_description(cluster, name, changed):
     path = cluster.folder("1", "t") / name
@@ -393,6 +434,33 @@ def test_a_rebuild_after_an_election_reads_the_checkpoints_of_a_node_without_a_d
     cluster.lose_journals()
     cluster.rebuild()
     cluster.check()
+
+
+def test_rows_that_an_election_cut_do_not_return_if_every_description_is_older_than_the_checkpoints(cluster):
+    """A writer of checkpoints was killed before it wrote the description, or another one wrote an older one."""
+    descriptions = [cluster.folder(node, "u") / topic_description.NAME for node in ALL]
+    cluster.append("u", on=("0", "1"))
+    cluster.checkpoint("u")
+    before = [each.read_bytes() for each in descriptions]
+    elect_uncleanly(cluster.log.topic("u"), "2")
+    cluster.forget("u", 2)
+    cluster.checkpoint("u")
+    for each, data in zip(descriptions, before, strict=True):
+        each.write_bytes(data)
+    cluster.lose_journals()
+    cluster.rebuild()
+    cluster.check()
+
+
+def test_a_checkpoint_in_the_folder_of_another_topic_is_damage(cluster):
+    (cluster.folder("0", "u") / topic_description.NAME).unlink()
+    shutil.copy(cluster.folder("0", "t") / checkpoints.REPLICATION, cluster.folder("0", "u"))
+    cluster.lose_journals()
+    found = cluster.rebuild()
+    [damage] = found.damaged
+    assert "it names t-0" in damage
+    assert found.lost == 0
+    assert len(cluster.log.topic("u").journal.state.partitions) == 1
 
 
 def test_a_description_in_the_folder_of_another_topic_is_damage(cluster):

@@ -103,6 +103,20 @@ def test_a_list_names_a_damaged_backup_and_shows_the_others(cli, tmp_path):
     assert damaged.name in result.stderr
 
 
+def test_a_backup_is_reported_although_a_damaged_older_one_prevents_deletions(cli, tmp_path):
+    target = tmp_path / "backups"
+    for _ in range(2):
+        cli.run("backup", target)
+    [_, damaged] = sorted((target / "backups").iterdir())
+    damaged.write_bytes(b"damaged")
+    result = cli.run("backup", target, "--verify", "--keep", "2", code=1)
+    assert "backup 3 of cluster" in result.stdout
+    assert "checked every file: no problems" in result.stdout
+    assert damaged.name in result.stderr
+    damaged.unlink()
+    assert "deleted 1 older backup" in cli.run("backup", target, "--keep", "2").stdout
+
+
 def test_what_is_restored_where_and_as_what_must_be_said(cli, tmp_path):
     assert "give one of these" in cli.misuse("restore", tmp_path / "backups")
     assert "there is no backup in" in cli.misuse("restore", tmp_path / "backups", "--as-new")
