@@ -71,8 +71,18 @@ def plan(
             f"{topic.partitions}; add some with: pyspark-log topics add-partitions {name} --partitions "
             f"{topic.partitions}"
         )
+    has_begun = state is not None and _has_begun(topic, state)
     return [
-        _plan_of(topic, number, kafka[number], starts[number], name, state, keeps_offsets=keeps_offsets)
+        _plan_of(
+            topic,
+            number,
+            kafka[number],
+            starts[number],
+            name,
+            state,
+            has_begun=has_begun,
+            keeps_offsets=keeps_offsets,
+        )
         for number in range(topic.partitions)
     ]
 
@@ -85,18 +95,19 @@ def _plan_of(  # noqa: PLR0913 -- the facts of two partitions
     name: str,
     state: Topic | None,
     *,
+    has_begun: bool,
     keeps_offsets: bool,
 ) -> PartitionImport:
     partition = None if state is None else state.partitions[number]
     if state is None or partition is None or partition.log_end == 0:
-        if state is not None and _has_begun(topic, state):  # it had no rows then, so all of them have come since
+        if has_begun:  # it had no rows then, so all of them have come since
             start = kafka.begin
         return PartitionImport(number, start, kafka.end, start, is_resumed=False)
     where = f"topic {name!r}, partition {number}"
     known = state.producers.get(producer_of(topic, number))
     following = partition.log_end if known is None else known.batch_id
     has = "has" if partition.log_start < partition.log_end else "had"
-    if known is None and (has == "has" or _has_had_rows_of_another(topic, number, state)):
+    if known is None and (has == "has" or not has_begun or _has_had_rows_of_another(state, number)):
         raise InvalidInput(
             f"{where} {has} rows that are not from topic {topic.name!r} (id {topic.topic_id}) of this Kafka cluster; "
             "import into another topic with --to-topic"
@@ -117,15 +128,15 @@ def _plan_of(  # noqa: PLR0913 -- the facts of two partitions
 
 def _has_begun(topic: KafkaTopic, state: Topic) -> bool:
     """Return whether an import from the topic in Kafka has let the partitions here begin, as far as the log tells."""
-    is_imported = any(producer_of(topic, number) in state.producers for number in range(len(state.partitions)))
-    return is_imported or (state.next_file == 0 and any(each.log_end > 0 for each in state.partitions))
-
-
-def _has_had_rows_of_another(topic: KafkaTopic, number: int, state: Topic) -> bool:
-    """Return whether rows that are not from the topic in Kafka were in a partition. All have expired."""
-    if any(each.startswith(_PRODUCER) and each.endswith(f"/{number}") for each in state.producers):
+    if any(producer_of(topic, number) in state.producers for number in range(len(state.partitions))):
         return True
-    return not _has_begun(topic, state)
+    never_had_a_batch = state.next_file == 0 and not state.restored
+    return never_had_a_batch and any(each.log_end > 0 for each in state.partitions)
+
+
+def _has_had_rows_of_another(state: Topic, number: int) -> bool:
+    """Return whether rows of another topic in Kafka were imported. All may have expired; their offsets were its own."""
+    return any(each.startswith(_PRODUCER) and each.endswith(f"/{number}") for each in state.producers)
 
 
 def _check_kept(where: str, partition: Partition, following: int, kafka: PartitionOffsets) -> None:

@@ -175,7 +175,7 @@ CLIENTS_IGNORED = (
             "bootstrap.* metadata.* topic.metadata.* client.dns.lookup connections.max.idle.ms reconnect.*"
             " retry.backoff.max.ms receive.buffer.bytes send.buffer.bytes socket.* broker.address.* api.version*"
             " broker.version.fallback receive.message.max.bytes message.copy.max.bytes log.connection.close"
-            " enable.incremental.fetch.sessions selector kafka.client proxy.url socks5.proxy sock.chunk.*"
+            " enable.incremental.fetch.sessions selector kafka.client proxy.url socks5.proxy sock.chunk.* throttle_cb"
         ),
         kinds=CLIENTS,
         why="there is no broker to connect to",
@@ -192,13 +192,15 @@ CLIENTS_IGNORED = (
     Foreign(
         names=_words(
             "security.* sasl.* ssl.* https.ca.* enable.ssl.certificate.verification"
-            " enable.sasl.oauthbearer.unsecure.jwt"
+            " enable.sasl.oauthbearer.unsecure.jwt oauth_cb"
         ),
         kinds=CLIENTS,
         why="the store's own credentials decide who may read and write",
     ),
     Foreign(
-        names=_words("metrics.* metric.* enable.metrics.push auto.include.jmx.reporter statistics.interval.ms"),
+        names=_words(
+            "metrics.* metric.* enable.metrics.push auto.include.jmx.reporter statistics.interval.ms stats_cb"
+        ),
         kinds=CLIENTS,
         why="a client has no metrics; those of the cluster are served by pyspark-log metrics",
     ),
@@ -231,7 +233,7 @@ CLIENTS_IGNORED = (
     Foreign(names=("client.rack",), kinds=_PRODUCER, why="the replicas of a partition say where its rows are written"),
     Foreign(names=("message.max.bytes",), kinds=_MEMBERS, why="rows of all sizes are read"),
     Foreign(
-        names=_words("debug log_level log.queue log.thread.name error_cb stats_cb throttle_cb oauth_cb"),
+        names=_words("debug log_level log.queue log.thread.name logger error_cb"),
         kinds=CLIENTS,
         why="errors are raised, and warnings logged with Python's logging",
     ),
@@ -292,7 +294,7 @@ CLIENTS_REFUSED = (
         why="a loop over a Consumer ends when it is closed; remove it, and call poll with timeout_ms",
     ),
     Foreign(
-        names=("default.offset.commit.callback",),
+        names=_words("default.offset.commit.callback on_commit"),
         kinds=_CONSUMER,
         why="each call has its own; remove it, and give commit_async a callback",
     ),

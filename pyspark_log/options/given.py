@@ -205,6 +205,10 @@ def _spelt(name: str, option: Option[Any]) -> str:
     return option.name if name.lower() == option.name.lower() else name.lower()
 
 
+_UNDERSCORED = {name for foreign in (*CLIENTS_REFUSED, *CLIENTS_IGNORED) for name in foreign.names if "_" in name}
+"""Names of librdkafka that have no dots, such as those of callbacks."""
+
+
 def gather_client(
     config: Mapping[str, object] | None, keywords: Mapping[str, object], known: Sequence[Option[Any]], kind: Kind
 ) -> Given:
@@ -214,7 +218,7 @@ def gather_client(
     """
     texts: dict[str, str] = {}
     ignored: list[Ignored] = []
-    words = {name.replace("_", "."): value for name, value in keywords.items()}
+    words = {name if name in _UNDERSCORED else name.replace("_", "."): value for name, value in keywords.items()}
     for spelt, value in [*(config or {}).items(), *words.items()]:
         key = spelt.lower()
         option = _option(key, known)

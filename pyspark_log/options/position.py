@@ -183,6 +183,17 @@ TIMESTAMPS: Value[Position] = Value(
 )
 
 
+def is_named(position: Position, topic: str, partition: int) -> bool:
+    """Return whether a position has an offset or a time for this partition, and not the same for all."""
+    match position:
+        case SpecificOffsets(offsets, whole_topics):
+            return topic in whole_topics or partition in offsets.get(topic, {})
+        case Timestamps(times):
+            return partition in times.get(topic, {})
+        case _:
+            return False
+
+
 def starting_option(position: Position) -> str:
     """Return the name of the option for such a start."""
     return _option("starting", position)

@@ -72,7 +72,8 @@ def oldest_unread_ms(log: Log, behind: PartitionLag) -> int | None:
     """Return the timestamp of the first row that the group has not read, None if it has read all. Reads that row."""
     if behind.lag == 0:
         return None
-    found = next_row(log, log.topic(behind.topic), behind.partition, behind.unread)
+    handle = log.topic(behind.topic, recent_suffices=True)  # the lag was found a moment ago
+    found = next_row(log, handle, behind.partition, behind.unread)
     if found is None:
         return None
     _, batch = found

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pyspark_log.options.position import is_named
 from pyspark_log.reading import source_offset
 from pyspark_log.reading.query_member import Place, QueryMember, View, begun_with, handover_of, is_later
 from pyspark_log.reading.source_offset import Membership, Position, SourceOffset, TakenRewinds, TopicPartition
@@ -147,21 +148,23 @@ class SharedTopics:
             else:
                 unread.append(key)
         if unread:
-            counts = {topic: begun(topic) for topic in now.partitions}
-            first = [(topic, p) for topic, p in now.topic_partitions() if (n := counts[topic]) is None or p < n]
+            first = [  # a later partition needs no offset, and may have one
+                key
+                for key in now.topic_partitions()
+                if not is_later(key[1], begun(key[0])) or is_named(options.starting, *key)
+            ]
             new = new_starts(now.only(first), options, available)
             starts |= {key: new[key] for key in unread}
         return starts
 
     def _begun(self, handle: TopicHandle, group: Group) -> int | None:
-        """Return how many partitions a topic had when the group began to read it: 0 if it came after the query began.
+        """Return how many partitions a topic had when the group began to read it, None if that is not known.
 
-        None if that is not known.
+        If the group has not read a topic that came after the query began: 0.
         """
         assert self._first is not None
-        committed = group.offsets.get(handle.topic_id, {}).values()
-        is_new = handle.topic_id not in self._first and not committed
-        return begun_with(0 if is_new else len(handle.partitions), committed)
+        now = len(handle.partitions) if handle.topic_id in self._first else 0
+        return begun_with(now, group.offsets.get(handle.topic_id, {}).values())
 
 
 def _is_same(before: SourceOffset, now: Subscribed, topic: str) -> bool:

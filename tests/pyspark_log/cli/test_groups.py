@@ -18,7 +18,8 @@ from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.group.rebalance import CompleteJoin
 from pyspark_log_coordinator.group.state import MemberDetails, Protocol
 from pyspark_log_coordinator.group.sync import SyncGroup
-from pyspark_log_coordinator.log.log import Log
+from pyspark_log_coordinator.journal.journal import Journal
+from pyspark_log_coordinator.log.log import Log, TopicHandle
 from pyspark_log_coordinator.membership import last_members
 from pyspark_log_coordinator.topic.machine import DeleteTopic
 from tests.support.command_line import CommandLine
@@ -208,6 +209,17 @@ def test_the_oldest_unread_row_is_the_first_one_left_if_rows_expire_while_it_is_
     assert oldest_unread_ms(found, behind) == NOON_MS + 7000
     found.topic("t").delete_records(0, 10)
     assert oldest_unread_ms(found, behind) is None
+
+
+def test_where_a_look_is_a_request_the_oldest_unread_rows_of_a_topic_need_none_each(cli, monkeypatch):
+    commit(cli, {1: 5})
+    looks, seen, found = [], TopicHandle.seen, log(cli)
+    monkeypatch.setattr(TopicHandle, "seen", lambda *given, **how: looks.append(given) or seen(*given, **how))
+    monkeypatch.setattr(Log, "_is_fresh", True)
+    monkeypatch.setattr(Journal, "is_fresh", True)
+    behind = lags(found, found.group("g").state)
+    assert [oldest_unread_ms(found, each) for each in behind] == [NOON_MS + 4000, NOON_MS + 5000]
+    assert len(looks) == 1
 
 
 def test_a_reset_looks_at_a_topic_once_however_many_partitions_it_has(cli, monkeypatch):

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from pyspark_log.kafka import import_plan
 from pyspark_log.kafka.client import KafkaTopic, PartitionOffsets
 from pyspark_log.kafka.import_plan import PartitionImport, plan, producer_of
 from pyspark_log.kafka.offset_headers import KAFKA_OFFSET, first_reaching, without
@@ -78,9 +79,23 @@ def test_rows_of_others_and_of_an_earlier_topic_of_this_name_are_refused(keeps):
     earlier = msgspec.structs.replace(TOPIC, topic_id="earlier")
     with pytest.raises(InvalidInput, match="has rows that are not from topic 't'"):
         planned(imported(5, 5, topic=earlier), keeps=keeps)
-    for state in (imported(5, 5, topic=earlier), after(started(), commit(None, file({0: 5})))):
-        with pytest.raises(InvalidInput, match="had rows that are not from topic 't'"):  # all have expired
-            planned(after(state, DeleteRecords(0, 5)), keeps=keeps)
+    expired = [
+        after(each, DeleteRecords(0, 5))
+        for each in (imported(5, 5, topic=earlier), after(started(), commit(None, file({0: 5}))))
+    ]
+    # A rebuild knows the files of rows that are still there.
+    rebuilt = msgspec.structs.replace(after(started(), SetFirstOffsets({0: 5})), restored=1)
+    for state in (*expired, rebuilt):
+        with pytest.raises(InvalidInput, match="had rows that are not from topic 't'"):
+            planned(state, keeps=keeps)
+
+
+def test_a_plan_looks_once_whether_an_import_has_begun(monkeypatch):
+    asked = []
+    monkeypatch.setattr(import_plan, "producer_of", lambda *given: asked.append(given) or producer_of(*given))
+    many = msgspec.structs.replace(TOPIC, partitions=50)
+    plan(many, [PartitionOffsets(0, 9)] * 50, [0] * 50, "t", started(50), keeps_offsets=True)
+    assert len(asked) == 50
 
 
 def test_a_topic_that_kafka_has_lost_rows_of_is_refused():

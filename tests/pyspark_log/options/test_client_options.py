@@ -169,10 +169,21 @@ def test_what_kafka_python_and_librdkafka_know_of_brokers_and_requests_is_ignore
 
 def test_callbacks_of_librdkafka_are_ignored_with_a_warning_but_not_those_of_rows():
     for parse in (producer, consumer):
-        with pytest.warns(IgnoredOptionWarning, match="error_cb.*errors are raised"):
-            parse({"error_cb": print})
-    with pytest.raises(InvalidOption, match="give send an on_delivery"):
-        producer({"on_delivery": print})
+        for name, why in {
+            "error_cb": "errors are raised",
+            "logger": "errors are raised",
+            "log_level": "errors are raised",
+            "stats_cb": "a client has no metrics",
+            "oauth_cb": "the store's own credentials",
+            "throttle_cb": "there is no broker",
+        }.items():
+            for config, keywords in (({name: print}, {}), ({}, {name: print})):
+                with pytest.warns(IgnoredOptionWarning, match=rf"{name} \({why}"):
+                    parse(config, **keywords)
+    for parse, name in ((producer, "on_delivery"), (consumer, "on_commit")):
+        for config, keywords in (({name: print}, {}), ({}, {name: print})):
+            with pytest.raises(InvalidOption, match=f"option {name} cannot be used.*; remove it, and give "):
+                parse(config, **keywords)
 
 
 def test_what_a_consumer_of_kafka_asks_of_brokers_is_ignored_with_a_warning():

@@ -140,6 +140,52 @@ def test_a_topic_that_a_pattern_finds_later_is_read_from_its_start(queries, cloc
 
 
 @pytest.mark.no_faults("makes so many calls that every run meets one")
+@pytest.mark.parametrize("start", ["latest-by-key", '{"t":{"0":0,"1":0,"2":0,"3":0,"4":0,"5":0}}'])
+def test_where_a_query_begins_is_said_of_the_topics_with_which_it_began(queries, clock, start):
+    """The topic that comes before the query has its partitions is not compacted, and no offsets of it are given."""
+    queries.log.log.topic("t").alter_config({"cleanup.policy": "compact"})
+    one = by_pattern(queries, "one", startingOffsets=start)
+    one.batch()
+    assert one.planned == set()
+    queries.log.create("u", 2)
+    queries.log.append("u", {0: [b"10"], 1: [b"11"]})
+    for _ in range(20):
+        clock.environment().sleep(NEWS_SECONDS)
+        queries.act()
+        one.batch()
+    assert set(one.offsets[-1]["topics"]) == {"t", "u"}
+    assert queries.copies() == {(0, 10): 1, (1, 11): 1}
+
+
+@pytest.mark.no_faults("makes so many calls that every run meets one")
+@pytest.mark.parametrize("of_t", ['"earliest"', '{"0":0,"1":0,"2":0,"3":0,"4":0,"5":0,"6":0,"7":0}'])
+def test_an_offset_may_be_given_for_a_partition_that_was_added_since_the_group_began(queries, of_t):
+    queries.sharing("one")
+    handle = queries.log.log.topic("t")
+    incarnations = handle.journal.state.incarnations
+    handle.submit(AddPartitions((tuple(incarnations),) * 2, incarnations))
+    queries.settle()
+    queries.log.create("v", 1)
+    queries.log.append("v", {0: [b"100", b"101"]})
+    two = queries.query("two", subscribe="t,v", startingOffsets=f'{{"t":{of_t},"v":{{"0":1}}}}')
+    queries.settle()
+    assert two.rows() == [(0, 101)]
+
+
+def test_a_query_that_is_restarted_before_it_had_partitions_begins_as_if_it_were_new(queries):
+    queries.log.append("t", {0: [b"-1"]})
+    one = queries.query("one", startingOffsets="latest")
+    one.batch()
+    assert one.planned == set()
+    one.kill()
+    one.start()
+    queries.settle()
+    queries.append(3)
+    queries.settle()
+    assert queries.is_once
+
+
+@pytest.mark.no_faults("makes so many calls that every run meets one")
 def test_a_topic_that_is_there_as_the_queries_begin_is_read_from_where_they_start(queries):
     queries.log.create("u", 2)
     queries.log.append("u", {0: [b"10"], 1: [b"11"]})
