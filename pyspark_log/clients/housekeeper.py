@@ -24,6 +24,7 @@ from pyspark_log.opening import own_log, own_stores_at
 from pyspark_log_coordinator.commit.inline_maintenance import (
     CLEAN_UP_EVERY_ENTRIES,
     clean_up,
+    has_multiple,
     plan_inline,
     roll_inline,
 )
@@ -49,7 +50,8 @@ class _Record:
         """The newest journal entry before the commit that is under way."""
         self.own = number
         """The newest entry after this producer's last one, or when it came to the topic."""
-        self.owes_cleanup = False
+        self.owed_from: int | None = None
+        """The first of the journal entries that are a reason to clean up, None if nothing is due."""
         self.next_cleanup = 0.0
         self.rolled: tuple[SwapSegments, ...] = ()
         """What waits for the next commit."""
@@ -90,14 +92,14 @@ class Housekeeper:
         known, record.own = record.own, number
         if self._environment.uniform(0, number - known) > 1:
             return
-        if number // CLEAN_UP_EVERY_ENTRIES > record.number // CLEAN_UP_EVERY_ENTRIES:
-            record.owes_cleanup = True
+        if record.owed_from is None and has_multiple(CLEAN_UP_EVERY_ENTRIES, record.number + 1, number):
+            record.owed_from = record.number + 1
         if self._is_busy:
             return
-        if record.owes_cleanup and monotonic() >= record.next_cleanup:
+        if record.owed_from is not None and monotonic() >= record.next_cleanup:
             record.next_cleanup = monotonic() + CLEAN_UP_SECONDS
-            self._start(partial(self._clean_up, handle.name))
-            record.owes_cleanup = False
+            self._start(partial(self._clean_up, handle.name, record.owed_from))
+            record.owed_from = None
         elif not record.rolled:
             for task in plan_inline(handle)[:1]:
                 self._start(partial(self._roll, record, task))
@@ -105,8 +107,9 @@ class Housekeeper:
     def stop(self, handles: list[TopicHandle]) -> None:
         """Do the cleanups that are due, and end the thread."""
         for handle in handles:
-            if self._record(handle).owes_cleanup:
-                self._start(partial(self._clean_up, handle.name))
+            owed_from = self._record(handle).owed_from
+            if owed_from is not None:
+                self._start(partial(self._clean_up, handle.name, owed_from))
         if self._thread is not None:
             self._jobs.put(None)
             self._thread.join()
@@ -138,9 +141,9 @@ class Housekeeper:
     def _roll(self, record: _Record, task: RollTask) -> None:
         record.rolled = roll_inline(self._store_at, task, self._environment)
 
-    def _clean_up(self, topic: str) -> None:
+    def _clean_up(self, topic: str, first: int) -> None:
         log = own_log(
             self._address, self._options
         )  # a new one reads the newest snapshot, not every entry since the last cleanup
         log.open(create=False)
-        clean_up(log.topic(topic))
+        clean_up(log.topic(topic), first)

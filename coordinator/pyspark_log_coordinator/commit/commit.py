@@ -144,7 +144,9 @@ def commit(
     if outcome.answer is not None:
         inline_maintenance.swap_in(handle, command.swaps)
         return outcome.answer  # who has committed the batch knows what else is due
-    inline_maintenance.run_inline(handle, cleans_up=cleans_up)
+    first = outcome.number if outcome.events else outcome.number + 1  # a replay has no entry
+    inline_maintenance.run_inline(handle, first, cleans_up=cleans_up)
+    commit_catch_up.note_followers(handle)
     return batch_offsets.of_outcome(command, outcome)
 
 

@@ -93,7 +93,6 @@ def follow_up(handle: TopicHandle, command: CommitBatch) -> None:
         if acks == "all" or not _is_followed(handle, node):
             _catch_up(handle, node, CATCH_UP_SECONDS if acks == "all" else FOLLOW_SECONDS)
     if acks != "all":
-        _reached[handle] = _log_end_offsets(handle.journal.state)
         return
     for number, end in ends.items():
         before, now = state.partitions[number], handle.journal.state.partitions[number]
@@ -104,6 +103,12 @@ def follow_up(handle: TopicHandle, command: CommitBatch) -> None:
                 f"topic {state.name!r}, partition {number}: the batch is in the log, but its rows from offset {mark} "
                 "on are not on enough in-sync replicas yet; bring nodes back, then try again"
             )
+
+
+def note_followers(handle: TopicHandle) -> None:
+    """Take note of what followers have at the end of a commit, whatever this process has copied to them meanwhile."""
+    if has_several_nodes(handle.journal.state):
+        _reached[handle] = _follower_ends(handle.journal.state)
 
 
 def has_uncommitted(state: Topic) -> bool:
@@ -229,17 +234,17 @@ def _catch_up(handle: TopicHandle, node: NodeId, seconds: float) -> None:
 
 
 _reached: weakref.WeakKeyDictionary[TopicHandle, Mapping[NodeId, int]] = weakref.WeakKeyDictionary()
-"""The sum of each node's LEOs after this process last copied to followers."""
+"""What `_follower_ends` were at the end of this process's last commit."""
 
 
-def _log_end_offsets(state: Topic) -> Counter[NodeId]:
-    """Return the sum of each node's LEOs."""
-    of_blocks = state.partitions.facts(_LOG_END_OFFSETS)
+def _follower_ends(state: Topic) -> Counter[NodeId]:
+    """Return the sum of each node's LEOs in partitions that others lead: where it leads, it gets rows by each batch."""
+    of_blocks = state.partitions.facts(_FOLLOWER_ENDS)
     return _sums(of_blocks)
 
 
-def _log_end_offsets_of(partition: Partition, _: object) -> Mapping[NodeId, int]:
-    return partition.log_end_offsets
+def _follower_ends_of(partition: Partition, _: object) -> Mapping[NodeId, int]:
+    return {node: end for node, end in partition.log_end_offsets.items() if node != partition.leader}
 
 
 def _sums(of_each: Sequence[Mapping[NodeId, int]]) -> Counter[NodeId]:
@@ -249,10 +254,10 @@ def _sums(of_each: Sequence[Mapping[NodeId, int]]) -> Counter[NodeId]:
     return total
 
 
-_LOG_END_OFFSETS: Fact[Counter[NodeId]] = Fact(_log_end_offsets_of, _sums)
+_FOLLOWER_ENDS: Fact[Counter[NodeId]] = Fact(_follower_ends_of, _sums)
 
 
 def _is_followed(handle: TopicHandle, node: NodeId) -> bool:
-    """Return whether another process has copied to the node since this one last did."""
+    """Return whether another process has copied to the node since this one's last commit."""
     known = _reached.get(handle, {}).get(node)
-    return known is not None and _log_end_offsets(handle.journal.state)[node] > known
+    return known is not None and _follower_ends(handle.journal.state)[node] > known

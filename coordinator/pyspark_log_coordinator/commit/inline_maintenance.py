@@ -71,7 +71,7 @@ def roll_past_the_cap(handle: TopicHandle) -> None:
     from pyspark_log_coordinator.topic.machine import MaintainSegments
 
     # Chunks above the HW cannot be rolled: then there is no work.
-    while roll_plan.must_roll(handle.journal.state) and (works := plan_inline(handle)):
+    while roll_plan.must_roll(handle.journal.state) and (works := _rolls_past_the_cap(handle)):
         swaps = []
         for work in works:
             try:
@@ -89,6 +89,13 @@ def roll_past_the_cap(handle: TopicHandle) -> None:
         handle.submit(MaintainSegments(tuple(swaps)))
 
 
+def _rolls_past_the_cap(handle: TopicHandle) -> list[RollTask]:
+    """Return the rolls of the partitions past the cap. What is due in others fails no write, and may never succeed."""
+    state = handle.journal.state
+    jobs = roll_plan.plan(state, handle.now_ms())
+    return [roll_task.roll_task_of(handle, job) for job in jobs if roll_plan.is_past_the_cap(state, job.partition)]
+
+
 def swap_in(handle: TopicHandle, swaps: tuple[SwapSegments, ...]) -> None:
     """Swap in what was rolled for a batch that another process has committed without it."""
     from pyspark_log_coordinator.topic.machine import MaintainSegments
@@ -103,20 +110,26 @@ def swap_in(handle: TopicHandle, swaps: tuple[SwapSegments, ...]) -> None:
         )
 
 
-def run_inline(handle: TopicHandle, *, cleans_up: bool = True) -> None:
+def run_inline(handle: TopicHandle, first: int, *, cleans_up: bool = True) -> None:
     """Clean up at every 64th entry of the journal, and copy to replicas that are out of sync when it is their turn.
 
-    `cleans_up` false: the caller cleans up elsewhere.
+    `first` is the number of the batch's entry: others may follow, with which replicas caught up. `cleans_up` false: the
+    caller cleans up elsewhere.
     """
     from pyspark_log_coordinator.commit import isr_recovery
 
-    if cleans_up and handle.journal.number % CLEAN_UP_EVERY_ENTRIES == 0:
-        clean_up(handle)
+    if cleans_up and has_multiple(CLEAN_UP_EVERY_ENTRIES, first, handle.journal.number):
+        clean_up(handle, first)
     isr_recovery.recover_inline(handle)
 
 
-def clean_up(handle: TopicHandle) -> None:
-    """Clean up the topic, and at times what belongs to no topic."""
+def has_multiple(of: int, first: int, last: int) -> bool:
+    """Return whether there is a multiple of a number from `first` to `last`."""
+    return last // of > (first - 1) // of
+
+
+def clean_up(handle: TopicHandle, first: int) -> None:
+    """Clean up the topic, and what belongs to no topic if that is due in the entries from `first` on."""
     from pyspark_log_coordinator.maintenance import cluster_cleanup, topic_cleanup
 
     log = handle.log
@@ -129,7 +142,7 @@ def clean_up(handle: TopicHandle) -> None:
             error=error,
         )
 
-    is_clusters_turn = handle.journal.number % CLUSTER_CLEAN_UP_EVERY_ENTRIES == 0
+    is_clusters_turn = has_multiple(CLUSTER_CLEAN_UP_EVERY_ENTRIES, first, handle.journal.number)
     try:
         topic_cleanup.clean_up_topic(handle, thorough=False, failed=failed)
         if is_clusters_turn:

@@ -75,10 +75,12 @@ class GroupHandle:
     def submit(self, command: group.Command) -> Outcome[Group]:
         """Carry out a command; see `Journal.submit`.
 
-        After a commit, clean up at every 64th entry. A failure of that is logged and fails nothing.
+        After a commit that changed something, clean up at every 64th entry. A failure of that is logged and fails
+        nothing.
         """
         outcome = self.journal.submit(command)
-        if isinstance(command, OffsetCommit) and self.version % CLEAN_UP_EVERY_ENTRIES == 0:
+        is_due = bool(outcome.events) and self.version % CLEAN_UP_EVERY_ENTRIES == 0
+        if isinstance(command, OffsetCommit) and is_due:
             try:
                 self.clean_up()
             except LogError as error:

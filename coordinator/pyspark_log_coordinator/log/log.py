@@ -665,17 +665,18 @@ class Log:
 
         Works on a full disk too. Raises `UnknownTopic`.
         """
-        self.with_reserves(lambda: self._delete_topic(name))
+        # An attempt that is repeated must not delete a topic of the same name that was created after the first one.
+        record = self.with_reserves(lambda: cluster.topic_of(self.cluster.refresh(), name))
+        self.with_reserves(lambda: self._delete_topic(record))
 
-    def _delete_topic(self, name: str) -> None:
-        record = cluster.topic_of(self.cluster.refresh(), name)
+    def _delete_topic(self, record: TopicRecord) -> None:
         handle = self._handle(record)
         try:
             handle.refresh()
             handle.submit(topic.DeleteTopic())
         except UnknownTopic:
             pass  # its journal has ended; only the name is left
-        self.cluster.submit(cluster.RemoveTopic(name, record.topic_id))
+        self.cluster.submit(cluster.RemoveTopic(record.name, record.topic_id))
 
     def finish_deletion(self, name: str) -> None:
         """Free the name of a topic whose journal has ended, if its deletion was interrupted between the two entries."""

@@ -6,7 +6,6 @@ left by an interrupted call, which the next one finishes. Of two concurrent call
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.cluster import machine as cluster
@@ -24,7 +23,15 @@ from pyspark_log_coordinator.cluster.machine import (
 from pyspark_log_coordinator.log.bootstrap import create_marker, overlap
 from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode, known_of
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import InvalidInput, InvalidOption, LogError, UnknownTopic
+from pyspark_log_storage.errors import (
+    CorruptObject,
+    InvalidInput,
+    InvalidOption,
+    LogError,
+    NewerFormat,
+    ObjectMissing,
+    UnknownTopic,
+)
 from pyspark_log_storage.objects import node
 from pyspark_log_storage.objects.node import Marker
 from pyspark_log_storage.stores.self_test import self_test
@@ -141,11 +148,19 @@ def has_journals(log: Log, node_id: NodeId) -> bool:
 def update_topics(log: Log, node_id: NodeId) -> None:
     """Copy the cluster's state of a node to every topic that has an older one.
 
-    The cluster's entry comes first, so repeating an interrupted call completes this.
+    The cluster's entry comes first, so repeating an interrupted call completes this. Raises the error of the first
+    topic whose journal is damaged, after the others.
     """
+    damaged: LogError | None = None
     for name in sorted(log.topics()):
-        with contextlib.suppress(UnknownTopic):  # deleted meanwhile
+        try:
             update_topic(log.topic(name), node_id)
+        except UnknownTopic:
+            continue  # deleted meanwhile
+        except (CorruptObject, NewerFormat, ObjectMissing) as error:
+            damaged = damaged or error
+    if damaged is not None:
+        raise damaged
 
 
 def update_topic(handle: TopicHandle, node_id: NodeId) -> None:

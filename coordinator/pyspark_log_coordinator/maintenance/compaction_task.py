@@ -129,7 +129,7 @@ def _with_older_rows(rows: RollInput, work: RollTask, dead: Offsets) -> Offsets:
     past = [
         number
         for number, each in enumerate(work.job.segments)
-        if _is_past(each, compaction) and each.keyed is not None and each.keyed.tombstones
+        if _is_past(each, compaction) and _may_delete_keys(each, compaction)
     ]
     if not past or not work.older:
         return NONE
@@ -142,6 +142,11 @@ def _with_older_rows(rows: RollInput, work: RollTask, dead: Offsets) -> Offsets:
 def _is_past(segment: SegmentRef, compaction: Compaction) -> bool:
     """Return whether delete.retention.ms has passed since the rows of a keyed segment were compacted."""
     return segment.keyed is not None and segment.keyed.cleaned_ms <= compaction.kept_from_ms
+
+
+def _may_delete_keys(segment: SegmentRef, compaction: Compaction) -> bool:
+    """Return whether rows of a keyed segment may delete their keys. They were counted, maybe by another delete.when."""
+    return bool(compaction.columns.delete_when) or (segment.keyed is not None and segment.keyed.tombstones > 0)
 
 
 def _dense_rows(rows: RollInput, work: RollTask) -> Iterator[tuple[pa.RecordBatch, Offsets, int, int]]:

@@ -130,7 +130,8 @@ def _run(store_at: Callable[[str], Store], work: RollTask, environment: Environm
     if job.compaction is None:
         return SwapSegments(job.partition, job.leader_epoch, made)
     replaces = tuple(each.name for each in job.segments)
-    return SwapSegments(job.partition, job.leader_epoch, made, replaces, job.compaction.columns.version)
+    version_column, log_start = job.compaction.columns.version, job.compaction.log_start
+    return SwapSegments(job.partition, job.leader_epoch, made, replaces, version_column, log_start)
 
 
 def _rolled(rows: RollInput, work: RollTask, writer: segment.SegmentWriter | ParquetSegmentWriter) -> SegmentFile:

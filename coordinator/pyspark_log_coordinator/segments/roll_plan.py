@@ -207,6 +207,11 @@ def must_roll(topic: Topic) -> bool:
     return max(topic.partitions.facts(_UNROLLED_CHUNKS)) >= UNROLLED_CHUNKS_MAX
 
 
+def is_past_the_cap(topic: Topic, number: int) -> bool:
+    """Return whether a partition has reached the hard cap."""
+    return len(topic.partitions[number].chunks) >= UNROLLED_CHUNKS_MAX
+
+
 def _unrolled_chunks(partition: Partition, _: object) -> int:
     return len(partition.chunks)
 

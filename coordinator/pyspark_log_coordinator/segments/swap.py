@@ -41,6 +41,8 @@ class SwapSegments(msgspec.Struct, frozen=True):
     """Of a keyed segment: the names of the segments that it was made of."""
     version_column: str = ""
     """Of a keyed segment: the topic's compaction.version.column, by which its rows were compared."""
+    log_start: int = 0
+    """Of a keyed segment: the partition's log start then. A fold compared its rows with those from there on."""
 
 
 class SegmentsSwapped(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
@@ -93,9 +95,8 @@ def decide_staged(topic: Topic, now: int) -> list[SegmentsSwapped]:
 
 def _swapped(topic: Topic, number: int, segment: SegmentRef, now: int) -> SegmentsSwapped:
     """Return the event that swaps a segment in. The rows of a fold count as compacted now, not when it was planned."""
-    present = topic.partitions[number].segments_between(segment.base_offset, segment.end_offset)
     keyed = segment.keyed
-    if keyed is not None and not any(each.keyed for each in present):
+    if keyed is not None and _is_fold(topic.partitions[number], segment):
         keyed = msgspec.structs.replace(keyed, cleaned_ms=max(keyed.cleaned_ms, now))
         segment = msgspec.structs.replace(segment, keyed=keyed)
     return SegmentsSwapped(number, segment, now)
@@ -156,14 +157,25 @@ def _with_ends(topic: Topic, partition: Partition, new: SegmentRef) -> Partition
 
 
 def unstage_stale(topic: Topic, number: int, at_ms: int) -> Topic:
-    """Return the topic without the staged segments of a partition that have become stale."""
-    partition = topic.partitions[number]
+    """Return the topic without the staged segments that have become stale because a partition's log start moved.
+
+    A fold that compared versions may have left out rows for newer ones that were deleted now; its files are orphans.
+    """
+    partition, has_versions = topic.partitions[number], bool(topic.config.compaction_version_column)
     stale = [each for each in partition.staged if not _is_whole(partition, each)]
-    if not stale:
+    kept = tuple(
+        each for each in partition.staged if each not in stale and not (has_versions and _is_fold(partition, each))
+    )
+    if kept == partition.staged:
         return topic
-    changed = msgspec.structs.replace(partition, staged=tuple(each for each in partition.staged if each not in stale))
+    changed = msgspec.structs.replace(partition, staged=kept)
     keys = [segment_key(number, each.name) for each in stale]
     return schedule_deletion(with_partition(topic, number, changed), keys, at_ms)
+
+
+def _is_fold(partition: Partition, segment: SegmentRef) -> bool:
+    present = partition.segments_between(segment.base_offset, segment.end_offset)
+    return segment.keyed is not None and not any(each.keyed for each in present)
 
 
 def without_staged_compactions(topic: Topic) -> Topic:
@@ -240,7 +252,8 @@ def _fits_keyed(topic: Topic, partition: Partition, swap: SwapSegments, present:
     """Return whether a keyed segment is made of what is in its range: the oldest dense rows, or keyed segments.
 
     So no row is folded twice or left out, and what a suspended process made of an older state is refused, or made with
-    another version column.
+    another version column. A fold that compared versions is also refused if rows were deleted since: those that it left
+    out for them are the newest now.
     """
     keyed = partition.keyed_segments
     is_merge = bool(present) and present[0].keyed is not None
@@ -249,6 +262,7 @@ def _fits_keyed(topic: Topic, partition: Partition, swap: SwapSegments, present:
     else:
         oldest = next(partition.pieces_from(keyed[-1].end_offset if keyed else partition.log_start), None)
         fits = oldest is not None and oldest.base_offset == swap.segment.base_offset
+        fits = fits and (not swap.version_column or partition.log_start == swap.log_start)
     return (
         fits
         and topic.config.is_compacted

@@ -281,7 +281,7 @@ def test_a_process_whose_batches_others_commit_does_not_clean_up(topic, monkeypa
     mine, cleaned = batch(topic, "mine", b"a"), []
     leader = be_served(topic)
     monkeypatch.setattr(inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", 1)
-    monkeypatch.setattr(inline_maintenance, "clean_up", cleaned.append)
+    monkeypatch.setattr(inline_maintenance, "clean_up", lambda handle, _: cleaned.append(handle))
     commit(topic.handle, mine, NO_RETRIES)
     assert cleaned == [leader]
 

@@ -3,26 +3,39 @@
 import logging
 
 import msgspec
+import pyarrow as pa
 import pytest
 
+from pyspark_log.writing.rows import Rows
 from pyspark_log_coordinator.commit import inline_maintenance
+from pyspark_log_coordinator.commit.commit import Batch, commit
 from pyspark_log_coordinator.commit.inline_maintenance import (
     CLEAN_UP_EVERY_ENTRIES,
+    clean_up,
     roll_inline,
     roll_past_the_cap,
     run_inline,
 )
 from pyspark_log_coordinator.maintenance import cluster_cleanup, roll_task, topic_cleanup
 from pyspark_log_coordinator.model.append_list import AppendList
+from pyspark_log_coordinator.model.batch import StagedFile
 from pyspark_log_coordinator.model.partitions import Partitions
+from pyspark_log_coordinator.model.producers import ProducerClaim
+from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.segments import compaction_plan, roll_plan
 from pyspark_log_coordinator.segments.roll_plan import ROLL_CHUNKS
+from pyspark_log_coordinator.topic.machine import Holder, SequencedFile
 from pyspark_log_storage import layout
+from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import CorruptObject, StoreRefused
+from pyspark_log_storage.files.append_file import AppendFileWriter
+from pyspark_log_storage.parquet import parquet_segment
 from pyspark_log_storage.stores.store import is_object_store
 from tests.support.coordinator.compacted_topic import CompactedTopic
+from tests.support.coordinator.replicated_topic import ReplicatedTopic
 from tests.support.coordinator.spares import spare_file
-from tests.support.plain_log import PlainLog, flip_bit
+from tests.support.coordinator.stored_topic import batch_of
+from tests.support.plain_log import PlainLog, flip_bit, record
 
 
 @pytest.fixture
@@ -120,6 +133,27 @@ def test_past_the_hard_cap_a_partition_is_rolled_although_it_cannot_be_compacted
     assert topic.partition.chunks == AppendList()
 
 
+def test_past_the_hard_cap_rows_of_another_partition_that_cannot_be_compacted_fail_no_write(log, monkeypatch):
+    log.create("two", partitions=2, cleanup_policy="compact")
+
+    def write(*partitions):
+        count = len(partitions)
+        rows = Rows(record([b"value"] * count, [b"key"] * count), None, pa.array(partitions, pa.int32()))
+        log.append_rows("two", rows)
+
+    write(0)
+    for _ in range(9):
+        write(0, 1)
+    monkeypatch.setattr(roll_plan, "UNROLLED_CHUNKS_MAX", 10)
+    monkeypatch.setattr(roll_plan, "INLINE_LAG_MS", 0)
+    monkeypatch.setattr(compaction_plan, "FOLD_CHUNKS", 9)
+    monkeypatch.setattr(parquet_segment, "ROW_GROUP_BYTES", 1)
+    monkeypatch.setattr(parquet_segment, "ROW_BYTES_MAX", 1)  # each row is too large for Parquet
+    monkeypatch.setattr(roll_plan, "ROLL_CHUNKS", 10)
+    write(0)
+    assert [(len(each.segments), each.log_end) for each in log.log.topic("two").partitions] == [(1, 11), (0, 9)]
+
+
 def test_past_the_hard_cap_a_full_disk_fails_the_write(log, monkeypatch):
     fill(log, 10)
     monkeypatch.setattr(roll_plan, "UNROLLED_CHUNKS_MAX", 10)
@@ -156,6 +190,55 @@ def test_a_topic_is_cleaned_up_at_every_64th_entry(log, monkeypatch):
     )
 
 
+def batch(topic, number):
+    """A batch of one row, as a task writes it with acks=1."""
+    state = topic.handle.refresh()
+    name = layout.born_name(topic.handle.version, topic.log.environment.nonce())
+    store = topic.log.node_store("0")
+    writer = AppendFileWriter(store.open_write(topic.handle.append_file(name), durable=True))
+    writer.append(0, batch_of([b"row"]), schema.RECORD_ID, "none")
+    writer.close()
+    file = SequencedFile(name, (Holder("0", state.incarnations["0"]),), tuple(writer.chunks))
+    staged = StagedFile("t", topic.handle.topic_id, file)
+    return Batch(ProducerClaim("q", "q", "r", number), (staged,), "1", ())
+
+
+@pytest.mark.parametrize("nodes", [("0",), ("0", "1"), ("0", "1", "2")])
+def test_a_topic_is_cleaned_up_however_many_entries_a_batch_has(nodes, monkeypatch):
+    topic = ReplicatedTopic(replicas=(nodes,))
+    done = []
+    monkeypatch.setattr(topic_cleanup, "clean_up_topic", lambda *_, **__: done.append(topic.handle.version))
+    topic.handle.refresh()
+    before = topic.handle.version
+    for number in range(CLEAN_UP_EVERY_ENTRIES):
+        commit(topic.handle, batch(topic, number), RetryPolicy())
+    assert (topic.handle.version - before) / CLEAN_UP_EVERY_ENTRIES == len(nodes), "followers have entries of their own"
+    assert [each // CLEAN_UP_EVERY_ENTRIES for each in done] == list(range(1, len(nodes) + 1))
+
+
+def test_a_replay_is_no_reason_to_clean_up(monkeypatch):
+    topic = ReplicatedTopic(replicas=(("0",),))
+    done = []
+    monkeypatch.setattr(topic_cleanup, "clean_up_topic", lambda *_, **__: done.append(topic.handle.version))
+    monkeypatch.setattr(inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", 2)
+    first = batch(topic, 0)
+    for _ in range(3):
+        commit(topic.handle, first, RetryPolicy())
+    assert done == [2]
+
+
+@pytest.mark.parametrize(("first", "times"), [(40, 1), (41, 0)])
+def test_what_belongs_to_no_topic_is_cleaned_up_if_that_was_due_in_one_of_the_entries(log, monkeypatch, first, times):
+    fill(log, 50)
+    done = []
+    monkeypatch.setattr(cluster_cleanup, "clean_up_cluster", lambda *_, **__: done.append(True))
+    monkeypatch.setattr(inline_maintenance, "CLUSTER_CLEAN_UP_EVERY_ENTRIES", 40)
+    handle = log.log.topic("t")
+    assert handle.version == 51
+    clean_up(handle, first)
+    assert len(done) == times
+
+
 def test_a_cleanup_that_fails_is_logged_and_fails_no_write(log, monkeypatch, caplog):
     def fail(*_, **__):
         raise CorruptObject("x", "the test made this up")
@@ -163,7 +246,7 @@ def test_a_cleanup_that_fails_is_logged_and_fails_no_write(log, monkeypatch, cap
     monkeypatch.setattr(topic_cleanup, "clean_up_topic", fail)
     monkeypatch.setattr(inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", 1)
     with caplog.at_level(logging.WARNING):
-        run_inline(log.log.topic("t"))
+        run_inline(log.log.topic("t"), first=1)
     assert "cleanup of topic 't' was left for later" in caplog.text
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from pyspark_log_coordinator.group.lifecycle import DeleteGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
+from pyspark_log_coordinator.log import group_handle
 from pyspark_log_storage.errors import InvalidName, UnknownGroup
 from tests.support.coordinator.journal_disks import URLS
 from tests.support.coordinator.migrated_journals import NEW, cluster_of_six, move
@@ -38,6 +39,16 @@ def test_of_processes_that_create_a_group_at_once_all_get_the_same(stores):
     for offset, handle in enumerate(handles):
         handle.submit(OffsetCommit({"id": {0: Offset(offset)}}))
     assert {committed(log, "g") for log in logs} == {2}
+
+
+def test_commits_of_the_same_offset_clean_up_once(stores, monkeypatch):
+    handle = stores.log().group("g", create=True)
+    done = []
+    monkeypatch.setattr(group_handle, "CLEAN_UP_EVERY_ENTRIES", 1)
+    monkeypatch.setattr(handle, "clean_up", lambda: done.append(handle.version))
+    for _ in range(3):
+        handle.submit(OffsetCommit({"id": {0: Offset(7)}}))
+    assert done == [handle.version]
 
 
 def test_a_name_may_have_any_printable_characters_and_never_becomes_a_path(stores):

@@ -278,6 +278,22 @@ def test_a_deletion_of_all_rows_that_is_repeated_deletes_none_that_were_written_
     assert handle.delete_records(0, -1) == 2
 
 
+def test_a_deletion_that_is_repeated_keeps_a_topic_that_was_created_meanwhile(log, store, monkeypatch):
+    log.create_topic("t", 1)
+    made = []
+
+    def repeated(act):
+        found = act()
+        if "t" not in log.topics():  # its answer was lost
+            made.append(open_log(store).create_topic("t", 1).topic_id)
+            found = act()
+        return found
+
+    monkeypatch.setattr(log, "with_reserves", repeated)
+    log.delete_topic("t")
+    assert [log.topic("t").topic_id] == made
+
+
 def test_a_topic_whose_deletion_was_interrupted_cannot_be_opened(log, store):
     cut_deletion(log, store)
     with pytest.raises(UnknownTopic, match="was deleted"):

@@ -412,6 +412,18 @@ def test_a_node_that_was_in_service_again_while_its_topics_were_read_is_not_remo
     assert "has replicas of topics t; reassign" in refusal(node_admin.remove, log, "1")
 
 
+def test_a_topic_whose_journal_is_damaged_does_not_keep_the_others_from_knowing_that_a_node_is_fenced(stores):
+    log = stores.with_nodes(3)
+    first, second = (log.create_topic(name, 1, replicas=[("1", "2")]) for name in ("a", "b"))
+    folder = layout.topic_journal("a", first.topic_id)
+    for key in list(log.store.list(folder)):
+        log.store.put(key, b"damaged")
+    operator = stores.log()
+    with pytest.raises(CorruptObject, match="topics/a/"):
+        node_admin.set_fenced(operator, "1", fenced=True)
+    assert second.refresh().fenced == ("1",)
+
+
 def test_the_root_stays(log):
     assert log.cluster.state.nodes["0"].url == AT_THE_ROOT
     with pytest.raises(InvalidOption, match="is the cluster root"):

@@ -212,6 +212,18 @@ def test_rows_that_were_deleted_are_older_whatever_their_versions(versioned):
     assert verify(versioned.handle).findings == []
 
 
+def test_a_fold_that_left_rows_out_for_newer_ones_which_were_deleted_meanwhile_is_refused(versioned):
+    versioned.write([(b"a", b"1"), (b"b", b"1")], [5, 5])
+    versioned.do(versioned.fold_job())
+    versioned.write([(b"a", b"2"), (b"c", b"1")], [4, 1])
+    made = versioned.make(versioned.fold_job())
+    versioned.handle.submit(DeleteRecords(0, 2))
+    assert versioned.newest().keys() == {b"a", b"c"}
+    assert not versioned.swap_in(made)
+    assert versioned.do(versioned.fold_job())
+    assert versioned.newest().keys() == {b"a", b"c"}
+
+
 def test_a_fold_leaves_out_rows_that_were_deleted(versioned):
     versioned.write([(b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"c", b"1")], [5, 5, 4, 5])
     versioned.handle.submit(DeleteRecords(0, 1))
@@ -232,6 +244,19 @@ def test_a_row_that_deletes_its_key_stays_also_if_an_older_one_that_does_came_la
     versioned.do(versioned.merge_job(1, 2))
     assert offsets(versioned) == [0, 1, 2, 3]  # without row 2, who reads all rows would find key a
     versioned.check()
+
+
+def test_a_row_that_deletes_its_key_by_a_column_which_was_set_later_stays_while_an_older_one_is_left(versioned):
+    versioned.handle.alter_config({"delete.when": ""})
+    for rows, versions in (([(b"a", b"1"), (b"b", b"1")], [1, 1]), ([(b"a", None), (b"c", b"1")], [5, 1])):
+        versioned.write(rows, versions)
+        versioned.do(versioned.fold_job())
+    versioned.handle.alter_config({"delete.when": "gone"})
+    versioned.now_ms += 1000
+    versioned.do(versioned.merge_job(1, 1))
+    assert offsets(versioned) == [0, 1, 2, 3]
+    versioned.do(versioned.merge_job(0, 2))
+    assert offsets(versioned) == [1, 3]
 
 
 def test_what_was_compacted_by_another_version_column_is_refused(versioned):

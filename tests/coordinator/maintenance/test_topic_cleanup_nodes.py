@@ -177,7 +177,7 @@ def test_inline_maintenance_logs_a_failing_node_and_fails_no_write(topic, monkey
     fill(topic, 2)
     roll(topic)
     disk(topic, "2").broken_writes = StoreUnavailable
-    inline_maintenance.run_inline(topic.handle)
+    inline_maintenance.run_inline(topic.handle, first=1)
     assert "cleanup of topic 't' on node '2' was left for later" in caplog.text
 
 

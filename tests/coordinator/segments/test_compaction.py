@@ -377,6 +377,39 @@ def test_rows_that_wait_to_be_compacted_stay_if_the_policy_changes():
     assert pieces(held) == [("chunk", 0, 20)]
 
 
+@pytest.mark.parametrize(("version", "stays"), [("version", False), ("", True)])
+def test_a_fold_by_versions_does_not_wait_any_longer_if_rows_were_deleted_with_which_it_compared_its_own(
+    version, stays
+):
+    both = ("A", "B")
+    state = started(replicas=both, compaction_version_column=version, **COMPACT)
+    for _ in range(2):
+        state = after(state, commit(None, file({0: 20}, on=both)))
+    versioned = {"version_column": version}
+    merge = msgspec.structs.replace(compacted(state, 0, 20, on=both), **versioned)
+    state = after(state, MaintainSegments((merge,)))
+    fold = msgspec.structs.replace(compacted(state, 20, 40, on=("A",)), **versioned)
+    state = after(state, MaintainSegments((fold,)))
+    assert state.partitions[0].staged
+    state = after(state, DeleteRecords(0, 10))
+    assert bool(state.partitions[0].staged) == stays
+    assert [each.key for each in state.pending_deletions if fold.segment.name in each.key] == []
+    held = after(state, HoldFiles("B", "incarnation of B", (), ((0, fold.segment.name),)))
+    assert pieces(held)[1] == ("segment" if stays else "chunk", 20, 40)
+
+
+def test_a_merge_waits_although_rows_were_deleted():
+    both = ("A", "B")
+    state = after(started(replicas=both, compaction_version_column="version", **COMPACT), commit(None, file({0: 20})))
+    state = after(state, HoldFiles("B", "incarnation of B", (0,)))
+    fold = msgspec.structs.replace(compacted(state, 0, 20, 20, on=both), version_column="version")
+    state = after(state, MaintainSegments((fold,)))
+    merge = msgspec.structs.replace(compacted(state, 0, 20, 10, on=("A",)), version_column="version")
+    state = after(state, MaintainSegments((merge,)))
+    assert state.partitions[0].staged == (merge.segment,)
+    assert after(state, DeleteRecords(0, 10)).partitions[0].staged == (merge.segment,)
+
+
 # What is left
 
 

@@ -41,6 +41,15 @@ def test_a_producer_of_a_tenth_of_the_entries_does_a_tenth_of_what_is_due(log, r
     assert len(rolled) == times
 
 
+def test_a_cleanup_is_told_from_which_entry_on_it_is_due(log, rolled, monkeypatch):
+    told = []
+    monkeypatch.setattr(housekeeper, "clean_up", lambda handle, first: told.append((handle.version, first)))
+    monkeypatch.setattr(housekeeper, "CLEAN_UP_EVERY_ENTRIES", 4)
+    before = log.log.topic("one").version
+    commit(log, entries=4, lot=0)
+    assert told == [(before + 4, before + 1)]
+
+
 def test_entries_of_others_before_the_last_commit_do_not_count(log, rolled):
     for _ in range(10):
         log.append("one", {0: [b"x"]})

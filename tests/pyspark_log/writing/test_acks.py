@@ -4,6 +4,7 @@ import pytest
 
 from pyspark_log_coordinator.commit import commit_catch_up
 from pyspark_log_coordinator.commit.commit import commit_staged
+from pyspark_log_coordinator.commit.isr_recovery import INLINE_EVERY_SECONDS
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.sync import catch_up
@@ -37,6 +38,38 @@ def test_acks_one_leaves_a_follower_to_another_process_that_copies_to_it(monkeyp
     catch_up.catch_up(topic.handle, "1")
     topic.commit(topic.stage(b"c", acks="1"), "1")
     assert holders(topic) == [["0", "1", "2"], ["0", "1", "2"], ["0", "2"]], "nobody copies to node 2 but this process"
+
+
+def test_acks_one_copies_each_batch_to_nodes_that_lead_other_partitions_of_it():
+    topic = ThreeNodes(replicas=[("0", "1"), ("1", "0")])
+    for batch in range(1, 4):
+        staged = [each for number in (0, 1) for each in topic.stage(b"a", partition=number, acks="1")]
+        topic.commit(staged, "1")
+        assert [each.high_watermark for each in topic.handle.partitions] == [batch, batch]
+
+
+def test_acks_one_copies_the_batch_after_one_with_which_a_follower_has_come_back():
+    topic = ThreeNodes()
+    topic.commit(topic.stage(b"a", acks="1"), "1")
+    topic.disk("2").broken = StoreUnavailable
+    topic.refresh()
+    topic.commit(topic.stage(b"b", acks="1"), "1")
+    topic.passed += QUICK.session_timeout_ms / 1000
+    topic.commit(topic.stage(b"c", acks="1"), "1")
+    topic.disk("2").broken = None
+    topic.refresh()
+    while topic.partition.isr != ALL:
+        topic.passed += INLINE_EVERY_SECONDS
+        topic.commit(topic.stage(b"d", acks="1"), "1")
+    topic.commit(topic.stage(b"e", acks="1"), "1")
+    assert topic.partition.high_watermark == topic.partition.log_end
+
+
+def test_acks_one_copies_the_batch_after_one_with_acks_all():
+    topic = ThreeNodes()
+    for acks in ("1", "all", "1"):
+        topic.commit(topic.stage(b"a", acks=acks), acks)
+    assert topic.partition.high_watermark == topic.partition.log_end == 3
 
 
 def test_acks_one_does_not_wait_for_an_unreachable_follower():
