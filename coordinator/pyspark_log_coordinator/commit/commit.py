@@ -146,7 +146,7 @@ def commit(
         return outcome.answer  # who has committed the batch knows what else is due
     first = outcome.number if outcome.events else outcome.number + 1  # a replay has no entry
     inline_maintenance.run_inline(handle, first, cleans_up=cleans_up)
-    commit_catch_up.note_followers(handle)
+    commit_catch_up.note_followers(handle, command.acks)
     return batch_offsets.of_outcome(command, outcome)
 
 

@@ -17,7 +17,7 @@ import contextlib
 import weakref
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -105,10 +105,12 @@ def follow_up(handle: TopicHandle, command: CommitBatch) -> None:
             )
 
 
-def note_followers(handle: TopicHandle) -> None:
+def note_followers(handle: TopicHandle, acks: Acks) -> None:
     """Take note of what followers have at the end of a commit, whatever this process has copied to them meanwhile."""
-    if has_several_nodes(handle.journal.state):
-        _reached[handle] = _follower_ends(handle.journal.state)
+    if acks == "all":
+        _reached.pop(handle, None)  # they got the batch by its own entry
+    elif has_several_nodes(handle.journal.state):
+        _reached[handle] = _followers(handle.journal.state)
 
 
 def has_uncommitted(state: Topic) -> bool:
@@ -233,31 +235,41 @@ def _catch_up(handle: TopicHandle, node: NodeId, seconds: float) -> None:
         logs.warning("node %(node)r is behind in topic %(topic)r: %(error)s", node=node, topic=handle.name, error=error)
 
 
-_reached: weakref.WeakKeyDictionary[TopicHandle, Mapping[NodeId, int]] = weakref.WeakKeyDictionary()
-"""What `_follower_ends` were at the end of this process's last commit."""
+class _Followers(NamedTuple):
+    """What followers have."""
+
+    leader_epochs: int
+    """The sum of the leader epochs: if a leader changes, the sums of before and after are of other partitions."""
+    ends: Mapping[NodeId, int]
+    """The sum of each node's LEOs in partitions that others lead: where it leads, it gets rows by each batch."""
 
 
-def _follower_ends(state: Topic) -> Counter[NodeId]:
-    """Return the sum of each node's LEOs in partitions that others lead: where it leads, it gets rows by each batch."""
-    of_blocks = state.partitions.facts(_FOLLOWER_ENDS)
-    return _sums(of_blocks)
+_reached: weakref.WeakKeyDictionary[TopicHandle, _Followers] = weakref.WeakKeyDictionary()
+"""What followers had at the end of this process's last commit, if that was one with acks=1."""
 
 
-def _follower_ends_of(partition: Partition, _: object) -> Mapping[NodeId, int]:
-    return {node: end for node, end in partition.log_end_offsets.items() if node != partition.leader}
+def _followers(state: Topic) -> _Followers:
+    return _sum(state.partitions.facts(_FOLLOWERS))
 
 
-def _sums(of_each: Sequence[Mapping[NodeId, int]]) -> Counter[NodeId]:
-    total: Counter[NodeId] = Counter()
-    for ends in of_each:
-        total.update(ends)
-    return total
+def _followers_of(partition: Partition, _: object) -> _Followers:
+    ends = {node: end for node, end in partition.log_end_offsets.items() if node != partition.leader}
+    return _Followers(partition.leader_epoch, ends)
 
 
-_FOLLOWER_ENDS: Fact[Counter[NodeId]] = Fact(_follower_ends_of, _sums)
+def _sum(of_each: Sequence[_Followers]) -> _Followers:
+    ends: Counter[NodeId] = Counter()
+    for each in of_each:
+        ends.update(each.ends)
+    return _Followers(sum(each.leader_epochs for each in of_each), ends)
+
+
+_FOLLOWERS: Fact[_Followers] = Fact(_followers_of, _sum)
 
 
 def _is_followed(handle: TopicHandle, node: NodeId) -> bool:
     """Return whether another process has copied to the node since this one's last commit."""
-    known = _reached.get(handle, {}).get(node)
-    return known is not None and _follower_ends(handle.journal.state)[node] > known
+    known, now = _reached.get(handle), _followers(handle.journal.state)
+    if known is None or known.leader_epochs != now.leader_epochs or node not in known.ends:
+        return False
+    return now.ends.get(node, 0) > known.ends[node]

@@ -111,16 +111,16 @@ def swap_in(handle: TopicHandle, swaps: tuple[SwapSegments, ...]) -> None:
 
 
 def run_inline(handle: TopicHandle, first: int, *, cleans_up: bool = True) -> None:
-    """Clean up at every 64th entry of the journal, and copy to replicas that are out of sync when it is their turn.
+    """Copy to replicas that are out of sync when it is their turn, and clean up at every 64th entry of the journal.
 
     `first` is the number of the batch's entry: others may follow, with which replicas caught up. `cleans_up` false: the
     caller cleans up elsewhere.
     """
     from pyspark_log_coordinator.commit import isr_recovery
 
+    isr_recovery.recover_inline(handle)
     if cleans_up and has_multiple(CLEAN_UP_EVERY_ENTRIES, first, handle.journal.number):
         clean_up(handle, first)
-    isr_recovery.recover_inline(handle)
 
 
 def has_multiple(of: int, first: int, last: int) -> bool:

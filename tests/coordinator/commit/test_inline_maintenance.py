@@ -1,5 +1,6 @@
 """Inline maintenance: it is bounded and fails no write; past the hard cap it comes before the write."""
 
+import itertools
 import logging
 
 import msgspec
@@ -7,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.writing.rows import Rows
-from pyspark_log_coordinator.commit import inline_maintenance
+from pyspark_log_coordinator.commit import inline_maintenance, isr_recovery
 from pyspark_log_coordinator.commit.commit import Batch, commit
 from pyspark_log_coordinator.commit.inline_maintenance import (
     CLEAN_UP_EVERY_ENTRIES,
@@ -214,6 +215,22 @@ def test_a_topic_is_cleaned_up_however_many_entries_a_batch_has(nodes, monkeypat
         commit(topic.handle, batch(topic, number), RetryPolicy())
     assert (topic.handle.version - before) / CLEAN_UP_EVERY_ENTRIES == len(nodes), "followers have entries of their own"
     assert [each // CLEAN_UP_EVERY_ENTRIES for each in done] == list(range(1, len(nodes) + 1))
+
+
+def test_a_topic_is_cleaned_up_also_if_each_batch_copies_to_a_replica_that_is_out_of_sync(monkeypatch):
+    topic = ReplicatedTopic(replicas=(("0",),))
+    done = []
+    monkeypatch.setattr(isr_recovery, "recover_inline", lambda handle: handle.alter_config({"retention.ms": next(ms)}))
+    monkeypatch.setattr(topic_cleanup, "clean_up_topic", lambda *_, **__: done.append(topic.handle.version))
+    monkeypatch.setattr(inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", 4)
+    ms = map(str, itertools.count(1000))
+    while topic.handle.refresh() and topic.handle.version % 2:
+        topic.handle.alter_config({"retention.ms": next(ms)})
+    before = topic.handle.version
+    for number in range(4):
+        commit(topic.handle, batch(topic, number), RetryPolicy())
+    assert topic.handle.version == before + 8, "an entry of a batch is never a multiple, that of a copy is"
+    assert len(done) == 2
 
 
 def test_a_replay_is_no_reason_to_clean_up(monkeypatch):

@@ -5,7 +5,10 @@ import pytest
 from pyspark_log_coordinator.commit import commit_catch_up
 from pyspark_log_coordinator.commit.commit import commit_staged
 from pyspark_log_coordinator.commit.isr_recovery import INLINE_EVERY_SECONDS
+from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.model.producers import ProducerClaim
+from pyspark_log_coordinator.replication.election import ElectPreferred
+from pyspark_log_coordinator.replication.reassignment import AlterReplicas, PartitionReassignment
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
@@ -46,6 +49,18 @@ def test_acks_one_copies_each_batch_to_nodes_that_lead_other_partitions_of_it():
         staged = [each for number in (0, 1) for each in topic.stage(b"a", partition=number, acks="1")]
         topic.commit(staged, "1")
         assert [each.high_watermark for each in topic.handle.partitions] == [batch, batch]
+
+
+def test_acks_one_copies_the_batch_after_a_change_of_leaders():
+    topic = ThreeNodes(replicas=[("0", "1"), ("1", "0")])
+    staged = [each for number in (0, 1) for each in topic.stage(b"a", partition=number, acks="1")]
+    topic.commit(staged, "1")
+    incarnations = topic.handle.journal.state.incarnations
+    topic.handle.submit(AlterReplicas((PartitionReassignment(0, ("1", "0")),), incarnations))
+    topic.handle.submit(ElectPreferred(tuple(Holder(*each) for each in incarnations.items())))
+    assert [each.leader for each in topic.handle.partitions] == ["1", "1"]
+    topic.commit(topic.stage(b"b", acks="1"), "1")
+    assert topic.partition.high_watermark == topic.partition.log_end == 2
 
 
 def test_acks_one_copies_the_batch_after_one_with_which_a_follower_has_come_back():
