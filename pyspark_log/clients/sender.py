@@ -62,7 +62,7 @@ class TopicTarget:
         self.handle = handle
         self.destination = destination
         self.looked = -float("inf")
-        """When it was looked up."""
+        """When it was looked up, or when `Sender.changed` tried to."""
 
 
 class Sender:
@@ -111,12 +111,12 @@ class Sender:
         if known is None or self._environment.monotonic() - known.looked < REFRESH_SECONDS:
             raise error
         before = known.destination
-        if not self._log_lock.acquire(timeout=self._options.max_block):
-            raise error
-        try:
-            self._refresh(name)
-        finally:
-            self._log_lock.release()
+        if self._log_lock.acquire(timeout=self._options.max_block):
+            try:
+                self._refresh(name)
+            finally:
+                self._log_lock.release()
+        known.looked = self._environment.monotonic()  # also if that failed: not every such row must wait for a store
         now = self._topics.get(name, known).destination
         if msgspec.structs.replace(now, born=before.born) == before:
             raise error

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -186,6 +187,24 @@ class Worker:
         `group.instance.id`, `NoCluster`, `LogError`, and what the runner raises. If a store does not answer, it tries
         again.
         """
+        with self._alone():
+            return self._poll(timeout_ms)
+
+    def run(self) -> None:
+        """Poll until the worker is closed, by another thread or by its runner. Raises what `poll` raises."""
+        while not self._closed.is_set():
+            has_begun = False
+            try:
+                with self._alone():
+                    has_begun = True
+                    self._poll(timeout_ms=1000)
+            except InvalidInput:
+                if has_begun or not self._closed.is_set():
+                    raise
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Refuse a second thread, a call by the runner, and everything after `close`."""
         if not self._in_use.acquire(blocking=False):
             raise InvalidInput("this Worker is in use by another thread; use one Worker for each thread")
         try:
@@ -193,26 +212,24 @@ class Worker:
                 raise InvalidInput("a TaskRunner cannot poll; return, and poll afterwards")
             if self._closed.is_set():
                 raise InvalidInput("this Worker is closed; make a new one")
-            self._is_polling = True
-            try:
-                self._thread.start()
-                deadline = monotonic() + timeout_ms / 1000
-                while True:
-                    self._member.poll()
-                    left = deadline - monotonic()
-                    if left <= 0 or self._closed.wait(min(self._member.pause(), left)):
-                        return self.tasks
-            finally:
-                self._is_polling = False
-                if self._closed.is_set():
-                    self._leave()
+            yield
         finally:
             self._in_use.release()
 
-    def run(self) -> None:
-        """Poll until the worker is closed, by another thread or by its runner. Raises what `poll` raises."""
-        while not self._closed.is_set():
-            self.poll(timeout_ms=1000)
+    def _poll(self, timeout_ms: float) -> frozenset[str]:
+        self._is_polling = True
+        try:
+            self._thread.start()
+            deadline = monotonic() + timeout_ms / 1000
+            while True:
+                self._member.poll()
+                left = deadline - monotonic()
+                if left <= 0 or self._closed.wait(min(self._member.pause(), left)):
+                    return self.tasks
+        finally:
+            self._is_polling = False
+            if self._closed.is_set():
+                self._leave()
 
     def close(self) -> None:
         """Stop all tasks and leave the group, unless the worker is a static member. For any thread.

@@ -207,9 +207,10 @@ def timestamps_of(column: pa.Array | None, rows: int, now_us: int) -> pa.Array:
     now = pa.scalar(now_us, schema.TIMESTAMP)
     if column is None or pa.types.is_null(column.type):
         return pa.repeat(now, rows)
-    if pa.types.is_integer(column.type):
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if pa.types.is_integer(kind):
         raise InvalidRecord(
-            f"column 'timestamp' is {column.type}, a number of an unknown unit; cast it to a timestamp before the write"
+            f"column 'timestamp' is {kind}, a number of an unknown unit; cast it to a timestamp before the write"
         )
     column = column.cast(schema.TIMESTAMP)
     return column.fill_null(now) if column.null_count else column

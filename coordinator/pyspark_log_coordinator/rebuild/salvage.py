@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, ObjectMissing
+from pyspark_log_storage.errors import CorruptObject, NewerFormat, ObjectMissing
 from pyspark_log_storage.files import append_file, chunk
 from pyspark_log_storage.files.row_files import EpochStarts, SegmentFile, StagedChunk
 from pyspark_log_storage.parquet import parquet_footer, row_group
@@ -34,7 +34,7 @@ from pyspark_log_storage.segments.transfer import RANGE_BYTES
 from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable, stop_unless_damaged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyspark_log_storage.files.chunk import Header
     from pyspark_log_storage.stores.store import Store
@@ -116,7 +116,8 @@ def write(
 def write_append_file(stores: Sequence[Store], target: Store, key: str, places: Sequence[StagedChunk]) -> None:
     """Replace an append file on `target` by one with these chunks, each of the first store that has it whole.
 
-    What is before a chunk is copied with it. Raises `CorruptObject` if a chunk is whole on none, `StoreError`.
+    The chunks between them are not needed, but without one of them the file could not be copied to other nodes. So they
+    are taken in the same way, as far as possible. Raises `CorruptObject` if a chunk is whole on none, `StoreError`.
     """
     end = 0
     writer = target.open_write(key, replace=True)
@@ -127,6 +128,11 @@ def write_append_file(stores: Sequence[Store], target: Store, key: str, places: 
                 return store, append_file.read_bytes(store, key, place, "append file")[1]
 
             source, data = first_readable(stores, chunk_of, stop_unless_damaged)
+            with contextlib.suppress(AllCopiesFailed, NewerFormat):
+                while end < place.position:
+                    header, between = _chunk_at(stores, key, end)
+                    writer.write(between)
+                    end += header.length
             for position in range(end, place.position, RANGE_BYTES):
                 writer.write(source.read(key, position, min(RANGE_BYTES, place.position - position)))
             writer.write(data)
@@ -173,17 +179,23 @@ def _of_log(stores: Mapping[NodeId, Store], key: str) -> Iterator[tuple[Header, 
     def start_of(store: Store) -> int:
         return segment.read_header(store, key, f"segment {store.url}/{key}")[2]
 
-    def chunk_of(store: Store) -> tuple[Header, pa.Buffer]:
-        for _, header, data in append_file.scan(store, key, position):
-            return header, data
-        raise CorruptObject(f"segment {store.url}/{key}", f"it has no chunk at byte {position}")
-
     with contextlib.suppress(AllCopiesFailed):
         position = first_readable(stores.values(), start_of, stop_unless_damaged)
         while True:
-            header, data = first_readable(stores.values(), chunk_of, stop_unless_damaged)
+            header, data = _chunk_at(stores.values(), key, position)
             yield header, data
             position += header.length
+
+
+def _chunk_at(stores: Iterable[Store], key: str, position: int) -> tuple[Header, pa.Buffer]:
+    """Return the chunk at a byte of a file, of the first store that has it whole. Raises `AllCopiesFailed`."""
+
+    def chunk_of(store: Store) -> tuple[Header, pa.Buffer]:
+        for _, header, data in append_file.scan(store, key, position):
+            return header, data
+        raise CorruptObject(f"{store.url}/{key}", f"it has no chunk at byte {position}")
+
+    return first_readable(stores, chunk_of, stop_unless_damaged)
 
 
 def _row_groups(

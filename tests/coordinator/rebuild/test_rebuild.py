@@ -208,14 +208,16 @@ def test_a_segment_damaged_on_every_node_ends_the_partition_and_is_not_deleted(c
         assert len(kept) == 2 + 6
 
 
-def test_an_append_file_of_which_no_node_has_every_chunk_is_made_of_the_whole_ones(cluster):
+@pytest.mark.parametrize("between", [(), ("0",), ("0", "1")], ids="+".join)
+def test_an_append_file_of_which_no_node_has_every_chunk_is_made_of_the_whole_ones(cluster, between):
     cluster.create("v", 3)
     name = cluster.append("v")
+    chunks = [chunk for each in cluster.log.topic("v").journal.state.partitions for chunk in each.chunks]
     cluster.roll("v", partition=1)  # its chunk, between the others, is not needed any more
     cluster.checkpoint("v")
     paths = {node: cluster.folder(node, "v") / "append" / name for node in ALL}
-    for number, nodes in ((0, ("0", "1")), (2, ("2",))):
-        [chunk] = cluster.log.topic("v").journal.state.partitions[number].chunks
+    for number, nodes in ((0, ("0", "1")), (1, between), (2, ("2",))):
+        chunk = chunks[number]
         for node in nodes:
             flip_bit(paths[node], 8 * (chunk.position + chunk.length // 2))
     damaged = [paths[node].read_bytes() for node in ALL]

@@ -62,8 +62,9 @@ def test_timestamps_that_are_numbers_of_an_unknown_unit_are_refused(log, produce
     log.log.create_topic("typed", 1, columns=parse("id INT"))
     times = pa.array([1_700_000_000_000])
     for topic, column in (("t", {"value": [b"1"]}), ("typed", {"id": pa.array([1], pa.int32())})):
-        with pytest.raises(InvalidRecord, match="column 'timestamp' is int64, a number of an unknown unit; cast it"):
-            producer.send_batch(topic, pa.table(column | {"timestamp": times}))
+        for numbers in (times, times.dictionary_encode()):
+            with pytest.raises(InvalidRecord, match="column 'timestamp' is int64, a number of an unknown unit; cast"):
+                producer.send_batch(topic, pa.table(column | {"timestamp": numbers}))
         rows = pa.table(column | {"timestamp": times.cast(pa.timestamp("ms"))})
         producer.send_batch(topic, rows).result(60)
         (batch,) = read(log, topic)

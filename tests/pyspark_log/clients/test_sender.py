@@ -219,15 +219,20 @@ class TestTheSender:
             assert [row.headers for row in consumer.poll(GUARD * 1000)] == [(("h", b"v"),)] * 2
 
     def test_refuses_a_row_with_the_reason_if_its_topic_cannot_be_looked_at(self, log, monkeypatch):
-        def fail(*_):
+        looks = []
+
+        def fail(_, topic):
+            looks.append(topic)
             raise StoreUnavailable("", "", "made up by the test")
 
-        monkeypatch.setattr(sender, "REFRESH_SECONDS", 0.0)
         with Producer(log.path, linger_ms=0) as producer:
             producer.partitions_for("one")
+            producer._sender._topics["one"].looked -= sender.REFRESH_SECONDS
             monkeypatch.setattr(Sender, "_look_up", fail)
-            with pytest.raises(InvalidRecord, match="has no partition 1: it has 1"):
-                producer.send("one", b"", partition=1)
+            for _ in range(3):
+                with pytest.raises(InvalidRecord, match="has no partition 1: it has 1"):
+                    producer.send("one", b"", partition=1)
+        assert looks == ["one"], "each row has waited for the store"
 
     def test_leaves_the_maintenance_to_a_thread_of_its_own(self, log, monkeypatch):
         monkeypatch.setattr("pyspark_log.clients.housekeeper.CLEAN_UP_SECONDS", 0.0)

@@ -228,3 +228,40 @@ def test_a_runner_that_must_not_poll_may_still_close_its_worker(pool):
     runner = pool.running.pop(worker)
     worker.run()
     assert (worker.tasks, runner.running) == (frozenset(), set())
+
+
+@pytest.mark.parametrize("moment", ["before it polls", "while it leaves"])
+def test_run_ends_when_another_thread_closes_the_worker_between_two_polls(pool, moment):
+    stopping, stopped = threading.Event(), threading.Event()
+
+    class Slow(Runner):
+        def stop(self, tasks):
+            stopping.set()
+            if moment == "while it leaves":
+                stopped.wait(GUARD)
+            super().stop(tasks)
+
+    class Closing(threading.Event):
+        """Another thread closes the worker when `run` has seen that it is not closed."""
+
+        def is_set(self):
+            was_set = super().is_set()
+            if not was_set and worker.tasks and not worker._is_polling and threading.current_thread() is main:
+                closing.start()
+                if moment == "while it leaves":
+                    stopping.wait(GUARD)
+                else:
+                    closing.join(GUARD)
+            return was_set
+
+    main = threading.current_thread()
+    worker = pool.start(Slow())
+    runner = pool.running.pop(worker)
+    closing = threading.Thread(target=worker.close)
+    while not worker.tasks:
+        worker.poll(10)
+    worker._closed = Closing()
+    worker.run()
+    stopped.set()
+    closing.join(GUARD)
+    assert (worker.tasks, runner.running) == (frozenset(), set())
