@@ -238,7 +238,7 @@ class TestTheSender:
         monkeypatch.setattr("pyspark_log.clients.housekeeper.CLEAN_UP_SECONDS", 0.0)
         cleaned, roll = [], housekeeper.roll_inline
         monkeypatch.setattr(
-            housekeeper, "clean_up", lambda handle: cleaned.append((handle.name, threading.current_thread().name))
+            housekeeper, "clean_up", lambda handle, _: cleaned.append((handle.name, threading.current_thread().name))
         )
         rolled = []
         monkeypatch.setattr(housekeeper, "roll_inline", lambda *given: (rolled.append(given), roll(*given))[1])
@@ -251,7 +251,7 @@ class TestTheSender:
         assert len(values_of(log, "one")[0]) == 200
 
     def test_goes_on_if_the_maintenance_fails(self, log, monkeypatch, caplog):
-        def fail(handle):
+        def fail(handle, first):
             raise StoreUnavailable("", "", "made up by the test")
 
         monkeypatch.setattr(housekeeper, "clean_up", fail)
@@ -263,7 +263,7 @@ class TestTheSender:
     def test_goes_on_if_the_maintenance_has_a_fault(self, log, monkeypatch, caplog):
         cleaned = threading.Semaphore(0)
 
-        def fail(handle):
+        def fail(handle, first):
             cleaned.release()
             raise MemoryError("made up by the test")
 
