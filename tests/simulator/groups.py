@@ -116,7 +116,7 @@ class GroupHistory(History):
             if self._is_unclean:
                 continue
             known = before.committed(topic_id, p)
-            # A Consumer that is told of a rewind takes it up at once; the program sees that when it polls.
+            # A Consumer may commit the offset of a rewind before its program polls: that skips no rows.
             is_rewound = known is not None and known.rewind > 0 and known.offset == new.offset
             left = [] if is_rewound else world.rows_left(p, positions.last(p, new.offset), new.offset)
             require(not left, f"{where}, and was at {positions.had.get(p)}: {left} are left between")
