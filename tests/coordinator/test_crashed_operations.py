@@ -31,6 +31,7 @@ from pyspark_log.reading import groups
 from pyspark_log_coordinator.audit import repair, verify
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance import journal_migration
+from pyspark_log_coordinator.retry import RetryPolicy
 from tests.processes.keyed_topic import COMPACTED, KeyedClient
 from tests.processes.small_topic import TOPIC
 from tests.support.coordinator.fault_story import GROUP, ON_THE_ROOT, ON_THREE_STORES, PRODUCER, Process, told
@@ -148,7 +149,8 @@ def backfill_all(process):
         plan = backfill_plan.create(store, BackfillPlan(SETTINGS, handle.topic_id, 100, bounds))
     plan.check(SETTINGS, handle.topic_id, CHECKPOINT)
     with mock.patch.object(ordering, "rows_between", lambda *arguments: Range(process, arguments[-1])):
-        backfill._write(None, plan, None, handle, {"path": "/root", "topic": TOPIC, "txnAppId": PRODUCER})
+        options = {"path": "/root", "topic": TOPIC, "txnAppId": PRODUCER}
+        backfill._write(None, plan, None, handle, options, RetryPolicy(retries=0))
 
 
 # Archive

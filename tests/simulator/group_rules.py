@@ -32,6 +32,7 @@ from pyspark_log_coordinator.group.rebalance import (
     CompleteJoin,
     ExpireSync,
     GenerationStarted,
+    LeaderPassedOver,
     MembersRemoved,
     RebalanceExtended,
     RebalanceStarted,
@@ -79,6 +80,10 @@ def _hold_event(event: Any, before: Group, after: Group) -> None:
             require(after.barriers == before.barriers + 1, f"{what}: the barrier is not new")
         case MembersRemoved():
             require(after.members.keys() == before.members.keys() - set(event.member_ids), what)
+        case LeaderPassedOver():
+            require(before.leader == event.member_id and not after.leader, f"{what}: {after.leader} leads")
+            others = [name for name in before.members if name != event.member_id]
+            require(list(after.members) == [*others, event.member_id], f"{what}: the order is {list(after.members)}")
         case GenerationStarted():
             require(before.state is GroupState.PREPARING_REBALANCE, f"{what}, in {before.state}")
             require(after.generation == before.generation + 1, f"{what} begins generation {after.generation}")
@@ -264,7 +269,11 @@ def _hold_end_of_wait(group: Group, command: CompleteJoin | ExpireSync, events: 
         late = {name for name, each in group.members.items() if not each.joined and not each.details.instance_id}
         require(removed == late, f"{what}: {late} are late")
     elif is_due:
-        require(removed >= {group.leader}, f"{what}: the leader {group.leader} has not assigned anything")
+        is_static = bool(group.members[group.leader].details.instance_id)
+        passed = {each.member_id for each in events if isinstance(each, LeaderPassedOver)}
+        which = passed if is_static else removed
+        require(which >= {group.leader}, f"{what}: the leader {group.leader} has not assigned anything")
+        require(not is_static or group.leader not in removed, f"{what}: {group.leader} is static, and is removed")
 
 
 def _may_act(group: Group, member_id: str, instance_id: str, generation: int) -> bool:

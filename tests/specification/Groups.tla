@@ -15,9 +15,9 @@ Allowed(rules) == \A name \in DOMAIN rules : rules[name]
 
      phase       Empty, PreparingRebalance, CompletingRebalance, Stable or Dead
      generation  how many there have been
-     members     in the order in which they joined: their id, `instance` (group.instance.id, "" for a dynamic member),
-                 the first generation in which they take part, whether they have joined the newest rebalance, and the
-                 partitions that they were assigned
+     members     in the order in which they joined, a leader that was passed over last: their id, `instance`
+                 (group.instance.id, "" for a dynamic member), the first generation in which they take part, whether
+                 they have joined the newest rebalance, and the partitions that they were assigned
      leader      the member that assigns the work, "" for none
      offsets     committed offsets, each with its partition and its newest rewind
      rewinds     how many there have been *)
@@ -61,14 +61,23 @@ ReplaceEffect(g, a) ==
                     THEN [m EXCEPT !.id = a.id, !.joined = @ \/ g.phase = "PreparingRebalance"] ELSE m
     IN  [Changed(g, place) EXCEPT !.leader = IF @ = a.former THEN a.id ELSE @]
 
-(* Members leave, expire, or are too late to join or to assign the work. A static one that is away is not late. *)
+(* Members leave, expire, or are too late to join or to assign the work. A static one is never late. *)
 RemoveRules(g, a) ==
     [they_are_members |-> a.ids \subseteq Ids(g) /\ a.ids # {},
      a_rebalance_waits |-> g.phase = "PreparingRebalance",
      the_late_did_not_join |-> a.reason = "late" => \A id \in a.ids \cap Ids(g) :
-        \/ ~Member(g, id).joined /\ Member(g, id).instance = ""
-        \/ a.syncs /\ a.ids = {g.leader}]  \* the leader assigned nothing
+        /\ Member(g, id).instance = ""
+        /\ (~Member(g, id).joined \/ (a.syncs /\ a.ids = {g.leader}))]  \* the leader assigned nothing
 RemoveEffect(g, a) == [g EXCEPT !.members = SelectSeq(@, LAMBDA m : m.id \notin a.ids)]
+
+(* A static leader has assigned nothing in time: it stays, as the last of the members. *)
+PassOverRules(g, a) ==
+    [a_rebalance_waits |-> g.phase = "PreparingRebalance",
+     it_assigned_nothing |-> a.syncs /\ g.leader = a.id,
+     it_is_static |-> a.id \in Ids(g) /\ Member(g, a.id).instance # ""]
+PassOverEffect(g, a) ==
+    [g EXCEPT !.leader = "",
+              !.members = SelectSeq(@, LAMBDA m : m.id # a.id) \o SelectSeq(@, LAMBDA m : m.id = a.id)]
 
 (* The next generation. Its leader stays if it has joined; otherwise the first one that has joined leads. *)
 BeginRules(g, a) ==
@@ -127,6 +136,7 @@ Rules(g, a) ==
       [] a.kind = "join" -> JoinRules(g, a)
       [] a.kind = "replace" -> ReplaceRules(g, a)
       [] a.kind = "remove" -> RemoveRules(g, a)
+      [] a.kind = "pass over" -> PassOverRules(g, a)
       [] a.kind = "begin" -> BeginRules(g, a)
       [] a.kind = "assign" -> AssignRules(g, a)
       [] a.kind = "commit" -> CommitRules(g, a)
@@ -141,6 +151,7 @@ Effect(g, a) ==
       [] a.kind = "join" -> JoinEffect(g, a)
       [] a.kind = "replace" -> ReplaceEffect(g, a)
       [] a.kind = "remove" -> RemoveEffect(g, a)
+      [] a.kind = "pass over" -> PassOverEffect(g, a)
       [] a.kind = "begin" -> BeginEffect(g, a)
       [] a.kind = "assign" -> AssignEffect(g, a)
       [] a.kind = "commit" -> CommitEffect(g, a)

@@ -31,6 +31,8 @@ Moved(h) == g' = h /\ UNCHANGED <<clients, wrong>>
 Join(c) == \E h \in After(g, Rebalance \o <<[kind |-> "join", id |-> c, instance |-> InstanceOf(c)]>>) : Moved(h)
 Remove(c) == \E h \in After(g, Rebalance \o <<[kind |-> "remove", ids |-> {c}, reason |-> "expired", syncs |-> FALSE]>>) :
                 \E done \in Completed(h) : Moved(done)
+PassOver == g.phase = "CompletingRebalance" /\
+    \E h \in After(g, Rebalance \o <<[kind |-> "pass over", id |-> g.leader, syncs |-> TRUE]>>) : Moved(h)
 Begin == g.phase = "PreparingRebalance" /\ \E h \in Next1(g) : Moved(h)
 Assign == \E owner \in [Partitions -> Ids(g)] :
             LET shares == {[id |-> id, owns |-> {p \in Partitions : owner[p] = id}] : id \in Ids(g)}
@@ -56,7 +58,7 @@ Commit(c) == \E p \in clients[c].owns :
         /\ wrong' = wrong \cup {name \in DOMAIN rules : ~rules[name]}
         /\ UNCHANGED clients
 
-Next == Begin \/ Assign \/ Reset \/ \E c \in Clients : Join(c) \/ Remove(c) \/ Take(c) \/ Read(c) \/ Commit(c)
+Next == Begin \/ PassOver \/ Assign \/ Reset \/ \E c \in Clients : Join(c) \/ Remove(c) \/ Take(c) \/ Read(c) \/ Commit(c)
 Spec == Init /\ [][Next]_vars
 
 Small == g.generation <= GenerationMax

@@ -11,6 +11,7 @@ from pyspark_log_coordinator.group.lifecycle import GroupConfigAltered, GroupDel
 from pyspark_log_coordinator.group.offsets import OffsetsCommitted, OffsetsDeleted, OffsetsReset
 from pyspark_log_coordinator.group.rebalance import (
     GenerationStarted,
+    LeaderPassedOver,
     MembersRemoved,
     RebalanceExtended,
     RebalanceStarted,
@@ -65,6 +66,9 @@ def _actions(events: Sequence[Any], *, may_go_back: bool) -> list[Action]:
             case MembersRemoved():
                 told = {"ids": frozenset(event.member_ids), "reason": event.reason}
                 actions.append({"kind": "remove", **told, "syncs": isinstance(events[0], RebalanceStarted)})
+            case LeaderPassedOver():
+                syncs = isinstance(events[0], RebalanceStarted)
+                actions.append({"kind": "pass over", "id": event.member_id, "syncs": syncs})
             case GenerationStarted():
                 actions.append({"kind": "begin", "leader": event.leader})
             case WorkAssigned():

@@ -64,6 +64,7 @@ MODELS = {
     "quorum": _partition("ABC", "append hold elect renew", rows=2, epochs=2, Quorum="TRUE", SuspectsMax=0),
     "unclean": _partition("AB", "append hold suspect elect unclean", rows=2, epochs=2, Min=1),
     "group": _group('{"x", "y"}', "{}", offsets=1, generations=2, rewinds=1, partitions='{"p"}'),
+    "static": _group('{"x", "y"}', '{"x"}', offsets=1, generations=2, rewinds=1, partitions='{"p"}'),
     "one-store": _journal("{a}", "{11, 12, 13}", "snapshot late trim", slots=3, ballots=0),
     "registers": _journal("{a, b, c}", "{11}", "", slots=1, ballots=1, LostMax=1),
     "ballots": _journal("{a, b, c}", "{11}", "", slots=1, ballots=2),

@@ -122,7 +122,8 @@ def test_a_member_of_a_group_commits_offsets(guarded):
 def test_maintenance_deletes_in_its_topic(guarded):
     guarded.grant(MAINTENANCE)
     log = guarded.log()
-    clean_up(log.topic("mine"))
+    handle = log.topic("mine")
+    clean_up(handle, handle.journal.number)
     store = S3Store(guarded.url, StorageOptions.given(guarded.guest))
     assert list(store.delete_unfinished()) == []
     store.delete("topics/mine/nothing")

@@ -347,6 +347,8 @@ def _group_said(  # noqa: C901, PLR0912 -- a sentence for each event
                 words = f"{some} left: {', '.join(event.member_ids)}" if event.reason == "left" else ""
                 words = words or f"{some} removed ({event.reason}): {', '.join(event.member_ids)}"
                 yield Lane.REBALANCES, words, event.reason != "left"
+            case rebalance.LeaderPassedOver():
+                yield Lane.REBALANCES, f"{event.member_id} assigned nothing in time, so another member leads", True
             case rebalance.GenerationStarted():
                 some = _counted(len(after.members), "member")
                 yield Lane.REBALANCES, f"generation {after.generation} began, with {some}", False

@@ -2,7 +2,7 @@
 
     command         events
     CompleteJoin -> MembersRemoved (those that did not rejoin), GenerationStarted
-    ExpireSync   -> MembersRemoved (a leader that assigned nothing), RebalanceStarted
+    ExpireSync   -> RebalanceStarted, MembersRemoved or LeaderPassedOver (a leader that assigned nothing)
 
 The first rebalance of an empty group waits group.initial.rebalance.delay.ms for more members. Each one that joins
 extends the wait, up to the rebalance time-out. A later rebalance ends as soon as all members have rejoined, or when
@@ -10,7 +10,9 @@ somebody has waited for the rebalance time-out, the longest of all members.
 
 Then the members vote: each for the protocol it prefers among those that all support, and the one with most votes is the
 protocol of the generation. The leader stays if it has rejoined; otherwise the first member that has joined leads. As in
-Kafka, a static member that has not rejoined remains a member until its session expires.
+Kafka, a static member that has not rejoined remains a member until its session expires. Here that also holds for a
+leader that assigned nothing: it is passed over, and leads again only if no other member rejoins. Kafka removes it, and
+a process that is killed in this moment would lose what is kept for its restart.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ class CompleteJoin(msgspec.Struct, frozen=True):
 
 
 class ExpireSync(msgspec.Struct, frozen=True):
-    """Remove a leader that has not assigned the work in the barrier's time, for which the caller has waited."""
+    """Rebalance without a leader that assigned nothing in the barrier's time, for which the caller has waited."""
 
     barrier: int
 
@@ -60,6 +62,12 @@ class MembersRemoved(msgspec.Struct, frozen=True, tag=True, array_like=True, for
     reason: str
 
 
+class LeaderPassedOver(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """A static leader has assigned nothing in time. It stays a member, and others are asked first to lead."""
+
+    member_id: MemberId
+
+
 class GenerationStarted(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """The next generation begins, with these members. Protocol and leader are empty if there is no member."""
 
@@ -70,7 +78,7 @@ class GenerationStarted(msgspec.Struct, frozen=True, tag=True, array_like=True, 
 
 
 Command = CompleteJoin | ExpireSync
-Event = RebalanceStarted | RebalanceExtended | MembersRemoved | GenerationStarted
+Event = RebalanceStarted | RebalanceExtended | MembersRemoved | LeaderPassedOver | GenerationStarted
 
 
 def decide(group: Group, command: Command) -> list[Any]:
@@ -81,7 +89,9 @@ def decide(group: Group, command: Command) -> list[Any]:
         return _complete(group) if group.state is GroupState.PREPARING_REBALANCE else []
     if group.state is not GroupState.COMPLETING_REBALANCE:
         return []
-    return [RebalanceStarted(_timeout(group)), MembersRemoved((group.leader,), "late")]
+    is_static = bool(group.members[group.leader].details.instance_id)
+    late = LeaderPassedOver(group.leader) if is_static else MembersRemoved((group.leader,), "late")
+    return [RebalanceStarted(_timeout(group)), late]
 
 
 def start(group: Group, now: int, joining: MemberDetails | None = None) -> list[RebalanceStarted]:
@@ -124,6 +134,10 @@ def evolve(group: Group, event: Event) -> Group:
             return _with_barrier(group, event.wait_ms, group.barrier.extendable_until_ms)
         case MembersRemoved():
             return without(group, event.member_ids)
+        case LeaderPassedOver():
+            others = without(group, [event.member_id]).members
+            members = {**others, event.member_id: group.members[event.member_id]}
+            return msgspec.structs.replace(group, members=members, leader="")
         case GenerationStarted():
             return _begin(group, event)
 

@@ -143,7 +143,7 @@ class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     leader: MemberId = ""
     """The member that assigns the work. It is nothing more: it decides nothing in the journal."""
     members: dict[MemberId, Member] = {}
-    """In the order in which they joined."""
+    """In the order in which they joined; a leader that was passed over comes last."""
     barrier: Barrier | None = None
     barriers: Count = 0
     """Number of barriers so far."""

@@ -1,5 +1,7 @@
 """Rebalances: when they end, who is dropped, how the members vote and who leads."""
 
+import msgspec
+
 from pyspark_log_coordinator.group import machine
 from pyspark_log_coordinator.group.joining import JoinGroup
 from pyspark_log_coordinator.group.leaving import ExpireMember, LeaveGroup
@@ -68,6 +70,21 @@ def test_a_leader_without_followers_that_assigns_nothing_leaves_the_group_empty(
     group = after(started(), join("A"))
     group = after(group, ExpireSync(group.barriers))
     assert (group.state, group.generation) == (GroupState.EMPTY, 2)
+
+
+def test_a_static_leader_that_assigns_nothing_keeps_its_place_and_another_member_leads():
+    group = after(stable(join("A", instance="a"), join("B")), rejoin("A", instance="a"), rejoin("B"))
+    former = group.members["A"]
+    group = after(group, ExpireSync(group.barriers))
+    assert (group.state, list(group.members)) == (GroupState.PREPARING_REBALANCE, ["B", "A"])
+    assert group.members["A"] == msgspec.structs.replace(former, joined=False)
+    away = complete(after(group, rejoin("B")))
+    assert (away.leader, {each.member_id: each.away for each in joined_members(away)}) == (
+        "B",
+        {"B": None, "A": b"work of A"},
+    )
+    assert after(group, rejoin("A", instance="a"), rejoin("B")).leader == "B"
+    assert complete(after(group, rejoin("A", instance="a"), LeaveGroup("B"))).leader == "A"
 
 
 def test_the_leader_stays_if_it_rejoins():

@@ -25,8 +25,8 @@ A process of a story is a member, named by its member id. It acts by what it has
     delete                             deletes the group
 
 The outcome is `no change`, `refused ERROR`, or what happened: `waits MS` (a barrier), `joined M`, `replaced M by N`,
-`left M`, `expired M`, `late M`, `generation N leader M protocol P`, `empty`, `assigned`, `committed`, `rewind N`,
-`forgotten`, `deleted`.
+`left M`, `expired M`, `late M`, `passed over M`, `generation N leader M protocol P`, `empty`, `assigned`, `committed`,
+`rewind N`, `forgotten`, `deleted`.
 
     state                              -> Stable generation=1 leader=A protocol=range
     members                            -> A B
@@ -63,6 +63,7 @@ from pyspark_log_coordinator.group.rebalance import (
     CompleteJoin,
     ExpireSync,
     GenerationStarted,
+    LeaderPassedOver,
     MembersRemoved,
     RebalanceExtended,
     RebalanceStarted,
@@ -166,6 +167,8 @@ class GroupStage:
                 return f"replaced {event.former} by {event.member.member_id}"
             case MembersRemoved():
                 return f"{event.reason} {' '.join(event.member_ids)}"
+            case LeaderPassedOver():
+                return f"passed over {event.member_id}"
             case GenerationStarted():
                 # The number of a generation is in no event: each one begins the next.
                 leads = f"generation {self.state.generation} leader {event.leader} protocol {event.protocol}"
