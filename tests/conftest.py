@@ -68,6 +68,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
         if has_session(item) or ROOT / "tests" / "spark" in item.path.parents:
             item.add_marker(pytest.mark.spark)
+            if item.config.pluginmanager.hasplugin("rerunfailures"):
+                item.add_marker(pytest.mark.flaky(reruns=3, only_rerun=[class_archive.TOO_BUSY]))
     items.sort(key=dispatch_order)
 
 

@@ -172,7 +172,7 @@ class Worker:
         self._thread = MemberThread(self._member.stay)
         weakref.finalize(self, self._thread.stop)
         self._in_use = threading.RLock()
-        self._is_polling = self._is_left = False
+        self._is_polling = self._is_leaving = self._is_left = False
         self._closed = threading.Event()
 
     @property
@@ -242,9 +242,13 @@ class Worker:
                 self._leave()
 
     def _leave(self) -> None:
-        if self._is_left:
+        if self._is_left or self._is_leaving:  # the runner may call `close` when it stops the tasks
             return
-        self._shared.lose()
+        self._is_leaving = True
+        try:
+            self._shared.lose()
+        finally:
+            self._is_leaving = False
         self._is_left = True
         self._thread.stop()
         self._member.leave()

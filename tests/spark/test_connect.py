@@ -93,8 +93,8 @@ def run(server, *command, **variables):
     return done.stdout
 
 
-def test_a_client_without_the_package_reads_and_writes_through_spark_connect(server):
-    folder = server.folder / "client"
+def test_a_client_without_the_package_reads_and_writes_through_spark_connect(server, tmp_path):
+    folder = tmp_path / "client"
     seen = json.loads(run(server, server.python, connect_client.__file__, server.address, folder).splitlines()[-1])
     assert not seen["has the packages"]
     everything = list(range(ROWS))

@@ -21,6 +21,8 @@ CONF = ROOT / "spark-conf"
 # The client compiler and the serial collector start sooner; most JVMs here live for seconds.
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LOGGING = f"-Dlog4j2.configurationFile={(CONF / 'log4j2.properties').as_uri()}"
+TOO_BUSY = "Python worker failed to connect back"
+"""Spark gives its Python processes ten seconds to start, which a busy machine may not do. The test runs again then."""
 
 DRIVER = """
 import sys

@@ -16,7 +16,7 @@ def on_the_older_spark(test: Callable[..., None]) -> Callable[..., None]:
     for mark in (
         pytest.mark.slow,
         pytest.mark.spark,
-        pytest.mark.timeout(1200),
+        pytest.mark.timeout(2400),
         pytest.mark.skipif(not OLDER_PYTHON.exists(), reason="needs the older Spark that `make test` installs"),
     ):
         test = mark(test)

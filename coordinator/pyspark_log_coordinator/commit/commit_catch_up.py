@@ -6,7 +6,8 @@ copied to.
 
 After: a batch with acks=all is committed by its own entry. A replay, of a run that perhaps used acks=1, is acknowledged
 only once the high watermark has passed its rows. With acks=1 the commit copies to followers for a bounded time, unless
-another process does: the last batch must become visible even if no follower runs. A commit waits for its own rows only.
+another process does: the last batch must become visible even if no follower runs. A second writer that copies looks
+like a follower, so with several writers it may wait for the next batch. A commit waits for its own rows only.
 
 With a single node nothing is read and nothing is copied.
 """
@@ -80,6 +81,7 @@ def follow_up(handle: TopicHandle, command: CommitBatch) -> None:
     Raises `NotEnoughReplicasAfterAppend` if acks=all and the batch is not committed.
     """
     log, state, acks = handle.log, handle.journal.state, command.acks
+    known = _reached.pop(handle, None)  # or what a commit that fails has copied would look like another's
     # A batch without a claim is no replay, so its own entry has committed it.
     ends = {} if acks != "all" or command.claim is None else _uncommitted(state, command.claim)
     if acks == "all" and not ends:
@@ -90,7 +92,7 @@ def follow_up(handle: TopicHandle, command: CommitBatch) -> None:
         waiting = [state.partitions[number] for number in ends]
     behind = {node for each in waiting for node in _behind(each)} - set(state.fenced)
     for node in sorted(behind - set(log.missing_nodes)):
-        if acks == "all" or not _is_followed(handle, node):
+        if acks == "all" or not _is_followed(handle.journal.state, known, node):
             _catch_up(handle, node, CATCH_UP_SECONDS if acks == "all" else FOLLOW_SECONDS)
     if acks != "all":
         return
@@ -107,9 +109,7 @@ def follow_up(handle: TopicHandle, command: CommitBatch) -> None:
 
 def note_followers(handle: TopicHandle, acks: Acks) -> None:
     """Take note of what followers have at the end of a commit, whatever this process has copied to them meanwhile."""
-    if acks == "all":
-        _reached.pop(handle, None)  # they got the batch by its own entry
-    elif has_several_nodes(handle.journal.state):
+    if acks != "all" and has_several_nodes(handle.journal.state):  # with acks=all they get batches by their own entries
         _reached[handle] = _followers(handle.journal.state)
 
 
@@ -267,9 +267,9 @@ def _sum(of_each: Sequence[_Followers]) -> _Followers:
 _FOLLOWERS: Fact[_Followers] = Fact(_followers_of, _sum)
 
 
-def _is_followed(handle: TopicHandle, node: NodeId) -> bool:
-    """Return whether another process has copied to the node since this one's last commit."""
-    known, now = _reached.get(handle), _followers(handle.journal.state)
+def _is_followed(state: Topic, known: _Followers | None, node: NodeId) -> bool:
+    """Return whether another process has copied to the node since this one took note of what followers have."""
+    now = _followers(state)
     if known is None or known.leader_epochs != now.leader_epochs or node not in known.ends:
         return False
     return now.ends.get(node, 0) > known.ends[node]

@@ -117,7 +117,8 @@ def write_append_file(stores: Sequence[Store], target: Store, key: str, places: 
     """Replace an append file on `target` by one with these chunks, each of the first store that has it whole.
 
     The chunks between them are not needed, but without one of them the file could not be copied to other nodes. So they
-    are taken in the same way, as far as possible. Raises `CorruptObject` if a chunk is whole on none, `StoreError`.
+    are taken in the same way, as far as possible, but first looked for where the next chunk of these is. Raises
+    `CorruptObject` if a chunk is whole on none, `StoreError`.
     """
     end = 0
     writer = target.open_write(key, replace=True)
@@ -130,7 +131,7 @@ def write_append_file(stores: Sequence[Store], target: Store, key: str, places: 
             source, data = first_readable(stores, chunk_of, stop_unless_damaged)
             with contextlib.suppress(AllCopiesFailed, NewerFormat):
                 while end < place.position:
-                    header, between = _chunk_at(stores, key, end)
+                    header, between = _chunk_at((source, *stores), key, end)
                     writer.write(between)
                     end += header.length
             for position in range(end, place.position, RANGE_BYTES):

@@ -12,12 +12,14 @@ from pyspark_log_coordinator.rebuild import execute, salvage
 from pyspark_log_coordinator.topic.machine import AlterReplicaNode
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.files import chunk
+from pyspark_log_storage.errors import StoreUnavailable
+from pyspark_log_storage.files import append_file, chunk
 from pyspark_log_storage.parquet import parquet_footer, parquet_segment
 from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
 from pyspark_log_storage.segments import segment
 from tests.support.coordinator.lost_cluster import LostCluster
 from tests.support.coordinator.replicated_topic import ALL
+from tests.support.coordinator.stored_topic import batch_of
 from tests.support.memory_store import MemoryStore
 from tests.support.plain_log import flip_bit
 
@@ -211,3 +213,26 @@ def test_a_leader_epoch_that_begins_after_the_salvaged_rows_is_dropped(tmp_path)
     store = cluster.log.node_store("1")
     assert segment.read_header(store, f"{handle.segment(0, made.file.name)}.log", "t")[1] == ((0, 0),)
     cluster.check(lost={("t", 0): ROWS})
+
+
+def test_an_append_file_is_made_though_a_store_cannot_read_a_chunk_that_is_not_needed():
+    whole = MemoryStore()
+    writer = append_file.AppendFileWriter(whole.open_write("file"))
+    for partition in range(3):
+        writer.append(partition, batch_of([b"row"]), 0, "none")
+    writer.close()
+    first, between, last = writer.chunks
+
+    class Unreadable(MemoryStore):
+        def read(self, key, start=0, length=None):
+            if start == between.position:
+                raise StoreUnavailable(self.url, key, "a bad sector")
+            return super().read(key, start, length)
+
+    stores = (Unreadable(), MemoryStore(), target := MemoryStore())
+    for store, damaged in zip(stores, (last, first, last), strict=True):
+        data = bytearray(whole.read("file"))
+        data[damaged.position + damaged.length // 2] ^= 1
+        store.put("file", bytes(data))
+    salvage.write_append_file(stores, target, "file", (first, last))
+    assert target.read("file") == whole.read("file")

@@ -17,6 +17,7 @@ from pyspark_log_storage.errors import (
     BatchMismatch,
     NotEnoughReplicasAfterAppend,
     OutcomeUnknown,
+    StoreRefused,
     StoreUnavailable,
     StoreUnwritable,
 )
@@ -249,3 +250,18 @@ def test_other_rows_at_the_offsets_of_cut_rows_acknowledge_nothing(monkeypatch):
     again = CommitBatch(ProducerClaim("p", "q", "r", 0), (), "all")
     with pytest.raises(NotEnoughReplicasAfterAppend, match="its rows from offset 0 on are not on enough"):
         commit_catch_up.follow_up(topic.handle, again)
+
+
+def test_acks_one_copies_the_batch_after_one_whose_commit_has_copied_and_failed(monkeypatch):
+    topic = ThreeNodes()
+    topic.commit(topic.stage(b"a", acks="1"), "1")
+    with monkeypatch.context() as failing:
+        failing.setattr(topic.disk("2"), "open_write", refused)
+        with pytest.raises(OutcomeUnknown):
+            topic.commit(topic.stage(b"b", acks="1"), "1")
+    topic.commit(topic.stage(b"c", acks="1"), "1")
+    assert topic.partition.high_watermark == topic.partition.log_end == 3
+
+
+def refused(key, **_):
+    raise StoreRefused("/disk/2", key, "no permission")

@@ -28,15 +28,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import pyspark_log
+from tests.support.class_archive import TOO_BUSY
 from tests.support.elsewhere import is_fault
 from tests.support.log_reader import TopicContents, open_topic, read_topic
 from tests.support.spark.faulty_source import FORMAT, HANDED, WRITTEN, FaultySource, Trap
 
 DEADLINE_S = 300  # of a machine on which much else runs; nothing here takes long by itself
 POLL_S = 0.005
-
-# Spark gives some of its Python processes ten seconds to start, which a busy machine may not do.
-TOO_BUSY = "Python worker failed to connect back"
 
 
 def wait_for(condition: Callable[[], Any], what: str, poll_s: float = POLL_S) -> None:

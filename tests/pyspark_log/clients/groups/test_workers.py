@@ -265,3 +265,16 @@ def test_run_ends_when_another_thread_closes_the_worker_between_two_polls(pool, 
     stopped.set()
     closing.join(GUARD)
     assert (worker.tasks, runner.running) == (frozenset(), set())
+
+
+def test_a_runner_that_stops_a_task_may_close_its_worker(pool):
+    class Closing(Runner):
+        def stop(self, tasks):
+            super().stop(tasks)
+            worker.close()
+
+    worker = pool.start(Closing())
+    pool.poll(lambda: worker.tasks)
+    runner = pool.running.pop(worker)
+    worker.close()
+    assert runner.calls == [("start", TASKS), ("stop", TASKS)]
