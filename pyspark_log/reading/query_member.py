@@ -324,11 +324,18 @@ class QueryMember:
         return tuple(self._counts)
 
     def partitions(self, topics: Iterable[str]) -> dict[str, int]:
-        """Return how many partitions each topic has; other queries may subscribe to more topics."""
-        found = {}
+        """Return how many partitions each topic has.
+
+        Other queries may subscribe to more topics, and may have seen partitions of which this one has not planned yet.
+        """
+        known, found = dict(self._counts), {}
+        for name, member in self._session.group.members.items():
+            for topic, numbers in decode_assignment(member.assignment, name).partitions.items():
+                if max(numbers, default=-1) >= known.get(topic, 0):
+                    known.pop(topic, None)
         for topic in topics:
-            if topic in self._counts:
-                found[topic] = self._counts[topic]
+            if topic in known:
+                found[topic] = known[topic]
                 continue
             with contextlib.suppress(UnknownTopic):
                 found[topic] = len(self._log.topic(topic).partitions)

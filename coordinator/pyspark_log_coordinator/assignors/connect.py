@@ -100,14 +100,17 @@ def assign_members(
     members: Sequence[JoinedMember], tasks: Mapping[str, int], now_ms: int, max_delay_ms: int
 ) -> dict[str, bytes]:
     """Return the assignments of a generation, as the leader stores them."""
-    workers = {
-        each.member_id: after(decode_assignment(each.away, each.member_id))
-        if each.away is not None
-        else decode_state(each.state, each.member_id)
-        for each in members
-    }
+    workers = {each.member_id: _worker(each) for each in members}
     shares = assign(workers, tasks, now_ms, max_delay_ms)
     return {name: encode_assignment(each) for name, each in shares.items()}
+
+
+def _worker(member: JoinedMember) -> WorkerState:
+    """Return what a worker runs. One that is away may not have stopped yet what its assignment revokes."""
+    if member.away is None:
+        return decode_state(member.state, member.member_id)
+    last = decode_assignment(member.away, member.member_id)
+    return msgspec.structs.replace(after(last), tasks=(*last.tasks, *last.revoked), revoked=())
 
 
 def assign(

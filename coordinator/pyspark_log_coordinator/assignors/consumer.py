@@ -152,6 +152,10 @@ def claims_on(members: Sequence[Subscriber]) -> Claims:
     for member in members:
         for partition in flat(member.subscription.owned):
             claims.setdefault(partition, []).append(member)
+        if member.said is not None:
+            before = msgspec.structs.replace(member, subscription=member.said)
+            for partition in flat(member.said.owned):
+                claims.setdefault(partition, []).append(before)
     return claims
 
 
@@ -242,15 +246,15 @@ def _subscriber(member: JoinedMember, generation: int) -> Subscriber:
     """Return the member for an assignor.
 
     One that is away owns what it was assigned last, whatever it said before. A query that is away also owns what it
-    said, and keeps all of that: it can give up nothing.
+    said, unless somebody was given that later, and keeps all of that: it can give up nothing.
     """
     subscription: Subscription = decode_subscription(member.metadata, member.state, member.member_id)
+    if member.away is None:
+        return Subscriber(member.member_id, subscription, member.instance_id)
     is_query = subscription.user_data in {QUERY, KEEPING_QUERY}
-    if member.away is not None:
-        owned = decode_assignment(member.away, member.member_id).partitions
-        if is_query:
-            owned = by_topic(list({*flat(owned), *flat(subscription.owned)}))
-            subscription = msgspec.structs.replace(subscription, user_data=KEEPING_QUERY)
-        subscription = msgspec.structs.replace(subscription, owned=owned, generation=generation - 1)
-    is_lost = member.away is not None and not is_query
-    return Subscriber(member.member_id, subscription, member.instance_id, is_lost)
+    said = subscription if is_query else None
+    if is_query:
+        subscription = msgspec.structs.replace(subscription, user_data=KEEPING_QUERY)
+    owned = decode_assignment(member.away, member.member_id).partitions
+    subscription = msgspec.structs.replace(subscription, owned=owned, generation=generation - 1)
+    return Subscriber(member.member_id, subscription, member.instance_id, not is_query, said)

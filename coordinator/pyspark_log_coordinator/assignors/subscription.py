@@ -61,6 +61,8 @@ class Subscriber(msgspec.Struct, frozen=True):
     instance_id: str = ""
     is_lost: bool = False
     """Whether it is a consumer that has not rejoined: it has lost what it had, and need not revoke it first."""
+    said: Subscription | None = None
+    """What a query that has not rejoined said last. The generation of that counts, if others claim the same."""
 
     @property
     def keeps(self) -> bool:

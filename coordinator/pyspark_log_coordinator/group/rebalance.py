@@ -11,8 +11,8 @@ somebody has waited for the rebalance time-out, the longest of all members.
 Then the members vote: each for the protocol it prefers among those that all support, and the one with most votes is the
 protocol of the generation. The leader stays if it has rejoined; otherwise the first member that has joined leads. As in
 Kafka, a static member that has not rejoined remains a member until its session expires. Here that also holds for a
-leader that assigned nothing: it is passed over, and leads again only if no other member rejoins. Kafka removes it, and
-a process that is killed in this moment would lose what is kept for its restart.
+leader that assigned nothing: it is passed over, and leads again only if none of the others rejoins. Kafka removes it,
+and a process that is killed in this moment would lose what is kept for its restart.
 """
 
 from __future__ import annotations

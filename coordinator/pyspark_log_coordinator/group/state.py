@@ -143,7 +143,7 @@ class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     leader: MemberId = ""
     """The member that assigns the work. It is nothing more: it decides nothing in the journal."""
     members: dict[MemberId, Member] = {}
-    """In the order in which they joined; a leader that was passed over comes last."""
+    """In the order in which they joined; a leader that is passed over becomes the last one."""
     barrier: Barrier | None = None
     barriers: Count = 0
     """Number of barriers so far."""
@@ -186,7 +186,10 @@ class JoinedMember(msgspec.Struct, frozen=True):
     metadata: bytes
     state: bytes = b""
     away: bytes | None = None
-    """The newest assignment of a static member that has not rejoined, whose `state` is older than that."""
+    """The newest assignment of a static member that has not rejoined; None if it has.
+
+    Its `state` may be older than that, and newer if the generation that it joined was never assigned.
+    """
 
 
 def joined_members(group: Group) -> tuple[JoinedMember, ...]:

@@ -374,6 +374,29 @@ def test_a_static_member_that_is_away_keeps_what_it_was_assigned():
         assert subscription.decode_assignment(work["B"], "B").partitions == {"t": (2, 3)}
 
 
+def query(name, owned, generation, away=None):
+    """Return a query as the leader sees it: what it said as it joined, and its assignment if it is away."""
+    said = subscription.encode_subscription(Subscription(("t",), {"t": owned}, generation, QUERY))
+    last = None if away is None else subscription.encode_assignment(Assignment({"t": away}))
+    return JoinedMember(name, name, *said, last)
+
+
+def shares_of_queries(generation, *queries):
+    work = consumer.assign("cooperative-sticky", generation, queries, {"t": 4})
+    return {name: subscription.decode_assignment(each, name).partitions.get("t", ()) for name, each in work.items()}
+
+
+def test_a_query_that_is_away_keeps_what_it_has_not_given_up():
+    shares = shares_of_queries(5, query("A", (), -1), query("B", (0, 1, 2, 3), 3, away=(0, 1)))
+    assert shares == {"A": (), "B": (0, 1, 2, 3)}
+
+
+def test_a_query_that_is_away_does_not_get_back_what_others_were_given_since():
+    stale = query("B", (0, 1, 2, 3), 1, away=(0, 1))  # it was restarted, and killed as it led generation 4
+    assert shares_of_queries(5, query("A", (2, 3), 3), stale) == {"A": (2, 3), "B": (0, 1)}
+    assert shares_of_queries(5, query("A", (2, 3), 3, away=(2, 3)), stale) == {"A": (2, 3), "B": (0, 1)}
+
+
 def test_many_partitions_are_assigned_soon():
     group = [Subscriber(f"m{n:03}", Subscription(("t", "u"))) for n in range(100)]
     counts = {"t": 1_000, "u": 1_000}

@@ -183,3 +183,15 @@ def test_a_static_worker_that_is_away_keeps_its_tasks():
     ]
     shares = connect.assign_members(joined, TASKS, 0, DELAY)
     assert connect.decode_assignment(shares["W"], "W").tasks == ("b", "c")
+
+
+def test_a_task_that_a_worker_was_to_stop_goes_to_nobody_while_it_is_away():
+    said = connect.encode_state(WorkerState(("b", "c", "d"), (), 1))
+    away = connect.encode_assignment(TaskAssignment(("b", "c"), ("d",), 1))
+    joined = [
+        JoinedMember("V", "", b"", connect.encode_state(WorkerState(("a",), (), 1))),
+        JoinedMember("W", "w", b"", said, away),
+    ]
+    shares = connect.assign_members(joined, TASKS, 0, DELAY)
+    assert connect.decode_assignment(shares["V"], "V").tasks == ("a",)
+    assert {*connect.decode_assignment(shares["W"], "W").tasks} == {"b", "c"}

@@ -5,6 +5,7 @@ The queries are those of `shared_queries`; what happens between two steps of the
 
 import msgspec
 import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyspark_log import opening
 from pyspark_log.reading import stream_planner
@@ -12,11 +13,13 @@ from pyspark_log.reading.query_member import QueryMember
 from pyspark_log.reading.stream_planner import StreamPlanner
 from pyspark_log_coordinator.assignors.subscription import TopicPartition, decode_assignment, decode_subscription, flat
 from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
+from pyspark_log_coordinator.group.rebalance import ExpireSync
 from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_coordinator.membership.group_member import GroupMember
 from pyspark_log_coordinator.membership.member_thread import MemberThread
+from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_storage.errors import FencedInstance, FencedMember, StoreUnavailable
-from tests.support.pyspark_log.source.shared_queries import Clock, Queries
+from tests.support.pyspark_log.source.shared_queries import PARTITIONS, Clock, Queries
 
 ROUNDS = 100
 """In which a few hundred milliseconds pass: less than a member takes to find out by itself that work is unbalanced."""
@@ -95,7 +98,83 @@ def let_it_be_told_to_give_up(queries, query):
     raise AssertionError(queries.group)
 
 
+def give_up_and_be_killed(queries, query, other):
+    """Let a query give up what is leaving, and be killed before Spark has written that down; another one gets it."""
+    for _ in range(ROUNDS):
+        queries.act()
+        other.batch()
+        if other.planned == {3, 4, 5}:
+            query.kill()
+            return
+        query.reader.latestOffset(query.executed, ReadMaxRows(2**40))
+    raise AssertionError(queries.group)
+
+
+def be_killed_as_the_leader(queries, query, monkeypatch):
+    """Let a query be killed as it is about to assign the partitions, and the others wait for that long enough."""
+
+    def kill():
+        raise KeyboardInterrupt
+
+    def act():
+        for _ in range(ROUNDS):
+            queries.act()
+
+    once(monkeypatch, GroupMember, "_assign", before=kill)
+    with pytest.raises(KeyboardInterrupt):
+        act()
+    query.kill()
+    group = queries.group
+    assert group.members[group.leader].details.instance_id == query.name
+    queries.log.log.group("g").submit(ExpireSync(group.barriers))
+
+
 class TestAfterARestart:
+    def test_a_query_that_is_killed_as_it_leads_takes_nothing_that_it_had_given_up_before(self, queries, monkeypatch):
+        (one,) = queries.sharing("one")
+        two = queries.query("two")
+        give_up_and_be_killed(queries, one, two)
+        queries.append(3)
+        while not two.plan():
+            queries.act()
+        queries.query("three").plan()
+        one.start()
+        one.plan()
+        assert claims(queries, one) == {0, 1, 2, 3, 4, 5}
+        be_killed_as_the_leader(queries, one, monkeypatch)
+        while queries.group.state is not GroupState.STABLE:
+            queries.act()
+        assert assigned(queries, one) == {0, 1, 2}
+        one.start()
+        one.batch()
+        two.batch()
+        queries.settle()
+        assert queries.is_once
+
+    def test_a_query_keeps_partitions_that_the_leader_has_not_seen_yet(self, queries):
+        one, two = queries.sharing("one", "two")
+        queries.append(3)
+        while not two.plan():  # a batch that takes long
+            queries.act()
+        reassigner.add_partitions(queries.log.log.topic("t"), PARTITIONS + 1)
+        while not one.planned & assigned(queries, one) >= {PARTITIONS}:
+            queries.act()
+            one.batch()
+        queries.append(3, range(PARTITIONS + 1))
+        while not one.plan():
+            queries.act()
+        one.kill()
+        three = queries.query("three")
+        three.plan()
+        while queries.group.leader != queries.group.instance("two").details.member_id:
+            queries.act()
+        while queries.group.state is not GroupState.STABLE:
+            queries.act()
+        assert PARTITIONS in assigned(queries, one)
+        one.start()
+        queries.settle()
+        assert queries.is_once
+
     def test_a_query_that_was_to_give_partitions_up_repeats_its_batch_of_them(self, queries):
         (one,) = queries.sharing("one")
         let_it_be_told_to_give_up(queries, one)
