@@ -348,7 +348,7 @@ def _group_said(  # noqa: C901, PLR0912 -- a sentence for each event
                 words = words or f"{some} removed ({event.reason}): {', '.join(event.member_ids)}"
                 yield Lane.REBALANCES, words, event.reason != "left"
             case rebalance.LeaderPassedOver():
-                yield Lane.REBALANCES, f"{event.member_id} assigned nothing in time, so another member leads", True
+                yield Lane.REBALANCES, f"{event.member_id} assigned nothing in time and was passed over", True
             case rebalance.GenerationStarted():
                 some = _counted(len(after.members), "member")
                 yield Lane.REBALANCES, f"generation {after.generation} began, with {some}", False
