@@ -12,9 +12,11 @@ import os
 import shutil
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import pytest
 
@@ -169,9 +171,18 @@ def ceph_bucket(ceph: "Server") -> str:
 def moto() -> Iterator["Server"]:
     """A second S3 server, which starts at once: moto's."""
     threaded = pytest.importorskip("moto.server").ThreadedMotoServer(port=0, verbose=False)
+    from moto.s3.responses import S3Response
+
     from tests.servers.running import Server
+
+    put, one = S3Response.put_object, threading.Lock()
+
+    def put_alone(self: S3Response) -> object:
+        with one:  # it looks whether the object exists, and then creates it: on a busy machine two would
+            return put(self)
 
     threaded.start()
     host, port = threaded.get_host_and_port()
-    yield Server(f"http://{host}:{port}", "moto", "moto")
+    with mock.patch.object(S3Response, "put_object", put_alone):
+        yield Server(f"http://{host}:{port}", "moto", "moto")
     threaded.stop()
