@@ -221,8 +221,10 @@ def test_rows_count_as_compacted_from_the_swap_on_however_long_before_it_was_pla
         (segment,) = state.partitions[0].segments
         swapped_in = 5000 if holders == both else 6000
         assert segment.keyed.cleaned_ms == swapped_in
-        state = at(state, MaintainSegments((compacted(state, 0, 20, 4, tombstones=2, cleaned_ms=swapped_in),)), 9000)
-        assert state.partitions[0].segments[0].keyed.cleaned_ms == swapped_in  # a merge changes nothing
+        merge = compacted(state, 0, 20, 4, tombstones=2, cleaned_ms=swapped_in, on=both)
+        state = at(state, MaintainSegments((merge,)), 9000)
+        (merged,) = state.partitions[0].segments
+        assert (merged.name, merged.keyed.cleaned_ms) == (merge.segment.name, swapped_in)  # a merge does not change it
 
 
 def test_rows_that_delete_their_key_do_not_count_where_older_rows_may_be_left():
@@ -290,6 +292,22 @@ def test_keyed_segments_are_neither_rolled_nor_converted():
 # Swaps
 
 
+def test_keyed_segments_stay_apart_when_the_topic_is_not_compacted_any_more():
+    state = keyed_log(*range(0, 170, 10), chunks=17, segment_format="parquet")
+    assert len(state.partitions[0].keyed_segments) == 16
+    state = after(state, AlterConfig({"cleanup.policy": "delete"}))
+    assert [job for job in roll_plan.plan(state, 0, BUDGET) if job.segments] == []
+
+
+def test_no_segment_of_a_compacted_topic_is_said_to_stay_and_no_keyed_one_of_any_topic():
+    plain, folded = rolled(filled(2), 0, 20, parquet=True, level=roll_plan.PARQUET_LEVEL_MAX), keyed_log(0, 20)
+    (dense,), (keyed,) = plain.partitions[0].segments, folded.partitions[0].segments
+    keyed = msgspec.structs.replace(keyed, level=roll_plan.PARQUET_LEVEL_MAX)
+    assert roll_plan.will_stay(dense, plain.config)
+    assert not roll_plan.will_stay(dense, folded.config)
+    assert not roll_plan.will_stay(keyed, plain.config)
+
+
 def test_a_keyed_segment_takes_the_place_of_its_range_and_the_partition_counts_it():
     state = rolled(filled(6, **COMPACT), 0, 20)
     assert state.partitions[0].compactions == 0
@@ -339,6 +357,22 @@ def test_of_an_older_leader_epoch_or_another_policy_it_is_refused():
     assert is_refused(state, msgspec.structs.replace(made, based_on=1))
     assert is_refused(after(state, AlterConfig({"cleanup.policy": "delete"})), made)
     assert not is_refused(after(state, AlterConfig({"cleanup.policy": "compact,delete"})), made)
+
+
+def test_what_was_compared_by_another_version_column_is_refused():
+    state = filled(6, **COMPACT, compaction_version_column="version")
+    made = compacted(state, 0, 20)
+    assert is_refused(state, made)
+    assert not is_refused(state, msgspec.structs.replace(made, version_column="version"))
+
+
+@pytest.mark.parametrize(("column", "refused"), [("version", True), ("", False)])
+def test_a_fold_by_versions_is_refused_if_rows_were_deleted_with_which_it_compared_its_own(column, refused):
+    state = filled(6, **COMPACT, compaction_version_column=column)
+    state = taken(state, msgspec.structs.replace(compacted(state, 0, 20, 10), version_column=column))
+    fold = msgspec.structs.replace(compacted(state, 20, 40), version_column=column)
+    assert not is_refused(state, fold)
+    assert is_refused(after(state, DeleteRecords(0, 10)), fold) == refused
 
 
 def test_what_is_superseded_is_counted_when_the_segment_is_swapped_in():

@@ -1,7 +1,9 @@
 """The partitions of a new topic may begin at other offsets than 0."""
 
+import msgspec
 import pytest
 
+from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.segments.first_offsets import FIRST_OFFSET_MAX, FirstOffsetsSet
 from pyspark_log_coordinator.topic import integrity
 from pyspark_log_coordinator.topic.machine import DeleteRecords, SetFirstOffsets
@@ -17,6 +19,14 @@ def test_a_partition_begins_at_its_first_offset_on_all_replicas():
     assert (second.log_start, second.high_watermark, second.log_end) == (100, 100, 100)
     assert second.log_end_offsets == {"A": 100, "B": 100}
     assert second.epoch_starts == ((0, 100),)
+
+
+def test_a_partition_that_has_changed_its_leader_begins_in_the_newest_epoch():
+    state = started(replicas=("A", "B"))
+    led = msgspec.structs.replace(state.partitions[0], leader="B", leader_epoch=1, epoch_starts=((0, 0), (1, 0)))
+    state = after(msgspec.structs.replace(state, partitions=Partitions((led,))), SetFirstOffsets({0: 100}))
+    integrity.check_snapshot(state, 2)
+    assert state.partitions[0].epoch_starts == ((1, 100),)
 
 
 def test_rows_follow_the_first_offset_and_are_rolled_from_there():

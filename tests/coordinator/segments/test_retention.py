@@ -226,3 +226,11 @@ def test_epochs_before_the_log_start_go_and_the_first_left_begins_there(before, 
 def test_a_swap_of_a_range_whose_rows_were_all_deleted_is_dropped():
     state = after(filled(3), DeleteRecords(0, 20))
     assert pieces(after(state, MaintainSegments((swap(0, 20),)))) == [("chunk", 20, 30)]
+
+
+def test_a_replica_that_lacks_rows_before_the_log_start_continues_there():
+    state = after(started(replicas=("A", "B")), commit(None, file({0: 10}, on=("A", "B"))))
+    state = after(state, commit(None, file({0: 10}, on=("A",))))
+    assert (state.partitions[0].isr, state.partitions[0].log_end_offsets) == (("A",), {"A": 20, "B": 10})
+    assert after(state, DeleteRecords(0, 10)).partitions[0].log_end_offsets == {"A": 20, "B": 10}
+    assert after(state, DeleteRecords(0, 20)).partitions[0].log_end_offsets == {"A": 20, "B": 20}

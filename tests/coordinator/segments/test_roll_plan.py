@@ -25,7 +25,7 @@ from pyspark_log_coordinator.segments.roll_plan import (
 from pyspark_log_coordinator.segments.swap import SwapSegments
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords, MaintainSegments, SequencedFile
 from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX
-from tests.support.coordinator.topics import after, at, commit, file, filled, incarnation, pieces, rolled, started
+from tests.support.coordinator.topics import after, at, commit, file, filled, incarnation, pieces, rolled, started, swap
 
 CHUNK = 64
 """The size of a chunk in these tests."""
@@ -67,6 +67,16 @@ def test_a_partition_with_many_chunks_is_rolled():
     [job] = plan(filled(ROLL_CHUNKS), 0)
     assert ranges([job]) == [(0, 1, 0, ROLL_CHUNKS * 10)]
     assert len(job.chunks) == ROLL_CHUNKS
+
+
+def test_nothing_else_is_planned_for_a_partition_while_a_segment_of_it_waits_for_the_isr():
+    state = started(replicas=("A", "B"))
+    for _ in range(ROLL_CHUNKS + 1):
+        state = after(state, commit(None, file({0: 10}, on=("A", "B"))))
+    assert plan(state, 0) != []
+    state = after(state, MaintainSegments((swap(0, 10, on=("A",)),)))
+    assert plan(state, 0) == []
+    assert plan(state, 0, ROLL_BYTES) == []
 
 
 def test_a_partition_with_much_unrolled_is_rolled():

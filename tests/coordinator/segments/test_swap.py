@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords, HoldFiles, MaintainSegments
+from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords, Holder, HoldFiles, MaintainSegments
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from tests.support.coordinator.topics import (
     after,
@@ -134,6 +134,58 @@ def test_a_swap_born_below_the_orphan_floor_is_dropped():
     state = msgspec.structs.replace(filled(2), orphan_floor=5)
     assert take(state, swap(0, 20, born=4)) == (state, 0)
     assert take(state, swap(0, 20, born=5))[1] == 1
+
+
+def test_a_swap_of_rows_for_which_another_segment_is_staged_is_dropped():
+    state = started(replicas=("A", "B"))
+    for _ in range(3):
+        state = after(state, commit(None, file({0: 10}, on=("A", "B"))))
+    state, _ = take(state, swap(0, 20, on=("A",)))
+    assert len(state.partitions[0].staged) == 1
+    assert take(state, swap(0, 10, on=("A", "B"))) == (state, 0)
+    assert take(state, swap(0, 30, on=("A", "B"))) == (state, 0)
+
+
+def test_a_segment_waits_while_the_isr_is_below_min_insync_replicas():
+    state = after(started(replicas=("A", "B"), min_insync=2), commit(None, file({0: 10}, on=("A", "B"))))
+    state = after(state, AlterReplicaNode("B", incarnation("B"), fenced=True))
+    assert state.partitions[0].isr == ("A",)
+    state = after(state, MaintainSegments((swap(0, 10, on=("A",)),)))
+    assert (len(state.partitions[0].staged), pieces(state)) == (1, [("chunk", 0, 10)])
+
+
+def test_a_segment_waits_while_no_replica_is_in_sync():
+    state = after(started(replicas=("A", "B"), min_insync=0), commit(None, file({0: 10}, on=("A", "B"))))
+    nobody = msgspec.structs.replace(state.partitions[0], isr=(), leader=None)
+    state = msgspec.structs.replace(state, partitions=Partitions((nobody,)))
+    state = after(state, MaintainSegments((swap(0, 10, on=("A", "B")),)))
+    assert pieces(state) == [("chunk", 0, 10)]
+
+
+def test_what_a_former_disk_of_a_node_held_does_not_count():
+    state = after(started(replicas=("A", "B")), commit(None, file({0: 10}, on=("A", "B"))))
+    one = swap(0, 10, on=("A",))
+    former = (*one.segment.holders, Holder("B", "an earlier disk"))
+    one = msgspec.structs.replace(one, segment=msgspec.structs.replace(one.segment, holders=former))
+    state = after(state, MaintainSegments((one,)))
+    assert [each.holders for each in state.partitions[0].staged] == [one.segment.holders[:1]]
+
+
+def test_a_segment_that_no_replica_holds_is_dropped():
+    state = after(started(replicas=("A", "B")), commit(None, file({0: 10}, on=("A", "B"))))
+    assert take(state, swap(0, 10, on=())) == (state, 0)
+
+
+def test_a_segment_does_not_wait_any_longer_if_its_first_rows_were_deleted():
+    state = started(replicas=("A", "B"))
+    for _ in range(2):
+        state = after(state, commit(None, file({0: 10}, on=("A", "B"))))
+    state = after(state, MaintainSegments((swap(0, 20, on=("A",)),)))
+    (staged,) = state.partitions[0].staged
+    assert after(state, DeleteRecords(0, 5)).partitions[0].staged == (staged,)
+    state = after(state, DeleteRecords(0, 10))
+    assert state.partitions[0].staged == ()
+    assert f"0/{staged.name}" in released(state)
 
 
 @pytest.mark.parametrize("partition", [-1, 1])
