@@ -14,7 +14,9 @@ from pyspark_log_coordinator.segments.roll_plan import (
     MERGE_COUNT,
     PARQUET_LEVEL_MAX,
     plan,
+    table_end,
 )
+from pyspark_log_coordinator.topic.machine import DeleteRecords
 from tests.support.coordinator.topics import after, at, commit, file, filled, rolled, started
 
 HOUR = 3_600_000
@@ -328,3 +330,14 @@ def test_a_trickle_makes_few_segments_and_rewrites_no_row_often(seed):
     assert written < 5 * end
     assert max(each.level for each in state.partitions[0].segments) <= PARQUET_LEVEL_MAX
     assert plan(state, 10**6 * HOUR, BUDGET) == []
+
+
+@pytest.mark.parametrize(("kinds", "end"), [("", 0), ("1P", 0), ("P", 10), ("PP1", 20), ("P1P", 10), ("P1PP", 10)])
+def test_a_table_ends_before_the_first_segment_that_is_not_parquet(kinds, end):
+    state = segmented(kinds)
+    assert table_end(state.partitions[0], state.config) == end
+
+
+def test_a_table_of_a_partition_without_parquet_segments_ends_at_the_log_start():
+    state = after(segmented("11"), DeleteRecords(0, 10))
+    assert table_end(state.partitions[0], state.config) == 10
