@@ -119,14 +119,18 @@ def decoded(text: str, kind: Any) -> Any:
         found = msgspec.json.decode(text, type=kind, strict=False)
     except msgspec.MsgspecError as error:
         raise ValueError(f"it cannot be parsed ({error})") from None
-    json.loads(text, object_pairs_hook=_check_once)  # of two values, both parsers would keep the last one
+    named = json.loads(text, object_pairs_hook=_once)  # of two values, both parsers would keep the last one
+    for topic, partitions in found.items():
+        if len(partitions) != len(named[topic]):  # 0 and -0 are one partition
+            raise ValueError(f"it names a partition of {topic} twice")
     return found
 
 
-def _check_once(pairs: list[tuple[str, Any]]) -> None:
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     named = Counter(name for name, _ in pairs)
     if twice := next((name for name, count in named.items() if count > 1), None):
         raise ValueError(f"it names {twice} twice")
+    return dict(pairs)
 
 
 def _read_duration_ms(text: str) -> int:

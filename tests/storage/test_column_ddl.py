@@ -90,6 +90,14 @@ def test_what_is_no_schema_is_refused(text, error):
         parse(text)
 
 
+def test_structs_without_end_are_refused():
+    kind = "integer"
+    for _ in range(900):
+        kind = {"type": "struct", "fields": [{"name": "a", "type": kind}]}
+    with pytest.raises(InvalidRecord, match="nested more than 32 levels deep"):
+        column_types.from_json(kind)
+
+
 def test_a_topic_has_no_more_columns_than_readers_accept():
     parse(", ".join(f"c{i} string" for i in range(5460)))
     with pytest.raises(InvalidRecord, match="the columns need 16383 Arrow buffers"):

@@ -8,9 +8,10 @@ import google_crc32c
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 
 from pyspark_log_storage.delta import delta_checkpoint, delta_log
-from pyspark_log_storage.delta.delta_actions import Action, AddFile, Metadata, Transaction
+from pyspark_log_storage.delta.delta_actions import Action, AddFile, DeletionVector, Metadata, Transaction
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.stores.local import LocalStore
 from tests.support.memory_store import MemoryStore
@@ -117,6 +118,93 @@ def test_a_damaged_version_is_damage(store, data):
         delta_log.read(store, FOLDER)
 
 
+def test_a_version_of_ours_that_says_something_else_is_damage(store):
+    publish(store, BEGIN, version(added("a")))
+    key = delta_log.commit_key(FOLDER, 1)
+    store.put(key, store.read(key).replace(b'"path":"a"', b'"path":"b"'))
+    with pytest.raises(CorruptObject, match="its checksum is wrong"):
+        delta_log.read(store, FOLDER)
+
+
+def test_a_file_that_gets_another_deletion_vector_stays_in_the_table(store):
+    new = structs.replace(added("a").add, deletion_vector=DeletionVector("i", "x", 1, 1))
+    publish(store, BEGIN, version(added("a")), version(Action(add=new), removed("a")))
+    assert delta_log.read(store, FOLDER).files == {"a": new}
+
+
+def checkpoint_key(number):
+    return f"{delta_log.log_of(FOLDER)}{number:020d}.checkpoint.parquet"
+
+
+def test_a_checkpoint_that_the_log_names_and_does_not_have_is_damage(store):
+    publish(store, BEGIN)
+    delta_log.write_checkpoint(store, FOLDER, delta_log.read(store, FOLDER))
+    store.delete(checkpoint_key(0))
+    with pytest.raises(CorruptObject, match="there is no checkpoint of version 0"):
+        delta_log.read(store, FOLDER)
+
+
+def test_a_checkpoint_is_there_before_it_is_named(store, monkeypatch):
+    publish(store, BEGIN)
+    table, keys = delta_log.read(store, FOLDER), []
+    monkeypatch.setattr(store, "put", lambda key, _: keys.append(key))
+    delta_log.write_checkpoint(store, FOLDER, table)
+    assert keys == [checkpoint_key(0), f"{delta_log.log_of(FOLDER)}_last_checkpoint"]
+
+
+def test_a_table_that_is_tidied_up_while_it_is_read_is_read_again(store, monkeypatch):
+    publish(store, BEGIN, version(added("a")), version(added("b")))
+    listing = store.list
+
+    def list_and_tidy_up(prefix, after=""):
+        keys = list(listing(prefix, after))
+        monkeypatch.undo()
+        delta_log.write_checkpoint(store, FOLDER, delta_log.read(store, FOLDER))
+        delta_log.delete_versions(store, FOLDER, 2)
+        return iter(keys)
+
+    monkeypatch.setattr(store, "list", list_and_tidy_up)
+    assert sorted(delta_log.read(store, FOLDER).files) == ["a", "b"]
+
+
+def test_objects_of_others_are_noticed_and_deleted_with_the_versions(store):
+    publish(store, BEGIN, version(added("a")), version(added("b")))
+    delta_log.write_checkpoint(store, FOLDER, delta_log.read(store, FOLDER))
+    for name in (f"{1:020d}.crc", f"{delta_log.VERSION_MAX + 1:020d}.json"):
+        store.put(f"{delta_log.log_of(FOLDER)}{name}", b"")
+    assert delta_log.read(store, FOLDER).foreign == (1, delta_log.VERSION_MAX + 1)
+    assert delta_log.newest_version(store, FOLDER) == 2
+    delta_log.delete_versions(store, FOLDER, 2)
+    assert delta_log.read(store, FOLDER).foreign == ()
+
+
+@pytest.mark.parametrize("lacks", ["protocol", "metadata"])
+def test_a_checkpoint_without_a_protocol_or_columns_is_damage(store, lacks):
+    publish(store, BEGIN)
+    actions = [each for each in BEGIN[1:] if getattr(each, lacks) is None]
+    store.put(checkpoint_key(0), delta_checkpoint.encode([*actions, added("a")]))
+    with pytest.raises(CorruptObject, match="it has no protocol, or no metadata"):
+        delta_log.read(store, FOLDER)
+
+
+def test_each_flipped_byte_of_a_checkpoint_is_damage():
+    data = bytearray(delta_checkpoint.encode([*BEGIN[1:], added("a")]))
+    for place in range(0, len(data), 7):
+        data[place] ^= 1
+        with pytest.raises(CorruptObject):
+            delta_checkpoint.decode(bytes(data), "it")
+        data[place] ^= 1
+
+
+def test_a_name_in_a_table_may_look_like_the_checksum_of_its_checkpoint():
+    actions = [
+        *BEGIN[1:],
+        added("pyspark_log.crc32c=01234567"),
+        Action(txn=Transaction("pyspark_log.crc32c=00000000", 1)),
+    ]
+    assert delta_checkpoint.decode(delta_checkpoint.encode(actions), "it") == actions
+
+
 @pytest.mark.parametrize("cut", [0, 1, 100, -1, -9])
 def test_a_cut_checkpoint_is_damage(store, cut):
     publish(store, BEGIN)
@@ -153,6 +241,20 @@ def test_a_column_that_is_only_named_after_a_type_needs_no_feature():
     field = {"name": "timestamp_ntz", "type": "long", "nullable": True, "metadata": {}}
     columns = Metadata(id="6f7e", schema_string=json.dumps({"type": "struct", "fields": [field]}))
     assert delta_log.protocol_of(columns) == delta_log.PROTOCOL
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"type": "array", "elementType": "timestamp_ntz", "containsNull": True},
+        {"type": "map", "keyType": "timestamp_ntz", "valueType": "long", "valueContainsNull": True},
+        {"type": "map", "keyType": "long", "valueType": "timestamp_ntz", "valueContainsNull": True},
+    ],
+)
+def test_a_time_without_a_zone_in_a_list_or_a_map_needs_its_feature(kind):
+    field = {"name": "a", "type": kind, "nullable": True, "metadata": {}}
+    columns = Metadata(id="6f7e", schema_string=json.dumps({"type": "struct", "fields": [field]}))
+    assert delta_log.protocol_of(columns).reader_features == (delta_log.NTZ,)
 
 
 def test_delta_rs_reads_the_table_from_its_checkpoint_on(tmp_path, on_disk):

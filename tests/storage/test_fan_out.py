@@ -103,6 +103,27 @@ def test_a_store_that_hangs_is_waited_for_once(step):
     release.set()
 
 
+def test_a_store_that_was_left_out_does_not_publish_the_object_later():
+    release = threading.Event()
+    hanging = FailingStore("write", None, release)
+    writer = write({"good": MemoryStore(), "hangs": hanging}, pieces=1, slower_seconds=0.2)
+    assert writer.done == ("good",)
+    release.set()
+    for _ in range(100):
+        if hanging.discarded:
+            break
+        time.sleep(0.01)
+    assert hanging.discarded
+    assert list(hanging.list("")) == []
+
+
+def test_no_store_is_too_slow_before_another_one_is_done():
+    release = threading.Event()
+    stores = {name: FailingStore("close", None, release) for name in "ab"}
+    threading.Timer(0.5, release.set).start()
+    assert write(stores, pieces=1, slower_seconds=0.1).done == ("a", "b")
+
+
 def test_a_store_whose_writer_was_suspended_is_not_too_slow(monkeypatch):
     monkeypatch.setattr(fan_out, "_SUSPENDED_SECONDS", 0.2)
     wakes, suspended = threading.Event(), []

@@ -11,6 +11,7 @@ import uuid
 import pytest
 
 from pyspark_log_storage.errors import (
+    CorruptObject,
     InvalidOption,
     NodeMissing,
     ObjectMissing,
@@ -18,6 +19,7 @@ from pyspark_log_storage.errors import (
     StoreRefused,
     StoreUnavailable,
     StoreUnfit,
+    StoreUnwritable,
 )
 from pyspark_log_storage.stores import attempts, fsspec_client, fsspec_store
 from pyspark_log_storage.stores.addresses import absolute_url, open_store
@@ -228,6 +230,27 @@ def test_a_file_whose_answer_was_lost_counts(kind, size, monkeypatch):
     assert store.read("a/b") == bytes(size)
 
 
+def test_a_file_of_another_that_is_as_long_is_not_taken_for_ones_own():
+    store = new("once")
+    store.create("a/b", b"theirs")
+    writer = store.open_write("a/b")
+    writer.write(b"not it")
+    with pytest.raises(StoreError, match="already exists"):
+        writer.close()
+    assert store.read("a/b") == b"theirs"
+
+
+def test_an_object_that_is_larger_than_the_maximum_is_damaged_and_not_shorter(monkeypatch):
+    monkeypatch.setattr(fsspec_store, "READ_BYTES_MAX", 10)
+    store = new("once")
+    store.create("a", bytes(10))
+    store.create("b", bytes(11))
+    assert store.read("a") == bytes(10)
+    with pytest.raises(CorruptObject, match="more than 10 bytes"):
+        store.read("b")
+    assert store.read("b", 0, 11) == bytes(11)
+
+
 def type_of(kind):
     return next(each for each in fsspec_kinds.KINDS if each.protocol == kind)
 
@@ -292,7 +315,9 @@ def with_status(status):
         (with_status(404), ObjectMissing, "there is no object"),
         (with_status(418), StoreRefused, "status 418"),
         (with_status(503), StoreUnavailable, "answered 503"),
-        (with_status(507), StoreRefused, "quota"),
+        (with_status(408), StoreUnavailable, "answered 408"),
+        (with_status(409), StoreUnavailable, "answered 409"),
+        (with_status(507), StoreUnwritable, "quota"),
         (ConnectionRefusedError(SECRET), StoreUnavailable, "cannot be reached"),
         (TimeoutError(SECRET), StoreUnavailable, "does not answer in time"),
         (NotImplementedError(SECRET), StoreUnfit, "does not support cat_file"),

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_log_storage.columns.schema import HEADERS, RECORD, RECORD_SCHEMAS, RECORD_WITH_HEADERS, TIMESTAMP
-from pyspark_log_storage.errors import CorruptObject, NewerFormat
+from pyspark_log_storage.errors import CorruptObject, NewerFormat, StoreError
 from pyspark_log_storage.files import chunk
 from pyspark_log_storage.files.row_files import NotAsParquet
 from pyspark_log_storage.parquet import parquet_footer, parquet_segment, row_group, row_group_size
@@ -95,6 +95,21 @@ def test_a_row_group_is_of_one_leader_epoch(monkeypatch):
     write(store, [*simple(3, 1), *simple(2, 2, epoch=5)])
     assert [(each.rows, each.leader_epoch) for each in segment.scan(store, KEY)] == [(4, 3), (4, 5)]
     assert segment.epochs_of(store, KEY) == (BASE, EPOCHS)
+
+
+def test_what_has_a_parquet_file_has_an_index_already(monkeypatch):
+    store = MemoryStore()
+    create = store.create
+
+    def create_or_die(key, data):
+        if key.endswith(".index"):
+            raise StoreError("the url", key, "the disk went away")
+        return create(key, data)
+
+    monkeypatch.setattr(store, "create", create_or_die)
+    with pytest.raises(StoreError, match="went away"):
+        write(store, simple(3))
+    assert list(store.list("")) == []
 
 
 def test_a_reader_of_one_row_group_reads_its_bytes_and_once_the_footer(memory):

@@ -2,6 +2,7 @@
 
 import random
 import threading
+from collections import OrderedDict
 
 import msgspec
 import numpy as np
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pyspark_log_storage.columns.schema import RECORD, RECORD_WITH_HEADERS, TIMESTAMP
+from pyspark_log_storage.columns.schema import HEADERS, RECORD, RECORD_WITH_HEADERS, TIMESTAMP
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.files.row_files import NotAsParquet
 from pyspark_log_storage.parquet import parquet_footer, parquet_segment, row_group, row_group_size
@@ -79,6 +80,34 @@ def test_a_row_group_of_another_number_of_rows_than_its_parquet_footer_says_is_r
     other = msgspec.structs.replace(footer, parquet=parquet_footer.read(forged(records(6)), KEY).parquet)
     with pytest.raises(CorruptObject, match="says 6 rows"):
         row_group.read_by(store, KEY, other, footer.entries[0], (RECORD,))
+
+
+def test_a_row_group_of_a_schema_that_the_topic_does_not_have_is_damage():
+    store = forged(records(5))
+    footer = parquet_footer.read(store, KEY)
+    other = msgspec.structs.replace(footer.entries[0], schema_id=1)
+    with pytest.raises(CorruptObject, match="it names schema 1, and the topic has 1"):
+        row_group.read_by(store, KEY, footer, other, (RECORD,))
+
+
+def test_a_text_of_a_row_group_that_is_no_text_is_damage():
+    name = pa.array([b"\xff"]).view(pa.string())
+    header = pa.StructArray.from_arrays([name, pa.array([b""])], fields=list(HEADERS.value_type))
+    store = forged(records(1, headers=pa.ListArray.from_arrays([0, 1], header).cast(HEADERS)))
+    footer = parquet_footer.read(store, KEY)
+    with pytest.raises(CorruptObject, match="UTF"):
+        row_group.read_by(store, KEY, footer, footer.entries[0], (RECORD_WITH_HEADERS,))
+
+
+def test_only_the_footers_that_were_used_last_stay_in_memory(monkeypatch):
+    monkeypatch.setattr(row_group, "_FOOTERS_MAX", 2)
+    monkeypatch.setattr(row_group, "_footers", OrderedDict())
+    store = forged(records(5))
+    place = parquet_footer.read(store, KEY).entries[0].place()
+    for url in ("a", "b", "a", "c"):
+        store.url = url
+        row_group.read(store, KEY, place, (RECORD,), "it")
+    assert [url for url, _ in row_group._footers] == ["a", "c"]
 
 
 def written(batches, schema):

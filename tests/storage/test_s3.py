@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import uuid
+from concurrent.futures import Future
 
 import pytest
 
@@ -38,6 +39,90 @@ def link(ceph):
 def behind_link(ceph, link, store):
     """The same store behind the link."""
     return S3Store(store.url, StorageOptions.given({**ceph.options, "endpoint_url": link.endpoint}))
+
+
+class Scripted(S3Store):
+    """A store whose server does what a test says: `answer` has the answer to each method, or an error."""
+
+    def __init__(self, url="s3://bucket/log", **answer):
+        super().__init__(url)
+        self.answer, self.calls = answer, []
+
+    def start(self, method, key, expects=(), *, as_prefix=False, **arguments):
+        self.calls.append((method, arguments))
+        found, done = self.answer.get(method, {}), Future()
+        found = found(arguments) if callable(found) else found
+        if isinstance(found, Exception):
+            done.set_exception(found)
+        else:
+            done.set_result(found)
+        return done
+
+
+def pages(*, keys, size):
+    """Return the answer to a list that has so many keys on a page."""
+
+    def answer(arguments):
+        begin = int(arguments.get("ContinuationToken", 0))
+        page = {"Contents": [{"Key": f"log/{each}"} for each in keys[begin : begin + size]]}
+        more = {"IsTruncated": True, "NextContinuationToken": str(begin + size)}
+        return page | (more if begin + size < len(keys) else {"IsTruncated": False})
+
+    return answer
+
+
+def test_a_list_has_the_keys_of_all_pages():
+    assert list(Scripted(list_objects_v2=pages(keys=["a", "b", "c"], size=2)).list("")) == ["a", "b", "c"]
+
+
+def test_a_list_of_a_bucket_that_lists_in_no_order_is_in_order():
+    store = Scripted("s3://bucket--eun1-az1--x-s3/log", list_objects_v2=pages(keys=["c", "a", "d", "b"], size=3))
+    assert list(store.list("", "a")) == ["b", "c", "d"]
+    assert all("StartAfter" not in arguments for _, arguments in store.calls)
+
+
+UPLOADED = {"create_multipart_upload": {"UploadId": "1"}, "upload_part": {"ETag": "etag"}}
+
+
+def test_the_parts_of_a_large_object_grow_because_their_number_is_limited(monkeypatch):
+    monkeypatch.setattr(s3, "PART_BYTES", 10)
+    monkeypatch.setattr(s3, "PARTS_OF_ONE_SIZE", 2)
+    store = Scripted(**UPLOADED)
+    writer = store.open_write("a")
+    writer.write(bytes(10 + 10 + 20 + 20 + 30 + 1))
+    assert [len(given["Body"]) for method, given in store.calls if method == "upload_part"] == [10, 10, 20, 20, 30]
+
+
+def test_a_writer_that_fails_in_the_middle_of_a_piece_publishes_nothing(monkeypatch):
+    monkeypatch.setattr(s3, "PART_BYTES", 10)
+    store = Scripted(create_multipart_upload=StoreUnavailable("s3://bucket", "a", "it is away"))
+    writer = store.open_write("a")
+    with pytest.raises(StoreUnavailable):
+        writer.write(bytes(25))
+    with pytest.raises(AssertionError):
+        writer.close()
+    assert [method for method, _ in store.calls] == ["create_multipart_upload"]
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_large_object_replaces_no_other_on_a_server_that_knows_no_condition(monkeypatch, there):
+    monkeypatch.setattr(s3, "PART_BYTES", 10)
+
+    def completed(arguments):
+        return s3_client.Answered(501) if "IfNoneMatch" in arguments else {}
+
+    head = {"ContentLength": 1, "Metadata": {}} if there else ObjectMissing("s3://bucket", "a")
+    store = Scripted(**UPLOADED, complete_multipart_upload=completed, head_object=head)
+    writer = store.open_write("a")
+    writer.write(bytes(25))
+    if there:
+        with pytest.raises(StoreError, match="already exists"):
+            writer.close()
+    else:
+        writer.close()
+    methods = [method for method, _ in store.calls]
+    assert methods.count("complete_multipart_upload") == (0 if there else 2)
+    assert methods.count("abort_multipart_upload") == int(there), "no parts stay behind"
 
 
 @pytest.mark.parametrize("server", ["ceph", "moto"])

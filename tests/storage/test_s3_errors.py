@@ -10,13 +10,23 @@ from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
+from botocore.exceptions import ClientError
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from pyspark_log_storage.errors import NodeMissing, StoreError, StoreRefused, StoreUnavailable, is_node_failure
-from pyspark_log_storage.stores import attempts
+from pyspark_log_storage.errors import (
+    NodeMissing,
+    ObjectMissing,
+    StoreError,
+    StoreRefused,
+    StoreUnavailable,
+    StoreUnfit,
+    StoreUnwritable,
+    is_node_failure,
+)
+from pyspark_log_storage.stores import attempts, s3_errors
 from pyspark_log_storage.stores.s3 import S3Store
 from pyspark_log_storage.stores.s3_client import client_of
 from pyspark_log_storage.stores.storage_options import StorageOptions
@@ -62,6 +72,29 @@ def said(store, call=BY_GET):
     assert "botocore/" not in printed
     assert "canary" not in printed
     return caught.value
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kind"),
+    [
+        ("QuotaExceeded", 403, StoreUnwritable),
+        ("InsufficientStorage", 507, StoreUnwritable),
+        ("SlowDown", 503, StoreUnavailable),
+        ("RequestTimeout", 400, StoreUnavailable),
+        ("OperationAborted", 409, StoreUnavailable),
+        ("Unheard", 500, StoreUnavailable),
+        ("Unheard", 400, StoreRefused),
+        ("AccessDenied", 403, StoreRefused),
+        ("NotImplemented", 501, StoreUnfit),
+        ("NoSuchBucket", 404, NodeMissing),
+        ("NoSuchKey", 404, ObjectMissing),
+    ],
+)
+def test_an_answer_says_whether_the_store_is_full_or_away_or_refuses(code, status, kind):
+    """A store that is full or away is left out; one that refuses stops the writer."""
+    said = {"Error": {"Code": code, "Message": "canary"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    error = s3_errors.translated(ClientError(said, "PutObject"), "s3://b", "a", "put_object", "https://host")
+    assert type(error) is kind
 
 
 @pytest.fixture

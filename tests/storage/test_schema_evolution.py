@@ -160,3 +160,20 @@ def test_a_null_in_a_column_without_nulls_is_an_error():
         as_newest(pa.record_batch({"a": pa.array([1, None])}), parse("a bigint not null"))
     with pytest.raises(ValueError, match="column 'b' has a null"):
         as_newest(pa.record_batch({"a": pa.array([1])}), parse("b bigint not null"))
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted", "is_possible"),
+    [
+        ("a struct<x: int, y: int>", "a struct<y: bigint>", True),
+        ("a struct<x: int not null>", "a struct<x: int>", True),
+        ("a struct<x: int>", "a struct<x: int not null>", False),
+        ("a struct<x: int>", "a struct<z: int>", False),
+        ("a array<struct<x: int>>", "a array<struct<x: int not null>>", False),
+        ("a map<int, int>", "a map<int, bigint>", True),
+        ("a map<int, int>", "a map<bigint, int>", False),
+        ("a bigint", "a int", False),
+    ],
+)
+def test_a_column_is_read_as_a_type_that_holds_its_values_and_nulls(stored, wanted, is_possible):
+    assert schema_evolution.can_be_read_as(parse(stored).field("a").type, parse(wanted).field("a").type) is is_possible

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_log_storage.errors import InvalidOption
-from pyspark_log_storage.stores.addresses import absolute_url, absolute_urls, open_store
+from pyspark_log_storage.stores.addresses import absolute_url, absolute_urls, is_same_place, open_store
 from pyspark_log_storage.stores.local import LocalStore
 
 
@@ -47,6 +47,20 @@ def test_all_ways_to_write_an_address_are_one(given_as, meant):
 def test_several_addresses_have_commas_between_them(given_as, meant):
     assert absolute_urls(given_as) == meant
     assert absolute_urls(",".join(meant)) == meant
+
+
+def test_one_place_may_have_several_addresses(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    a, b, link, none = (str(tmp_path / name) for name in ("a", "b", "link", "none"))
+    chaos = absolute_url(f"chaos+file://{none}?seed=1")
+    assert is_same_place(a, link)
+    assert is_same_place(chaos, none)
+    assert is_same_place(none, chaos)
+    assert not is_same_place(a, b)
+    assert not is_same_place(a, none)
+    assert not is_same_place("s3://bucket/log", "s3://bucket/log2")
 
 
 @pytest.mark.parametrize("path", ["", "/a,", "/a,,/b"])

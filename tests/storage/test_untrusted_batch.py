@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.columns.column_ddl import parse
 from pyspark_log_storage.errors import CorruptObject
-from pyspark_log_storage.files import chunk
+from pyspark_log_storage.files import chunk, untrusted_batch
 from tests.support.storage import hostile_chunks as hostile
 from tests.support.storage import random_columns
 from tests.support.storage.hostile_chunks import chunk_of, message_of, ordered, with_headers, with_offsets
@@ -151,6 +152,27 @@ def test_a_length_that_no_memory_holds_is_an_error():
         body[place : place + 8] = claim.to_bytes(8, "little")
         with pytest.raises(CorruptObject, match="the chunk"):
             decoded(chunk_of(bytes(body) + bytes(4096)))
+
+
+@pytest.mark.parametrize("claim", [-2, -(2**33), -(2**63)])
+def test_no_buffer_makes_up_for_others_with_a_negative_size(claim):
+    body = bytearray(message_of(with_offsets([0, 4000], np.zeros(4000, np.uint8)), "zstd"))
+    place = body.index((4000).to_bytes(8, "little") + b"\x28\xb5\x2f\xfd")
+    body[place : place + 8] = claim.to_bytes(8, "little", signed=True)
+    with pytest.raises(untrusted_batch.WrongBatchError, match=f"decompressed size of {claim} bytes"):
+        untrusted_batch.measure(pa.py_buffer(bytes(body)))
+
+
+def test_a_message_has_a_bounded_number_of_buffers():
+    batch = pa.record_batch([pa.array([1])] * 5, [str(number) for number in range(5)])
+    body = message_of(batch, "zstd")
+    with mock.patch.object(untrusted_batch, "BUFFERS_MAX", 10):
+        assert untrusted_batch.measure(pa.py_buffer(body))
+    with (
+        mock.patch.object(untrusted_batch, "BUFFERS_MAX", 9),
+        pytest.raises(untrusted_batch.WrongBatchError, match="10 buffers"),
+    ):
+        untrusted_batch.measure(pa.py_buffer(body))
 
 
 def test_another_kind_of_message_is_not_read():

@@ -11,6 +11,7 @@ from pyspark_log_coordinator.audit import timeline
 from pyspark_log_coordinator.audit.timeline import Lane, Moment
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.group import machine as group
+from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.replication import file_holders
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords, ElectLeaders, Holder, HoldFiles
@@ -141,3 +142,25 @@ def test_the_timeline_continues_where_it_was(story):
     every = list(timeline.moments(story.handle))
     for after in range(story.handle.version + 1):
         assert list(timeline.moments(story.handle, after)) == [each for each in every if each.entry > after]
+
+
+def test_a_batch_begins_at_the_end_of_the_log_though_its_rows_are_not_committed():
+    made = ReplicatedTopic(min_insync_replicas="2")
+    made.append({0: [b"a", b"b"]}, on=("0",))
+    made.append({0: [b"c"]}, on=("0",))
+    assert made.partition().high_watermark == 0
+    said = [each.words for each in timeline.moments(made.handle) if each.lane is Lane.BATCHES]
+    assert said == [
+        "batch 0 of 'q': 2 rows (partition 0 from 0 to 1)",
+        "batch 1 of 'q': 1 row (partition 0 from 2 to 2)",
+    ]
+
+
+def test_an_entry_that_was_trimmed_or_does_not_exist_yet_is_none(topic):
+    journal = topic.handle.journal
+    oldest = journal.newest_snapshot()
+    trimming.delete_before(journal, oldest)
+    for number in (1, oldest - 1, journal.number + 1):
+        assert timeline.entry_of(topic.handle, number) is None
+    _, [event] = timeline.entry_of(topic.handle, journal.number)
+    assert event["event"] == "BatchSequenced"

@@ -4,6 +4,7 @@ import itertools
 import random
 import uuid
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,13 +15,18 @@ from pyspark_log_coordinator.audit.verify import verify
 from pyspark_log_coordinator.backup import backup, manifest
 from pyspark_log_coordinator.backup.restore import restore
 from pyspark_log_coordinator.environment import real_environment
+from pyspark_log_coordinator.group.lifecycle import DeleteGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit, ResetOffsets
+from pyspark_log_coordinator.group.state import CommittedOffset, Group
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import topic_cleanup
+from pyspark_log_coordinator.rebuild.topic_plan import NUMBER_MARGIN
 from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, DataLoss, InvalidOption, ObjectMissing, RewindPending
+from pyspark_log_storage.objects import node
+from pyspark_log_storage.objects.node import Marker
 from pyspark_log_storage.stores.addresses import open_store
 from pyspark_log_storage.stores.self_test import self_test
 from tests.support import fsspec_kinds
@@ -391,7 +397,8 @@ def test_of_older_backups_only_what_newer_ones_do_not_need_is_deleted():
     topic.fill(1)
     backup.back_up(topic.open(), target)
     target.put("topics/mine", b"")
-    assert backup.keep(target, 2) == ([], 0)
+    for count in (2, 3, 4):
+        assert backup.keep(target, count) == ([], 0)
     assert backup.keep(target, 1) == ([1], 2)
     assert rows_in(topic, restored(target)) == topic.expected[0]
     assert target.read("topics/mine") == b""
@@ -447,3 +454,80 @@ def test_the_store_of_the_backups_is_tested_first(monkeypatch):
     backup.back_up(topic.open(), target)
     backup.back_up(topic.open(), target)
     assert tested == ["the target"]
+
+
+def test_a_group_that_was_deleted_is_in_no_backup():
+    topic, target = StoredTopic(), Target()
+    topic.fill(1)
+    commit(topic, 3)
+    topic.log.group("g").submit(DeleteGroup())
+    made, _ = backup.back_up(topic.open(), target)
+    assert made.groups == ()
+    assert list(restored(target).groups()) == []
+
+
+def test_offsets_of_rows_that_were_cut_since_they_were_read_are_the_end_of_the_partition():
+    known = {number: CommittedOffset(offset, 2, "x", 5) for number, offset in ((0, 9), (1, 3), (2, 1))}
+    group = backup._within(Group(group_id="g", offsets={"1": known, "gone": known}), {"1": [7, 3]})
+    assert group.offsets == {"1": {0: CommittedOffset(7, 2, "x", 5), 1: known[1]}}
+
+
+@pytest.fixture(scope="module")
+def saved():
+    """A backup of a topic and a group."""
+    topic = StoredTopic()
+    topic.fill(1)
+    commit(topic, 3)
+    made, _ = backup.back_up(topic.open(), Target())
+    assert manifest.decode(manifest.encode(made), "x") == made
+    return made
+
+
+def decoded_with(saved, *, topic=None, group=None):
+    """Decode a backup of which the topic's state, or the group's, has these facts."""
+    [one], [other] = saved.topics, saved.groups
+    one = msgspec.structs.replace(one, state=msgspec.structs.replace(one.state, **topic or {}))
+    other = msgspec.structs.replace(other, state=msgspec.structs.replace(other.state, **group or {}))
+    forged = msgspec.structs.replace(saved, topics=(one,), groups=(other,))
+    return manifest.decode(manifest.encode(forged), "the manifest")
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"topic": {"name": "../t"}},
+        {"topic": {"topic_id": "../1"}},
+        {"topic": {"schemas": ()}},
+        {"topic": {"orphan_floor": 10**9}},
+        {"group": {"group_id": "another"}},
+        {"group": {"offsets": {"1": {0: CommittedOffset(1, 0, "", 0, rewind=5)}}}},
+    ],
+    ids=["topic", "topic id", "schemas", "orphan floor", "group", "rewind"],
+)
+def test_a_backup_of_what_cannot_be_is_damaged(saved, forged):
+    with pytest.raises(CorruptObject, match="the manifest"):
+        decoded_with(saved, **forged)
+
+
+@pytest.mark.parametrize("as_new", [False, True])
+def test_an_interrupted_restore_is_not_continued_as_another_log(saved, as_new):
+    """As a new log after it was begun as the original, or the other way round."""
+    cluster = saved.cluster if as_new else "another"
+    root = MemoryStore("restored")
+    root.put(layout.MARKER, node.encode(Marker(cluster, "0", "i", root=True)))
+    with pytest.raises(InvalidOption, match=f"it is node '0' of cluster {cluster}"):
+        restore(saved, MemoryStore("empty"), root, real_environment(), as_new=as_new)
+    assert list(root.list("")) == [layout.MARKER]
+
+
+def test_each_number_of_a_restored_group_is_above_those_that_any_process_knows(saved):
+    [group] = saved.groups
+    known = msgspec.structs.replace(group.state, generation=7, barriers=8, actions=9, rewinds=10)
+    changed = msgspec.structs.replace(saved, topics=(), groups=(msgspec.structs.replace(group, state=known),))
+    root = MemoryStore("restored")
+    restore(changed, MemoryStore("empty"), root, real_environment(), as_new=True)
+    log = Log(root, real_environment())
+    log.open(create=False)
+    now = log.group("g").journal.refresh()
+    for what in ("generation", "barriers", "actions", "rewinds"):
+        assert getattr(now, what) >= getattr(known, what) + NUMBER_MARGIN, what

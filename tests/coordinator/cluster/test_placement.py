@@ -122,6 +122,7 @@ def test_a_right_assignment_passes():
         ((("0",), ("9",)), r"partition 1, names node '9', which does not exist \(existing: 0, 1, 2\)"),
         ((("0", "2"),), "partition 0, names node '2', which is fenced"),
         ((("0", "1"), ("1", "1")), "partition 1, names node '1' twice"),
+        ((("0", "1", "0"),), "partition 0, names node '0' twice"),
         ((("0", "1"), ("1",)), "partition 1, has 1 replica, but partition 0 has 2"),
         ((("0",), ()), "partition 1, names no node"),
     ],

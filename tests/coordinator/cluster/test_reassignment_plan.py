@@ -91,6 +91,14 @@ def test_a_closed_node_keeps_what_it_has_and_gets_nothing():
     assert as_text(relocate((("0", "1"), ("2", "1")), nodes("123"), closed={"1"})) == ["1 3", "2 1"]
 
 
+def test_evening_out_moves_nothing_to_a_closed_node():
+    assert set(loads(relocate((("0", "1"),) * 4, nodes("012"), closed={"2"}, even=True))) == {"0", "1"}
+
+
+def test_preferred_leaders_are_evened_out_if_no_replica_has_to_move():
+    assert leads(relocate((("0", "1"),) * 2, nodes("01"), even=True)) == {"0": 1, "1": 1}
+
+
 def test_too_few_nodes_are_an_error():
     with pytest.raises(
         InvalidOption, match=r"cannot have 3 replicas: only these nodes can be used: 1, 2; choose fewer"

@@ -5,8 +5,9 @@ import pytest
 
 from pyspark_log_coordinator.commit import isr_recovery
 from pyspark_log_coordinator.commit.isr_recovery import INLINE_EVERY_SECONDS
+from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.replication import file_holders
-from pyspark_log_coordinator.sync import catch_up, replica_file
+from pyspark_log_coordinator.sync import catch_up, reassigner, replica_file
 from pyspark_log_storage.errors import StoreUnavailable
 from tests.support.coordinator.breakable_store import BreakableStore
 from tests.support.coordinator.fake_environment import fake_environment
@@ -64,6 +65,37 @@ def test_a_copy_that_failed_is_retried_at_the_next_turn_of_its_node(topic, monke
     for _ in range(6):
         isr_after(topic, INLINE_EVERY_SECONDS / 2)
     assert tried == [3.0, 5.0], "found at 1"
+
+
+def test_a_writer_copies_nothing_to_a_fenced_node_nor_to_one_that_was_missing_when_nodes_were_probed(topic):
+    topic.log.missing_nodes = {"2": StoreUnavailable("/disk/2", "", "it is away")}
+    assert isr_after(topic, INLINE_EVERY_SECONDS) == ("0", "1")
+    topic.log.missing_nodes = {}
+    node_admin.set_fenced(topic.log, "2", fenced=True)
+    isr_after(topic, INLINE_EVERY_SECONDS)
+    assert topic.keys("2") == []
+    node_admin.set_fenced(topic.log, "2", fenced=False)
+    assert isr_after(topic, INLINE_EVERY_SECONDS) == ALL
+
+
+def test_a_node_that_a_partition_is_reassigned_to_is_left_to_the_reassignment_at_first():
+    topic = ReplicatedTopic(replicas=[("0", "1")], environment=environment())
+    topic.append(on=("0", "1"), acks="all")
+    reassigner.begin(topic.handle, (("0", "2"),))
+    assert isr_after(topic, INLINE_EVERY_SECONDS) == ("0", "1")
+    assert topic.keys("2") == []
+    assert isr_after(topic, INLINE_EVERY_SECONDS) == ("0", "2")
+
+
+def test_a_node_that_lacks_one_large_object_among_small_ones_is_left_to_a_follower(topic, monkeypatch):
+    topic.append({0: [b"x" * 10_000]}, on=("0", "1"), acks="all")
+    small, large = sorted(piece.bytes for piece in replica_file.missing(topic.handle, "2"))
+    monkeypatch.setattr(isr_recovery, "INLINE_BYTES_MAX", large - 1)
+    assert small < large
+    assert isr_after(topic, INLINE_EVERY_SECONDS) == ("0", "1")
+    assert topic.keys("2") == []
+    monkeypatch.setattr(isr_recovery, "INLINE_BYTES_MAX", large)
+    assert isr_after(topic, INLINE_EVERY_SECONDS) == ALL
 
 
 def test_a_node_that_lacks_a_segment_counts_as_having_no_follower(topic):

@@ -157,6 +157,10 @@ def test_overlapping_stores_and_too_few_stores_are_refused(disks, urls, reason):
     assert all(list(store.list("")) == [] for store in disks.at.values())
 
 
+def test_stores_whose_addresses_begin_alike_do_not_overlap(disks):
+    assert disks.found("/disk/1", "/disk/10", "/disk/100").urls == ("/disk/1", "/disk/10", "/disk/100")
+
+
 def test_a_store_of_another_cluster_is_refused_and_nothing_is_written(disks):
     disks.log("/disk/b", create=True)
     with pytest.raises(InvalidOption, match="/disk/b is already node '0' of cluster"):

@@ -4,11 +4,12 @@ import pytest
 
 from pyspark_log.writing.destination import destination_of
 from pyspark_log_coordinator.cluster import machine as cluster
-from pyspark_log_coordinator.cluster.machine import AddNode, MoveCluster, RecordAddress
+from pyspark_log_coordinator.cluster.machine import AddNode, FenceNode, MoveCluster, RecordAddress, RemoveNode
 from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, Node
 from pyspark_log_coordinator.log import adoption, node_admin
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_storage.errors import CopiedLog, NodeMissing
+from pyspark_log_storage.stores.copied import OriginalsStore, ReadOnlyStore
 from tests.support.coordinator.clusters import NOW, after
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.several_nodes import Stores, one_after_another
@@ -66,6 +67,40 @@ def test_whatever_acts_is_refused_and_changes_no_store(stores, act):
     with pytest.raises((CopiedLog, NodeMissing)):
         act(log)
     assert {url: each for url, each in contents(stores).items() if each} == before
+
+
+WRITES = [
+    lambda store: store.create("a", b""),
+    lambda store: store.create_unflushed("a", b""),
+    lambda store: store.put("a", b""),
+    lambda store: store.delete("a"),
+    lambda store: store.remove_folders("a/"),
+    lambda store: store.open_write("a"),
+    lambda store: store.delete_unfinished(),
+]
+READS = [
+    lambda store: store.read("a"),
+    lambda store: store.size("a"),
+    lambda store: store.exists("a"),
+    lambda store: store.list(""),
+    lambda store: store.folders(""),
+    lambda store: store.delete_unfinished(dry_run=True),
+]
+
+
+@pytest.mark.parametrize("act", WRITES)
+def test_a_store_of_a_copy_refuses_whatever_changes_it(act):
+    with pytest.raises(CopiedLog, match="it is a copy"):
+        act(ReadOnlyStore(MemoryStore(), "it is a copy"))
+
+
+@pytest.mark.parametrize("act", [*WRITES, *READS])
+@pytest.mark.parametrize("url", ["/disk/1", "original+/disk/1"])
+def test_a_store_of_the_original_refuses_everything_under_one_address(act, url):
+    store = OriginalsStore(url)
+    assert store.url == "original+/disk/1"
+    with pytest.raises(NodeMissing, match="/disk/1 belongs to the original"):
+        act(store)
 
 
 def test_a_copy_is_read_from_its_own_store_and_never_from_those_of_the_original(stores):
@@ -140,6 +175,17 @@ def test_the_first_node_besides_the_root_records_the_address_and_later_ones_do_n
     assert joined.addresses == ("/data/log",)
     assert after(joined, AddNode(Node("2", "/disk/2", "", "i2"), "/mnt/log")).addresses == ("/data/log",)
     assert cluster.decide(joined, RecordAddress("/mnt/log"), NOW) == []
+
+
+def test_a_root_that_moved_after_its_other_nodes_had_left_records_its_new_address_with_the_next_node():
+    alone = after(
+        cluster.Cluster(),
+        cluster.StartCluster("c", (ROOT,)),
+        AddNode(OTHER, "/data/log"),
+        FenceNode("1"),
+        RemoveNode("1", frozenset(), frozenset(), 1),
+    )
+    assert after(alone, AddNode(Node("2", "/disk/2", "", "i2"), "/moved")).addresses == ("/moved",)
 
 
 def test_a_move_forgets_the_former_addresses_and_a_second_path_keeps_them():

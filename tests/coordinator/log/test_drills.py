@@ -4,7 +4,8 @@ import contextlib
 
 import pytest
 
-from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.journal import journal_nodes
+from pyspark_log_coordinator.log import bootstrap, node_admin
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.errors import InvalidOption, LogError, StoreUnfit
@@ -60,6 +61,14 @@ def test_a_store_that_lies_is_refused_as_a_cluster_and_as_a_node(tmp_path, lie):
     with pytest.raises(StoreUnfit, match="choose another kind of store"):
         node_admin.join(log, faulty)
     assert list(log.cluster.state.nodes) == ["0"]
+
+
+def test_a_store_that_lies_is_refused_as_a_journal_node(tmp_path):
+    whole = [open_store(str(tmp_path / name)) for name in "ab"]
+    faulty = open_store(absolute_url(f"chaos+{tmp_path}/faulty?seed=1&torn_writes=1"))
+    with pytest.raises(StoreUnfit, match="choose another kind of store"):
+        bootstrap.mark([*whole, faulty], seeded(1000))
+    assert [journal_nodes.read(each) for each in whole] == [None, None]
 
 
 def test_a_folder_of_a_node_is_no_other_node_with_faults(tmp_path):

@@ -1,5 +1,6 @@
 """Clusters and topics on a store: opened, created, deleted, and found wiped."""
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from pyspark_log_storage.errors import (
     UnknownTopic,
 )
 from pyspark_log_storage.objects import node
+from pyspark_log_storage.stores.local import LocalStore
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.spares import spare_of
 from tests.support.coordinator.topics import claim, commit, file
@@ -307,6 +309,33 @@ def test_finishing_a_deletion_keeps_the_new_incarnation(log, store):
     with pytest.raises(TopicExists):
         log.create_topic("flights", 1)
     assert open_log(store).topic("flights").journal.state.started
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_reserve_that_freed_space_is_made_again_also_if_that_was_not_enough(tmp_path, times):
+    log, tried = open_log(LocalStore(str(tmp_path)), create=True), []
+    reserve = tmp_path / ".tmp" / "reserve"
+
+    def free_space():
+        tried.append(reserve.exists())
+        if len(tried) <= times:
+            raise StoreRefused(str(tmp_path), "", "the disk is full")
+
+    with contextlib.suppress(StoreRefused):
+        log.with_reserves(free_space)
+    assert (tried, reserve.exists()) == ([True, False], True)
+
+
+def test_what_is_refused_while_no_store_has_a_reserve_is_not_tried_again(log):
+    tried = []
+
+    def free_space():
+        tried.append(1)
+        raise StoreRefused("", "", "no permission")
+
+    with pytest.raises(StoreRefused):
+        log.with_reserves(free_space)
+    assert tried == [1]
 
 
 def test_the_journal_of_a_deleted_topic_ends_with_the_deletion(log):

@@ -28,7 +28,7 @@ from pyspark_log_storage.objects.envelope import seal
 from pyspark_log_storage.objects.node import Marker
 from tests.support.coordinator.several_nodes import Stores
 from tests.support.coordinator.troubled_store import TroubledStore
-from tests.support.elsewhere import PlainStore
+from tests.support.elsewhere import PlainStore, wipe
 
 CLUSTER_ENTRIES = f"{layout.CLUSTER_JOURNAL}entries/"
 
@@ -282,6 +282,22 @@ def test_a_wiped_node_comes_back_in_a_new_incarnation(stores):
     assert opened(stores) == {}
 
 
+def test_a_renewed_node_holds_nothing_of_any_topic(stores):
+    log = stores.with_nodes(3)
+    handles = [log.create_topic(name, 1, replicas=[("0", "1")]) for name in ("t", "u")]
+    wipe(stores.at["/disk/1"].inner)
+    renewed, _ = node_admin.renew(log, "1")
+    assert [each.refresh().incarnations["1"] for each in handles] == [renewed.incarnation] * 2
+
+
+def test_a_root_that_lost_its_marker_is_renewed_as_a_root(log, stores):
+    stores.at["/cluster"].delete(layout.MARKER)
+    renewed, changed = node_admin.renew(log, "0")
+    assert changed
+    marker = node.read_marker(stores.at["/cluster"])
+    assert (marker.root, marker.incarnation) == (True, renewed.incarnation)
+
+
 def test_a_healthy_node_is_not_renewed(stores):
     log = stores.with_nodes(3)
     assert node_admin.renew(log, "1") == (log.cluster.state.nodes["1"], False)
@@ -322,6 +338,7 @@ def test_a_node_with_a_new_address_keeps_its_files(stores):
 def test_a_node_cannot_take_the_store_of_another(stores):
     log = stores.with_nodes(3)
     assert "is node '2', not '1'" in refusal(node_admin.renew, log, "1", "/disk/2")
+    assert "overlap: one contains the other" in refusal(node_admin.renew, log, "1", "/disk/2/below")
     stores.at["/disk/1"].put(layout.MARKER, node.encode(Marker("another", "1", "x")))
     assert "of another cluster" in refusal(node_admin.renew, log, "1")
 

@@ -14,6 +14,8 @@ from pyspark_log_storage.errors import CorruptObject, StoreUnavailable, UnknownT
 from pyspark_log_storage.stores.faults import Fault
 from pyspark_log_storage.stores.local import LocalStore
 from tests.support.coordinator.deleted_topics import DELAY_MS, LATER_MS, contents, delete, end_of, filled, left_of
+from tests.support.coordinator.replicated_topic import ALL
+from tests.support.coordinator.rolled_nodes import breakable
 from tests.support.coordinator.spares import lose_both, replace_both
 from tests.support.coordinator.stored_topic import StoredTopic
 from tests.support.countdown import Countdown
@@ -84,6 +86,20 @@ def test_a_topic_whose_name_is_not_free_yet_is_left_unchanged(topic):
     before = contents(topic.store)
     assert clean_up_cluster(topic.log).deleted_topics == ()
     assert contents(topic.store) == before
+
+
+@pytest.mark.no_faults("names the store that fails")
+def test_a_store_that_fails_is_an_error_after_the_others_were_cleaned_up():
+    topic = breakable(file_delete_delay_ms="0")
+    topic.append(on=ALL, acks="all")
+    topic.log.delete_topic("t")
+    topic.stores.at["/disk/1"].broken = StoreUnavailable
+    with pytest.raises(StoreUnavailable, match="/disk/1 was taken away"):
+        clean_up_cluster(topic.log)
+    assert (topic.keys("0"), topic.keys("2")) == ([], [])
+    told = []
+    clean_up_cluster(topic.log, failed=lambda url, _: told.append(url))
+    assert told == ["/disk/1"]
 
 
 def test_a_deleted_topic_that_cannot_be_read_is_reported_and_the_others_go_on(deleted):

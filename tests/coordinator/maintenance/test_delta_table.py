@@ -19,6 +19,7 @@ from pyspark_log_storage.errors import StoreUnwritable
 from pyspark_log_storage.layout import topic_folder
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
+from tests.support.coordinator.topics import after, commit, file, rolled, started
 
 NOW = AT_ONCE | {"segment_format": "parquet"}
 
@@ -209,6 +210,28 @@ def test_rows_of_the_first_millennium_have_statistics_that_others_read(topic):
     clean_up(topic)
     (found,) = table_of(topic).files.values()
     assert json.loads(found.stats)["minValues"]["timestamp"] == "0005-01-01T00:00:00.000Z"
+
+
+def test_the_largest_time_in_the_statistics_is_not_before_that_of_any_row():
+    state = rolled(after(started(), commit(None, file({0: 9}))), 0, 9, max_timestamp=1_001, parquet=True)
+    (found,) = delta_table.content(state, "A", 0).values()
+    stats = json.loads(found.stats)
+    assert stats["maxValues"] == {"partition": 0, "offset": 8, "timestamp": "1970-01-01T00:00:00.002Z"}
+
+
+def test_the_table_of_a_topic_whose_format_is_not_parquet_any_more_loses_deleted_rows(topic):
+    topic.fill(6)
+    topic.roll(3)
+    topic.roll(3)
+    clean_up(topic)
+    topic.handle.submit(AlterConfig({"segment.format": "log"}))
+    topic.handle.submit(DeleteRecords(0, 9))
+    clean_up(topic)
+    assert {offset for _, offset in rows_in(topic.store, topic.folder)} == set(range(9, 18))
+    topic.fill(3)
+    topic.roll(3)
+    clean_up(topic)
+    assert {offset for _, offset in rows_in(topic.store, topic.folder)} == set(range(9, 27))
 
 
 def test_the_table_notes_the_entry_that_it_was_derived_from(topic):

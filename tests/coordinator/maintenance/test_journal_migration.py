@@ -5,7 +5,9 @@ import contextlib
 import msgspec
 import pytest
 
+from pyspark_log_coordinator.cluster.machine import StartJournalMigration
 from pyspark_log_coordinator.environment import real_environment
+from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.journal import journal_nodes
 from pyspark_log_coordinator.journal.history import state_at
 from pyspark_log_coordinator.log import node_admin
@@ -50,6 +52,21 @@ def test_the_journals_continue_on_the_new_nodes(six):
     write(six.log(*NEW), "t", 2)
     six.log(*NEW).create_topic("new", 1)
     assert written(six.log("/disk/4"), "t") == 2
+
+
+def test_during_a_migration_new_topics_begin_on_the_new_nodes_and_other_journals_are_read_on_the_former(six):
+    log = six.log()
+    log.group("g", create=True).submit(OffsetCommit({"id": {0: Offset(3)}}))
+    log.cluster.submit(StartJournalMigration(("3", "4", "5"), log.journals.nodes.nodes))
+    log.create_topic("new", 1)
+    write(log, "new", 7)
+    fresh = six.log()
+    assert [fresh.topic(name).journal.place.generation for name in ("t", "new")] == [1, 2]
+    assert fresh.group("g").refresh().committed("id", 0).offset == 3
+    move(six, "3", "4", "5")
+    after = six.log(*NEW)
+    assert (written(after, "t"), written(after, "new")) == (1, 7)
+    assert after.group("g").refresh().committed("id", 0).offset == 3
 
 
 def test_commands_that_wait_in_an_inbox_do_not_stay_in_the_old_place(six):

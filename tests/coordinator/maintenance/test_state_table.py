@@ -271,6 +271,17 @@ def test_after_an_election_nothing_is_taken_from_the_table(topic):
     assert topic.rows() == [(0, b"a", b"1"), (1, b"b", b"1")]
 
 
+def test_if_no_column_deletes_keys_any_more_the_rows_that_did_are_in_the_table():
+    topic = StateTable(has_versions=True)
+    topic.write([(b"a", b"1"), (b"b", None)], versions=[1, 1])
+    assert topic.do(topic.fold_job())
+    topic.clean_up()
+    assert topic.vectors() == [[1]]
+    topic.handle.alter_config({"delete.when": ""})
+    topic_cleanup.clean_up_topic(topic.handle)
+    assert topic.vectors() == [[]]
+
+
 def test_a_vector_that_is_wrong_is_derived_again(topic, caplog):
     topic.fold((b"a", b"1"), (b"b", b"1"))
     topic.fold((b"a", b"2"))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from pyspark_log_coordinator.group.leaving import LeaveGroup
 from pyspark_log_coordinator.group.lifecycle import DeleteGroup
 from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.group.rebalance import CompleteJoin
@@ -38,6 +39,32 @@ def test_eager_members_give_up_everything_in_a_rebalance_and_cooperative_ones_on
         assert shares(a, b) == [3, 3]
         assert told(a, "revoked") == revoked
         assert not told(a, "lost")
+
+
+def test_a_member_is_eager_unless_all_its_assignors_are_cooperative():
+    world = Processes()
+    a = world.consumer(("range", *COOPERATIVE))
+    world.settle()
+    world.consumer(("range", *COOPERATIVE))
+    world.settle()
+    assert told(a, "revoked") == [[0, 1, 2, 3, 4, 5]]
+
+
+def test_a_member_that_failed_as_it_gave_something_up_joins_again_so_that_others_get_it():
+    world = Processes()
+    a = world.consumer(COOPERATIVE)
+    world.settle()
+
+    def fail(added, group):
+        del a.assigned
+        raise KeyboardInterrupt
+
+    a.assigned = fail
+    b = world.consumer(COOPERATIVE)
+    with pytest.raises(KeyboardInterrupt):
+        world.settle()
+    world.settle()
+    assert shares(a, b) == [3, 3]
 
 
 def test_a_partition_goes_on_at_the_offset_that_its_former_owner_has_committed(strategies):
@@ -136,6 +163,10 @@ def test_a_static_member_whose_place_is_taken_is_fenced_for_good():
         first.member.commit({"t": {0: Offset(1)}})
     assert first.positions == {}
     assert shares(second) == [6]
+    world._log.group("g").submit(LeaveGroup(instance_id="i"))
+    world.now += 3
+    with pytest.raises(FencedInstance):
+        first.member.poll()
 
 
 def test_a_static_member_that_missed_a_rebalance_reads_again_from_the_committed_offsets():

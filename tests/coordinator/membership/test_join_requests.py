@@ -10,8 +10,13 @@ from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.group.rebalance import CompleteJoin
 from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_coordinator.group.sync import SyncGroup
-from pyspark_log_coordinator.membership import group_member
-from pyspark_log_coordinator.membership.member_objects import JoinRequests, decode_request, encode_request
+from pyspark_log_coordinator.membership import group_member, member_objects
+from pyspark_log_coordinator.membership.member_objects import (
+    JoinRequests,
+    MemberObjects,
+    decode_request,
+    encode_request,
+)
 from pyspark_log_coordinator.membership.next_step import Standing, after_request, after_take, is_joined
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import RebalanceInProgress
@@ -50,6 +55,31 @@ def test_the_requests_of_others_for_the_next_generation_are_found_and_void_ones_
     other.post(request("b", 4))
     assert [key.removeprefix(folder) for key in log.store.list(folder)] == ["b.5", "torn.4"]
     assert mine.delete_void(4) == 1
+
+
+def asking(*requests):
+    """The requests of a process that asks for its member `a`, beside those of another one."""
+    handle = Stores().log().group("g", create=True)
+    mine, other = JoinRequests(handle, fake_environment()), JoinRequests(handle, fake_environment())
+    mine.post(request("a", 3))
+    for each in requests:
+        other.post(each)
+    return mine
+
+
+def test_a_member_that_asks_again_asks_once():
+    assert asking(request("b", 3), request("b", 3, acted=7)).others("a", 3) == (request("b", 3, acted=7),)
+
+
+def test_a_request_that_is_gone_hides_no_other(monkeypatch):
+    mine, names = asking(request("b", 3)), MemberObjects.names
+    monkeypatch.setattr(MemberObjects, "names", lambda self: names(self) | {("gone", 4)})
+    assert mine.others("a", 3) == (request("b", 3),)
+
+
+def test_a_member_takes_only_so_many_along(monkeypatch):
+    monkeypatch.setattr(member_objects, "TOGETHER_MAX", 2)
+    assert asking(*(request(name, 3) for name in "bcd")).others("a", 3) == (request("b", 3), request("c", 3))
 
 
 def test_a_member_knows_in_which_generation_somebody_took_it_along():
@@ -131,6 +161,22 @@ def test_a_process_that_dies_after_it_has_asked_is_a_member_until_its_session_en
     world.run(60)
     world.settle()
     assert sorted(each.partition for each in [*first.positions, *last.positions]) == list(range(6))
+
+
+@pytest.mark.parametrize("is_taken_along", [True, False])
+def test_a_process_that_leaves_after_it_has_asked_is_no_member(is_taken_along):
+    world = Processes()
+    leaving = world.consumer().member
+    leaving._join_now = die
+    world.run(1)
+    if not is_taken_along:
+        leaving.leave()
+    last = world.consumer().member
+    world.run(1)
+    assert (leaving.member_id in world.group.members) == is_taken_along
+    if is_taken_along:
+        leaving.leave()
+    assert list(world.group.members) == [last.member_id]
 
 
 def die(_):

@@ -99,6 +99,25 @@ def test_it_works_at_once_when_it_is_woken():
     assert not thread._thread.is_alive()
 
 
+def test_to_be_woken_counts_once_also_while_it_works():
+    class Woken(threading.Event):
+        def wait(self, _):
+            found.append(self.is_set())
+            if len(found) == 1:
+                self.set()
+
+    class Busy(Owner):
+        def work(self):
+            if len(self.left) == 3:
+                self.thread._woken.set()
+            return super().work()
+
+    found, owner = [], Busy(None, None, None, None)
+    owner.thread._woken = Woken()
+    owner.thread._run()
+    assert found == [False, True, False]
+
+
 def test_a_deletion_of_its_owner_takes_no_lock_that_it_may_hold():
     sleeper = Sleeper()
     thread = MemberThread(sleeper.work)

@@ -7,6 +7,7 @@ from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_groups
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
+    OutcomeUnknown,
     StoreUnavailable,
     UnknownMember,
 )
@@ -29,7 +30,8 @@ def test_a_store_that_does_not_answer_for_a_while_costs_nobody_their_partitions(
     assert not told(a, "lost") + told(b, "lost")
 
 
-def test_a_join_whose_answer_was_lost_is_no_second_member():
+@pytest.mark.parametrize("error", [StoreUnavailable("", "", "the answer was lost"), OutcomeUnknown("it may be")])
+def test_a_join_whose_answer_was_lost_is_no_second_member(error):
     world = Processes()
     a = world.consumer()
     submit = a.member.session.submit
@@ -37,7 +39,7 @@ def test_a_join_whose_answer_was_lost_is_no_second_member():
     def lose_answer(command):
         a.member.session.submit = submit
         submit(command)
-        raise StoreUnavailable("", "", "the answer was lost")
+        raise error
 
     a.member.session.submit = lose_answer
     world.settle()

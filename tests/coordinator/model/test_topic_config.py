@@ -2,7 +2,8 @@
 
 import pytest
 
-from pyspark_log_coordinator.model.topic_config import TopicConfig, parse
+from pyspark_log_coordinator.model.topic_config import TopicConfig, parse, with_columns
+from pyspark_log_storage.columns import column_ddl, schema
 from pyspark_log_storage.errors import InvalidOption
 
 
@@ -84,3 +85,32 @@ def test_a_number_that_is_none_is_refused(value):
 def test_an_unknown_compression_is_refused():
     with pytest.raises(InvalidOption, match="snappy"):
         parse({"compression.type": "snappy"})
+
+
+def of_columns(**settings):
+    columns = column_ddl.parse("Id BIGINT, name STRING, gone BOOLEAN, price DOUBLE")
+    return with_columns("t", TopicConfig(**settings), [schema.encode(schema.typed(columns))])
+
+
+def test_settings_name_columns_as_the_topic_spells_them():
+    config = of_columns(key_column="NAME,id", delete_when="Gone", compaction_version_column="ID")
+    assert (config.key_column, config.delete_when, config.compaction_version_column) == ("name,Id", "gone", "Id")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"key_column": "id,ID"}, "key.column names 'Id' twice; name it once"),
+        ({"key_column": "price"}, "key.column 'price' has type double; choose a column of text"),
+        ({"key_column": "other"}, "key.column is 'other', and the columns are Id BIGINT"),
+        ({"key_column": "id", "delete_when": "name"}, "delete.when 'name' has type string; choose a column of type"),
+        (
+            {"key_column": "id", "compaction_version_column": "price"},
+            "'price' has type double; choose a column of whol",
+        ),
+        ({"cleanup_policy": "compact"}, "say which column has the keys with key.column"),
+    ],
+)
+def test_a_column_that_cannot_do_what_a_setting_says_is_refused(settings, message):
+    with pytest.raises(InvalidOption, match=message):
+        of_columns(**settings)

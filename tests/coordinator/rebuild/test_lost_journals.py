@@ -1,12 +1,20 @@
 """A rebuild is refused, or needs --journals-lost, if the journals may go on where they have migrated to."""
 
+import itertools
+
 import pytest
 
 from pyspark_log_coordinator.cluster.journal_generations import StartJournalMigration
+from pyspark_log_coordinator.journal import journal_nodes
+from pyspark_log_coordinator.journal.journal_nodes import JournalNode, JournalNodes
+from pyspark_log_coordinator.rebuild.lost_journals import GivenNode, LostJournals
 from pyspark_log_coordinator.rebuild.survey import survey
+from pyspark_log_storage import layout
 from pyspark_log_storage.errors import InvalidOption
+from pyspark_log_storage.objects.node import Marker
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.migrated_journals import cluster_of_six, move
+from tests.support.memory_store import MemoryStore
 
 
 @pytest.fixture
@@ -52,3 +60,50 @@ def test_new_journals_begin_on_the_nodes_to_which_a_readable_journal_says_they_h
             store.put(key, b"damaged")
     found = look(six, "a", "b", "c", "3", "4")
     assert [store.url for store in found.journal_stores] == ["/disk/c", "/disk/3", "/disk/4"]
+
+
+def given(*nodes, lists=()):
+    """Nodes that were given, each with a marker, and with the newest list of journal nodes."""
+    made = tuple(GivenNode(MemoryStore(f"/disk/{node}"), Marker("c", node, f"i{node}")) for node in nodes)
+    for each, names in itertools.product(made, lists):
+        listed = JournalNodes("c", tuple(JournalNode(name, f"/disk/{name}", f"i{name}") for name in names))
+        each.store.put(layout.JOURNAL_NODES, journal_nodes.encode(listed))
+    return LostJournals(made)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "listed", "may_live"),
+    [
+        ("abc", "abc", False),
+        ("ab", "abc", False),
+        ("a", "abc", True),
+        ("ab", "abcd", False),
+        ("abc", "abcde", False),
+        ("ab", "abcde", True),
+        ("d", "abc", True),
+        ("d", "", True),
+    ],
+)
+def test_journals_may_live_unless_so_many_of_their_nodes_are_given_that_the_others_are_no_majority(
+    nodes, listed, may_live
+):
+    assert (given(*nodes, lists=[listed] if listed else []).may_live is not None) == may_live
+
+
+def test_the_new_journals_are_on_one_node_or_on_at_least_three_of_those_that_were_given():
+    journals = given("a", "b", "c", "d")
+
+    def chosen(*nodes):
+        return [store.url[-1] for store in journals.stores_to_begin_on([f"/disk/{node}" for node in nodes])]
+
+    assert [chosen("b"), chosen("b", "b"), chosen("d", "b", "a"), chosen("a", "b", "c", "d")] == [
+        ["b"],
+        ["b"],
+        ["d", "b", "a"],
+        ["a", "b", "c", "d"],
+    ]
+    for two in (("a", "b"), ("a", "b", "a")):
+        with pytest.raises(InvalidOption, match="or at least 3 to tolerate a failure; got 2"):
+            chosen(*two)
+    with pytest.raises(InvalidOption, match="/disk/e: it is not one of the given nodes"):
+        chosen("a", "b", "e")

@@ -52,6 +52,14 @@ def test_a_damaged_segment_ends_what_the_node_has_of_its_partition():
     assert [one.isr for one in state.partitions] == [("A", "B"), ABC]
 
 
+def test_the_number_of_a_damaged_file_counts_those_that_were_rolled():
+    state = rolled(rolled(filled(), 0, 2, on=ABC), 0, 1, partition=1, on=ABC)
+    assert state.first_file == 1
+    state = after(state, bad("B", (1, 0)))
+    assert [holder.node for holder in state.file(1).holders] == ["A", "C"]
+    assert state.partitions[0].log_end_offsets == {"A": 5, "B": 2, "C": 5}
+
+
 @pytest.mark.parametrize(
     "report",
     [

@@ -96,6 +96,15 @@ def test_cut_rows_are_reported_with_their_batches():
     assert (elected.leader, elected.start) == ("B", 2)
 
 
+def test_the_lost_rows_of_a_batch_are_those_of_all_of_its_chunks_in_all_partitions():
+    state = after(started(2, ABC), commit(claim(0), file([(0, 2), (0, 3), (1, 4)]), acks="1"))
+    cut, other = (each for each in elect(state, "B", "C") if isinstance(each, RowsLost))
+    assert (cut.batches, other.batches) == ((LostBatch("query-1", 0, 5),), (LostBatch("query-1", 0, 4),))
+    state, suspicions = lost(state)
+    state = after(state, ElectLeaders(holders("B", "C"), suspicions))
+    assert state.producers["query-1"].rows_lost == 9
+
+
 def test_a_replay_of_a_batch_that_lost_rows_in_one_of_its_partitions_says_how_many():
     state = after(started(2, ABC), commit(claim(1), file({0: 3, 1: 2}), acks="1"))
     state = after(state, commit(None, file({1: 1}, on=ABC), acks="1"))
@@ -225,6 +234,15 @@ def test_a_disk_from_a_backup_leads_with_its_rows_and_the_others_are_reported_as
     assert (state.partitions[0].log_end_offsets, state.partitions[0].high_watermark) == ({"A": 2, "B": 2}, 2)
     with pytest.raises(BatchMismatch, match="2 of its 2 rows are lost"):
         decide(state, commit(claim(2), file({0: 2}, on=("B",))))
+
+
+def test_a_disk_that_lost_a_segment_counts_up_to_its_beginning():
+    state = after(started(replicas=("A", "B")), commit(None, file({0: 2}, on=("A", "B")), file({0: 2}, on=("A", "B"))))
+    state = rolled(state, 0, 2, 4, on=("A", "B"))
+    state, gone = lost(after(state, commit(None, file({0: 2}))))
+    found = back("B", segments=((0, state.partitions[0].segments[1].name),))
+    cut, elected = decide(state, ElectLeaders(holders("B"), gone, unclean=True, set_back=(found,)))[-2:]
+    assert (cut.start, elected.leader) == (2, "B")
 
 
 def test_a_live_replica_that_lacks_an_old_file_counts_up_to_the_gap():

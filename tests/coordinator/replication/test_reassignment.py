@@ -50,6 +50,17 @@ def test_while_replicas_are_added_those_that_were_there_are_enough_to_write():
     assert (state.partitions[0].isr, state.partitions[0].high_watermark) == (("A",), 1)
 
 
+def lagging_in_the_isr():
+    """Return a topic on A and B, which is in the ISR although it lacks the only row."""
+    state = after(started(replicas=("A", "B")), commit(None, file({0: 1}), acks="1"))
+    assert (state.partitions[0].isr, state.partitions[0].high_watermark) == (("A", "B"), 0)
+    return state
+
+
+def test_rows_that_only_a_removed_replica_lacked_are_committed():
+    assert after(lagging_in_the_isr(), move("A")).partitions[0].high_watermark == 1
+
+
 def test_a_late_reassignment_does_not_bring_back_the_former_store_of_a_node():
     state = after(started(2, ABC), AlterReplicaNode("C", "another"))
     state = after(state, move("A", "C"))
@@ -99,6 +110,13 @@ def test_where_a_node_that_was_being_added_leads_another_does_when_the_reassignm
     assert (elected.leader, elected.leader_epoch, altered.replicas) == ("A", 2, ("A",))
     one = after(back, move("A")).partitions[0]
     assert (one.leader, one.isr, one.high_watermark, one.adding) == ("A", ("A",), 1, ())
+
+
+def test_a_leaderless_partition_does_not_leave_the_only_replica_with_every_row():
+    state = after(led_by_one_that_is_being_added(), AlterReplicaNode("B", incarnation("B"), fenced=True))
+    assert (state.partitions[0].leader, state.partitions[0].isr) == (None, ("B",))
+    with pytest.raises(InvalidInput, match="partition 0: only B has every row, but would no longer be a replica"):
+        decide(state, move("A"))
 
 
 def test_a_node_that_is_suspected_does_not_lead_because_a_reassignment_ends():
@@ -209,6 +227,17 @@ def test_a_wiped_node_holds_nothing_and_no_segment():
     one = state.partitions[0]
     assert [holder.node for holder in (*state.files[0].holders, *one.segments[0].holders)] == ["A", "A"]
     assert (one.staged, one.isr, one.log_end_offsets) == ((), ("A",), {"A": 3, "B": 0})
+
+
+@pytest.mark.parametrize("change", [AlterReplicaNode("B", "another"), AlterReplicaNode("B", incarnation("B"), True)])
+def test_rows_that_only_a_wiped_or_fenced_node_lacked_are_committed(change):
+    state = after(lagging_in_the_isr(), change)
+    assert (state.partitions[0].isr, state.partitions[0].high_watermark) == (("A",), 1)
+
+
+def test_a_wiped_node_is_not_suspected_for_what_its_former_disk_did():
+    state = after(started(replicas=ABC), Suspect("B", incarnation("B")))
+    assert after(state, AlterReplicaNode("B", "another")).suspects == {}
 
 
 def test_what_a_process_knew_of_a_node_before_the_topic_learned_more_changes_nothing():

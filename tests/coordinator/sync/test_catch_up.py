@@ -71,6 +71,19 @@ def test_a_disk_from_a_backup_stays_out_of_sync_while_no_node_has_its_files(topi
     assert topic.partition().isr == ("0", "2")
 
 
+def test_a_disk_from_a_backup_stays_out_of_sync_when_the_deadline_leaves_files_that_it_has_lost(topic):
+    lost = [topic.append(on=("0", "1", "2"), acks="all") for _ in range(2)]
+    for fenced in (True, False):
+        node_admin.set_fenced(topic.log, "1", fenced=fenced)
+    for name in lost:
+        topic.log.node_store("1").delete(topic.handle.append_file(name))
+    clock = topic.log.environment
+    assert copy(topic, deadline=clock.monotonic() + 1, moved=lambda _: clock.sleep(1)).objects == 1
+    assert topic.partition().isr == ("0", "2")
+    assert copy(topic).objects == 1
+    assert topic.partition().isr == ("0", "1", "2")
+
+
 def test_a_node_that_lacks_nothing_costs_no_write(topic):
     topic.append(on=("0", "1", "2"), acks="all")
     number = topic.handle.journal.number

@@ -13,6 +13,7 @@ from pyspark_log_coordinator.sync.replica_file import sources
 from pyspark_log_coordinator.topic.machine import Holder, Suspect
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, StoreRefused, StoreUnavailable
+from tests.support.coordinator.breakable_store import BreakableStore
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.support.coordinator.several_nodes import Stores
 from tests.support.coordinator.troubled_store import TroubledStore
@@ -127,6 +128,21 @@ def test_a_lost_copy_is_skipped_for_another(topic):
     topic.log.node_store("0").delete(topic.handle.append_file(name))
     assert copy(topic).objects == 1
     assert topic.content("1") == topic.content("2")
+
+
+def test_a_source_that_lost_a_file_holds_it_no_more_once_it_was_copied_from_another(topic):
+    name = topic.append(on=("0", "2"), acks="all")
+    topic.log.node_store("0").delete(topic.handle.append_file(name))
+    copy(topic)
+    assert [holder.node for holder in topic.handle.refresh().file(0).holders] == ["2", "1"]
+
+
+def test_a_source_that_does_not_answer_is_skipped_for_another_although_the_last_probe_found_it():
+    topic = ReplicatedTopic(Stores(BreakableStore), replicas=(("1", "2", "0"),))
+    topic.append(on=("1", "2"), acks="all")
+    topic.stores.at["/disk/1"].broken = StoreUnavailable
+    copied = copy(topic, "0")
+    assert (copied.objects, copied.failures) == (1, ())
 
 
 def test_a_file_without_a_whole_copy_is_reported_and_the_others_go_on(topic):

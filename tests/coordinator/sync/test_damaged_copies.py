@@ -84,6 +84,25 @@ def test_damaged_and_lost_copies_are_found_and_copied_again(cluster, node, how):
     assert (again.objects, again.repaired) == (3, ())
 
 
+def test_bytes_behind_the_end_of_a_segment_are_damage(cluster):
+    path = paths(cluster, "1")[0]
+    whole = path.read_bytes()
+    path.write_bytes(whole + b"more")
+    done = scrubber.scrub(cluster.log, "1")
+    assert (len(done.repaired), done.failures, reported(cluster)) == (1, (), ["1"])
+    assert path.read_bytes() == whole
+    is_sound(cluster)
+
+
+def test_a_copy_that_is_reported_and_cannot_be_copied_again_is_a_failure_of_the_scrub(cluster, monkeypatch):
+    flip_bit(paths(cluster, "1")[1], 8 * 100)
+    unanswered = catch_up.CopyResult(0, 0, (StoreUnavailable("", "the file", "no holder answers any more"),))
+    monkeypatch.setattr(catch_up, "catch_up", lambda *_: unanswered)
+    done = scrubber.scrub(cluster.log, "1")
+    assert (done.repaired, reported(cluster)) == ((), ["1"])
+    assert [each.endswith("no holder answers any more") for each in done.failures] == [True]
+
+
 def test_a_copy_on_a_bad_sector_is_copied_again_and_those_after_it_are_read(cluster, monkeypatch):
     unreadable, damaged = paths(cluster, "1")
     whole = [path.read_bytes() for path in (unreadable, damaged)]
@@ -293,6 +312,22 @@ def test_copies_on_another_store_are_not_reported(cluster):
     assert not damage_reports.report(handle, "1", piece)
     (cluster.path / "kept").rename(marker)
     assert damage_reports.report(handle, "1", piece)
+
+
+def test_files_that_are_gone_because_the_disk_was_unmounted_meanwhile_are_not_reported(cluster, monkeypatch):
+    handle, store = cluster.log.topic("t"), cluster.log.node_store("1")
+    listed = type(store).list
+
+    def unmount(self, prefix, after=""):
+        if self is store:
+            (cluster.path / "node1").rename(cluster.path / "unmounted")
+            (cluster.path / "node1").mkdir()
+        return listed(self, prefix, after)
+
+    monkeypatch.setattr(type(store), "list", unmount)
+    damage_reports.report_lost(handle, "1")
+    assert (cluster.path / "unmounted").exists()
+    assert (reported(cluster), one(cluster).isr) == ([], ALL)
 
 
 # A leader's disk is restored from an old backup

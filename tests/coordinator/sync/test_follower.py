@@ -153,6 +153,16 @@ def test_a_topic_deleted_while_it_is_scrubbed_does_no_harm_to_the_others(topic):
     assert (done.objects, done.failures) == (1, ())
 
 
+def test_a_scrub_gives_up_a_staged_segment_without_a_whole_copy(topic):
+    for _ in range(2):
+        topic.append(on=("0", "1", "2"), acks="all")
+    key = topic.handle.segment(0, topic.roll(2))
+    topic.log.node_store("0").put(layout.segment_file(key), b"damaged")
+    done = scrub(topic.log, "0")
+    assert (done.repaired, done.failures) == ((key,), ())
+    assert topic.partition().staged == ()
+
+
 def test_an_unknown_node_is_an_error(topic):
     with pytest.raises(InvalidOption, match="node '9' does not exist"):
         Follower(topic.log, "9")
@@ -285,3 +295,26 @@ def test_on_an_object_store_a_topic_without_new_entries_costs_one_look(monkeypat
         assert follower.round() == FollowerRound(0, 0, ())
     topic.append(on=["0"])
     assert follower.round().objects == 1
+
+
+def test_on_an_object_store_a_file_that_could_not_be_copied_is_tried_again_without_a_new_entry(monkeypatch):
+    monkeypatch.setattr(MemoryStore, "is_object_store", True, raising=False)
+    topic = ReplicatedTopic()
+    key = topic.handle.append_file(topic.append())
+    lost = topic.log.node_store("0").read(key)
+    topic.log.node_store("0").delete(key)
+    follower = Follower(topic.log, "1")
+    for _ in range(3):
+        assert len(follower.round().failures) == 1
+    topic.log.node_store("0").create(key, lost)
+    assert follower.round() == FollowerRound(1, len(lost), ())
+
+
+def test_a_disk_that_is_unmounted_is_noticed_without_a_new_entry(topic):
+    topic.append()
+    follower = Follower(topic.log, "1")
+    for _ in range(3):
+        follower.round()
+    topic.log.node_store("1").delete(layout.MARKER)
+    with pytest.raises(NodeMissing):
+        follower.round()

@@ -9,11 +9,12 @@ from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.sync import catch_up, reassigner
 from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_coordinator.sync.reassigner import PartitionMove, ReassignmentProgress
-from pyspark_log_coordinator.topic.machine import AddPartitions, DeleteRecords
+from pyspark_log_coordinator.topic.machine import AddPartitions, AlterReplicas, DeleteRecords, PartitionReassignment
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, NodeMissing, StoreUnavailable
 from tests.support.coordinator.breakable_store import BreakableStore
 from tests.support.coordinator.replicated_topic import ReplicatedTopic
 from tests.support.coordinator.several_nodes import Stores
+from tests.support.coordinator.topics import after, commit, file, incarnation, rolled, started
 
 HERE = (("0", "1"), ("1", "0"))
 THERE = (("3", "4"), ("4", "3"))
@@ -59,6 +60,13 @@ def test_the_bytes_announced_are_the_bytes_copied(topic):
     told = reassigner.bytes_to_copy(topic.handle.journal.state, found)
     reassigner.begin(topic.handle, THERE)
     assert reassigner.run(topic.handle).bytes == told
+
+
+def test_a_segment_that_a_new_replica_has_already_is_not_among_the_bytes_to_copy():
+    state = after(started(replicas=("A", "B")), commit(None, file({0: 2}, on=("A", "B"))))
+    state = rolled(state, 0, 2, on=("A", "B"), log_bytes=100)
+    state = after(state, AlterReplicas((PartitionReassignment(0, ("A",)),), {"A": incarnation("A")}))
+    assert reassigner.bytes_to_copy(state, [PartitionMove(0, ("A",), ("B", "C"))]) == 100
 
 
 def test_another_process_goes_on_where_one_stopped(topic):
@@ -186,6 +194,11 @@ def test_fewer_replicas_than_min_insync_asks_for_are_refused():
         reassigner.begin(topic.handle, (("0",), ("1",)))
 
 
+def test_a_topic_with_fewer_replicas_than_min_insync_asks_for_moves_to_as_many_others():
+    state = started(replicas=("A",), min_insync=2)
+    assert reassigner.moves(state, (("B",),)) == (PartitionMove(0, ("A",), ("B",)),)
+
+
 def fence_at_the_last_moment(topic, monkeypatch, *commands):
     """Change the cluster between the reading of it and the topic's entry."""
     submit = topic.handle.submit
@@ -259,6 +272,14 @@ def test_additional_replicas_are_placed_on_usable_nodes(topic):
     assert reassigner.placement_with_factor(topic.handle, 3) == (("0", "1", "5"), ("1", "0", "5"))
 
 
+def test_a_partition_may_stay_on_a_fenced_node_while_another_one_moves(topic):
+    node_admin.set_fenced(topic.log, "1", fenced=True)
+    assert [each.partition for each in reassigner.begin(topic.handle, (("0", "1"), ("3", "0")))] == [1]
+    node_admin.set_fenced(topic.log, "5", fenced=True)
+    with pytest.raises(InvalidOption, match="node '5', which is fenced"):
+        reassigner.begin(topic.handle, (("0", "1"), ("5", "0")))
+
+
 def test_with_fewer_replicas_those_that_have_every_row_stay():
     topic = ReplicatedTopic(Stores(BreakableStore), replicas=(("0", "1", "2"),), min_insync_replicas="2")
     topic.append(on=("0", "1", "2"), acks="all")
@@ -303,6 +324,12 @@ def test_added_partitions_continue_the_spread():
     assert len({each.replicas[0] for each in partitions}) == 5
     assert len({each.replicas[0] for each in both.refresh().partitions}) == 5
     assert [len(each.isr) for each in partitions] == [3] * 5
+
+
+def test_new_partitions_are_not_spread_over_fenced_nodes(topic):
+    node_admin.set_fenced(topic.log, "5", fenced=True)
+    _, added = reassigner.add_partitions(topic.handle, 14)
+    assert {node for nodes in added for node in nodes} == set("01234")
 
 
 def test_the_nodes_of_new_partitions_may_be_chosen(topic):

@@ -7,7 +7,9 @@ import msgspec
 import pytest
 
 from pyspark_log_coordinator.model import topic_state
+from pyspark_log_coordinator.model.partition import Keyed
 from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.model.topic_state import with_partition
 from pyspark_log_coordinator.topic import integrity
 from pyspark_log_coordinator.topic.columns import SCHEMAS_MAX, EvolveSchema, SchemaEvolved
 from pyspark_log_coordinator.topic.machine import MACHINE, AlterConfig, StartTopic, Topic
@@ -15,8 +17,8 @@ from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.columns.column_ddl import parse
 from pyspark_log_storage.columns.column_types import ddl
-from pyspark_log_storage.errors import InvalidRecord
-from tests.support.coordinator.topics import after, commit, decide, file, incarnation, started
+from pyspark_log_storage.errors import InvalidOption, InvalidRecord
+from tests.support.coordinator.topics import after, commit, decide, file, incarnation, started, swap
 from tests.support.storage import random_columns
 
 
@@ -160,3 +162,23 @@ def test_random_evolutions_pass_the_checks_of_replay_and_come_back_from_a_snapsh
             assert topic_state.decode(topic_state.encode(new)) == new
             topic = new
         assert schema.decode_all(topic.schemas, "t")[-1].equals(schema.typed(columns))
+
+
+def test_the_key_columns_of_a_topic_are_set_once():
+    topic = after(typed("id INT, name STRING"), AlterConfig({"key.column": "id"}))
+    for other in ("", "name", "id,name"):
+        with pytest.raises(InvalidOption, match=r"topic 't' has key\.column=id, and rows of a key would be in two"):
+            decide(topic, AlterConfig({"key.column": other}))
+    assert after(topic, AlterConfig({"key.column": "ID"})).config.key_column == "id"
+
+
+def test_the_version_column_stays_from_when_rows_have_been_compacted():
+    topic = after(typed("id INT, seq INT"), AlterConfig({"key.column": "id", "compaction.version.column": "seq"}))
+    for _ in range(2):
+        topic = after(topic, commit(None, file({0: 10})))
+    other = AlterConfig({"compaction.version.column": ""})
+    assert after(topic, other).config.compaction_version_column == ""
+    segment = msgspec.structs.replace(swap(0, 10, parquet=True).segment, keyed=Keyed(1, 0, 0))
+    partition = msgspec.structs.replace(topic.partitions[0], segments=(segment,))
+    with pytest.raises(InvalidOption, match=r"has compaction\.version\.column=seq, by which rows have been compacted"):
+        decide(with_partition(topic, 0, partition), other)

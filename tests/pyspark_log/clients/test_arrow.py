@@ -113,6 +113,8 @@ def test_a_batch_without_rows_is_done_at_once(producer):
         ({"other": pa.array([b""])}, r"no column 'value' \(it has other\)"),
         ({"value": pa.array([1])}, "a type that cannot be written"),
         ({"value": pa.array([b""]), "partition": pa.array([9])}, "has no partition 9"),
+        ({"value": pa.array([b"", b""]), "partition": pa.array([9, None])}, "has no partition 9"),
+        ({"value": pa.array([b"", b""]), "partition": pa.array([-1, 0])}, "has no partition -1"),
         ({"value": pa.array([b"x" * 2000])}, "larger than max.message.bytes"),
         ({"value": pa.array([b""]), "partition": pa.array(["text"])}, "a type that cannot be written"),
     ],

@@ -465,6 +465,15 @@ class TestPause:
         assert offsets(consumer.poll()) == [2, 3, 4]
         assert consumer.paused() == set()
 
+    def test_counts_for_the_next_row_of_an_iteration(self, log, consumer):
+        log.append("t", {0: numbered(3), 1: numbered(3)})
+        consumer.assign([T0, T1], "earliest")
+        first = next(consumer)
+        consumer.pause((first.topic, first.partition))
+        assert {next(consumer).partition for _ in range(3)} == {1 - first.partition}
+        consumer.resume((first.topic, first.partition))
+        assert next(consumer).offset == 1
+
 
 class TestWhatThereIs:
     def test_of_topics_and_partitions(self, log, consumer):

@@ -50,6 +50,20 @@ def test_a_cleanup_is_told_from_which_entry_on_it_is_due(log, rolled, monkeypatc
     assert told == [(before + 4, before + 1)]
 
 
+def test_a_job_that_fails_keeps_no_other_from_being_done(log):
+    keeper, done = Housekeeper(log.path, real_environment()), []
+    keeper._start(lambda: 1 / 0)
+    keeper._start(lambda: done.append(True))
+    keeper.stop([])
+    assert done
+
+
+def test_what_was_rolled_goes_with_one_commit(log):
+    keeper, handle = Housekeeper(log.path, real_environment()), log.log.topic("one")
+    keeper._record(handle).rolled = ("a swap",)
+    assert [keeper.take(handle) for _ in range(2)] == [("a swap",), ()]
+
+
 def test_entries_of_others_before_the_last_commit_do_not_count(log, rolled):
     for _ in range(10):
         log.append("one", {0: [b"x"]})

@@ -107,6 +107,7 @@ class TestARow:
             ({"value": b"", "timestamp_ms": 1.5}, "timestamp_ms of a row is 1.5; give an integer"),
             ({"value": b"", "timestamp_ms": "5"}, "timestamp_ms of a row is '5'; give an integer"),
             ({"value": b"x" * 2_000_000}, "larger than max.message.bytes"),
+            ({"value": b"", "headers": {"h": b"x" * 2_000_000}}, "larger than max.message.bytes"),
         ],
     )
     def test_that_cannot_be_written_is_refused_when_it_is_sent_and_fails_no_other(self, log, producer, row, reason):

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_log import Consumer, scan
-from pyspark_log.reading import fetch
+from pyspark_log.reading import fetch, planning
 from pyspark_log.writing.rows import Rows
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords
@@ -185,6 +185,33 @@ def test_rows_may_be_moved_again_and_again_while_they_are_read(root):
         move(handle)
         found.append(next(batches))
     found += batches
+    assert [value for batch in found for value in batch["value"].to_pylist()] == values
+
+
+def test_rows_may_be_moved_again_before_their_new_place_is_read(root, monkeypatch):
+    log = PlainLog(root)
+    handle = log.create("t", file_delete_delay_ms=0)
+    values = [b"%d" % number * 5 * 2**20 for number in range(6)]
+    for each in values:
+        log.append("t", {0: [each]})
+    find_again, changes = planning.find_again, [{"segment.format": "parquet"}, {"flush.messages": "1"}]
+
+    def change():
+        handle.submit(AlterConfig(changes.pop()))
+        move(handle)
+
+    def overtaken(*given):
+        found = find_again(*given)
+        if changes:
+            change()
+        return found
+
+    monkeypatch.setattr(planning, "find_again", overtaken)
+    batches = iter(scan(log.path, "t", columns=["value"]))
+    found = [next(batches)]
+    change()
+    found += batches
+    assert not changes
     assert [value for batch in found for value in batch["value"].to_pylist()] == values
 
 

@@ -139,6 +139,21 @@ class TestTheSender:
             finally:
                 go.set()
 
+    def test_goes_on_after_rows_that_could_not_be_staged(self, log, monkeypatch):
+        stage = Sender._stage
+
+        def fail_once(*given):
+            monkeypatch.setattr(Sender, "_stage", stage)
+            raise StoreUnavailable("", "", "it does not answer")
+
+        monkeypatch.setattr(Sender, "_stage", fail_once)
+        with Producer(log.path, linger_ms=0) as producer:
+            with pytest.raises(StoreUnavailable):
+                producer.send("one", b"").result(GUARD)
+            futures = [producer.send("one", b"") for _ in range(2)]
+            assert producer.flush(5) == 0
+            assert [each.result(0).offset for each in futures] == [0, 1]
+
     def test_stages_rows_again_whose_file_became_stale_before_its_commit(self, log, monkeypatch):
         log.create("stale", orphan_retention_ms=0)
         stale, commit = [True], Sender._commit

@@ -68,3 +68,7 @@ def test_what_the_command_chooses_itself_is_refused(name):
 def test_secrets_are_taken_out_of_messages():
     settings = {"sasl.password": "geheim", "ssl.key.password": "geheimer", "sasl.username": "u", "client.rack": "r"}
     assert properties.without_secrets("u r geheim geheimer", settings) == "u r *** ***"
+
+
+def test_a_secret_without_a_value_leaves_messages_as_they_are():
+    assert properties.without_secrets("no answer", {"ssl.key.password": ""}) == "no answer"

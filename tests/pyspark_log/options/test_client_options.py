@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 from pyspark_log import Consumer, Producer
-from pyspark_log.options.consumer import ConsumerOptions, WorkerOptions, parse_consumer
+from pyspark_log.options.consumer import ConsumerOptions, WorkerOptions, parse_consumer, parse_worker
 from pyspark_log.options.foreign import CLIENTS_IGNORED, CLIENTS_REFUSED
 from pyspark_log.options.given import IgnoredOptionWarning
 from pyspark_log.options.option import Kind, table
@@ -114,6 +114,25 @@ def test_an_unknown_name_is_refused_with_the_nearest_one(parse, name, message):
 def test_a_wrong_value_is_refused(name, value, message):
     with pytest.raises(InvalidOption, match=message):
         producer({name: value})
+
+
+def test_a_consumer_commits_by_itself_only_if_it_is_asked_to_and_has_a_group():
+    assert consumer(group_id="g", auto_commit_interval_ms=100).group.auto_commit_interval is None
+    group = consumer(group_id="g", enable_auto_commit=True, auto_commit_interval_ms=100).group
+    assert group.auto_commit_interval == 0.1
+    with pytest.raises(InvalidOption, match=r"enable\.auto\.commit needs a group; give group\.id too"):
+        consumer(enable_auto_commit=True)
+    with pytest.raises(InvalidOption, match=r"group\.instance\.id needs a group"):
+        consumer(group_instance_id="i")
+
+
+@pytest.mark.parametrize("parse", [parse_consumer, parse_worker])
+def test_a_member_sends_a_heartbeat_before_its_group_removes_it(parse):
+    given = {"group.id": "g"} if parse is parse_consumer else {}
+    parse({**given, "session.timeout.ms": 1000, "heartbeat.interval.ms": 999}, {})
+    for more in ({"session.timeout.ms": 1000, "heartbeat.interval.ms": 1000}, {"session.timeout.ms": 3000}):
+        with pytest.raises(InvalidOption, match=r"must be less than session\.timeout\.ms"):
+            parse({**given, **more}, {})
 
 
 def test_an_option_that_is_none_is_not_set():

@@ -41,6 +41,13 @@ class TestKafkaClientOptions:
         error = refusal(write, {"max.message.bytes": "5", "kafka.max.request.size": "6"})
         assert str(error).startswith("options max.message.bytes and kafka.max.request.size mean the same but have")
 
+    def test_with_credentials_are_refused_without_showing_them(self):
+        given = {"storage_options": '{"secret": "geheim"}', "Storage_Options": '{"secret": "anders"}'}
+        error = refusal(write, given)
+        assert str(error) == (
+            "options storage_options and storage_options mean the same but have different values; remove one of them"
+        )
+
     def test_that_have_no_sense_here_are_named_in_one_warning_without_their_values(self):
         with pytest.warns(IgnoredOptionWarning) as caught:
             stream(

@@ -124,3 +124,12 @@ class TestDeadLetterTopic:
         assert str(error) == (
             "options topic and dead.letter.topic are both 't'; set dead.letter.topic to another topic"
         )
+
+
+class TestColumns:
+    @pytest.mark.parametrize(("option", "text"), [("schema", "columns"), ("mergeSchema", "true"), ("key.column", "k")])
+    def test_are_those_of_one_topic(self, option, text):
+        write({"topic": "t", option: text})
+        error = refusal(write, {option: text})
+        assert error.option == option
+        assert str(error) == (f"option {option} is about one typed topic; set the option topic, or remove {option}")

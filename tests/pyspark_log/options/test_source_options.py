@@ -6,6 +6,7 @@ import pytest
 
 from pyspark_log.options import (
     Assign,
+    CommittedOffsets,
     Earliest,
     GlobalTimestamp,
     IgnoredOptionWarning,
@@ -150,6 +151,8 @@ class TestStart:
             ("startingOffsets", '{"t":{"0":"earliest"}}', "it cannot be parsed"),
             ("startingOffsets", '{"t":"earliest","t":{"0":1}}', "it names t twice"),
             ("startingOffsets", '{"t":{"0":1,"0":2}}', "it names 0 twice"),
+            ("startingOffsets", '{"t":{"0":1,"-0":2}}', "it names a partition of t twice"),
+            ("startingOffsetsByTimestamp", '{"t":{"1":1,"1.0":2}}', "it names a partition of t twice"),
             ("startingOffsetsByTimestamp", '{"t":{"0":1},"t":{"1":2}}', "it names t twice"),
             ("startingOffsetsByTimestamp", '{"t":"earliest"}', "it cannot be parsed"),
             ("startingOffsets", '{"t":{"0":9223372036854775808}}', "the offset 9223372036854775808 of t-0"),
@@ -305,3 +308,46 @@ class TestLimits:
         error = refusal(stream, **{option.lower(): text})
         assert error.option == option
         assert str(error).startswith(f"option {option} is {text!r}: {reason}")
+
+
+SHARED = {"group.id": "g", "group.protocol": "cooperative", "group.instance.id": "q"}
+
+
+class TestGroup:
+    def test_is_needed_for_a_start_at_its_offsets(self):
+        assert stream(startingoffsets="group", **{"group.id": "g"}).starting == CommittedOffsets()
+        error = refusal(stream, startingoffsets="group")
+        assert error.option == "group.id"
+        assert "startingOffsets=group needs the group; set the option group.id" in str(error)
+
+    def test_has_members_with_names_that_they_keep(self):
+        membership = stream(**SHARED).membership
+        assert (membership.instance_id, membership.session_timeout_ms) == ("q", 1_800_000)
+        without = {name: text for name, text in SHARED.items() if name != "group.instance.id"}
+        assert refusal(stream, **without).option == "group.instance.id"
+        assert refusal(stream, **{"group.protocol": "cooperative", "group.instance.id": "q"}).option == "group.protocol"
+
+    def test_chooses_the_partitions_of_its_members(self):
+        error = refusal(parse_source, {"path": "/r", "assign": '{"t":[0]}'} | SHARED, streaming=True)
+        assert error.option == "assign"
+        assert "with group.protocol=cooperative the group does" in str(error)
+
+    def test_gets_a_heartbeat_of_each_member_before_it_removes_it(self):
+        stream(**SHARED, **{"session.timeout.ms": "10000", "heartbeat.interval.ms": "9999"})
+        error = refusal(stream, **SHARED, **{"session.timeout.ms": "10000", "heartbeat.interval.ms": "10000"})
+        assert error.option == "heartbeat.interval.ms"
+        assert refusal(stream, **SHARED, **{"session.timeout.ms": "3000"}).option == "heartbeat.interval.ms"
+
+    @pytest.mark.parametrize(
+        ("option", "text"),
+        [
+            ("group.instance.id", "q"),
+            ("session.timeout.ms", "10000"),
+            ("heartbeat.interval.ms", "100"),
+            ("group.keep.partitions", "true"),
+        ],
+    )
+    def test_has_no_member_without_group_protocol(self, option, text):
+        error = refusal(stream, **{"group.id": "g", option: text})
+        assert error.option == option
+        assert "is for queries that share their topics; set group.protocol=cooperative too" in str(error)

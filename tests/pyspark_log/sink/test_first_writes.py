@@ -17,6 +17,8 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 from pyspark_log.opening import forget_logs, open_log
 from pyspark_log.options import parse_sink
 from pyspark_log.sink import checkpoint
+from pyspark_log_coordinator.model.settings import INT_MAX
+from pyspark_log_coordinator.model.topic_config import MAX_MESSAGE_BYTES
 from pyspark_log_storage.errors import CorruptObject, InvalidOption, NoCluster, UnknownTopic
 from pyspark_log_storage.stores.local import LocalStore
 from tests.support.direct import read, source
@@ -143,6 +145,12 @@ def test_a_later_micro_batch_creates_topics_that_its_rows_name_and_the_dead_lett
     write(path, 3, [{"topic": "new", "value": b"v"}], frame=NAMED, topic=None)
     write(path, 3, dead__letter__topic="dead")
     assert set(PlainLog(path).log.topics()) == {"t", "new", "dead"}
+
+
+def test_a_dead_letter_topic_that_a_write_creates_takes_rows_of_every_size(path):
+    batch(path, dead__letter__topic="dead")
+    log = PlainLog(path).log
+    assert [log.topic(name).config.max_message_bytes for name in ("t", "dead")] == [MAX_MESSAGE_BYTES, INT_MAX]
 
 
 def test_a_batch_write_of_a_later_micro_batch_creates_its_topic_but_no_log(path):

@@ -10,12 +10,16 @@ from hypothesis import strategies as st
 from pyspark.sql.types import BinaryType, IntegerType, NullType, StringType, StructField, StructType
 
 from pyspark_log import Producer
+from pyspark_log.writing import typed_plan
 from pyspark_log.writing.partitioner import murmur2
 from pyspark_log.writing.typed_rows import _key_bytes
+from pyspark_log_coordinator.maintenance import topic_description
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.columns.column_ddl import parse
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, InvalidRecord, NoCluster, UnknownTopic
 from tests.support.direct import read, source
 from tests.support.plain_log import PlainLog
-from tests.support.pyspark_log.typed_frames import write
+from tests.support.pyspark_log.typed_frames import struct, write
 from tests.support.storage import random_columns
 
 NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.timezone.utc)
@@ -111,6 +115,17 @@ def test_a_frame_that_does_not_fit_is_refused_before_a_row_is_read(typed, ddl, e
 
 
 @pytest.mark.parametrize(
+    "kind",
+    ["struct<x: int{}>", "array<struct<x: int{}>>", "map<string, struct<x: int{}>>", "struct<x: struct<y: int{}>>"],
+)
+def test_nested_values_that_may_be_null_do_not_fit_a_topic_without_such_nulls(kind):
+    topic, frame = (parse(f"s {kind.format(nulls)}") for nulls in (" not null", ""))
+    typed_plan.plan("t", [schema.encode(schema.typed(topic))], topic, "")
+    with pytest.raises(InvalidRecord, match=r"column 's\.\S+' is not null in the topic, and may be null in the frame"):
+        typed_plan.plan("t", [schema.encode(schema.typed(topic))], frame, "")
+
+
+@pytest.mark.parametrize(
     ("field", "error"),
     [
         (StructField("offset", IntegerType()), "column 'offset' cannot be stored"),
@@ -130,6 +145,14 @@ def test_merge_schema_adds_columns_and_widens_numbers(typed):
     write(typed, "id INT, name STRING", [{"id": 3, "name": "c"}])
     assert sorted(rows(typed, "id", "name", "at")) == [(1, "a", None), (3, "c", None), (2**40, None, NOON.date())]
     assert source(typed, subscribe="t").schema()["id"].nullable is False
+
+
+def test_the_nodes_know_a_new_column_before_a_task_writes_rows_with_it(typed):
+    source(typed, topic="t", mergeSchema="true").writer(struct("id INT, extra INT"), False)
+    handle = PlainLog(typed).log.topic("t")
+    [file] = typed.glob("topics/t/*/description")
+    assert topic_description.decode(file.read_bytes(), "it").topic.schemas == handle.state.schemas
+    assert len(handle.state.schemas) == 2
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,8 @@ def test_the_command_exports_to_a_file(log, tmp_path):
 def test_what_is_text_stays_text_without_a_server():
     html = "<p>&lt;a href=/topics/t&gt; &#39;&amp;amp;</p>"
     assert without_server(html, {"/topics/t"}) == html
+    title = 'title="&quot;&gt;&lt;script&gt;"'
+    assert without_server(f'<p id="a" {title}>') == f"<p {title}>"
 
 
 def test_a_description_is_text_outside_of_notebooks(log):

@@ -10,7 +10,7 @@ from pyspark_log.ui.pages import time_of
 from pyspark_log.ui.past import Past, Span, drawn, span_of
 from pyspark_log.ui.view import Watch
 from pyspark_log_coordinator.audit.timeline import Lane, Moment, Scope
-from pyspark_log_storage.errors import InvalidInput, UnknownGroup, UnknownTopic
+from pyspark_log_storage.errors import InvalidInput, LogError, UnknownGroup, UnknownTopic
 from tests.support.counted_bucket import CountedCluster
 
 
@@ -125,6 +125,42 @@ def test_a_long_journal_is_read_from_its_newest_entries_on(cluster, monkeypatch)
     journal = Timeline(cluster)("a")[Scope.TOPIC, "a"]
     assert journal.begin == journal.version - 9
     assert {each.entry for each in journal.moments} == set(range(journal.begin, journal.version + 1))
+
+
+def test_a_journal_of_a_bucket_that_could_not_be_read_is_read_as_soon_as_it_can(cluster, timeline, monkeypatch):
+    cluster.log.append("a", {0: [b"x"]})
+    cluster.now += 600
+    with monkeypatch.context() as away:
+        away.setattr(Past, "_journal", failing)
+        for _ in range(20):
+            cluster.now += 1
+            found = timeline("a")
+    assert found[Scope.TOPIC, "a"].problem == "the bucket is away"
+    for _ in range(20):
+        cluster.now += 1
+        found = timeline("a")
+    assert not found[Scope.TOPIC, "a"].problem
+    assert any(each.rows for each in found[Scope.TOPIC, "a"].moments)
+
+
+def failing(*_):
+    raise LogError("the bucket is away")
+
+
+def test_of_a_journal_the_newest_moments_are_kept(cluster, timeline, monkeypatch):
+    monkeypatch.setattr(past, "MOMENTS_KEPT", 3)
+    for _ in range(5):
+        cluster.log.append("a", {0: [b"x"]})
+    journal = Timeline(cluster)("a")[Scope.TOPIC, "a"]
+    assert len(journal.moments) == 3
+    assert journal.moments[-1].entry == journal.version
+
+
+def test_a_bad_moment_is_a_mark_of_its_own_kind_however_many_others_are_near():
+    good = [Moment(500, Scope.TOPIC, "t", 1, Lane.NODES, "good")] * 10
+    bad = Moment(500, Scope.TOPIC, "t", 2, Lane.NODES, "bad", is_bad=True)
+    (row,) = drawn([*good, bad, *good], Span(0, 1000), [Lane.NODES], str, 10).lanes
+    assert [(each.total, each.is_bad) for each in row.marks] == [(20, False), (1, True)]
 
 
 def test_what_does_not_exist_is_refused_each_time_and_asked_for_never(cluster, timeline):

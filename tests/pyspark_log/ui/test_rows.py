@@ -15,6 +15,7 @@ from pyspark_log.ui import rows
 from pyspark_log.writing.rows import Rows, TypedSchema
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import InvalidInput
+from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.support.plain_log import NOON_MS, PlainLog, record
 
 SECRET = "s3cret"
@@ -84,6 +85,49 @@ def test_the_pages_together_have_each_row_once_in_the_order_of_its_partition(
             assert {each for each in expected if each >= low} <= set(seen[0])
 
 
+@pytest.mark.parametrize("backward", [True, False])
+def test_the_rows_of_several_partitions_are_merged_by_their_timestamps(backward):
+    log = filled([[(0, 3, b"c"), (0, 6, b"f"), (1, 1, b"a"), (1, 4, b"d"), (2, 2, b"b"), (2, 5, b"e")]])
+    found = rows.read(log.log.topic("t"), rows.Wanted(backward=backward)).rows
+    assert "".join(each.columns["value"] for each in found) == ("fedcba" if backward else "abcdef")
+
+
+def test_of_more_partitions_than_a_page_merges_those_with_the_newest_rows_are_shown(monkeypatch):
+    monkeypatch.setattr(rows, "PARTITIONS_MERGED", 2)
+    log = filled([[(0, 3, b"c"), (1, 1, b"a"), (2, 2, b"b")]])
+    found = rows.read(log.log.topic("t"), rows.Wanted())
+    assert ([each.columns["value"] for each in found.rows], found.partitions) == (["c", "b"], 2)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"offset": "2"}, [2, 1, 0]),
+        ({"offset": "2", "order": "oldest"}, [2, 3, 4]),
+        ({"time": "3", "order": "oldest"}, [2, 3, 4]),
+        ({"time": "3"}, [1, 0]),
+        ({"time": "6", "order": "oldest"}, []),
+        ({"time": "6"}, [4, 3, 2, 1, 0]),
+    ],
+)
+def test_a_page_begins_where_the_address_says(asked, expected):
+    log = filled([[(0, time, b"x") for time in range(1, 6)]])
+    found = rows.read(log.log.topic("t"), rows.wanted_of(asked, ()))
+    assert [each.offset for each in found.rows] == expected
+
+
+@pytest.mark.parametrize("backward", [True, False])
+def test_rows_that_are_not_committed_are_not_shown(backward):
+    made = ReplicatedTopic()
+    made.append({0: [b"committed"]}, on=ALL)
+    made.append({0: [b"on one node"]}, on=("0",))
+    _, handle = made.open()
+    assert (handle.partitions[0].high_watermark, handle.partitions[0].log_end) == (1, 2)
+    assert [each.columns["value"] for each in rows.read(handle, rows.Wanted(backward=backward)).rows] == ["committed"]
+    with pytest.raises(InvalidInput, match="has no row 1: it has those from 0 to 0"):
+        rows.read_one(handle, 0, 1)
+
+
 FILTERS = ("key", "key_has", "value_has", "header", "field")
 
 
@@ -116,7 +160,9 @@ def test_what_is_masked_is_not_filtered_by(mask, refused):
             rows.wanted_of({name: "x"}, [mask])
 
 
-@pytest.mark.parametrize("mask", [("key", "value", "header:h"), ("Key", "VALUE", "Header:H")])
+@pytest.mark.parametrize(
+    "mask", [("key", "value", "header:h"), ("Key", "VALUE", "Header:H"), ("key", "value", "headers")]
+)
 def test_what_is_masked_is_not_shown_however_it_is_spelt(log, mask):
     handle = log.log.topic("t")
     shown = [*rows.read(handle, rows.Wanted(), mask).rows, rows.read_one(handle, 0, 0, mask)]

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from pyspark_log.opening import own_log
 from pyspark_log.ui import content, pages
-from pyspark_log.ui.view import FULL_BYTES, OnNode, Watch, figures_of
+from pyspark_log.ui.view import FULL_BYTES, OnNode, Watch, figures_of, lags_of
 from pyspark_log_coordinator.group.offsets import Offset
+from pyspark_log_coordinator.group.state import CommittedOffset
+from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.partition_health import troubles
 from pyspark_log_coordinator.replication import file_holders
 from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords, HoldFiles
@@ -137,6 +139,21 @@ def test_a_node_whose_disk_has_no_room_left_is_full(log, monkeypatch, left, said
     page = pages.render("cluster", view=view)
     assert said in page
     assert pages.size(left) in page
+
+
+def test_a_fenced_node_is_said_to_be_fenced():
+    made = ReplicatedTopic()
+    node_admin.set_fenced(made.log, "1", fenced=True)
+    nodes = Watch(made.log, "/cluster").look().nodes
+    assert {each.node_id: each.state for each in nodes} == {"0": "live", "1": "fenced", "2": "live"}
+
+
+def test_offsets_of_partitions_that_a_topic_does_not_have_yet_make_no_lag(log):
+    watch = watch_of(log)
+    topic, group = watch.view.topics["a"], log.log.group("g", create=True)
+    at = CommittedOffset(0, 0, "", 0)
+    state = msgspec.structs.replace(group.state, offsets={topic.topic.topic_id: {0: at, 2: at}})
+    assert [each.partition for each in lags_of(state, {topic.topic.topic_id: topic})] == [0]
 
 
 def test_how_much_room_a_disk_has_is_asked_of_the_disk(log, tmp_path):

@@ -167,12 +167,15 @@ def test_a_batch_that_is_replayed_under_another_name_is_acknowledged_once_all_ha
         commit_staged(topic.log, [topic.stage(b"a")], renamed, "all", RetryPolicy(retries=0), None)
 
 
-def with_rows_that_wait_for_node_2():
-    """Return a topic whose partition 1 has a row of another writer, with acks=1, that the unreachable node 2 lacks."""
+def with_rows_that_wait_for_node_2(batch=None):
+    """Return a topic whose partition 1 has a row with acks=1 that the unreachable node 2 lacks.
+
+    It is of another writer, unless a batch of the same one is given.
+    """
     topic = ThreeNodes()
     topic.disk("2").broken = StoreUnavailable
     topic.refresh()
-    topic.commit(topic.stage(b"another's", partition=1, acks="1"), "1")
+    topic.commit(topic.stage(b"another's", partition=1, acks="1"), "1", batch=batch)
     assert topic.handle.journal.state.partitions[1].high_watermark == 0
     return topic
 
@@ -195,6 +198,14 @@ def test_a_replayed_batch_waits_for_its_own_rows_only():
     topic.commit(topic.stage(b"b", partition=1, acks="1"), "1", batch=1)
     with pytest.raises(NotEnoughReplicasAfterAppend, match="partition 1: the batch is in the log"):
         topic.commit(topic.stage(b"b", partition=1), batch=1, patience=RetryPolicy(retries=0))
+
+
+def test_a_replayed_batch_does_not_wait_for_rows_of_earlier_batches_of_its_writer():
+    topic = with_rows_that_wait_for_node_2(batch=0)
+    staged = topic.stage(b"a")
+    for _ in range(2):
+        topic.commit(staged, batch=1, patience=RetryPolicy(retries=0))
+    assert [each.high_watermark for each in topic.handle.journal.state.partitions] == [1, 0]
 
 
 def test_with_acks_one_another_leader_is_elected_if_the_leader_stays_unreachable():

@@ -23,6 +23,7 @@ from pyspark_log_storage.errors import (
     StoreUnwritable,
 )
 from tests.support.coordinator.several_nodes import Stores
+from tests.support.elsewhere import wipe
 from tests.support.plain_log import record
 from tests.support.pyspark_log.three_nodes import ALL, ThreeNodes, holders
 
@@ -140,6 +141,19 @@ def test_a_node_that_joined_after_the_file_was_named_gets_it():
     topic.commit(staged)
     assert holders(topic) == [["0", "1", "2"], ["0", "1", "2"]]
     assert topic.partition.isr == ALL
+
+
+def test_a_node_that_was_wiped_after_a_file_was_written_and_is_in_sync_again_gets_the_file():
+    topic = ThreeNodes()
+    topic.commit(topic.stage(b"a"))
+    staged = topic.stage(b"b")
+    wipe(topic.disk("2"))
+    node_admin.renew(topic.log, "2")
+    catch_up.catch_up(topic.handle, "2")
+    assert topic.partition.isr == ALL
+    topic.commit(staged)
+    assert topic.partition.isr == ALL
+    assert holders(topic) == [["0", "1", "2"]] * 2
 
 
 def test_an_existing_damaged_copy_makes_no_holder():

@@ -6,6 +6,7 @@ import pytest
 from pyspark_log.writing.row_bytes import record_bytes
 from pyspark_log.writing.rows import check_columns, rows_of
 from pyspark_log_storage.columns import schema
+from pyspark_log_storage.columns.column_ddl import parse
 from pyspark_log_storage.errors import InvalidRecord
 
 NOW_US = 1_700_000_000_000_000
@@ -151,6 +152,16 @@ def test_the_bytes_of_a_row_are_those_of_key_value_and_headers():
     assert record_bytes(stored).to_pylist() == [2 + 6, 2, 2, 1]
     assert record_bytes(stored.slice(1)).to_pylist() == [2, 2, 1]
     assert record_bytes(made(value=[b"abc", None]).record).to_pylist() == [3, 0]
+
+
+def test_the_bytes_of_a_row_of_columns_are_those_of_its_own_lists_and_maps():
+    columns = parse("n int, l array<string>, m map<string, bigint>")
+    lists, maps = [["ab", "c"], None, [], ["defg"]], [[("k", 1)], [("kk", 2), ("k", 3)], None, []]
+    times = pa.array([0] * 4, schema.TIMESTAMP)
+    arrays = [pa.array(each, field.type) for each, field in zip(([1] * 4, lists, maps), columns, strict=True)]
+    stored = pa.RecordBatch.from_arrays([*arrays, times], schema=schema.typed(columns))
+    assert record_bytes(stored).to_pylist() == [4 + 3 + 9, 4 + 10 + 9, 4, 4 + 4]
+    assert record_bytes(stored.slice(1)).to_pylist() == [4 + 10 + 9, 4, 4 + 4]
 
 
 def test_a_header_whose_key_is_not_utf8_is_refused():

@@ -1,15 +1,18 @@
 """Files of a writing task: chunks by partition, in the order of the rows, within bounds."""
 
+import msgspec
 import pyarrow as pa
 import pytest
 
 from pyspark_log.writing import staging as module
-from pyspark_log.writing.destination import destination_of
+from pyspark_log.writing.destination import check_kind, destination_of
 from pyspark_log.writing.partitioner import partition_of
-from pyspark_log.writing.rows import Rows
+from pyspark_log.writing.rows import Rows, TypedSchema
 from pyspark_log.writing.staging import Staging
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage import layout
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.columns.column_ddl import parse
 from pyspark_log_storage.errors import InvalidRecord, NodeMissing
 from pyspark_log_storage.files.append_file import scan
 from pyspark_log_storage.files.chunk import CHUNK_BYTES
@@ -149,6 +152,30 @@ def test_a_partition_that_the_topic_does_not_have_is_refused(log, partition):
 def test_a_row_larger_than_allowed_is_refused(log):
     with pytest.raises(InvalidRecord, match=r"topic 't': a row of 101 bytes is larger than max.message.bytes \(100\)"):
         staged(log, Rows(record([b"x" * 100, b"y" * 98], [b"k", None]), None, None), max_message_bytes=100)
+
+
+def test_the_headers_of_a_row_count(log):
+    headers = [[{"key": "h", "value": b"x" * 99}], None]
+    assert staged(log, Rows(record([b"", b"y"], headers=headers), None, None), max_message_bytes=100)
+    with pytest.raises(InvalidRecord, match="a row of 101 bytes is larger"):
+        staged(log, Rows(record([b"z", b"y"], headers=headers), None, None), max_message_bytes=100)
+
+
+def test_a_write_may_choose_another_compression_than_its_topic(log):
+    handle = log.log.topic("t")
+    assert destination_of(handle, "zstd", 1).compression == "zstd"
+    assert destination_of(handle, None, 1).compression == "lz4"
+
+
+def test_rows_whose_schema_has_another_number_in_the_topic_are_refused(log):
+    """The topic was created again, and got the columns in another order: readers would take the wrong schema."""
+    first, second = (schema.encode(schema.typed(parse(ddl))) for ddl in ("a int", "a int, b int"))
+    destination = msgspec.structs.replace(destination_of(log.log.topic("t"), None, 1), schemas=(first, second))
+    rows = Rows(record([]), None, None, typed=TypedSchema(1, second))
+    check_kind(destination, rows)
+    for number in (0, 2):
+        with pytest.raises(InvalidRecord, match="topic 't' was deleted and created again with other columns"):
+            check_kind(destination, msgspec.structs.replace(rows, typed=TypedSchema(number, second)))
 
 
 def test_a_row_larger_than_the_topic_allows_is_refused_though_the_write_would_allow_it(log):

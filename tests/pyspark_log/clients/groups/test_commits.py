@@ -11,7 +11,9 @@ from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit, ResetOff
 from pyspark_log_storage.errors import (
     InvalidInput,
     InvalidOption,
+    RebalanceInProgress,
     RewindPending,
+    StoreUnavailable,
     UnknownMember,
 )
 from tests.support.coordinator.fake_environment import fake_environment
@@ -32,6 +34,10 @@ def in_another_thread(call):
     other = threading.Thread(target=call)
     other.start()
     other.join(GUARD)
+
+
+def fail(_):
+    raise StoreUnavailable("", "", "it does not answer")
 
 
 class TestCommits:
@@ -240,6 +246,34 @@ class TestCommits:
         commits.carry_out()
         assert asked[4:] == [[0]]
 
+    def test_that_are_interrupted_are_carried_out_with_the_next(self):
+        made, answers, errors = [], [], [KeyboardInterrupt()]
+
+        def submit(command):
+            if errors:
+                raise errors.pop()
+            made.append(command.generation)
+
+        commits = Commits(submit, fake_environment())
+        for generation in (1, 1, 2):
+            commits.later(OffsetCommit({"id": {0: Offset(5)}}, "member", generation), answers.append)
+        with pytest.raises(KeyboardInterrupt):
+            commits.carry_out()
+        commits.now(OffsetCommit({"id": {0: Offset(5)}}, "member", 3), 0)
+        commits.answer()
+        assert (made, answers) == ([1, 2, 3], [None] * 3)
+
+    def test_in_a_rebalance_are_refused_at_once(self):
+        made = []
+
+        def submit(command):
+            made.append(command)
+            raise RebalanceInProgress("g", "member", "poll")
+
+        with pytest.raises(RebalanceInProgress):
+            Commits(submit, fake_environment()).now(OffsetCommit({}, "member", 1), 1000)
+        assert len(made) == 1
+
     def test_do_not_undo_a_rewind(self, log, programs):
         fill(log, 10)
         with Consumer(log.path, **programs.options) as simple:
@@ -375,6 +409,21 @@ class TestAutoCommit:
         log.log.group("g").delete()
         programs.configure(**QUICK)
         programs.poll(lambda: committed(programs, 0) == 10)
+
+    def test_commits_the_same_offset_again_if_that_failed(self, log, programs, monkeypatch):
+        fill(log, 10, partitions=[0])
+        options = programs.options | {"enable_auto_commit": True, "auto_commit_interval_ms": 0}
+        with Consumer(log.path, **options) as simple:
+            simple.assign([T[0]])
+            simple.poll(GUARD * 1000)
+            with monkeypatch.context() as broken:
+                broken.setattr(simple._group._session, "submit", fail)
+                simple.poll()
+                simple._group._commits.carry_out()
+            for _ in range(2):  # the first one hears of the failure
+                assert simple.poll() == []
+                simple._group._commits.carry_out()
+            assert committed(programs, 0) == 10
 
     def test_commits_the_same_offset_again_after_a_rewind(self, log, programs):
         fill(log, 10, partitions=[0])

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from pyspark_log import Consumer, ConsumerRebalanceListener, Producer, TopicPartition
+from pyspark_log.clients import consumer_group
 from pyspark_log_storage.errors import (
     FencedInstance,
     InvalidInput,
@@ -198,6 +199,16 @@ class TestSubscriptions:
         log.create("t", 2)
         fill(log, 1, partitions=range(2))
         programs.poll(lambda: len(programs.all_rows()) == 20)
+
+    def test_to_a_topic_that_is_deleted_do_not_read_what_they_gave_up_meanwhile(self, programs, monkeypatch):
+        monkeypatch.setattr(consumer_group, "FIND_AGAIN_SECONDS", 0)
+        consumer = programs.start()
+        programs.settle()
+        consumer._group.topic_deleted("t")
+        assert not consumer.assignment()
+        consumer._group.revoked(T[:4])
+        consumer._group.find_missing()
+        assert consumer.assignment() == set(T[4:])
 
     def test_need_a_group_and_names_and_exclude_assign(self, log, programs):
         with Consumer(log.path) as alone:

@@ -1,0 +1,56 @@
+"""The files of a replica: when a segment is the one that the journal names, and which nodes may be elected."""
+
+import msgspec
+import pytest
+
+from pyspark_log_coordinator.cluster.machine import FenceNode, RemoveNode
+from pyspark_log_coordinator.model.partition import SegmentRef
+from pyspark_log_coordinator.sync.replica_file import check_segment, live
+from pyspark_log_storage import layout
+from pyspark_log_storage.errors import CorruptObject
+from pyspark_log_storage.files.index import IndexEntry
+from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
+
+TWO_CHUNKS = SegmentRef("a segment", (), 10, 16, 2, 300, 1, 0, 0, 0)
+ENTRIES = [IndexEntry(10, 2, 0, 100, 0, 0, 0, 0, 0), IndexEntry(12, 4, 100, 200, 0, 0, 0, 0, 0)]
+
+
+def test_a_segment_with_the_chunks_and_bytes_that_the_journal_names_is_whole():
+    check_segment(TWO_CHUNKS, ENTRIES, 300)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"base_offset": 9}, {"end_offset": 17}, {"chunks": 3}, {"log_bytes": 299}],
+    ids=lambda each: next(iter(each)),
+)
+def test_a_segment_that_differs_from_the_journal_is_damaged(change):
+    with pytest.raises(CorruptObject, match="the journal says"):
+        check_segment(msgspec.structs.replace(TWO_CHUNKS, **change), ENTRIES, 300)
+
+
+def may_be_elected(topic):
+    topic.log.probe_nodes()
+    return {each.node for each in live(topic.handle)}
+
+
+def test_a_node_with_another_marker_cannot_be_elected_although_it_has_the_files():
+    topic = ReplicatedTopic()
+    topic.append(on=ALL, acks="all")
+    assert may_be_elected(topic) == {"0", "1", "2"}
+    topic.log.node_store("1").delete(layout.MARKER)
+    assert may_be_elected(topic) == {"0", "2"}
+
+
+def test_a_node_that_lacks_its_newest_file_cannot_be_elected():
+    topic = ReplicatedTopic()
+    key = topic.handle.append_file(topic.append(on=ALL, acks="all"))
+    topic.log.node_store("1").delete(key)
+    assert may_be_elected(topic) == {"0", "2"}
+
+
+def test_a_node_that_was_removed_cannot_be_elected_although_it_needs_no_file():
+    topic = ReplicatedTopic()
+    topic.log.cluster.submit(FenceNode("1"))
+    topic.log.cluster.submit(RemoveNode("1", frozenset({topic.handle.topic_id}), frozenset(), 1))
+    assert may_be_elected(topic) == {"0", "2"}

@@ -1,0 +1,48 @@
+"""The plan of a backfill is stored once, and holds for one frame, one topic and one set of settings."""
+
+import msgspec
+import pytest
+
+from pyspark_log.history import backfill_plan
+from pyspark_log.history.backfill_plan import BackfillPlan, BackfillSettings
+from pyspark_log_storage.errors import InvalidInput
+from tests.support.memory_store import MemoryStore
+
+SETTINGS = BackfillSettings("b", "t", ("time",), 100, "struct<value:string,time:timestamp>", None)
+PLAN = BackfillPlan(SETTINGS, "1", 250, ("100", "200"))
+
+
+def test_a_plan_comes_back_and_has_a_range_for_each_bound_and_one_before():
+    store = MemoryStore()
+    assert backfill_plan.read(store) is None
+    assert backfill_plan.create(store, PLAN) == PLAN
+    assert backfill_plan.read(store) == PLAN
+    assert (PLAN.ranges, msgspec.structs.replace(PLAN, bounds=()).ranges) == (3, 1)
+
+
+def test_a_process_that_planned_too_late_goes_on_with_the_stored_plan():
+    store = MemoryStore()
+    backfill_plan.create(store, PLAN)
+    assert backfill_plan.create(store, msgspec.structs.replace(PLAN, bounds=("99", "200"))) == PLAN
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("backfill_id", "c"),
+        ("topic", "u"),
+        ("order_by", ("time", "value")),
+        ("rows_per_range", 50),
+        ("columns", "struct<value:string>"),
+        ("key_column", "value"),
+    ],
+)
+def test_a_backfill_goes_on_only_with_the_settings_with_which_it_began(name, value):
+    PLAN.check(SETTINGS, "1", "/checkpoint")
+    with pytest.raises(InvalidInput, match=f"the backfill in /checkpoint began with {name} "):
+        PLAN.check(msgspec.structs.replace(SETTINGS, **{name: value}), "1", "/checkpoint")
+
+
+def test_a_backfill_does_not_go_on_in_a_topic_that_was_created_again():
+    with pytest.raises(InvalidInput, match="wrote to a topic 't' that was deleted; begin another one"):
+        PLAN.check(SETTINGS, "2", "/checkpoint")
