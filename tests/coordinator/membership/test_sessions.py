@@ -111,6 +111,21 @@ def test_maintenance_deletes_what_the_last_members_left_and_keeps_the_living():
     ]
 
 
+def test_maintenance_leaves_offsets_of_a_deleted_topic_while_the_group_has_members():
+    world = Processes()
+    a = world.consumer()
+    world.settle()
+    a.member.commit({"t": {0: Offset(7)}})
+    world.store.create(f"{layout.heartbeats(world._log.group('g').journal_id)}gone.7", b"")
+    log = world.log(create=True)
+    assert clean_up_groups(log, failed=pytest.fail) == 1
+    group = log.group_handle(log.group("g"))
+    assert group.begin().committed("t", 0).offset == 7
+    a.member.leave()
+    clean_up_groups(log, failed=pytest.fail)
+    assert group.begin().committed("t", 0) is None
+
+
 def test_a_member_that_could_not_leave_in_time_goes_on_as_a_new_one():
     world = Processes(BreakableStore())
     a = world.consumer(max_poll_interval_ms=10_000)

@@ -310,6 +310,7 @@ def test_on_an_object_store_a_file_that_could_not_be_copied_is_tried_again_witho
     assert follower.round() == FollowerRound(1, len(lost), ())
 
 
+@pytest.mark.on_disk("a bucket is not mounted, so it is not asked again")
 def test_a_disk_that_is_unmounted_is_noticed_without_a_new_entry(topic):
     topic.append()
     follower = Follower(topic.log, "1")
