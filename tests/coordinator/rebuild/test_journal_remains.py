@@ -166,3 +166,24 @@ def test_rows_in_a_segment_are_those_that_were_decided(cluster):
     assert rebuild(cluster).topics[0].undecided == 0
     assert epochs(cluster)[:-1] == known
     assert cluster.read("t") == cluster.expected["t", 0]
+
+
+def test_of_two_votes_that_may_have_been_decided_the_one_with_the_higher_ballot_counts(cluster):
+    """It proposes another batch for the same entry: here the one that was written next."""
+    cluster.append("t")
+    number = newest(cluster)
+    cluster.append("t")
+    lose_two(cluster)
+    key, first = value(cluster, number)
+    later, second = value(cluster, number + 1)
+    remove_votes(cluster, number + 1)
+    journal = f"{Path(key).parents[1].as_posix()}/"
+    previous = journal_entry.decode(first, key).previous
+    entry = msgspec.structs.replace(journal_entry.decode(second, later), previous=previous)
+    other = journal_entry.encode(entry, journal_entry.place(journal, number))
+    higher = f"{journal}entries/{digits(number)}.9"
+    (Path(cluster.url(LEFT)) / higher).write_bytes(registers.encode(Register(9), other, higher))
+    rebuild(cluster)
+    for values in cluster.expected.values():
+        del values[2:4]
+    cluster.check()

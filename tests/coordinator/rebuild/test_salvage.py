@@ -8,11 +8,11 @@ import pytest
 
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.rebuild import execute, salvage
+from pyspark_log_coordinator.rebuild import execute, folder_scan, salvage
 from pyspark_log_coordinator.topic.machine import AlterReplicaNode
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.errors import StoreUnavailable
+from pyspark_log_storage.errors import CorruptObject, StoreUnavailable
 from pyspark_log_storage.files import append_file, chunk
 from pyspark_log_storage.parquet import parquet_footer, parquet_segment
 from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
@@ -236,3 +236,53 @@ def test_an_append_file_is_made_though_a_store_cannot_read_a_chunk_that_is_not_n
         store.put("file", bytes(data))
     salvage.write_append_file(stores, target, "file", (first, last))
     assert target.read("file") == whole.read("file")
+
+
+def written(store, start, *batches, epochs=((0, 0),), name=""):
+    """Write a segment from this offset on, each batch a chunk; return its name."""
+    name = name or layout.segment_name(start, 1, "0" * 32)
+    writer = segment.SegmentWriter(store, "topics/t/1/0/", name, start, epochs)
+    for each in batches:
+        writer.append(*chunk.encode(batch_of(each), schema.RECORD_ID, "none"))
+    writer.close()
+    return name
+
+
+def spoiled(store, name, number):
+    """Return the bytes of a segment, one of whose chunks is damaged."""
+    key = f"topics/t/1/0/{name}"
+    entry = segment.scan(store, key)[number]
+    data = bytearray(store.read(f"{key}.log"))
+    data[entry.position + 50] ^= 1
+    return bytes(data)
+
+
+@pytest.mark.parametrize(("at_the_survey", "at_the_end"), [(2, 1), (1, 2)], ids=["damaged since", "readable again"])
+def test_a_salvaged_segment_has_the_rows_of_the_survey_or_is_not_made(at_the_survey, at_the_end):
+    """The number is that of the damaged chunk. The first one has rows 0 and 1, the others a row each."""
+    store, target = MemoryStore(), MemoryStore()
+    name = written(store, 0, [b"0", b"1"], [b"2"], [b"3"])
+    key = f"topics/t/1/0/{name}.log"
+    by_damage = {number: spoiled(store, name, number) for number in (1, 2)}
+    store.put(key, by_damage[at_the_survey])
+    found = salvage.find({"0": store}, "topics/t/1/", 0, name, schema.RECORD_SCHEMAS)
+    assert found.file.end_offset == at_the_survey + 1
+    store.put(key, by_damage[at_the_end])
+    if at_the_end < at_the_survey:
+        with pytest.raises(CorruptObject, match="its rows from 2 to 2 were damaged since the survey"):
+            salvage.write(found, {"0": store}, "topics/t/1/", target, schema.RECORD_SCHEMAS)
+        assert list(target.list("")) == []
+    else:
+        salvage.write(found, {"0": store}, "topics/t/1/", target, schema.RECORD_SCHEMAS)
+        entries = segment.scan(target, f"topics/t/1/0/{found.file.name}")
+        assert [(each.base_offset, each.end_offset) for each in entries] == [(0, 2)]
+
+
+def test_the_leader_epochs_of_another_segment_under_a_name_are_not_those_of_the_log():
+    store = MemoryStore()
+    own = written(store, 0, [b"0"])
+    written(store, 10, [b"x"], epochs=((0, 0), (9, 10)), name=layout.segment_name(1, 1, "1" * 32))
+    right, wrong = folder_scan.scan(store, folder_scan.TopicFolder("t", "1")).segments
+    assert (right.file.name, right.why, right.epochs) == (own, None, ((0, 0),))
+    assert "it begins at offset 10, not 1 as its name says" in wrong.why
+    assert wrong.epochs == ()

@@ -194,7 +194,8 @@ def test_rows_may_be_moved_again_before_their_new_place_is_read(root, monkeypatc
     values = [b"%d" % number * 5 * 2**20 for number in range(6)]
     for each in values:
         log.append("t", {0: [each]})
-    find_again, changes = planning.find_again, [{"segment.format": "parquet"}, {"flush.messages": "1"}]
+    find_again = planning.find_again
+    changes = [{"segment.format": "parquet"}, {"flush.messages": "1", "segment.bytes": "4096"}]
 
     def change():
         handle.submit(AlterConfig(changes.pop()))

@@ -147,12 +147,15 @@ class TestTheSender:
             raise StoreUnavailable("", "", "it does not answer")
 
         monkeypatch.setattr(Sender, "_stage", fail_once)
-        with Producer(log.path, linger_ms=0) as producer:
+        producer = Producer(log.path, linger_ms=0)
+        try:
             with pytest.raises(StoreUnavailable):
                 producer.send("one", b"").result(GUARD)
             futures = [producer.send("one", b"") for _ in range(2)]
-            assert producer.flush(5) == 0
+            assert producer.flush(20) == 0
             assert [each.result(0).offset for each in futures] == [0, 1]
+        finally:
+            producer.close(0)
 
     def test_stages_rows_again_whose_file_became_stale_before_its_commit(self, log, monkeypatch):
         log.create("stale", orphan_retention_ms=0)
