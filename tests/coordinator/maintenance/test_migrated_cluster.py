@@ -2,6 +2,7 @@
 
 import threading
 
+import msgspec
 import pytest
 
 from pyspark_log_coordinator.cluster.machine import StartJournalMigration
@@ -129,6 +130,16 @@ def test_a_suspended_process_that_finds_none_of_the_stores_raises_an_error(six):
     six.away = set(URLS)
     with pytest.raises(StoreError):
         six.log(*URLS)
+
+
+def test_a_process_does_not_follow_the_list_of_another_cluster_that_uses_a_disk_now(six):
+    log = six.log()
+    other = msgspec.structs.replace(six.found("/other/a", "/other/b", "/other/c"), generation=5)
+    journal_nodes.replace(other, six.open(URLS[0]))
+    six.away = set(URLS[1:])
+    with pytest.raises(StoreError):
+        log.cluster.refresh()
+    assert log.journals.nodes.urls == URLS
 
 
 def test_a_suspended_process_cannot_use_a_topic_that_was_deleted(six):

@@ -1,0 +1,82 @@
+"""Adopting copies of journal nodes: all of one log, whole, and by their newest list."""
+
+import pytest
+
+from pyspark_log_coordinator.cluster.machine import StartJournalMigration
+from pyspark_log_coordinator.journal import journal_nodes
+from pyspark_log_coordinator.log import adoption
+from pyspark_log_coordinator.log.log import Log
+from pyspark_log_storage.errors import CopiedLog, InvalidOption
+from pyspark_log_storage.layout import JOURNAL_NODES
+from pyspark_log_storage.stores.store_threads import finish_calls
+from tests.support.coordinator.fake_environment import fake_environment
+from tests.support.coordinator.journal_disks import URLS
+from tests.support.coordinator.migrated_journals import NEW, cluster_of_six, move
+from tests.support.coordinator.several_nodes import one_after_another
+
+CALLS_SECONDS_MAX = 60
+"""How long calls to stores in memory may take on a busy machine."""
+
+
+@pytest.fixture
+def six():
+    """A cluster of six nodes, whose journals are on the first three."""
+    return cluster_of_six()
+
+
+def copied(disks, *urls):
+    """Copy these stores, and return the addresses of the copies."""
+    finish_calls(CALLS_SECONDS_MAX)
+    for url in urls:
+        copy = disks.open(f"/copy{url}")
+        for key in disks.at[url].list(""):
+            copy.put(key, disks.at[url].read(key))
+    return [f"/copy{url}" for url in urls]
+
+
+def adopt(disks, urls, *, keep=False):
+    stores = [disks.open(url) for url in urls]
+    log = Log(stores, fake_environment(), open_node=disks.open, probe=one_after_another)
+    return adoption.adopt(stores, log, keep=keep)
+
+
+def test_the_journal_nodes_of_two_clusters_are_not_adopted_together(six):
+    six.found("/other/a", "/other/b", "/other/c")
+    copies = copied(six, *URLS)
+    with pytest.raises(InvalidOption, match="/other/c is not a journal node of cluster"):
+        adopt(six, [*copies[:2], "/other/c"])
+
+
+def test_a_journal_node_whose_address_is_not_given_is_named(six):
+    copies = copied(six, *URLS)
+    with pytest.raises(InvalidOption, match="'2', which was at /disk/c, is not given"):
+        adopt(six, copies[:2])
+
+
+def test_journal_nodes_have_no_second_address(six):
+    copies = copied(six, *URLS)
+    with pytest.raises(InvalidOption, match="must be the same for every process"):
+        adopt(six, copies, keep=True)
+
+
+def test_a_copy_that_was_made_during_a_migration_is_not_adopted(six):
+    log = six.log()
+    log.cluster.submit(StartJournalMigration(("3", "4", "5"), log.journals.nodes.nodes))
+    log.cluster.refresh()
+    log.journals.announce()
+    copies = copied(six, *NEW)
+    with pytest.raises(CopiedLog, match="finish the migration of the original"):
+        adopt(six, copies)
+
+
+def test_of_the_lists_on_copies_the_newest_says_which_journal_nodes_there_are(six):
+    move(six, "0", "3", "4")
+    copies = copied(six, URLS[0], *NEW[:2])
+    kept = six.at[copies[0]]  # it was away when the journals migrated, and has its first list
+    for key in filter(journal_nodes.is_of_list, list(kept.list(""))):
+        if key != JOURNAL_NODES:
+            kept.delete(key)
+    assert adopt(six, copies)
+    assert not adopt(six, copies)
+    assert {journal_nodes.read(six.at[each]).urls for each in copies} == {tuple(copies)}
+    assert sorted(six.log(*copies).topics()) == ["t", "u"]
