@@ -112,6 +112,12 @@ def test_a_file_on_another_host_is_refused_with_what_to_write():
         absolute_url("file://data/log")
 
 
+def test_the_login_in_a_file_url_is_not_shown():
+    with pytest.raises(InvalidOption, match="names the host 'nas'; write file:///nas/log for a folder here") as caught:
+        absolute_url("file://user:geheim@nas/log")
+    assert "geheim" not in caught.value.message
+
+
 @given(path=st.text("abc/.~ %#?", min_size=1).filter(lambda path: path.strip()))
 def test_an_address_stays_as_it_is_once_it_is_absolute(path):
     assert absolute_url(absolute_url(path)) == absolute_url(path)

@@ -130,7 +130,8 @@ def _path_of_file_url(url: str) -> str:
         host, slash, tail = rest[2:].partition("/")
         rest = slash + tail
         if host not in {"", "localhost"}:
-            message = f"{url!r} names the host {host!r}; write file:///{host}{rest} for a folder here"
+            host = host.rpartition("@")[2]  # a login is not shown
+            message = f"option 'path' names the host {host!r}; write file:///{host}{rest} for a folder here"
             raise InvalidOption("path", message)
     return unquote(rest)
 
