@@ -257,9 +257,9 @@ class Worker:
         given = self._tasks() if callable(self._tasks) else self._tasks
         if not isinstance(given, str):
             found = dict(given) if isinstance(given, Mapping) else dict.fromkeys(given, 0)
-            if all(isinstance(name, str) and isinstance(version, int) for name, version in found.items()):
+            if all(isinstance(name, str) and type(version) is int for name, version in found.items()):
                 return found
-        raise InvalidInput(f"the tasks are {given!r}; give their names, or a dict with the version of each")
+        raise InvalidInput(f"the tasks are {given!r}; give their names, or a dict with the version of each, an int")
 
     def __enter__(self) -> Self:
         return self

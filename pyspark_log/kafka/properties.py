@@ -31,6 +31,10 @@ _STORES = {"ssl.truststore", "ssl.keystore"}
 _JAAS_MODULES = ("PlainLoginModule", "ScramLoginModule")
 _SECRET = re.compile(r"password|secret|jaas|\.key|\.pem|token")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_BLANKS = " \t\f"
+"""Java's blanks between names and values. Other characters that Python counts as blanks are part of a value."""
+_PAIR = re.compile(r"((?:\\.|[^=: \t\f\\])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
 
 
 def read(path: Path) -> dict[str, str]:
@@ -44,15 +48,15 @@ def read(path: Path) -> dict[str, str]:
 def parse(text: str) -> dict[str, str]:
     """Return the pairs in a text of Java properties: `name=value`, `name: value`, comments, continued lines."""
     found = {}
-    lines = iter(text.splitlines())
+    lines = iter(_LINE_END.split(text))
     for first in lines:
-        line = first.lstrip()
+        line = first.lstrip(_BLANKS)
         if not line or line[0] in "#!":
             continue
         while _is_continued(line):
-            line = line[:-1] + next(lines, "").lstrip()
-        name, value = re.fullmatch(r"((?:\\.|[^=:\s\\])*)\s*[=:]?\s*(.*)", line, re.DOTALL).groups()  # type: ignore[union-attr] # any text matches
-        found[_unescaped(name)] = _unescaped(value).strip()
+            line = line[:-1] + next(lines, "").lstrip(_BLANKS)
+        name, value = _PAIR.fullmatch(line).groups()  # type: ignore[union-attr] # any text matches
+        found[_unescaped(name)] = _unescaped(value).strip(_BLANKS + "\r\n")
     return found
 
 

@@ -11,7 +11,7 @@ import base64
 import functools
 import io
 import re
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -53,6 +53,7 @@ MASKED = "masked"
 _MS = re.compile("-?[0-9]{1,15}")
 """More digits are no ms that microseconds in 64 bits can be."""
 _INDEX = re.compile("[0-9]{1,9}")
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _US_PER_MS = 1000
 _KEY, _VALUE, _HEADERS = "key", "value", "headers"
 
@@ -144,7 +145,7 @@ def _number(name: str, parameters: Mapping[str, str]) -> int | None:
 def time_ms_of(text: str) -> int:
     """Return a time in ms: a number of ms since 1970, or ISO 8601, which is UTC unless it says otherwise.
 
-    Before 1970 it is negative. Raises `InvalidInput`.
+    It is rounded down, so that no row of that time is left out. Before 1970 it is negative. Raises `InvalidInput`.
 
     >>> time_ms_of("1700000000123"), time_ms_of("2023-11-14T22:13:20Z"), time_ms_of("2023-11-14 22:13")
     (1700000000123, 1700000000000, 1699999980000)
@@ -158,7 +159,7 @@ def time_ms_of(text: str) -> int:
         found = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         raise InvalidInput(f"time {text[:40]!r} is not a time; write it as 2026-01-31T12:00:00Z, or as ms") from None
-    return round((found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp() * 1000)
+    return ((found if found.tzinfo else found.replace(tzinfo=timezone.utc)) - _EPOCH) // timedelta(milliseconds=1)
 
 
 def cursor(at: Mapping[int, int]) -> str:

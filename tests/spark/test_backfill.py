@@ -188,6 +188,24 @@ def test_ranges_of_every_type_share_no_row_and_leave_none_out(spark, kind):
     assert [repr(row) for rows in ranges for row in rows] == [repr(row) for row in frame.sort("`a column`").collect()]
 
 
+def test_the_ranges_of_times_do_not_depend_on_the_time_zone_of_a_session(spark):
+    zones = itertools.cycle(["UTC", "Asia/Kolkata", "Europe/Paris"])
+    seconds = range(1_774_740_000, 1_774_740_000 + 12 * 1800, 1800)  # Paris has no 2:30 in this night
+    frame = spark.createDataFrame([(each,) for each in seconds], "n LONG").select(
+        f.timestamp_seconds("n").alias("time")
+    )
+    order = ordering.ordering_of(frame, ["time"])
+    before, found = spark.conf.get("spark.sql.session.timeZone"), []
+    try:
+        bounds = ordering.bounds_of(frame, order, len(seconds), 1)
+        for number in range(len(bounds) + 1):
+            spark.conf.set("spark.sql.session.timeZone", next(zones))
+            found += ordering.rows_between(frame, order, bounds, number).select(f.unix_seconds("time")).collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    assert [row[0] for row in found] == list(seconds)
+
+
 def other_schema(frame):
     return frame.withColumn("number", f.col("number").cast("string"))
 

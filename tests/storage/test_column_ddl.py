@@ -98,6 +98,29 @@ def test_structs_without_end_are_refused():
         column_types.from_json(kind)
 
 
+def test_dots_in_the_name_of_a_column_are_no_levels():
+    name = ".".join("a" * 40)
+    assert parse(f"`{name}` struct<`{name}`: int>").names == [name]
+
+
+@pytest.mark.parametrize("kind", ["struct", "array", "map"])
+def test_types_are_nested_32_levels_deep_and_no_deeper(kind):
+    def nested(levels):
+        found = "integer"
+        for number in range(levels - 1):
+            below = {"type": "struct", "fields": [{"name": "a", "type": found}]}
+            if kind == "array" and number % 2:
+                below = {"type": "array", "elementType": found}
+            if kind == "map" and number % 2:
+                below = {"type": "map", "keyType": "string", "valueType": found}
+            found = below
+        return {"type": "struct", "fields": [{"name": "a", "type": found}]}
+
+    assert column_types.from_json(nested(32)).names == ["a"]
+    with pytest.raises(InvalidRecord, match="nested more than 32 levels deep"):
+        column_types.from_json(nested(33))
+
+
 def test_a_topic_has_no_more_columns_than_readers_accept():
     parse(", ".join(f"c{i} string" for i in range(5460)))
     with pytest.raises(InvalidRecord, match="the columns need 16383 Arrow buffers"):

@@ -71,7 +71,7 @@ _OTHER_CURE = "cast it to a type that can be stored, such as string or binary"
 
 def from_json(schema: Mapping[str, Any]) -> pa.Schema:
     """Return the columns of a Spark schema in its JSON form. Raises `InvalidRecord`, which names the column."""
-    kind = _struct(schema, "")
+    kind = _struct(schema, "", 0)
     columns = pa.schema(list(kind))
     check(columns)
     return columns
@@ -123,20 +123,20 @@ def check(columns: pa.Schema) -> None:
         )
 
 
-def _struct(given: object, where: str) -> pa.StructType:
+def _struct(given: object, where: str, depth: int) -> pa.StructType:
     fields = given.get("fields") if isinstance(given, Mapping) and given.get("type") == "struct" else None
     if not isinstance(fields, Sequence):
         raise InvalidRecord(
             f"{_of(where)}expected a struct of Spark as JSON, such as df.schema.json() returns, not {given!r:.100}"
         )
-    return pa.struct([_field(each, where) for each in fields])
+    return pa.struct([_field(each, where, depth + 1) for each in fields])
 
 
 def _of(where: str) -> str:
     return f"column '{where}': " if where else ""
 
 
-def _field(given: object, where: str) -> pa.Field:
+def _field(given: object, where: str, depth: int) -> pa.Field:
     name = given.get("name") if isinstance(given, Mapping) else None
     if not isinstance(given, Mapping) or not isinstance(name, str) or "type" not in given:
         raise InvalidRecord(f"{_of(where)}expected a field with name and type, not {given!r:.100}")
@@ -144,18 +144,18 @@ def _field(given: object, where: str) -> pa.Field:
     metadata = given.get("metadata") or {}
     if isinstance(metadata, Mapping) and _COLLATIONS in metadata:
         raise InvalidRecord(f"column '{path}' has a collation, which is not stored; cast it to string before the write")
-    return pa.field(name, _type(given["type"], path), given.get("nullable", True) is not False)
+    return pa.field(name, _type(given["type"], path, depth), given.get("nullable", True) is not False)
 
 
-def _type(given: object, where: str, depth: int = 1) -> pa.DataType:
-    if depth > DEPTH_MAX or where.count(".") > DEPTH_MAX:
+def _type(given: object, where: str, depth: int) -> pa.DataType:
+    if depth > DEPTH_MAX:
         raise InvalidRecord(f"column '{where:.200}' is nested more than {DEPTH_MAX} levels deep; flatten it")
     if isinstance(given, str):
         return _atomic(given, where)
     kind = given.get("type") if isinstance(given, Mapping) else None
     if isinstance(given, Mapping):
         if kind == "struct":
-            return _struct(given, where)
+            return _struct(given, where, depth)
         if kind == "array" and "elementType" in given:
             element = _type(given["elementType"], f"{where}.element", depth + 1)
             return pa.list_(pa.field("element", element, given.get("containsNull", True) is not False))

@@ -14,6 +14,18 @@ def test_a_file_of_properties_is_read_as_java_reads_it():
     assert properties.parse(text) == found
 
 
+@pytest.mark.parametrize("sign", ["\x0b", "\x1c", "\x1d", "\x1e", "\x85", "\xa0", "\u2028", "\u2029"])
+def test_a_value_keeps_what_only_python_takes_for_a_blank_or_the_end_of_a_line(sign):
+    text = f"sasl.password={sign}a{sign}b{sign}\nc=1"
+    assert properties.parse(text) == {"sasl.password": f"{sign}a{sign}b{sign}", "c": "1"}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+def test_lines_end_as_in_java_and_a_form_feed_is_a_blank(end):
+    text = f"\f# a page{end}\fa\f=\f1{end}{end}b=x\\{end}\f y\fz"
+    assert properties.parse(text) == {"a": "1", "b": "xy\fz"}
+
+
 def test_a_login_is_taken_from_the_jaas_configuration():
     found = properties.translated({"sasl.jaas.config": f'{PLAIN} username="u" password="p\\"q";'})
     assert found == {"sasl.username": "u", "sasl.password": 'p"q'}

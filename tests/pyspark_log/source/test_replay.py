@@ -3,10 +3,13 @@
 from datetime import datetime, timedelta, timezone
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import pyspark_log
 from pyspark_log.reading import fetch
+from pyspark_log.writing.rows import Rows
+from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import InvalidInput
 from tests.support.direct import read, values
 from tests.support.plain_log import NOON_MS, PlainLog
@@ -98,6 +101,20 @@ def test_a_time_that_no_row_has_reached_is_the_end(log):
 def test_a_time_may_be_of_any_zone(log):
     there = timezone(timedelta(hours=-9, minutes=-30))
     assert replayed(log, second(5).astimezone(there), second(8)) == {0: [6], 1: [5, 7]}
+
+
+@pytest.mark.parametrize("us", [1, 500, 999])
+def test_a_time_between_two_milliseconds_leaves_out_no_row_and_where_ranges_meet_they_share_none(root, us):
+    log = PlainLog(root)
+    log.create("t")
+    times = [NOON_MS * 1000 + each for each in (-1, 0, us, 999, 1000)]
+    numbers = [pa.array([b"%d" % n for n in range(5)], pa.binary()), pa.array(times, schema.TIMESTAMP)]
+    found = pa.RecordBatch.from_arrays([pa.nulls(5, pa.binary()), *numbers], schema=schema.RECORD)
+    log.append_rows("t", Rows(found, None, pa.array([0] * 5, pa.int32())))
+    time = NOON + timedelta(microseconds=us)
+    before, after = replayed(log, end=time)[0], replayed(log, time)[0]
+    assert {2, 3, 4} <= {*after}
+    assert [*before, *after] == [0, 1, 2, 3, 4]
 
 
 def test_offsets_are_given_by_partition(log):

@@ -106,6 +106,7 @@ def test_of_more_partitions_than_a_page_merges_those_with_the_newest_rows_are_sh
         ({"offset": "2", "order": "oldest"}, [2, 3, 4]),
         ({"time": "3", "order": "oldest"}, [2, 3, 4]),
         ({"time": "3"}, [1, 0]),
+        ({"time": "1970-01-01T00:00:00.002900Z", "order": "oldest"}, [1, 2, 3, 4]),
         ({"time": "6", "order": "oldest"}, []),
         ({"time": "6"}, [4, 3, 2, 1, 0]),
     ],

@@ -185,7 +185,7 @@ def test_a_runner_may_close_its_worker(pool):
 
 
 def test_what_cannot_be_tasks_is_refused(log, tmp_path):
-    for tasks in ("abc", [1], {"a": "new"}):
+    for tasks in ("abc", [1], {"a": "new"}, {"a": True}):
         with pytest.raises(InvalidInput, match=r"the tasks are .*; give their names"):
             Worker(log.path, "w", tasks, Runner())
     with Worker(tmp_path / "none", "w", ["a"], Runner()) as worker, pytest.raises(NoCluster, match="there is no log"):

@@ -1,0 +1,74 @@
+"""Ranges of a column share no row and leave none out, whatever is in it: the rules, without Spark's own comparisons.
+
+With Spark's they are in `tests/spark/test_backfill.py`.
+"""
+
+import itertools
+import random
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from pyspark.sql.types import BinaryType, LongType, StringType, StructType, TimestampType
+
+from pyspark_log.history import ordering
+from tests.support.plain_frame import Frame, Functions
+
+TIME = datetime(1969, 12, 31, 23, 59, 59, 999000, timezone.utc)
+KINDS = {
+    "long": (LongType(), lambda n: n - 3),
+    "string": (StringType(), lambda n: f"{n} '"),
+    "binary": (BinaryType(), lambda n: bytes([n])),
+    "timestamp": (TimestampType(), lambda n: TIME + n * timedelta(microseconds=300)),
+}
+
+
+@pytest.fixture(autouse=True)
+def functions_without_spark(monkeypatch):
+    monkeypatch.setattr(ordering, "f", Functions())
+
+
+def frame_of(kind, values):
+    """A frame of the column `n`, and a column `id` with the number of each row."""
+    schema = StructType().add("n", KINDS[kind][0]).add("id", LongType())
+    return Frame(schema, [(value, number) for number, value in enumerate(values)])
+
+
+def ranges(frame, rows_per_range, *names):
+    order = ordering.ordering_of(frame, names or ["n"])
+    rows = len(frame.collect())
+    bounds = ordering.bounds_of(frame, order, rows, rows_per_range)
+    return [ordering.rows_between(frame, order, bounds, number).collect() for number in range(len(bounds) + 1)]
+
+
+def nulls_first(row):
+    return (row[0] is not None, row[0] if row[0] is not None else 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(8))
+def test_the_ranges_together_are_the_rows_in_order(kind, seed):
+    chance = random.Random(seed)
+    numbers = [chance.choice([None, *range(9)]) for _ in range(chance.randrange(60))]
+    values = [None if number is None else KINDS[kind][1](number) for number in numbers]
+    frame = frame_of(kind, values)
+    for size in (1, 3, 10, 100):
+        found = ranges(frame, size)
+        assert [*itertools.chain.from_iterable(found)] == sorted(frame.collect(), key=nulls_first)
+
+
+def test_ranges_have_about_the_rows_that_were_asked_for():
+    numbers = random.Random(0).sample(range(100), 100)
+    assert [len(rows) for rows in ranges(frame_of("long", numbers), 25)] == [25] * 4
+
+
+def test_rows_without_a_value_come_before_the_others_of_the_first_range():
+    first, second = ranges(frame_of("long", [2, None, 1, None, 3, 4]), 3)
+    assert first == [(None, 1), (None, 3), (1, 2), (2, 0)]
+    assert second == [(3, 4), (4, 5)]
+
+
+def test_rows_with_equal_values_are_in_the_order_of_the_next_column():
+    schema = StructType().add("n", LongType()).add("id", LongType())
+    frame = Frame(schema, [(1, 5), (1, None), (0, 7), (1, 2), (0, 9)])
+    found = itertools.chain.from_iterable(ranges(frame, 2, "N", "ID"))
+    assert [*found] == [(0, 7), (0, 9), (1, None), (1, 2), (1, 5)]
