@@ -124,15 +124,42 @@ def test_no_store_is_too_slow_before_another_one_is_done():
     assert write(stores, pieces=1, slower_seconds=0.1).done == ("a", "b")
 
 
+def test_a_store_that_fails_does_not_limit_the_time_of_the_last_one():
+    release = threading.Event()
+    stores = {"fails": FailingStore("close"), "slow": FailingStore("close", None, release)}
+    threading.Timer(0.5, release.set).start()
+    writer = write(stores, pieces=1, slower_seconds=0.1)
+    assert writer.done == ("slow",)
+    assert list(writer.failures) == ["fails"]
+
+
+def test_a_write_fails_if_all_stores_hang(monkeypatch):
+    monkeypatch.setattr(fan_out, "HANGING_SECONDS", 0.2)
+    release = threading.Event()
+    stores = {name: FailingStore("close", None, release) for name in "ab"}
+    with pytest.raises(StoreUnavailable, match="takes too long"):
+        write(stores, pieces=1)
+    release.set()
+
+
+def test_stores_may_take_longer_for_a_larger_object(monkeypatch):
+    monkeypatch.setattr(fan_out, "HANGING_SECONDS", 0.1)
+    monkeypatch.setattr(fan_out, "BYTES_PER_SECOND_MIN", 1)
+    release = threading.Event()
+    stores = {name: FailingStore("close", None, release) for name in "ab"}
+    threading.Timer(0.5, release.set).start()
+    assert write(stores).done == ("a", "b")
+
+
 def test_a_store_whose_writer_was_suspended_is_not_too_slow(monkeypatch):
     monkeypatch.setattr(fan_out, "_SUSPENDED_SECONDS", 0.2)
     wakes, suspended = threading.Event(), []
 
     class Suspended(StoreThreads):
-        """Returns from its first wait long after the deadline; until then no other thread runs either."""
+        """Returns long after the deadline from its first wait for a slower store, and no other thread runs before."""
 
         def next(self, seconds):
-            if not seconds or suspended:
+            if not seconds or seconds > 1 or suspended:
                 return super().next(seconds)
             suspended.append(seconds)
             time.sleep(seconds + 0.5)

@@ -5,6 +5,7 @@
     FenceNode      -> NodeFenced                   the node gets no new replicas, and is in no ISR
     UnfenceNode    -> NodeUnfenced
     RenewNode      -> NodeRenewed                  a store that replaces a lost one, or the same at another address
+    RenewTogether  -> NodeRenewed                  the same for several nodes, which may exchange their addresses
     SetRack        -> RackSet                      existing replicas stay where they are
     RemoveNode     -> NodeRemoved                  a fenced node without replicas
 
@@ -81,6 +82,12 @@ class RenewNode(msgspec.Struct, frozen=True):
     incarnation: str
 
 
+class RenewTogether(msgspec.Struct, frozen=True):
+    """Do several `RenewNode` in one entry. A node may get the address that another one of them had."""
+
+    nodes: tuple[RenewNode, ...]
+
+
 class SetRack(msgspec.Struct, frozen=True):
     """Set a node's rack; empty for unknown."""
 
@@ -140,7 +147,7 @@ class NodeRemoved(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid
     node_id: NodeId
 
 
-Command = AddNode | FenceNode | UnfenceNode | RenewNode | SetRack
+Command = AddNode | FenceNode | UnfenceNode | RenewNode | RenewTogether | SetRack
 Event = NodeAdded | NodeFenced | NodeUnfenced | NodeRenewed | RackSet | NodeRemoved
 
 
@@ -162,7 +169,9 @@ def decide(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode], command: 
         case UnfenceNode():
             return [NodeUnfenced(command.node_id)] if node_of(nodes, command.node_id).fenced else []
         case RenewNode():
-            return _renew(nodes, former, command)
+            return _renew(nodes, former, (command,))
+        case RenewTogether():
+            return _renew(nodes, former, command.nodes)
         case SetRack():
             check_rack(command.rack)
             known = node_of(nodes, command.node_id)
@@ -262,12 +271,18 @@ def _add(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode], node: Node)
     return [NodeAdded(node)]
 
 
-def _renew(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode], command: RenewNode) -> list[Event]:
-    known = node_of(nodes, command.node_id)
-    if (known.url, known.incarnation) == (command.url, command.incarnation):
-        return []
-    _check_store(nodes, former, command.node_id, command.url, command.incarnation)
-    return [NodeRenewed(command.node_id, command.url, command.incarnation)]
+def _renew(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode], commands: Sequence[RenewNode]) -> list[Event]:
+    events = []
+    for each in commands:
+        known = node_of(nodes, each.node_id)
+        if (known.url, known.incarnation) != (each.url, each.incarnation):
+            events.append(NodeRenewed(each.node_id, each.url, each.incarnation))
+    after = nodes
+    for event in events:
+        after, _ = evolve(after, (), event)
+    for event in events:
+        _check_store(after, former, event.node_id, event.url, event.incarnation)
+    return [*events]
 
 
 def _check_store(

@@ -38,7 +38,8 @@ def relocate(
 ) -> Placement:
     """Return the nodes of each partition, preferred leader first.
 
-    `racks` has the racks of the nodes that replicas may be on; the `closed` ones keep theirs but get no new ones.
+    `racks` has the racks of the nodes that replicas may be on; the `closed` ones keep theirs but get no new ones, and
+    become preferred leaders only of partitions without another node.
     `behind` are the nodes of each partition that are out of sync. Without a replication factor each partition keeps its
     own. Raise `InvalidOption` if there are too few nodes.
     """
@@ -52,7 +53,7 @@ def relocate(
             plan.add_one(number, wanted)
         nodes = plan.placed[number]
         if before[0] not in racks:
-            first = min(nodes, key=lambda each: leaders[each])  # of equals the first
+            first = min(nodes, key=lambda each: (each in closed, leaders[each]))  # of equals the first
             leaders[first] += 1
             _to_front(nodes, first)
     if even:
@@ -123,7 +124,7 @@ class _Plan:
         for heavy, count in sorted(leads.items(), key=lambda each: (-each[1], by_number(each[0]))):
             for nodes in self.placed:
                 if nodes[0] == heavy:
-                    light = min(nodes, key=lambda each: (leads[each], by_number(each)))
+                    light = min(nodes, key=lambda each: (each not in self._open, leads[each], by_number(each)))
                     if count - leads[light] > 1:
                         _to_front(nodes, light)
                         return True

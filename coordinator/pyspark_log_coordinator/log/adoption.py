@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.cluster import machine as cluster
-from pyspark_log_coordinator.cluster.nodes import RenewNode
+from pyspark_log_coordinator.cluster.nodes import RenewNode, RenewTogether
 from pyspark_log_coordinator.journal import journal_nodes
 from pyspark_log_storage.errors import CopiedLog, InvalidOption, NoCluster
 from pyspark_log_storage.objects.node import read_marker
@@ -70,9 +70,10 @@ def adopt(stores: Sequence[Store], log: Log, *, keep: bool = False) -> bool:
         )
     # The journal comes first: with a new list, a store is no copy, and the journal must not name the former addresses.
     moved = [msgspec.structs.replace(each, url=stores[places[each.node]].url) for each in nodes.nodes]
-    done = [log.cluster.submit(RenewNode(each.node, each.url, each.incarnation)).events for each in moved]
+    command = RenewTogether(tuple(RenewNode(each.node, each.url, each.incarnation) for each in moved))
+    done = log.cluster.submit(command).events
     listed = msgspec.structs.replace(nodes, nodes=tuple(moved))
-    return any([*done, *[journal_nodes.replace(listed, each) for each in stores]])
+    return any([bool(done), *[journal_nodes.replace(listed, each) for each in stores]])
 
 
 def _locate(stores: Sequence[Store], log: Log) -> tuple[JournalNodes | None, dict[NodeId, int]]:

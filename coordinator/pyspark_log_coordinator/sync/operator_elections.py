@@ -44,16 +44,17 @@ def partitions(topic: Topic) -> tuple[int, ...]:
 def find_unreachable(handle: TopicHandle, session_timeout_ms: int) -> tuple[Suspicion, ...]:
     """Return the unreachable nodes; wait for the timeout if one is suspected.
 
-    Elect leaders if that can be clean. Raises what reading the journals raises.
+    A node that is reached meanwhile is not unreachable, even if it is suspected anew. Elect leaders if that can be
+    clean. Raises what reading the journals raises.
     """
     detector = failure_detector_of(handle, session_timeout_ms)
     clock = handle.log.environment
-    deadline = clock.monotonic() + session_timeout_ms / 1000
     detector.look(handle)
-    while clock.monotonic() <= deadline and set(handle.journal.state.suspects) - {
-        each.node for each in detector.unreachable
-    }:
+    deadline = clock.monotonic() + session_timeout_ms / 1000
+    is_last = False
+    while not is_last and set(handle.journal.state.suspects) - {each.node for each in detector.unreachable}:
         clock.sleep(LOOK_SECONDS)
+        is_last = clock.monotonic() >= deadline  # before the look: what the first look saw has stood for the timeout
         detector.look(handle)
     return detector.unreachable
 

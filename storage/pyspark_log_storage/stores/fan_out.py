@@ -2,7 +2,8 @@
 
 Each store is written by a thread of its own. A store that fails, or falls far behind the others, is left out, and the
 object is written as long as one store remains. So a hanging disk costs one wait, and the writer knows at the end which
-stores were left out.
+stores were left out. A store that fails does not limit the time of the others, which may be slow: that begins when the
+fastest is done.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ PIECES_PENDING_MAX = 3
 """How many pieces of a store may be unwritten. Bounds the memory that a slow store costs."""
 SLOWER_SECONDS = 30.0
 """How much longer than the fastest store another may take (Kafka's request.timeout.ms)."""
+HANGING_SECONDS = 120.0
+"""How long `close` waits for the fastest store (Kafka's delivery.timeout.ms), and longer for a large object."""
+BYTES_PER_SECOND_MIN = 1024 * 1024
+"""How fast the fastest store must be. Some send an object only when it is complete."""
 _SUSPENDED_SECONDS = 1.0
 """If a wait took so much longer than it should, this process was suspended."""
 _CLOSE = "close"
@@ -50,9 +55,10 @@ class FanOutWriter:
         self._slower_seconds = slower_seconds
         self._threads = store_threads("write to")
         self._copies = {name: _Copy(store, key, durable=durable) for name, store in stores.items()}
+        self._bytes = 0
         self._closed: list[str] = []
-        self._deadline: float | None = None
-        """When the stores that are waited for are left out; None: never."""
+        self._seconds = self._deadline = 0.0
+        """How long to wait for the stores, and until when. Then those that are waited for are left out."""
         self.failures: dict[str, LogError] = {}
         """Why a store does not get the object."""
         for name, copy in self._copies.items():
@@ -65,7 +71,8 @@ class FanOutWriter:
 
     def write(self, *pieces: bytes) -> None:
         """Append bytes, which must not change afterwards. Raises `StoreError` if no store is left."""
-        self._deadline = time.monotonic() + self._slower_seconds
+        self._bytes += sum(memoryview(each).nbytes for each in pieces)
+        self._wait_for(self._slower_seconds)
         for name, copy in list(self._copies.items()):
             self._start(name, partial(copy.write, *pieces))
         self._take_what_is_ready()
@@ -73,14 +80,15 @@ class FanOutWriter:
 
     def close(self) -> None:
         """Publish the object in every store that is left. Raises `StoreError` if none can."""
-        begun = len(self._copies)
-        self._deadline = time.monotonic() + self._slower_seconds
+        self._wait_for(self._slower_seconds)
         for name, copy in list(self._copies.items()):
             self._start(name, copy.close, _CLOSE)
-        self._deadline = None
+        self._wait_for(HANGING_SECONDS + self._bytes / BYTES_PER_SECOND_MIN)
+        is_one_done = False
         while (waiting := self._copies.keys() - self._closed) and len(self._closed) < self._enough:
-            if self._deadline is None and len(waiting) < begun:
-                self._deadline = time.monotonic() + self._slower_seconds
+            if self._closed and not is_one_done:
+                is_one_done = True
+                self._wait_for(self._slower_seconds)
             answer = self._next()
             if answer is not None:
                 self._take(answer)
@@ -116,11 +124,16 @@ class FanOutWriter:
         If this process was suspended meanwhile, its threads were, too: the stores get all their time once more.
         """
         while True:
-            seconds, began = _seconds_until(self._deadline), time.monotonic()
+            began = time.monotonic()
+            seconds = max(0.0, self._deadline - began)
             answer = self._threads.next(seconds)
-            if answer is not None or time.monotonic() - began - (seconds or 0.0) < _SUSPENDED_SECONDS:
+            if answer is not None or time.monotonic() - began - seconds < _SUSPENDED_SECONDS:
                 return answer
-            self._deadline = time.monotonic() + self._slower_seconds
+            self._wait_for(self._seconds)
+
+    def _wait_for(self, seconds: float) -> None:
+        """Give the stores so much time from now on."""
+        self._seconds, self._deadline = seconds, time.monotonic() + seconds
 
     def _take_what_is_ready(self) -> None:
         while (answer := self._threads.next(0)) is not None:
@@ -190,7 +203,3 @@ class _Copy:
         except Exception:
             self.discard()  # here, because the writer may not wait for this store any more
             raise
-
-
-def _seconds_until(deadline: float | None) -> float | None:
-    return None if deadline is None else max(0.0, deadline - time.monotonic())

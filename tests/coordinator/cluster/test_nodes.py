@@ -19,6 +19,7 @@ from pyspark_log_coordinator.cluster.machine import (
     StartCluster,
     UnfenceNode,
 )
+from pyspark_log_coordinator.cluster.nodes import RenewTogether
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_storage.errors import InvalidName
 from tests.support.coordinator.clusters import NOW, after, refusal
@@ -201,6 +202,17 @@ def test_a_node_that_moved_to_another_address_keeps_its_life(three):
 def test_a_node_does_not_go_on_with_the_store_of_another(three):
     assert "/disk/2 is already node '2'" in refusal(three, RenewNode("1", "/disk/2", "x"))
     assert "is already node '2', at another address" in refusal(three, RenewNode("1", "/link", "incarnation of 2"))
+
+
+def test_nodes_that_move_together_may_exchange_their_addresses_and_share_none(three):
+    moves = RenewNode("1", "/disk/2", "incarnation of 1"), RenewNode("2", "/disk/1", "incarnation of 2")
+    state = after(three, RenewTogether(moves))
+    assert [state.nodes[each].url for each in "12"] == ["/disk/2", "/disk/1"]
+    assert state.former_nodes == ()
+    assert cluster.decide(state, RenewTogether(moves), NOW) == []
+    assert "/disk/2 is already node '2'" in refusal(three, RenewTogether(moves[:1]))
+    together = RenewTogether((moves[0], RenewNode("2", "/disk/2", "incarnation of 2")))
+    assert "/disk/2 is already node '2'" in refusal(three, together)
 
 
 # Leaving

@@ -88,11 +88,19 @@ def test_evening_out_takes_no_partition_out_of_a_rack():
 
 
 def test_a_closed_node_keeps_what_it_has_and_gets_nothing():
-    assert as_text(relocate((("0", "1"), ("2", "1")), nodes("123"), closed={"1"})) == ["1 3", "2 1"]
+    assert as_text(relocate((("0", "1"), ("2", "1")), nodes("123"), closed={"1"})) == ["3 1", "2 1"]
 
 
 def test_evening_out_moves_nothing_to_a_closed_node():
     assert set(loads(relocate((("0", "1"),) * 4, nodes("012"), closed={"2"}, even=True))) == {"0", "1"}
+
+
+def test_a_closed_node_becomes_preferred_leader_only_if_there_is_no_other():
+    assert as_text(relocate((("0", "1", "2"),), nodes("12"), 2, closed={"1"})) == ["2 1"]
+    assert as_text(relocate((("0", "1"),), nodes("12"), 1, closed={"1"})) == ["1"]
+    before = (("0", "1", "2"),) * 4
+    assert leads(relocate(before, nodes("012"), closed={"1"}, even=True)) == {"0": 2, "2": 2}
+    assert relocate((("1", "0"),) * 2, nodes("01"), closed={"1"}, even=True) == (("0", "1"), ("1", "0"))
 
 
 def test_preferred_leaders_are_evened_out_if_no_replica_has_to_move():

@@ -80,3 +80,24 @@ def test_of_the_lists_on_copies_the_newest_says_which_journal_nodes_there_are(si
     assert not adopt(six, copies)
     assert {journal_nodes.read(six.at[each]).urls for each in copies} == {tuple(copies)}
     assert sorted(six.log(*copies).topics()) == ["t", "u"]
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    [(1, 0, 2), (1, 2, 0), ("/disk/x", 2, "/disk/y"), (1, "/disk/x", 2)],
+    ids=["two exchanged", "all exchanged", "the last one moves away", "the first one moves in"],
+)
+def test_journal_nodes_may_move_to_addresses_that_others_of_them_had(six, addresses):
+    urls = [each if isinstance(each, str) else URLS[each] for each in addresses]
+    finish_calls(CALLS_SECONDS_MAX)
+    stores = [six.at.pop(url) for url in URLS]
+    for url, store in zip(urls, stores, strict=True):
+        copy = six.open(url)
+        for key in store.list(""):
+            copy.put(key, store.read(key))
+    assert adopt(six, urls)
+    assert not adopt(six, urls)
+    log = six.log(*urls)
+    assert sorted(log.topics()) == ["t", "u"]
+    assert log.journals.missing_nodes() == {}
+    assert [log.cluster.state.nodes[each].url for each in "012"] == urls

@@ -1,5 +1,8 @@
 """The controller notices failed nodes in time, and preferred leaders that are back lead again."""
 
+import itertools
+
+import msgspec
 import pytest
 
 from pyspark_log_coordinator.cluster.machine import FenceNode, RemoveNode
@@ -152,6 +155,31 @@ def test_an_operators_election_waits_no_longer_than_the_session_timeout(monkeypa
     begin = topic.log.environment.monotonic()
     assert operator_elections.find_unreachable(topic.handle, 3000) == ()
     assert 3 <= topic.log.environment.monotonic() - begin <= 4
+
+
+@pytest.mark.parametrize(("first", "others"), [(0.7, 0.7), (5.0, 0.0), (0.0, 5.0)])
+def test_an_operators_election_knows_the_unreachable_node_if_looks_take_a_while(first, others, monkeypatch):
+    topic = Watched()
+    topic.take_away("1")
+    probe, sleep = topic.log.probe, topic.log.environment.sleep
+    seconds = itertools.chain([first], itertools.repeat(others))
+    monkeypatch.setattr(topic.log, "probe", lambda members: sleep(next(seconds)) or probe(members))
+    assert [each.node for each in operator_elections.find_unreachable(topic.handle, 3000)] == ["1"]
+
+
+def test_an_operators_election_does_not_count_a_node_that_comes_and_goes(monkeypatch):
+    topic = Watched()
+    topic.take_away("1")
+    comes_and_goes = itertools.cycle([topic.answer_again, topic.take_away])
+    sleep = topic.log.environment.sleep
+    environment = msgspec.structs.replace(
+        topic.log.environment, sleep=lambda seconds: sleep(seconds) or next(comes_and_goes)("1")
+    )
+    monkeypatch.setattr(topic.log, "environment", environment)
+    begin = environment.monotonic()
+    assert operator_elections.find_unreachable(topic.handle, 3000) == ()
+    assert environment.monotonic() - begin <= 4
+    assert topic.partition().leader == "1"
 
 
 def test_a_look_asks_each_node_once_for_its_newest_file(monkeypatch):
