@@ -136,6 +136,7 @@ def resolve(
     offset outside the log; with `fail_on_data_loss` false, takes the nearest offset in the log.
     """
     keys = now.topic_partitions()
+    option = "endingOffsets" if ending else "startingOffsets"
     match wish:
         case Earliest() | LatestByKey():
             return {key: now.partition(*key).log_start for key in keys}
@@ -144,17 +145,17 @@ def resolve(
         case GlobalTimestamp(ms):
             return {key: _at_time(now, key, ms, no_match, ending=ending) for key in keys}
         case Timestamps(times):
-            _check_names(now, times, "a time")
+            _check_names(now, times, f"option {option}ByTimestamp: give a time")
             return {key: _at_time(now, key, times[key[0]][key[1]], no_match, ending=ending) for key in keys}
         case SpecificOffsets():
-            offsets = _expanded(now, wish)
-            _check_names(now, offsets, "an offset")
+            offsets = _expanded(now, wish, option)
+            _check_names(now, offsets, f"option {option}: give an offset")
             return {
                 key: _at_offset(now, key, offsets[key[0]][key[1]], fail_on_data_loss=fail_on_data_loss) for key in keys
             }
 
 
-def _expanded(now: Subscribed, wish: SpecificOffsets) -> dict[str, dict[int, int]]:
+def _expanded(now: Subscribed, wish: SpecificOffsets, option: str) -> dict[str, dict[int, int]]:
     """Return the offsets, with each topic-wide offset expanded to the topic's subscribed partitions.
 
     Raises `InvalidInput` for a topic-wide offset of a topic that is not subscribed.
@@ -162,14 +163,14 @@ def _expanded(now: Subscribed, wish: SpecificOffsets) -> dict[str, dict[int, int
     if absent := sorted(wish.whole_topics.keys() - now.partitions.keys()):
         subscribed_now = ", ".join(sorted(now.partitions)) or "none"
         raise InvalidInput(
-            f"an offset is given for topic {absent[0]!r}, which is not subscribed (subscribed: {subscribed_now});"
+            f"option {option} names topic {absent[0]!r}, which is not subscribed (subscribed: {subscribed_now});"
             " remove it, or subscribe to the topic"
         )
     whole = {topic: dict.fromkeys(now.partitions[topic], offset) for topic, offset in wish.whole_topics.items()}
     return wish.offsets | whole
 
 
-def _check_names(now: Subscribed, wished: Mapping[str, Mapping[int, int]], what: str) -> None:
+def _check_names(now: Subscribed, wished: Mapping[str, Mapping[int, int]], advice: str) -> None:
     named = {(topic, p) for topic, partitions in wished.items() for p in partitions}
     there = set(now.topic_partitions())
     if named != there:
@@ -177,7 +178,7 @@ def _check_names(now: Subscribed, wished: Mapping[str, Mapping[int, int]], what:
         shown = [f"{topic}-{p} has none" for topic, p in missing[:3]] + [
             f"{topic}-{p} is not subscribed" for topic, p in extra[:3]
         ]
-        raise InvalidInput(f"give {what} for every subscribed partition and for no other: {', '.join(shown)}")
+        raise InvalidInput(f"{advice} for every subscribed partition and for no other: {', '.join(shown)}")
 
 
 def _at_offset(now: Subscribed, key: tuple[str, int], offset: int, *, fail_on_data_loss: bool) -> int:

@@ -143,6 +143,17 @@ def test_times_for_some_partitions_only_are_an_error(path):
         found(path, startingOffsetsByTimestamp=f'{{"t":{{"0":{NOON_MS}}}}}')
 
 
+@pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
+def test_positions_of_other_partitions_are_an_error_that_names_their_option(path, option):
+    with pytest.raises(InvalidInput, match=f"option {option}: give an offset .*: t-3 is not subscribed"):
+        found(path, **{option: '{"t":{"0":0,"1":0,"2":0,"3":0}}'})
+    with pytest.raises(InvalidInput, match=f"option {option}ByTimestamp: give a time .*: t-1 has none, t-2 has none"):
+        found(path, **{f"{option}ByTimestamp": f'{{"t":{{"0":{NOON_MS}}}}}'})
+    word = "earliest" if option == "startingOffsets" else "latest"
+    with pytest.raises(InvalidInput, match=f"option {option} names topic 'u', which is not subscribed"):
+        found(path, **{option: f'{{"t":"{word}","u":"{word}"}}'})
+
+
 def test_a_time_finds_the_first_late_row_among_rows_out_of_order(root):
     log = PlainLog(root)
     log.create("t")
@@ -304,7 +315,9 @@ def test_a_topic_wide_offset_is_for_the_partitions_at_planning(root):
 
 
 def test_a_topic_wide_offset_must_be_of_a_subscribed_topic(path):
-    with pytest.raises(InvalidInput, match=r"for topic 'x', which is not subscribed \(subscribed: t\)"):
+    with pytest.raises(
+        InvalidInput, match=r"option startingOffsets names topic 'x', which is not subscribed \(subscribed: t\)"
+    ):
         found(path, startingOffsets='{"t":"earliest","x":"earliest"}')
 
 
