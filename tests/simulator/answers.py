@@ -248,14 +248,21 @@ def _hold_damage(topic: Topic, command: ReportDamage, events: list[Any], after: 
     if topic.incarnations.get(node) != command.incarnation:
         require(not events, f"{command} changes something, and {node} is {topic.incarnations.get(node)!r}")
         return
+
+    def doubted(numbers: list[int]) -> set[NodeId]:
+        """Return the nodes that do not count as others, for a file of these partitions."""
+        is_out = all(node not in topic.partitions[p].isr for p in numbers)
+        return {node} if command.are_lost and is_out else {node} | suspects
+
     for event in (each for each in events if isinstance(each, CopiesDamaged)):
         for number, _ in event.files:
-            others = {each.node for each in topic.file(number).holders} - {node} - suspects
+            needing = [p for p, each in enumerate(topic.partitions) if number in {one.file for one in each.chunks}]
+            others = {each.node for each in topic.file(number).holders} - doubted(needing)
             require(others, f"{event}: no other copy of file {number} is known to be there")
         for p, name, position in event.segments:
             partition = topic.partitions[p]
             one = next(each for each in partition.all_segments if each.name == name)
-            others = {each.node for each in one.holders} - {node} - suspects
+            others = {each.node for each in one.holders} - doubted([p])
             require(0 <= position < one.log_bytes, f"{event}: {name} has {one.log_bytes} bytes")
             require(others or one in partition.staged, f"{event}: no other copy of {name} is known to be there")
     for p, (old, new) in enumerate(zip(topic.partitions, after.partitions, strict=True)):

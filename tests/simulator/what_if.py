@@ -235,7 +235,8 @@ def _report(asking: _Asking) -> ReportDamage:
         (p, each.name, asking.chance.choice([0, each.log_bytes - 1, each.log_bytes]))
         for p, each in asking.segments(0.2)
     )
-    return ReportDamage(node, asking.incarnation(node), tuple(asking.some(begins, 0.2)), segments)
+    files, are_lost = tuple(asking.some(begins, 0.2)), asking.chance.random() < 0.5
+    return ReportDamage(node, asking.incarnation(node), files, segments, are_lost)
 
 
 def _reassign(asking: _Asking) -> AlterReplicas:

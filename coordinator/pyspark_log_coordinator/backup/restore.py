@@ -9,8 +9,8 @@ Until the last step there is no log. A restore that was interrupted is continued
 
 The topics' journals begin as after a rebuild (`topic.restore`): with a new leader epoch at the log end, and a number,
 both above any that the former journal can have reached. So a reader or writer that knows more rows than the backup
-notices, unless it knows a log that was restored from the same backup. The numbers of a group that only grow are raised,
-too: a query may have followed rewinds since the backup.
+notices, unless it knows a log that was restored from a backup of the same original. The numbers of a group that only
+grow are raised, too: a query may have followed rewinds since the backup.
 """
 
 from __future__ import annotations
@@ -162,7 +162,8 @@ class _Journals:
         """Begin a journal, unless an interrupted restore of the same backup has."""
         journal = Journal(OneStore(self._target), folder, machine, self._environment)
         try:
-            if journal.newest_snapshot() <= entry:
+            # The restore of a newer backup may have been interrupted between an entry and its snapshot.
+            if journal.newest_snapshot() <= entry and journal.entries.newest_after(entry) == 0:
                 journal.begin_at(entry, command)
                 trimming.delete_before(journal, entry)
                 return

@@ -58,7 +58,7 @@ def adopt(stores: Sequence[Store], log: Log, *, keep: bool = False) -> bool:
     With `keep` the root can be used at its other addresses, too. `log` is theirs, and not open yet. Raises
     `InvalidOption`, `CopiedLog`, `StoreError`.
     """
-    nodes, places = _locate(stores, log)
+    nodes, present = _locate(stores, log)
     if nodes is None:
         return bool(log.cluster.submit(cluster.MoveCluster(log.store.url, keep)).events)
     if keep:
@@ -69,30 +69,42 @@ def adopt(stores: Sequence[Store], log: Log, *, keep: bool = False) -> bool:
             "migration of the original with `pyspark-log cluster migrate-journals`, and copy it again"
         )
     # The journal comes first: with a new list, a store is no copy, and the journal must not name the former addresses.
-    moved = [msgspec.structs.replace(each, url=stores[places[each.node]].url) for each in nodes.nodes]
-    command = RenewTogether(tuple(RenewNode(each.node, each.url, each.incarnation) for each in moved))
-    done = log.cluster.submit(command).events
-    listed = msgspec.structs.replace(nodes, nodes=tuple(moved))
+    done = log.cluster.submit(RenewTogether(tuple(present[each.node] for each in nodes.nodes))).events
+    moved = tuple(msgspec.structs.replace(each, url=present[each.node].url) for each in nodes.nodes)
+    listed = msgspec.structs.replace(nodes, nodes=moved)
     return any([bool(done), *[journal_nodes.replace(listed, each) for each in stores]])
 
 
-def _locate(stores: Sequence[Store], log: Log) -> tuple[JournalNodes | None, dict[NodeId, int]]:
-    """Let `log` find its journals in these stores. Return the journal nodes, and the positions of their stores."""
+def _locate(stores: Sequence[Store], log: Log) -> tuple[JournalNodes | None, dict[NodeId, RenewNode]]:
+    """Let `log` find its journals in these stores. Return the journal nodes, and what says where each is now.
+
+    One that was renewed has another incarnation than in the list: it does not vote until the journals migrate.
+    """
     lists = [each for each in map(journal_nodes.read, stores) if each is not None]
     if not lists:
         log.locate()
         return None, {}
     newest = max(lists, key=lambda each: each.generation)
-    incarnations = {each.node: each.incarnation for each in newest.nodes}
+    names = {each.node for each in newest.nodes}
     places: dict[NodeId, int] = {}
+    present: dict[NodeId, RenewNode] = {}
     for number, store in enumerate(stores):
         marker = read_marker(store)
-        if marker is None or marker.cluster != newest.cluster or incarnations.get(marker.node) != marker.incarnation:
+        if marker is None or marker.cluster != newest.cluster or marker.node not in names:
             raise InvalidOption(OPTION, f"{store.url} is not a journal node of cluster {newest.cluster}, nor its copy")
         places[marker.node] = number
+        present[marker.node] = RenewNode(marker.node, store.url, marker.incarnation)
     absent = [each for each in newest.nodes if each.node not in places]
     if absent:
-        names = ", ".join(f"{each.node!r}, which was at {each.url}" for each in absent)
-        raise InvalidOption(OPTION, f"the address of journal node {names}, is not given; give those of all of them")
+        named = ", ".join(f"{each.node!r}, which was at {each.url}" for each in absent)
+        raise InvalidOption(OPTION, f"the address of journal node {named}, is not given; give those of all of them")
     log.journals.locate_moved(newest, places)
-    return newest, places
+    nodes = log.cluster.refresh().nodes
+    for each in present.values():
+        if each.node_id in nodes and nodes[each.node_id].incarnation != each.incarnation:
+            raise InvalidOption(
+                OPTION,
+                f"the store at {each.url} is not the present one of journal node {each.node_id!r}, whose disk was "
+                "replaced; give the address of that one",
+            )
+    return newest, present

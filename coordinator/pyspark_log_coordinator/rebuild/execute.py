@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.rebuild.survey import Survey
     from pyspark_log_coordinator.rebuild.topic_plan import ChosenSegment, PartitionPlan, TopicPlan
+    from pyspark_log_storage.errors import CorruptObject, StoreError
     from pyspark_log_storage.files.row_files import StagedChunk
     from pyspark_log_storage.stores.store import Store
 
@@ -311,8 +312,19 @@ class TopicRebuild:
         nodes = self._segments[number, chosen.file.name]
         if target in nodes:
             return
+
+        def copy_from(source: NodeId) -> None:
+            transfer.copy_segment(self._stores[source], self._stores[target], key, chosen.file)
+
+        def failed(source: NodeId, error: CorruptObject | StoreError) -> None:
+            stop_unless_damaged(source, error)
+            nodes.remove(source)  # since the survey
+
         if not transfer.has_object(self._stores[target], layout.segment_file(key)):
-            transfer.copy_segment(self._stores[nodes[0]], self._stores[target], key, chosen.file)
+            try:
+                first_readable([*nodes], copy_from, failed)
+            except AllCopiesFailed as none:
+                raise next(iter(none.errors.values())) from none
         nodes.append(target)
 
     def _copy_file(self, number: int, target: NodeId) -> None:

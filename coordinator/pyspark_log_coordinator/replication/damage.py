@@ -9,7 +9,8 @@ copy, but never a row. It counts only if
 
     the journal names the bytes, and the node holds them in this incarnation
     another node that is not suspected holds the file: the only copy is never given up, unless it is a staged segment,
-        whose rows are in the log
+        whose rows are in the log. If the store does not have the file at all, and the node is in no ISR of its
+        partitions, the other node may be suspected: else the node would copy nothing of other partitions
     the ISR keeps min.insync.replicas members that are not suspected
     one of these has every row, if the node leads: nothing is cut
 
@@ -21,6 +22,7 @@ checks the copy and counts it again.
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -31,6 +33,9 @@ from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged, Da
 from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk
 
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 
 class ReportDamage(msgspec.Struct, frozen=True):
     """Report that a node's copies, in this incarnation, are damaged or lost (at byte 0: all of it)."""
@@ -39,6 +44,8 @@ class ReportDamage(msgspec.Struct, frozen=True):
     incarnation: str
     files: tuple[DamagedFile, ...] = ()
     segments: tuple[DamagedSegment, ...] = ()
+    are_lost: bool = False
+    """Whether the node's store does not have the files at all."""
 
 
 def decide(topic: Topic, command: ReportDamage) -> list[IsrShrunk | LeaderElected | CopiesDamaged]:
@@ -68,11 +75,13 @@ def _known_files(topic: Topic, command: ReportDamage) -> dict[DamagedFile, set[i
         for chunk in partition.chunks_between(partition.log_start, partition.log_end):
             if chunk.file in reported:
                 chunks[chunk.file][chunk.position].add(partition_number)
+    affected = {number: set().union(*positions.values()) for number, positions in chunks.items()}
     return {
-        (number, position): set().union(*chunks[number].values())
+        (number, position): affected[number]
         for number, position in sorted(reported.items())
         # A file whose chunks are all rolled is no longer read, and is not among these.
-        if position in chunks.get(number, ()) and _is_spare(topic, topic.file(number).holders, command.node)
+        if position in chunks.get(number, ())
+        and _is_spare(topic, topic.file(number).holders, command, affected[number])
     }
 
 
@@ -85,16 +94,20 @@ def _known_segments(topic: Topic, command: ReportDamage) -> dict[DamagedSegment,
         for each in partition.all_segments
         if 0 <= (position := positions.get((number, each.name), -1)) < each.log_bytes
         and (
-            _is_spare(topic, each.holders, command.node)
+            _is_spare(topic, each.holders, command, {number})
             or (each in partition.staged and replicas.is_held(each.holders, command.node))
         )
     }
 
 
-def _is_spare(topic: Topic, holders: tuple[Holder, ...], node: NodeId) -> bool:
-    """Return whether the node is one of the holders, and another one is not suspected."""
+def _is_spare(topic: Topic, holders: tuple[Holder, ...], command: ReportDamage, affected: Collection[int]) -> bool:
+    """Return whether the node is one of the holders, and another one will do. `affected` are the file's partitions."""
+    node = command.node
     nodes = {each.node for each in replicas.of_current_incarnations(topic, holders)}
-    return node in nodes and bool(nodes - {node} - set(topic.suspects))
+    others = nodes - {node}
+    if not command.are_lost or any(node in topic.partitions[number].isr for number in affected):
+        others -= set(topic.suspects)
+    return node in nodes and bool(others)
 
 
 def _changes(topic: Topic, after: Topic, number: int, node: NodeId) -> list[IsrShrunk | LeaderElected] | None:

@@ -5,8 +5,9 @@ creates it, the other finds it. A file is on a node as a whole or not at all, so
 the next file; files that were copied but not submitted are read again, then submitted.
 
 Files are copied from the nearest holder, the oldest rows first. Before a node joins an ISR again, it gets back the
-files that it has lost, because it would count for rows that it lacks. If a copy is damaged and another one whole, the
-damaged one is reported (`damage_reports`).
+files that it has lost, because it would count for rows that it lacks. One that cannot be copied is reported
+(`damage_reports`): it no longer counts, so the node stays behind in its partitions, and the others continue. If a copy
+is damaged and another one whole, the damaged one is reported, too.
 """
 
 from __future__ import annotations
@@ -34,11 +35,10 @@ from pyspark_log_storage.objects import node as node_marker
 from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from pyspark_log_coordinator.log.log import TopicHandle
-    from pyspark_log_coordinator.model.partition import NodeId
-    from pyspark_log_coordinator.model.topic_state import Topic
+    from pyspark_log_coordinator.model.partition import NodeId, Partition
 
 SUBMIT_OBJECTS = 256
 SUBMIT_BYTES = 256 * 1024 * 1024
@@ -79,13 +79,19 @@ def catch_up(
     copier = _Copier(handle, node_id, moved, deadline)
     reported: dict[str, LogError] = {}
     state = handle.refresh()
-    may_join = _is_out_of_an_isr(state, node_id) and (missing(handle, node_id) or _has_news(handle, node_id))
-    restored = copier.restore_lost() if may_join else CopyResult(0, 0, ())
-    objects, size = restored.objects, restored.bytes
-    if restored.failures or copier.is_past_deadline():
-        for error in restored.failures:
-            failed(error)
-        return restored
+    may_join = _is_out_of(state.partitions, node_id) and (missing(handle, node_id) or _has_news(handle, node_id))
+    objects, size = copier.restore_lost() if may_join else (0, 0)
+    if copier.errors:
+        damage_reports.report_lost(handle, node_id)
+    lost = copier.lost()
+    for file in lost:
+        reported[file.key] = copier.errors[file.key]
+        failed(reported[file.key])
+    # Where the node is out of the ISR, the next entry that names it might let it join without these rows.
+    state = handle.journal.state
+    needing = [state.partitions[number] for file in lost for number in file.partitions]
+    if _is_out_of(needing, node_id) or copier.is_past_deadline():
+        return CopyResult(objects, size, tuple(reported.values()))
     submitted_nothing_new = False
     while True:
         handle.refresh()
@@ -142,8 +148,8 @@ class _Copier:
         """Return whether no further file may be begun."""
         return self._deadline is not None and self._log.environment.monotonic() >= self._deadline
 
-    def restore_lost(self) -> CopyResult:
-        """Copy the files that the node has lost; return the outcome."""
+    def restore_lost(self) -> tuple[int, int]:
+        """Copy the files that the node has lost; return how many, and their bytes."""
         objects = size = 0
         while todo := [file for file in absent(self._handle, self._node_id) if file.key not in self.errors]:
             done = self.copy_some(todo)
@@ -152,8 +158,12 @@ class _Copier:
             if self.is_past_deadline():
                 break
             self._handle.refresh()
-        left = absent(self._handle, self._node_id) if self.errors else []
-        return CopyResult(objects, size, tuple(self.errors[each.key] for each in left if each.key in self.errors))
+        return objects, size
+
+    def lost(self) -> list[ReplicaFile]:
+        """Return the files that the node has lost, still counts for, and cannot get back."""
+        found = absent(self._handle, self._node_id) if self.errors else []
+        return [file for file in found if file.key in self.errors]
 
     def copy_some(self, todo: list[ReplicaFile]) -> list[ReplicaFile]:
         """Copy as many files as one entry names; return them."""
@@ -225,8 +235,9 @@ class _Copier:
         return isinstance(error, StoreError) and not isinstance(error, ObjectMissing) and error.url == self._target.url
 
 
-def _is_out_of_an_isr(state: Topic, node_id: NodeId) -> bool:
-    return any(node_id in each.replicas and node_id not in each.isr for each in state.partitions)
+def _is_out_of(partitions: Iterable[Partition], node_id: NodeId) -> bool:
+    """Return whether a node is a replica of one of the partitions, and not in its ISR."""
+    return any(node_id in each.replicas and node_id not in each.isr for each in partitions)
 
 
 def _has_news(handle: TopicHandle, node_id: NodeId) -> bool:

@@ -41,7 +41,7 @@ def report_lost(handle: TopicHandle, node: NodeId) -> None:
         starts = _first_chunks(handle.journal.state)
         files = tuple((number, starts[number]) for number in lost.files)
         segments = tuple((number, name, 0) for number, name in lost.segments)
-        _submit(handle, ReportDamage(node, lost.incarnation, files, segments))
+        _submit(handle, ReportDamage(node, lost.incarnation, files, segments, are_lost=True))
 
 
 def set_back(handle: TopicHandle) -> tuple[SetBack, ...]:

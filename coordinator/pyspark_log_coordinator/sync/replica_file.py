@@ -64,6 +64,11 @@ class ReplicaFile(msgspec.Struct, frozen=True):
         """The key of the object that has the rows."""
         return self.key if self.segment is None else layout.segment_file(self.key)
 
+    @property
+    def partitions(self) -> frozenset[int]:
+        """The partitions of which the journal names rows in the file."""
+        return frozenset(each.partition for each in self.places) if self.segment is None else frozenset({self.number})
+
 
 def missing(handle: TopicHandle, node_id: NodeId) -> list[ReplicaFile]:
     """Return the files that a node lacks of its partitions, by the known state.

@@ -1,5 +1,6 @@
 """Backups of a topic with real bytes: whatever happens meanwhile, a backup is one moment of the log, and whole."""
 
+import contextlib
 import itertools
 import random
 import uuid
@@ -243,6 +244,39 @@ def test_a_restore_that_is_killed_anywhere_is_no_log_and_the_next_one_continues_
         assert rows_in(topic, log) == topic.expected[0]
         assert log.group("g").journal.state.committed(topic.handle.topic_id, 0).offset == 3
     assert calls > 10
+
+
+def test_an_older_backup_is_not_restored_over_what_an_interrupted_restore_of_a_newer_one_has_left():
+    """The numbers of the journals of the two are different, because there were a million entries between them."""
+    topic, target = StoredTopic(), Target()
+    topic.fill(2)
+    older, _ = backup.back_up(topic.open(), target)
+    topic.fill(1)
+    newer, _ = backup.back_up(topic.open(), target)
+    (saved,) = newer.topics
+    moved = msgspec.structs.replace(saved, entry=saved.entry + NUMBER_MARGIN)
+    newer = msgspec.structs.replace(newer, entry=newer.entry + NUMBER_MARGIN, topics=(moved,))
+    refused = 0
+    for calls in itertools.count(1):
+        root = Failing()
+        root.left = calls
+        try:
+            restore(newer, target, root, real_environment(), as_new=True)
+        except Killed:
+            root.left = -1
+        else:
+            break
+        if _is_log(root):
+            continue
+        with contextlib.suppress(InvalidOption):
+            restore(older, target, root, real_environment(), as_new=True)
+        if _is_log(root):
+            log = Log(root, real_environment())
+            log.open(create=False)
+            assert rows_in(topic, log) == topic.expected[0][:6], f"killed at call {calls}"
+        else:
+            refused += 1
+    assert 1 < refused < calls
 
 
 def _is_log(root):

@@ -4,7 +4,7 @@ import pytest
 
 from pyspark_log_coordinator.cluster.machine import StartJournalMigration
 from pyspark_log_coordinator.journal import journal_nodes
-from pyspark_log_coordinator.log import adoption
+from pyspark_log_coordinator.log import adoption, node_admin
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_storage.errors import CopiedLog, InvalidOption
 from pyspark_log_storage.layout import JOURNAL_NODES
@@ -67,6 +67,35 @@ def test_a_copy_that_was_made_during_a_migration_is_not_adopted(six):
     copies = copied(six, *NEW)
     with pytest.raises(CopiedLog, match="finish the migration of the original"):
         adopt(six, copies)
+
+
+def renew(disks, node_id, url):
+    """Replace the disk of a node, and renew it."""
+    del disks.at[url]
+    node_admin.renew(disks.log(), node_id)
+
+
+def test_a_journal_node_that_was_renewed_after_its_disk_was_replaced_is_adopted(six):
+    renew(six, "2", URLS[2])
+    copies = copied(six, *URLS)
+    assert adopt(six, copies)
+    assert not adopt(six, copies)
+    log = six.log(*copies)
+    assert log.journals.nodes.urls == tuple(copies)
+    assert {each: log.cluster.state.nodes[each].url for each in "012"} == dict(zip("012", copies, strict=True))
+    assert log.journals.replaced_nodes() == ["2"]
+    assert sorted(move(six, "0", "1", "2", log=log).nodes.urls) == sorted(copies)
+    assert six.log(*copies).journals.replaced_nodes() == []
+
+
+def test_the_disk_that_a_journal_node_had_before_is_not_adopted(six):
+    former = copied(six, URLS[2])
+    renew(six, "2", URLS[2])
+    copies = copied(six, *URLS[:2])
+    with pytest.raises(InvalidOption, match="/copy/disk/c is not the present one of journal node '2'"):
+        adopt(six, [*copies, *former])
+    assert {journal_nodes.read(six.at[each]).urls for each in copies} == {URLS}
+    assert sorted(six.log(*URLS).topics()) == ["t", "u"]
 
 
 def test_of_the_lists_on_copies_the_newest_says_which_journal_nodes_there_are(six):

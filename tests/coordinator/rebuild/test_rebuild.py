@@ -14,7 +14,7 @@ from pyspark_log_coordinator.model.topic_config import UNLIMITED, TopicConfig
 from pyspark_log_coordinator.rebuild import execute
 from pyspark_log_coordinator.topic.machine import CommitBatch, ElectLeaders, Holder, SequencedFile, Suspect, Suspicion
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.errors import BatchMismatch, InvalidInput, InvalidOption, StaleFile
+from pyspark_log_storage.errors import BatchMismatch, CorruptObject, InvalidInput, InvalidOption, StaleFile
 from pyspark_log_storage.files.append_file import AppendFileWriter
 from pyspark_log_storage.layout import born_name
 from pyspark_log_storage.objects import checkpoints
@@ -191,6 +191,39 @@ def test_a_damaged_copy_is_replaced_from_another_node(cluster):
         cluster.catch_up("t", node)
     assert cluster.log.topic("t").journal.state.partitions[0].isr == ALL
     sound(cluster.log)
+
+
+@pytest.mark.parametrize("how", ["damaged", "lost"])
+def test_a_copy_that_is_bad_since_the_survey_is_skipped_for_another(cluster, how):
+    first, second = (each.name for each in cluster.log.topic("t").journal.state.partitions[0].segments)
+    for node, name in (("0", first), ("1", first), ("2", second)):
+        cluster.segment(node, "t", name).unlink()
+    cluster.lose_journals()
+    found = cluster.survey()
+    if how == "damaged":
+        flip_bit(cluster.segment("0", "t", second), 8 * 100)
+    else:
+        cluster.segment("0", "t", second).unlink()
+    execute.rebuild(found, real_environment())
+    cluster.open(found)
+    cluster.check()
+    one = cluster.log.topic("t").journal.state.partitions[0]
+    assert [[holder.node for holder in each.holders] for each in one.segments] == [["2"], ["1", "2"]]
+    for node in ALL:
+        cluster.catch_up("t", node)
+    sound(cluster.log)
+
+
+def test_a_copy_that_is_bad_since_the_survey_ends_the_rebuild_if_there_is_no_other(cluster):
+    first, second = (each.name for each in cluster.log.topic("t").journal.state.partitions[0].segments)
+    for node, name in (("0", first), ("1", first), ("1", second), ("2", second)):
+        cluster.segment(node, "t", name).unlink()
+    cluster.lose_journals()
+    found = cluster.survey()
+    flip_bit(cluster.segment("0", "t", second), 8 * 100)
+    with pytest.raises(CorruptObject, match=second):
+        execute.rebuild(found, real_environment())
+    assert cluster.rebuild().lost == 8
 
 
 def test_a_segment_damaged_on_every_node_ends_the_partition_and_is_not_deleted(cluster):

@@ -2,6 +2,7 @@
 
 import random
 
+import msgspec
 import pytest
 
 from pyspark_log_coordinator.replication import file_holders, replicas
@@ -109,6 +110,18 @@ def test_a_copy_is_not_given_up_for_one_on_a_node_under_suspicion():
     assert decide(after(state, Suspect("A", incarnation("A"))), bad("B", (0, 0))) == []
 
 
+def test_a_lost_copy_is_given_up_for_one_on_a_node_under_suspicion_only_by_a_node_that_is_out_of_sync():
+    state = after(started(1, ABC), commit(None, file({0: 1}, on=("A", "B")), acks="1"))
+    state = after(state, Suspect("A", incarnation("A")))
+    lost = ReportDamage("B", incarnation("B"), ((0, 0),), are_lost=True)
+    assert decide(state, lost) == []
+    for fenced in (True, False):
+        state = after(state, AlterReplicaNode("B", incarnation("B"), fenced=fenced))
+    assert decide(state, bad("B", (0, 0))) == []
+    assert decide(state, lost) == [CopiesDamaged("B", ((0, 0),), ())]
+    assert decide(after(state, AlterReplicaNode("A", "wiped")), lost) == []
+
+
 def test_a_staged_segment_whose_last_copy_is_damaged_is_given_up_as_nobody_could_copy_it():
     state = after(filled(), MaintainSegments((swap(0, 2, on=("B", "C")),)))
     (staged,) = state.partitions[0].staged
@@ -202,7 +215,7 @@ def step_of(state, dice, step):
                 for each in (*one.segments, *one.staged)
                 if dice.random() < 0.7
             ]
-            return bad(node, *files.items(), segments=segments)
+            return msgspec.structs.replace(bad(node, *files.items(), segments=segments), are_lost=dice.random() < 0.3)
 
 
 def copies(state, node):

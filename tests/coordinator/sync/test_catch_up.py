@@ -7,9 +7,10 @@ from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.sync import catch_up as copying
 from pyspark_log_coordinator.sync.catch_up import catch_up
 from pyspark_log_coordinator.sync.replica_file import missing
-from pyspark_log_coordinator.topic.machine import Suspect
+from pyspark_log_coordinator.topic.machine import AlterReplicaNode, Suspect
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import NodeMissing
+from pyspark_log_storage.errors import NodeMissing, StoreUnavailable
+from tests.support.coordinator.breakable_store import BreakableStore
 from tests.support.coordinator.replicated_topic import ReplicatedTopic
 from tests.support.coordinator.several_nodes import Stores
 from tests.support.coordinator.watched_topic import Watched, copy, reads
@@ -69,6 +70,54 @@ def test_a_disk_from_a_backup_stays_out_of_sync_while_no_node_has_its_files(topi
     (failure,) = copy(topic).failures
     assert key in str(failure)
     assert topic.partition().isr == ("0", "2")
+
+
+@pytest.mark.parametrize("min_insync", ["1", "2"])
+def test_a_lost_file_whose_only_other_holder_is_away_keeps_no_other_partition_behind(min_insync):
+    """With min.insync.replicas=2 the node has all committed rows of the lost file's partition, but for that file."""
+    topic = ReplicatedTopic(Stores(BreakableStore), (("1", "2"), ("0", "2")), min_insync_replicas=min_insync)
+    lost = topic.append({0: [b"a"]}, on=("1", "2"), acks="all")
+    for fenced in (True, False):
+        node_admin.set_fenced(topic.log, "2", fenced=fenced)
+    later = topic.append({0: [b"b"]}, on=("1",))
+    other = topic.append({1: [b"c"]}, on=("0",))
+    topic.log.node_store("2").delete(topic.handle.append_file(lost))
+    topic.stores.at["/disk/1"].broken = StoreUnavailable
+    topic.handle.submit(Suspect("1", topic.handle.journal.state.incarnations["1"]))
+    assert [type(each) for each in copy(topic, "2").failures] == [StoreUnavailable] * 2
+    assert topic.keys("2") == [f"append/{other}"]
+    assert [topic.partition(number).isr for number in (0, 1)] == [("1",), ("0", "2")]
+    topic.stores.at["/disk/1"].broken = None
+    assert copy(topic, "2").objects == 2
+    assert topic.keys("2") == sorted(f"append/{name}" for name in (lost, later, other))
+    assert [topic.partition(number).isr for number in (0, 1)] == [("1", "2"), ("0", "2")]
+
+
+def test_a_lost_file_that_keeps_its_partition_in_sync_keeps_no_other_one_behind():
+    topic = ReplicatedTopic(Stores(BreakableStore), (("1", "2"), ("0", "2"), ("1", "0")))
+    lost = topic.append({0: [b"a"], 2: [b"a"]}, on=("1", "2"), acks="all")
+    other = topic.append({1: [b"b"]}, on=("0",), acks="all")
+    topic.log.node_store("2").delete(topic.handle.append_file(lost))
+    topic.stores.at["/disk/1"].broken = StoreUnavailable
+    topic.handle.submit(Suspect("1", topic.handle.journal.state.incarnations["1"]))
+    told = []
+    copied = copy(topic, "2", failed=told.append)
+    assert (copied.objects, list(copied.failures), len(told)) == (1, told, 1)
+    assert topic.keys("2") == [f"append/{other}"]
+    assert [topic.partition(number).isr for number in (0, 1)] == [("1", "2"), ("0", "2")]
+    assert [each.node for each in topic.handle.journal.state.file(0).holders] == ["1", "2"]
+
+
+def test_a_node_that_has_lost_the_last_copy_of_a_file_stays_out_of_sync():
+    topic = ReplicatedTopic(replicas=(("1", "2"),))
+    lost = topic.append(on=("1", "2"), acks="all")
+    for fenced in (True, False):
+        node_admin.set_fenced(topic.log, "2", fenced=fenced)
+    topic.handle.submit(AlterReplicaNode("1", "wiped"))
+    topic.log.node_store("2").delete(topic.handle.append_file(lost))
+    assert len(copy(topic, "2").failures) == 1
+    assert "2" not in topic.partition().isr
+    assert [each.node for each in topic.handle.journal.state.file(0).holders] == ["2"]
 
 
 def test_a_disk_from_a_backup_stays_out_of_sync_when_the_deadline_leaves_files_that_it_has_lost(topic):

@@ -10,7 +10,7 @@ from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.sync import catch_up as copying
 from pyspark_log_coordinator.sync.catch_up import catch_up
 from pyspark_log_coordinator.sync.replica_file import sources
-from pyspark_log_coordinator.topic.machine import Holder, Suspect
+from pyspark_log_coordinator.topic.machine import DeleteRecords, Holder, Suspect
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, StoreRefused, StoreUnavailable
 from tests.support.coordinator.breakable_store import BreakableStore
@@ -215,12 +215,20 @@ def test_what_was_copied_while_the_disk_was_not_mounted_is_not_counted(topic):
 
 
 def test_a_file_that_another_process_copied_and_that_expired_is_no_error(topic):
-    key = topic.handle.append_file(topic.append())
+    key = topic.handle.append_file(topic.append(on=("0", "2"), acks="all"))
     store = topic.log.node_store("1")
+    _, handle = topic.open()
 
-    topic.log.node_store("0").before_read = lambda read: store.put(read, b"another was quicker")
-    store.delete_when_taken = key
-    assert copy(topic).objects == 0
+    def meanwhile(_):
+        topic.log.node_store("0").before_read = bool
+        assert catch_up(handle, "1").objects == 1
+        handle.submit(DeleteRecords(0, 1))
+        store.delete_when_taken = key
+
+    topic.log.node_store("0").before_read = meanwhile
+    copied = copy(topic)
+    assert (copied.objects, copied.failures, topic.keys("1")) == (0, (), [])
+    assert topic.partition().isr == ALL
 
 
 def test_a_copy_made_by_another_process_counts_only_if_it_is_whole(topic):

@@ -106,9 +106,13 @@ class LostCluster:
         """Rebuild the cluster from some nodes, and open it."""
         found = self.survey(nodes, journals)
         execute.rebuild(found, real_environment(), **flags)
+        self.open(found)
+        return found
+
+    def open(self, found: Survey) -> None:
+        """Open the rebuilt cluster."""
         self.log = Log(list(found.journal_stores), real_environment())
         self.log.open(create=False)
-        return found
 
     def read(self, topic: str, partition: int = 0) -> list[bytes]:
         """Return the values of a partition; check their offsets."""
