@@ -316,15 +316,15 @@ class TopicRebuild:
         def copy_from(source: NodeId) -> None:
             transfer.copy_segment(self._stores[source], self._stores[target], key, chosen.file)
 
-        def failed(source: NodeId, error: CorruptObject | StoreError) -> None:
+        def leave_out(source: NodeId, error: CorruptObject | StoreError) -> None:
             stop_unless_damaged(source, error)
-            nodes.remove(source)  # since the survey
+            nodes.remove(source)  # it was whole at the survey
 
         if not transfer.has_object(self._stores[target], layout.segment_file(key)):
             try:
-                first_readable([*nodes], copy_from, failed)
-            except AllCopiesFailed as none:
-                raise next(iter(none.errors.values())) from none
+                first_readable([*nodes], copy_from, leave_out)
+            except AllCopiesFailed as failed:
+                raise next(iter(failed.errors.values())) from failed
         nodes.append(target)
 
     def _copy_file(self, number: int, target: NodeId) -> None:
