@@ -66,7 +66,7 @@ class Clock:
 
     def environment(self) -> Environment:
         """Return the environment of a process with this clock."""
-        return msgspec.structs.replace(real_environment(), now_ms=lambda: self.now_ms)
+        return msgspec.structs.replace(real_environment(), now_ms=lambda: self.now_ms, store_clock=None)
 
 
 @contextmanager

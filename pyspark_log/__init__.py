@@ -22,6 +22,7 @@ sources, so heavy modules are imported on first use.
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401 -- clients need it, and once the main thread has ended it is too late
 import importlib
 from typing import TYPE_CHECKING
 

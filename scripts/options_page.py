@@ -99,7 +99,8 @@ ELSEWHERE = (
         "`trigger(continuous=...)`",
         (
             "Spark does not support it for Python data sources. A read is refused; a write logs an error for each "
-            "epoch and writes nothing. Use `trigger(processingTime=...)`; a micro-batch of few rows takes about 0.1 s."
+            "epoch and writes nothing. Use `trigger(processingTime=...)`; "
+            "[a micro-batch is short](../benchmarks.md#beside-the-others)."
         ),
     ),
     (
@@ -131,6 +132,13 @@ ELSEWHERE = (
             "If a topic is deleted or recreated during the run, and `failOnDataLoss` is false, the run stops reading it"
             " and ends; the next run reads the new topic from its start. The Kafka connector fails if the topic was"
             " deleted or is shorter."
+        ),
+    ),
+    (
+        "a topic that is removed from `subscribe`, and subscribed again later",
+        (
+            "The query continues where it was: its offset keeps the topic's positions meanwhile. The Kafka connector"
+            " forgets them, and reads the topic from its start. The removal needs `failOnDataLoss=false` in both."
         ),
     ),
     (

@@ -14,12 +14,18 @@ from pyspark_log_storage.stores.store_threads import StoreThreads
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyspark_log_storage.stores.store import Store
+
+
+CLOCKS_AGREE_MS = 60_000
+"""By how much two clocks may differ and still both count as right."""
+
 
 class Environment(msgspec.Struct, frozen=True):
     """The clocks, sleep, randomness and threads of one process."""
 
     now_ms: Callable[[], int]
-    """Return milliseconds since 1970. No decision about safety depends on them."""
+    """Return milliseconds since 1970, by the clock of this machine. Decisions use the log's (`log_clock`)."""
     monotonic: Callable[[], float]
     """Return seconds of a clock that never goes back."""
     sleep: Callable[[float], None]
@@ -28,6 +34,8 @@ class Environment(msgspec.Struct, frozen=True):
     """Return a random number between two bounds."""
     nonce: Callable[[], str]
     """Return 32 hex digits that no other process draws."""
+    store_clock: Callable[[Store], int | None] | None = None
+    """Return the time of a store's clock (ms), None if it has none; see `log_clock`. None: `now_ms` is always right."""
     store_threads: Callable[[str], StoreThreads] = StoreThreads
     """Return threads for calls to several stores at once, named by their purpose."""
 
@@ -40,4 +48,5 @@ def real_environment() -> Environment:
         sleep=time.sleep,
         uniform=random.uniform,
         nonce=lambda: uuid.uuid4().hex,
+        store_clock=lambda store: store.clock_ms(),
     )

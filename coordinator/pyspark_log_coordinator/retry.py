@@ -19,6 +19,8 @@ T = TypeVar("T")
 
 BACKOFF_SECONDS_MAX = 1.0
 """Kafka's default of retry.backoff.max.ms. A longer retry.backoff.ms takes precedence."""
+BACKOFF_SECONDS_MIN = 0.01
+"""The least pause, also with retry.backoff.ms=0: without one a client would keep a core and a store busy."""
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
@@ -29,6 +31,11 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     delivery_timeout_ms: int = settings.DELIVERY_TIMEOUT_MS.default
     session_timeout_ms: int = settings.BROKER_SESSION_TIMEOUT_MS.default
     """How long a node may be unreachable before a writer that waits elects leaders in its place."""
+
+    @property
+    def backoff_seconds(self) -> float:
+        """The least pause before a retry."""
+        return max(self.retry_backoff_ms / 1000, BACKOFF_SECONDS_MIN)
 
 
 def is_retriable(error: LogError) -> bool:
@@ -48,7 +55,7 @@ def retry(
 
     `failed` is the error of a first attempt that the caller made itself. The first retriable error is logged.
     """
-    backoff, timeout = policy.retry_backoff_ms / 1000, policy.delivery_timeout_ms / 1000
+    backoff, timeout = policy.backoff_seconds, policy.delivery_timeout_ms / 1000
     deadline = environment.monotonic() + timeout
     attempts = 0
     while True:

@@ -3,7 +3,7 @@
 exit code 0     success; also if the reader of the output has closed the pipe (`| head`)
 exit code 1     an error, printed on stderr
 exit code 2     a usage error
-exit code 130   interrupted
+exit code 130   interrupted; 143 by SIGTERM, 129 by SIGHUP
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import Annotated, Any
 import typer
 
 import pyspark_log
+from pyspark_log.build import build
+from pyspark_log.cli import signals
 from pyspark_log.cli.commands import COMMANDS, STYLE, Group
 from pyspark_log_coordinator.model.topic_config import REPLICA_LAG_TIME_MAX_MS
 from pyspark_log_storage.errors import LogError
@@ -63,6 +65,10 @@ class _Program(Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
+        with signals.as_interrupts():
+            return self._invoke(ctx)
+
+    def _invoke(self, ctx: Any) -> Any:
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -148,7 +154,7 @@ Pass the address of the cluster with --path or PYSPARK_LOG_PATH:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"pyspark-log {pyspark_log.__version__}")
+        typer.echo(f"pyspark-log {pyspark_log.__version__} (build {build()})")
         raise typer.Exit
 
 

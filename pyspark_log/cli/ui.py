@@ -53,8 +53,8 @@ def ui(
 ) -> None:
     """Show the log in a browser: topics, rows, groups, history.
 
-    It needs pip install 'pyspark-log[ui]'. It reads what it shows from the stores, keeps nothing, and changes nothing
-    without --allow-changes.
+    It needs pip install jinja2 starlette uvicorn. It reads what it shows from the stores, keeps nothing, and changes
+    nothing without --allow-changes.
     """
     from pyspark_log.ui.app import Settings, Ui
     from pyspark_log.ui.export import export as exported

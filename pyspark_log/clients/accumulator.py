@@ -3,17 +3,25 @@
 Callers append rows to the open batch of a topic. A batch is ready when it is full, when it has lingered, or when the
 program flushes. The sender takes ready batches of one topic at a time, in the order in which they were sent, as a
 request that becomes one journal entry.
+
+A signal handler or a finalizer may interrupt any of this in its own thread (`own_lock`). What it sends in the middle of
+another call waits beside the queues until that call, or the sender, takes it over. An exception in the middle of a
+call loses at most the row that the call was about: which rows there are is in the queues, and the rest is derived from
+them again (`_mend`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
+from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from pyspark_log.clients.own_lock import OwnLock
 from pyspark_log.clients.producer_batch import ROW_BYTES, ProducerBatch, RowBatch
 from pyspark_log_storage.errors import BufferExhausted, InvalidInput
 
@@ -46,6 +54,13 @@ class _Queue:
         """When the open batch has lingered."""
 
 
+class _Place:
+    """The place of somebody who waits for room."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+
 class Accumulator:
     """The batches of a producer. Safe for any number of threads that send, and one that takes."""
 
@@ -54,34 +69,88 @@ class Accumulator:
         self._free = options.buffer_memory
         self._queues: dict[str, _Queue] = {}
         self._unsettled: set[ProducerBatch] = set()
-        lock = threading.Lock()
-        self._lock = lock
-        self._work = threading.Condition(lock)
-        """There may be something to take."""
-        self._settled = threading.Condition(lock)
+        self.lock = OwnLock()
+        """Of everything here, and of the futures of the rows."""
+        self._is_interrupted = self.lock.is_mine
+        self._lock = self.lock.lock
+        self._late: deque[ProducerBatch] = deque()
+        """What was sent by those who have interrupted the owner of the lock."""
+        self._work: SimpleQueue[None] = SimpleQueue()
+        """Has something when there may be something to take. Unlike a condition it needs no lock."""
+        self._settled = self.lock.condition()
         """There is more room, and fewer batches are unsettled."""
-        self._waiting: deque[object] = deque()
+        self._waiting: deque[_Place] = deque()
         """Those who wait for room, in the order in which they get it: otherwise large batches would wait forever."""
-        self._wanted = 0
-        """The room that they wait for together."""
         self.settlers: Sequence[threading.Thread] = ()
         """The threads that call callbacks. They need not queue for room: the others wait for them."""
         self._is_closed = False
 
     def append(self, topic: str, row: InputRow, on_delivery: OnDelivery | None) -> Delivery:
         """Add a row. Raises `BufferExhausted`, and `InvalidInput` if the producer is closed."""
-        size = row[2] + ROW_BYTES
-        self._lock.acquire()  # `with` takes twice as long, which is a tenth of a row's time
+        size, lock = row[2] + ROW_BYTES, self._lock
+        if lock._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001 -- `is_mine`, which takes longer
+            late = RowBatch(topic, self.lock)
+            late.bytes = size
+            delivery = late.append(row, on_delivery)
+            self._send_late([late])
+            return delivery
         try:
+            lock.acquire()  # `with` takes twice as long, which is a tenth of a row's time
+            if self._late:
+                self._take_over()
             queue = self._queues.get(topic)
             batch = None if queue is None else queue.open
             if batch is not None and size <= batch.room:
                 batch.room -= size
             else:
                 batch = self._admit(topic, size)
-            return batch.append(row, on_delivery)
-        finally:
-            self._lock.release()
+            delivery = batch.append(row, on_delivery)
+            lock.release()
+        except BaseException:
+            if self._is_interrupted():  # else the lock is not taken yet, or not any more
+                self._mend()
+                lock.release()
+            raise
+        return delivery
+
+    def _send_late(self, batches: Sequence[ProducerBatch]) -> None:
+        """Add whole batches in the middle of another call of this thread. They need not wait for room."""
+        if self._is_closed:
+            raise InvalidInput("this Producer is closed; make a new one")
+        taken = sum(batch.bytes for batch in batches)
+        self._free -= taken
+        self._unsettled.update(batches)
+        self._late.extend(batches)
+        self._work.put(None)
+
+    def _take_over(self) -> None:
+        """Take what came late into the queues, behind all rows that were sent before. The caller holds the lock."""
+        while self._late:
+            batch = self._late[0]
+            queue = self._queue(batch.topic)
+            self._seal(queue)
+            if not queue.ready or queue.ready[-1] is not batch:  # else the step after this one was interrupted
+                queue.ready.append(batch)
+            self._late.popleft()
+        self._work.put(None)
+
+    def _mend(self) -> None:
+        """Put in order what an exception has left half done. The caller holds the lock."""
+        for queue in self._queues.values():
+            if queue.ready and queue.ready[-1] is queue.open:
+                queue.open = None
+            self._unsettled.update(queue.ready)
+            if queue.open is not None:
+                self._unsettled.add(queue.open)
+        self._free = self._options.buffer_memory - sum(batch.bytes for batch in self._unsettled)
+        self._work.put(None)
+        self._settled.notify_all()
+
+    def _queue(self, topic: str) -> _Queue:
+        queue = self._queues.get(topic)
+        if queue is None:
+            queue = self._queues[topic] = _Queue(topic)
+        return queue
 
     def _admit(self, topic: str, size: int) -> RowBatch:
         """Return the batch to which a row is to be added, sealed if that makes it full. The caller holds the lock."""
@@ -89,20 +158,18 @@ class Accumulator:
             self._reserve(size)
         else:
             self._free -= size
-        queue = self._queues.get(topic)
-        if queue is None:
-            queue = self._queues[topic] = _Queue(topic)
+        queue = self._queue(topic)
         batch = queue.open
         if batch is None:
-            batch = queue.open = RowBatch(topic)
             queue.due = monotonic() + self._options.linger
+            batch = queue.open = RowBatch(topic, self.lock)
             self._unsettled.add(batch)
-            self._work.notify()
+            self._work.put(None)
         self._take_back(batch)
         batch.bytes += size
         if batch.bytes >= self._options.batch_size:
             self._seal(queue)
-            self._work.notify()
+            self._work.put(None)
         else:  # a row that makes the batch full must not find room
             room = min(ROOM_BYTES, self._options.batch_size - 1 - batch.bytes, self._free - self._wanted)
             if room > 0:
@@ -116,29 +183,39 @@ class Accumulator:
 
         Together they may be larger than `buffer.memory`: then they wait until nothing else is in it.
         """
+        if self._is_interrupted():
+            self._send_late(batches)
+            return
         with self._lock:
-            reserved = min(sum(batch.bytes for batch in batches), self._options.buffer_memory)
-            self._reserve(reserved)
-            for batch in batches:
-                batch.bytes = min(batch.bytes, reserved)
-                reserved -= batch.bytes
-                queue = self._queues.get(batch.topic)
-                if queue is None:
-                    queue = self._queues[batch.topic] = _Queue(batch.topic)
-                self._seal(queue)
-                queue.ready.append(batch)
-                self._unsettled.add(batch)
-            self._work.notify()
+            try:
+                reserved = min(sum(batch.bytes for batch in batches), self._options.buffer_memory)
+                self._reserve(reserved)
+                for batch in batches:
+                    batch.bytes = min(batch.bytes, reserved)
+                    reserved -= batch.bytes
+                self._unsettled.update(batches)
+                self._late.extend(batches)
+                self._take_over()
+            except BaseException:
+                self._withdraw(batches)
+                self._mend()
+                raise
+
+    def _withdraw(self, batches: Sequence[ProducerBatch]) -> None:
+        """Take batches back that nobody has taken."""
+        self._late = deque(batch for batch in self._late if batch not in batches)
+        for queue in self._queues.values():
+            queue.ready = deque(batch for batch in queue.ready if batch not in batches)
+        self._unsettled.difference_update(batches)
 
     def _reserve(self, size: int) -> None:
         """Wait for room and take it, first come, first served. The caller holds the lock."""
-        deadline, place = monotonic() + self._options.max_block, object()
-        if threading.current_thread() in self.settlers:
-            self._waiting.appendleft(place)
-        else:
-            self._waiting.append(place)
-        self._wanted += size
+        deadline, place = monotonic() + self._options.max_block, _Place(size)
         try:
+            if threading.current_thread() in self.settlers:
+                self._waiting.appendleft(place)
+            else:
+                self._waiting.append(place)
             while (self._free < size or self._waiting[0] is not place) and not self._is_closed:
                 if self._seal_all():  # rows that linger would keep their room
                     continue
@@ -154,22 +231,28 @@ class Accumulator:
                 raise InvalidInput("this Producer is closed; make a new one")
             self._free -= size
         finally:
-            self._waiting.remove(place)
-            self._wanted -= size
+            if place in self._waiting:
+                self._waiting.remove(place)
             if self._waiting:
                 self._settled.notify_all()
 
+    @property
+    def _wanted(self) -> int:
+        """The room that others wait for."""
+        return sum(place.size for place in self._waiting)
+
     def _seal_all(self) -> int:
         """Let no batch wait for more rows; return how much room became free."""
-        self._work.notify()
+        self._work.put(None)
         return sum([self._seal(queue) for queue in self._queues.values()])
 
     def _seal(self, queue: _Queue) -> int:
         """Let a topic's open batch be taken, without its room; return how much that was."""
-        batch, queue.open = queue.open, None
+        batch = queue.open
         if batch is None:
             return 0
-        queue.ready.append(batch)
+        queue.ready.append(batch)  # first: `_mend` finds what is in both
+        queue.open = None
         return self._take_back(batch)
 
     def _take_back(self, batch: RowBatch) -> int:
@@ -181,18 +264,23 @@ class Accumulator:
 
     def take(self) -> Request | None:
         """Wait for ready batches and return those of one topic; None once the accumulator is closed and empty."""
-        with self._lock:
-            while True:
+        while True:
+            with self._lock:
                 request, due = self._next()
                 if request is not None:
                     return request
-                if self._is_closed:
+                if self._is_closed and not self._late:
                     return None
-                self._work.wait(None if due is None else max(0.0, due - monotonic()))
+            with contextlib.suppress(Empty):
+                self._work.get(timeout=None if due is None else max(0.0, due - monotonic()))
+                while True:
+                    self._work.get_nowait()
 
     def _next(self) -> tuple[Request | None, float | None]:
         """Return a request, or when the next batch has lingered."""
         next_due, now = None, monotonic()
+        if self._late:
+            self._take_over()
         for queue in self._queues.values():
             if queue.open is not None and queue.due <= now:
                 self._seal(queue)
@@ -216,7 +304,9 @@ class Accumulator:
     def release(self, batches: Iterable[ProducerBatch]) -> None:
         """Free the room of batches that are about to be settled: their callbacks may need it to send more."""
         with self._lock:
-            self._free += sum(batch.bytes for batch in batches)
+            for batch in batches:
+                self._free += batch.bytes
+                batch.bytes = 0
             self._settled.notify_all()
 
     def settled(self, batches: Iterable[ProducerBatch]) -> None:
@@ -228,26 +318,37 @@ class Accumulator:
     def flush(self, seconds: float | None) -> int:
         """Wait until all rows that were sent before are settled; return the number of batches that are not."""
         deadline = None if seconds is None else monotonic() + seconds
+        self.lock.refuse_interrupts("flush")
         with self._lock:
-            self._seal_all()
-            mine = set(self._unsettled)
-            while mine := mine & self._unsettled:
-                left = None if deadline is None else deadline - monotonic()
-                if left is not None and left <= 0:
-                    break
-                self._settled.wait(left)
-            return len(mine)
+            try:
+                self._seal_all()
+                mine = set(self._unsettled)
+                while mine := mine & self._unsettled:
+                    left = None if deadline is None else deadline - monotonic()
+                    if left is not None and left <= 0:
+                        break
+                    self._settled.wait(left)
+                return len(mine)
+            except BaseException:
+                self._mend()
+                raise
 
     def close(self) -> None:
         """Let nothing more in."""
+        self.lock.refuse_interrupts("close")
         with self._lock:
-            self._is_closed = True
-            self._seal_all()
-            self._settled.notify_all()
+            try:
+                self._is_closed = True
+                self._seal_all()
+                self._settled.notify_all()
+            except BaseException:
+                self._mend()
+                raise
 
     def drop(self) -> list[ProducerBatch]:
         """Take all batches that nobody has taken, and return them."""
         with self._lock:
+            self._take_over()
             batches = [batch for queue in self._queues.values() for batch in queue.ready]
             self._queues.clear()
             return batches

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import re
-import threading
 import weakref
 from collections.abc import Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
 from pyspark_log.clients.consumer_group import ConsumerGroup, ConsumerRebalanceListener, SubscribedTopics
 from pyspark_log.clients.looks import Looks
+from pyspark_log.clients.own_lock import Busy, OfOneProcess, OwnTurn
 from pyspark_log.clients.reading import AssignedPartition, Reading, first_timestamp_ms
 from pyspark_log.clients.records import (
     ConsumerBatch,
@@ -32,11 +33,12 @@ from pyspark_log.opening import own_log
 from pyspark_log.options.consumer import parse_consumer
 from pyspark_log.reading.planning import Range, split_of
 from pyspark_log.reading.positions import offset_for_time
+from pyspark_log_coordinator.membership.latch import Latch
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import InvalidInput, LogError, NoCluster, UnknownTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
     from typing_extensions import Self
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 GivenOffsets: TypeAlias = (
     "Mapping[TopicPartition, OffsetAndMetadata | int] | Mapping[tuple[str, int], OffsetAndMetadata | int]"
 )
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _ITERATION_MS = 1000
@@ -81,7 +84,17 @@ class Outages:
         self._is_out = False
 
 
-class Consumer:
+def _alone(method: Callable[Concatenate[Consumer, P], T]) -> Callable[Concatenate[Consumer, P], T]:
+    """Let a method be called by one thread at a time, and not after `close`."""
+
+    @functools.wraps(method)
+    def alone(self: Consumer, /, *args: P.args, **given: P.kwargs) -> T:
+        return self._in_turn(functools.partial(method, self, *args, **given))
+
+    return alone
+
+
+class Consumer(OfOneProcess):
     """Reads topics, alone or as a member of a group.
 
         with Consumer("/data/log", group_id="etl", auto_offset_reset="earliest") as consumer:
@@ -120,16 +133,17 @@ class Consumer:
         self._looks = Looks(self._log, self._options.longest_pause)
         self._reading = Reading(self._looks, self._options.fetch_bytes)
         self._outages = Outages()
-        self._in_use = threading.RLock()
-        self._depth = 0
-        self._is_finishing = False
-        self._closed = threading.Event()
+        self._turn = OwnTurn("Consumer")
+        self._closed = Latch()
         self._process = os.getpid()
         self._group: ConsumerGroup | None = None
         if self._options.group is not None:
-            self._group = ConsumerGroup(address, self._options.group, self._options, self._reading, self._looks)
+            self._group = ConsumerGroup(
+                address, self._options.group, self._options, self._reading, self._looks, self._turn
+            )
             weakref.finalize(self, self._group.stop)
 
+    @_alone
     def assign(
         self,
         partitions: Iterable[TopicPartition | tuple[str, int]],
@@ -145,37 +159,37 @@ class Consumer:
             raise InvalidInput(
                 f"start is {start!r}; give earliest, latest, or a dict with the offset of each partition"
             )
-        with self._alone():
-            if self._group is not None and self._group.is_subscribed:
-                raise InvalidInput("the group assigns the partitions of this Consumer; unsubscribe first")
-            self._reading.hand_back()
-            handles: dict[str, TopicHandle] = {}
-            assigned: dict[TopicPartition, AssignedPartition] = {}
-            starts: dict[TopicPartition, int] = {}
-            for key in dict.fromkeys(partition_of(each) for each in partitions):
-                handle = handles.get(key.topic) or self._looks.topic(key.topic)
-                handles[key.topic] = handle
-                state = handle.partition(key.partition)
-                known = self._reading.partitions.get(key)
-                if known is None or known.handle.topic_id != handle.topic_id:
-                    known = AssignedPartition(handle, key.partition, self._options)
-                assigned[key] = known
-                if start == "earliest":
-                    starts[key] = state.log_start
-                elif start == "latest":
-                    starts[key] = state.high_watermark
-                elif isinstance(start, Mapping) and key in start:
-                    starts[key] = offset_of(start[key])
-            if self._group is not None:
-                self._group.read_no_longer(self._reading.partitions.keys() - assigned.keys())
-                self._group.start([each for key, each in assigned.items() if key not in starts])
-            # After an error nothing has changed.
-            for key, each in assigned.items():
-                each.handle = handles[key.topic]  # the log makes new ones when its journals have moved
-                if key in starts:
-                    each.seek(starts[key])
-            self._reading.assign(assigned)
+        if self._group is not None and self._group.is_subscribed:
+            raise InvalidInput("the group assigns the partitions of this Consumer; unsubscribe first")
+        self._reading.hand_back()
+        handles: dict[str, TopicHandle] = {}
+        assigned: dict[TopicPartition, AssignedPartition] = {}
+        starts: dict[TopicPartition, int] = {}
+        for key in dict.fromkeys(partition_of(each) for each in partitions):
+            handle = handles.get(key.topic) or self._looks.topic(key.topic)
+            handles[key.topic] = handle
+            state = handle.partition(key.partition)
+            known = self._reading.partitions.get(key)
+            if known is None or known.handle.topic_id != handle.topic_id:
+                known = AssignedPartition(handle, key.partition, self._options)
+            assigned[key] = known
+            if start == "earliest":
+                starts[key] = state.log_start
+            elif start == "latest":
+                starts[key] = state.high_watermark
+            elif isinstance(start, Mapping) and key in start:
+                starts[key] = offset_of(start[key])
+        if self._group is not None:
+            self._group.read_no_longer(self._reading.partitions.keys() - assigned.keys())
+            self._group.start([each for key, each in assigned.items() if key not in starts])
+        # After an error nothing has changed.
+        for key, each in assigned.items():
+            each.handle = handles[key.topic]  # the log makes new ones when its journals have moved
+            if key in starts:
+                each.seek(starts[key])
+        self._reading.assign(assigned)
 
+    @_alone
     def subscribe(
         self,
         topics: Iterable[str] = (),
@@ -191,22 +205,21 @@ class Consumer:
         wanted = SubscribedTopics(topics, pattern)
         if not (listener is None or isinstance(listener, ConsumerRebalanceListener)):
             raise InvalidInput(f"listener is {listener!r}; give an object of a subclass of ConsumerRebalanceListener")
-        with self._alone():
-            group = self._the_group("subscribe")
-            if not group.is_subscribed:
-                self._reading.hand_back()
-                group.read_no_longer(self._reading.partitions)
-                self._reading.assign({})
-            group.subscribe(wanted, listener)
+        group = self._the_group("subscribe")
+        if not group.is_subscribed:
+            self._reading.hand_back()
+            group.read_no_longer(self._reading.partitions)
+            self._reading.assign({})
+        group.subscribe(wanted, listener)
 
+    @_alone
     def unsubscribe(self) -> None:
         """Give up all partitions, and leave the group if the consumer subscribes to topics."""
-        with self._alone():
-            self._reading.hand_back()
-            if self._group is not None:
-                self._group.read_no_longer(self._reading.partitions)
-                self._group.unsubscribe()
-            self._reading.assign({})
+        self._reading.hand_back()
+        if self._group is not None:
+            self._group.read_no_longer(self._reading.partitions)
+            self._group.unsubscribe()
+        self._reading.assign({})
 
     def subscription(self) -> set[str]:
         """Return the topics that the consumer subscribes to."""
@@ -269,14 +282,14 @@ class Consumer:
                 await asyncio.sleep(self._looks.pause())
         raise StopAsyncIteration
 
+    @_alone
     def seek(self, partition: TopicPartition | tuple[str, int], offset: int) -> None:
         """Read a partition from `offset` next.
 
         If the log does not have that offset when the partition is read, `auto.offset.reset` decides.
         """
-        with self._alone():
-            self._reading.hand_back()
-            self._of(partition).seek(offset_of(offset))
+        self._reading.hand_back()
+        self._of(partition).seek(offset_of(offset))
 
     def seek_to_beginning(self, *partitions: TopicPartition | tuple[str, int]) -> None:
         """Read partitions, by default all that are assigned, from their first row."""
@@ -286,33 +299,45 @@ class Consumer:
         """Read only rows that are new from now on, of some or all assigned partitions."""
         self._seek_to(partitions, lambda state: state.high_watermark)
 
+    @_alone
     def position(self, partition: TopicPartition | tuple[str, int]) -> int:
         """Return the offset of the next row of a partition.
 
         In an iteration that is the row after the one that was returned last. Raises as `poll`.
         """
-        with self._alone():
-            found = self._of(partition)
-            first = self._reading.next_returned(found.key)
-            return found.position() if first is None else first
+        found = self._of(partition)
+        first = self._reading.next_returned(found.key)
+        return found.position() if first is None else first
 
+    @_alone
     def pause(self, *partitions: TopicPartition | tuple[str, int]) -> None:
         """Return no rows of these partitions until `resume`."""
-        with self._alone():
-            self._reading.hand_back()
-            for each in partitions:
-                self._of(each).is_paused = True
+        self._reading.hand_back()
+        for each in partitions:
+            self._of(each).is_paused = True
 
+    @_alone
     def resume(self, *partitions: TopicPartition | tuple[str, int]) -> None:
         """Return rows of these partitions again."""
-        with self._alone():
-            for each in partitions:
-                self._of(each).is_paused = False
+        for each in partitions:
+            self._of(each).is_paused = False
+
+    @_alone
+    def caught_up(self) -> bool:
+        """Return whether `poll` has returned all rows that there were when it looked last, but for paused partitions.
+
+        False before a member has joined its group and has its partitions, and before anything is assigned.
+        """
+        group, reading = self._group, self._reading
+        is_member = group is not None and group.is_subscribed
+        is_assigned = group.is_working if is_member and group is not None else bool(reading.partitions)
+        return is_assigned and reading.is_at_end
 
     def paused(self) -> set[TopicPartition]:
         """Return the paused partitions."""
         return {key for key, each in self._reading.partitions.items() if each.is_paused}
 
+    @_alone
     def commit(self, offsets: GivenOffsets | None = None) -> None:
         """Commit offsets to the group, and return when they are durable; by default those after the returned rows.
 
@@ -325,17 +350,16 @@ class Consumer:
         is not assigned. After a `MemberError` call `poll`, which joins again. After `StoreError` and `OutcomeUnknown`
         the offsets may be committed or not: commit again, which changes nothing if they are.
         """
-        with self._alone():
-            self._the_group("commit").commit(None if offsets is None else committed_of(offsets))
+        self._the_group("commit").commit(None if offsets is None else committed_of(offsets))
 
+    @_alone
     def commit_async(self, offsets: GivenOffsets | None = None, callback: OnCommit | None = None) -> None:
         """Commit as `commit`, in a thread of the consumer.
 
         `callback(offsets, error)` is called by a later `poll`, `commit` or `close`; error is None if they are durable.
         Without a callback an error is logged.
         """
-        with self._alone():
-            self._the_group("commit").commit_later(None if offsets is None else committed_of(offsets), callback)
+        self._the_group("commit").commit_later(None if offsets is None else committed_of(offsets), callback)
 
     @overload
     def committed(self, partitions: TopicPartition | tuple[str, int]) -> OffsetAndMetadata | None: ...
@@ -352,25 +376,27 @@ class Consumer:
 
         None stands for a partition of which the group has committed nothing. Raises `UnknownTopic`.
         """
-        with self._alone():
-            group = self._the_group("look for committed offsets")
-            keys = partitions_of(partitions)
-            found = group.committed([keys] if isinstance(keys, TopicPartition) else keys)
-            return found[keys] if isinstance(keys, TopicPartition) else found
+        keys = partitions_of(partitions)
+        found = self._committed([keys] if isinstance(keys, TopicPartition) else keys)
+        return found[keys] if isinstance(keys, TopicPartition) else found
+
+    @_alone
+    def _committed(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        return self._the_group("look for committed offsets").committed(keys)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return the group, the member id and the generation of this consumer."""
         return self._the_group("be a member").metadata()
 
+    @_alone
     def topics(self) -> set[str]:
         """Return the names of all topics."""
-        with self._alone():
-            return self._looks.topic_names()
+        return self._looks.topic_names()
 
+    @_alone
     def partitions_for_topic(self, topic: str) -> set[int]:
         """Return the numbers of a topic's partitions. Raises `UnknownTopic`."""
-        with self._alone():
-            return set(range(len(self._looks.topic(topic).partitions)))
+        return set(range(len(self._looks.topic(topic).partitions)))
 
     def partitions(self, *topics: str) -> list[TopicPartition]:
         """Return all partitions of some topics, for `assign`. Raises `UnknownTopic`."""
@@ -386,22 +412,22 @@ class Consumer:
         """Return the end of each partition: its high watermark, the offset of the next row that can be read."""
         return self._offsets(partitions, lambda state: state.high_watermark)
 
+    @_alone
     def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int] | Mapping[tuple[str, int], int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first row of each partition whose timestamp is the given one or later; None if there is none."""
-        with self._alone():
-            found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
-            for given, ms in times_ms.items():
-                key = partition_of(given)
-                handle = self._looks.topic(key.topic)
-                handle.partition(key.partition)  # raises if there is no such partition
-                offset = offset_for_time(handle, key.partition, ms, self._options.rack)
-                found[key] = None
-                if offset is not None:
-                    split = split_of(handle, Range(*key, offset, offset + 1), self._options.rack)
-                    found[key] = OffsetAndTimestamp(offset, first_timestamp_ms(self._log.store_at, split))
-            return found
+        found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+        for given, ms in times_ms.items():
+            key = partition_of(given)
+            handle = self._looks.topic(key.topic)
+            handle.partition(key.partition)  # raises if there is no such partition
+            offset = offset_for_time(handle, key.partition, ms, self._options.rack)
+            found[key] = None
+            if offset is not None:
+                split = split_of(handle, Range(*key, offset, offset + 1), self._options.rack)
+                found[key] = OffsetAndTimestamp(offset, first_timestamp_ms(self._log.store_at, split))
+        return found
 
     def close(self) -> None:
         """Stop: a waiting `poll` returns, iterations end, and later calls raise `InvalidInput`. For any thread.
@@ -414,31 +440,25 @@ class Consumer:
         self._finish_unless_in_use()
 
     def _finish_unless_in_use(self) -> None:
-        if self._group is None or not self._in_use.acquire(blocking=False):
-            return
-        try:
-            if self._depth == 0:
-                self._finish()
-        finally:
-            self._in_use.release()
+        if self._group is not None and not self._turn.is_mine:  # else the call that has the turn does it at its end
+            with contextlib.suppress(Busy):
+                self._turn.call(self._finish)
 
     def _finish(self) -> None:
         """Close the group, whose listener may use the consumer once more."""
-        if self._group is None or self._is_finishing or self._process != os.getpid():
+        if self._group is None or self._process != os.getpid():
             return
-        self._is_finishing = True
         try:
             self._reading.hand_back()
             self._reading.go_back()  # the program has no rows yet of a call that ends with this
             self._group.close()
         finally:
             self._group = None
-            self._is_finishing = False
 
     def _repr_html_(self) -> str | None:
         """Return for notebooks where the consumer is in its partitions, as of its last look. Reads nothing.
 
-        Without pip install 'pyspark-log[ui]' this is None, and a notebook shows what `repr` returns.
+        Without pip install jinja2 this is None, and a notebook shows what `repr` returns.
         """
         try:
             from pyspark_log.ui import notebook
@@ -462,25 +482,26 @@ class Consumer:
     ) -> None:
         self.close()
 
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Refuse a second thread, and everything after `close`."""
-        if not self._in_use.acquire(blocking=False):
-            self._refuse_if_closed()
-            raise InvalidInput("this Consumer is in use by another thread; use one Consumer for each thread")
-        self._depth += 1
-        try:
-            if self._depth == 1 and not self._is_finishing:  # a call that is in progress ends as it would
+    def _in_turn(self, act: Callable[[], T]) -> T:
+        """Return what `act` returns. Refuse a second thread, and everything after `close`."""
+        is_first = not self._turn.is_mine
+
+        def checked() -> T:
+            if is_first:  # a call that is in progress ends as it would
                 self._refuse_if_closed()
-            if self._group is not None and self._process != os.getpid():
-                raise InvalidInput("this Consumer was made before the process was forked; make one in each process")
-            yield
+            return act()
+
+        if self._group is not None and self._process != os.getpid():
+            raise InvalidInput("this Consumer was made before the process was forked; make one in each process")
+        try:
+            return self._turn.call(checked)
+        except Busy:
+            self._refuse_if_closed()
+            raise InvalidInput("this Consumer is in use by another thread; use one Consumer for each thread") from None
         except NoCluster as error:
             raise NoCluster(f"{error}. A Consumer takes the log's address; topics are for subscribe") from error
         finally:
-            self._depth -= 1
-            self._in_use.release()
-            if self._closed.is_set():  # looked at after the release: `close` leaves it to whoever has the lock
+            if self._closed.is_set():  # looked at after the turn: `close` leaves it to whoever has the turn
                 self._finish_unless_in_use()
 
     def _refuse_if_closed(self) -> None:
@@ -492,37 +513,41 @@ class Consumer:
             raise InvalidInput(f"this Consumer has no group to {what}; give the option group.id")
         return self._group
 
-    def _wait_for(self, take: Callable[[], list[T]], timeout_ms: float) -> list[T]:
+    def _wait_for(self, take: Callable[[], list[T]], timeout_ms: float, *, is_alone: bool = False) -> list[T]:
         """Return what `take` returns, once that is not empty or the time is over.
 
         If the call ends with an error or an interrupt, or because a member of a group is closed, the rows that were
         taken are read again.
         """
         has_begun = False
-        try:
-            with self._alone():
-                group = self._group
-                if group is not None and group.is_calling:
-                    raise InvalidInput("a rebalance listener or callback cannot poll; return, and poll afterwards")
-                if not self._reading.partitions and not (group is not None and group.is_subscribed):
-                    raise InvalidInput("no partition is assigned; call subscribe or assign first")
-                self._reading.hand_back()
+
+        def wait() -> list[T]:
+            nonlocal has_begun
+            group = self._group
+            if group is not None and group.is_calling:
+                raise InvalidInput("a rebalance listener or callback cannot poll; return, and poll afterwards")
+            if not self._reading.partitions and not (group is not None and group.is_subscribed):
+                raise InvalidInput("no partition is assigned; call subscribe or assign first")
+            self._reading.hand_back()
+            self._reading.begin()
+            has_begun = True
+            deadline = monotonic() + timeout_ms / 1000
+            while True:
                 self._reading.begin()
-                has_begun = True
-                deadline = monotonic() + timeout_ms / 1000
-                while True:
-                    self._reading.begin()
-                    pause = self._looks.pause()
-                    if group is not None:
-                        group.poll()
-                        pause = min(pause, group.pause())
-                    if found := self._look_and_take(take):
-                        self._looks.found()
-                        break
-                    pause = max(pause, self._outages.pause)
-                    left = deadline - monotonic()
-                    if left <= 0 or self._closed.wait(min(pause, left)):
-                        break
+                pause = self._looks.pause()
+                if group is not None:
+                    group.poll()
+                    pause = min(pause, group.pause())
+                if found := self._look_and_take(take):
+                    self._looks.found()
+                    return found
+                pause = max(pause, self._outages.pause)
+                left = deadline - monotonic()
+                if left <= 0 or self._closed.wait(min(pause, left)):
+                    return found
+
+        try:
+            found = wait() if is_alone else self._in_turn(wait)
             is_returned = self._reading.begin()  # nothing may fail from here on
         except BaseException:
             if has_begun:
@@ -558,10 +583,15 @@ class Consumer:
     def _read_ahead(self, timeout_ms: float) -> None:
         """Read rows for the iteration, and wait for them for some time. Do nothing if another thread has closed it."""
         rows_max, has_begun = self._options.max_poll_records, False
+
+        def read() -> None:
+            nonlocal has_begun
+            has_begun = True
+            rows = self._wait_for(lambda: self._reading.take_records(rows_max), timeout_ms, is_alone=True)
+            self._reading.ahead = rows[::-1]
+
         try:
-            with self._alone():
-                has_begun = True
-                self._reading.ahead = self._wait_for(lambda: self._reading.take_records(rows_max), timeout_ms)[::-1]
+            self._in_turn(read)
         except InvalidInput:
             if has_begun or not self._closed.is_set():
                 raise
@@ -570,24 +600,31 @@ class Consumer:
         key = partition_of(partition)
         found = self._reading.partitions.get(key)
         if found is None:
-            raise InvalidInput(f"topic {key.topic!r}, partition {key.partition} is not assigned; assign it first")
+            subscribed = self._group is not None and self._group.is_subscribed
+            advice = (
+                "poll first: the group assigns partitions then, perhaps this one to another member "
+                "(on_partitions_assigned of a listener says when)"
+                if subscribed
+                else "assign it first"
+            )
+            raise InvalidInput(f"topic {key.topic!r}, partition {key.partition} is not assigned; {advice}")
         return found
 
+    @_alone
     def _seek_to(
         self, partitions: Iterable[TopicPartition | tuple[str, int]], where: Callable[[Partition], int]
     ) -> None:
-        with self._alone():
-            self._reading.hand_back()
-            chosen = [self._of(each) for each in partitions] or list(self._reading.partitions.values())
-            for handle in {each.handle.topic_id: each.handle for each in chosen}.values():
-                handle.refresh()
-            for each in chosen:
-                each.seek(where(each.state))
+        self._reading.hand_back()
+        chosen = [self._of(each) for each in partitions] or list(self._reading.partitions.values())
+        for handle in {each.handle.topic_id: each.handle for each in chosen}.values():
+            handle.refresh()
+        for each in chosen:
+            each.seek(where(each.state))
 
+    @_alone
     def _offsets(
         self, partitions: Iterable[TopicPartition | tuple[str, int]], which: Callable[[Partition], int]
     ) -> dict[TopicPartition, int]:
-        with self._alone():
-            keys = [partition_of(each) for each in partitions]
-            handles = {topic: self._looks.topic(topic) for topic in {key.topic for key in keys}}
-            return {key: which(handles[key.topic].partition(key.partition)) for key in keys}
+        keys = [partition_of(each) for each in partitions]
+        handles = {topic: self._looks.topic(topic) for topic in {key.topic for key in keys}}
+        return {key: which(handles[key.topic].partition(key.partition)) for key in keys}

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from pyspark_log.clients.commits import OnCommit
     from pyspark_log.clients.looks import Looks
+    from pyspark_log.clients.own_lock import OwnTurn
     from pyspark_log.clients.reading import Reading
     from pyspark_log.options.consumer import ConsumerOptions, GroupOptions
     from pyspark_log_coordinator.group.state import Group
@@ -118,9 +119,10 @@ class ConsumerGroup:
     """The group of one consumer. Used by the consumer's thread, apart from a thread of its own."""
 
     def __init__(
-        self, path: str, group: GroupOptions, options: ConsumerOptions, reading: Reading, looks: Looks
+        self, path: str, group: GroupOptions, options: ConsumerOptions, reading: Reading, looks: Looks, turn: OwnTurn
     ) -> None:
-        """Do no I/O yet."""
+        """Do no I/O yet. `turn` is the consumer's, who takes it to call anything here."""
+        self._turn = turn
         self._group = group
         self._options = options
         self._reading = reading
@@ -152,6 +154,11 @@ class ConsumerGroup:
     def is_subscribed(self) -> bool:
         """Return whether the group assigns the partitions."""
         return self._member is not None
+
+    @property
+    def is_working(self) -> bool:
+        """Return whether the consumer has what the group has assigned to it last, which may be nothing."""
+        return self._member is not None and self._member.is_working
 
     def subscribe(self, topics: SubscribedTopics, listener: ConsumerRebalanceListener | None) -> None:
         """Share these topics with the other members, from the next `poll` on."""
@@ -483,6 +490,7 @@ class ConsumerGroup:
         was_calling = self.is_calling
         try:
             self.is_calling = True
-            yield
+            with self._turn.calling_out():
+                yield
         finally:
             self.is_calling = was_calling

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import concurrent.futures.thread  # noqa: F401 -- what a producer imports at its end needs it, which is too late then
 import contextlib
 import os
 import threading
-import time
 import weakref
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log.clients.accumulator import Accumulator
 from pyspark_log.clients.housekeeper import Housekeeper
+from pyspark_log.clients.own_lock import OfOneProcess
 from pyspark_log.clients.producer_batch import ROW_BYTES, ArrowBatch, RowBatch
 from pyspark_log.clients.records import BatchMetadata, RecordMetadata, address_of
 from pyspark_log.clients.row_input import arrow_rows, checked_row, lasting
@@ -28,18 +27,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from typing_extensions import Self
 
+    from pyspark_log.clients.own_lock import OwnLock
     from pyspark_log.clients.producer_batch import OnDelivery
     from pyspark_log.clients.records import RecordMetadata
     from pyspark_log.clients.row_input import GivenHeaders, Text
-
-_NS_PER_US = 1000
 
 
 class AtomicBatch:
     """The batch of `Producer.batch()`: rows that are in the log together or not at all. For one thread."""
 
-    def __init__(self, sender: Sender, bytes_max: int) -> None:
+    def __init__(self, sender: Sender, lock: OwnLock, bytes_max: int) -> None:
         self._sender = sender
+        self._lock = lock
         self._bytes_max = bytes_max
         self._bytes = 0
         self._batches: dict[str, RowBatch] = {}
@@ -78,7 +77,7 @@ class AtomicBatch:
         batch = self._batches.get(topic)
         is_first = batch is None
         if batch is None:
-            batch = self._batches[topic] = RowBatch(topic)
+            batch = self._batches[topic] = RowBatch(topic, self._lock)
         batch.bytes += size
         future = batch.append(row, on_delivery)
         if is_first:
@@ -102,7 +101,7 @@ class AtomicBatch:
             batch.cancel()
 
 
-class Producer:
+class Producer(OfOneProcess):
     """Sends rows to topics.
 
     It creates topics, but no log: `pyspark-log topics create flights --path data/log` does.
@@ -127,6 +126,7 @@ class Producer:
 
         Raises `InvalidOption`, `InvalidInput`.
         """
+        _refuse_after_the_end()
         given = address_of(path, config, "send takes the topic")
         self._options = parse_producer(config, options)
         address = canonical(given)
@@ -137,8 +137,6 @@ class Producer:
         self._destination = self._sender.destination
         self._refused = ""
         """Why nothing can be sent any more."""
-        self._closing: set[threading.Thread] = set()
-        """The threads that are in the middle of `close`."""
         self._finalizer = weakref.finalize(self, _finish_elsewhere, os.getpid(), self._accumulator, self._sender)
         self._finalizer.atexit = False  # `_close_at_exit` does it
         _add(self)
@@ -183,12 +181,11 @@ class Producer:
         a Spark write; others are ignored. The rows must not be changed afterwards. Raises what `send` raises.
         """
         self._check_usable()
-        now_us = time.time_ns() // _NS_PER_US
         try:
-            checked = arrow_rows(rows, self._destination(topic), now_us)
+            checked = arrow_rows(rows, self._destination(topic))
         except InvalidRecord as error:
-            checked = arrow_rows(rows, self._sender.changed(topic, error), now_us)
-        batch = ArrowBatch(topic, checked)
+            checked = arrow_rows(rows, self._sender.changed(topic, error))
+        batch = ArrowBatch(topic, checked, self._accumulator.lock)
         if rows.num_rows == 0:
             batch.succeed({})
         else:
@@ -209,7 +206,7 @@ class Producer:
         """
         self._check_usable()
         self._check_may_wait("use batch()")
-        batch = AtomicBatch(self._sender, self._options.buffer_memory)
+        batch = AtomicBatch(self._sender, self._accumulator.lock, self._options.buffer_memory)
         try:
             yield batch
             self._check_usable()
@@ -240,14 +237,11 @@ class Producer:
         A Producer that is not closed does this when it is deleted, or when the program ends.
         """
         if not self._is_finished:
-            self._refused = "this Producer is closed; make a new one"
-            self._closing.add(threading.current_thread())
-            try:
-                _finish(os.getpid(), self._accumulator, self._sender, timeout)
-            finally:
-                self._closing.discard(threading.current_thread())
-                if threading.current_thread() not in self._sender.threads:
-                    self._finalizer.detach()
+            self._accumulator.lock.refuse_interrupts("close")
+            self._refused = self._refused or "this Producer is closed; make a new one"
+            _finish(os.getpid(), self._accumulator, self._sender, timeout)
+            if threading.current_thread() not in self._sender.threads:  # after an interrupt there may be more to write
+                self._finalizer.detach()
 
     def __enter__(self) -> Self:
         return self
@@ -260,19 +254,21 @@ class Producer:
 
     @property
     def _is_finished(self) -> bool:
-        """Whether `close` has nothing to wait for: another call has ended, or is calling the callback that calls this.
-
-        A call in a callback of the Producer's thread cannot wait. The next one does so for it.
-        """
-        return not self._finalizer.alive or threading.current_thread() in self._closing
+        """Whether a call of `close` has ended. One in a callback cannot wait, so the next one does so for it."""
+        return not self._finalizer.alive
 
     def _check_usable(self) -> None:
         if self._refused:
             raise InvalidInput(self._refused)
 
     def _check_may_wait(self, what: str) -> None:
+        self._accumulator.lock.refuse_interrupts(what)
         if threading.current_thread() in self._sender.threads:
             raise InvalidInput(f"a callback of a row cannot {what}: it would wait for itself; do it in another thread")
+
+    def _close_with_program(self) -> None:
+        self._refused = self._refused or _ENDED
+        self.close()
 
     def _fork(self) -> None:
         """Refuse everything: the threads are in the parent process, and a lock may be held by one of them."""
@@ -302,9 +298,21 @@ def _finish(process: int, accumulator: Accumulator, sender: Sender, timeout: flo
 
 
 _producers: weakref.WeakSet[Producer] = weakref.WeakSet()
-_adding = threading.Lock()
+_adding = threading.RLock()  # a signal handler may make a Producer while its thread makes one
 _closers: list[threading.Thread] = []
 """The thread that closes what is open at the end of the process."""
+
+
+_ENDED = (
+    "the program has ended, so nothing can be sent any more: functions of atexit run after the last rows were written. "
+    "Send in the program itself, for example in a finally at its end"
+)
+
+
+def _refuse_after_the_end() -> None:
+    main = threading.main_thread()
+    if threading.current_thread() is main and not main.is_alive():
+        raise InvalidInput(_ENDED)
 
 
 def _add(producer: Producer) -> None:
@@ -325,7 +333,7 @@ def _close_at_exit() -> None:
     while others := [each for each in threading.enumerate() if not each.daemon and each not in {main, *_closers}]:
         others[0].join()
     for producer in list(_producers):
-        producer.close()
+        producer._close_with_program()  # noqa: SLF001 -- of this module
 
 
 def _fork_all() -> None:

@@ -9,12 +9,12 @@ A batch is settled once, with its offsets or an error, by the sender's thread.
 from __future__ import annotations
 
 import abc
+import contextlib
 import itertools
-import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, InvalidStateError
 from time import time
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,7 @@ from pyspark_log_storage.columns import schema
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from pyspark_log.clients.own_lock import OwnLock
     from pyspark_log.clients.row_input import InputRow, RareParts
 
 OnDelivery: TypeAlias = Callable[[BaseException | None, RecordMetadata | None], object]
@@ -36,12 +37,36 @@ OnDelivery: TypeAlias = Callable[[BaseException | None, RecordMetadata | None], 
 ROW_BYTES = 64
 """Counted for each row besides its key, value and headers."""
 _ROW_PARTS = 3
+M = TypeVar("M")
 _US_PER_MS = 1000
 _US_PER_SECOND = 1_000_000
-_FUTURES_OWN = frozenset(vars(Future()))
+_FUTURES_OWN = frozenset({*vars(Future()), "_lock"})
 
 
-class Delivery(Future[RecordMetadata]):
+class _LockedFuture(Future[M]):
+    """A future whose lock is the Producer's. Whoever would wait for it in the middle of another call is refused."""
+
+    _lock: OwnLock
+
+    def result(self, timeout: float | None = None) -> M:
+        """As of a future. Raises `InvalidInput` in a signal handler or finalizer that has interrupted the Producer."""
+        self._lock.refuse_interrupts("wait for a row")
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """As of a future. Raises as `result`."""
+        self._lock.refuse_interrupts("wait for a row")
+        return super().exception(timeout)
+
+
+def _future(lock: OwnLock) -> Future[Any]:
+    future: _LockedFuture[Any] = _LockedFuture()
+    future._lock = lock  # noqa: SLF001 -- of this module
+    future._condition = lock.condition()  # noqa: SLF001 -- as its class sets it
+    return future
+
+
+class Delivery(_LockedFuture[RecordMetadata]):
     """The future of one row, which costs almost nothing until it is used.
 
     A future of the standard library has a lock and a condition of its own, which take longer to make than a row takes
@@ -57,15 +82,11 @@ class Delivery(Future[RecordMetadata]):
         """Become a real future. Called for an attribute that is missing."""
         if name not in _FUTURES_OWN:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        with self.batch.lock:
+        with self.batch.lock.lock:
             if "_condition" not in self.__dict__:
-                made = vars(Future())
-                condition = made.pop("_condition")
-                self.__dict__.update(made)
-                # Other threads wait at the condition as soon as they see it, until the batch knows the future.
-                with condition:
-                    self._condition = condition
-                    self.batch.watch(self, self.row)
+                made = _future(self.batch.lock)
+                self.batch.watch(self, self.row, made)
+                vars(self).update(vars(made))  # in one step: whatever comes between finds all of it or nothing
         return getattr(self, name)
 
     def cancel(self) -> bool:
@@ -82,11 +103,17 @@ class ProducerBatch(abc.ABC):
         """What it takes of `buffer.memory`, with its room."""
         self.room = 0
         """How much of that is for rows that may still be added."""
+        self.clock_offset_ms = 0
+        """What to add to the clock of this machine."""
         self.counts: NDArray[np.int64] = np.zeros(0, np.int64)
         """The number of rows of each partition, once `rows` was called."""
 
-    def rows(self, partitions: int, sticky: int) -> Rows:
-        """Return the rows, each with its partition if there are several. `sticky` is for rows without a key."""
+    def rows(self, partitions: int, sticky: int, clock_offset_ms: int = 0) -> Rows:
+        """Return the rows, each with its partition if there are several. `sticky` is for rows without a key.
+
+        `clock_offset_ms` is added to the times at which they were sent, unless these were given.
+        """
+        self.clock_offset_ms = clock_offset_ms
         rows = self._columns()
         if partitions == 1 and rows.partition is None:
             self.counts = np.array([rows.record.num_rows])
@@ -117,17 +144,18 @@ class ProducerBatch(abc.ABC):
 class RowBatch(ProducerBatch):
     """Rows that were sent one by one."""
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, lock: OwnLock) -> None:
+        """`lock` is the accumulator's."""
         super().__init__(topic)
-        self.lock = threading.RLock()  # a callback of a future may look at another one
+        self.lock = lock
         self._rows: list[Any] = []
-        """Key, value and time of each row, in seconds, one after another: a row is one step in one list."""
-        self._given: dict[int, int] = {}
-        """The timestamps that were given, in microseconds."""
+        """Key, value and time of each row, in seconds, one after another: a row is one step in one list.
+
+        The time of a row with rare parts is a pair of both.
+        """
+        self._has_rare_parts = False
         self._timestamps: NDArray[np.int64] = np.zeros(0, np.int64)
         """The timestamp of each row in microseconds, once `rows` was called."""
-        self._headers: dict[int, Headers] = {}
-        self._explicit: dict[int, int] = {}
         self._callbacks: list[tuple[int, OnDelivery]] = []
         self._watched: list[tuple[Delivery, int]] = []
         self._ids: NDArray[np.int32] | None = None
@@ -146,26 +174,33 @@ class RowBatch(ProducerBatch):
         delivery: Delivery = Delivery()
         delivery.batch = self
         delivery.row = number = len(rows) // _ROW_PARTS
-        rows += (key, value, time())
-        if parts is not None:
-            self._note(number, parts)
+        if parts is None:
+            rows += (key, value, time())
+        else:
+            self._has_rare_parts = True
+            rows += (key, value, (time(), parts))
         if on_delivery is not None:
             self._callbacks.append((number, on_delivery))
         return delivery
 
-    def _note(self, number: int, parts: RareParts) -> None:
-        headers, partition, timestamp = parts
-        if headers:
-            self._headers[number] = headers
-        if partition is not None:
-            self._explicit[number] = partition
-        if timestamp is not None:
-            self._given[number] = timestamp
-
     def _columns(self) -> Rows:
         keys, values, times = (self._rows[part::_ROW_PARTS] for part in range(_ROW_PARTS))
-        self._timestamps = (np.array(times) * _US_PER_SECOND).astype(np.int64)
-        for row, timestamp in self._given.items():
+        headers: dict[int, Headers] = {}
+        partitions: dict[int, int] = {}
+        timestamps: dict[int, int] = {}
+        if self._has_rare_parts:
+            for row, pair in enumerate(times):
+                if isinstance(pair, tuple):
+                    parts: RareParts
+                    times[row], parts = pair
+                    if parts[0]:
+                        headers[row] = parts[0]
+                    if parts[1] is not None:
+                        partitions[row] = parts[1]
+                    if parts[2] is not None:
+                        timestamps[row] = parts[2]
+        self._timestamps = (np.array(times) * _US_PER_SECOND).astype(np.int64) + self.clock_offset_ms * _US_PER_MS
+        for row, timestamp in timestamps.items():
             self._timestamps[row] = timestamp
         columns = [
             pa.array(keys, pa.binary()),
@@ -173,12 +208,12 @@ class RowBatch(ProducerBatch):
             pa.array(self._timestamps).view(schema.TIMESTAMP),
         ]
         kind, count = schema.RECORD, len(self)
-        if self._headers:
+        if headers:
             kind = schema.RECORD_WITH_HEADERS
-            columns.append(pa.array([self._headers.get(row) for row in range(count)], schema.HEADERS))
+            columns.append(pa.array([headers.get(row) for row in range(count)], schema.HEADERS))
         explicit = None
-        if self._explicit:
-            explicit = pa.array([self._explicit.get(row) for row in range(count)], pa.int32())
+        if partitions:
+            explicit = pa.array([partitions.get(row) for row in range(count)], pa.int32())
         return Rows(pa.RecordBatch.from_arrays(columns, schema=kind), None, explicit)
 
     def _assigned(self, ids: NDArray[np.int32]) -> None:
@@ -196,22 +231,22 @@ class RowBatch(ProducerBatch):
         """Settle the futures as cancelled: the rows were never handed over."""
         self.fail(CancelledError())
 
-    def watch(self, delivery: Delivery, row: int) -> None:
-        """Settle the future of a row, or do so when the batch is settled. The caller holds the lock."""
+    def watch(self, delivery: Delivery, row: int, made: Future[RecordMetadata]) -> None:
+        """Settle what the future of a row becomes, or do so when the batch is settled. The caller holds the lock."""
         if self._offsets is None and self._error is None:
             self._watched.append((delivery, row))
         else:
-            self._tell(delivery, row)
+            self._tell(made, row)
 
     def _settle(self) -> None:
         # The rows themselves are not needed any more.
         self._rows = []
-        self._headers, self._explicit, self._given = {}, {}, {}
-        with self.lock:
+        with self.lock.lock:
             watched, self._watched = self._watched, []
         for delivery, row in watched:
             try:
-                self._tell(delivery, row)
+                with contextlib.suppress(InvalidStateError):  # its first use was interrupted, and came twice
+                    self._tell(delivery, row)
             except BaseException:  # futures catch only an Exception of their callbacks
                 logs.exception("a callback of the future of a row of topic %(topic)r failed", topic=self.topic)
         for row, call in self._callbacks:
@@ -224,14 +259,14 @@ class RowBatch(ProducerBatch):
                 logs.exception("on_delivery of a row of topic %(topic)r failed", topic=self.topic)
         self._callbacks = []
 
-    def _tell(self, delivery: Delivery, row: int) -> None:
+    def _tell(self, future: Future[RecordMetadata], row: int) -> None:
         if self._error is None:
-            delivery.set_result(self._metadata(row))
+            future.set_result(self._metadata(row))
         elif isinstance(self._error, CancelledError):
-            Future.cancel(delivery)
-            delivery.set_running_or_notify_cancel()
+            Future.cancel(future)
+            future.set_running_or_notify_cancel()
         else:
-            delivery.set_exception(self._error)
+            future.set_exception(self._error)
 
     def _metadata(self, row: int) -> RecordMetadata:
         offsets, milliseconds = self._offsets, int(self._timestamps[row]) // _US_PER_MS
@@ -247,9 +282,9 @@ class RowBatch(ProducerBatch):
 class ArrowBatch(ProducerBatch):
     """Rows that were sent as an Arrow batch."""
 
-    def __init__(self, topic: str, rows: Rows) -> None:
+    def __init__(self, topic: str, rows: Rows, lock: OwnLock) -> None:
         super().__init__(topic)
-        self.future: Future[BatchMetadata] = Future()
+        self.future: Future[BatchMetadata] = _future(lock)
         self.future.set_running_or_notify_cancel()  # cannot be cancelled
         self._rows: Rows | None = rows
         self.bytes = rows.record.nbytes + ROW_BYTES

@@ -116,6 +116,11 @@ class AssignedPartition:
         return self._batch is not None or self._fetched is not None or self.position() < self.state.high_watermark
 
     @property
+    def is_at_end(self) -> bool:
+        """Whether all rows before the end were taken, as it is known."""
+        return self._offset == self.end == self.state.high_watermark
+
+    @property
     def is_within_batch(self) -> bool:
         """Whether rows of the last batch are left."""
         return self._batch is not None
@@ -289,6 +294,11 @@ class Reading:
     def partitions(self) -> Mapping[TopicPartition, AssignedPartition]:
         """The assigned partitions."""
         return self._partitions
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether all rows that the last look saw were returned, but for those of paused partitions."""
+        return not self.ahead and all(each.is_at_end or each.is_paused for each in self._partitions.values())
 
     def assign(self, partitions: Mapping[TopicPartition, AssignedPartition]) -> None:
         """Read these partitions, and no others."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.clients.records import Headers
+from pyspark_log.writing import timestamp_bounds
 from pyspark_log.writing.destination import check_rows
 from pyspark_log.writing.rows import Rows, rows_of
 from pyspark_log_storage.columns import schema
@@ -127,6 +128,7 @@ def _checked_parts(
         if not 0 <= timestamp_ms <= TIMESTAMP_MS_MAX:
             raise InvalidRecord(f"the timestamp of a row is {timestamp_ms}; give milliseconds since 1970")
         timestamp = timestamp_ms * _US_PER_MS
+        timestamp_bounds.check(destination, timestamp)
     return stored, partition, timestamp
 
 
@@ -151,19 +153,19 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
-def arrow_rows(data: pa.RecordBatch | pa.Table, destination: Destination, now_us: int) -> Rows:
+def arrow_rows(data: pa.RecordBatch | pa.Table, destination: Destination) -> Rows:
     """Return the rows of an Arrow batch or table. Raises `InvalidRecord`."""
     if isinstance(data, pa.Table):
         data = _one_batch(data)
     if destination.schemas:
-        return _typed_rows(data, destination, now_us)
+        return _typed_rows(data, destination)
     if "value" not in data.schema.names:
         raise InvalidRecord(
             f"the batch has no column 'value' (it has {', '.join(data.schema.names) or 'none'}); give the payload this "
             "name"
         )
     try:
-        rows = rows_of(data, now_us=now_us, by_topic_column=False)
+        rows = rows_of(data, now_us=destination.now_us(), by_topic_column=False)
         explicit = None if rows.partition is None else rows.partition.cast(pa.int32())
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise InvalidRecord(
@@ -181,7 +183,7 @@ def _check_partitions(destination: Destination, explicit: pa.Array | None) -> No
             _check_partition(destination, extreme)
 
 
-def _typed_rows(data: pa.RecordBatch, destination: Destination, now_us: int) -> Rows:
+def _typed_rows(data: pa.RecordBatch, destination: Destination) -> Rows:
     """Return the rows of a batch for a typed topic. Raises `InvalidRecord`."""
     from pyspark_log.writing import typed_plan
     from pyspark_log.writing.typed_rows import typed_rows
@@ -189,7 +191,7 @@ def _typed_rows(data: pa.RecordBatch, destination: Destination, now_us: int) -> 
     name, stored = destination.name, destination.schemas
     plan = typed_plan.plan(name, stored, typed_plan.arrow_columns(data.schema, name), destination.key_column)
     try:
-        made = [*typed_rows(data, plan, name, now_us=now_us)]
+        made = [*typed_rows(data, plan, name, now_us=destination.now_us())]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidRecord(
             f"topic {name!r}: a column of the batch has a value that cannot be written ({error}); round or cast it"

@@ -12,6 +12,7 @@ which they were staged, so rows of a partition keep their order. The log is used
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from collections import Counter
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pyspark_log.clients.own_lock import Busy, OwnLock
 from pyspark_log.clients.producer_batch import share_out
 from pyspark_log.writing.destination import Destination, destination_of
 from pyspark_log.writing.staging import RetryingStaging, Staging
@@ -77,8 +79,10 @@ class Sender:
         self._topics: dict[str, TopicTarget] = {}
         self._sequences: Counter[str] = Counter()
         """The number of the next batch (Kafka's sequence), by topic id."""
-        self._log_lock = threading.RLock()
+        self._log_turn = OwnLock()
         """Held by the thread that uses the log."""
+        self._log_lock = self._log_turn.lock
+        accumulator.lock.beside(self._log_turn)
         self._opened = -float("inf")
         """When the log was opened last."""
         self._sticky = 0
@@ -111,11 +115,9 @@ class Sender:
         if known is None or self._environment.monotonic() - known.looked < REFRESH_SECONDS:
             raise error
         before = known.destination
-        if self._log_lock.acquire(timeout=self._options.max_block):
-            try:
-                self._refresh(name)
-            finally:
-                self._log_lock.release()
+        self._log_turn.refuse_interrupts("look a topic up")
+        with contextlib.suppress(Busy):
+            self._log_turn.call(partial(self._refresh, name), self._options.max_block)
         known.looked = self._environment.monotonic()  # also if that failed: not every such row must wait for a store
         now = self._topics.get(name, known).destination
         if msgspec.structs.replace(now, born=before.born) == before:
@@ -124,11 +126,19 @@ class Sender:
 
     def abandon(self, error: LogError, timeout: float | None) -> None:
         """Fail what waits, and wait for the threads, `timeout` seconds each, unless they still write something."""
-        waiting = self._accumulator.drop()
-        self._settle(waiting, [partial(batch.fail, error) for batch in waiting])
+        if self._accumulator.flush(0):
+            # In a thread, which no signal handler interrupts: what is dropped has to be settled.
+            dropping = threading.Thread(target=self._drop, args=(error,), name="pyspark_log dropper", daemon=True)
+            self.threads.append(dropping)  # callbacks of it are callbacks of the Producer
+            dropping.start()
+            dropping.join()
         if self._accumulator.flush(0) == 0:
             for thread in self.threads:
                 thread.join(timeout)
+
+    def _drop(self, error: LogError) -> None:
+        waiting = self._accumulator.drop()
+        self._settle(waiting, [partial(batch.fail, error) for batch in waiting])
 
     def topic(self, name: str) -> TopicTarget:
         """Return a topic; open the log if this is the first look, and create the topic if the options say so.
@@ -140,22 +150,26 @@ class Sender:
         if found is not None:
             return found
         deadline = self._environment.monotonic() + self._options.max_block
-        if not self._log_lock.acquire(timeout=self._options.max_block):
+        self._log_turn.refuse_interrupts("look a topic up")
+        try:
+            return self._log_turn.call(partial(self._found, name, deadline), self._options.max_block)
+        except Busy:
             raise BufferExhausted(
                 f"topic {name!r} could not be looked up within max.block.ms: commits to a slow store were under way; "
                 "try again later, or raise max.block.ms"
-            )
-        try:
-            left = max(0, int((deadline - self._environment.monotonic()) * 1000))
-            patience = msgspec.structs.replace(self._options.retry, delivery_timeout_ms=left)
-            return retry(self._environment, patience, partial(self._look_up, name))
-        finally:
-            self._log_lock.release()
+            ) from None
+
+    def _found(self, name: str, deadline: float) -> TopicTarget:
+        """Look a topic up until a deadline. The caller holds the lock of the log."""
+        left = max(0, int((deadline - self._environment.monotonic()) * 1000))
+        patience = msgspec.structs.replace(self._options.retry, delivery_timeout_ms=left)
+        return retry(self._environment, patience, partial(self._look_up, name))
 
     def _look_up(self, name: str) -> TopicTarget:
         """Open the log and return what it knows of a topic. The caller holds the lock of the log."""
         options, log = self._options, self._log
         log.open(create=False)
+        log.clock.now_ms()  # before the first row gets its time
         self._opened = self._environment.monotonic()
         if options.auto_create_topics:
             handle = log.ensure_topic(name, options.num_partitions, replication_factor=options.replication_factor)
@@ -197,7 +211,7 @@ class Sender:
             topic = self._topics.get(request.topic)
         if topic is None:  # it was deleted
             with self._log_lock:  # rows that were sent may wait for a commit longer than `send`
-                topic = self.topic(request.topic)
+                topic = self._found(request.topic, environment.monotonic() + options.max_block)
         partitions = topic.destination.partitions  # of all rows of the request, also if more are added meanwhile
 
         def begin(*, again: bool) -> Staging:
@@ -221,7 +235,7 @@ class Sender:
         self._sticky += 1
         try:
             for batch in request.batches:
-                staging.add(batch.rows(partitions, self._sticky % partitions))
+                staging.add(batch.rows(partitions, self._sticky % partitions, self._log.clock.offset_ms))
             return _Staged(request, staging.finish(), deadline, topic)
         except BaseException:
             staging.discard()
@@ -310,7 +324,7 @@ class Sender:
         while True:
             try:
                 if unknown is not None:
-                    self._environment.sleep(self._options.retry.retry_backoff_ms / 1000)
+                    self._environment.sleep(self._options.retry.backoff_seconds)
                 left = max(1, int((deadline - self._environment.monotonic()) * 1000))
                 policy = msgspec.structs.replace(self._options.retry, delivery_timeout_ms=left)
                 if not (handle.is_fresh or handle.is_served):
@@ -334,10 +348,12 @@ class Sender:
                 ) from error
 
     def _refresh(self, name: str) -> None:
-        """Look which nodes can be reached, and how the topic is now."""
+        """Look which nodes can be reached, and how the topic is now. Raises what does not pass with time."""
         try:
             with self._log_lock:
                 self._look_up(name)
         except LogError as error:
+            if not error.retriable:  # the log is another one, or gone
+                raise
             # What is known may be enough; if not, staging or the commit says what is wrong.
             logs.warning("the nodes of topic %(topic)r could not be looked up: %(error)s", topic=name, error=error)

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
+from pyspark_log.clients.own_lock import Busy, OfOneProcess, OwnTurn
 from pyspark_log.clients.records import address_of
 from pyspark_log.opening import own_log
 from pyspark_log.options.consumer import parse_worker
 from pyspark_log_coordinator.assignors import connect
 from pyspark_log_coordinator.group.state import Protocol
 from pyspark_log_coordinator.membership.group_member import GroupMember
+from pyspark_log_coordinator.membership.latch import Latch
 from pyspark_log_coordinator.membership.member_thread import MemberThread
 from pyspark_log_coordinator.membership.session import Session
 from pyspark_log_storage.errors import InvalidInput
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.group.state import Group, JoinedMember, MemberId
+
+T = TypeVar("T")
+_CLOSE_SECONDS = 0.005
+"""How often `close` looks whether another thread has ended its call."""
 
 Tasks: TypeAlias = "Mapping[str, int] | Iterable[str]"
 
@@ -119,7 +125,7 @@ class SharedTasks:
             self.running -= tasks
 
 
-class Worker:
+class Worker(OfOneProcess):
     """A member of a group that shares named tasks, such as files to tail or tables to copy.
 
         class Copies(TaskRunner):
@@ -171,9 +177,9 @@ class Worker:
         self._member = GroupMember(Session(log, group_id, parsed.member), self._shared)
         self._thread = MemberThread(self._member.stay)
         weakref.finalize(self, self._thread.stop)
-        self._in_use = threading.RLock()
-        self._is_polling = self._is_leaving = self._is_left = False
-        self._closed = threading.Event()
+        self._turn = OwnTurn("Worker")
+        self._is_left = False
+        self._closed = Latch()
 
     @property
     def tasks(self) -> frozenset[str]:
@@ -187,37 +193,40 @@ class Worker:
         `group.instance.id`, `NoCluster`, `LogError`, and what the runner raises. If a store does not answer, it tries
         again.
         """
-        with self._alone():
-            return self._poll(timeout_ms)
+        return self._alone(partial(self._poll, timeout_ms))
 
     def run(self) -> None:
         """Poll until the worker is closed, by another thread or by its runner. Raises what `poll` raises."""
         while not self._closed.is_set():
             has_begun = False
+
+            def poll() -> None:
+                nonlocal has_begun
+                has_begun = True
+                self._poll(timeout_ms=1000)
+
             try:
-                with self._alone():
-                    has_begun = True
-                    self._poll(timeout_ms=1000)
+                self._alone(poll)
             except InvalidInput:
                 if has_begun or not self._closed.is_set():
                     raise
 
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Refuse a second thread, a call by the runner, and everything after `close`."""
-        if not self._in_use.acquire(blocking=False):
-            raise InvalidInput("this Worker is in use by another thread; use one Worker for each thread")
+    def _alone(self, act: Callable[[], T]) -> T:
+        """Return what `act` returns. Refuse a second thread, a call by the runner, and everything after `close`."""
+        if self._turn.is_mine:
+            raise InvalidInput("a TaskRunner cannot poll, nor can a signal handler; return, and poll afterwards")
+        if self._closed.is_set():
+            raise InvalidInput("this Worker is closed; make a new one")
         try:
-            if self._is_polling:
-                raise InvalidInput("a TaskRunner cannot poll; return, and poll afterwards")
-            if self._closed.is_set():
-                raise InvalidInput("this Worker is closed; make a new one")
-            yield
+            return self._turn.call(act)
+        except Busy:
+            raise InvalidInput("this Worker is in use by another thread; use one Worker for each thread") from None
         finally:
-            self._in_use.release()
+            if self._closed.is_set():  # looked at after the turn: `close` leaves it to whoever has the turn
+                with contextlib.suppress(Busy):
+                    self._turn.call(self._leave)
 
     def _poll(self, timeout_ms: float) -> frozenset[str]:
-        self._is_polling = True
         try:
             self._thread.start()
             deadline = monotonic() + timeout_ms / 1000
@@ -227,7 +236,6 @@ class Worker:
                 if left <= 0 or self._closed.wait(min(self._member.pause(), left)):
                     return self.tasks
         finally:
-            self._is_polling = False
             if self._closed.is_set():
                 self._leave()
 
@@ -237,18 +245,18 @@ class Worker:
         If another thread polls, it does so, and this call waits for it. Called by the runner, it happens after `poll`.
         """
         self._closed.set()
-        with self._in_use:
-            if not self._is_polling:
-                self._leave()
+        while not self._turn.is_mine:  # else the call that this one is in the middle of does it
+            try:
+                self._turn.call(self._leave)
+            except Busy:
+                sleep(_CLOSE_SECONDS)
+            else:
+                return
 
     def _leave(self) -> None:
-        if self._is_left or self._is_leaving:  # the runner may call `close` when it stops the tasks
+        if self._is_left:
             return
-        self._is_leaving = True
-        try:
-            self._shared.lose()
-        finally:
-            self._is_leaving = False
+        self._shared.lose()
         self._is_left = True
         self._thread.stop()
         self._member.leave()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, Producer, TopicPartition
     from confluent_kafka.admin import AdminClient
 
-HOW_TO_INSTALL = "this command needs the package confluent-kafka; install it with: pip install 'pyspark-log[kafka]'"
+HOW_TO_INSTALL = "this command needs the package confluent-kafka; install it with: pip install confluent-kafka"
 _GROUP = "pyspark-log"
 """librdkafka wants a name. Nothing is committed to this group."""
 _QUEUE_KBYTES = 32 * 1024

@@ -42,7 +42,7 @@ def read(path: Path) -> dict[str, str]:
 
     Raises `InvalidOption` for a setting that only Java can use, and `OSError`.
     """
-    return translated(parse(path.read_text(encoding="utf-8", errors="replace")))
+    return translated(parse(path.read_text(encoding="utf-8-sig", errors="replace")))
 
 
 def parse(text: str) -> dict[str, str]:

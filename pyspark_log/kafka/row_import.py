@@ -158,7 +158,7 @@ class RowImport:
                     raise
             except BatchMismatch as error:
                 raise self._refused(part, error) from None
-            environment.sleep(self._policy.retry_backoff_ms / 1000)
+            environment.sleep(self._policy.backoff_seconds)
 
     def _refused(self, part: _Partition, error: BatchMismatch) -> LogError:
         known = self._handle.refresh().producers.get(producer_of(self._topic, part.plan.partition))

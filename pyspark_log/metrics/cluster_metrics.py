@@ -12,7 +12,7 @@ from pyspark_log.metrics.family import Family, MetricKind
 from pyspark_log.reading.groups import lags
 from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_coordinator.log.partition_health import Trouble, troubles
-from pyspark_log_storage.errors import LogError, StoreUnavailable, UnknownTopic
+from pyspark_log_storage.errors import LogError, NodeAway, StoreUnavailable, UnknownTopic
 from pyspark_log_storage.stores.request_counts import all_counts
 
 if TYPE_CHECKING:
@@ -79,7 +79,9 @@ class _Metrics:
         self._active = self._family("active_nodes", "Nodes that are not fenced and answered now.")
         self._fenced = self._family("fenced_nodes", "Nodes that are fenced.")
         self._node_up = self._family("node_up", "Whether the node answered now; of nodes that are not fenced.", "node")
-        self._journal_up = self._family("journal_node_up", "Whether the journal node's store answered now.", "node")
+        self._journal_up = self._family(
+            "journal_node_up", "Whether the journal node's store answered now, with its marker.", "node"
+        )
         self._journal_votes = self._family(
             "journal_node_votes",
             "Whether the journal node votes: its store answers, and is intact.",
@@ -97,11 +99,14 @@ class _Metrics:
         self._partitions = self._family("partitions", "Partitions of all topics.")
         self._totals = {
             Trouble.UNDER_REPLICATED: self._family(
-                "under_replicated_partitions", "Partitions with replicas that are not in the ISR."
+                "under_replicated_partitions", "Partitions with replicas that are not in the ISR, or do not answer now."
             ),
-            Trouble.UNAVAILABLE: self._family("offline_partitions", "Partitions without a leader."),
+            Trouble.UNAVAILABLE: self._family(
+                "offline_partitions", "Partitions without a leader, or of whose ISR no node answers now."
+            ),
             Trouble.UNDER_MIN_ISR: self._family(
-                "under_min_isr_partitions", "Partitions with fewer replicas in sync than min.insync.replicas."
+                "under_min_isr_partitions",
+                "Partitions with fewer replicas in sync, on nodes that answer now, than min.insync.replicas.",
             ),
         }
         self._counted = dict.fromkeys(self._totals, 0)
@@ -119,8 +124,10 @@ class _Metrics:
         self._epoch = self._of_partition("leader_epoch", "Leader epoch.")
         self._replicas = self._of_partition("replicas", "Replicas.")
         self._isr = self._of_partition("in_sync_replicas", "Replicas in the ISR.")
-        self._under_replicated = self._of_partition("under_replicated", "Whether a replica is not in the ISR.")
-        self._offline = self._of_partition("offline", "Whether there is no leader.")
+        self._under_replicated = self._of_partition(
+            "under_replicated", "Whether a replica is not in the ISR, or does not answer now."
+        )
+        self._offline = self._of_partition("offline", "Whether there is no leader, or no node of the ISR answers now.")
         self._members = self._family("consumer_group_members", "Members of the group.", "group")
         self._state = self._family("consumer_group_state", "1 for the present state of the group.", "group", "state")
         self._generation = self._family("consumer_group_generation", "Generation of the group.", "group")
@@ -143,7 +150,7 @@ class _Metrics:
             return
         missing = log.journals.missing_nodes()
         for each in journals.nodes:
-            self._journal_up.add(int(not isinstance(missing.get(each.node), StoreUnavailable)), each.node)
+            self._journal_up.add(int(not isinstance(missing.get(each.node), (StoreUnavailable, NodeAway))), each.node)
             self._journal_votes.add(int(each.node not in missing), each.node)
         self._tolerated.add(log.journals.failures_tolerated(missing))
 
@@ -160,7 +167,7 @@ class _Metrics:
         self._entries.add(handle.version, handle.name)
         self.handles.append(handle)
         for number, each in enumerate(state.partitions):
-            found = troubles(each, state.config)
+            found = troubles(each, state.config, handle.log.broken_nodes)
             for kind in self._counted.keys() & found:
                 self._counted[kind] += 1
             self._add_partition(handle.name, number, each)

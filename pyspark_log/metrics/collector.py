@@ -25,7 +25,7 @@ try:
 except ImportError as missing:
     raise InvalidInput(
         f"an endpoint for Prometheus needs prometheus-client, and it cannot be imported ({missing}); "
-        "pip install 'pyspark-log[metrics]'"
+        "pip install prometheus-client"
     ) from None
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ a misspelt password.
 from __future__ import annotations
 
 import difflib
+import textwrap
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -35,6 +36,10 @@ CLIENT_STORAGE_OPTIONS = msgspec.structs.replace(
     ),
     prefixed=("storage.options",),
 )
+
+
+_LINE = 100
+"""The width of a list of options in a message."""
 
 
 class IgnoredOptionWarning(UserWarning):
@@ -175,9 +180,8 @@ class UnknownOption(InvalidOption):
     def __init__(self, option: str, kind: Kind, guess: str | None, known: Iterable[str]) -> None:
         """`guess` is the option of `known` with the most similar name, if one is similar."""
         hint = "" if guess is None else f" Did you mean {guess}?"
-        super().__init__(
-            option, f"unknown option {option} for {kind.value}.{hint} Available options: {', '.join(known)}"
-        )
+        listed = textwrap.wrap(f"Available options: {', '.join(known)}", _LINE, break_on_hyphens=False)
+        super().__init__(option, "\n  ".join([f"unknown option {option} for {kind.value}.{hint}", *listed]))
         self.guess = guess
 
 

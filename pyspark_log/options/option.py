@@ -38,6 +38,7 @@ class Kind(enum.Enum):
     PRODUCER = "a Producer"
     CONSUMER = "a Consumer"
     WORKER = "a Worker"
+    DESCRIBE = "describe"
 
 
 SOURCE = frozenset({Kind.SOURCE_BATCH, Kind.SOURCE_STREAM})

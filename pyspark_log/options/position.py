@@ -149,6 +149,8 @@ def _read_batch_end(text: str) -> Position:
 
 
 def _read_global_timestamp(text: str) -> Position:
+    if text.startswith("-") and text[1:].isdigit():
+        raise ValueError("it is negative")
     if not (text.isascii() and text.isdigit() and int(text) <= LONG_MAX):
         raise ValueError("it is not a number of milliseconds")
     return GlobalTimestamp(int(text))

@@ -141,8 +141,8 @@ class SinkOptions(Options):
         unset="a row that cannot be written fails the batch",
         meaning=(
             "Topic of rows that cannot be written: too large, without a topic, for a topic or a partition that does not"
-            " exist, or with a header that is null or whose key is not UTF-8. They are written in the same batch, with"
-            " headers that say why. Only the topic's own max.message.bytes limits their size."
+            " exist, or with a header that is null or whose key is null or not UTF-8. They are written in the same"
+            " batch, with headers that say why. Only the topic's own max.message.bytes limits their size."
         ),
         differs=(
             "Spark's Kafka sink has none. It is Kafka Connect's errors.deadletterqueue.topic.name, with"

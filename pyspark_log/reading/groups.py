@@ -42,6 +42,11 @@ class PartitionLag(msgspec.Struct, frozen=True):
     unread: int
     """The first of them, or the end: after an unclean election, rows below `committed` may have taken others' place."""
 
+    @property
+    def beyond(self) -> int:
+        """How far the committed offset is above the end: the log has lost rows after the group had read them."""
+        return max(0, self.committed - self.latest)
+
 
 def lag_in(topic: str, number: int, partition: Partition, at: CommittedOffset) -> PartitionLag:
     """Return how far a group is in a partition."""
@@ -92,7 +97,7 @@ def reset(log: Log, group_id: str, offsets: Mapping[tuple[str, int], int]) -> No
 def check_reset(log: Log, group_id: str, offsets: Mapping[tuple[str, int], int]) -> None:
     """Raise what `reset` would raise, and change nothing."""
     with contextlib.suppress(UnknownGroup):
-        log.group(group_id).check_reset(_new_offsets(log, offsets), log.environment.now_ms())
+        log.group(group_id).check_reset(_new_offsets(log, offsets), log.clock.now_ms())
 
 
 def _new_offsets(log: Log, offsets: Mapping[tuple[str, int], int]) -> dict[str, dict[int, Offset]]:

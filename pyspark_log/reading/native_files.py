@@ -17,7 +17,7 @@ import msgspec
 from pyspark_log.reading.planning import Range
 from pyspark_log_coordinator.log.nearest_holders import nearest_first, reachable_holders
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import StoreError
+from pyspark_log_storage.errors import CorruptObject, NewerFormat, StoreError
 from pyspark_log_storage.stores.local import LocalStore
 
 if TYPE_CHECKING:
@@ -89,8 +89,9 @@ def _divided(
 def _url(handle: TopicHandle, partition: int, segment: SegmentRef, rack: str, *, in_s3: bool) -> str | None:
     """Return the URL of a segment's file on the nearest node that holds it and that an engine can read, or None.
 
-    A file on a disk that is missing, or has another length than the journal says, is left out: other readers turn to
-    another node, or say what is wrong. In S3, where it would be a request for each segment, this is not checked.
+    A file on a disk that is missing, cut, or another one than the journal says, by its footer, is left out: other
+    readers turn to another node, or say what is wrong. In S3, where it would be a request for each segment, this is not
+    checked.
     """
     log, state = handle.log, handle.state
     nodes = nearest_first(log, rack=rack, leader=state.partitions[partition].leader)
@@ -99,16 +100,18 @@ def _url(handle: TopicHandle, partition: int, segment: SegmentRef, rack: str, *,
         store = log.node_store(node)
         if _GLOB & set(store.url):
             continue
-        if isinstance(store, LocalStore) and _size(store, key) == segment.log_bytes:
+        if isinstance(store, LocalStore) and _is_there(store, key, segment):
             return f"file://{store.url}/{key}"
         if in_s3 and store.url.startswith(_S3):
             return f"s3a://{store.url.removeprefix(_S3)}/{key}"
     return None
 
 
-def _size(store: LocalStore, key: str) -> int | None:
-    """Return the number of bytes of a file, or None if it cannot be looked at."""
+def _is_there(store: LocalStore, key: str, segment: SegmentRef) -> bool:
+    """Return whether a file is that of a segment, by its footer."""
+    from pyspark_log_storage.parquet import parquet_footer
+
     try:
-        return store.size(key)
-    except StoreError:
-        return None
+        return parquet_footer.read(store, key).file_bytes == segment.log_bytes
+    except (CorruptObject, NewerFormat, StoreError):
+        return False

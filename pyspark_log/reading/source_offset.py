@@ -21,6 +21,9 @@ and `"delete_when": "gone"`, if the topic has one: where these partitions began,
 which one deleted keys when the batch was planned. If that has changed when the batch is read again, other rows may be
 the newest. Offsets of older versions lack the version column's name.
 
+`"away": {"routes": {"id": "4c…", "end": {"0": [17, 0]}}}` are partitions that the query has read and is not subscribed
+to now, with the `state` of those that have one. If it is again, it continues there.
+
 `"cluster": id` is the cluster that was read; offsets of older versions lack it. If another is at the address, a disk is
 not mounted.
 
@@ -43,7 +46,7 @@ from pyspark_log_storage.names import is_topic
 from pyspark_log_storage.stored_fields import Count
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Iterable
 
 VERSION = 1
 VERSION_WITH_STATE = 2
@@ -80,6 +83,11 @@ class TopicPositions(msgspec.Struct, frozen=True, rename=_STORED):
     version_column: str = ""
     """The column by which rows of this state were newer than others. Offsets of older versions lack it."""
 
+    def state_end(self, number: int) -> Position | None:
+        """Return where the newest state of a partition ends, or None if it is not read or the offset is behind it."""
+        end = self.state_ends.get(number)
+        return end if end is not None and self.end[number].offset < end.offset else None
+
     def versions_by(self, now: str) -> str:
         """Return the version column when this was planned: `now`, the present one, if it had one of unknown name."""
         return self.version_column or (now if self.log_starts else "")
@@ -107,12 +115,14 @@ class SourceOffset(msgspec.Struct, frozen=True):
     group: TakenRewinds | None = None
     member: Membership | None = None
     cluster: str | None = None
+    away: dict[str, TopicPositions] = {}
+    """Partitions that were read and are not subscribed to now."""
 
-    def only(self, chosen: Collection[TopicPartition]) -> SourceOffset:
+    def only(self, chosen: Iterable[TopicPartition]) -> SourceOffset:
         """Return the offset without partitions that were not chosen."""
-        topics = {}
+        topics, kept = {}, frozenset(chosen)
         for name, topic in self.topics.items():
-            end = {p: at for p, at in topic.end.items() if (name, p) in chosen}
+            end = {p: at for p, at in topic.end.items() if (name, p) in kept}
             if end:
                 topics[name] = msgspec.structs.replace(topic, end=end)
         return msgspec.structs.replace(self, topics=topics)
@@ -131,9 +141,13 @@ class SourceOffset(msgspec.Struct, frozen=True):
 
     def state_end(self, key: TopicPartition) -> Position | None:
         """Return where the newest state of a partition ends, or None if it is not read or the offset is behind it."""
-        topic, number = self.topics[key[0]], key[1]
-        end = topic.state_ends.get(number)
-        return end if end is not None and topic.end[number].offset < end.offset else None
+        return self.topics[key[0]].state_end(key[1])
+
+    def read_to(self, key: TopicPartition) -> TopicPositions | None:
+        """Return the part of the offset that says where a partition ends, also if it is away; None if none does."""
+        name, number = key
+        parts = (self.topics.get(name), self.away.get(name))
+        return next((part for part in parts if part is not None and number in part.end), None)
 
     def begins(self, predecessor: SourceOffset) -> dict[TopicPartition, Position]:
         """Return where each partition of the batch between `predecessor` and this offset begins.
@@ -165,7 +179,7 @@ def parse(value: object, *, is_done: bool = True) -> SourceOffset:
         found = msgspec.convert(value, SourceOffset, strict=False)
     except msgspec.ValidationError as error:
         raise CorruptObject(NAME, str(error)) from error
-    for topic in found.topics:
+    for topic in (*found.topics, *found.away):
         if not is_topic(topic):
             raise CorruptObject(NAME, f"it names {topic[:300]!r}, which cannot be a topic")
     return found
@@ -193,28 +207,31 @@ def _not_ours(value: object, *, is_done: bool) -> str:
 
 def to_json(offset: SourceOffset) -> dict[str, Any]:
     """Return the offset as Spark stores it. Equal offsets give equal text."""
-    topics: dict[str, Any] = {}
-    for name in sorted(offset.topics):
-        topic = offset.topics[name]
-        topics[name] = {"id": topic.topic_id, "end": _positions(topic.end)}
-        if topic.begin:
-            topics[name]["begin"] = _positions(topic.begin)
-        if topic.compacted:
-            topics[name]["compacted"] = _by_partition(topic.compacted)
-        if topic.state_ends:
-            topics[name]["state"] = _positions(topic.state_ends)
-        if topic.log_starts:
-            topics[name]["log_start"] = _by_partition(topic.log_starts)
-        if topic.delete_when:
-            topics[name]["delete_when"] = topic.delete_when
-        if topic.version_column:
-            topics[name]["version_column"] = topic.version_column
+    topics = {name: _topic(offset.topics[name]) for name in sorted(offset.topics)}
+    away = {"away": {name: _topic(offset.away[name]) for name in sorted(offset.away)}} if offset.away else {}
     group = {} if offset.group is None else {"group": [offset.group.journal_id, offset.group.number]}
     member = {} if offset.member is None else {"member": [offset.member.instance_id, offset.member.generation]}
     cluster = {} if offset.cluster is None else {"cluster": offset.cluster}
     has_state = any(topic.state_ends for topic in offset.topics.values())
     version = VERSION_WITH_STATE if has_state else VERSION
-    return {"version": version, **cluster, "topics": topics, **group, **member}
+    return {"version": version, **cluster, "topics": topics, **away, **group, **member}
+
+
+def _topic(topic: TopicPositions) -> dict[str, Any]:
+    found: dict[str, Any] = {"id": topic.topic_id, "end": _positions(topic.end)}
+    if topic.begin:
+        found["begin"] = _positions(topic.begin)
+    if topic.compacted:
+        found["compacted"] = _by_partition(topic.compacted)
+    if topic.state_ends:
+        found["state"] = _positions(topic.state_ends)
+    if topic.log_starts:
+        found["log_start"] = _by_partition(topic.log_starts)
+    if topic.delete_when:
+        found["delete_when"] = topic.delete_when
+    if topic.version_column:
+        found["version_column"] = topic.version_column
+    return found
 
 
 def _positions(positions: dict[int, Position]) -> dict[str, list[int]]:

@@ -17,12 +17,14 @@ from pyspark_log.reading.planning import divide, split_of
 from pyspark_log.reading.positions import Subscribed, report_loss, subscribed
 from pyspark_log.reading.shared_topics import Share, SharedTopics
 from pyspark_log.reading.source_offset import Membership, Position, SourceOffset, TakenRewinds, TopicPositions
-from pyspark_log.reading.tracking import Start, go_on, new_starts, ranges_between
+from pyspark_log.reading.tracking import Start, away_from, go_on, new_starts, ranges_between
 from pyspark_log_coordinator.log.partition_health import Trouble, troubles
 from pyspark_log_storage.errors import InvalidOption, UnknownTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    import pyarrow as pa
 
     from pyspark_log.options import SourceOptions
     from pyspark_log.reading.fetch import Split
@@ -72,8 +74,12 @@ class _Known(NamedTuple):
 class StreamPlanner:
     """Plans the micro-batches of a query."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, check: Callable[[str, Sequence[pa.Schema]], None] | None = None) -> None:
+        """`check` raises an error if the query cannot read a topic with these schemas, the newest last."""
         self.options = options
+        self._check = check
+        self._checked: dict[str, int] = {}
+        """How many schemas each topic had when it was checked, by id."""
         self._group = None
         self._shared: SharedTopics | None = None
         if options.membership is not None:
@@ -303,6 +309,7 @@ class StreamPlanner:
         if self._quiet is not None and self._quiet.is_still(known):
             return None
         self._quiet = None
+        self._check_columns(now)
         if self._shared is None:
             found = self._begin(handle, before, now)
         else:
@@ -323,13 +330,25 @@ class StreamPlanner:
         if not found.is_moved and all(ends[key] <= begin[key] for key in ends):
             return None
         self._last_batch = self._active = log.environment.monotonic()
-        self._new = source_offset.to_json(_offset(log.cluster_id, now, starts, ends, found))
+        offset = _offset(log.cluster_id, now, starts, ends, found)
+        if self._shared is None:  # else the group has the offsets of what others read
+            ids = {name: record.topic_id for name, record in log.known_topics.items()}
+            offset = msgspec.structs.replace(offset, away=away_from(now, before, ids))
+        self._new = source_offset.to_json(offset)
         return self._new
 
     def _subscribed(self, log: Log, before: SourceOffset, *, polls: bool = False) -> Subscribed:
         options = self.options
         missing_is_error, rack = before.initial, options.client_rack
         return subscribed(log, options.subscription, missing_is_error=missing_is_error, rack=rack, polls=polls)
+
+    def _check_columns(self, now: Subscribed) -> None:
+        """Raise `InvalidInput` if the query cannot read a topic's columns, before the checkpoint has its offset."""
+        for topic, handle in now.handles.items():
+            schemas = handle.schemas
+            if self._check is not None and self._checked.get(handle.topic_id) != len(schemas):
+                self._check(topic, schemas)
+                self._checked[handle.topic_id] = len(schemas)
 
     def _available(self, now: Subscribed, key: TopicPartition) -> int:
         """Return up to where the query may read: the high watermark, or with AvailableNow its value at the beginning.
@@ -471,7 +490,7 @@ def _latest(newest: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, 
 def _health(now: Subscribed) -> dict[str, str]:
     """Return how many of the partitions that are read are in trouble. Numbers are texts, as those of the lag are."""
     found = [
-        troubles(now.partition(topic, number), now.handles[topic].config)
+        troubles(now.partition(topic, number), now.handles[topic].config, now.handles[topic].log.broken_nodes)
         for topic, numbers in now.partitions.items()
         for number in numbers
     ]

@@ -19,7 +19,7 @@ from pyspark_log.options import LatestByKey
 from pyspark_log.reading.newest_rows import check_compacted
 from pyspark_log.reading.planning import Range
 from pyspark_log.reading.positions import report_loss, resolve
-from pyspark_log.reading.source_offset import Position, SourceOffset, TopicPartition
+from pyspark_log.reading.source_offset import Position, SourceOffset, TopicPartition, TopicPositions
 from pyspark_log_storage.errors import UnknownTopic
 
 if TYPE_CHECKING:
@@ -73,8 +73,9 @@ def go_on(
 ) -> dict[TopicPartition, Start]:
     """Return where each subscribed partition continues after `before`: those in `moved` there, whatever was read.
 
-    A new partition begins at its log start, as in Spark's Kafka source. Raises `DataLoss` if unread rows are lost; with
-    `fail_on_data_loss` false, logs one warning and continues at the nearest offset in the log.
+    A new partition begins at its log start, as in Spark's Kafka source, and one that was away where it was. Raises
+    `DataLoss` if unread rows are lost; with `fail_on_data_loss` false, logs one warning and continues at the nearest
+    offset in the log.
     """
     starts: dict[TopicPartition, Start] = {}
     known = before.ends()
@@ -86,21 +87,35 @@ def go_on(
     for topic, number in now.topic_partitions():
         partition = now.partition(topic, number)
         log_start = Start(Position(partition.log_start, partition.leader_epoch), explicit=True)
-        position = known.get((topic, number))
+        read = before.read_to((topic, number))
         if moved and (topic, number) in moved:
             starts[topic, number] = moved[topic, number]
-        elif position is None:
+        elif read is None:
             starts[topic, number] = log_start
-        elif before.topics[topic].topic_id != now.handles[topic].topic_id:
+        elif read.topic_id != now.handles[topic].topic_id:
             report_loss(f"topic {topic!r} was deleted and created again", fail=fail_on_data_loss)
             starts[topic, number] = log_start
         else:
+            position = read.end[number]
             nearest = within(partition, (topic, number), position, fail_on_data_loss=fail_on_data_loss)
-            explicit = nearest != position.offset
-            wanted = before.state_end((topic, number))
+            explicit = nearest != position.offset or (topic, number) not in known
+            wanted = read.state_end(number)
             end = state_end(partition, (topic, number), nearest, wanted, fail_on_data_loss=fail_on_data_loss)
             starts[topic, number] = Start(Position(nearest, position.epoch), explicit, end)
     return starts
+
+
+def away_from(now: Subscribed, before: SourceOffset, topic_ids: Mapping[str, str]) -> dict[str, TopicPositions]:
+    """Return what was read up to `before` and is not subscribed to now, of topics that exist: they have these ids."""
+    there = set(now.topic_partitions())
+    found: dict[str, TopicPositions] = {}
+    for name, read in [*before.away.items(), *before.topics.items()]:
+        ends = {number: at for number, at in read.end.items() if (name, number) not in there}
+        if ends and topic_ids.get(name) == read.topic_id:
+            known = found.get(name, TopicPositions(read.topic_id, {}))
+            states = {number: end for number in ends if (end := read.state_end(number)) is not None}
+            found[name] = TopicPositions(read.topic_id, known.end | ends, state_ends=known.state_ends | states)
+    return found
 
 
 def within(

@@ -132,7 +132,8 @@ class _Sink:
     def _destination(self, handle: TopicHandle) -> Destination:
         options = self.options
         row_bytes_max = INT_MAX if handle.name == options.dead_letter_topic else options.max_message_bytes
-        return destination_of(handle, options.compression, row_bytes_max, options.acks)
+        found = destination_of(handle, options.compression, row_bytes_max, options.acks)
+        return msgspec.structs.replace(found, clock_offset_ms=0)  # tasks run on other machines, whose clocks are others
 
     def stage(self, batches: Iterator[pa.RecordBatch]) -> StagedMessage:
         options, context = self.options, TaskContext.get()

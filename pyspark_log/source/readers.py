@@ -88,8 +88,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._made is None:
             from pyspark_log.options import parse_source
             from pyspark_log.reading.stream_planner import StreamPlanner
+            from pyspark_log.source.topic_columns import check_topic
 
-            self._made = StreamPlanner(parse_source(self._options_given, streaming=True))
+            options = parse_source(self._options_given, streaming=True)
+            self._made = StreamPlanner(options, partial(check_topic, self._schema))
         return self._made
 
     @spark_entry
@@ -151,11 +153,12 @@ def partitions_of(
     options: SourceOptions, schema: StructType, planned: Iterable[tuple[Split, Choice | None]]
 ) -> list[SplitPartition]:
     """Return Spark's partitions for the splits of a read. Raises `InvalidInput` if `schema` does not fit a topic."""
-    from pyspark_log.source.topic_columns import check_planned  # tasks must not import it
+    from pyspark_log.source.topic_columns import check_topic  # tasks must not import it
 
     url, fail = opening.canonical(options.path), options.fail_on_data_loss
     found = [SplitPartition(url, split, options.storage_options, choice, fail) for split, choice in planned]
-    check_planned(schema, (each.split for each in found))
+    for topic, split in {each.split.topic: each.split for each in found}.items():
+        check_topic(schema, topic, schemas_of(split))
     return found
 
 

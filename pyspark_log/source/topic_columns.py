@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 
 from pyspark_log.opening import open_log
 from pyspark_log.options.subscription import Assign, Subscribe
-from pyspark_log.reading.fetch import schemas_of
 from pyspark_log.source import typed_row
 from pyspark_log.source.row import chosen_columns
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, NoCluster, UnknownTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
     from pyspark_log.options import SourceOptions
     from pyspark_log.options.subscription import Subscription
-    from pyspark_log.reading.fetch import Split
     from pyspark_log_coordinator.log.log import Log
+
+_ALONE = "leave the topic out of this query, and read it with another one"
 
 
 def typed_columns(options: SourceOptions) -> tuple[str, pa.Schema] | None:
@@ -68,20 +68,26 @@ def check_schema(wanted: StructType, options: SourceOptions) -> None:
         typed_row.check(wanted, columns, topic)
 
 
-def check_planned(wanted: StructType, splits: Iterable[Split]) -> None:
-    """Raise `InvalidInput` if a schema that fits records does not fit a typed topic that has columns of these names.
+def check_topic(wanted: StructType, topic: str, schemas: Sequence[pa.Schema]) -> None:
+    """Raise `InvalidInput` unless a query with these columns can read a topic that has, or had, these schemas.
 
-    `check_schema` looks at no topic for such a schema.
+    `load()` may have known another topic, or none. A topic may also have evolved since the query began with one of its
+    older schemas: then each value is checked when it is read.
     """
-    for topic, split in {each.topic: each for each in splits}.items():
-        newest = schemas_of(split)[-1]
-        if schema.is_typed(newest) and _fits_records(wanted):
-            typed_row.check(wanted, schema.columns_of(newest), topic)
+    if not schema.is_typed(schemas[-1]):
+        try:
+            chosen_columns(wanted)
+        except InvalidInput as error:
+            raise InvalidInput(f"topic {topic!r} holds records of key and value: {error}; {_ALONE}") from error
+        return
+    *older, newest = map(schema.columns_of, schemas)
+    if not any(_is_readable(wanted, each, topic) for each in older):
+        typed_row.check(wanted, newest, topic, _ALONE)
 
 
-def _fits_records(wanted: StructType) -> bool:
+def _is_readable(wanted: StructType, columns: pa.Schema, topic: str) -> bool:
     try:
-        chosen_columns(wanted)
+        typed_row.check(wanted, columns, topic)
     except InvalidInput:
         return False
     return True

@@ -40,8 +40,14 @@ def wanted_fields(schema: str) -> pa.Schema:
     return pa.schema([own[name] if name in own else found.field(name) for name in struct.fieldNames()])
 
 
-def check(schema: StructType, columns: pa.Schema, topic: str) -> None:
-    """Raise `InvalidInput` if a topic with these columns cannot be read with a schema."""
+_LOAD_AGAIN = "if it has become wider since load(), load again, else remove .schema(), and cast after the read"
+
+
+def check(schema: StructType, columns: pa.Schema, topic: str, advice: str = _LOAD_AGAIN) -> None:
+    """Raise `InvalidInput` if a topic with these columns cannot be read with a schema.
+
+    `advice` is what to do about a column of another type.
+    """
     where = f"topic {topic!r}"
     for field in schema:
         if field.name in OWN:
@@ -58,10 +64,10 @@ def check(schema: StructType, columns: pa.Schema, topic: str) -> None:
         raise InvalidInput(f"{where}: {error}; correct .schema()") from error
     for field in wanted:
         if field.name not in OWN:
-            _check_field(field, columns, where)
+            _check_field(field, columns, where, advice)
 
 
-def _check_field(wanted: pa.Field, columns: pa.Schema, where: str) -> None:
+def _check_field(wanted: pa.Field, columns: pa.Schema, where: str, advice: str) -> None:
     if wanted.name not in columns.names:
         raise InvalidInput(
             f"{where}: unknown column {wanted.name!r}; the columns are {', '.join((*OWN, *columns.names))}"
@@ -72,8 +78,7 @@ def _check_field(wanted: pa.Field, columns: pa.Schema, where: str) -> None:
     if not schema_evolution.can_be_read_as(stored.type, wanted.type):
         raise InvalidInput(
             f"{where}: column '{wanted.name}' has type {column_types.type_name(stored.type)}, not "
-            f"{column_types.type_name(wanted.type)}; if it has become wider since load(), load again, else remove "
-            ".schema(), and cast after the read"
+            f"{column_types.type_name(wanted.type)}; {advice}"
         )
 
 

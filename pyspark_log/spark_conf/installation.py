@@ -41,7 +41,7 @@ def missing_spark(name: str) -> str:
     """Return the error's message for a name of the package that needs Spark, in a Python without it."""
     return (
         f"pyspark_log.{name} needs Spark, and this Python has no pyspark; install it with: "
-        "pip install 'pyspark-log[spark]', or use the Python of your Spark"
+        "pip install 'pyspark>=4.2,<5', or use the Python of your Spark"
     )
 
 

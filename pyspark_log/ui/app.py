@@ -32,7 +32,7 @@ try:
     from starlette.routing import Route
 except ImportError as missing:
     raise InvalidInput(
-        f"the page needs Starlette and uvicorn, and one cannot be imported ({missing}); pip install 'pyspark-log[ui]'"
+        f"the page needs Starlette and uvicorn, and one cannot be imported ({missing}); pip install starlette uvicorn"
     ) from None
 
 if TYPE_CHECKING:

@@ -11,14 +11,17 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log import opening
+from pyspark_log.options.given import CLIENT_STORAGE_OPTIONS, gather_client
+from pyspark_log.options.option import Kind
 from pyspark_log.ui import content, pages
 from pyspark_log.ui.content import PARTITIONS_SHOWN
 from pyspark_log.ui.export import rendered, without_server
 from pyspark_log.ui.view import Watch
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark_log.ui.view import ClusterView, GroupView, TopicView
-    from pyspark_log_storage.stores.storage_options import StorageOptions
 
 _BOX = ":is(#pyspark-log, .pyspark-log)"
 """With an id it wins over the selectors of a notebook, though no element has this id."""
@@ -42,14 +45,15 @@ class Description:
 
 
 def describe(
-    path: str, topic: str | None = None, group: str | None = None, *, options: StorageOptions | None = None
+    path: str, topic: str | None = None, group: str | None = None, *, options: Mapping[str, object] | None = None
 ) -> Description:
     """Return what is known of a topic, a group or both, else of the cluster: a page in notebooks, elsewhere text.
 
-    Needs pip install 'pyspark-log[ui]'. Reads no rows and writes nothing. Raises `UnknownTopic`, `UnknownGroup`, and
-    `LogError` if the cluster cannot be read.
+    Needs pip install jinja2. `options` may have `storage_options`. Reads no rows and writes nothing. Raises
+    `UnknownTopic`, `UnknownGroup`, and `LogError` if the cluster cannot be read.
     """
-    log = opening.own_log(path, options)
+    given = gather_client(options, {}, [CLIENT_STORAGE_OPTIONS], Kind.DESCRIBE)
+    log = opening.own_log(path, given.get(CLIENT_STORAGE_OPTIONS))
     log.open(create=False)
     if topic is not None:
         log.topic(topic)

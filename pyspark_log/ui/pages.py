@@ -17,9 +17,7 @@ from pyspark_log_storage.errors import InvalidInput
 try:
     import jinja2
 except ImportError as missing:
-    raise InvalidInput(
-        f"the page needs Jinja2, and it cannot be imported ({missing}); pip install 'pyspark-log[ui]'"
-    ) from None
+    raise InvalidInput(f"the page needs Jinja2, and it cannot be imported ({missing}); pip install jinja2") from None
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pyspark_log_coordinator.log.log import Log, TopicHandle
-    from pyspark_log_coordinator.model.partition import Partition
+    from pyspark_log_coordinator.model.partition import NodeId, Partition
     from pyspark_log_coordinator.model.topic_config import TopicConfig
     from pyspark_log_coordinator.model.topic_state import Topic
 
@@ -280,7 +280,7 @@ class Watch:
             if before is not None:
                 return msgspec.structs.replace(before, problem=error.message)
             return TopicView(name, now, None, 0, Figures(), None, typed=False, problem=error.message)
-        figures = figures_of(handle.state)
+        figures = figures_of(handle.state, self._log.broken_nodes)
         return TopicView(
             name=name,
             at_ms=now,
@@ -368,9 +368,9 @@ def lags_of(group: Group, topics: Mapping[str, TopicView]) -> list[PartitionLag]
     return sorted(found, key=lambda each: (each.topic, each.partition))
 
 
-def figures_of(topic: Topic) -> Figures:
+def figures_of(topic: Topic, broken: frozenset[NodeId]) -> Figures:
     """Return the sums over a topic's partitions. Costs what has changed since the state before."""
-    return _together(list(topic.partitions.facts(_FIGURES, topic.config)))
+    return _together(list(topic.partitions.facts(_FIGURES, (topic.config, broken))))
 
 
 def size_of(partition: Partition) -> int:
@@ -378,7 +378,7 @@ def size_of(partition: Partition) -> int:
     return sum(each.length for kind in (partition.segments, partition.chunks) for each in kind)
 
 
-def _of_partition(partition: Partition, config: TopicConfig) -> Figures:
+def _of_partition(partition: Partition, context: tuple[TopicConfig, frozenset[NodeId]]) -> Figures:
     size = size_of(partition)
     rows = partition.log_end - partition.log_start
     nodes = {}
@@ -390,7 +390,7 @@ def _of_partition(partition: Partition, config: TopicConfig) -> Figures:
         rows=partition.rows_between(partition.log_start, partition.high_watermark),
         ends=partition.high_watermark,
         bytes=size,
-        troubles=dict.fromkeys(troubles(partition, config), 1),
+        troubles=dict.fromkeys(troubles(partition, *context), 1),
         nodes=nodes,
     )
 

@@ -1,7 +1,7 @@
 """Dead letters: rows that cannot be written, as rows of another topic, with the reason in their headers.
 
-A dead letter has the row's key, value, headers and timestamp. Four headers follow, which are those of Kafka Connect's
-dead letter queue (KIP-298) with another prefix:
+A dead letter has the row's key, value, headers and timestamp; the present time if its topic refuses that one. Four
+headers follow, which are those of Kafka Connect's dead letter queue (KIP-298) with another prefix:
 
     __dlq.errors.topic                     the topic of the row; null if the row names none
     __dlq.errors.partition                 the partition that the row names, as text; null if it names none
@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_log.writing import timestamp_bounds
 from pyspark_log.writing.destination import lacking_a_key
 from pyspark_log.writing.partitioner import are_partitions, has_only
 from pyspark_log.writing.row_bytes import bytes_if_above
@@ -80,6 +81,8 @@ def reasons_against(destination: Destination, record: pa.RecordBatch, explicit: 
         text = _around(explicit, "a row names partition ", has_only(partitions))
         outside = _where(pc.or_(pc.less(explicit, 0), pc.greater_equal(explicit, partitions)), text)
         reasons = outside if reasons is None else pc.coalesce(reasons, outside)
+    if (wrong := timestamp_bounds.reasons(destination, record)) is not None:
+        reasons = wrong if reasons is None else pc.coalesce(reasons, wrong)
     return reasons
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
+import time
 from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_log.writing import timestamp_bounds
 from pyspark_log.writing.row_bytes import bytes_if_above
 from pyspark_log_coordinator.model.partition import NodeId
+from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.columns.compaction_columns import key_columns_of
 from pyspark_log_storage.errors import InvalidRecord
@@ -49,6 +52,14 @@ class Destination(msgspec.Struct, frozen=True):
     """The topic's key.column, if it is typed and has one."""
     needs_keys: bool = False
     """Whether a row without a key is refused: the topic is compacted."""
+    config: TopicConfig = TopicConfig()
+    """The settings of the topic."""
+    clock_offset_ms: int = 0
+    """What to add to this machine's clock, which may be wrong."""
+
+    def now_us(self) -> int:
+        """Return the time in microseconds: of a row without a time, and by which those of others are checked."""
+        return time.time_ns() // 1000 + self.clock_offset_ms * 1000
 
     @property
     def partitions(self) -> int:
@@ -87,6 +98,8 @@ def destination_of(
         schemas=state.schemas if is_typed(handle) else (),
         key_column=state.config.key_column,
         needs_keys=state.config.is_compacted,
+        config=state.config,
+        clock_offset_ms=handle.log.clock.offset_ms,
     )
 
 
@@ -122,7 +135,7 @@ def lacking_a_key(destination: Destination, record: pa.RecordBatch) -> pa.Array 
 
 
 def check_rows(destination: Destination, record: pa.RecordBatch) -> None:
-    """Raise `InvalidRecord` if a row is larger than the topic or the write allows, or lacks a key that it must have."""
+    """Raise `InvalidRecord` if the topic or the write refuses a row: its size, its time, or because it has no key."""
     if lacking_a_key(destination, record) is not None:
         raise InvalidRecord(f"topic {destination.name!r}: {destination.keyless}")
     sizes = bytes_if_above(record, destination.max_message_bytes)
@@ -131,3 +144,4 @@ def check_rows(destination: Destination, record: pa.RecordBatch) -> None:
             f"topic {destination.name!r}: a row of {pc.max(sizes).as_py()} bytes is larger than max.message.bytes "
             f"({destination.max_message_bytes}); raise it for the topic and for the write, or write smaller rows"
         )
+    timestamp_bounds.check_all(destination, record)

@@ -39,6 +39,7 @@ COLUMN_TYPES: Mapping[str, tuple[str, ...]] = {
 NULL_TOPIC = "a row has a null topic; set the option 'topic', or fill or filter the column 'topic' before the write"
 WRONG_TOPIC = "a row names a topic that is not UTF-8; set the option 'topic', or correct the column 'topic'"
 NULL_HEADER = "a row has a header that is null, with neither key nor value; filter the array 'headers' before the write"
+KEYLESS_HEADER = "a row has a header whose key is null; fill it, or filter the array 'headers' before the write"
 
 
 def check_columns(types: Mapping[str, str], topic_option: str | None) -> None:
@@ -48,9 +49,9 @@ def check_columns(types: Mapping[str, str], topic_option: str | None) -> None:
     """
     if "value" not in types:
         raise InvalidRecord(
-            f"the frame has no column 'value' (it has {', '.join(types) or 'none'}); give the payload this name, "
-            'for example with selectExpr("to_json(struct(*)) AS value"), or set schema=columns to create a topic with '
-            "the frame's columns"
+            f"the frame has no column 'value' (it has {', '.join(types) or 'none'}); give the payload this name in "
+            'lower case, for example with selectExpr("to_json(struct(*)) AS value"), or set schema=columns to create a '
+            "topic with the frame's columns"
         )
     if topic_option is None and "topic" not in types:
         raise InvalidRecord("no topic is given: set the option 'topic', or add a column 'topic' to the frame")
@@ -111,8 +112,8 @@ def rows_of(batch: pa.RecordBatch, *, now_us: int, by_topic_column: bool, keeps_
     """Return the rows of a batch from Spark. `now_us` is the timestamp of rows without one, in microseconds.
 
     Raises `InvalidRecord` for a topic that is null or not UTF-8, for a header that is null, and for the key of a header
-    that is not UTF-8; with `keeps_refused` such rows are in `Rows.refused`, U+FFFD stands for the wrong bytes of the
-    key, and null headers are left out.
+    that is null or not UTF-8; with `keeps_refused` such rows are in `Rows.refused`, U+FFFD stands for the wrong bytes
+    of the key and an empty text for one that is null, and null headers are left out.
     """
     columns = {name: batch.column(index) for index, name in enumerate(batch.schema.names)}
     arrays = [
@@ -129,8 +130,11 @@ def rows_of(batch: pa.RecordBatch, *, now_us: int, by_topic_column: bool, keeps_
         headers = headers.cast(schema.HEADERS)
         if (wrong := _key_error(headers)) is not None:
             refused |= dict.fromkeys(rows_not_utf8(headers), wrong)
-        if headers.flatten().null_count > 0:
-            refused |= dict.fromkeys(_rows_with_null_header(headers), NULL_HEADER)
+        entries = headers.flatten()
+        keys = entries.field("key")
+        if entries.null_count > 0 or keys.null_count > 0:
+            refused |= dict.fromkeys(_rows_with(headers, keys.is_null()), KEYLESS_HEADER)
+            refused |= dict.fromkeys(_rows_with(headers, entries.is_null()), NULL_HEADER)
         if refused and keeps_refused:
             headers = _repaired(headers, list(refused))
         arrays.append(headers)
@@ -173,18 +177,19 @@ def rows_not_utf8(column: pa.Array, first: int = 0) -> list[int]:
     return []
 
 
-def _rows_with_null_header(headers: pa.Array) -> list[int]:
+def _rows_with(headers: pa.Array, chosen: pa.Array) -> list[int]:
+    """Return the rows of the headers that are chosen, for each of which `chosen` has a value."""
     lengths = pc.list_value_length(headers).fill_null(0)  # a null array may have entries, which `flatten` leaves out
-    rows: list[int] = np.repeat(np.arange(len(headers)), lengths)[np.asarray(headers.flatten().is_null())].tolist()
+    rows: list[int] = np.repeat(np.arange(len(headers)), lengths)[np.asarray(chosen)].tolist()
     return rows
 
 
 def _repaired(headers: pa.Array, rows: list[int]) -> pa.Array:
-    """Return the headers, in `rows` with keys that are UTF-8, and without those that are null."""
+    """Return the headers, in `rows` with keys that are text in UTF-8, and without those that are null."""
     entry = pa.struct([pa.field("key", pa.binary()), pa.field("value", pa.binary())])
     wrong = headers.take(pa.array(rows)).cast(pa.list_(pa.field("element", entry)))
     right = [
-        [{**each, "key": each["key"] and each["key"].decode(errors="replace")} for each in row if each is not None]
+        [{**each, "key": (each["key"] or b"").decode(errors="replace")} for each in row if each is not None]
         for row in wrong.to_pylist()
     ]
     order = np.arange(len(headers))

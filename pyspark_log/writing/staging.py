@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_log.writing import timestamp_bounds
 from pyspark_log.writing.dead_letters import Refused, as_records, reasons_against
 from pyspark_log.writing.destination import Destination, check_kind, check_rows, lacking_a_key
 from pyspark_log.writing.partitioner import group_by_partition, partition_of
@@ -204,7 +205,7 @@ class Staging:
                     f"({destination.max_message_bytes}); raise it with: pyspark-log topics alter {destination.name} "
                     f"--config max.message.bytes={INT_MAX}"
                 )
-            self._write_checked(destination, Rows(letters, None, None))
+            self._write_checked(destination, Rows(timestamp_bounds.within(destination, letters), None, None))
         self.dead_letters += rows.record.num_rows
 
     def _known(self, topic: str) -> Destination:

@@ -1,12 +1,14 @@
 """Rows of a typed topic as JSON objects, for users and for dead letters: one field for each column.
 
-Binary is base64, decimals are numbers, times are ISO 8601; NaN and infinities are null, as JSON has none. Only for few
-rows: each value becomes a Python object.
+Binary is base64, decimals are numbers, times are ISO 8601; NaN and infinities, which JSON lacks, are the texts that
+Spark's `to_json` writes and `from_json` reads: "NaN", "Infinity", "-Infinity". Only for few rows: each value becomes a
+Python object.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 from typing import Any
 
 import msgspec
@@ -32,7 +34,7 @@ def _values(column: pa.Array) -> list[Any]:
         found = column.to_pylist()
     except (ValueError, OverflowError):
         return [_plain(value, column.type) for value in _unlike_pythons(column)]
-    return [_plain(value, column.type) for value in found] if _has_maps(column.type) else found
+    return [_plain(value, column.type) for value in found] if _is_unlike_json(column.type) else found
 
 
 def _unlike_pythons(column: pa.Array) -> list[Any]:
@@ -64,12 +66,14 @@ def _replaced(kind: pa.DataType, types: dict[pa.DataType, pa.DataType]) -> pa.Da
     return pa.map_(*fields) if pa.types.is_map(kind) else types.get(kind, kind)
 
 
-def _has_maps(kind: pa.DataType) -> bool:
-    return pa.types.is_map(kind) or any(_has_maps(field.type) for field in children(kind))
+def _is_unlike_json(kind: pa.DataType) -> bool:
+    """Return whether a type has maps, or numbers that may be NaN."""
+    is_it = pa.types.is_map(kind) or pa.types.is_floating(kind)
+    return is_it or any(_is_unlike_json(field.type) for field in children(kind))
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """Return a value with dicts for maps, and text where bytes stand for it."""
+    """Return a value with dicts for maps, and text where bytes stand for it, and for numbers that JSON lacks."""
     if value is None:
         return None
     if pa.types.is_map(kind):
@@ -80,6 +84,8 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
         return {field.name: _plain(value[field.name], field.type) for field in kind}
     if kind in _BYTES and isinstance(value, bytes):
         return value.decode(errors="replace")
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value
 
 

@@ -112,7 +112,7 @@ def _stored(kind: pa.DataType) -> pa.DataType:
         return pa.timestamp("us", "UTC" if kind.tz else None)
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(each.name, _stored(each.type), each.nullable) for each in kind])
-    if pa.types.is_list(kind):
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pa.list_(pa.field("element", _stored(kind.value_type), kind.value_field.nullable))
     if pa.types.is_map(kind):
         value = pa.field("value", _stored(kind.item_type), kind.item_field.nullable)
@@ -140,8 +140,8 @@ def _unknown(names: list[str], known: pa.Schema | pa.StructType) -> str:
     lacks = ("is no column", "it") if len(names) == 1 else ("are no columns", "them")
     quoted = ", ".join(f"'{name}'" for name in names)
     return (
-        f"there {lacks[0]} {quoted} (the columns are {has:.500}); drop {lacks[1]}, or set mergeSchema=true to add "
-        f"{lacks[1]} to the topic"
+        f"there {lacks[0]} {quoted} (the columns are {has:.500}); drop {lacks[1]}, or add {lacks[1]} to the topic by a "
+        "write of Spark with mergeSchema=true"
     )
 
 
@@ -162,13 +162,21 @@ def _check_type(source: pa.DataType, wanted: pa.DataType, where: str) -> None:
     if is_list or (pa.types.is_map(source) and pa.types.is_map(wanted)):
         fields = zip(column_types.children(source), column_types.children(wanted), strict=True)
         for one, other in fields:
-            _check_nulls(one, other, f"{where}.{other.name}")
             _check_type(one.type, other.type, f"{where}.{other.name}")
         return
     raise InvalidRecord(
         f"column '{where}' is {column_types.type_name(wanted)} in the topic and {column_types.type_name(source)} in "
-        "the frame; cast it before the write, or set mergeSchema=true if the topic's column should become wider"
+        f"the frame; cast it before the write{_or_widen(source, wanted)}"
     )
+
+
+def _or_widen(source: pa.DataType, wanted: pa.DataType) -> str:
+    """Return the other cure if the topic's column can become one that holds both types; else nothing."""
+    try:
+        schema_evolution.merge(pa.schema([("c", wanted)]), pa.schema([("c", source)]))
+    except InvalidRecord:
+        return ""
+    return ", or make the topic's column wider by a write of Spark with mergeSchema=true"
 
 
 def _check_struct(source: pa.StructType, wanted: pa.StructType, where: str) -> None:
@@ -180,14 +188,6 @@ def _check_struct(source: pa.StructType, wanted: pa.StructType, where: str) -> N
             if not field.nullable:
                 raise InvalidRecord(f"column '{path}' is not null, and the frame lacks it; add it to the struct")
             continue
-        _check_nulls(one, field, path)
         _check_type(one.type, field.type, path)
     if given:
         raise InvalidRecord(_unknown([f"{where}.{each.name}" for each in given.values()], wanted))
-
-
-def _check_nulls(source: pa.Field, wanted: pa.Field, where: str) -> None:
-    if source.nullable and not wanted.nullable:
-        raise InvalidRecord(
-            f"column '{where}' is not null in the topic, and may be null in the frame; coalesce it before the write"
-        )

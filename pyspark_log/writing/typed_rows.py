@@ -1,7 +1,8 @@
 """Rows of a frame as rows of a typed topic: whole columns at a time; rows that do not fit are separated.
 
-A row does not fit if it has a null where the topic has none, a whole number that is too large for a narrower column, or
-text that is not UTF-8, which Spark accepts and readers refuse. The bytes of a key are those of Kafka's serializers:
+A row does not fit if it has a null where the topic has none, also inside a column, a whole number that is too large for
+a narrower column, or text that is not UTF-8, which Spark accepts and readers refuse. Rows are judged, not the frame:
+all may be null that Spark's `from_json` returns. The bytes of a key are those of Kafka's serializers:
 text in UTF-8, binary as it is, whole numbers in big-endian order, 8 for a bigint, 4 for an int. If a key is several
 columns, they are these bytes of each, after their number (4 bytes, big-endian): no two keys have the same. A row in
 which one of the columns is null has no key.
@@ -17,8 +18,9 @@ import pyarrow.compute as pc
 
 from pyspark_log.writing.dead_letters import json_records
 from pyspark_log.writing.rows import Rows, rows_not_utf8, timestamps_of
-from pyspark_log_storage.columns import schema
+from pyspark_log_storage.columns import column_types, schema
 from pyspark_log_storage.columns.column_conversion import converted
+from pyspark_log_storage.columns.column_types import children
 from pyspark_log_storage.errors import InvalidRecord
 from pyspark_log_storage.files.untrusted_batch import with_first_offsets
 
@@ -74,7 +76,15 @@ def _columns(
         column = given[source]
         try:
             stored = converted(column, field.type)
-        except pa.ArrowInvalid:
+        except pa.ArrowInvalid as error:
+            if pa.types.is_nested(field.type):
+                is_bad = np.zeros(rows, bool)
+                is_bad[_unconvertible(column, field.type)] = True
+                kept = pa.array(np.arange(rows), mask=is_bad)  # the others become null
+                columns.append(converted(column.take(kept), field.type))
+                text = f"column '{field.name}' has a value inside that the topic's column cannot hold ({error}); round"
+                reasons = _and(reasons, pa.array(is_bad), f"{text} or cast it before the write")
+                continue
             stored = column.cast(field.type, safe=False)
             lost = pc.not_equal(stored.cast(column.type), column)
             stored = pc.if_else(lost, pa.scalar(None, field.type), stored)  # a letter has no key rather than another's
@@ -83,14 +93,57 @@ def _columns(
             else:
                 text = (
                     f"column '{field.name}' has a number that is too large for the topic's column; write smaller "
-                    "numbers, or set mergeSchema=true to make it wider"
+                    "numbers, or make it wider by a write of Spark with mergeSchema=true"
                 )
             reasons = _and(reasons, lost, text)
         if not field.nullable and column.null_count > 0:
             text = f"column '{field.name}' is null, and the topic's column is not null; fill or filter it"
             reasons = _and(reasons, column.is_null(), f"{text} before the write")
+        if _has_required(field.type) and (is_bad := _lacks_required(stored, field.type)).any():
+            kind = column_types.type_name(field.type)
+            text = f"column '{field.name}' has a null inside where the topic's column has none ({kind:.500}); fill or"
+            reasons = _and(reasons, pa.array(is_bad), f"{text} filter it before the write")
         columns.append(stored)
     return columns, reasons
+
+
+def _unconvertible(column: pa.Array, kind: pa.DataType, first: int = 0) -> list[int]:
+    """Return the rows whose value does not fit into a type, by bisection; the first row has number `first`."""
+    try:
+        converted(column, kind)
+    except pa.ArrowInvalid:
+        if len(column) == 1:
+            return [first]
+        half = len(column) // 2
+        return _unconvertible(column[:half], kind, first) + _unconvertible(column[half:], kind, first + half)
+    return []
+
+
+def _has_required(kind: pa.DataType) -> bool:
+    """Return whether something inside a type must not be null, such as the keys of a map."""
+    return any(not field.nullable or _has_required(field.type) for field in children(kind))
+
+
+def _lacks_required(column: pa.Array, kind: pa.DataType) -> NDArray[np.bool_]:
+    """Return for each row whether it has a null inside where its type has none."""
+    found = np.zeros(len(column), bool)
+    if pa.types.is_struct(kind):
+        for place, field in enumerate(kind):
+            found |= _is_null_or_lacks(column.field(place), field)
+    elif pa.types.is_list(kind) or pa.types.is_map(kind):
+        offsets = np.asarray(column.offsets)
+        owners = np.repeat(np.arange(len(column)), np.diff(offsets))
+        values = [column.keys, column.items] if pa.types.is_map(kind) else [column.values]
+        for each, field in zip(values, children(kind), strict=True):
+            inside = each.slice(offsets[0], offsets[-1] - offsets[0])
+            found[owners[_is_null_or_lacks(inside, field)]] = True
+    found &= np.asarray(column.is_valid())  # a null row may have values below
+    return found
+
+
+def _is_null_or_lacks(column: pa.Array, field: pa.Field) -> NDArray[np.bool_]:
+    lacks = _lacks_required(column, field.type)
+    return lacks if field.nullable else lacks | np.asarray(column.is_null())
 
 
 def _and(reasons: pa.Array | None, chosen: pa.Array, text: str) -> pa.Array:

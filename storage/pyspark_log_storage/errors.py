@@ -27,7 +27,8 @@
     |-- NotEnoughReplicas  retriable  fewer in-sync replicas than min.insync.replicas: nothing was appended
     |   `-- NotEnoughReplicasAfterAppend  retriable  the batch is in the log, but on too few of them
     |-- CorruptObject                 stored bytes are damaged: .object, .detail
-    |   `-- OutOfChain                an intact journal entry that does not follow the one before it
+    |   |-- OutOfChain                an intact journal entry that does not follow the one before it
+    |   `-- OtherSegment              an intact file in the place of another segment's
     |-- NewerFormat                   written by a newer version: .object, .detail
     |-- StaleFile                     a file waited so long to be sequenced that it may have been deleted
     |-- UnknownVersion                a version of a topic that is no longer kept, or does not exist yet: .version
@@ -233,11 +234,18 @@ class OutOfChain(CorruptObject):
     """A journal entry is intact and does not follow the one before it: one of the two is not part of the journal."""
 
 
+class OtherSegment(CorruptObject):
+    """A file of a segment is intact and has the bytes of another one."""
+
+
 class NewerFormat(LogError):
     """An object was written by a newer version of pyspark_log."""
 
     def __init__(self, obj: str, detail: str) -> None:
-        super().__init__(f"{obj} was written by a newer version of pyspark_log ({detail}); upgrade this one")
+        super().__init__(
+            f"{obj} was written by a newer version of pyspark_log ({detail}); upgrade this one, whose build "
+            "pyspark-log --version shows"
+        )
         self.object = obj
         self.detail = detail
 

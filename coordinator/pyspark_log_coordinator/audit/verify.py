@@ -5,7 +5,8 @@ producers     batch ids rise
 partitions    no gap, no overlap, log start <= HW <= LEO, epochs rise
 replicas      LEO, HW, ISR and leader against the files that each node holds
 segments      on every holder: each chunk's checksum and rows, the index against the .log, both against the journal, and
-              the same bytes on all holders; of keyed segments the key index against the rows' keys, too
+              the same bytes on all holders; of keyed segments the key index against the rows' keys, too, and
+              that a key has one live row
 append files  on every holder: each unrolled chunk's checksum and rows
 checkpoints   on every node: whole, of this topic, and no other leader epochs than the journal's
 orphans       files that no entry names; these are no fault
@@ -19,7 +20,8 @@ than the newest snapshot may be missing because the journal was trimmed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import contextlib
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -32,9 +34,10 @@ from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.sync.replica_file import check_segment
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import LogError, UnknownTopic
+from pyspark_log_storage.errors import LogError, NewerFormat, UnknownTopic
 from pyspark_log_storage.files import append_file
 from pyspark_log_storage.segments import segment
+from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -47,6 +50,8 @@ if TYPE_CHECKING:
     from pyspark_log_storage.files.index import IndexEntry
     from pyspark_log_storage.files.row_files import EpochStarts
     from pyspark_log_storage.stores.store import Store
+
+T = TypeVar("T")
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -195,6 +200,7 @@ def verify(
             report.findings += _replication(state, number)
         for rows in _rows_of(state, number):
             audit.read(rows)
+        audit.read_live_rows(number)
         report.rows += partition.rows_between(partition.log_start, partition.log_end)
     audit.end()
     return report
@@ -279,6 +285,34 @@ class _Audit:
             if first is not None and found != whole[first]:
                 detail = f"its chunks differ from those on node {first!r}, though each is whole; restore the right one"
                 self._add(rows, detail, name)
+
+    def read_live_rows(self, number: int) -> None:
+        """Check that each key has one live row in a partition's keyed segments, as far as these can be read."""
+        segments = self._state.partitions[number].keyed_segments
+        if not segments:
+            return
+        from pyspark_log_coordinator.audit import live_rows
+        from pyspark_log_storage.parquet import keyed_segment  # imports pyarrow.parquet
+
+        def by(read: Callable[[Store, str], T]) -> Callable[[SegmentRef], T]:
+            def found(ref: SegmentRef) -> T:
+                key, stores = self._handle.segment(number, ref.name), self._copies.of(self._state, ref.holders)
+                return first_readable(stores.values(), lambda store: read(store, key))
+
+            return found
+
+        with contextlib.suppress(AllCopiesFailed, NewerFormat):  # reported already, or replaced meanwhile
+            twice = live_rows.of_one_key(segments, by(keyed_segment.read_superseded), by(keyed_segment.read_keys))
+            if twice:
+                older, newer = min(twice)
+                problem = (
+                    f"the key of the row at offset {older} has another live row, at offset {newer}, and readers of the "
+                    f"newest rows get both; there are {len(twice):,} such rows. Write the newest row of the key again, "
+                    "and compact"
+                )
+                where, topic = f"partition {number}, offset {older}", f"topic {self._handle.name!r}, "
+                finding = Finding(where, problem, partition=number, offset=older, topic=topic)
+                self._report.findings.append(finding)
 
     def _read_copies(self, rows: _Rows, read: Callable[[NodeId, Store], object]) -> None:
         """Call `read` for each copy of a chunk or segment, and report those for which it raises a `LogError`."""

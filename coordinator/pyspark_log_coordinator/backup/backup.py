@@ -14,6 +14,7 @@ Only one process may back up to a target at a time.
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,11 +28,9 @@ from pyspark_log_coordinator.log.nearest_holders import nearest_first, reachable
 from pyspark_log_coordinator.sync import replica_file
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
-    CorruptObject,
     InvalidOption,
     LogError,
     NodeMissing,
-    StoreError,
     UnknownTopic,
 )
 from pyspark_log_storage.objects import node
@@ -39,7 +38,7 @@ from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable,
 from pyspark_log_storage.stores.self_test import self_test
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from pyspark_log_coordinator.group.state import Group
@@ -84,7 +83,7 @@ def back_up(log: Log, target: Store, bar: Bar = no_bar) -> tuple[Backup, Copied]
 def read(log: Log, number: int, save: Callable[[TopicHandle, int], SavedTopic]) -> Backup:
     """Return the present states of a log. `save` returns that of a topic, given when the topic was created."""
     state = log.cluster.state
-    entry, at_ms = log.cluster.number, log.environment.now_ms()
+    entry, at_ms = log.cluster.number, log.clock.now_ms()
     groups = [(record, *_group(log, record.group_id)) for record in state.groups.values()]
     topics = []
     for name in sorted(state.topics):
@@ -104,34 +103,44 @@ def read(log: Log, number: int, save: Callable[[TopicHandle, int], SavedTopic]) 
     )
 
 
-def check(backup: Backup, store: Store, bar: Bar = no_bar) -> list[LogError]:
-    """Read every file of a backup and check each chunk. Return what is wrong; nothing if the backup can be restored.
+def check(store: Store, numbers: Sequence[int], bar: Bar = no_bar) -> list[tuple[LogError, list[int]]]:
+    """Read every file of these backups once and check each chunk. Return what is wrong, each with the backups it is in.
 
-    A segment's index that is missing or damaged is written again.
+    Nothing is wrong if each of them can be restored. A segment's index that is missing or damaged is written again.
     """
-    wrong: list[LogError] = []
-    for topic in backup.topics:
-        files = replica_file.files_of(topic.state)
-        with bar(f"check {topic.state.name}", sum(each.bytes for each in files)) as moved:
-            for each in files:
-                try:
-                    replica_file.check(store, each, moved)
-                except (CorruptObject, StoreError) as error:
-                    wrong.append(error)
+    wrong: list[tuple[LogError, list[int]]] = []
+    files: dict[str, ReplicaFile] = {}
+    within: defaultdict[str, list[int]] = defaultdict(list)
+    for number in numbers:
+        try:
+            topics = manifest.read(store, number).topics
+        except LogError as error:
+            wrong.append((error, [number]))
+            continue
+        for each in (file for topic in topics for file in replica_file.files_of(topic.state)):
+            places = {*each.places, *files.get(each.key, each).places}
+            files[each.key] = msgspec.structs.replace(each, places=tuple(places))
+            within[each.key].append(number)
+    with bar(f"check {store.url}", sum(each.bytes for each in files.values())) as moved:
+        for key, each in files.items():
+            try:
+                replica_file.check(store, each, moved)
+            except LogError as error:
+                wrong.append((error, within[key]))
     return wrong
 
 
 def keep(store: Store, count: int) -> tuple[list[int], int]:
-    """Delete all but the newest `count` backups, and the files that only those have.
+    """Delete all but the newest `count` backups, at least one, and the files that only those have.
 
     Return the numbers of the deleted backups, and how many files were deleted. No backup may be under way. Nothing is
     deleted if a manifest that stays cannot be read.
     """
     numbers = manifest.numbers(store)
-    old = numbers[: max(0, len(numbers) - count)]
+    old = numbers[:-count]
     needed = {
         key
-        for number in numbers[len(old) :]
+        for number in numbers[-count:]
         for topic in manifest.read(store, number).topics
         for file in replica_file.files_of(topic.state)
         for key in _keys(file)

@@ -24,6 +24,7 @@ from pyspark_log_coordinator.model import topic_state
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.topic import integrity as topic_integrity
 from pyspark_log_storage import decoding, layout
+from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.names import check_topic
 from pyspark_log_storage.objects.envelope import seal, unseal
 from pyspark_log_storage.stored_fields import Count, Int64
@@ -140,4 +141,7 @@ def numbers(store: Store) -> list[int]:
 def read(store: Readable, number: int) -> Backup:
     """Return a backup. Raises `ObjectMissing`, `CorruptObject`, `NewerFormat`, `StoreError`."""
     key = layout.backup(number)
-    return decode(store.read(key), f"{store.url}/{key}")
+    found = decode(store.read(key), f"{store.url}/{key}")
+    if found.number != number:
+        raise CorruptObject(f"{store.url}/{key}", f"it is backup {found.number}")
+    return found

@@ -5,7 +5,8 @@
     3  begin the journals of the topics, then those of the groups
     4  begin the cluster's journal
 
-Until the last step there is no log. A restore that was interrupted is continued by the next one.
+Until the last step there is no log. A restore that was interrupted is continued by the next one, also after its last
+entry, as long as nothing was written to the log.
 
 The topics' journals begin as after a rebuild (`topic.restore`): with a new leader epoch at the log end, and a number,
 both above any that the former journal can have reached. So a reader or writer that knows more rows than the backup
@@ -88,7 +89,9 @@ def first_entry(backup: Backup) -> int:
 def _mark(backup: Backup, target: Store, environment: Environment, *, as_new: bool) -> Marker:
     """Return the target's marker; create it if there is none. Raises `InvalidOption` if the target is in use."""
     journal = Journal(OneStore(target), layout.CLUSTER_JOURNAL, cluster.MACHINE, environment)
-    if journal.refresh().cluster_id:
+    if journal.refresh().cluster_id and not (
+        journal.number == first_entry(backup) and _is_as_restored(backup, target, environment)
+    ):
         raise _refused(target, "there is a log already")
     marker = node.read_marker(target)
     if marker is None:
@@ -101,6 +104,22 @@ def _mark(backup: Backup, target: Store, environment: Environment, *, as_new: bo
     if not marker.root or (marker.cluster == backup.cluster) == as_new:
         raise _refused(target, f"it is node {marker.node!r} of cluster {marker.cluster}")
     return marker
+
+
+def _is_as_restored(backup: Backup, target: Store, environment: Environment) -> bool:
+    """Return whether the journals of the topics and groups end where a restore of the backup begins them."""
+
+    def ends_at(folder: str, machine: Machine[Any, Any], entry: int) -> bool:
+        journal = Journal(OneStore(target), folder, machine, environment)
+        journal.refresh()
+        return journal.number == next_number(entry)
+
+    return all(
+        ends_at(layout.topic_journal(each.state.name, each.state.topic_id), topic.MACHINE, each.entry)
+        for each in backup.topics
+    ) and all(
+        ends_at(layout.group_journal(each.record.journal_id), group.MACHINE, each.entry) for each in backup.groups
+    )
 
 
 def _copy_files(backup: Backup, source: Store, target: Store, bar: Bar) -> Copied:

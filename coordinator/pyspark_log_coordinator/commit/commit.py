@@ -173,6 +173,7 @@ class _Attempt:
 
     def __call__(self) -> Outcome[Topic]:
         handle, failed = self._handle, {node for file in self._batch.files for node in file.failed}
+        handle.log.check_root()
         if self._is_repeated:
             handle.refresh()
             failed = set()  # they may be well again, and perhaps too few others hold the batch

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
+from pyspark_log_coordinator.environment import CLOCKS_AGREE_MS
 from pyspark_log_coordinator.journal import journal_entry, manifest
 from pyspark_log_coordinator.journal.inbox import Answer
 from pyspark_log_coordinator.journal.journal_entry import NO_EVENTS, NO_HASH, Entry, ManifestName, digest
@@ -407,13 +408,18 @@ class Journal(Replay[S, C]):
             environment.sleep(environment.uniform(pause / 2, pause))
         return answer
 
+    def _now_ms(self) -> int:
+        """Return the time of the next entry: not before the newest known one's, unless that is in the future."""
+        now = self._environment.now_ms()
+        return max(now, self.time_ms) if self.time_ms <= now + CLOCKS_AGREE_MS else now
+
     def _combine(self, events: list[Any], after: S, inbox: Inbox[C], answers: dict[str, Answer]) -> tuple[list[Any], S]:
         """Return the events of the next entry, with those of all commands in the inbox, and the state after them.
 
         `events` are those of the own command, and `after` is the state after them. Add to `answers` what to tell the
         other processes as soon as the entry is durable.
         """
-        machine, now_ms = self._machine, self._environment.now_ms()
+        machine, now_ms = self._machine, self._now_ms()
         for key, command in inbox.others(self.place):
             try:
                 more = machine.decide(after, command, now_ms)
@@ -474,12 +480,12 @@ class Journal(Replay[S, C]):
         """
         if self._may_propose_unread(is_late=not is_final and losses > 0 and losses % 2 == 0):
             with contextlib.suppress(LogError):
-                events = self._machine.decide(self.state, command, self._environment.now_ms())
+                events = self._machine.decide(self.state, command, self._now_ms())
                 if events or is_final:
                     return events
         self.refresh()
         assert not self._has_moved, "a journal that may migrate needs `follow`"
-        return self._machine.decide(self.state, command, self._environment.now_ms())
+        return self._machine.decide(self.state, command, self._now_ms())
 
     @property
     def is_fresh(self) -> bool:
@@ -524,7 +530,7 @@ class Journal(Replay[S, C]):
         self._reset()
         self.number = number - 1
         self._opened = True
-        events = self._machine.decide(self.state, command, self._environment.now_ms())
+        events = self._machine.decide(self.state, command, self._now_ms())
         after = self._after(events)
         mine = self._encode(events)
         decided = self.entries.propose(number, mine)
@@ -585,7 +591,7 @@ class Journal(Replay[S, C]):
             named = ManifestName(name, digest(stored))
             self.objects.create(key, stored, manifest.decode)
         raw = NO_EVENTS if named else msgspec.Raw(encoded)
-        entry = Entry(nonce, self._environment.now_ms(), self.last_hash, raw, named)
+        entry = Entry(nonce, self._now_ms(), self.last_hash, raw, named)
         return journal_entry.encode(entry, journal_entry.place(self.folder, self.number + 1))
 
     def _take(self, data: bytes, *, begins_again: bool = True) -> bool:

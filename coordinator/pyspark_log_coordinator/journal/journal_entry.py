@@ -2,7 +2,7 @@
 
     <journal>/entries/<number, 20 digits>     envelope b"PLJE", version 2, body: msgpack array
         nonce       32 hex digits, unique to the attempt that wrote the entry
-        time_ms     the writer's clock, for people
+        time_ms     the log's clock (`log_clock`), for people
         previous    hash of the entry before (16 bytes), zeros for entry 1
         events      msgpack array of events, empty if they are in a manifest
         manifest    nil, or [name, hash] of the manifest object with the events

@@ -36,7 +36,8 @@ FIRST_NODE = "0"
 def mark(stores: Sequence[Store], environment: Environment) -> JournalNodes:
     """Test the stores and make them journal nodes "0", "1" and so on of one cluster, unless they are already.
 
-    Raises `InvalidOption` if there are too few stores or one belongs to another cluster; `StoreUnfit`, `StoreError`.
+    Raises `InvalidOption` if there are too few stores or one belongs to another cluster; `NoCluster` if files of a lost
+    one are in it; `StoreUnfit`, `StoreError`.
     """
     _check(stores)
     lists = [journal_nodes.read(store) for store in stores]  # first: whoever wrote one had written all markers
@@ -48,6 +49,9 @@ def mark(stores: Sequence[Store], environment: Environment) -> JournalNodes:
     _check_lists(stores, lists, markers)
     for store, marker in zip(stores, markers, strict=True):
         if marker is None:
+            remains = _remains(store)
+            if remains:
+                raise NoCluster(_over_remains(store, remains))
             self_test(store, environment.nonce(), environment.store_threads)
     members = []
     for number, store in enumerate(stores):
@@ -66,8 +70,9 @@ def mark(stores: Sequence[Store], environment: Environment) -> JournalNodes:
 def begin(journals: ClusterJournals, environment: Environment) -> None:
     """Begin the cluster's journal with one entry that names its first nodes: the journal nodes, or the root.
 
-    Raises `NoCluster` if the root is a node of another cluster, `StoreUnfit` if it fails its self-test.
+    Raises what `check_place` raises, and `StoreUnfit` if the root fails its self-test.
     """
+    check_place(journals)
     if journals.nodes is not None:
         members = tuple(cluster.Node(each.node, each.url, "", each.incarnation) for each in journals.nodes.nodes)
         journals.cluster.submit(cluster.StartCluster(journals.nodes.cluster, members))
@@ -77,7 +82,7 @@ def begin(journals: ClusterJournals, environment: Environment) -> None:
     if marker is None:
         self_test(root, environment.nonce(), environment.store_threads)
         marker = create_marker(root, Marker(environment.nonce(), FIRST_NODE, environment.nonce(), root=True))
-    check_root(root, marker)
+        _check_root(root, marker)  # another process may have been first
     first = cluster.Node(marker.node, cluster.AT_THE_ROOT, "", marker.incarnation)
     if journals.cluster.submit(cluster.StartCluster(marker.cluster, (first,))).events:
         logs.warning(
@@ -87,7 +92,18 @@ def begin(journals: ClusterJournals, environment: Environment) -> None:
         )
 
 
-def check_root(store: Store, marker: Marker | None) -> None:
+def check_place(journals: ClusterJournals) -> None:
+    """Raise `NoCluster` unless a cluster may begin where none was found: in stores that have nothing of another one."""
+    if journals.nodes is None:
+        root = journals.place.stores[0]
+        _check_root(root, node.read_marker(root))
+    for store in journals.place.stores:
+        remains = _remains(store)
+        if remains and not journals.cluster.refresh().cluster_id:  # another process may have begun it just now
+            raise NoCluster(_over_remains(store, remains))
+
+
+def _check_root(store: Store, marker: Marker | None) -> None:
     """Raise `NoCluster` if the store is a node of a cluster whose root is elsewhere."""
     if marker is not None and not marker.root:
         raise NoCluster(
@@ -95,6 +111,21 @@ def check_root(store: Store, marker: Marker | None) -> None:
             "address of that cluster's root or journal nodes, or repeat `pyspark-log cluster create` if it was "
             "interrupted"
         )
+
+
+def _remains(store: Store) -> str | None:
+    """Return the key of a file that only a log leaves behind, if there is one. Journals know their own gaps."""
+    return next((key for folder in (layout.TOPICS, layout.GROUPS, layout.BACKUPS) for key in store.list(folder)), None)
+
+
+def _over_remains(store: Store, remains: str) -> str:
+    return (
+        f"there is no log at {store.url}, but what is left of one, such as {remains}: its cluster's journal is "
+        "missing, and a new log over it would hide its rows. If the journal is on a disk that is not mounted, mount "
+        "it; if it was deleted, put it back, or make a log of these files (pyspark-log cluster rebuild --nodes "
+        "ADDRESS,... with the addresses of all nodes); if a restore or a rebuild was interrupted, repeat it. To begin "
+        "anew, choose another address, or delete what is there"
+    )
 
 
 def create_marker(store: Store, marker: Marker) -> Marker:

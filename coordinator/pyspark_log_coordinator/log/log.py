@@ -19,12 +19,14 @@ from pyspark_log_coordinator.journal.inbox import Inbox
 from pyspark_log_coordinator.log import bootstrap
 from pyspark_log_coordinator.log.cluster_journals import ClusterJournals
 from pyspark_log_coordinator.log.group_handle import GroupHandle
+from pyspark_log_coordinator.log.log_clock import LogClock
 from pyspark_log_coordinator.log.node_probe import NodeProbe
 from pyspark_log_coordinator.log.open_stores import OpenStores
+from pyspark_log_coordinator.log.store_checks import StoreChecks
 from pyspark_log_coordinator.model.partition import named
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.replication import write_targets
-from pyspark_log_coordinator.segments.retention import TO_THE_END
+from pyspark_log_coordinator.segments.retention import TO_THE_END, future_segments
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage import layout
@@ -33,6 +35,7 @@ from pyspark_log_storage.errors import (
     CorruptObject,
     NewerFormat,
     NoCluster,
+    NodeAway,
     NodeMissing,
     ObjectMissing,
     OutcomeUnknown,
@@ -67,6 +70,8 @@ if TYPE_CHECKING:
 
 FRESH_SECONDS = 30.0
 """For so long a process that uses an object store relies on what it knows of topics and nodes: metadata.max.age.ms."""
+MARKER_SECONDS = 1.0
+"""So old may be what a process knows of the marker of an object store, where each look is a request."""
 _batch_decoder = msgspec.msgpack.Decoder(CommitBatch)
 
 T = TypeVar("T")
@@ -205,7 +210,7 @@ class TopicHandle:
             )
             state = self.journal.submit(command).state
         if state.deleted:
-            raise UnknownTopic(self.name, f"topic {self.name!r} ({self.topic_id}) was deleted; create it again")
+            raise topic.was_deleted(self.name, self.topic_id)
         if not state.incarnations.keys() <= self.log.cluster.state.nodes.keys():
             self._check_nodes(state)
         return state
@@ -231,9 +236,13 @@ class TopicHandle:
         return self.journal.submit(command, inbox)
 
     def write_targets(self, acks: Acks) -> WriteTargets:
-        """Return where a writing task writes its rows. Raises `CopiedLog` if the log is a copy."""
+        """Return where a writing task writes its rows.
+
+        Raises `CopiedLog` if the log is a copy, `StoreUnfit` if an object store does not keep its promise any more.
+        """
         if self.log.journals.refusal:
             raise CopiedLog(self.log.journals.refusal)
+        self.log.store_checks.check()
         state, missing = self.journal.state, self.log.broken_nodes  # a node that a task may not use is its error
         used = write_targets.used_nodes(state, acks, missing)
         if not used <= self.log.nodes.keys():  # replicas were moved since the last look, and their node was removed
@@ -264,6 +273,11 @@ class TopicHandle:
 
         return roll_plan.will_stay(segment, self.config)
 
+    def of_the_future(self, partition: int) -> list[SegmentRef]:
+        """Return the segments of a partition that have rows of the future, as far as this process knows the topic."""
+        now = self.log.environment.now_ms() + self.log.clock.offset_ms  # asks no store: this is for people
+        return future_segments(self.partitions[partition], now)
+
     def alter_config(self, changes: Mapping[str, str]) -> TopicConfig:
         """Change settings, also on a full disk, and return all. Raises `InvalidOption`."""
         return self.log.with_reserves(lambda: self.submit(topic.AlterConfig(dict(changes)))).state.config
@@ -290,8 +304,8 @@ class TopicHandle:
         self.submit(topic.SetFirstOffsets(dict(offsets)))
 
     def now_ms(self) -> int:
-        """Return the time of the process's clock."""
-        return self.log.environment.now_ms()
+        """Return the time of the log's clock."""
+        return self.log.clock.now_ms()
 
     def append_file(self, name: str) -> str:
         """Return the key of an append file on any of the topic's nodes."""
@@ -320,7 +334,9 @@ class Log:
         """
         self.environment = environment
         self._stores = OpenStores(roots if isinstance(roots, Sequence) else (roots,), open_node)
-        self.journals = ClusterJournals(self._stores, environment)
+        self.clock = LogClock(environment, lambda: self.journals.place)
+        self.store_checks = StoreChecks(environment, lambda: self.journals.place)
+        self.journals = ClusterJournals(self._stores, msgspec.structs.replace(environment, now_ms=self.clock.now_ms))
         self._handles: dict[str, TopicHandle] = {}
         self._groups: dict[str, GroupHandle] = {}
         self.probe = probe or NodeProbe(environment).missing
@@ -330,7 +346,7 @@ class Log:
         After `NodeMissing` and `StoreUnavailable` the cluster continues without the node. `StoreRefused` means that
         only this process may not use the node: others may still rely on it.
         """
-        self._opened_at = -float("inf")
+        self._opened_at = self._checked_at = -float("inf")
 
     def open(self, *, create: bool) -> None:
         """Open the cluster, or create it if there is none and `create` is true; then probe the nodes.
@@ -344,8 +360,7 @@ class Log:
         self.locate()
         if not self.cluster.refresh().cluster_id:
             if not create:
-                if self.journals.nodes is None:
-                    bootstrap.check_root(self.store, node.read_marker(self.store))
+                bootstrap.check_place(self.journals)
                 url = self.journals.place.url
                 raise NoCluster(
                     f"there is no log at {url}: check the address, and whether its disk is mounted. If that disk is "
@@ -417,6 +432,33 @@ class Log:
     def broken_nodes(self) -> frozenset[NodeId]:
         """The missing nodes that no process can use: those that this one may not use are not among them."""
         return frozenset(name for name, error in self.missing_nodes.items() if is_node_failure(error))
+
+    def check_root(self) -> None:
+        """Raise unless an entry that is created now is in this log: `NodeAway`, `NodeMissing` if it is another's root.
+
+        Called before each commit: an entry could also be created below a prefix that was emptied, or in a log that was
+        begun there since. If there are several journal nodes, their votes check their markers.
+        """
+        now = self.environment.monotonic()
+        if self.journals.nodes is not None or (is_object_store(self.store) and now - self._checked_at < MARKER_SECONDS):
+            return
+        found, mine = node.read_marker(self.store), self.cluster.state.cluster_id
+        if found is None:
+            raise NodeAway(
+                self.store.url,
+                layout.MARKER,
+                f"the store at {self.store.url} has no marker any more: is its disk mounted, or was the log deleted? "
+                "Mount the right one, or restore a backup; nothing was written",
+            )
+        if found.cluster != mine:
+            raise NodeMissing(
+                self.store.url,
+                layout.MARKER,
+                f"the store at {self.store.url} is of cluster {found.cluster} now, and this process has opened cluster "
+                f"{mine}: another disk is mounted, or the log was deleted and begun again; nothing was written. To use "
+                "the log that is there, make a new Producer or Consumer, or start the program again",
+            )
+        self._checked_at = now
 
     def probe_nodes(self) -> None:
         """Update `missing_nodes`. Raises `NodeMissing` if the only node is missing."""

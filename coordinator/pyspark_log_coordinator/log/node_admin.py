@@ -117,7 +117,7 @@ def set_rack(log: Log, node_id: NodeId, rack: str) -> bool:
 def check_removable(log: Log, node_id: NodeId) -> None:
     """Raise what `remove` would raise now. Changes nothing."""
     command = _removal(log, node_id)
-    cluster.decide(log.cluster.state, command, log.environment.now_ms())
+    cluster.decide(log.cluster.state, command, log.clock.now_ms())
 
 
 def remove(log: Log, node_id: NodeId) -> bool:

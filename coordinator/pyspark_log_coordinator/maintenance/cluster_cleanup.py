@@ -182,7 +182,9 @@ def _delete_topic_files(
         return nothing
     journal = journal_of(log, name, topic_id)
     state = journal.refresh()
-    if state.deleted_ms is None or log.environment.now_ms() < state.deleted_ms + state.config.file_delete_delay_ms:
+    if state.deleted_ms is None or not log.clock.maintains():
+        return nothing
+    if log.clock.now_ms() < state.deleted_ms + state.config.file_delete_delay_ms:
         return nothing
     kept = journal.end_keys()
     left = objects_max

@@ -126,7 +126,7 @@ def _run(store_at: Callable[[str], Store], work: RollTask, environment: Environm
     if not written:
         raise StoreUnavailable("", name, f"no node has all of {name}: each failed at one of its two files; try again")
     holders = _holders(written, work, layout.segment_file(f"{folder}{name}"))
-    made = SegmentRef.of(done, holders, job.level, job.timestamp_reached, job.since_ms, keyed)
+    made = SegmentRef.of(done, holders, job.level, job.timestamp_reached, (job.since_ms, job.until_ms), keyed)
     if job.compaction is None:
         return SwapSegments(job.partition, job.leader_epoch, made)
     replaces = tuple(each.name for each in job.segments)

@@ -9,7 +9,6 @@ the others continue.
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -69,7 +68,7 @@ def clean_up_topic(
     nodes = reachable_nodes(handle.log)
     count, expired = _expire(handle, nodes)
     # From here on no entry can name a file below the floor, so the state of this entry is new enough for orphans.
-    raised = handle.submit(RaiseOrphanFloor(handle.journal.number)).events
+    raised = handle.submit(RaiseOrphanFloor(handle.journal.number)).events if handle.log.clock.maintains() else []
     looks_at_all = thorough or any(isinstance(event, OrphanFloorRaised) for event in raised)
     if looks_at_all:
         count += delete_orphans(handle, nodes)
@@ -113,6 +112,8 @@ def expire(handle: TopicHandle) -> tuple[int, tuple[ExpiredRows, ...]]:
 def _expire(handle: TopicHandle, nodes: ReachableStores) -> tuple[int, tuple[ExpiredRows, ...]]:
     now = handle.now_ms()
     handle.refresh()
+    if not handle.log.clock.maintains():
+        return 0, ()
     # Before the first entry: on a full disk this makes room for it.
     count = len(_delete_pending(handle, now, nodes))
     before = handle.journal.state
@@ -126,6 +127,8 @@ def _expire(handle: TopicHandle, nodes: ReachableStores) -> tuple[int, tuple[Exp
 
 def is_clean(handle: TopicHandle, now: int) -> bool:
     """Return whether neither rows nor scheduled files are due, by the known state and the time `now` (ms)."""
+    if not handle.log.clock.maintains():
+        return True
     state = handle.journal.state
     raised = orphans_rules.decide(state, RaiseOrphanFloor(handle.journal.number), now)
     return not (_due_deletions(state, now) or retention.decide_retention(state, now) or raised)
@@ -154,6 +157,8 @@ def delete_pending(handle: TopicHandle, now: int) -> list[str]:
 
 
 def _delete_pending(handle: TopicHandle, now: int, nodes: ReachableStores) -> list[str]:
+    if not handle.log.clock.maintains():
+        return []
     state = handle.journal.state
     due = _due_deletions(state, now)
     deleted = [key for each in due for key in _keys(handle, each.key)]
@@ -165,9 +170,13 @@ def _delete_pending(handle: TopicHandle, now: int, nodes: ReachableStores) -> li
 
 
 def _due_deletions(state: Topic, now: int) -> list[PendingDeletion]:
-    """Return which files are to be deleted now. Clocks differ, so this is in the order in which they were scheduled."""
-    delay = state.config.file_delete_delay_ms
-    return list(itertools.takewhile(lambda each: each.at_ms + delay <= now, state.pending_deletions))
+    """Return which files are to be deleted now: those whose delay has passed, and all that were scheduled before them.
+
+    So one that a clock in the future has scheduled holds nothing up: what was scheduled later shows that it is due.
+    """
+    delay, pending = state.config.file_delete_delay_ms, list(state.pending_deletions)
+    due = [number for number, each in enumerate(pending) if each.at_ms + delay <= now]
+    return pending[: due[-1] + 1] if due else []
 
 
 def delete_orphans(handle: TopicHandle, nodes: ReachableStores) -> int:

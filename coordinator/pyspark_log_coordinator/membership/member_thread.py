@@ -10,6 +10,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING
 
+from pyspark_log_coordinator.membership.latch import Latch
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import LogError
 
@@ -37,8 +38,8 @@ class MemberThread:
         self._failure = failure
         self._name = name
         self._is_stopped = False
-        self._work = weakref.WeakMethod(work)  # without a callback: `_woken` has a lock, which the thread may hold
-        self._woken = threading.Event()
+        self._work = weakref.WeakMethod(work)  # without a callback, which would run at any moment
+        self._woken = Latch()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:

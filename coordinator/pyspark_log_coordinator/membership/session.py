@@ -94,6 +94,7 @@ class Session:
         """Carry out a command of the member. Raises `LogError`; the newest state is known afterwards, if it can be."""
         with self._lock:
             handle = self.open()
+            self._log.check_root()
             try:
                 outcome = handle.submit(command)
             finally:

@@ -78,7 +78,7 @@ class ChunkRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 class Keyed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What a keyed segment, which compaction made, has of the rows of its range.
 
-    `cleaned_ms` is when the last of them was compacted for the first time (ms, the writer's clock): when that segment
+    `cleaned_ms` is when the last of them was compacted for the first time (ms, the log's clock): when that segment
     was swapped in. `superseded` is how many of its rows have a newer row of their key in a later keyed segment.
     `supersedes` are such numbers of rows of earlier keyed segments, by name, until the segment is swapped in.
     """
@@ -95,7 +95,8 @@ class SegmentRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
     `level` counts how often its rows were rewritten since the append file; of one of chunks, it is 4 after an attempt
     to convert it to Parquet. `timestamp_reached` is as in `ChunkRef`. `since_ms` is when the first row was sequenced
-    (ms, the writer's clock), 0 if that is not known. A keyed segment has only some of the rows.
+    (ms, the log's clock), and `until_ms` when the last one was, 0 if that is not known. A keyed segment has only some
+    of the rows.
     """
 
     name: SegmentName
@@ -109,6 +110,7 @@ class SegmentRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     max_timestamp: Int64
     timestamp_reached: Int64
     since_ms: Int64 = 0
+    until_ms: Int64 = 0
     keyed: Keyed | None = None
 
     @property
@@ -138,12 +140,12 @@ class SegmentRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
         holders: tuple[Holder, ...],
         level: int,
         timestamp_reached: int,
-        since_ms: int = 0,
+        written_ms: tuple[int, int] = (0, 0),
         keyed: Keyed | None = None,
     ) -> SegmentRef:
-        """Return the reference to a stored segment."""
+        """Return the reference to a stored segment. `written_ms`: see `since_ms` and `until_ms`."""
         rows = file.base_offset, file.end_offset, file.chunks, file.log_bytes
-        times = file.min_timestamp, file.max_timestamp, timestamp_reached, since_ms
+        times = file.min_timestamp, file.max_timestamp, timestamp_reached, *written_ms
         return cls(file.name, holders, *rows, level, *times, keyed)
 
     @property

@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 RETIRED_MAX = 64
 BEGINS_MAX = 32
 """Of so many partitions the log remembers where the last batch of a producer begins."""
+_TWO_DRIVERS = "another driver runs on this checkpoint; stop this one, which is left over from an earlier start"
+_TWO_DRIVERS_OR_OLD_COPY = (
+    "Another driver runs on this checkpoint, or it is an old copy. Stop the other driver and start this query again, "
+    "or restore the newest copy; a new checkpoint would write all rows once more"
+)
+_LOWER_VERSION = "Give the batch write a txnVersion that is not lower"
 
 
 class ProducerClaim(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -87,8 +93,7 @@ def check_run(known: Mapping[str, Producer], claim: ProducerClaim, topic: str) -
             raise ProducerFenced(
                 claim.producer,
                 f"topic {topic!r}: run {claim.run_id} of producer {claim.producer!r} was replaced by a newer run, "
-                f"which wrote up to batch {known[name].batch_id} as {name!r}; stop this driver: it is left over from "
-                "an earlier start",
+                f"which wrote up to batch {known[name].batch_id} as {name!r}: {_TWO_DRIVERS}",
             )
 
 
@@ -106,7 +111,7 @@ def is_replay(known: Producer | None, claim: ProducerClaim, rows: int, topic: st
         raise ProducerFenced(
             who,
             f"topic {topic!r}: run {claim.run_id} of producer {who!r} was replaced by a newer run, which "
-            f"wrote up to batch {known.batch_id}; stop this driver: it is left over from an earlier start",
+            f"wrote up to batch {known.batch_id}: {_TWO_DRIVERS}",
         )
     if claim.query_id in known.retired_queries:
         raise ProducerFenced(
@@ -132,8 +137,7 @@ def is_replay(known: Producer | None, claim: ProducerClaim, rows: int, topic: st
             who,
             batch,
             f"topic {topic!r}: producer {who!r} sends batch {batch} after batch {known.batch_id}: "
-            "batch ids went backwards, perhaps because of an old copy of the checkpoint. Restore the newest "
-            "checkpoint, or start with a new one; give a batch write a txnVersion that is not lower",
+            f"batch ids went backwards. {_TWO_DRIVERS_OR_OLD_COPY if claim.run_id else _LOWER_VERSION}",
         )
     if rows != known.rows:
         raise BatchMismatch(

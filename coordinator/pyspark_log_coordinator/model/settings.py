@@ -176,7 +176,8 @@ RETRIES = Setting(
 RETRY_BACKOFF_MS = Setting(
     "retry.backoff.ms",
     100,
-    "Wait before the first retry, in milliseconds. It grows with each retry, up to one second, with jitter.",
+    "Wait before the first retry, in milliseconds, at least 10. It grows with each retry, up to one second, with "
+    "jitter.",
     lowest=0,
 )
 DELIVERY_TIMEOUT_MS = Setting(

@@ -38,6 +38,8 @@ _OF_TOPICS = {
     "log.roll.ms": "segment.ms",
     "log.segment.bytes": "segment.bytes",
     "log.segment.delete.delay.ms": "file.delete.delay.ms",
+    "log.message.timestamp.after.max.ms": "message.timestamp.after.max.ms",
+    "log.message.timestamp.before.max.ms": "message.timestamp.before.max.ms",
     "message.max.bytes": "max.message.bytes",
 }
 _FOLDERS = "the addresses of the cluster and its nodes say where rows are stored; use path, and pyspark-log nodes add"
@@ -86,6 +88,12 @@ class TopicConfig(StoredConfig, frozen=True):
     max_message_bytes: Annotated[
         int, Meaning("Maximum size in bytes of the key, value and headers of one row together.", 1)
     ] = MAX_MESSAGE_BYTES
+    message_timestamp_after_max_ms: Annotated[
+        int, Meaning("A row is refused if its timestamp is more than this many ms in the future.")
+    ] = 3_600_000
+    message_timestamp_before_max_ms: Annotated[
+        int, Meaning("A row is refused if its timestamp is more than this many ms in the past.")
+    ] = LONG_MAX
     segment_bytes: Annotated[
         int,
         Meaning(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class FileRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A sequenced append file, the nodes on which it is durable, and when it was sequenced (ms, the writer's clock)."""
+    """A sequenced append file, the nodes on which it is durable, and when it was sequenced (ms, the log's clock)."""
 
     name: BornName
     holders: tuple[Holder, ...]

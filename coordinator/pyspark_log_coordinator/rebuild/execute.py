@@ -105,7 +105,7 @@ class _Rebuild:
         self._found = found
         self._environment = environment
         self._stores = {each.node_id: each.store for each in found.given}
-        self._markers = {each.node_id: each.marker for each in found.given}
+        self._markers = {each.node_id: each.marker for each in found.given if each.has_marker}
         self._is_at_root = len(found.journal_stores) == 1
         self._topics = [TopicRebuild(plan, self._stores) for plan in found.topics]
         self.aside = new_folder(environment)
@@ -113,7 +113,7 @@ class _Rebuild:
     def check_markers(self) -> None:
         """Raise `NodeMissing` if a store has another marker than this process saw last."""
         for name, store in self._stores.items():
-            if node.read_marker(store) != self._markers[name]:
+            if node.read_marker(store) != self._markers.get(name):
                 raise NodeMissing(
                     store.url,
                     layout.MARKER,
@@ -360,7 +360,7 @@ class TopicRebuild:
             holders = _holders(self._segments[number, each.file.name], incarnations)
             counts = each.file.keyed
             keyed = None if counts is None else Keyed(counts.rows, counts.tombstones, now)
-            segments.append(SegmentRef.of(each.file, holders, _LEVEL, reached, keyed=keyed))
+            segments.append(SegmentRef.of(each.file, holders, _LEVEL, reached, (0, now), keyed))
         chunks: list[ChunkRef] = []
         for chunk in plan.chunks:
             reached = max(reached, chunk.max_timestamp)

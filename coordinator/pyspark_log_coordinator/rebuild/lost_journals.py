@@ -17,6 +17,7 @@ from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode, JournalNodes
 from pyspark_log_coordinator.journal.place import JournalPlace, OneStore, SeveralStores
 from pyspark_log_coordinator.journal.quorum import Member, Members
+from pyspark_log_coordinator.log.bootstrap import FIRST_NODE
 from pyspark_log_coordinator.model.partition import NodeId, by_number, named
 from pyspark_log_coordinator.rebuild import folder_scan
 from pyspark_log_storage import layout
@@ -39,6 +40,8 @@ class GivenNode(msgspec.Struct, frozen=True):
 
     store: Store
     marker: Marker
+    has_marker: bool = True
+    """False if it is lost: `marker` is that of a new cluster, and the store has none."""
 
     @property
     def node_id(self) -> NodeId:
@@ -46,11 +49,17 @@ class GivenNode(msgspec.Struct, frozen=True):
         return self.marker.node
 
 
-def identify(stores: Sequence[Store]) -> tuple[GivenNode, ...]:
-    """Return the nodes of the stores, in order. Raises `InvalidOption` if two are one node, or of two clusters."""
+def identify(stores: Sequence[Store], environment: Environment) -> tuple[GivenNode, ...]:
+    """Return the nodes of the stores, in order. Raises `InvalidOption` if two are one node, or of two clusters.
+
+    One that is given alone may have lost its marker together with the journal, such as to a rule of a bucket that
+    deletes old objects: its topics become those of a new cluster.
+    """
     found: dict[NodeId, GivenNode] = {}
     for store in stores:
         marker = node.read_marker(store)
+        if marker is None and len(stores) == 1 and any(store.list(layout.TOPICS)):
+            return (GivenNode(store, Marker(environment.nonce(), FIRST_NODE, environment.nonce()), has_marker=False),)
         if marker is None:
             raise refusal(
                 f"the store at {store.url} has no marker: it is not a node, or its disk is not mounted; mount it, or "

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, NewerFormat, ObjectMissing
+from pyspark_log_storage.errors import CorruptObject, NewerFormat, ObjectMissing, OtherSegment
 from pyspark_log_storage.files import append_file, chunk
 from pyspark_log_storage.files.row_files import EpochStarts, SegmentFile, StagedChunk
 from pyspark_log_storage.parquet import parquet_footer, row_group
@@ -87,7 +87,7 @@ def find(
     # Epochs that begin after the salvaged rows are dropped.
     epochs = tuple(each for each in epochs if each[1] < end_offset)
     made = layout.segment_name(base_offset, layout.born_of(name), _nonce(name, end_offset))
-    size += len(segment.encode_header(base_offset, epochs))
+    size += len(segment.encode_header(made, base_offset, epochs))
     file = SegmentFile(made, base_offset, end_offset, count, size, min(low), max(high))
     return Salvage(partition, file, epochs, name, tuple(stores))
 
@@ -158,12 +158,12 @@ def _header(stores: Mapping[NodeId, Store], key: str) -> tuple[_Header | None, d
     headers: dict[NodeId, _Header] = {}
     others: set[NodeId] = set()
     for node, store in stores.items():
-        with contextlib.suppress(CorruptObject, ObjectMissing):
-            header = segment.epochs_of(store, key)
-            if header[0] == layout.base_offset_of(key):
-                headers[node] = header
-            else:
-                others.add(node)
+        try:
+            headers[node] = segment.epochs_of(store, key)
+        except OtherSegment:
+            others.add(node)
+        except (CorruptObject, ObjectMissing):
+            continue
     return next(iter(headers.values()), None), {node: each for node, each in stores.items() if node not in others}
 
 

@@ -85,7 +85,7 @@ def survey(
     call. Raises `InvalidOption` if the cluster's journal can be read, or the stores are not different nodes of one
     cluster; `NewerFormat`, `StoreError`.
     """
-    given = identify(stores)
+    given = identify(stores, environment)
     journals = LostJournals(given)
     journals.refuse_readable(environment, open_node)
     journal_stores = journals.stores_to_begin_on(journal_urls)

@@ -116,7 +116,7 @@ def _fold(
     youngest = (now - config.min_compaction_lag_ms) * _US_PER_MS
     dirty: list[SegmentRef | ChunkRef] = []
     for piece in partition.pieces_from(partition.compacted_end):
-        is_young = config.min_compaction_lag_ms > 0 and piece.max_timestamp > youngest
+        is_young = config.min_compaction_lag_ms > 0 and _newest(topic, piece, now) > youngest
         if piece.end_offset > partition.high_watermark or is_young:
             break
         dirty.append(piece)
@@ -132,6 +132,14 @@ def _fold(
     if not (is_late or is_much or dirty[0].base_offset < at_once):
         return None
     return Work(_as_many_as_fit(dirty, budget), keyed)
+
+
+def _newest(topic: Topic, piece: SegmentRef | ChunkRef, now: int) -> int:
+    """Return the time of the newest row (microseconds); if that is to come, when the last row was written."""
+    if piece.max_timestamp <= now * _US_PER_MS:
+        return piece.max_timestamp
+    written = piece.until_ms if isinstance(piece, SegmentRef) else topic.file(piece.file).sequenced_ms
+    return written * _US_PER_MS
 
 
 def _since(topic: Topic, piece: SegmentRef | ChunkRef) -> int:

@@ -79,7 +79,7 @@ def evolve(topic: Topic, event: Event) -> Topic:
 def _raise_floor(topic: Topic, newest: int, now: int) -> list[Event]:
     marked = FloorMarked(FloorMark(newest, now))
     mark = topic.floor_mark
-    if mark is None:
+    if mark is None or mark.at_ms > now:  # one of the future, which a wrong clock has made, would never be old enough
         return [marked]
     if now - mark.at_ms < topic.config.orphan_retention_ms:
         return []

@@ -1,7 +1,8 @@
 """Retention: the rules that move the log start of a partition.
 
 `retention.ms` and `retention.bytes` expire whole segments, oldest first, as in Kafka, unless cleanup.policy=compact;
-unrolled rows stay until they are rolled. Delete-records moves the log start to any offset up to the HW. The files are
+unrolled rows stay until they are rolled. A segment with a row of the future expires by when it was written, which Kafka
+does not do. Delete-records moves the log start to any offset up to the HW. The files are
 scheduled for deletion.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pyspark_log_coordinator.model.partition import NodeId, Partition
+from pyspark_log_coordinator.model.partition import NodeId, Partition, SegmentRef
 from pyspark_log_coordinator.model.topic_config import UNLIMITED, TopicConfig
 from pyspark_log_coordinator.model.topic_state import Topic, with_partition
 from pyspark_log_coordinator.replication import replicas
@@ -100,6 +101,21 @@ def _ends_from(topic: Topic, partition: Partition) -> dict[NodeId, int]:
     }
 
 
+def future_segments(partition: Partition, now: int) -> list[SegmentRef]:
+    """Return the segments with rows of the future: these expire by when they were written."""
+    return [each for each in partition.segments if each.max_timestamp > now * _US_PER_MS]
+
+
+def _newest(segment: SegmentRef, now: int) -> int:
+    """Return the time of a segment's newest row (microseconds); if that is to come, when the last row was written.
+
+    Else one row of the future would keep its segment, and all that follow, for ever.
+    """
+    if segment.max_timestamp <= now * _US_PER_MS or not segment.until_ms:
+        return segment.max_timestamp
+    return segment.until_ms * _US_PER_MS
+
+
 def _retained_from(partition: Partition, config: TopicConfig, now: int) -> int:
     """Return the log start after retention: the base offset of the first segment that is kept."""
     if config.cleanup_policy == "compact":
@@ -107,7 +123,7 @@ def _retained_from(partition: Partition, config: TopicConfig, now: int) -> int:
     size = sum(each.log_bytes for each in partition.segments) + sum(each.length for each in partition.chunks)
     start = partition.log_start
     for segment in partition.segments:
-        expired = config.retention_ms != UNLIMITED and segment.max_timestamp < (now - config.retention_ms) * _US_PER_MS
+        expired = config.retention_ms != UNLIMITED and _newest(segment, now) < (now - config.retention_ms) * _US_PER_MS
         too_much = config.retention_bytes != UNLIMITED and size - segment.log_bytes >= config.retention_bytes
         if not (expired or too_much):
             break

@@ -78,6 +78,8 @@ class RollJob(msgspec.Struct, frozen=True):
     """Whether the segment is written as Parquet."""
     since_ms: int = 0
     """When the first row was written, see `SegmentRef`."""
+    until_ms: int = 0
+    """When the last row was."""
     compaction: Compaction | None = None
     """Of a job whose segment is a keyed one."""
 
@@ -318,6 +320,8 @@ def _job(
     partition = topic.partitions[number]
     since = segments[0].since_ms if segments else topic.file(chunks[0].file).sequenced_ms
     job = RollJob(number, partition.leader_epoch, level, segments, chunks, partition.epoch_starts, since_ms=since)
+    until = topic.file(chunks[-1].file).sequenced_ms if chunks else max(each.until_ms for each in segments)
+    job = msgspec.structs.replace(job, until_ms=until)
     parquet = _is_last(topic, partition, job) if parquet is None else parquet
     if parquet and _is_large(job.bytes, topic.config):
         level = PARQUET_LEVEL_MAX  # it may be small as Parquet

@@ -154,13 +154,19 @@ def decide(state: Topic, command: Command, now: int) -> list[Any]:
     return events
 
 
+def was_deleted(name: str, topic_id: str) -> UnknownTopic:
+    """Return the error for a topic that was deleted. A new one may have its name by now."""
+    advice = "create it again unless somebody has, then assign it again, or start again"
+    return UnknownTopic(name, f"topic {name!r} ({topic_id}) was deleted; {advice}")
+
+
 def _decide(state: Topic, command: Command, now: int) -> list[Any]:
     if isinstance(command, StartTopic | RestoreTopic):
         return _begin(state, command)
     assert not isinstance(command, MoveJournal)
     assert state.started, "TopicHandle.refresh begins the journal before any other command"
     if state.deleted and not isinstance(command, DeleteTopic):
-        raise UnknownTopic(state.name, f"topic {state.name!r} ({state.topic_id}) was deleted; create it again")
+        raise was_deleted(state.name, state.topic_id)
     match command:
         case CommitBatch():
             batch = sequencing.decide(state, command, now)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pyspark_log_coordinator.model import producers
+from pyspark_log_coordinator.model import producers, timestamps
 from pyspark_log_coordinator.model.batch import Acks, SequencedFile
 from pyspark_log_coordinator.model.partition import ChunkRef, NodeId, Partition
 from pyspark_log_coordinator.model.producers import ProducerClaim
@@ -60,14 +60,15 @@ class BatchSequenced(msgspec.Struct, frozen=True, tag=True, array_like=True, for
     acks: Acks
     files: tuple[SequencedFile, ...]
     at_ms: Int64
-    """The writer's clock."""
+    """The log's clock, in the process that decided."""
 
 
 def decide(topic: Topic, command: CommitBatch, now: int) -> list[Any]:
     """Return the events of a batch: none for a replay and for a batch without rows.
 
     Raises `ProducerFenced`, `BatchMismatch` (see `producers`; also if a partition ends elsewhere than in `begins`),
-    `NotEnoughReplicas`, `StaleFile`, and `InvalidRecord` for a partition or a schema that the topic does not have.
+    `NotEnoughReplicas`, `StaleFile`, and `InvalidRecord` for a partition or a schema that the topic does not have, and
+    for a row whose time it refuses (`timestamps`).
     """
     rows, claim = command.rows, command.claim
     if claim is not None:
@@ -80,6 +81,7 @@ def decide(topic: Topic, command: CommitBatch, now: int) -> list[Any]:
     _check_partitions(topic, command)
     _check_begins(topic, command)
     columns.check_known(topic, command.files)
+    timestamps.check(topic.name, topic.config, command.files, now)
     orphans.check_born(topic, (file.name for file in command.files))
     files = tuple(
         msgspec.structs.replace(file, holders=replicas.of_current_incarnations(topic, file.holders))

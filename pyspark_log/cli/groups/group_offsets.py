@@ -26,7 +26,7 @@ from pyspark_log.cli.output import Column, counted
 from pyspark_log.opening import open_log
 from pyspark_log.reading.groups import check_reset, lags, offsets_at, reset, within_log
 from pyspark_log_coordinator.group.state import GroupState
-from pyspark_log_storage.errors import InvalidInput, UnknownGroup
+from pyspark_log_storage.errors import InvalidInput, LogError, UnknownGroup
 from pyspark_log_storage.names import check_group
 
 if TYPE_CHECKING:
@@ -276,7 +276,8 @@ def import_(
 
     The file comes from groups export, or from kafka-consumer-groups --export. A running streaming query follows the
     reset with its next micro-batch, a stopped one when it starts again. Other consumers of the groups must be stopped.
-    Either all groups are reset, or nothing is changed.
+    Nothing is changed unless all groups can be reset. They are then reset one after the other: if one fails
+    nevertheless, the command names those that were reset before it.
     """
     wanted = _chosen(_read_offsets(file), group, file)
     log = open_log(path)
@@ -287,8 +288,7 @@ def import_(
     before = {name: _committed_if_any(log, name) for name in offsets}
     if execute:
         _check_resettable(log, offsets)
-        for name, each in offsets.items():
-            reset(log, name, each)
+        _reset_all(log, offsets)
     found = {name: _documents(each, "new", before[name]) for name, each in offsets.items()}
     if json:
         output.print_json(*({"group": name, "reset": execute, "partitions": each} for name, each in found.items()))
@@ -322,6 +322,21 @@ def _check_resettable(log: Log, groups: dict[str, Offsets]) -> None:
     for name, offsets in groups.items():
         expire_dead_members(log, name, queries=False)
         check_reset(log, name, offsets)
+
+
+def _reset_all(log: Log, groups: dict[str, Offsets]) -> None:
+    """Reset the groups, each by an entry of its own journal. Raises `LogError`."""
+    left = list(groups)
+    for name, offsets in groups.items():
+        try:
+            reset(log, name, offsets)
+        except LogError:
+            if done := [each for each in groups if each not in left]:
+                output.print_error(
+                    f"{', '.join(done)} had been reset; {', '.join(left)} not: import these again with --group"
+                )
+            raise
+        left.remove(name)
 
 
 def _committed(log: Log, group: str) -> Offsets:
@@ -371,7 +386,8 @@ def _read_offsets(file: str) -> dict[str | None, Offsets]:
 def _read(lines: Iterable[str], name: str) -> dict[str | None, Offsets]:
     found: dict[str | None, Offsets] = {}
     expected = 0
-    for number, text in enumerate(lines, 1):
+    for number, line in enumerate(lines, 1):
+        text = line.removeprefix("\ufeff") if number == 1 else line  # of editors and shells of Windows
         if not text.strip():
             continue
         fields = _fields(text)

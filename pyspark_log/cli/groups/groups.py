@@ -232,6 +232,13 @@ def _print(found: Document, *, everything: bool, members: bool) -> None:
         if found["members"]:
             columns.append(Column("member", show=lambda name: name or ""))
         output.show_table(columns, found["partitions"], "no committed offsets", json=False)
+        for each in found["partitions"]:
+            if each["beyond"]:
+                typer.echo(
+                    f"topic {each['topic']}, partition {each['partition']}: the committed offset {each['committed']} "
+                    f"is above the end {each['latest']}: the log has lost rows since, by a restore or an unclean "
+                    "election. Choose where the group goes on: pyspark-log groups reset-offsets"
+                )
 
 
 def _assigned(state: Group, member_id: str, assignment: bytes) -> Any:
@@ -255,5 +262,6 @@ def _document(log: Log, each: PartitionLag) -> dict[str, Any]:
         "earliest": each.log_start,
         "latest": each.latest,
         "lag": each.lag,
+        "beyond": each.beyond,
         "behind_ms": None if oldest is None else max(0, log.environment.now_ms() - oldest),
     }

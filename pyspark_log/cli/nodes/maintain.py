@@ -11,6 +11,7 @@ import typer
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.nodes import watching
 from pyspark_log.cli.output import bar, counted
+from pyspark_log.cli.topics.describe import future, future_lines
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.maintenance import cluster_cleanup, topic_cleanup, topic_roll
 from pyspark_log_coordinator.maintenance.topic_cleanup import is_clean
@@ -94,12 +95,16 @@ def maintain(  # noqa: PLR0913, PLR0917 -- the options of a command
                 if not watch:
                     raise
                 # The round reports it, and by the next one the journals may be reachable.
+        if not dry_run:
+            log.store_checks.check()
         done = _round(log, topics, pace, dry_run=dry_run, at_once=now)
         if json:
             output.print_json(*done)
         elif not watch or any(_has_done_something(each) for each in done):
             _print(done, dry_run=dry_run)
         failures = sorted({failure for each in done for failure in each["failures"]})
+        if not dry_run and (doubt := log.clock.doubt):
+            failures.append(f"nothing expired or was deleted because of its age: {doubt}")
         errors.print(failures)
         if not watch or dry_run:
             if failures:
@@ -129,6 +134,7 @@ def _round(
                 "orphans": 0,
                 "expired": [],
                 "scheduled": 0,
+                "future": [],
                 "failures": [],
             }
             try:
@@ -159,6 +165,11 @@ def _round(
 def _topic(log: Log, document: dict[str, Any], *, dry_run: bool, at_once: bool) -> None:
     """Do everything that is due in a topic, and record it in the document. Raise `LogError` if nothing can be done."""
     handle = log.topic(document["topic"])
+    document["future"] = [
+        {"partition": number, "future": found}
+        for number in range(len(handle.partitions))
+        if (found := future(handle, number))
+    ]
     due = topic_roll.jobs_due(handle, at_once=at_once)
     size = sum(job.bytes for job in due)
     document["orphans"] = sum(len(each) for each in topic_cleanup.all_orphans(handle).values())
@@ -245,6 +256,8 @@ def _print(done: list[dict[str, Any]], *, dry_run: bool) -> None:
                 f"topic {each['topic']}, partition {one['partition']}: {counted(one['rows'], 'row')} expired; log "
                 f"start {moved} from {one['from']} to {one['log_start']}"
             )
+        for line in future_lines(each["future"]):
+            typer.echo(f"topic {each['topic']}, {line}")
         if each["scheduled"]:
             files = counted(each["scheduled"], "file")
             typer.echo(f"topic {each['topic']}: {files} to be deleted after file.delete.delay.ms")

@@ -28,7 +28,7 @@ def metrics(
         typer.Option(
             metavar="HOST:PORT",
             help="Serve the metrics at http://HOST:PORT/metrics until Ctrl-C, measured at each request. Needs "
-            "pyspark-log[metrics].",
+            "prometheus-client.",
             show_default=False,
         ),
     ] = None,

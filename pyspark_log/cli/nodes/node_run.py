@@ -100,6 +100,7 @@ def run(  # noqa: PLR0913, PLR0917 -- the options of a command
     clean_seconds = CLEAN_SECONDS_REMOTE if log.is_remote else CLEAN_SECONDS
     while True:
         try:
+            log.store_checks.check()
             done = _round(follower, node_id, wait)
             if once or time.monotonic() - cleaned > clean_seconds:
                 clean_up_node(log, node_id)

@@ -26,7 +26,7 @@ def backup(
     target: Address,
     path: arguments.Path,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Then read the whole backup again, also what earlier backups copied.")
+        bool, typer.Option("--verify", help="Then read every file of all backups again, or of those that --keep keeps.")
     ] = False,
     keep: Annotated[
         int | None,
@@ -41,12 +41,20 @@ def backup(
     continue.
     """
     from pyspark_log_coordinator.backup import backup as backups
+    from pyspark_log_coordinator.backup import manifest
     from pyspark_log_storage.errors import CorruptObject
 
     store = _open(target)
     made, copied = backups.back_up(open_log(path), store, bar)
-    wrong = backups.check(made, store, bar) if verify else []
-    checked = f"checked every file: {counted(len(wrong), 'problem') if wrong else 'no problems'}"
+    kept = manifest.numbers(store)[-(keep or 0) :]
+    wrong: list[str] = []
+    if verify:
+        wrong = [
+            f"{error.message} (in {'backup' if len(numbers) == 1 else 'backups'} {', '.join(map(str, numbers))})"
+            for error, numbers in backups.check(store, kept, bar)
+        ]
+    problems = counted(len(wrong), "problem") if wrong else "no problems"
+    checked = f"checked every file of {counted(len(kept), 'backup')}: {problems}"
     facts: dict[str, Any] = {"copied": copied.files, "bytes": copied.bytes, "verified": verify and not wrong}
     deleted: list[int] = []
     files = 0
@@ -54,9 +62,9 @@ def backup(
         try:
             deleted, files = backups.keep(store, keep)
         except CorruptObject as error:  # an older backup is damaged: nothing was deleted
-            wrong.append(error)
+            wrong.append(error.message)
     output.show(
-        {**_document(made), **facts, "deleted": deleted, "problems": [each.message for each in wrong]},
+        {**_document(made), **facts, "deleted": deleted, "problems": wrong},
         f"backup {made.number} of cluster {made.cluster} is in {store.url}: {_contents(made)}",
         f"copied {counted(copied.files, 'file')}, {counted(copied.bytes, 'byte')}",
         *([f"deleted {counted(len(deleted), 'older backup')} and {counted(files, 'file')}"] if deleted else []),
@@ -64,9 +72,12 @@ def backup(
         json=json,
     )
     for each in wrong:
-        output.print_error(each.message)
+        output.print_error(each)
     if wrong:
-        output.print_error(f"move damaged files out of {store.url}, and the next backup copies them again, if it can")
+        output.print_error(
+            f"{'nothing was deleted; ' if keep else ''}move damaged files out of {store.url}, and the next backup "
+            "copies them again, if it can; delete the manifest of a backup that stays damaged"
+        )
         raise typer.Exit(1)
 
 

@@ -5,7 +5,6 @@ The steps are those of the Spark sink: stage, then commit.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -108,7 +107,7 @@ class Batches:
     def add(self, lines: list[bytes]) -> None:
         """Add lines to the current batch. Raise `InvalidRecord`, `StoreError` or `UnknownTopic`."""
         rows = rows_of(
-            self._decode(lines, self._lines_decoded + 1), now_us=time.time_ns() // 1000, by_topic_column=False
+            self._decode(lines, self._lines_decoded + 1), now_us=self._log.clock.now_ms() * 1000, by_topic_column=False
         )
         if self._staging is None:
             self._staging = RetryingStaging(self._begun, self._log.environment, self._policy, kept_bytes_max=None)

@@ -26,22 +26,26 @@ from pyspark_log.cli import arguments
 from pyspark_log.cli.arguments import Format
 from pyspark_log.cli.output import counted
 from pyspark_log.cli.rows import row_positions
+from pyspark_log.clients.reading import AssignedPartition
 from pyspark_log.opening import open_log
-from pyspark_log.reading.fetch import BATCH_ROWS, fetch, newest_rows
+from pyspark_log.options.consumer import parse_consumer
+from pyspark_log.reading.fetch import BATCH_BYTES_MAX, BATCH_ROWS, fetch, newest_rows
 from pyspark_log.reading.newest_rows import check_compacted, keyed_partition, newest_rows_of
 from pyspark_log.reading.planning import Range, find_again, split_of
 from pyspark_log.writing import row_lines
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.columns.row_offsets import each_of, end_of, offsets_from
+from pyspark_log_storage.columns.row_offsets import count_before, each_of, offsets_from
 from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark_log.cli.rows.consume_group import Write
-    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_storage.columns.row_offsets import Offsets
+
+    _Poll = Callable[[Write, int | None], int]
 
 POLL_SECONDS = 0.1
 
@@ -166,16 +170,15 @@ def consume(  # noqa: PLR0913  # one for each option of the command
         if end is not None:
             ends = row_positions.offsets_at(row_positions.TO, end, handle, partitions)
             row_positions.check_order(handle, begins, ends)
-        if latest:
-            check_compacted(handle, ())
-        reading = _Reading(handle, begins, ends, rack or "", latest=latest)
+        reading = _Reading(handle, begins, ends, rack or "")
+        poll: _Poll = functools.partial(_newest_rows, handle, begins, rack or "") if latest else reading.poll
         if output is not None:
-            _write_file(output, log, reading, max_messages)
+            _write_file(output, poll, max_messages)
             return
         write = _printer(form, key_separator)
         left = max_messages
         while True:
-            printed = reading.poll(log, write, left)
+            printed = poll(write, left)
             left = None if left is None else left - printed
             if not follow or left == 0:
                 return
@@ -243,61 +246,79 @@ def _printer(form: Format, key_separator: str | None) -> Write:
     return write
 
 
-def _write_file(output: pathlib.Path, log: Log, reading: _Reading, rows_max: int | None) -> None:
-
+def _write_file(output: pathlib.Path, poll: _Poll, rows_max: int | None) -> None:
     with open_rows(output) as write:
-        rows = reading.poll(log, write, rows_max)
+        rows = poll(write, rows_max)
     typer.echo(f"wrote {counted(rows, 'row')} to {output}")
 
 
 class _Reading:
-    """The next offset of each partition, and where to end."""
+    """The partitions, read as a Consumer reads them: it goes on if rows expire or are compacted meanwhile."""
 
-    def __init__(
-        self, handle: TopicHandle, begins: dict[int, int], ends: dict[int, int] | None, rack: str, *, latest: bool
-    ) -> None:
-        """`ends` None: at the end of the log. `latest`: only the newest row of each key."""
-        self._latest = latest
+    def __init__(self, handle: TopicHandle, begins: dict[int, int], ends: dict[int, int] | None, rack: str) -> None:
+        """`ends` None: at the end of the log."""
         self._handle = handle
-        self._next = begins
         self._ends = ends
-        self._rack = rack
+        given = {"auto.offset.reset": "earliest", "max.partition.fetch.bytes": BATCH_BYTES_MAX}
+        self._options = parse_consumer({**given, "client.rack": rack} if rack else given, {})
+        self._partitions: dict[int, AssignedPartition] = {}
+        for number, begin in begins.items():
+            self._add(number, begin)
+
+    def _add(self, number: int, begin: int) -> None:
+        self._partitions[number] = added = AssignedPartition(self._handle, number, self._options)
+        added.seek(begin)
+        added.position()  # rows before it must not be cut from now on
 
     def add_new_partitions(self) -> None:
         """Also read the partitions that the topic has got since the start, from their first rows on."""
         for number, each in enumerate(self._handle.partitions):
-            self._next.setdefault(number, each.log_start)
+            if number not in self._partitions:
+                self._add(number, each.log_start)
 
-    def poll(self, log: Log, write: Write, rows_max: int | None) -> int:
+    def poll(self, write: Write, rows_max: int | None) -> int:
         """Write new rows, at most `rows_max`, and return their number."""
         rows = 0
-        name, state = self._handle.name, self._handle.state
-        ends = self._ends or {number: state.partitions[number].high_watermark for number in self._next}
-        for number, begin in list(self._next.items()):
-            compacted = state.partitions[number].compacted_end
-            end = ends[number]
-            if rows_max is not None and not self._latest:  # below the compacted end some offsets have no row
-                end = min(end, max(begin, compacted) + rows_max - rows)
-            if end <= begin or rows == rows_max:
-                continue
-            split = split_of(self._handle, Range(name, number, begin, end), self._rack)
-            again = functools.partial(find_again, log, split)
-            chosen = None
-            if self._latest:
-                chosen = newest_rows_of(log.store_at, split, keyed_partition(self._handle, number), again)
-            for found in fetch(log.store_at, split, again):
-                offsets, batch = found if chosen is None else chosen.only(*found)
-                newest = newest_rows(split, batch)
-                for first in range(0, batch.num_rows, BATCH_ROWS):
-                    record = newest.slice(first, BATCH_ROWS if rows_max is None else min(BATCH_ROWS, rows_max - rows))
-                    if not record.num_rows:
-                        return rows
-                    at = offsets_from(offsets, first)
-                    write(record, name, number, at)
-                    self._next[number] = end_of(at, record.num_rows)
+        ends = self._ends or {number: each.state.high_watermark for number, each in self._partitions.items()}
+        for number, each in self._partitions.items():
+            while rows != rows_max and each.position() < ends[number]:
+                found = each.take(BATCH_ROWS if rows_max is None else min(BATCH_ROWS, rows_max - rows))
+                if found is None:
+                    break
+                offsets: Offsets = found.offset if found.offsets is None else found.offsets.to_numpy()
+                record = found.rows.slice(0, count_before(offsets, found.rows.num_rows, ends[number]))
+                if record.num_rows:
+                    write(record, self._handle.name, number, offsets)
                     rows += record.num_rows
-            self._next[number] = end
         return rows
+
+
+def _newest_rows(handle: TopicHandle, begins: dict[int, int], rack: str, write: Write, rows_max: int | None) -> int:
+    """Write the newest row of each key as of now, at most `rows_max` rows, and return their number.
+
+    Raises `DataLoss` if rows expire or are compacted meanwhile: they would be of another moment. Raises `InvalidInput`
+    if the topic is not compacted.
+    """
+    check_compacted(handle, ())
+    rows = 0
+    log, state = handle.log, handle.state
+    for number, begin in begins.items():
+        end = state.partitions[number].high_watermark
+        if end <= begin or rows == rows_max:
+            continue
+        split = split_of(handle, Range(handle.name, number, begin, end), rack)
+        again = functools.partial(find_again, log, split)
+        chosen = newest_rows_of(log.store_at, split, keyed_partition(handle, number), again)
+        for found in fetch(log.store_at, split, again):
+            offsets, batch = chosen.only(*found)
+            newest = newest_rows(split, batch)
+            for first in range(0, batch.num_rows, BATCH_ROWS):
+                record = newest.slice(first, BATCH_ROWS if rows_max is None else min(BATCH_ROWS, rows_max - rows))
+                if not record.num_rows:
+                    return rows
+                write(record, handle.name, number, offsets_from(offsets, first))
+                rows += record.num_rows
+    return rows
 
 
 def _chosen(handle: TopicHandle, wanted: Sequence[int] | None) -> list[int]:

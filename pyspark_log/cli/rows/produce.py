@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import msgspec
 import typer
 
-from pyspark_log.cli import arguments, output
+from pyspark_log.cli import arguments, output, signals
 from pyspark_log.cli.arguments import Format
 from pyspark_log.cli.output import Column, bar, counted
 from pyspark_log.opening import open_log
@@ -39,7 +39,6 @@ LINE_BYTES_PER_ROW_BYTE = 8
 LINE_BYTES_BESIDE_ROW = 1024 * 1024
 BATCH_BYTES = 64 * 1024 * 1024
 """Maximum size of a batch, whose rows stay in memory until they are written."""
-INTERRUPTED = 130
 READ_BYTES = 1024 * 1024
 
 
@@ -126,7 +125,8 @@ def produce(  # noqa: PLR0913  # one for each option of the command
         row_bytes_max = handle.config.max_message_bytes
         lines = _Lines(stream, row_bytes_max * LINE_BYTES_PER_ROW_BYTE + LINE_BYTES_BESIDE_ROW)
         try:
-            with contextlib.nullcontext(bool) if lines.size is None else bar(f"produce {topic}", lines.size) as advance:
+            shown = contextlib.nullcontext(bool) if lines.size is None else bar(f"produce {topic}", lines.size)
+            with shown as advance, signals.deferred():  # what was taken from a pipe is written
                 interrupted = _write(lines, batches, batch_rows, linger_ms / 1000, advance)
         except LogError as error:
             raise LogError(_with_lines_written(error, batches.lines_written)) from error
@@ -140,7 +140,7 @@ def produce(  # noqa: PLR0913  # one for each option of the command
             batches.discard()  # of an error
     _print_written(topic, batches, json=json)
     if interrupted:
-        raise typer.Exit(INTERRUPTED)
+        raise typer.Exit(signals.INTERRUPTED)
 
 
 @contextlib.contextmanager
@@ -186,12 +186,23 @@ class _Lines:
         """Return the lines that have arrived, or None at the end of the stream.
 
         The list is empty if no line arrives within `timeout` seconds (None: wait forever). Raise `InvalidRecord` if a
-        line is too long.
+        line is too long, and `KeyboardInterrupt` at a signal, before anything is taken from the stream.
         """
         if self._ended:
             return None
-        if self._waits_on is not None and not select.select([self._waits_on], [], [], timeout)[0]:
-            return []
+        with signals.delivered():
+            if not self._has_more(timeout):
+                return []
+        return self._taken()
+
+    def read_rest(self) -> list[bytes]:
+        """Return the lines that a pipe still has after a signal: nobody else will read them."""
+        return [] if self._ended or self._waits_on is None or not self._has_more(0) else self._taken() or []
+
+    def _has_more(self, timeout: float | None) -> bool:
+        return self._waits_on is None or bool(select.select([self._waits_on], [], [], timeout)[0])
+
+    def _taken(self) -> list[bytes] | None:
         data = self._stream.read1(READ_BYTES)  # type: ignore[attr-defined]  # of every buffered stream
         self.bytes_read += len(data)
         if not data:
@@ -222,24 +233,29 @@ class _Lines:
 
 
 def _write(lines: _Lines, batches: Batches, rows_max: int, linger: float, advance: Callable[[int], object]) -> bool:
-    """Write all lines. Return whether an interrupt ended the input; lines read before it are written."""
+    """Write all lines. Return whether an interrupt ended the input; what the pipe had until then is written."""
     deadline = None
     bytes_shown = 0
-    while True:
-        try:
-            arrived = lines.read(None if deadline is None else max(0.0, deadline - time.monotonic()))
-        except KeyboardInterrupt:
-            batches.end()
-            return True
-        if arrived is None:
-            batches.end()
-            return False
+
+    def add(arrived: list[bytes]) -> None:
         while arrived:
             room = rows_max - batches.lines_pending
             batches.add(arrived[:room])
             arrived = arrived[room:]
             if batches.lines_pending == rows_max or batches.bytes_pending >= BATCH_BYTES:
                 batches.end()
+
+    while True:
+        try:
+            arrived = lines.read(None if deadline is None else max(0.0, deadline - time.monotonic()))
+        except KeyboardInterrupt:
+            add(lines.read_rest())
+            batches.end()
+            return True
+        if arrived is None:
+            batches.end()
+            return False
+        add(arrived)
         advance(lines.bytes_read - bytes_shown)
         bytes_shown = lines.bytes_read
         if batches.lines_pending == 0:

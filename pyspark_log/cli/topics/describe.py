@@ -135,6 +135,7 @@ def _partition(handle: TopicHandle, number: int) -> dict[str, Any]:
         "leader_epoch": partition.leader_epoch,
         "replicas": partition.replicas,
         "isr": partition.isr,
+        "offline": [each for each in partition.replicas if each in handle.log.broken_nodes],
         "adding": partition.adding,
         "removing": partition.removing,
         "log_start": partition.log_start,
@@ -143,7 +144,23 @@ def _partition(handle: TopicHandle, number: int) -> dict[str, Any]:
         "rows": partition.rows_between(partition.log_start, partition.high_watermark),
         "table_end": handle.table_end(number),
         "log_end_offsets": partition.log_end_offsets,
+        "future": future(handle, number),
     }
+
+
+def future(handle: TopicHandle, number: int) -> list[dict[str, int]]:
+    """Return the ranges of a partition that have rows with timestamps in the future."""
+    return [{"from": each.base_offset, "to": each.end_offset - 1} for each in handle.of_the_future(number)]
+
+
+def future_lines(partitions: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the same as text."""
+    return [
+        f"partition {each['partition']}: a row of offsets {found['from']} to {found['to']} has a timestamp in the "
+        "future; they expire retention.ms after they were written"
+        for each in partitions
+        for found in each["future"]
+    ]
 
 
 def _print_troubled(described: list[tuple[TopicHandle, dict[str, Any]]], kind: Trouble, *, json: bool) -> None:
@@ -151,13 +168,13 @@ def _print_troubled(described: list[tuple[TopicHandle, dict[str, Any]]], kind: T
     rows: list[dict[str, Any]] = []
     for handle, document in described:
         state = handle.state
-        matches = [kind in troubles(each, state.config) for each in state.partitions]
+        matches = [kind in troubles(each, state.config, handle.log.broken_nodes) for each in state.partitions]
         found = [each for each in document["partitions"] if matches[each["partition"]]]
         rows += [{"topic": handle.name, **each} for each in found]
         if json and found:
             output.print_json(document | {"partitions": found})
     if not json:
-        columns = ("topic", *_COLUMNS, "rows", _LEO_OF_EACH)
+        columns = ("topic", *_COLUMNS, "rows", "offline", _LEO_OF_EACH)
         output.show_table(columns, rows, f"no partition is {kind.value}", json=False)
 
 
@@ -178,10 +195,13 @@ def _print(handle: TopicHandle, document: dict[str, Any], *, all_configs: bool) 
         typer.echo(f"config         {', '.join(changed) or 'all default'}")
     for number, line in enumerate(_table(handle)):
         typer.echo(f"{'' if number else 'table':15}{line}")
+    for number, line in enumerate(future_lines(document["partitions"])):
+        typer.echo(f"{'' if number else 'retention':15}{line}")
     typer.echo()
     partitions = document["partitions"]
+    offline = ["offline"] if any(each["offline"] for each in partitions) else []
     of_each = [_LEO_OF_EACH] if any(len(each["replicas"]) > 1 for each in partitions) else []
-    output.print_table((*_COLUMNS, Column("rows", total=True), *of_each), partitions)
+    output.print_table((*_COLUMNS, Column("rows", total=True), *offline, *of_each), partitions)
 
 
 def _table(handle: TopicHandle) -> list[str]:

@@ -49,6 +49,8 @@ def converted(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return a column in another type. Raises `pa.ArrowInvalid` if a value does not fit."""
     if _same_layout(column.type, kind):
         return column
+    if pa.types.is_large_list(column.type):
+        column = column.cast(pa.list_(column.type.value_field))
     if pa.types.is_struct(kind) and pa.types.is_struct(column.type):
         mask = column.is_null() if column.null_count else None
         fields = [_field_of(column, field) for field in kind]

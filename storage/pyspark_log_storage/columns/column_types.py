@@ -10,7 +10,8 @@
 
 These are the Arrow types in which Spark hands over its columns (pyspark.sql.pandas.types.to_arrow_type), so that no
 column is converted on its way. Other types are refused: intervals, times, variants, geometries and void have no
-counterpart in every reader, and a collation or a length would be lost.
+counterpart in every reader, and a collation or a length (also that of a table's CHAR or VARCHAR, which Spark tells
+beside the type string) would be lost.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ _SQL = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigin
 """Where a type's name in SQL is another one."""
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 _COLLATIONS = "__COLLATIONS"
+_LENGTH = "__CHAR_VARCHAR_TYPE_STRING"
+"""In the metadata of a column of Spark: its type with CHAR or VARCHAR, for which the schema says string."""
 _CURES = {
     "void": "cast it to the type that it should have",
     "interval": "cast it to bigint or string",
@@ -144,6 +147,11 @@ def _field(given: object, where: str, depth: int) -> pa.Field:
     metadata = given.get("metadata") or {}
     if isinstance(metadata, Mapping) and _COLLATIONS in metadata:
         raise InvalidRecord(f"column '{path}' has a collation, which is not stored; cast it to string before the write")
+    if isinstance(metadata, Mapping) and _LENGTH in metadata:
+        raise InvalidRecord(
+            f"column '{path}' is {metadata[_LENGTH]!s:.100}, whose length a topic does not keep; cast it to "
+            f"{'string' if given['type'] == 'string' else 'the same type with string'} before the write"
+        )
     return pa.field(name, _type(given["type"], path, depth), given.get("nullable", True) is not False)
 
 
@@ -216,6 +224,8 @@ def _check_type(kind: pa.DataType, where: str, depth: int) -> None:
     if kind in _NAMES:
         return
     if pa.types.is_struct(kind):
+        if kind.num_fields == 0:
+            raise InvalidRecord(f"column '{where}' is a struct without fields, which Parquet cannot store; drop it")
         _check_names(kind, where)
     elif pa.types.is_list(kind):
         if kind.value_field.name != "element":

@@ -8,8 +8,10 @@
     16      8      offset after its last row
     24      8      length of the .log, or of the .parquet, in bytes
     32      4      number of entries
-    36      24     version 1: zero. From version 2 on: where the tail of the .parquet begins (i64), the CRC-32C of the
-                   bytes from there to its end (u32), zero
+    36      12     version 1: zero. From version 2 on: where the tail of the .parquet begins (i64), the CRC-32C of the
+                   bytes from there to its end (u32)
+    48      8      `layout.identity_of` the segment
+    56      4      zero
     60      4      CRC-32C of the 60 bytes before
     64      4096   blocks of 78 entries, the last one with fewer
 
@@ -38,7 +40,8 @@ import google_crc32c
 import msgspec
 import numpy as np
 
-from pyspark_log_storage.errors import CorruptObject, NewerFormat
+from pyspark_log_storage import layout
+from pyspark_log_storage.errors import CorruptObject, NewerFormat, OtherSegment
 from pyspark_log_storage.files.row_files import StagedChunk
 
 if TYPE_CHECKING:
@@ -58,7 +61,7 @@ BEFORE_ALL_TIMES = -(2**63)
 
 _MAGIC = b"PLIX"
 _VERSION, _PARQUET_VERSION, _KEYED_VERSION = 1, 2, 3
-_FIELDS = struct.Struct("<4sHHqqqIqI12x")
+_FIELDS = struct.Struct("<4sHHqqqIqIQ4x")
 _REACHED = struct.Struct("<q")
 _CRC = struct.Struct("<I")
 _PLACE = struct.Struct("<II")
@@ -115,14 +118,16 @@ class IndexEntry(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-def encode(base_offset: int, log_bytes: int, entries: Sequence[IndexEntry], tail: Tail | None = None) -> bytes:
-    """Return the index of a segment that has at least one chunk. `tail` is that of a .parquet."""
+def encode(
+    key: str, base_offset: int, log_bytes: int, entries: Sequence[IndexEntry], tail: Tail | None = None
+) -> bytes:
+    """Return the index of the segment at `key`, which has at least one chunk. `tail` is that of a .parquet."""
     assert entries
     version, position, crc = (_VERSION, 0, 0) if tail is None else (_PARQUET_VERSION, tail.position, tail.crc)
     if entries[0].span:
         version = _KEYED_VERSION
     known = base_offset, entries[-1].end_offset, log_bytes, len(entries)
-    fields = _FIELDS.pack(_MAGIC, version, 0, *known, position, crc)
+    fields = _FIELDS.pack(_MAGIC, version, 0, *known, position, crc, layout.identity_of(key))
     header_crc = google_crc32c.value(fields)
     parts = [fields, _CRC.pack(header_crc)]
     reached = BEFORE_ALL_TIMES
@@ -158,13 +163,15 @@ class Index:
         self._header_crc = google_crc32c.value(fields)
         if self._header_crc != _CRC.unpack_from(data, _FIELDS.size)[0]:
             raise CorruptObject(self._name, "the checksum of its header does not match")
-        magic, version, _, self.base_offset, self.end_offset, self.log_bytes, self.entries, *tail = _FIELDS.unpack(
-            fields
+        magic, version, _, self.base_offset, self.end_offset, self.log_bytes, self.entries, *tail, identity = (
+            _FIELDS.unpack(fields)
         )
         if magic != _MAGIC:
             raise CorruptObject(self._name, f"it begins with {magic!r} where {_MAGIC!r} is expected")
         if version > _KEYED_VERSION:
             raise NewerFormat(self._name, f"index format {version}, this version reads up to {_KEYED_VERSION}")
+        if identity != layout.identity_of(key):
+            raise OtherSegment(self._name, "it is the index of another segment")
         self.tail = Tail(*tail) if version >= _PARQUET_VERSION else None
         self._is_keyed = version == _KEYED_VERSION
         rows = self.end_offset - self.base_offset

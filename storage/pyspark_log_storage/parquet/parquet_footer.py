@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from pyspark_log_storage import decoding
 from pyspark_log_storage.columns import column_types, schema
-from pyspark_log_storage.errors import CorruptObject, InvalidRecord, NewerFormat
+from pyspark_log_storage.errors import CorruptObject, InvalidRecord, NewerFormat, OtherSegment
 from pyspark_log_storage.files import index
 from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX, IndexEntry, Tail
 from pyspark_log_storage.files.row_files import BASE_OFFSET_MAX, LEADER_EPOCHS_MAX, KeyedCounts
@@ -104,8 +104,8 @@ class SegmentMetadata(msgspec.Struct, frozen=True):
     leader_epochs: Annotated[tuple[tuple[Count, Count], ...], msgspec.Meta(max_length=LEADER_EPOCHS_MAX)]
     """Leader epochs with their first offsets, as in the header of a .log."""
     row_groups: tuple[RowGroup, ...]
-    of: str = ""
-    """`<topic>/<topic id>/<partition>`, whose rows these are; empty in files of older versions."""
+    of: str
+    """`<topic>/<topic id>/<partition>/<name>`: which segment this is."""
     keyed: KeyedSections | None = None
     """Of a keyed segment, whose version is 2."""
 
@@ -188,7 +188,7 @@ def sealed(tail: bytes) -> bytes:
 def read(store: Readable, key: str) -> Footer:
     """Return the footer of the .parquet at `key`. Reads its tail, in one or two reads.
 
-    Raises `CorruptObject`, also if it is another partition's, `NewerFormat`, `StoreError`.
+    Raises `CorruptObject`, also if it is another segment's, `NewerFormat`, `StoreError`.
     """
     name = f"segment {store.url}/{key}"
     size = store.size(key)
@@ -203,15 +203,15 @@ def read(store: Readable, key: str) -> Footer:
         raise CorruptObject(name, "it changed its length while it was read")
     found = decode(tail, position, name)
     of = found.segment.of.split("/")
-    place = key.split("/")[:-1][-len(of) :]  # of a file that was copied elsewhere not all of it may be there
-    if found.segment.of and place != of[len(of) - len(place) :]:
-        raise CorruptObject(name, f"it is a segment of {found.segment.of}")
+    place = key.split("/")[-len(of) :]  # of a file that was copied elsewhere not all of it may be there
+    if place != of[len(of) - len(place) :]:
+        raise OtherSegment(name, f"it is another segment, {found.segment.of}")
     return found
 
 
 def _of(key: str) -> str:
-    """Return what of topic, topic id and partition is in the key of a segment."""
-    return "/".join(key.split("/")[-4:-1])
+    """Return what of topic, topic id, partition and name is in the key of a segment."""
+    return "/".join(key.split("/")[-4:])
 
 
 def decode(tail: bytes, position: int, name: str) -> Footer:
@@ -329,7 +329,7 @@ class ParquetCheck:
 
     def __init__(self, store: Readable, key: str, expected: SegmentFile) -> None:
         """Raises `CorruptObject`, `NewerFormat`, `StoreError`."""
-        self._name = f"segment {store.url}/{key}"
+        self._key, self._name = key, f"segment {store.url}/{key}"
         self._footer = footer = read(store, key)
         last = footer.entries[-1]
         if footer.segment.counts != expected.keyed:
@@ -377,4 +377,4 @@ class ParquetCheck:
     def index(self) -> bytes:
         """Return the index of the checked segment."""
         footer = self._footer
-        return index.encode(footer.segment.base_offset, footer.file_bytes, footer.entries, footer.tail)
+        return index.encode(self._key, footer.segment.base_offset, footer.file_bytes, footer.entries, footer.tail)

@@ -158,7 +158,7 @@ class ParquetSegmentWriter:
         self._output.write(tail)
         entries = metadata.entries()
         size = position + len(tail)
-        data = index.encode(self._base_offset, size, entries, Tail(position, google_crc32c.value(tail)))
+        data = index.encode(self._name, self._base_offset, size, entries, Tail(position, google_crc32c.value(tail)))
         self._store.create(f"{self._key}.index", data)
         self._output.close()
         return SegmentFile(

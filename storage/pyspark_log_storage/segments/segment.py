@@ -9,7 +9,8 @@
             8       4      length of this header, a multiple of 64
             12      4      number of leader epochs
             16      8      base offset
-            24      16     for each leader epoch: epoch u32, zero u32, first offset u64
+            24      8      `layout.identity_of` the segment
+            32      16     for each leader epoch: epoch u32, zero u32, first offset u64
             ...     ...    zeros
             -4      4      CRC-32C of the header before it
             ...     ...    chunks, back to back, as in an append file
@@ -31,7 +32,7 @@ import google_crc32c
 import pyarrow as pa
 
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, NewerFormat, ObjectMissing
+from pyspark_log_storage.errors import CorruptObject, NewerFormat, ObjectMissing, OtherSegment
 from pyspark_log_storage.files import append_file, chunk, index
 from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX, Index, IndexEntry
 from pyspark_log_storage.files.row_files import (
@@ -53,7 +54,7 @@ ALIGNMENT = 64
 
 _MAGIC = b"PLSG"
 _VERSION = 1
-_FIELDS = struct.Struct("<4sHHIIq")
+_FIELDS = struct.Struct("<4sHHIIqQ")
 _EPOCH = struct.Struct("<IIq")
 _CRC = struct.Struct("<I")
 
@@ -68,7 +69,7 @@ class SegmentWriter:
         self._name = name
         self._epochs = epochs
         self._writer = store.open_write(layout.segment_file(f"{folder}{name}"))
-        header = encode_header(base_offset, epochs)
+        header = encode_header(name, base_offset, epochs)
         self._writer.write(header)
         self._position = len(header)
         self._base_offset = base_offset
@@ -87,7 +88,7 @@ class SegmentWriter:
 
     def close(self) -> SegmentFile:
         """Publish both files, durably, the .log last: a segment with a .log is complete."""
-        data = index.encode(self._base_offset, self._position, self.entries)
+        data = index.encode(self._name, self._base_offset, self._position, self.entries)
         self._store.create(f"{self._folder}{self._name}.index", data)
         self._writer.close()
         return SegmentFile(
@@ -209,8 +210,8 @@ def index_of(store: Readable, key: str, found: Sequence[IndexEntry]) -> bytes:
         from pyspark_log_storage.parquet import parquet_footer
 
         footer = parquet_footer.read(store, key)
-        return index.encode(found[0].base_offset, footer.file_bytes, found, footer.tail)
-    return index.encode(found[0].base_offset, store.size(layout.segment_file(key)), found)
+        return index.encode(key, found[0].base_offset, footer.file_bytes, found, footer.tail)
+    return index.encode(key, found[0].base_offset, store.size(layout.segment_file(key)), found)
 
 
 def index_is_right(store: Store, key: str, found: Sequence[IndexEntry]) -> bool:
@@ -230,10 +231,10 @@ def rebuild_index(store: Store, key: str) -> None:
     store.put(f"{key}.index", index_of(store, key, found))
 
 
-def encode_header(base_offset: int, epochs: EpochStarts) -> bytes:
-    """Return the header of a .log."""
+def encode_header(key: str, base_offset: int, epochs: EpochStarts) -> bytes:
+    """Return the header of the .log of the segment at `key`."""
     length = _header_bytes(len(epochs))
-    fields = _FIELDS.pack(_MAGIC, _VERSION, 0, length, len(epochs), base_offset)
+    fields = _FIELDS.pack(_MAGIC, _VERSION, 0, length, len(epochs), base_offset, layout.identity_of(key))
     body = (fields + b"".join(_EPOCH.pack(epoch, 0, start) for epoch, start in epochs)).ljust(length - _CRC.size, b"\0")
     return body + _CRC.pack(google_crc32c.value(body))
 
@@ -251,7 +252,7 @@ def read_header(store: Readable, log: str, name: str) -> tuple[int, EpochStarts,
     data = store.read(log, 0, _FIELDS.size)
     if len(data) < _FIELDS.size or data[:4] != _MAGIC:
         raise CorruptObject(name, f"it does not begin with {_MAGIC!r}")
-    _, version, _, length, count, base_offset = _FIELDS.unpack(data)
+    _, version, _, length, count, base_offset, identity = _FIELDS.unpack(data)
     if count > LEADER_EPOCHS_MAX:
         raise CorruptObject(name, f"its header has {count} leader epochs; the maximum is {LEADER_EPOCHS_MAX}")
     if length < ALIGNMENT or (version <= _VERSION and length != _header_bytes(count)):
@@ -261,6 +262,8 @@ def read_header(store: Readable, log: str, name: str) -> tuple[int, EpochStarts,
         raise CorruptObject(name, "the checksum of its header does not match")
     if version > _VERSION:
         raise NewerFormat(name, f"segment format {version}, this version reads up to {_VERSION}")
+    if identity != layout.identity_of(log):
+        raise OtherSegment(name, "it is another segment, by the identity in its header")
     if not 0 <= base_offset <= BASE_OFFSET_MAX:
         raise CorruptObject(name, f"its base offset is {base_offset}, outside of 0 to {BASE_OFFSET_MAX}")
     starts = (_EPOCH.unpack_from(data, _FIELDS.size + i * _EPOCH.size) for i in range(count))

@@ -228,7 +228,7 @@ class _SegmentCheck:
         base_offset, self._epochs, length = segment.read_header(store, log, self._name)
         if base_offset != expected.base_offset:
             raise CorruptObject(self._name, f"it begins at offset {base_offset}, not {expected.base_offset}")
-        self._header = segment.encode_header(base_offset, self._epochs)
+        self._header = segment.encode_header(log, base_offset, self._epochs)
         self._header_read = b""
         self._length = length
         self._offset = base_offset
@@ -263,4 +263,4 @@ class _SegmentCheck:
 
     def index(self) -> bytes:
         """Return the index of the checked chunks."""
-        return index.encode(self._expected.base_offset, self._length, self._entries)
+        return index.encode(self._expected.name, self._expected.base_offset, self._length, self._entries)

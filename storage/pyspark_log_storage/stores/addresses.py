@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _HOST_AND_PORT = re.compile(r"[\w.-]+:[0-9]+")
 """What Kafka's bootstrap servers look like. A folder of such a name can be given as `./NAME`."""
+_BEGINS_AN_ADDRESS = re.compile(r"[/~]|\.\.?/|file:|[A-Za-z][A-Za-z0-9+.-]*://", re.IGNORECASE)
+"""How each of several addresses begins: the parts of a folder's name with a comma do not."""
 _SCHEME_AND_PATH = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/.*", re.DOTALL)
 """What Hadoop's `dbfs:/data`, a mistyped `s3:/bucket` and a path of Windows look like."""
 
@@ -118,9 +120,20 @@ def is_same_place(url: str, other: str) -> bool:
 def absolute_urls(path: str) -> tuple[str, ...]:
     """Return the canonical addresses in a comma-separated `path`, without duplicates.
 
-    So the path of a folder cannot contain a comma. Raises what `absolute_url` raises.
+    So the path of a folder cannot contain a comma; what looks like one that does is refused. Raises `InvalidOption`.
     """
-    return tuple(dict.fromkeys(absolute_url(each.strip() if "," in path else each) for each in path.split(",")))
+    if "," not in path:
+        return (absolute_url(path),)
+    parts = [each.strip() for each in path.split(",")]
+    urls = tuple(dict.fromkeys(map(absolute_url, parts)))
+    for each in parts:
+        if not _BEGINS_AN_ADDRESS.match(each):
+            message = (
+                f"option 'path' is {path!r}, several addresses because it has a comma, and {each!r} is none; write "
+                "each as /FOLDER, ./FOLDER or a URL. The name of a log's folder cannot have a comma"
+            )
+            raise InvalidOption("path", message)
+    return urls
 
 
 def _path_of_file_url(url: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, TypeVar
 
 import tenacity
@@ -9,7 +10,7 @@ import tenacity
 from pyspark_log_storage.errors import StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
     from concurrent.futures import Future
 
     from pyspark_log_storage.errors import StoreError
@@ -74,6 +75,12 @@ def result_of(future: Future[T]) -> T:
     except BaseException:
         future.cancel()
         raise
+
+
+def pauses(attempts: int) -> Iterator[float]:
+    """Yield how long to wait before each of so many attempts: not before the first, then randomly longer each time."""
+    for number in range(attempts):
+        yield random.uniform(0.5, 1) * _PAUSE_SECONDS * 2 ** (number - 1) if number else 0.0
 
 
 def _pause(state: tenacity.RetryCallState) -> float:

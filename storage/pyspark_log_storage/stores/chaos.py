@@ -123,6 +123,10 @@ class ChaosStore:
             raise
         return _ChaosWriter(self, key, inner, fault)
 
+    def clock_ms(self) -> int | None:
+        with self.named():
+            return self._inner.clock_ms()
+
     def delete_unfinished(self, *, dry_run: bool = False) -> Sequence[str]:
         return self._act("delete_unfinished", "", lambda _: self._inner.delete_unfinished(dry_run=dry_run))
 

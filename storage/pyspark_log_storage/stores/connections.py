@@ -40,9 +40,21 @@ class PerProcess(Generic[T]):
                 return self._made[key]
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:
-            if key not in self._made:
-                self._made[key] = make()
-            return self._made[key]
+            found = self._made.get(key)
+            if found is None:
+                found = self._made[key] = make()
+            return found
+
+    def known(self, key: Hashable) -> T | None:
+        """Return the connection for a key if there is one."""
+        return self._made.get(key)
+
+    def forget(self, connection: T) -> None:
+        """Make a new connection in place of this one at the next need. Calls that use this one go on."""
+        with self._lock:
+            for key, each in list(self._made.items()):
+                if each is connection:
+                    del self._made[key]
 
     def _start_afresh(self) -> None:
         self._former.append(self._made)

@@ -75,6 +75,9 @@ class _RefusingStore:
         del key, durable, replace
         self._refuse()
 
+    def clock_ms(self) -> int | None:
+        return None  # nothing is decided here, and to find out may take a write
+
     def delete_unfinished(self, *, dry_run: bool = False) -> Sequence[str]:
         del dry_run
         self._refuse()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark_log_storage.errors import InvalidOption, LogError, StoreRefused
 from pyspark_log_storage.stores import schemes
 from pyspark_log_storage.stores.connections import LastingThreads, PerProcess, silence
-from pyspark_log_storage.stores.fsspec_errors import OCCUPIED, is_busy, status_of, translated
+from pyspark_log_storage.stores.fsspec_errors import OCCUPIED, is_busy, is_refused_login, status_of, translated
 from pyspark_log_storage.stores.request_counts import counts_of
 from pyspark_log_storage.stores.storage_options import OPTION
 
@@ -83,7 +83,7 @@ def implementation(scheme: str, url: str) -> type[Any]:
         else:
             found = fsspec.get_filesystem_class(scheme)
     except (ImportError, ValueError):
-        message = f"{scheme}:// addresses need {package}, and it cannot be imported; {schemes.cure(scheme, package)}"
+        message = f"{scheme}:// addresses need {package}, and it cannot be imported; pip install {package} tenacity"
         raise InvalidOption("path", message) from None
     if not _writes_by_itself(found):
         why = "it looks whether an object exists, and then writes, so that two processes could create the same one"
@@ -136,13 +136,14 @@ class FileSystemClient:
     def call(
         self, at: tuple[str, str], method: str, *arguments: Any, sent: int = 0, received: int = 0, **options: Any
     ) -> Any:
-        """Return what a method of the file system returns. Raises `StoreError`, and `Exists`.
+        """Return what a method of the file system returns. Raises `StoreError`; with `mode="create"` also `Exists`.
 
         Repeats it after a failure that may be transient, until `RETRY_SECONDS` have passed. `at` are the URL and the
         key for messages, `sent` and `received` are the numbers of bytes, as far as they are known.
         """
         start = functools.partial(self._start, method, *arguments, **options)
         call = _Call(self, at, method, start, sent, received)
+        call.creates = options.get("mode") == "create"
         return result_of(asyncio.run_coroutine_threadsafe(until_answered(call.attempt), self.loop))
 
     async def _start(self, method: str, *arguments: Any, **options: Any) -> Any:
@@ -158,6 +159,8 @@ class _Call:
         self, client: FileSystemClient, at: tuple[str, str], method: str, start: Any, sent: int, received: int
     ) -> None:
         self._client, self._at, self._method, self._start = client, at, method, start
+        self.creates = False
+        """Whether that the key is occupied is an expected answer."""
         self._sent, self._received, self._doubtful = sent, 0, False
         self._counts = counts_of(at[0])
         self._seconds = LIST_SECONDS if method in {"find", "ls"} else seconds_for(sent + received)
@@ -177,11 +180,13 @@ class _Call:
 
     def _outcome(self, caught: Exception) -> Exception:
         """Return what to raise instead of an implementation's error."""
-        if isinstance(caught, FileExistsError) or status_of(caught) == OCCUPIED:
+        if self.creates and (isinstance(caught, FileExistsError) or status_of(caught) == OCCUPIED):
             return Exists(doubtful=self._doubtful)
         # Python 3.10 has two kinds of TimeoutError.
         error = TimeoutError() if isinstance(caught, asyncio.TimeoutError) else caught
         outcome = translated(error, *self._at, self._method, self._client.package)
+        if is_refused_login(error):
+            _clients.forget(self._client)  # somebody may have renewed them since
         if not outcome.retriable:
             return in_doubt(outcome) if self._doubtful and self._method in _WRITES else outcome
         self._doubtful = True

@@ -62,11 +62,14 @@ def translated(error: Exception, url: str, key: str, call: str, package: str) ->
         if call in _WRITES:
             return NodeMissing(url, key, f"{begin} the bucket or container does not exist; create it, or correct it")
         return ObjectMissing(url, key)
-    if _is_login(error) or status == 401:  # noqa: PLR2004
+    if is_refused_login(error):
         return StoreRefused(url, key, f"{begin} the server refuses the credentials ({status or kind}); {_CREDENTIALS}")
     if isinstance(error, PermissionError) or status == 403:  # noqa: PLR2004
         cure = f"grant it to them, or {_CREDENTIALS}"
         return StoreRefused(url, key, f"{begin} the credentials have no right to do this ({call}); {cure}")
+    if status == OCCUPIED:
+        cure = "end the lease or lock of the object, or ask who holds it"
+        return StoreRefused(url, key, f"{begin} the server says that a condition does not hold ({status}); {cure}")
     if status == _FULL:
         return StoreUnwritable(url, key, f"{begin} the storage quota is used up; free some space or raise it")
     if status in _BUSY or status in _TRY_AGAIN or status >= _SERVER_ERROR:
@@ -81,10 +84,10 @@ def translated(error: Exception, url: str, key: str, call: str, package: str) ->
     return StoreRefused(url, key, f"{begin} {answer}; check the address and storage_options")
 
 
-def _is_login(error: Exception) -> bool:
+def is_refused_login(error: Exception) -> bool:
     """Return whether an error is about how a process proves who it is."""
     modules = ("google.auth", "azure.identity")
-    return any(
+    return status_of(error) == 401 or any(  # noqa: PLR2004
         (type(each).__module__.startswith(modules) and type(each).__name__ != "TransportError")
         or str(getattr(each, "error_code", "")).rpartition(".")[2].replace("_", "").lower() in _LOGIN_CODES
         for each in _causes(error)

@@ -18,10 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 import google_crc32c
 
-from pyspark_log_storage.errors import CorruptObject, InvalidOption, LogError, ObjectMissing, StoreError, StoreRefused
+from pyspark_log_storage.errors import (
+    CorruptObject,
+    InvalidOption,
+    LogError,
+    ObjectMissing,
+    StoreError,
+    StoreRefused,
+    StoreUnfit,
+)
 from pyspark_log_storage.stores.fsspec_client import Exists, client_of, implementation
 from pyspark_log_storage.stores.storage_options import NO_OPTIONS
-from pyspark_log_storage.stores.store import check_key, check_prefix, is_key
+from pyspark_log_storage.stores.store import TEMPORARY, check_key, check_prefix, is_key
 
 # ruff: isort: split
 from fsspec import AbstractFileSystem
@@ -39,6 +47,8 @@ if TYPE_CHECKING:
 MEMORY_BYTES = 8 * 1024 * 1024
 """Up to this size an object is gathered in memory."""
 _PIECE_BYTES = 8 * 1024 * 1024
+_CLOCK = f"{TEMPORARY}/clock"
+"""An empty object, which is written to learn the server's time."""
 
 
 class FsspecStore:
@@ -140,6 +150,15 @@ class FsspecStore:
         del durable  # whatever the server has answered for is durable
         check_key(self.url, key)
         return SpooledWriter(self, key, replace=replace)
+
+    def clock_ms(self) -> int | None:
+        """Return when an object that was just written was modified; None if the implementation does not tell."""
+        try:
+            self.call("pipe_file", _CLOCK, b"")
+            modified = self.call("modified", _CLOCK)
+        except StoreUnfit:
+            return None
+        return int(modified.timestamp() * 1000)
 
     def delete_unfinished(self, *, dry_run: bool = False) -> Sequence[str]:
         """Return nothing: objects are sent whole, and the server forgets the parts of an upload that was ended."""

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 EARLY_BYTES = 4 * 1024 * 1024
 """Write-back begins whenever so many bytes were written, so never for smaller files."""
 _SYNC_FILE_RANGE_WRITE = 2
+_NS_PER_MS = 1_000_000
 WHOLE_BYTES_MAX = 2**31
 """The largest object that is read without a length. Entries and snapshots are far smaller."""
 _TRUSTED_BYTES = 1024 * 1024
@@ -57,8 +58,8 @@ _ADVICE = {
     errno.ENFILE: "this machine has too many open files; close some, or raise its limit (sysctl fs.file-max)",
     errno.EFBIG: "the file would be too large for the file system, or for the process; raise its limit (ulimit -f)",
     errno.EROFS: "the file system is read-only; mount it for writing",
-    errno.EACCES: "permission is denied; check the folder's owner and mode",
-    errno.EPERM: "the operation is not permitted; check the folder's owner and mode",
+    errno.EACCES: "permission is denied; check the owner and mode of {place}",
+    errno.EPERM: "the operation is not permitted; check the owner and mode of {place}",
     errno.ENOTDIR: "a part of the path is a file; choose another path",
     errno.EISDIR: "the path is a folder; choose another path",
     errno.ENAMETOOLONG: "the path is too long; choose a shorter one",
@@ -67,6 +68,12 @@ _UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 """Errors that every process gets, not this one alone."""
 # Errors of `link` on a file system without hard links. FAT on Linux raises EPERM.
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK, errno.EXDEV, errno.ENOSYS}
+_NO_FLUSHES = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
+"""Errors of `fsync` of a folder on a file system that cannot do it."""
+
+
+class _NoFolderFlush(OSError):
+    """The file system cannot flush folders."""
 
 
 class LocalStore:
@@ -89,6 +96,8 @@ class LocalStore:
         self._temporaries = TemporaryFolder(self.temporary_folder)
         self._reachable: set[str] = set()
         """Folders, relative to the root, whose names this object has flushed."""
+        self._flushes_folders = False
+        """Whether the file system is known to flush folders."""
 
     def create(self, key: str, data: bytes) -> bool:
         with _errors(self.url, key), self._written(key, data) as temporary:
@@ -177,6 +186,17 @@ class LocalStore:
             fd, temporary = self._open_temporary(key)
             return LocalWriter(self, key, fd, temporary, durable=durable, replace=replace)
 
+    def clock_ms(self) -> int | None:
+        """Return when a file that was just created was created: on a network file system the server says so."""
+        with _errors(self.url, TEMPORARY):
+            self._tree.check(TEMPORARY)
+            fd, temporary = self._temporaries.open()
+            try:
+                return os.fstat(fd).st_mtime_ns // _NS_PER_MS
+            finally:
+                os.close(fd)
+                temporary.remove()
+
     def delete_unfinished(self, *, dry_run: bool = False) -> Sequence[str]:
         with _errors(self.url, TEMPORARY):
             self._tree.check(TEMPORARY)
@@ -184,6 +204,7 @@ class LocalStore:
 
     def replace(self, temporary: Temporary, key: str, *, durable: bool = True) -> None:
         """Give a complete file its name, in place of an existing file."""
+        self._check_flushes()
         self._name(os.rename, temporary, self._path(key))
         if durable:
             self._flush_name(key)
@@ -194,6 +215,7 @@ class LocalStore:
         Either way the name is durable afterwards, so that the loser may rely on the winner's bytes.
         """
         path = self._path(key)
+        self._check_flushes()
         created = True
         try:
             self._name(os.link, temporary, path)
@@ -260,6 +282,12 @@ class LocalStore:
         finally:
             temporary.remove()
 
+    def _check_flushes(self) -> None:
+        """Flush the root once, before a file gets a name: where folders cannot be flushed nothing must be written."""
+        if not self._flushes_folders:
+            _flush_folder(self._root)
+            self._flushes_folders = True
+
     def _flush_name(self, key: str) -> None:
         """Make the name of an existing object durable.
 
@@ -272,8 +300,7 @@ class LocalStore:
             raise StoreUnavailable(
                 self.url,
                 key,
-                f"cannot flush the folder of {self._root}/{key}: {error.strerror or error}; "
-                "check the disk or mount, then try again",
+                f"cannot flush the folder of {self._root}/{key}: {_advice(error)}, then try again",
             ) from error
 
     def _flush(self, folder: str) -> None:
@@ -396,15 +423,34 @@ def _errors(url: str, key: str) -> Iterator[None]:
     """
     try:
         yield
+    except _NoFolderFlush as error:
+        raise StoreUnfit(
+            url,
+            key,
+            f"the file system of {url} cannot flush folders ({error.strerror}), so that files may vanish after a power "
+            "failure; use another one",
+        ) from error
     except OSError as error:
-        where = f"{url}/{key}"
+        kind: type[StoreError] = StoreUnavailable
         if error.errno in _ADVICE:
             kind = StoreUnwritable if error.errno in _UNWRITABLE else StoreRefused
-            raise kind(url, key, f"cannot use {where}: {_ADVICE[error.errno]}, then try again") from error
-        reason = error.strerror or error
-        raise StoreUnavailable(
-            url, key, f"cannot use {where}: {reason}; check the disk or mount, then try again"
-        ) from error
+        raise kind(url, key, f"cannot use {url}/{key}: {_advice(error)}, then try again") from error
+
+
+def _advice(error: OSError) -> str:
+    """Return what went wrong, and what to do."""
+    known = _ADVICE.get(error.errno or 0)
+    return known.format(place=_place(error)) if known else f"{error.strerror or error}; check the disk or mount"
+
+
+def _place(error: OSError) -> str:
+    """Return what refused a call: the file, or the folder in which it is not. `.tmp` refuses before the file's own."""
+    path = error.filename2 or error.filename
+    if not isinstance(path, str) or not os.path.isabs(path):
+        return "the folder"
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    return path
 
 
 def _write_all(fd: int, data: bytes) -> int:
@@ -456,5 +502,9 @@ def _flush_folder(folder: str) -> None:
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
+    except OSError as error:
+        if error.errno in _NO_FLUSHES:
+            raise _NoFolderFlush(error.errno, error.strerror) from error
+        raise
     finally:
         os.close(fd)

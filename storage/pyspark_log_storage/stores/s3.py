@@ -14,19 +14,27 @@ second copy there (`spare`).
 from __future__ import annotations
 
 import contextlib
+import time
 import uuid
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import InvalidOption, LogError, ObjectMissing, StoreError, StoreUnavailable
-from pyspark_log_storage.stores.s3_client import Answered, client_of
+from pyspark_log_storage.errors import (
+    InvalidOption,
+    LogError,
+    ObjectMissing,
+    StoreError,
+    StoreRefused,
+    StoreUnavailable,
+)
+from pyspark_log_storage.stores.s3_client import Answered, client_of, known_client
 from pyspark_log_storage.stores.storage_options import NO_OPTIONS
 from pyspark_log_storage.stores.store import check_key, check_prefix, is_key
 
 # ruff: isort: split
 # If s3fs is missing, the client says so; tenacity, which the next one imports, comes with it.
-from pyspark_log_storage.stores.attempts import in_doubt, result_of
+from pyspark_log_storage.stores.attempts import in_doubt, pauses, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -38,8 +46,8 @@ NONCE = "pyspark-log-nonce"
 """The metadata that tells the attempts of one writer from those of others."""
 _OCCUPIED = 412
 _CONFLICT = 409
-CONFLICTS_MAX = 20
-"""How often `create` tries again because another writer is creating the same object, and does not finish."""
+CONFLICTS_MAX = 8
+"""How often `create` tries, with pauses, while another writer is creating the same object and does not finish."""
 PART_BYTES = 8 * 1024 * 1024
 PARTS_OF_ONE_SIZE = 1000
 """After so many parts the next are larger by `PART_BYTES`: 10,000 parts are 430 GB."""
@@ -72,7 +80,8 @@ class S3Store:
         check_key(self.url, key)
         nonce, body = uuid.uuid4().hex, bytes(data)
         expects, is_occupied = {_OCCUPIED, _CONFLICT}, False
-        for _ in range(CONFLICTS_MAX):
+        for pause in pauses(CONFLICTS_MAX):
+            time.sleep(pause)
             try:
                 try:
                     self.call("put_object", key, expects, Body=body, Metadata={NONCE: nonce}, IfNoneMatch="*")
@@ -166,6 +175,11 @@ class S3Store:
         check_key(self.url, key)
         return S3Writer(self, key, replace=replace)
 
+    def clock_ms(self) -> int | None:
+        answer = self.call("head_object", layout.MARKER)  # any object that there is: each answer has the server's time
+        date = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
+        return int(date.timestamp() * 1000)
+
     def delete_unfinished(self, *, dry_run: bool = False) -> Sequence[str]:
         """Abort the multipart uploads that were begun more than `UNFINISHED_SECONDS` ago, by the server's clock.
 
@@ -187,6 +201,15 @@ class S3Store:
                 return found
             arguments = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
 
+    def is_versioned(self) -> bool:
+        """Return whether the bucket is versioned; False if the server does not tell."""
+        try:
+            client = client_of(self._options, self.url)
+            found = client.call(self.url, "", "get_bucket_versioning", Bucket=self.bucket)
+        except StoreError:
+            return False
+        return bool(found.get("Status") == "Enabled")
+
     def nonce_of(self, key: str) -> str | None:
         """Return the nonce of the attempt that made an object, "" if it has none, or None if there is no object."""
         try:
@@ -197,7 +220,16 @@ class S3Store:
     def call(
         self, method: str, key: str, expects: Collection[int] = (), *, as_prefix: bool = False, **arguments: Any
     ) -> Any:
-        """Return the answer to a call for a key, or for a prefix; see `S3Client.call`."""
+        """Return the answer to a call for a key, or for a prefix; see `S3Client.call`.
+
+        After a refused login it is repeated once with the credentials as they are now: somebody may have renewed them.
+        """
+        client = known_client(self._options, self.url)
+        try:
+            return result_of(self.start(method, key, expects, as_prefix=as_prefix, **arguments))
+        except StoreRefused:
+            if known_client(self._options, self.url) is client:  # None: its credentials were just read
+                raise
         return result_of(self.start(method, key, expects, as_prefix=as_prefix, **arguments))
 
     def start(

@@ -29,10 +29,11 @@ try:
         seconds_for,
         until_answered,
     )
-    from pyspark_log_storage.stores.s3_errors import code_of, is_busy, translated
+    from pyspark_log_storage.stores.s3_errors import code_of, is_busy, is_refused_login, translated
 except ImportError as missing:
     raise InvalidOption(
-        "path", f"s3:// addresses need s3fs, and it cannot be imported ({missing}); pip install 'pyspark-log[s3]'"
+        "path",
+        f"s3:// addresses need s3fs, and it cannot be imported ({missing}); pip install s3fs aiobotocore tenacity",
     ) from None
 
 if TYPE_CHECKING:
@@ -160,6 +161,8 @@ class _Call:
                 outcome: Exception = Answered(status)
             else:
                 outcome = translated(cause if code else caught, *self._at, self._method, self._client.endpoint)
+                if is_refused_login(cause):
+                    _clients.forget(self._client)
             if isinstance(outcome, StoreError) and outcome.retriable:
                 self._doubtful = True
                 outcome = Again(outcome, busy=is_busy(cause))
@@ -199,6 +202,11 @@ def _cause(error: Exception) -> Exception:
 
 
 _clients: PerProcess[S3Client] = PerProcess()
+
+
+def known_client(options: StorageOptions, url: str) -> S3Client | None:
+    """Return the process's client for the store at a URL, if there is one."""
+    return _clients.known(options.only_of(url))
 
 
 def client_of(options: StorageOptions, url: str) -> S3Client:

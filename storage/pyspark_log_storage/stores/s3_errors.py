@@ -29,6 +29,7 @@ RIGHTS = {
     "get_object": "s3:GetObject, and s3:ListBucket to tell missing objects from hidden ones",
     "head_object": "s3:GetObject, and s3:ListBucket to tell missing objects from hidden ones",
     "list_objects_v2": "s3:ListBucket",
+    "get_bucket_versioning": "s3:GetBucketVersioning",
     "put_object": "s3:PutObject",
     "create_multipart_upload": "s3:PutObject",
     "upload_part": "s3:PutObject",
@@ -75,6 +76,8 @@ _TRY_AGAIN = {
 _NO_BUCKET = {"NoSuchBucket"}
 _NO_OBJECT = {"NoSuchKey", "404", "NotFound", "NoSuchVersion"}
 _UNSUPPORTED = {"NotImplemented", "501", "MethodNotAllowed", "405"}
+_BUSY_STATUS = {429, 503}
+_TRY_AGAIN_STATUS = {408, 425}
 _SERVER_ERROR = 500
 
 
@@ -89,7 +92,13 @@ def code_of(error: Exception) -> tuple[str, int]:
 
 def is_busy(error: Exception) -> bool:
     """Return whether the server asks for fewer requests."""
-    return code_of(error)[0] in _BUSY
+    code, status = code_of(error)
+    return code in _BUSY or status in _BUSY_STATUS
+
+
+def is_refused_login(error: Exception) -> bool:
+    """Return whether the server refuses the credentials. They may have been renewed since they were read."""
+    return code_of(error)[0] in _LOGIN
 
 
 def translated(error: Exception, url: str, key: str, call: str, endpoint: str) -> StoreError:
@@ -120,13 +129,18 @@ def translated(error: Exception, url: str, key: str, call: str, endpoint: str) -
     if isinstance(error, (FileNotFoundError, PermissionError)):
         cure = "check web_identity_token_file (AWS_WEB_IDENTITY_TOKEN_FILE) and ca_bundle (AWS_CA_BUNDLE)"
         return StoreRefused(url, key, f"cannot use {where}: a file of AWS's configuration cannot be read; {cure}")
-    if isinstance(error, _CONNECTION):
+    inner = error.kwargs.get("error") if isinstance(error, boto.HTTPClientError) else None
+    is_circle = isinstance(inner, aiohttp.TooManyRedirects)
+    if isinstance(error, _CONNECTION) and not is_circle:
         what = "cannot be reached" if isinstance(error, _NO_CONNECTION) else "does not answer"
         cure = "check the network and the endpoint (endpoint_url, AWS_ENDPOINT_URL), then try again"
         return StoreUnavailable(url, key, f"cannot use {where}: {endpoint} {what}; {cure}")
     kind = type(error).__name__
-    cure = "check storage_options, ~/.aws/config and the environment"
-    return StoreRefused(url, key, f"cannot use {where}: the S3 client failed with {kind}; {cure}")
+    what, cure = f"the S3 client failed with {kind}", "check storage_options, ~/.aws/config and the environment"
+    if is_circle:
+        what = f"{endpoint} redirects again and again"
+        cure = "check the endpoint (endpoint_url, AWS_ENDPOINT_URL) and what is in front of it"
+    return StoreRefused(url, key, f"cannot use {where}: {what}; {cure}")
 
 
 _NO_CONNECTION = (boto.EndpointConnectionError, boto.ConnectTimeoutError, boto.ProxyConnectionError)
@@ -162,7 +176,7 @@ def _of_answer(error: boto.ClientError, url: str, key: str, call: str, endpoint:
         return StoreUnwritable(url, key, f"{begin} the storage quota is used up; free some space or raise it")
     if code in _UNSUPPORTED:
         return StoreUnfit(url, key, f"{begin} {endpoint} does not support {call}; use another store")
-    if code in _BUSY or code in _TRY_AGAIN or status >= _SERVER_ERROR:
+    if is_busy(error) or code in _TRY_AGAIN or status in _TRY_AGAIN_STATUS or status >= _SERVER_ERROR:
         cure = "try again; if this goes on, look at the server"
         return StoreUnavailable(url, key, f"{begin} {endpoint} answered {code or status}; {cure}")
     if code.startswith("KMS"):

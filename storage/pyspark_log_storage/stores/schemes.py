@@ -12,8 +12,6 @@ _ALIASES = {"s3a": "s3", "gcs": "gs", "az": "abfs", "abfss": "abfs"}
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 PACKAGES = {"gs": "gcsfs", "abfs": "adlfs"}
 """What implements a scheme, if it was tried."""
-EXTRAS = {"gs": "gcs", "abfs": "azure"}
-"""The extra of this package that installs it."""
 _ELSEWHERE = {
     "memory": "it is in the memory of one process, and others see another one; use a folder",
     "local": "write a folder as /data/log or file:///data/log",
@@ -34,10 +32,3 @@ def refusal(scheme: str) -> str:
     if not _SCHEME.fullmatch(scheme):
         return "the scheme is not a word; addresses cannot be chained"
     return _ELSEWHERE.get(scheme, "")
-
-
-def cure(scheme: str, package: str) -> str:
-    """Return how to install the package that implements a scheme."""
-    if scheme in EXTRAS:
-        return f"pip install {package}, or pip install 'pyspark-log[{EXTRAS[scheme]}]'"
-    return f"pip install {package} tenacity"

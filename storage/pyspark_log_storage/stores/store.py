@@ -105,6 +105,12 @@ class Store(Readable, Protocol):
         `close` or `discard` in the end.
         """
 
+    def clock_ms(self) -> int | None:
+        """Return the time of the store's own clock, in milliseconds since 1970; None if the store has none to tell.
+
+        It is that of the server that keeps the objects, which all processes share.
+        """
+
     def delete_unfinished(self, *, dry_run: bool = False) -> Sequence[str]:
         """Delete the unfinished objects of killed writers, and return their names; `dry_run` only returns them.
 
@@ -118,6 +124,12 @@ def is_object_store(store: object) -> bool:
     Such a store keeps copies and checksums of its own, lists many objects by one request, and is never unmounted.
     """
     return getattr(store, "is_object_store", False)
+
+
+def is_versioned(store: object) -> bool:
+    """Return whether a store is known to be a versioned bucket; False if the server does not tell."""
+    look = getattr(store, "is_versioned", None)
+    return look is not None and look()
 
 
 def is_key(key: str) -> bool:

@@ -120,6 +120,8 @@ class Tree:
                     if error.errno in {errno.ENOTDIR, errno.ELOOP}:
                         self._known.discard(folder)
                         self.check(folder)
+                    if error.errno == errno.ENOTDIR:  # a file has the name, so there is no such folder
+                        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder) from error
                     raise
                 outer, fd = fd, inner  # before the close: an interrupt after it would close the number twice
                 os.close(outer)
