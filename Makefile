@@ -7,8 +7,8 @@ PIP_INSTALL := bin/pip install --quiet --disable-pip-version-check --constraint
 INSTALL := $(VENV)/$(PIP_INSTALL) requirements/dev.txt
 REQUIREMENTS := pyproject.toml requirements/dev.txt
 
-# The tests run on the Spark of requirements/dev.txt. The facts of Spark also run on this one, the newest
-# of the oldest line that pyproject.toml allows, in a venv of its own.
+# The tests run on the Spark of requirements/dev.txt. `make prove` also runs the facts of Spark on this one, the
+# newest of the oldest line that pyproject.toml allows, in a venv of its own.
 OLDER_SPARK := 4.2.1
 OLDER_VENV := .venv-spark-$(OLDER_SPARK)
 
@@ -23,16 +23,15 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3
 # all in one process, to look at the output of a single test (ARGS="-s ...").
 PARALLEL ?= --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
-# Where the stores of the tests are: STORE=s3 in a bucket of Ceph's, STORE=chaos with faults. A test that was told of such
-# a fault is run again (tests/support/elsewhere.py).
+# Where the stores of the tests are: `make prove STORE=s3 RING=` puts those of both rings in a bucket of Ceph's,
+# STORE=chaos gives them faults. A test that was told of such a fault is run again (tests/support/elsewhere.py).
 STORE ?=
 # A request there takes milliseconds, and a test may make 10,000: the limit for tests that hang is longer.
 LONGER := $(if $(STORE),--timeout=1200)
 AGAIN := $(if $(filter chaos,$(STORE)),--reruns 8 --only-rerun "a fault made on purpose")
 
-# What `make test` needs is made two at a time, but not while pip installs the packages into .venv.
-MAKEFLAGS += -j2
-IN_TEST = $(if $(filter test,$(MAKECMDGOALS)),$(1))
+# What `make prove` runs: the deep ring, and the properties of both rings with more examples.
+RING ?= deep or hypothesis
 
 # How many worlds `make simulate` runs.
 SEEDS ?= 2000
@@ -56,51 +55,54 @@ define make_venv
 @$(PYTHON) -m venv $(1) || { rm -rf $(1); echo "make: $(PYTHON) cannot make a venv (Debian: apt-get install python3-venv)" >&2; exit 1; }
 endef
 
-.PHONY: help test quick facts check simulate specification powerloss torture mutants demo bench docs dist clean
+.PHONY: help test prove quick facts check simulate specification powerloss torture mutants demo bench docs dist clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile
 
-test: check $(VENV)/demo.stamp $(VENV)/spark-classes.jsa $(VENV)/kafka.stamp $(VENV)/delta.stamp $(if $(ARGS),,$(OLDER_VENV)/stamp) ## Check, then run all tests; ARGS="-k word" passes options to pytest; STORE=s3 or STORE=chaos puts the stores elsewhere
+test: check $(VENV)/spark-classes.jsa ## Check, then run the default ring of the tests; ARGS="-k word" passes options to pytest
+	$(WITH_SPARK) $(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+
+prove: $(VENV)/prove.stamp $(VENV)/spark-classes.jsa $(VENV)/kafka.stamp $(VENV)/delta.stamp $(OLDER_VENV)/stamp ## Run the deep ring of the tests: killed processes, other engines, Kafka, Ceph, the older Spark
 	@scripts/install-ceph
 	@scripts/install-chromium >/dev/null || true
 	$(WITH_SPARK) OLDER_SPARK_PYTHON="$(CURDIR)/$(OLDER_VENV)/bin/python" PYSPARK_LOG_STORE=$(STORE) \
-		$(BIN)/python -m pytest $(PARALLEL) $(AGAIN) $(LONGER) $(ARGS)
+		$(BIN)/python -m pytest -m "$(RING)" --hypothesis-profile=all --timeout=300 $(PARALLEL) $(AGAIN) $(LONGER) $(ARGS)
 
-quick: check ## After a change: check, then run the fast tests, which do not need Spark
-	$(BIN)/python -m pytest $(PARALLEL) -m 'not spark and not slow' $(ARGS)
+quick: check ## After a change: check, then run the tests that take milliseconds
+	$(BIN)/python -m pytest -m "default and not spark and not slow" $(PARALLEL) $(ARGS)
 
 facts: $(OLDER_VENV)/stamp ## Run the tests of facts about Spark on the oldest supported Spark
-	$(WITH_JAVA) $(OLDER_VENV)/bin/python -m pytest tests/spark_facts $(ARGS)
+	$(WITH_JAVA) $(OLDER_VENV)/bin/python -m pytest -m deep tests/spark_facts $(ARGS)
 
-check: $(VENV)/dev.stamp $(call IN_TEST,$(VENV)/demo.stamp) ## Lint, format, types and layers, without running anything
+check: $(VENV)/dev.stamp ## Lint, format, types and layers, without running anything
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-simulate: $(VENV)/dev.stamp ## Run SEEDS simulated worlds that are not recorded yet; a failing one is printed with how to replay it
+simulate: $(VENV)/dev.stamp ## Run SEEDS simulated worlds from a random one on; a failing one is printed with how to replay it
 	$(BIN)/python -m tests.simulator --more $(SEEDS) $(ARGS)
 
 powerloss: $(VENV)/dev.stamp ## Open the log in the states that a power failure may leave on its disks; ARGS="--every 10" for a part of them
 	$(foreach kind,one root journals,$(BIN)/python -m tests.disk --kind $(kind) $(ARGS) &&) true
 
-specification: $(VENV)/dev.stamp ## Explore the specifications, plant faults in them, and follow the journals of simulated worlds
+specification: $(VENV)/prove.stamp ## Explore the specifications, plant faults in them, and follow the journals of simulated worlds
 	$(WITH_JAVA) $(BIN)/python -m tests.specification $(ARGS)
 
 torture: $(VENV)/dev.stamp ## Attack real processes and the nodes of a log for MINUTES; a checker says whether they saw what a log may do
 	$(BIN)/python -m tests.torture --minutes $(MINUTES) $(ARGS)
 
-mutants: $(VENV)/dev.stamp ## Plant every fault of tests/mutants in a copy, and say which test notices it; ARGS="--only NAME"
-	$(BIN)/python -m tests.mutants $(ARGS)
+mutants: $(VENV)/mutants.stamp ## Plant faults in the pure rules, and list those that no test notices; takes hours, ARGS="--sample 300" some of them
+	$(BIN)/python scripts/mutants.py $(ARGS)
 
 demo: $(VENV)/demo.stamp ## A year of flights through three nodes: one loses its disk, both queries are killed midway
 	@$(WITH_SPARK) $(BIN)/python examples/flights_demo.py $(ARGS)
 
-bench: $(VENV)/dev.stamp ## Measure, and print the table of docs/benchmarks.md
+bench: $(VENV)/prove.stamp ## Measure, and print the table of docs/benchmarks.md
 	$(WITH_SPARK) $(BIN)/python -m benchmarks $(ARGS)
 
-docs: $(VENV)/dev.stamp ## Build the documentation as a site in site/; needs Python 3.11
+docs: $(VENV)/docs.stamp ## Build the documentation as a site in site/; needs Python 3.11
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 dist: $(RELEASE_VENV)/stamp ## Build a release in dist/, and try it in fresh venvs as its users will; uploads nothing
@@ -110,27 +112,27 @@ clean: ## Remove .venv and everything that was built
 	rm -rf $(VENV) .venv-* .jars build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(VENV)/dev.stamp: $(REQUIREMENTS) | $(BIN)/python
-	$(INSTALL) --editable '.[dev]'
+$(VENV)/dev.stamp $(VENV)/prove.stamp $(VENV)/demo.stamp $(VENV)/docs.stamp: $(VENV)/%.stamp: $(REQUIREMENTS) | $(BIN)/python
+	$(INSTALL) --editable '.[$*]'
 	touch $@
 
-$(VENV)/demo.stamp: $(REQUIREMENTS) | $(BIN)/python $(call IN_TEST,$(VENV)/dev.stamp)
-	$(INSTALL) --editable '.[demo]'
+$(VENV)/mutants.stamp: $(VENV)/dev.stamp
+	$(INSTALL) --group mutants
 	touch $@
 
 # Without it the tests take longer, so a JVM that cannot make it fails nothing.
-$(VENV)/spark-classes.jsa: $(VENV)/demo.stamp
+$(VENV)/spark-classes.jsa: $(VENV)/dev.stamp
 	-$(WITH_SPARK) $(BIN)/python -m tests.support.class_archive
 
 # Without it the tests of Kafka are skipped, and say why.
-$(VENV)/kafka.stamp: tests/servers/kafka_jars.txt $(VENV)/dev.stamp | $(call IN_TEST,$(VENV)/demo.stamp)
+$(VENV)/kafka.stamp: tests/servers/kafka_jars.txt $(VENV)/prove.stamp
 	-$(WITH_SPARK) $(BIN)/python -m tests.servers.maven_jars kafka && touch $@
 
 # Without it the tests of archives in Delta tables are skipped, and say why.
-$(VENV)/delta.stamp: tests/servers/delta_jars.txt $(VENV)/dev.stamp | $(call IN_TEST,$(VENV)/demo.stamp)
+$(VENV)/delta.stamp: tests/servers/delta_jars.txt $(VENV)/prove.stamp
 	-$(WITH_SPARK) $(BIN)/python -m tests.servers.maven_jars delta && touch $@
 
-$(OLDER_VENV)/stamp: $(REQUIREMENTS) | $(call IN_TEST,$(VENV)/demo.stamp)
+$(OLDER_VENV)/stamp: $(REQUIREMENTS)
 	$(call make_venv,$(OLDER_VENV))
 	sed 's/^pyspark==.*/pyspark==$(OLDER_SPARK)/' requirements/dev.txt > $(OLDER_VENV)/constraints.txt
 	$(OLDER_VENV)/$(PIP_INSTALL) $(OLDER_VENV)/constraints.txt pip

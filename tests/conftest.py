@@ -3,24 +3,27 @@
 The environment is set on import, so that programs started by tests inherit it. pytest-timeout ends a test that hangs
 (`timeout` in pyproject.toml).
 
-`make test` runs several processes with pytest-xdist (`--dist=loadfile`). The tests of a file stay in one process, and
-each process has a Spark session of its own. Those that need it are dispatched first, the longest of them before all.
+`make test` runs the default ring of the tests, `make prove` the deep one (tests/support/rings.py). Both run several
+processes with pytest-xdist (`--dist=loadfile`). The tests of a file stay in one process, and each process has a Spark
+session of its own. Those that need it are dispatched first, the longest of them before all.
 """
 
 import contextlib
+import importlib.util
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 from unittest import mock
 
 import pytest
 
-from tests.support import class_archive, elsewhere
+from tests.support import class_archive, elsewhere, rings
 from tests.support.elsewhere import Root
 
 if TYPE_CHECKING:
@@ -28,18 +31,23 @@ if TYPE_CHECKING:
 
     from tests.servers.running import Server
 
+# Only `make prove` installs what these import.
+collect_ignore = [] if importlib.util.find_spec("playwright") else ["browser"]
+
 ROOT = Path(__file__).parent.parent
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES_MIN = 4 << 30
 PACKAGE_FOLDERS = [str(ROOT), str(ROOT / "storage"), str(ROOT / "coordinator")]
 WITHOUT_PANDAS = str(ROOT / "tests" / "without_pandas")
 
-# pytest-timeout ends tests that hang. The oldest Spark is tested without hypothesis.
+# pytest-timeout ends tests that hang. `make prove` repeats properties with more examples. The oldest Spark is tested
+# without hypothesis.
 with contextlib.suppress(ImportError):
     from hypothesis import settings
 
-    settings.register_profile("without deadline", deadline=None)
-    settings.load_profile("without deadline")
+    settings.register_profile("sample", deadline=None, max_examples=30)
+    settings.register_profile("all", deadline=None, max_examples=200)
+    settings.load_profile("sample")
 
 # A shell starts background jobs with SIGINT ignored, and the programs that tests start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -63,12 +71,29 @@ def tracebacks_stay_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")
 
 
+@pytest.fixture(autouse=True)
+def no_process_of_its_own(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a test of the default ring start no process, which is what made the suite slow, unless it is in the list."""
+    node = request.node
+    if node.get_closest_marker(rings.DEEP) or node.path.relative_to(ROOT / "tests").as_posix() in rings.WITH_PROCESSES:
+        return
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        pytest.fail("it starts a process: mark it `deep`, or see WITH_PROCESSES in tests/support/rings.py")
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", refuse)
+    monkeypatch.setattr(os, "fork", refuse)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that `make quick` leaves out, and put the longest first."""
+    """Give each test its ring, the limit of the ring and its other marks, and put the longest first."""
     for item in items:
-        if ROOT / "tests" / "processes" in item.path.parents:
-            item.add_marker(pytest.mark.slow)
-        if has_session(item) or ROOT / "tests" / "spark" in item.path.parents:
+        folder, *_ = [*item.path.relative_to(ROOT / "tests").parts[:-1], ""]
+        ring = rings.ring_of(item, folder)
+        item.add_marker(ring)
+        if ring == rings.DEEP and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(rings.DEEP_SECONDS_MAX))
+        if has_session(item) or folder == "spark":
             item.add_marker(pytest.mark.spark)
             if item.config.pluginmanager.hasplugin("rerunfailures"):
                 item.add_marker(pytest.mark.flaky(reruns=3, only_rerun=[class_archive.TOO_BUSY]))

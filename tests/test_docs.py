@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -72,6 +73,7 @@ def test_modules_exist(page):
         assert not stated or re.search(rf"^class {stated}\b", path.with_suffix(".py").read_text(), re.MULTILINE), name
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="mkdocs-material needs Python 3.11")
 def test_a_site_is_made_of_it_without_a_warning(tmp_path):
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
@@ -81,12 +83,23 @@ def test_a_site_is_made_of_it_without_a_warning(tmp_path):
     assert "no broker" in (tmp_path / "index.html").read_text()
 
 
-def test_the_readme_is_short_and_its_picture_is_the_one_that_its_script_draws():
+def test_the_readme_is_short_and_its_picture_is_the_one_that_its_script_draws(capsys):
     assert len((ROOT / "README.md").read_text().split()) <= 900
-    drawn = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "overview_picture.py"], capture_output=True, text=True, check=True
-    )
-    assert drawn.stdout == (ROOT / "docs" / "overview.svg").read_text()
+    runpy.run_path(str(ROOT / "scripts" / "overview_picture.py"), run_name="__main__")
+    assert capsys.readouterr().out == (ROOT / "docs" / "overview.svg").read_text()
+
+
+def test_one_page_says_how_to_install_and_messages_name_the_packages():
+    """There is no `pip install pyspark-log`: it is installed from a clone or a wheel."""
+    texts = {page.name: page.read_text() for page in [*PAGES, *(ROOT / "examples").glob("*.py")]} | {
+        "the code": source()
+    }
+    assert not [name for name, text in texts.items() if re.search(r"pip install '?pyspark[-_]log", text)]
+    extras = dict(re.findall(r"^(\w+) = \[(.*)\]", (ROOT / "pyproject.toml").read_text(), flags=re.MULTILINE))
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]*) \|", (ROOT / "docs" / "install.md").read_text(), flags=re.MULTILINE)
+    assert rows
+    for extra, packages in rows:
+        assert set(packages.split(", ")) == set(re.findall(r'"([\w-]+)', extras[extra])), extra
 
 
 def test_the_tour_names_what_is_in_the_code():
@@ -146,6 +159,7 @@ def told_and_printed(page: str) -> Iterator[tuple[str, str]]:
     return zip((told for _, _, told in steps), shell.stdout.split("-- end\n")[:-1], strict=True)
 
 
+@pytest.mark.deep
 def test_the_commands_of_the_tutorial_print_what_it_shows(tmp_path):
     page = (ROOT / "docs" / "tutorial.md").read_text().replace("/tmp/tutorial", str(tmp_path))
     for told, printed in told_and_printed(page):
@@ -163,6 +177,7 @@ $ rm -r /mnt/b/log && mkdir /mnt/b/log
 """
 
 
+@pytest.mark.deep
 def test_the_commands_for_a_lost_disk_print_what_the_page_shows(tmp_path):
     page = (ROOT / "docs" / "guides" / "lost-disk.md").read_text()
     before = THREE_DISKS_OF_WHICH_ONE_WAS_REPLACED

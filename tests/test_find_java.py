@@ -64,10 +64,12 @@ def machine(tmp_path):
     return Machine(tmp_path)
 
 
-def test_java_home_goes_first(machine, tmp_path):
+def test_java_home_goes_first_and_then_java_on_the_path(machine, tmp_path):
     machine.install(machine.jvm / "java-21", "21.0.1")
-    chosen = machine.install(tmp_path / "chosen")
+    chosen, other = machine.install(tmp_path / "chosen"), machine.install(tmp_path / "somewhere")
     assert machine.find(chosen).stdout == f"{chosen}\n"
+    os.symlink(f"{other}/bin/java", machine.bin / "java")
+    assert machine.find().stdout == f"{other}\n"
 
 
 @pytest.mark.parametrize(("version", "has_vector"), [("11.0.2", True), ("1.8.0_392", True), ("17.0.9", False)])
@@ -77,17 +79,14 @@ def test_a_java_that_does_not_run_spark_is_passed_over(machine, tmp_path, versio
     assert machine.find(unfit).stdout == f"{good}\n"
 
 
-def test_java_on_the_path_is_found(machine, tmp_path):
-    home = machine.install(tmp_path / "somewhere")
-    os.symlink(f"{home}/bin/java", machine.bin / "java")
-    assert machine.find().stdout == f"{home}\n"
-
-
 def test_where_there_is_none_it_is_asked_for(machine):
     asked = machine.find()
     assert (asked.returncode, asked.stdout) == (1, "")
     assert "Spark needs Java 17 or newer" in asked.stderr
     assert "set JAVA_HOME" in asked.stderr
+    machine.become(0)
+    machine.program("apt-get", "#!/bin/sh\nexit 100\n")
+    assert machine.find().returncode == 1, "root cannot install one either"
 
 
 def test_root_on_debian_gets_one_installed(machine, tmp_path):
@@ -100,9 +99,3 @@ def test_root_on_debian_gets_one_installed(machine, tmp_path):
     found = machine.find()
     assert (found.returncode, found.stdout) == (0, f"{machine.jvm}/java-21\n")
     assert "installing one with apt-get" in found.stderr
-
-
-def test_root_is_told_where_nothing_can_be_installed(machine):
-    machine.become(0)
-    machine.program("apt-get", "#!/bin/sh\nexit 100\n")
-    assert machine.find().returncode == 1

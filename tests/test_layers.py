@@ -1,4 +1,4 @@
-"""The three packages import in one direction, and lightly."""
+"""The three packages import lightly, and look into one another only where they may. `make check` has the layers."""
 
 import ast
 import json
@@ -74,10 +74,6 @@ def python(script: str, stdin: bytes = b"") -> str:
     return process.stdout.decode()
 
 
-def test_the_layers_hold():
-    python("import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports())")
-
-
 def test_pyspark_log_asks_handles_and_does_not_look_into_journals():
     # Else no rule of the coordinator could change the shape of its state alone.
     found = [
@@ -89,6 +85,7 @@ def test_pyspark_log_asks_handles_and_does_not_look_into_journals():
     assert not found
 
 
+@pytest.mark.deep
 def test_importing_the_packages_imports_nothing_heavy():
     # Spark imports every top-level pyspark_* module, in a new process, when it looks for sources.
     heavy = HEAVY & set(python(IMPORT_ALL).split())
@@ -125,19 +122,16 @@ def ipc(batch: pa.RecordBatch) -> bytes:
     return bytes(sink.getvalue())
 
 
-@pytest.mark.parametrize("task", ["read a batch", "read a stream", "write"])
-def test_a_task_imports_neither_state_machines_nor_what_the_driver_does(imported, task):
-    # Each worker process pays for it, and each of its tasks for what the collector then walks through.
-    coordinator = {name.partition(".")[2] for name in imported[task] if name.startswith("pyspark_log_coordinator.")}
-    assert coordinator <= MAY_COME_WITH_A_TASK
-    assert not [name for name in imported[task] if name.startswith("pyspark_log.options")]
-    assert not imported[task] & {
-        "pyspark_log.reading.planning",
-        "pyspark_log_coordinator.commit.inline_maintenance",
-    }
+@pytest.mark.deep
+def test_a_task_imports_neither_state_machines_nor_what_the_driver_does_nor_pandas(imported):
+    """Each worker process pays for it, and each of its tasks for what the collector then walks through.
 
-
-def test_a_reading_task_does_not_import_pandas(imported):
-    # pyarrow would, for many a conversion, where it is installed: a quarter of a second for each worker. A writing task
-    # ends with such a conversion of pyspark's own.
+    pyarrow would import pandas for many a conversion, where it is installed: a quarter of a second for each worker. A
+    writing task ends with such a conversion of pyspark's own.
+    """
+    for modules in imported.values():
+        coordinator = {name.partition(".")[2] for name in modules if name.startswith("pyspark_log_coordinator.")}
+        assert coordinator <= MAY_COME_WITH_A_TASK
+        assert not [name for name in modules if name.startswith("pyspark_log.options")]
+        assert not modules & {"pyspark_log.reading.planning", "pyspark_log_coordinator.commit.inline_maintenance"}
     assert "pandas" not in imported["read a stream"]

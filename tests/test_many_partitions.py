@@ -23,7 +23,7 @@ from tests.support.coordinator.several_nodes import Stores
 from tests.support.coordinator.topics import after, commit, file, incarnation, started
 from tests.support.plain_log import PlainLog
 
-SMALL, LARGE = 64, 1024
+SMALL, LARGE = 64, 512
 UNTOUCHED_MAX = 8
 FEW = range(0, SMALL, 8)
 

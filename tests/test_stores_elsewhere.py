@@ -10,6 +10,7 @@ import pytest
 from tests.support import elsewhere
 from tests.support.elsewhere import KIND
 
+pytestmark = pytest.mark.deep
 ROOT = Path(__file__).parent.parent
 SAMPLES = {
     "s3": ["tests/pyspark_log/writing/test_commit.py", "tests/coordinator/commit/test_combined_commit.py"],

@@ -3,6 +3,9 @@
 import subprocess
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.deep
 ROOT = Path(__file__).parent.parent
 BINARY_BYTES_MAX = 100_000
 

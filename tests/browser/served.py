@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import socket
 import subprocess
 import time
@@ -73,11 +72,3 @@ class Watched:
 def lines(cli: Any, topic: str, *rows: dict[str, Any]) -> None:
     """Append rows as `produce --format json` takes them."""
     cli.run("produce", topic, "--format", "json", stdin="".join(json.dumps(row) + "\n" for row in rows))
-
-
-def column(page: Page, number: int) -> list[str]:
-    """Return the texts of a column of the page's first table."""
-    return [
-        re.sub(r"\s+", " ", each).strip()
-        for each in page.locator(f"main tbody tr > :nth-child({number})").all_inner_texts()
-    ]

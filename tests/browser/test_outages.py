@@ -1,12 +1,9 @@
 """Stores and the page's own server go away while the page is open: it says so, and recovers without a reload."""
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser.served import lines
-from tests.support.command_line import CommandLine, on_three_nodes
-
-pytestmark = pytest.mark.slow
+from tests.support.command_line import CommandLine
 
 
 def test_the_store_goes_away_and_returns(tmp_path, serve, visit):
@@ -23,17 +20,6 @@ def test_the_store_goes_away_and_returns(tmp_path, serve, visit):
     lines(cli, "t", {"value": "x"})
     expect(page.locator("tbody tr")).to_contain_text("1")
     assert page.evaluate("window.same")
-
-
-def test_a_disk_goes_away_and_returns(tmp_path, serve, visit):
-    on_three_nodes(tmp_path)
-    page = visit(serve(tmp_path / "log"))
-    disk, away = tmp_path / "disk2", tmp_path / "away"
-    expect(page.get_by_text("✓ live")).to_have_count(3)
-    disk.rename(away)
-    expect(page.get_by_text("✕ missing")).to_have_count(1)
-    away.rename(disk)
-    expect(page.get_by_text("✓ live")).to_have_count(3)
 
 
 def test_the_server_of_the_page_dies_and_returns(tmp_path, serve, visit):

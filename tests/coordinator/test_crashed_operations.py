@@ -2,51 +2,33 @@
 
     migration   of the journals to other nodes, and back to a node that was renewed
     repair      of journals whose objects, registers and spares are lost or damaged
-    backfill    its plan, and the ranges that are not written yet
-    archive     what it deletes from the log after the rows were counted in its table
     reset       of the committed offsets of two groups
     compaction  folds, merges, and the removal of what they have replaced
 
 Each call fails before it does anything; it is done, and its answer is lost; and the process dies before it and after
 it. Then the operation is repeated. Every acknowledged row must be there once, and the audit must find nothing. The
-suite tries some of the crashes of each operation, and all of them with
-
-    PYSPARK_LOG_EVERY_CRASH=1 python -m pytest --timeout=0 tests/coordinator/test_crashed_operations.py
+default ring tries some of the crashes of each operation, the deep one five times as many.
 """
 
 import functools
-import os
-import random
 import re
-from datetime import timedelta
-from types import SimpleNamespace
-from unittest import mock
 
 import pytest
 
-from pyspark_log.history import archive, backfill, backfill_plan, ordering
-from pyspark_log.history.archive_table import ArchiveState
-from pyspark_log.history.backfill_plan import BackfillPlan, BackfillSettings
 from pyspark_log.reading import groups
 from pyspark_log_coordinator.audit import repair, verify
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance import journal_migration
-from pyspark_log_coordinator.retry import RetryPolicy
 from tests.processes.keyed_topic import COMPACTED, KeyedClient
 from tests.processes.small_topic import TOPIC
 from tests.support.coordinator.fault_story import GROUP, ON_THE_ROOT, ON_THREE_STORES, PRODUCER, Process, told
-from tests.support.coordinator.operation_story import KEYED, Operation, OperationStory, crash, crashes
+from tests.support.coordinator.operation_story import KEYED, Operation, OperationStory, crash, crashes_of
 from tests.support.coordinator.spares import is_spare, spare_of
 
-EVERY = bool(os.environ.get("PYSPARK_LOG_EVERY_CRASH"))
 NEW = ("/disk/d", "/disk/e", "/disk/f")
-CHECKPOINT = "/checkpoint"
-RANGES = 12
-SAMPLE = 30
-"""How many crashes of each operation the suite tries."""
+SAMPLED = 5
+"""How many crashes of each operation the default ring tries."""
 CRASHES_MIN = 90
-ARCHIVED = {0: (0, 5), 1: (0, 3)}
-"""The rows that are in the archive's table."""
 _OBJECT = re.compile(r"(entries|snapshots|manifests)/[^/]+$")
 
 
@@ -111,64 +93,6 @@ def repair_all(process):
 def nothing_is_lost(process):
     for report in (process.client.report(), verify.verify_cluster(process.client.log)):
         assert (report.findings, report.damaged_spares) == ([], [])
-
-
-# Backfill
-
-
-SETTINGS = BackfillSettings(PRODUCER, TOPIC, ("time",), 10, "struct<value:binary,time:bigint>")
-
-
-class Range:
-    """Rows of a frame that Spark sorts and writes: a batch of the story's rows, or none."""
-
-    def __init__(self, process, number):
-        self.process, self.number = process, number
-        self.write = self
-
-    def format(self, name):
-        return self
-
-    def mode(self, name):
-        return self
-
-    def options(self, **options):
-        assert options["txnVersion"] == str(self.number)
-        return self
-
-    def save(self):
-        self.process.write(self.number)
-
-
-def backfill_all(process):
-    """Do what `backfill` does when the topic exists, with Spark's part done by `Range`."""
-    handle, store = process.client.handle, process._story.open(CHECKPOINT)
-    plan = backfill_plan.read(store)
-    if plan is None:
-        bounds = tuple(str(number) for number in range(1, RANGES))
-        plan = backfill_plan.create(store, BackfillPlan(SETTINGS, handle.topic_id, 100, bounds))
-    plan.check(SETTINGS, handle.topic_id, CHECKPOINT)
-    with mock.patch.object(ordering, "rows_between", lambda *arguments: Range(process, arguments[-1])):
-        options = {"path": "/root", "topic": TOPIC, "txnAppId": PRODUCER}
-        backfill._write(None, plan, None, handle, options, RetryPolicy(retries=0))
-
-
-# Archive
-
-
-def delete_archived(process):
-    """Do what `archive` does after it has counted the table's rows, and what the next cleanup does."""
-    handle = process.client.handle
-    state = ArchiveState(TOPIC, handle.topic_id, ARCHIVED)
-    table = SimpleNamespace(name="/table")
-    with mock.patch.object(archive, "_counted_ends", lambda _, state, since: {p: state.offsets[p][1] for p in since}):
-        archive._delete({}, handle, table, state, timedelta(0))
-    for _ in range(3):  # an orphan is deleted by the third clean-up
-        process.client.clean_up_topic()
-
-
-def only_archived_rows_are_deleted(process):
-    assert [each.log_start for each in process.client.handle.partitions] == [end for _, end in ARCHIVED.values()]
 
 
 # Reset of committed offsets
@@ -238,22 +162,6 @@ OPERATIONS = {
     ),
     "repair": Operation(ON_THREE_STORES, lose_objects, repair_all, nothing_is_lost),
     "repair on one store": Operation(ON_THE_ROOT[:1], lose_objects, repair_all, nothing_is_lost, ON_THE_ROOT[1:]),
-    "backfill": Operation(
-        ON_THE_ROOT[:1],
-        nothing,
-        backfill_all,
-        nothing,
-        (*ON_THE_ROOT[1:], CHECKPOINT),
-        batches=RANGES - 6,
-    ),
-    "archive": Operation(
-        ON_THE_ROOT[:1],
-        nothing,
-        delete_archived,
-        only_archived_rows_are_deleted,
-        ON_THE_ROOT[1:],
-        decides_again=True,
-    ),
     "reset": Operation(ON_THREE_STORES, commit_offsets, reset_offsets, offsets_are_reset, decides_again=True),
     "compaction": Operation(ON_THE_ROOT[:1], write_keys, compact, all_is_folded, ON_THE_ROOT[1:], decides_again=True),
 }
@@ -268,11 +176,11 @@ def prepared(name):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("times", [1, pytest.param(5, marks=[pytest.mark.deep, pytest.mark.timeout(1200)])])
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_whatever_call_fails_and_wherever_the_process_dies_the_operation_can_be_repeated(name):
+def test_whatever_call_fails_and_wherever_the_process_dies_the_operation_can_be_repeated(name, times):
     with told():
-        every = list(crashes(prepared(name)))
-        assert len(every) > CRASHES_MIN, "the operation has become shorter"
-        for each in every if EVERY else random.Random(name).sample(every, SAMPLE):
+        crashes = list(crashes_of(prepared(name)))
+        assert len(crashes) > CRASHES_MIN, "the operation has become shorter"
+        for each in crashes[:: max(1, len(crashes) // (times * SAMPLED))]:
             crash(prepared(name), *each)
-        print(f"{name}: {len(every)} crashes")

@@ -56,11 +56,12 @@ def test_the_waits_between_attempts_grow_from_retry_backoff_ms_to_a_second():
     assert waits == [0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
 
 
-def test_a_first_attempt_of_the_caller_counts():
-    attempt, calls = failing(100, UNAVAILABLE)
+def test_there_is_a_pause_also_without_retry_backoff_ms():
+    clock = fake_environment()
+    attempt, calls = failing(10**9, UNAVAILABLE)
     with pytest.raises(StoreUnavailable):
-        retry(fake_environment(), QUICK, attempt, failed=UNAVAILABLE)
-    assert len(calls) == QUICK.retries
+        retry(clock, RetryPolicy(retry_backoff_ms=0, delivery_timeout_ms=500), attempt)
+    assert 5 < len(calls) < 10
 
 
 def test_the_first_retriable_error_is_logged_once(caplog):

@@ -6,13 +6,13 @@ import tempfile
 import time
 import traceback
 
-from tests.disk.failures import Trial, failures, flushers
+from tests.disk.failures import Trial, failures
 from tests.disk.story import KINDS, DiskStory
 from tests.support.coordinator.fault_story import told
 
 
 def main() -> int:
-    """Return 1 if a promise is broken in some state, or if it is not noticed that flushes are left out."""
+    """Return 1 if a promise is broken in some state."""
     parser = argparse.ArgumentParser(prog="python -m tests.disk", description="Lose power after each call.")
     parser.add_argument("--kind", choices=KINDS, default="one", help="the kind of cluster (default: one)")
     parser.add_argument("--seed", type=int, default=0, help="of the states that are chosen by chance (default: 0)")
@@ -21,44 +21,30 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="fail after every so many calls (default: 1)")
     parser.add_argument("--begin", type=int, default=0, help="fail after so many calls at first (default: 0)")
     parser.add_argument("--seconds", type=float, default=3600, help="stop after this time (default: 3600)")
-    parser.add_argument("--without", default="", help="leave out the flushes of this place; `each`: of each in turn")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as told_in, told():
         story = DiskStory(options.kind, told_in, options.seed, options.kills)
         story.run()
-        if not options.without:
-            return int(_tried(story, options) > 0)
-        places = flushers(story) if options.without == "each" else [options.without]
-        return int(sum(_tried(story, options, place) == 0 for place in places) > 0)
+        return int(_tried(story, options) > 0)
 
 
-def _tried(story: DiskStory, options: argparse.Namespace, without: str = "") -> int:
-    """Try the states, say what they were, and return how many failed: three at most, or one if flushes are left out."""
+def _tried(story: DiskStory, options: argparse.Namespace) -> int:
+    """Try the states, say what they were, and return how many failed: three at most."""
     began, failed, calls = time.monotonic(), 0, 0
     with tempfile.TemporaryDirectory() as tried_in:
         trial = Trial(story, tried_in)
-        part = range(options.begin, 10**9, options.every)
-        for failure in failures(story, options.seed, options.samples, part, without):
+        for failure in failures(story, options.seed, options.samples, range(options.begin, 10**9, options.every)):
             calls = failure.calls
-            if time.monotonic() - began > options.seconds or failed >= (1 if without else 3):
+            if time.monotonic() - began > options.seconds or failed >= 3:
                 break
             try:
                 trial.run(failure)
-            except Exception as error:  # noqa: BLE001 -- told here
+            except Exception:  # noqa: BLE001 -- told here
                 failed += 1
-                if without:
-                    print(f"{options.kind}, {without}: after {len(trial.distinct)} states, {error!r}"[:300])
-                else:
-                    traceback.print_exc()
+                traceback.print_exc()
                 trial.clear()
-    if without:
-        if not failed:
-            print(f"{options.kind}, {without}: not noticed in {len(trial.distinct)} states", flush=True)
-        return failed
     print(f"{options.kind}: until {calls} of {len(story.recorder.calls)} calls, {story.kills} kills")
     print(f"{len(trial.distinct)} states, {trial.audited} of them audited, {failed} failed")
-    for kind, count in trial.counts():
-        print(f"  {count:8} {kind}")
     return failed
 
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import random
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
@@ -101,21 +100,8 @@ Doubt: TypeAlias = Name | File
 """What is not flushed."""
 State: TypeAlias = Mapping[Doubt, int]
 """A number for everything in doubt: of a name how many of its changes are kept, of a file one of `DATA`."""
-DATA = ("bytes lost", "bytes kept", "zeros in place of bytes", "old bytes in place of bytes", "torn bytes")
-LOST, KEPT, ZEROS, OLD, TORN = range(len(DATA))
-KINDS = (
-    *DATA,
-    "bytes kept, name lost",
-    "name kept, bytes lost",
-    "new file lost",
-    "new folder lost",
-    "deleted file back",
-    "deleted folder back",
-    "replaced file back",
-    "later change of another folder kept",
-    "later change of the same folder kept",
-)
-"""What a power failure does."""
+LOST, KEPT, ZEROS, OLD, TORN = DATA = range(5)
+"""What is left of the bytes of a file: those that were flushed, all, zeros, old bytes of the disk, or a mixture."""
 
 
 class Disk:
@@ -294,35 +280,6 @@ class Disk:
         mixed = b"".join(block[each : each + BLOCK_BYTES] for each, block in zip(at, blocks, strict=True))
         return mixed[: chance.choice((size, BLOCK_BYTES * chance.randint(0, size // BLOCK_BYTES)))]
 
-    def kinds(self, state: State) -> Counter[str]:
-        """Return what the power failure does in a state, each with how often."""
-        found: Counter[str] = Counter()
-        first_lost: dict[Folder, int] = {}
-        last_kept: dict[Folder, int] = {}
-        for doubt, kept in state.items():
-            if isinstance(doubt, File):
-                found[DATA[kept]] += 1
-                continue
-            folder, name = doubt
-            changes = folder.changes[name]
-            if kept:
-                last_kept[folder] = max(last_kept.get(folder, 0), changes[kept - 1].call)
-            if kept == len(changes):
-                node = changes[-1].node
-                found["name kept, bytes lost"] += isinstance(node, File) and state.get(node) in {LOST, ZEROS, OLD}
-                continue
-            first_lost[folder] = min(first_lost.get(folder, changes[kept].call), changes[kept].call)
-            was = changes[kept - 1].node if kept else folder.flushed.get(name)
-            found[_lost_kind(was, changes[-1].node)] += 1
-            node = changes[-1].node
-            found["bytes kept, name lost"] += isinstance(node, File) and not node.changed and was is None
-        for folder, first in first_lost.items():
-            found["later change of the same folder kept"] += last_kept.get(folder, 0) > first
-            found["later change of another folder kept"] += any(
-                kept > first for other, kept in last_kept.items() if other is not folder
-            )
-        return +found
-
 
 def _in_order(state: State) -> dict[Doubt, int]:
     """Return the state without the changes of names that come after one in their folder which is lost."""
@@ -338,15 +295,6 @@ def _in_order(state: State) -> dict[Doubt, int]:
         else kept
         for doubt, kept in state.items()
     }
-
-
-def _lost_kind(was: File | Folder | None, now: File | Folder | None) -> str:
-    """Return what happened to a name that is `was` again, and not `now`."""
-    if was is None:
-        return "new folder lost" if isinstance(now, Folder) else "new file lost"
-    if now is None:
-        return "deleted folder back" if isinstance(was, Folder) else "deleted file back"
-    return "replaced file back"
 
 
 def digest(trees: Mapping[str, Tree]) -> bytes:

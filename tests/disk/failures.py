@@ -9,14 +9,14 @@ from __future__ import annotations
 import bisect
 import random
 import shutil
-from collections import Counter
 from collections.abc import Container, Iterator
 from pathlib import Path
+from typing import NamedTuple
 from unittest import mock
 
 from pyspark_log_coordinator.audit import node_recovery, verify
 from pyspark_log_storage.stores import local
-from tests.disk.disk import KINDS, Disk, State, Tree, digest
+from tests.disk.disk import Disk, State, Tree, digest
 from tests.disk.recorder import replayed, write_tree
 from tests.disk.story import KEYED, PARTITIONS, TOPIC, DiskStory, Promise, assert_kept
 from tests.processes.keyed_topic import KeyedClient
@@ -29,15 +29,13 @@ RESTARTED = 10_000
 """The number of the first process after a failure: its nonces differ from those of the story."""
 
 
-class Failure:
+class Failure(NamedTuple):
     """A power failure after a number of calls, which leaves the disks in some state."""
 
-    def __init__(self, calls: int, trees: dict[str, Tree], kinds: Counter[str], failed: tuple[str, ...]) -> None:
-        self.calls = calls
-        self.trees = trees
-        self.kinds = kinds
-        self.failed = failed
-        """The disks that lost power."""
+    calls: int
+    trees: dict[str, Tree]
+    failed: tuple[str, ...]
+    """The disks that lost power."""
 
 
 def failures(story: DiskStory, seed: int, samples: int, part: Container[int], without: str = "") -> Iterator[Failure]:
@@ -69,11 +67,8 @@ def _any(disk: Disk, chance: random.Random, *, in_order: bool) -> State:
 def _failure(
     calls: int, disks: dict[str, Disk], states: dict[str, State], seen: dict[str, Tree], chance: random.Random
 ) -> Failure:
-    trees, kinds = dict(seen), Counter[str]()
-    for name, state in states.items():
-        trees[name] = disks[name].tree(state, chance)
-        kinds += disks[name].kinds(state)
-    return Failure(calls, trees, kinds, tuple(states))
+    trees = {name: disks[name].tree(state, chance) for name, state in states.items()}
+    return Failure(calls, seen | trees, tuple(states))
 
 
 def flushers(story: DiskStory) -> list[str]:
@@ -89,8 +84,6 @@ class Trial:
         self.story = story
         self.folder = folder
         self.distinct: set[bytes] = set()
-        self.kinds: Counter[str] = Counter()
-        """How often each kind of damage was in a state that was tried."""
         self.audited = 0
         self._tried: set[tuple[bytes, int]] = set()
 
@@ -103,7 +96,6 @@ class Trial:
         self._tried.add((found, before.calls))
         is_new = found not in self.distinct
         self.distinct.add(found)
-        self.kinds += failure.kinds
         is_audited = len(self._tried) % AUDITED == 0
         self.audited += is_audited
         try:
@@ -111,14 +103,10 @@ class Trial:
         except Exception as error:
             error.add_note(
                 f"{self.story.kind}: power fails on {failure.failed} after call {failure.calls} "
-                f"of the step after {before.step!r}: {failure.kinds}"
+                f"of the step after {before.step!r}"
             )
             raise
         return is_new
-
-    def counts(self) -> list[tuple[str, int]]:
-        """Return how often each kind of damage was tried."""
-        return [(kind, self.kinds[kind]) for kind in KINDS]
 
     def clear(self) -> None:
         """Remove the disks of a state that failed."""

@@ -5,17 +5,15 @@ import functools
 import itertools
 import os
 import random
-from collections import Counter
 from tempfile import TemporaryDirectory
 
 import pytest
 
 from pyspark_log_storage.errors import LogError
-from tests.disk.disk import KINDS, Call, Disk
+from tests.disk.disk import Call, Disk
 from tests.disk.failures import Trial, failures, flushers
 from tests.disk.recorder import Recorder
-from tests.disk.story import KINDS as CLUSTERS
-from tests.disk.story import DiskStory
+from tests.disk.story import KINDS, DiskStory
 from tests.support.coordinator.fault_story import told
 
 SAMPLE = {"one": 8, "root": 3, "journals": 2}
@@ -32,38 +30,24 @@ PLACES = {
 
 
 @functools.cache
-def story(kind: str, kill_chance: float = 0.3) -> DiskStory:
+def story(kind: str) -> DiskStory:
     with TemporaryDirectory() as folder, told():
-        found = DiskStory(kind, folder, kill_chance=kill_chance)
+        found = DiskStory(kind, folder, kill_chance=0.3)
         found.run()
         return found
 
 
-@pytest.mark.parametrize("kind", CLUSTERS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_what_was_promised_is_kept_in_a_sample_of_the_states(kind, tmp_path):
     calls = random.Random(kind).sample(range(len(story(kind).recorder.calls) + 1), SAMPLE[kind])
     trial = Trial(story(kind), str(tmp_path))
     for failure in failures(story(kind), 0, 1, set(calls)):
         trial.run(failure)
     assert len(trial.distinct) > 2 * SAMPLE[kind]
-    assert all(trial.kinds[each] for each in ("bytes lost", "torn bytes", "new file lost", "deleted file back"))
-
-
-@pytest.mark.parametrize(
-    ("kill_chance", "never"), [(0, []), (0.3, ["later change of the same folder kept"])], ids=["any order", "in order"]
-)
-def test_states_of_every_kind_are_formed(kill_chance, never):
-    """With kills the names of a folder change in their order."""
-    root = story("root", kill_chance)
-    ends = {number for number, (_, call) in enumerate(root.recorder.calls, 1) if call.kind == "rmdir"}
-    found: Counter[str] = Counter()
-    for failure in failures(root, 0, 1, ends.union(range(0, len(root.recorder.calls), 45))):
-        found += failure.kinds
-    assert [kind for kind in KINDS if not found[kind]] == never
 
 
 def test_every_place_that_flushes_is_known():
-    assert set(itertools.chain(*(flushers(story(kind)) for kind in CLUSTERS))) == PLACES
+    assert set(itertools.chain(*(flushers(story(kind)) for kind in KINDS))) == PLACES
 
 
 @pytest.mark.parametrize("without", sorted(PLACES - {"_flush < _flush"}))

@@ -6,7 +6,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from examples.flights import dataset, proof, report
+from examples.flights import dataset, proof
 from pyspark_log_coordinator.model.partition import empty
 from pyspark_log_coordinator.topic.machine import Topic
 
@@ -83,10 +83,3 @@ def test_a_replica_that_is_out_of_sync_or_short_of_rows_disproves():
 def test_the_expected_delays_are_exact_sums_and_leave_out_what_is_not_known():
     flights = FLIGHTS.append_column("arr_delay", pa.array([1, 2, 3, None, None, None, None]))
     assert dataset.delays_by_carrier(flights) == {"A": [3, 10, 2, 3, 2], "B": [4, 4, 3, 3, 1]}
-
-
-def test_bars_meet_at_zero():
-    early, late = (report.bar(value, -10, 20, 30).plain for value in (-10, 20))
-    assert early == "█" * 10
-    assert late == " " * 10 + "█" * 20
-    assert report.bar(0, -10, 20, 30).plain == " " * 10

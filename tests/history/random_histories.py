@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 import msgspec
 
@@ -95,13 +94,6 @@ def _member(
     return Commit(who, began, ended, GROUP, TOPIC, {p: offset}, result)
 
 
-def _last(history: list[Event], change: Callable[[list[Row]], list[Row]]) -> list[Event]:
-    """Return the history with other rows in its last read."""
-    last = history[-1]
-    assert isinstance(last, Read)
-    return [*history[:-1], msgspec.structs.replace(last, rows=change(last.rows))]
-
-
 def _placed(history: list[Event], p: int = 0) -> list[Row]:
     """Return the rows of a partition that were acknowledged."""
     sends = [each for each in history if isinstance(each, Send) and each.result == "ok"]
@@ -109,120 +101,13 @@ def _placed(history: list[Event], p: int = 0) -> list[Row]:
 
 
 def lose(history: list[Event], dice: random.Random) -> list[Event]:
-    lost = dice.choice(_placed(history))
-    return _last(history, lambda rows: [row for row in rows if row != lost])
-
-
-def cut(history: list[Event], dice: random.Random) -> list[Event]:
-    end = _placed(history)[-dice.randrange(1, 4)]
-    return _last(history, lambda rows: [row for row in rows if row.partition or row.offset < end.offset])
-
-
-def change(history: list[Event], dice: random.Random) -> list[Event]:
-    one, other = dice.sample(_placed(history), 2)
-    return _last(history, lambda rows: [row._replace(value=other.value) if row == one else row for row in rows])
-
-
-def double(history: list[Event], dice: random.Random) -> list[Event]:
-    again = dice.choice(_placed(history))
-    return _last(
-        history, lambda rows: [*rows, again._replace(offset=1 + max(row.offset for row in rows if not row.partition))]
-    )
-
-
-def invent(history: list[Event], dice: random.Random) -> list[Event]:
-    end = 1 + max(row.offset for row in history[-1].rows if not row.partition)
-    return _last(history, lambda rows: [*rows, Row(0, end, f"nobody/{dice.random()}")])
-
-
-def swap(history: list[Event], dice: random.Random) -> list[Event]:
-    """Let two rows, one of which was acknowledged before the other was sent, be at each other's offsets."""
-    rows = _placed(history)
-    one, other = dice.choice(rows[: len(rows) // 4]).value, dice.choice(rows[-len(rows) // 4 :]).value
-    names = {one: other, other: one}
-
-    def swapped(event: Event) -> Event:
-        if not hasattr(event, "rows"):
-            return event
-        if isinstance(event, Send):
-            places = {row.value: row.offset for row in rows}
-            return msgspec.structs.replace(
-                event,
-                rows=[
-                    row._replace(offset=places[names[row.value]])
-                    if row.value in names and row.offset is not None
-                    else row
-                    for row in event.rows
-                ],
-            )
-        return msgspec.structs.replace(
-            event, rows=[row._replace(value=names.get(row.value, row.value)) for row in event.rows]
-        )
-
-    return [swapped(event) for event in history]
-
-
-def refuse(history: list[Event], dice: random.Random) -> list[Event]:
-    chosen = dice.choice(_placed(history)).value
-    return [
-        msgspec.structs.replace(event, result="refused")
-        if isinstance(event, Send) and chosen in {row.value for row in event.rows}
-        else event
-        for event in history
-    ]
-
-
-def send_late(history: list[Event], dice: random.Random) -> list[Event]:
-    chosen = dice.choice(_placed(history)).value
-    return [
-        msgspec.structs.replace(event, began=2e9)
-        if isinstance(event, Send) and chosen in {row.value for row in event.rows}
-        else event
-        for event in history
-    ]
-
-
-def leave_out(history: list[Event], dice: random.Random) -> list[Event]:
-    """Leave a row out that a poll returned before another one of its partition."""
-    polls = [(n, row) for n, event in enumerate(history) if isinstance(event, Poll) for row in _followed(event.rows)]
-    at, dropped = dice.choice(polls)
-    rows = [row for row in history[at].rows if row != dropped]
-    # The client's first poll says where it begins.
-    begin = Assign(history[at].who, 0, 0, TOPIC, dict.fromkeys(range(PARTITIONS), 0))
-    return [begin, *history[:at], msgspec.structs.replace(history[at], rows=rows), *history[at + 1 :]]
-
-
-def _followed(rows: list[Row]) -> list[Row]:
-    return [row for row in rows if any(each.partition == row.partition and each.offset > row.offset for each in rows)]
-
-
-def repeat(history: list[Event], dice: random.Random) -> list[Event]:
-    poll = dice.choice([each for each in history if isinstance(each, Poll)])
-    return [*history, msgspec.structs.replace(poll, ended=poll.ended + 0.001)]
+    """Leave an acknowledged row out of the last read."""
+    lost, last = dice.choice(_placed(history)), history[-1]
+    assert isinstance(last, Read)
+    return [*history[:-1], msgspec.structs.replace(last, rows=[row for row in last.rows if row != lost])]
 
 
 def forget_commit(history: list[Event], dice: random.Random) -> list[Event]:
     commit = dice.choice([each for each in history if isinstance(each, Commit) and each.result == "ok"])
     late = dict.fromkeys(commit.offsets)
     return [*history, Committed("late", 1e9, 1e9 + 1, GROUP, TOPIC, late)]
-
-
-def commit_for_others(history: list[Event], dice: random.Random) -> list[Event]:
-    return [*history, Committed("late", 1e9, 1e9 + 1, GROUP, TOPIC, {0: 10**6 + dice.randrange(9)})]
-
-
-SPOILS = {
-    lose: "lost",
-    cut: "lost",
-    change: "changed",
-    double: "twice",
-    invent: "unsent",
-    swap: "order",
-    refuse: "refused",
-    send_late: "unsent",
-    leave_out: "lost or gap",
-    repeat: "backwards",
-    forget_commit: "commit",
-    commit_for_others: "commit",
-}
-"""Ways to spoil a history, and the rule that it breaks then."""

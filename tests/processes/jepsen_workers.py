@@ -1,21 +1,16 @@
-"""Who answers Jepsen's questions: writers, readers, and a keeper of the nodes, each a process that may be killed."""
+"""Writers and readers that write a history down, each a process that may be killed."""
 
-import contextlib
 import itertools
 import time
 
 import msgspec
 
 from pyspark_log_coordinator.journal import pace
-from pyspark_log_coordinator.model.batch import Acks
 from pyspark_log_coordinator.retry import RetryPolicy
-from pyspark_log_coordinator.sync.controller import Controller, ControllerSettings
-from pyspark_log_coordinator.sync.follower import Follower
-from pyspark_log_storage.errors import BatchMismatch, LogError
+from pyspark_log_storage.errors import LogError
 from tests.history.events import Assign, Poll, Read, Row, Send
 from tests.history.recorder import Recorder
 from tests.processes.line_file import LineFile
-from tests.processes.nodes import NODES
 from tests.processes.small_topic import PARTITIONS, TOPIC, TopicClient, rows_of
 from tests.support.direct import Stream
 
@@ -24,44 +19,31 @@ PAUSE_S = 0.02
 PATIENCE = RetryPolicy(retry_backoff_ms=10, delivery_timeout_ms=2_000, session_timeout_ms=SESSION_TIMEOUT_MS)
 
 
-def write(root: str, producer: str, acks: Acks, progress: str, histories: str, stop: str) -> int:
-    """Write batch after batch, each until it is acknowledged or reported lost; return how often one was tried again.
-
-    Start with the first batch that has no line in the progress file.
-    """
+def write(root: str, producer: str, progress: str, histories: str, stop: str) -> None:
+    """Write batch after batch, each until it is acknowledged: then the progress file has a line for it."""
     pace.SLOW_SECONDS = 0.0  # memory is so fast that nobody would use the inbox
-    client, outcomes, again = TopicClient(root), LineFile(progress), 0
-    history = Recorder(histories, producer)
-    batch = len(outcomes.lines())
+    client, outcomes, history = TopicClient(root), LineFile(progress), Recorder(histories, producer)
     pending = False
     while pending or not LineFile(stop).lines():
         pending = True
-        sent = begin_batch(history, producer, batch, acks)
+        batch = len(outcomes.lines())
+        sent = begin_batch(history, producer, batch)
         try:
             client.log.open(create=False)  # as Spark does for each batch
-            offsets = client.write(producer, batch, PATIENCE, acks=acks)
-        except BatchMismatch:
-            if acks == "all":
-                raise
-            outcomes.append("lost")
+            end_batch(history, sent, client.write(producer, batch, PATIENCE))
         except LogError:
-            again += 1
             time.sleep(PAUSE_S)
             continue
-        else:
-            end_batch(history, sent, offsets)
-            time.sleep(PAUSE_S)  # whoever is killed here writes the batch again
-            outcomes.append("written")
-        batch += 1
+        time.sleep(PAUSE_S)  # whoever is killed here writes the batch again
+        outcomes.append("written")
         pending = False
-    return again
 
 
-def begin_batch(history: Recorder, producer: str, batch: int, acks: Acks = "all") -> Send:
+def begin_batch(history: Recorder, producer: str, batch: int) -> Send:
     """Note that a batch is about to be written; return what was noted."""
     rows = [Row(p, None, value.decode()) for p, values in rows_of(producer, batch).items() for value in values]
     now = history.now()
-    sent = Send(history.who, now, now, TOPIC, rows, "unknown", acks)
+    sent = Send(history.who, now, now, TOPIC, rows, "unknown")
     history.add(sent)
     return sent
 
@@ -73,28 +55,13 @@ def end_batch(history: Recorder, sent: Send, offsets: dict[int, tuple[int, int]]
     history.add(msgspec.structs.replace(sent, ended=history.now(), rows=rows, result="ok"))
 
 
-def keep(root: str, end: str) -> None:
-    """Do what `pyspark-log node run` does, for every node."""
-    client = TopicClient(root)
-    controller = Controller(client.log, ControllerSettings(SESSION_TIMEOUT_MS))
-    followers = [Follower(client.log, node) for node in NODES]
-    while not LineFile(end).lines():
-        with contextlib.suppress(LogError):
-            controller.round(lambda *_: None)
-        for follower in followers:
-            with contextlib.suppress(LogError):  # its node is away
-                follower.round()
-        time.sleep(PAUSE_S)
-
-
-def read(root: str, histories: str, end: str) -> tuple[int, int]:
-    """Poll the topic until all of it is read; return how many polls there were, and how many failed."""
-    history, polls, failed = Recorder(histories, "reader"), 0, 0
+def read(root: str, histories: str, end: str) -> int:
+    """Poll the topic until all of it is read; return how many polls failed."""
+    history, failed = Recorder(histories, "reader"), 0
     history.add(Assign(history.who, history.now(), history.now(), TOPIC, dict.fromkeys(range(PARTITIONS), 0)))
     stream, reached = Stream(root, subscribe=TOPIC, startingOffsets="earliest"), dict.fromkeys(range(PARTITIONS), 0)
     while True:
         is_last = bool(LineFile(end).lines())
-        polls += 1
         began = history.now()
         try:
             rows = stream.batch()
@@ -109,6 +76,6 @@ def read(root: str, histories: str, end: str) -> tuple[int, int]:
             reached |= {row.partition: row.offset + 1 for row in sorted(seen)}
         elif is_last:
             history.add(Read(history.who, began, history.now(), TOPIC, [], reached))
-            return polls, failed
+            return failed
         else:
             time.sleep(PAUSE_S)

@@ -16,7 +16,7 @@ from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.retention import DeleteRecords
 from tests.processes.keyed_topic import COMPACTED, KeyedClient
 from tests.processes.line_file import LineFile
-from tests.processes.small_topic import AT_ONCE, PARTITIONS, SNAPSHOT_EVERY, TopicClient, make_constants_small, rows_of
+from tests.processes.small_topic import AT_ONCE, PARTITIONS, SNAPSHOT_EVERY, TopicClient, rows_of
 
 NEVER = 10**9
 KILLS = 8
@@ -87,13 +87,6 @@ def small_segments(client: TopicClient) -> None:
     client.fill(PRODUCER, range(11))
 
 
-def merged_segments(client: TopicClient) -> None:
-    """Make segments that have replaced others, which wait to go."""
-    small_segments(client)
-    make_constants_small()
-    client.maintain()
-
-
 def files_of_the_dead(client: TopicClient) -> None:
     """Leave what killed tasks and rollers leave, old enough to go."""
     leave_undone()
@@ -122,13 +115,6 @@ def unfolded(client: TopicClient) -> None:
     roll_plan.ROLL_CHUNKS = NEVER
     client.fill(PRODUCER, range(13, 15))
     assert all(each.keyed_segments and len(each.segments) > len(each.keyed_segments) for each in partitions(client))
-
-
-def folded(client: TopicClient) -> None:
-    """Make keyed segments that have replaced others, which wait to go."""
-    unfolded(client)
-    make_constants_small()
-    client.maintain()
 
 
 def partitions(client: TopicClient) -> Sequence[Partition]:
@@ -220,32 +206,17 @@ def all_of_it(client: TopicClient, writing: Writing) -> None:
 _ROLLS = {("link", "segment"), ("link", "index"), ("link", "entry")}
 _FORGETS = {("unlink", "append file"), ("unlink", "segment"), ("unlink", "index")}
 _TRIMS = {("unlink", "entry"), ("unlink", "snapshot"), ("unlink", "manifest")}
+_ALL = _ROLLS | _FORGETS | _TRIMS | {("link", "snapshot")}
 RETAIN_LITTLE = msgspec.structs.replace(AT_ONCE, retention_bytes=1300)
 COMPACT_AND_DELETE = msgspec.structs.replace(COMPACTED, cleanup_policy="compact,delete", retention_bytes=6000)
 
 STEPS = {
     "append": Step(a_snapshot_is_due, append, {("link", "append file"), ("link", "entry"), ("link", "snapshot")}),
     "append and roll in passing": Step(unrolled, append, _ROLLS | {("link", "append file"), ("link", "manifest")}),
-    "rolling": Step(unrolled, maintain, _ROLLS),
-    "merging": Step(small_segments, maintain, _ROLLS),
-    "removal of replaced files": Step(merged_segments, clean_up_topic, _FORGETS | {("rename", "checkpoint")}),
-    "retention": Step(small_segments, clean_up_topic, _FORGETS | {("link", "entry")}, RETAIN_LITTLE),
     "delete-records": Step(small_segments, delete_records, _FORGETS | {("link", "entry")}),
     "removal of orphans": Step(files_of_the_dead, clean_up_topic, _FORGETS | {("link", "entry")}),
-    "trimming": Step(unrolled, clean_up_topic, _TRIMS),
     "cleaning up the cluster": Step(deleted_topics, clean_up_cluster, {("unlink", "append file"), *_TRIMS}),
+    "all of it": Step(small_segments, all_of_it, _ALL, RETAIN_LITTLE),
     "compaction": Step(unfolded, maintain, _ROLLS, COMPACTED, KeyedClient, KILLS),
-    "append and compact in passing": Step(
-        unfolded, append, _ROLLS | {("link", "append file")}, COMPACTED, KeyedClient, KILLS
-    ),
-    "removal of compacted files": Step(
-        folded, clean_up_topic, _FORGETS | {("rename", "checkpoint")}, COMPACTED, KeyedClient, KILLS
-    ),
-    "delete-records of compacted rows": Step(
-        folded, delete_records, _FORGETS | {("link", "entry")}, COMPACTED, KeyedClient, KILLS
-    ),
-    "all of it": Step(small_segments, all_of_it, _ROLLS | _FORGETS | _TRIMS | {("link", "snapshot")}, RETAIN_LITTLE),
-    "all of it, compacted": Step(
-        unfolded, all_of_it, _ROLLS | _FORGETS | _TRIMS | {("link", "snapshot")}, COMPACT_AND_DELETE, KeyedClient, KILLS
-    ),
+    "all of it, compacted": Step(unfolded, all_of_it, _ALL, COMPACT_AND_DELETE, KeyedClient, KILLS),
 }

@@ -7,19 +7,16 @@ import contextlib
 import errno
 import os
 import shutil
-from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from pyspark_log_coordinator.segments import roll_plan
-from pyspark_log_storage.errors import StoreRefused
 from pyspark_log_storage.stores import reserve
 from tests.processes import workers
-from tests.processes.disk import PAGE, Disk
-from tests.processes.keyed_topic import KeyedClient
-from tests.processes.small_topic import TopicClient, error_of, rows_of
+from tests.processes.disk import Disk
+from tests.processes.small_topic import TopicClient
 from tests.processes.steps import PRODUCER, STEPS, leave_undone, what_is_left
 from tests.processes.system_calls import CHANGES, FLUSHES, READS, BrokenFrom
 from tests.support.command_line import CommandLine
@@ -27,9 +24,8 @@ from tests.support.command_line import CommandLine
 FOR_EVER = 10**9
 TAKES_SPACE = tuple(name for name in CHANGES if name != "unlink")
 MEBIBYTE = 2**20
-DISK_BYTES = MEBIBYTE
 
-pytestmark = pytest.mark.usefixtures("small_constants")
+pytestmark = [pytest.mark.usefixtures("small_constants"), pytest.mark.timeout(900)]
 
 
 class Trouble(NamedTuple):
@@ -50,9 +46,7 @@ TROUBLES = {"EIO once": EIO_ONCE, "EIO": EIO, "full": FULL, "unreadable": UNREAD
 
 @pytest.mark.parametrize(
     ("step", "name"),
-    [("append and roll in passing", name) for name in TROUBLES]
-    + [(step, name) for step in ("rolling", "retention") for name in TROUBLES if name != "EIO once"]
-    + [("compaction", "full")],
+    [*(("append and roll in passing", name) for name in TROUBLES), ("delete-records", "full"), ("compaction", "full")],
 )
 def test_wherever_a_disk_breaks_the_error_says_so_and_the_same_process_goes_on(fork_server, folder, step, name):
     trouble = TROUBLES[name]
@@ -76,28 +70,6 @@ def test_wherever_a_disk_breaks_the_error_says_so_and_the_same_process_goes_on(f
     assert errors > 0
 
 
-@pytest.mark.parametrize("name", TROUBLES)
-def test_a_batch_without_a_name_is_there_once_or_its_error_says_that_it_is_not_or_that_nobody_knows(
-    fork_server, folder, name
-):
-    """Such a batch is no replay when it comes again: an error that is tried again would double its rows."""
-    trouble = TROUBLES[name]
-    prepared = fork_server.run(workers.prepare, "append", str(folder), trouble.calls)
-    outcomes = Counter()
-    for at in range(len(prepared.calls)):
-        root = folder / str(at)
-        shutil.copytree(prepared.template, root)
-        broken = BrokenFrom(at, trouble.error, trouble.times)
-        outcome = fork_server.run(workers.write_without_a_name, str(root), broken, trouble.calls)
-        there = TopicClient(str(root)).rows_there("unnamed")
-        whole = there == rows_of("unnamed", 0)
-        assert whole or there == {p: [] for p in there}
-        assert outcome.startswith("OutcomeUnknown") or whole == (outcome == "done")
-        outcomes[outcome.split(":")[0]] += 1
-        shutil.rmtree(root)
-    assert len(outcomes) > 1
-
-
 @contextlib.contextmanager
 def mounted(path, size):
     """Mount a disk of this size, where that is possible."""
@@ -111,73 +83,8 @@ def mounted(path, size):
 @pytest.fixture
 def disk(tmp_path):
     """A disk of a megabyte, which is gone afterwards."""
-    with mounted(tmp_path, DISK_BYTES) as disk:
+    with mounted(tmp_path, MEBIBYTE) as disk:
         yield disk
-
-
-def test_a_write_on_a_full_disk_is_refused_wherever_the_space_ends_and_goes_on_when_there_is_some(disk):
-    client = TopicClient(disk.root)
-    client.create()
-    client.fill(PRODUCER, range(7))
-    refused = 0
-    for batch, pages in enumerate(range(12), 7):
-        disk.fill(pages * PAGE)
-        error = error_of(lambda batch=batch: client.write(PRODUCER, batch))
-        if error is not None:
-            refused += 1
-            assert isinstance(error, StoreRefused)
-            assert "the disk is full; free some space, then try again" in error.message
-        TopicClient(disk.root).check(PRODUCER, batch + (error is None))
-        disk.free()
-        client.write(PRODUCER, batch)
-        TopicClient(disk.root).check(PRODUCER, batch + 1)
-    assert 0 < refused < 12
-    client.clean_up()
-    assert client.rubbish() == []
-
-
-def test_upkeep_on_a_full_disk_is_refused_and_is_done_when_there_is_space(disk, monkeypatch):
-    client = TopicClient(disk.root)
-    client.create()
-    with monkeypatch.context() as undone:
-        leave_undone(undone.setattr)
-        client.fill(PRODUCER, range(14))
-    disk.fill(0)
-    for upkeep in (client.maintain, client.clean_up_topic):
-        error = error_of(upkeep)
-        assert isinstance(error, StoreRefused)
-        assert "the disk is full; free some space, then try again" in error.message
-    TopicClient(disk.root).check(PRODUCER, 14)
-    disk.free()
-    client.clean_up()
-    assert client.handle.journal.state.partitions[0].segments
-    assert client.rubbish() == []
-    TopicClient(disk.root).check(PRODUCER, 14)
-
-
-def test_compaction_on_a_full_or_read_only_disk_is_refused_and_is_done_when_it_is_well(disk, monkeypatch):
-    client = KeyedClient(disk.root)
-    client.create()
-    with monkeypatch.context() as undone:
-        leave_undone(undone.setattr)
-        client.fill(PRODUCER, range(14))
-    for pages in range(4):
-        disk.fill(pages * PAGE)
-        error = error_of(client.maintain)
-        assert isinstance(error, StoreRefused)
-        assert "the disk is full; free some space, then try again" in error.message
-        KeyedClient(disk.root).check(PRODUCER, 14)
-        disk.free()
-    disk.remount("ro")
-    error = error_of(client.maintain)
-    assert isinstance(error, StoreRefused)
-    assert "the file system is read-only; mount it for writing, then try again" in error.message
-    KeyedClient(disk.root).check(PRODUCER, 14)
-    disk.remount("rw")
-    client.clean_up()
-    assert all(each.keyed_segments for each in client.handle.partitions)
-    assert client.rubbish() == []
-    KeyedClient(disk.root).check(PRODUCER, 14)
 
 
 def test_housekeeping_on_a_full_disk_first_removes_what_is_due(disk, monkeypatch):
@@ -193,25 +100,6 @@ def test_housekeeping_on_a_full_disk_first_removes_what_is_due(disk, monkeypatch
     client.clean_up()
     assert client.rubbish() == []
     TopicClient(disk.root).check(PRODUCER, 14)
-
-
-def test_a_disk_that_became_read_only_refuses_writes_and_can_be_read(disk, monkeypatch):
-    client = TopicClient(disk.root)
-    client.create()
-    with monkeypatch.context() as undone:
-        leave_undone(undone.setattr)
-        client.fill(PRODUCER, range(14))
-    disk.remount("ro")
-    for act in (lambda: client.write(PRODUCER, 14), client.maintain, client.clean_up_topic):
-        error = error_of(act)
-        assert isinstance(error, StoreRefused)
-        assert "the file system is read-only; mount it for writing, then try again" in error.message
-    for reader in (client, TopicClient(disk.root)):
-        assert reader.check(PRODUCER, 14) == 14
-    disk.remount("rw")
-    client.write(PRODUCER, 14)
-    client.clean_up()
-    TopicClient(disk.root).check(PRODUCER, 15)
 
 
 def test_the_command_line_says_that_the_disk_is_full_and_what_was_written(disk):
@@ -244,17 +132,6 @@ def test_the_command_line_reads_a_disk_that_is_read_only_and_says_that_it_is(dis
     assert "t: no problems" in command.out("verify")
 
 
-def test_a_process_whose_files_may_not_grow_is_refused_and_goes_on_when_they_may(fork_server, folder):
-    """Where nothing can be mounted, a limit of the process (ulimit -f) is what comes nearest to a full disk."""
-    client = TopicClient(str(folder / "root"))
-    client.create()
-    client.fill(PRODUCER, range(7))
-    error = fork_server.run(workers.write_with_small_files, client.log.store.url, 7)
-    assert error.startswith("StoreRefused: cannot use")
-    assert "ulimit -f" in error
-    client.check(PRODUCER, 8)
-
-
 def test_a_folder_without_permission_is_refused_and_goes_on_when_there_is_one(fork_server, folder):
     folder.chmod(0o755)
     client = TopicClient(str(folder / "root"))
@@ -262,7 +139,7 @@ def test_a_folder_without_permission_is_refused_and_goes_on_when_there_is_one(fo
     client.fill(PRODUCER, range(7))
     error = fork_server.run(workers.write_without_permission, client.log.store.url, 7)
     assert error.startswith("StoreRefused: cannot use")
-    assert "permission is denied; check the folder's owner and mode, then try again" in error
+    assert f"permission is denied; check the owner and mode of {folder}/root" in error
     assert client.check(PRODUCER, 7) == 7
     client.write(PRODUCER, 7)
     client.check(PRODUCER, 8)
@@ -304,13 +181,6 @@ def test_on_a_full_disk_rows_and_topics_can_be_deleted_and_maintenance_frees_the
     assert "no problems" in command.out("verify")
 
 
-def test_on_a_full_disk_a_deleted_topic_gives_its_space_back(full_disk):
-    disk, command = full_disk
-    command.run("topics", "delete", "u", "--yes")
-    command.run("maintain", code=None)
-    assert disk.room() > 200_000
-
-
 def test_on_a_full_disk_retention_can_be_shortened_and_is_applied_before_anything_is_rolled(full_disk):
     disk, command = full_disk
     command.run("topics", "alter", "t", "--config", "retention.ms=0")
@@ -318,14 +188,3 @@ def test_on_a_full_disk_retention_can_be_shortened_and_is_applied_before_anythin
     assert [(each["from"], each["log_start"]) for each in done["expired"]] == [(0, 1), (1, 2)]  # before it and after it
     assert done["segments"] == 1
     assert disk.room() > 200_000
-
-
-def test_without_a_reserve_the_disk_stays_full_until_there_is_room_and_then_there_is_one(full_disk):
-    disk, command = full_disk
-    (Path(disk.root) / ".tmp" / "reserve").unlink()
-    disk.free()
-    disk.fill(0)
-    assert "the disk is full" in command.error("topics", "delete", "u", "--yes")
-    disk.free()
-    command.run("maintain")
-    assert reserved(disk) == MEBIBYTE

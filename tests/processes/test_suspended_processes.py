@@ -1,7 +1,6 @@
 """Processes suspended (SIGSTOP) while others continue and clean up: what they do later is right, or an error."""
 
 import functools
-import random
 import signal
 import time
 from collections.abc import Callable
@@ -17,8 +16,6 @@ from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_storage import layout
 from tests.processes import workers
 from tests.processes.fork_server import POLL_S, ForkServer, Worker
-from tests.processes.keyed_topic import COMPACTED, KeyedClient
-from tests.processes.line_file import LineFile
 from tests.processes.small_topic import AT_ONCE, PARTITIONS, TOPIC, TopicClient, Values, rows_of, rows_of_all
 from tests.processes.steps import leave_undone
 from tests.processes.system_calls import SuspendAt, SuspendPoint
@@ -26,24 +23,20 @@ from tests.processes.system_calls import SuspendAt, SuspendPoint
 PATIENT = msgspec.structs.replace(AT_ONCE, orphan_retention_ms=10**9)
 """A file that waits to be sequenced stays."""
 NOTHING: Values = {p: [] for p in range(PARTITIONS)}
-WRITERS, BATCHES = 10, 40
-SEED = 20_260_117
 
-pytestmark = pytest.mark.usefixtures("small_constants")
+pytestmark = [pytest.mark.usefixtures("small_constants"), pytest.mark.timeout(900)]
 
 
 class Suspension:
     """A topic, and workers that are suspended while they use it and this process continues."""
 
-    def __init__(
-        self, fork_server: ForkServer, folder: Path, config: TopicConfig, client: type[TopicClient] = TopicClient
-    ) -> None:
+    def __init__(self, fork_server: ForkServer, folder: Path, config: TopicConfig) -> None:
         self._fork_server = fork_server
         self._folder = folder
         self._suspended: list[tuple[SuspendPoint, Worker]] = []
         self.config = config
         self.root = str(folder / "root")
-        self.client = client(self.root)
+        self.client = TopicClient(self.root)
         self.client.create(config)
         self.client.fill("other", range(6))
         self.slot = self.client.handle.journal.number + 1
@@ -118,37 +111,6 @@ def test_an_entry_on_a_slot_that_was_collected_is_not_believed_and_the_batch_is_
     assert not case.entry.exists(), "the next trimming deletes a void entry"
 
 
-def test_a_batch_whose_file_was_deleted_while_its_writer_was_suspended_is_an_error(suspension):
-    case = suspension(AT_ONCE)
-    case.suspend(workers.write_suspended, "suspended", 0, at=AN_ENTRY)
-    case.go_on()
-    assert case.resume().startswith("StaleFile: topic 't'")
-    assert case.client.rows_there("suspended") == NOTHING
-    case.client.write("suspended", 0)
-    assert case.client.rows_there("suspended") == rows_of("suspended", 0)
-    case.check()
-
-
-def test_an_entry_that_was_trimmed_while_its_writer_was_suspended_counted(suspension):
-    case = suspension(AT_ONCE)
-    case.suspend(workers.write_suspended, "suspended", 0, at=AN_ENTRY, after=True)
-    assert case.entry.exists()
-    case.go_on()
-    assert case.resume() == "done"
-    assert not case.entry.exists()
-    assert case.client.rows_there("suspended") == rows_of("suspended", 0)
-    case.check()
-
-
-def test_a_replayed_batch_is_recognized_although_its_entry_is_trimmed_meanwhile(suspension):
-    """The entry is made durable once more, which finds it there; then it is trimmed, before it can be looked at."""
-    case = suspension(AT_ONCE)
-    case.suspend(workers.write_suspended, "other", 5, at=AN_ENTRY, after=True)
-    case.go_on()
-    assert case.resume() == "done"
-    case.check()
-
-
 @pytest.mark.parametrize("after", [False, True])
 def test_a_writer_suspended_for_longer_than_hashes_are_kept_raises_an_error_and_can_retry(
     suspension, monkeypatch, after
@@ -216,54 +178,6 @@ def test_wherever_maintenance_is_suspended_it_does_no_harm_when_it_continues(sus
     case.check()
 
 
-def test_a_segment_that_was_deleted_while_its_writer_was_suspended_is_never_swapped_in(suspension, monkeypatch):
-    case = suspension(AT_ONCE)
-    with monkeypatch.context() as undone:
-        leave_undone(undone.setattr)
-        case.append()
-        case.suspend(workers.maintain_suspended, at=AN_ENTRY)
-        case.go_on()  # without rolling: the range of the segment is as it was
-    assert case.resume() == "done"
-    case.check()
-
-
-POLICIES = {
-    "delete": ["delete"],
-    "delete and compact again": ["delete", "compact"],
-    "compact,delete": ["compact,delete"],
-}
-
-
-@pytest.mark.parametrize("policies", POLICIES)
-@pytest.mark.parametrize(
-    "at", [("read", "/append/"), ("link", ".parquet"), ("link", ".index"), AN_ENTRY, ("unlink", ".parquet")]
-)
-def test_a_compactor_that_sleeps_while_the_policy_changes_does_no_harm(suspension, monkeypatch, at, policies):
-    case = suspension(msgspec.structs.replace(COMPACTED, orphan_retention_ms=10**9), KeyedClient)  # its files stay
-    with monkeypatch.context() as undone:
-        leave_undone(undone.setattr)
-        case.client.fill("other", range(6, 14))
-        if at[0] == "unlink":
-            case.client.maintain()
-            case.client.fill("other", range(14, 20))
-            case.client.maintain()
-        case.suspend(workers.compact_suspended, at=at)
-        for policy in POLICIES[policies]:
-            case.client.handle.alter_config({"cleanup.policy": policy})
-            case.client.fill("other", range(case.client.batches("other"), case.client.batches("other") + 6))
-            case.client.clean_up()
-    keyed = [each.compacted_end for each in case.client.handle.partitions]
-    outcome = case.resume()
-    assert outcome == "done" or outcome.startswith("ObjectMissing"), outcome
-    if policies == "delete":
-        assert [each.compacted_end for each in case.client.handle.partitions] == keyed
-        case.client.handle.alter_config({"cleanup.policy": "compact"})
-    KeyedClient(case.root).check("other", case.client.batches("other"))
-    case.client.clean_up()
-    assert [key for key in case.client.rubbish() if ".parquet" not in key] == []
-    case.client.check("other", case.client.batches("other"))
-
-
 @pytest.mark.parametrize("stray", [False, True])
 @pytest.mark.parametrize("at", [("read", "/journal/entries/"), ("scandir", "/journal/snapshots")])
 def test_a_suspended_reader_shows_no_stale_tail(suspension, stray, at):
@@ -296,44 +210,3 @@ def test_a_suspended_reader_whose_rows_expired_raises_an_error(suspension):
     case.client.handle.submit(DeleteRecords(0, -1))
     case.client.clean_up()
     assert "DataLoss: topic 't', partition 0: offsets" in case.resume()
-
-
-def test_ten_processes_append_while_another_trims_and_some_are_suspended(fork_server, folder):
-    root, progress, stop, dice = (
-        str(folder / "root"),
-        str(folder / "progress"),
-        str(folder / "stop"),
-        random.Random(SEED),
-    )
-    client = TopicClient(root)
-    client.create(AT_ONCE)
-    names = [f"writer{i}" for i in range(WRITERS)]
-    writers = [fork_server.fork(workers.write_batches, root, name, BATCHES, progress) for name in names]
-    trimmer = fork_server.fork(workers.trim_until, root, stop)
-    readers = [fork_server.fork(workers.look_until, root, progress, stop) for _ in range(2)]
-    naps = 0
-    while not all(each.has_ended() for each in writers):
-        stopped = dice.sample([*writers, trimmer, *readers], 3)
-        for each in stopped:
-            each.signal(signal.SIGSTOP)
-        time.sleep(dice.uniform(0, 0.05))
-        for each in stopped:
-            each.signal(signal.SIGCONT)
-        naps += len(stopped)
-        time.sleep(dice.uniform(0, 0.01))
-    LineFile(stop).append("stop")
-    assert trimmer.result() > WRITERS * BATCHES / 2
-    assert all(reader.result() > 0 for reader in readers)
-    for writer in writers:
-        writer.result()
-    assert naps > 0
-    report = client.report()
-    assert report.sound, report.findings
-    for p in range(PARTITIONS):
-        values = client.read(p)[1]
-        assert len(values) == sum(len(rows_of_all(name, BATCHES)[p]) for name in names)
-        for name in names:
-            assert client.rows_there(name)[p] == rows_of_all(name, BATCHES)[p]
-    assert client.handle.journal.number > WRITERS * BATCHES
-    client.clean_up()
-    assert client.rubbish() == []

@@ -1,20 +1,16 @@
 """What the processes of these tests do. The fork_server imports this, so that each is warm when it begins."""
 
-import functools
 import os
-import resource
 import shutil
 import tempfile
 
 import msgspec
 
-from pyspark_log_coordinator.journal import trimming
-from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.sync.follower import Follower
-from pyspark_log_storage.errors import LogError, OutcomeUnknown, StaleFile
+from pyspark_log_storage.errors import LogError
 from tests.processes.keyed_topic import KeyedClient
 from tests.processes.line_file import LineFile
-from tests.processes.small_topic import PARTITIONS, TopicClient, error_of, make_constants_small, rows_of, seeded
+from tests.processes.small_topic import PARTITIONS, TopicClient, error_of, make_constants_small, seeded
 from tests.processes.steps import BEGIN_MS, LATER_MS, PRODUCER, STEPS, Writing
 from tests.processes.system_calls import CHANGES, READS, BrokenFrom, Counter, DeathAt, SuspendAt, watched
 
@@ -76,29 +72,6 @@ def die_in(step: str, root: str, batches: int, at: int, torn: bool) -> None:
         STEPS[step].act(client, Writing(batches, LineFile(f"{root}.progress")))
 
 
-def write_for_ever(root: str, progress: str) -> None:
-    """Write batch after batch, from the first one on that is not known to be in the log."""
-    make_constants_small()
-    client, written = TopicClient(root), LineFile(progress)
-    batch = len(written.lines())
-    while True:
-        try:
-            client.write(PRODUCER, batch)
-        except (StaleFile, OutcomeUnknown):
-            continue  # cleaning up is frequent here; a batch that may be in the log is known by its producer
-        written.append(batch)
-        batch += 1
-
-
-def maintain_for_ever(root: str) -> None:
-    """Roll, merge, expire and clean up, as fast as it goes."""
-    make_constants_small()
-    client = TopicClient(root)
-    while True:
-        client.maintain()
-        client.clean_up_topic()
-
-
 def write_suspended(root: str, suspend_at: SuspendAt, producer: str, batch: int) -> str:
     """Write a batch, and be suspended at a call; return what came of it."""
     make_constants_small()
@@ -107,15 +80,10 @@ def write_suspended(root: str, suspend_at: SuspendAt, producer: str, batch: int)
         return told(error_of(lambda: client.write(producer, batch)))
 
 
-def compact_suspended(root: str, suspend_at: SuspendAt) -> str:
-    """Do all upkeep of a compacted topic, and be suspended at a call; return what came of it."""
-    return maintain_suspended(root, suspend_at, KeyedClient)
-
-
-def maintain_suspended(root: str, suspend_at: SuspendAt, made: type[TopicClient] = TopicClient) -> str:
+def maintain_suspended(root: str, suspend_at: SuspendAt) -> str:
     """Do all upkeep, and be suspended at a call; return what came of it."""
     make_constants_small()
-    client = made(root)
+    client = TopicClient(root)
 
     def act() -> None:
         client.maintain()
@@ -144,43 +112,6 @@ def read_suspended(root: str, suspend_at: SuspendAt) -> tuple[int, list[bytes]] 
             return client.read(0)
         except LogError as error:
             return told(error)
-
-
-def write_batches(root: str, producer: str, batches: int, progress: str) -> int:
-    """Write so many batches, each until it is acknowledged; return how often one had to be written again."""
-    make_constants_small()
-    client, written, again = TopicClient(root), LineFile(progress), 0
-    for batch in range(batches):
-        while (error := error_of(functools.partial(client.write, producer, batch))) is not None:
-            assert isinstance(error, (StaleFile, OutcomeUnknown)), error
-            again += 1
-        written.append(f"{producer} {batch}")
-    return again
-
-
-def trim_until(root: str, stop: str) -> int:
-    """Trim the topic's journal as fast as it goes, until it is told to stop; return how many objects went."""
-    make_constants_small()
-    client, trimmed = TopicClient(root), 0
-    handle = client.handle
-    while not LineFile(stop).lines():
-        trimmed += trimming.trim(handle.journal)
-    return trimmed
-
-
-def look_until(root: str, progress: str, stop: str) -> int:
-    """Look at the topic again and again: what was acknowledged before a look is there; return how often."""
-    make_constants_small()
-    client, looks = TopicClient(root), 0
-    handle = client.handle
-    while not LineFile(stop).lines():
-        acknowledged = [line.split() for line in LineFile(progress).lines()]
-        least = sum(len(values) for who, batch in acknowledged for values in rows_of(who, int(batch)).values())
-        state = handle.refresh()
-        shown = sum(one.high_watermark for one in state.partitions)
-        assert shown >= least, f"{shown} rows are shown, {least} were acknowledged before"
-        looks += 1
-    return looks
 
 
 def follow_and_die(root: str, node: str, at: int, torn: bool) -> None:
@@ -225,27 +156,6 @@ def fail_in(step: str, root: str, batches: int, broken: BrokenFrom, names: tuple
     if error is not None:
         STEPS[step].act(client, writing)
     return Failure(None if error is None else told(error), broken.failed, writing.next)
-
-
-def write_without_a_name(root: str, broken: BrokenFrom, names: tuple[str, ...]) -> str:
-    """Write a batch that cannot be told from its repetition, on a disk that breaks; return what came of it."""
-    make_constants_small()
-    client = TopicClient(root, seeded(LATER_MS))
-    with watched(broken, names):
-        error = error_of(lambda: client.write("unnamed", 0, RetryPolicy(retries=3, retry_backoff_ms=1), named=False))
-    return told(error)
-
-
-def write_with_small_files(root: str, batch: int) -> str:
-    """Write a batch while files may hardly grow, and once more when they may; return what was said first."""
-    make_constants_small()
-    client = TopicClient(root)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))  # bytes; Python ignores the signal, and gets EFBIG
-    error = error_of(lambda: client.write(PRODUCER, batch))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    client.write(PRODUCER, batch)
-    return told(error)
 
 
 def write_without_permission(root: str, batch: int) -> str:

@@ -2,9 +2,6 @@
 
 from pathlib import Path
 
-import deltalake
-import duckdb
-import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -19,6 +16,11 @@ from pyspark_log_storage.delta import delta_log
 from tests.support.plain_log import PlainLog
 from tests.support.pyspark_log import typed_frames
 
+deltalake = pytest.importorskip("deltalake")
+duckdb = pytest.importorskip("duckdb")
+pl = pytest.importorskip("polars")
+
+pytestmark = pytest.mark.deep
 COLUMNS = ["partition", "offset", "key", "value"]
 COMPACTED = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0, "file_delete_delay_ms": 0}
 
@@ -64,34 +66,24 @@ def log(tmp_path):
     return made
 
 
-def test_polars_and_delta_rs_read_the_newest_state(log):
+def test_polars_delta_rs_and_duckdb_read_the_newest_state(log):
     assert len(log.latest()) == 48
     assert log.by_polars() == log.by_delta_rs() == log.latest()
     assert verify(log.log.topic("t")).findings == []
-
-
-def test_a_filter_on_offsets_finds_the_rows_that_are_left(log):
+    builder = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(log.table))
+    prices = pa.table(builder.execute("SELECT key, value FROM t").read_all())
+    assert len(prices) == 48
+    assert duckdb.sql("SELECT count(*), count(DISTINCT key) FROM prices").fetchall() == [(48, 48)]
     newest = max(row[1] for row in log.latest())
     found = pl.scan_delta(log.table).filter(pl.col("offset") >= newest).select("offset").collect()
     assert found.rows() == [(newest,)]
 
 
-def test_duckdb_reads_it_by_way_of_delta_rs(log):
-    builder = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(log.table))
-    prices = pa.table(builder.execute("SELECT key, value FROM t").read_all())
-    assert len(prices) == len(log.latest())
-    assert duckdb.sql("SELECT count(*), count(DISTINCT key) FROM prices").fetchall() == [(48, 48)]
-
-
-def test_pyarrow_by_way_of_delta_rs_refuses_it_instead_of_showing_old_rows(log):
+def test_engines_without_deletion_vectors_refuse_it_and_nobody_else_may_change_it(log):
     table = deltalake.DeltaTable(log.table)
     for read in (table.to_pyarrow_table, table.to_pyarrow_dataset, table.to_pandas):
         with pytest.raises(deltalake.exceptions.DeltaProtocolError, match="deletionVectors"):
             read()
-
-
-def test_nobody_else_may_change_it(log):
-    table = deltalake.DeltaTable(log.table)
     with pytest.raises(deltalake.exceptions.CommitFailedError, match=delta_log.WRITER_FEATURE):
         table.optimize.compact()
     with pytest.raises(deltalake.exceptions.DeltaError, match=delta_log.WRITER_FEATURE):
@@ -131,12 +123,8 @@ def typed(tmp_path):
     return made
 
 
-def test_the_table_of_a_typed_topic_is_its_newest_state(typed):
-    assert len(typed.latest(TYPED)) == 34
+def test_the_table_of_a_typed_topic_is_its_newest_state_whichever_column_deletes_keys(typed):
     assert typed.by_polars(TYPED) == typed.by_delta_rs(TYPED) == typed.latest(TYPED)
-
-
-def test_another_column_that_says_which_rows_delete_their_keys_changes_the_table(typed):
     handle = typed.log.topic("t")
     for column, left in (("off", 26), ("", 40), ("gone", 34)):
         handle.submit(AlterConfig({"delete.when": column}))

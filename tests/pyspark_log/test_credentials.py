@@ -19,6 +19,7 @@ from tests.servers.broken_link import BrokenLink
 from tests.support.direct import Stream, read, source
 from tests.support.evidence import Evidence, encodings
 
+pytestmark = pytest.mark.deep
 SCHEMA = StructType([StructField("value", BinaryType())])
 LEVELS = {"botocore": logging.INFO, "": logging.DEBUG}
 """Below INFO botocore logs requests with their headers; no other has secrets (docs/guides/object-store-credentials.md).
@@ -121,22 +122,6 @@ def test_nothing_stored_logged_or_shown_has_the_credentials(login, evidence, cap
     assert {"pyspark_log", "s3fs"} <= {each.name for each in caplog.records if each.levelno == logging.DEBUG}
     evidence.add_records(caplog.records)
     evidence.check(login.server.secret, TOKEN, *login.signs_with(url))
-
-
-def test_botocore_logs_credentials_at_debug(login, evidence, caplog):
-    """Of a role all, of others the token: docs/guides/object-store-credentials.md. If no longer, it may say less."""
-    caplog.set_level(logging.DEBUG, "botocore")
-    url = f"s3://{login.server.new_bucket()}/log"
-    open_store(url, StorageOptions.given(login.options)).put("a", b"bytes")
-    evidence.add_records(caplog.records)
-
-    def loggers_with(secret):
-        return {place.removeprefix("records of ").partition(":")[0] for place in evidence.places_with(secret)}
-
-    secret, token = login.signs_with(url)
-    everything = {"botocore.parsers"} if login.options.get("profile") == "writer" else set()
-    assert loggers_with(token) == {"botocore.auth", "botocore.endpoint"} | everything
-    assert loggers_with(secret) == everything
 
 
 def send(url, options, evidence):

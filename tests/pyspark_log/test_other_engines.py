@@ -4,8 +4,6 @@ import re
 import shlex
 from pathlib import Path
 
-import deltalake
-import duckdb
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -17,6 +15,10 @@ from tests.support.command_line import CommandLine
 from tests.support.plain_log import PlainLog
 from tests.support.pyspark_log import typed_frames
 
+deltalake = pytest.importorskip("deltalake")
+duckdb = pytest.importorskip("duckdb")
+
+pytestmark = pytest.mark.deep
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "tables.md"
 BATCHES, ROWS = 6, 500
 
@@ -48,26 +50,17 @@ ROLLED = [(p, batch, row) for p in range(2) for batch in range(BATCHES - 1) for 
 EXPECTED = [(p, batch * ROWS + row, value(row, p, batch)) for p, batch, row in ROLLED]
 
 
-def test_delta_rs_reads_the_rows_as_of_the_last_cleanup(table):
+def test_delta_rs_reads_the_rows_as_of_the_last_cleanup_and_only_the_files_that_a_filter_needs(table):
     rows = table.to_pyarrow_table(columns=["partition", "offset", "value"])
     assert sorted(zip(*(column.to_pylist() for column in rows.columns), strict=True)) == EXPECTED
+    newest = pc.field("offset") >= (BATCHES - 2) * ROWS
+    assert len(list(table.to_pyarrow_dataset().get_fragments(newest))) == 2 < len(table.file_uris())
 
 
-def test_delta_rs_reads_only_the_files_that_a_filter_needs(table):
-    dataset = table.to_pyarrow_dataset()
-    newest = (BATCHES - 2) * ROWS
-    found = list(dataset.get_fragments(pc.field("offset") >= newest))
-    assert len(found) == 2 < len(table.file_uris())
-
-
-def test_duckdb_reads_the_files_of_the_table(table):
+def test_duckdb_reads_the_files_of_the_table_and_the_table_by_way_of_delta_rs(table):
     with duckdb.connect() as connection:
         connection.execute('SELECT partition, "offset", value FROM read_parquet(?)', [table.file_uris()])
         assert sorted(connection.fetchall()) == EXPECTED
-
-
-def test_duckdb_reads_the_table_by_way_of_delta_rs(table):
-    with duckdb.connect() as connection:
         connection.register("topic", table.to_pyarrow_dataset())
         connection.execute('SELECT partition, count(*), max("offset") FROM topic GROUP BY 1 ORDER BY 1')
         assert connection.fetchall() == [(p, (BATCHES - 1) * ROWS, (BATCHES - 1) * ROWS - 1) for p in range(2)]

@@ -1,6 +1,5 @@
 """What a release consists of, and that it can be installed. `make dist` tries more: each extra, Python and version."""
 
-import importlib.metadata
 import re
 import subprocess
 import sys
@@ -16,7 +15,6 @@ from tests.support.bare_venv import bare_environment, bare_python
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "dependencies.md"
 
-pytestmark = pytest.mark.slow
 python_of_the_page = pytest.mark.skipif(sys.version_info < (3, 11), reason="the page is that of Python 3.11")
 
 
@@ -114,32 +112,6 @@ def test_the_page_of_dependencies_has_the_versions_of_the_requirements():
     rows = re.findall(r"^\| ([\w.-]+) \| (\d\S*) \|", PAGE.read_text(), re.MULTILINE)
     assert len(rows) > 60
     assert {f"{name}=={version}" for name, version in rows} - pins == set()
-
-
-@python_of_the_page
-@pytest.mark.parametrize(
-    ("name", "lines", "stated"),
-    [
-        ("kind", "License-Expression: MIT OR Apache-2.0", "MIT OR Apache-2.0"),
-        ("older", "License: Apache 2.0", "Apache-2.0"),
-        ("certifi", "Classifier: License :: OSI Approved :: Mozilla Public License 2.0 (MPL 2.0)", "MPL-2.0"),
-        ("strict", "License-Expression: MIT AND GPL-3.0-or-later", None),
-        ("exempt", "License-Expression: Apache-2.0 WITH LLVM-exception", None),
-        ("another", "License-Expression: MPL-2.0", None),
-        ("vague", "Classifier: License :: OSI Approved :: BSD License", None),
-        ("silent", "Summary: nothing of a licence", None),
-    ],
-)
-def test_a_licence_is_permissive_or_a_known_exception_or_refused(tmp_path, name, lines, stated):
-    from scripts import dependencies_page
-
-    (tmp_path / "METADATA").write_text(f"Metadata-Version: 2.4\nName: {name}\nVersion: 1\n{lines}\n")
-    package = importlib.metadata.PathDistribution(tmp_path)
-    if stated:
-        assert dependencies_page.licence(package) == stated
-    else:
-        with pytest.raises(dependencies_page.LicenceRefused, match=f"^{name} 1: "):
-            dependencies_page.licence(package)
 
 
 @python_of_the_page

@@ -47,7 +47,10 @@ def supervised(world: World, name: str, live: Callable[[Process], None]) -> None
             lives += 1
             process = world.begin(f"{name}.{lives}")
             try:
-                live(process)
+                try:
+                    live(process)
+                finally:
+                    process.end()
             except Crashed:
                 world.counts["crashes"] += 1
                 world.clock.pause(world.chance.uniform(0, 0.1))
@@ -55,37 +58,64 @@ def supervised(world: World, name: str, live: Callable[[Process], None]) -> None
     world.clock.spawn(name, run, world.chance.uniform(0, 0.01))
 
 
-class Query:
-    """A streaming query's checkpoint: the last batch that it knows to be written, and how often it was started."""
+def may_die(process: Process, probability: float) -> None:
+    """Let a process die with some probability, in worlds where processes crash."""
+    if process.world.weather.crash and process.chance.random() < probability:
+        process.world.trace(process.name, "dies")
+        raise Crashed
+
+
+class Succession:
+    """Processes of one name, of which the newest counts: the runs of a query, or a member that is replaced."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.committed = -1
         self.runs = 0
 
 
-def start_query(world: World, query: Query) -> None:
-    """Start a run of a query. Where an earlier one still lives, that is a zombie from now on."""
-    query.runs += 1
-    number = query.runs
+class Query(Succession):
+    """A streaming query's checkpoint: the last batch that it knows to be written, and how often it was started."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.committed = -1
+
+
+def start_next(
+    world: World, them: Succession, live: Callable[[Process, int], None], *, may_be_zombies: bool = True
+) -> None:
+    """Start the next process of a succession, and when it has ended another one, until the world calms down.
+
+    One that sleeps may be replaced by the next: it is a zombie from then on.
+    """
+    them.runs += 1
+    number = them.runs
+
+    def is_newest() -> bool:
+        return them.runs == number and world.busy
 
     def run() -> None:
-        process = world.begin(f"{query.name}.{number}")
+        process = world.begin(f"{them.name}.{number}")
 
         def seems_dead() -> None:
-            if query.runs == number and world.busy and world.chance.random() < 0.5:
+            if may_be_zombies and is_newest() and world.chance.random() < 0.5:
                 world.counts["zombies"] += 1
-                start_query(world, query)
+                start_next(world, them, live)
 
         process.state.on_sleep = seems_dead
         try:
-            _run_query(world, query, process, number)
+            live(process, number)
         except Crashed:
             world.counts["crashes"] += 1
-        if query.runs == number and world.busy:
-            start_query(world, query)
+        if is_newest():
+            start_next(world, them, live, may_be_zombies=may_be_zombies)
 
-    world.clock.spawn(f"{query.name}.{number}", run, world.chance.uniform(0, 0.05))
+    world.clock.spawn(f"{them.name}.{number}", run, world.chance.uniform(0, 0.05))
+
+
+def start_query(world: World, query: Query) -> None:
+    """Start the runs of a query."""
+    start_next(world, query, lambda process, number: _run_query(world, query, process, number))
 
 
 def _run_query(world: World, query: Query, process: Process, number: int) -> None:
@@ -201,7 +231,7 @@ def _stage(process: Process, handle: TopicHandle, rows: list[tuple[int, bytes]],
     )
     try:
         if rows:
-            times = [(process.environment.now_ms() - process.chance.randint(0, 50)) * 1000 for _ in rows]
+            times = [(handle.now_ms() - process.chance.randint(0, 50)) * 1000 for _ in rows]
             names = [name for _, name in rows]
             record = compacted.record_of(process.world, handle.config, names, times)
             staging.add(Rows(record, None, pa.array([p for p, _ in rows], pa.int32())))
@@ -259,7 +289,7 @@ def publish_older(process: Process, handle: TopicHandle, older: list[tuple[int, 
     if process.chance.random() < 0.2:
         entry, state = process.chance.choice(older)
         node = process.chance.choice(sorted(process.log.cluster.state.nodes))
-        now = process.environment.now_ms()
+        now = handle.now_ms()
         delta_table.publish(process.log.node_store(node), handle, state, node, entry=entry, now=now)
 
 

@@ -24,15 +24,15 @@ from pyspark_log.clients import (
     consumer,
     consumer_group,
     housekeeper,
+    own_lock,
     producer,
     producer_batch,
     reading,
     sender,
 )
 from pyspark_log.clients.consumer_group import ConsumerRebalanceListener
-from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
-from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
-from pyspark_log_coordinator.membership import member_thread, session
+from pyspark_log.writing import destination
+from pyspark_log_coordinator.membership import latch, member_thread, session
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import (
     BatchMismatch,
@@ -45,11 +45,10 @@ from pyspark_log_storage.errors import (
     OutcomeUnknown,
     UnknownTopic,
 )
-from tests.simulator import actors, compacted, readers
+from tests.simulator import actors, compacted, groups, readers
 from tests.simulator.client_rules import CLIENTS, HAND, Place, Positions
 from tests.simulator.groups import group_of
 from tests.simulator.invariants import Row, require, rows_of
-from tests.simulator.store import Crashed
 from tests.simulator.threads import Threads
 from tests.simulator.world import BEGIN_MS, TOPIC, Process, World
 
@@ -66,9 +65,6 @@ _CANCELS = 0.1
 _COMMITS, _SEEKS, _NAPS = 0.4, 0.1, 0.02
 _UNKNOWN = 0.1
 """How often the outcome of a Producer's commit stays unknown."""
-_HEARTBEAT_MS, _SESSION_MS, _POLL_MS = 40, 200, 600
-"""On one store; on several journal nodes, where everything takes longer, some times as much."""
-_SLOWER = 4
 _MORE_SECONDS, _LAST_SECONDS = 1.0, 60.0
 """How long Consumers read on when nothing goes wrong any more, and in which time new ones must have read all."""
 
@@ -79,7 +75,7 @@ def patches(world: World) -> Iterator[None]:
     threads = Threads(world)
 
     def now() -> float:
-        return BEGIN_MS / 1000 + world.clock.now
+        return world.process.environment.now_ms() / 1000
 
     def own_log(address: str, options: object = None) -> Any:
         return world.process.own_log()
@@ -94,17 +90,20 @@ def patches(world: World) -> Iterator[None]:
 
     with contextlib.ExitStack() as stack:
         for module, name, value in (
-            *((module, "threading", threads) for module in (accumulator, commits, consumer, housekeeper, producer)),
-            *((module, "threading", threads) for module in (producer_batch, sender, member_thread, session)),
+            *((module, "threading", threads) for module in (accumulator, commits, housekeeper, own_lock, producer)),
+            *((module, "threading", threads) for module in (sender, member_thread, session)),
+            (own_lock, "OwnCondition", threads.Condition),
             (concurrent.futures._base, "threading", threads),
-            *((module, "queue", threads) for module in (housekeeper, sender)),
+            *((module, "queue", threads) for module in (housekeeper, latch, sender)),
+            (accumulator, "SimpleQueue", threads.SimpleQueue),
             *((module, "monotonic", lambda: world.clock.now) for module in (accumulator, consumer, consumer_group)),
             *((module, "monotonic", lambda: world.clock.now) for module in (housekeeper, reading)),
             (producer_batch, "time", now),
-            (producer, "time", SimpleNamespace(time_ns=lambda: int(now() * 1e9))),
+            (destination, "time", SimpleNamespace(time_ns=lambda: int(now() * 1e9))),
             *((module, "own_log", own_log) for module in (producer, consumer, consumer_group, housekeeper)),
             (housekeeper, "own_stores_at", own_stores_at),
             # Nothing is closed by the collection of garbage, or at the end of the real process.
+            (producer, "_refuse_after_the_end", lambda: None),
             (producer, "_add", lambda _: None),
             (producer, "_finish_elsewhere", lambda *_: None),
             (consumer, "weakref", SimpleNamespace(finalize=lambda *_: None)),
@@ -179,26 +178,7 @@ def start(world: World) -> None:
         read = functools.partial(read_rows, group=f"{HAND}{number}")
         actors.supervised(world, f"reader by hand {number}", read)
     if settings.rewinds:
-        actors.supervised(world, "rewinder of Consumers", rewind)
-
-
-def _ended(live: Callable[..., None]) -> Callable[..., None]:
-    """End all threads of a process with it."""
-
-    @functools.wraps(live)
-    def lived(process: Process, **given: Any) -> None:
-        try:
-            live(process, **given)
-        finally:
-            process.end()
-
-    return lived
-
-
-def _may_die(process: Process) -> None:
-    if process.world.weather.crash and process.chance.random() < _DIES:
-        process.world.trace(process.name, "dies")
-        raise Crashed
+        actors.supervised(world, "rewinder of Consumers", functools.partial(groups.rewinder, of=(CLIENTS, HAND)))
 
 
 class _Sending:
@@ -278,7 +258,7 @@ class _Sending:
             p = chance.choice([None, chance.randrange(world.settings.partitions)])
             name = b"%s/%d/0/0" % (process.name.encode(), self._number)
             self._number += 1
-            now = process.environment.now_ms() - chance.randint(0, 50)
+            now = BEGIN_MS + int(world.clock.now * 1000) - chance.randint(0, 50)
             (row,) = rows_of(compacted.record_of(world, world.settings.config, [name], [now * 1000]))
             if world.compaction is None and chance.random() < 0.5:
                 row = row._replace(key=b"key %d" % chance.randrange(4))
@@ -393,7 +373,6 @@ def _committed(world: World, place: Place) -> bool:
     return place.offset < partition.high_watermark and rows[place.offset].name == place.name
 
 
-@_ended
 def send_rows(process: Process) -> None:
     """Send rows until the Producer is closed or dies."""
     world, chance = process.world, process.chance
@@ -409,7 +388,7 @@ def send_rows(process: Process) -> None:
         except LogError as error:
             world.excused(error)
         sending.excuse()
-        _may_die(process)
+        actors.may_die(process, _DIES)
         if chance.random() < _CLOSES:
             break
         process.wait(0.005)
@@ -434,10 +413,8 @@ class _Reader(ConsumerRebalanceListener):
         """Up to which entry of the group."""
         self._since = (0, 0)
         """The newest entries of the group before the last two polls."""
-        self._unanswered = 0
-        """How many calls the stores had not answered when the last assignment was carried out."""
-        times = _SLOWER if world.settings.nodes.journals > 1 else 1
-        self.session_ms = times * _SESSION_MS
+        times = groups.times_of(world)
+        self.session_ms = times.session_ms
         client_id = process.name.replace(" ", "-").replace(".", "-")
         self._positions = world.positions.setdefault(client_id if self.is_member else group, Positions())
         self.reset = "earliest" if self.is_member else chance.choice(["earliest", "latest", "none"])
@@ -451,8 +428,8 @@ class _Reader(ConsumerRebalanceListener):
             fetch_max_bytes=chance.choice([1, 500]),
             fetch_max_wait_ms=20,
             session_timeout_ms=self.session_ms,
-            heartbeat_interval_ms=times * _HEARTBEAT_MS,
-            max_poll_interval_ms=times * _POLL_MS,
+            heartbeat_interval_ms=times.heartbeat_ms,
+            max_poll_interval_ms=times.poll_ms,
             default_api_timeout_ms=500,
             enable_auto_commit=chance.random() < 0.3,
             auto_commit_interval_ms=50,
@@ -523,21 +500,17 @@ class _Reader(ConsumerRebalanceListener):
             self._positions.had[each.partition] = set()
             at = self._began(each, self.consumer.position(each), self._seen_since())
             self._positions.begun[each.partition] = at
-        self._unanswered = self._process.state.unanswered
 
     def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
         for each in revoked:
             self._next.pop(each.partition, None)
 
     def _seen_since(self) -> int:
-        """Return since when the assignment may have been seen: in the last two polls, if the stores answered.
+        """Return since when the assignment may have been seen: the last two polls, or the start of its generation.
 
-        If they did not, it is carried out later, but it was not seen before its generation. A rewind meanwhile is
-        followed next.
+        If the stores did not answer, it is carried out later. A rewind meanwhile is followed next.
         """
         history, since = group_of(self._process.world, self._group), self._since[0]
-        if self._process.state.unanswered == self._unanswered:
-            return since
         while history is not None and 0 < since < len(history.states):
             if history.states[since - 1].generation != history.states[since].generation:
                 break
@@ -554,7 +527,7 @@ class _Reader(ConsumerRebalanceListener):
         assert world.rows is not None
         partition = world.rows.states[-1].partitions[p]
         history = group_of(world, self._group)
-        topic_id = world.rows.topic_folder.split("/")[2]
+        topic_id = world.rows.topic_id
         states = [] if since is None or history is None else history.states[since:]
         committed = [each.committed(topic_id, p) for each in states]
         offsets = {each.offset for each in committed if each is not None}
@@ -590,7 +563,7 @@ class _Reader(ConsumerRebalanceListener):
         """Note to where the group was rewound: its Consumers go there."""
         world = self._process.world
         history = group_of(world, self._group)
-        topic_id = "" if world.rows is None else world.rows.topic_folder.split("/")[2]
+        topic_id = "" if world.rows is None else world.rows.topic_id
         for state in [] if history is None else history.states[self._noted :]:
             for p in range(world.settings.partitions):
                 known = state.committed(topic_id, p)
@@ -673,7 +646,7 @@ class _Reader(ConsumerRebalanceListener):
             return
         assert world.rows is not None
         history = group_of(world, self._group)
-        topic_id = world.rows.topic_folder.split("/")[2]
+        topic_id = world.rows.topic_id
         states = [] if history is None else history.states[since:]
         for key, offset in offsets.items():
             found = [each.committed(topic_id, key.partition) for each in states]
@@ -718,27 +691,6 @@ def _row(world: World, record: ConsumerRecord) -> tuple[int, int, Row]:
     return record.partition, record.offset, Row(record.value, time, record.key, headers)
 
 
-def rewind(process: Process) -> None:
-    """Rewind some partitions of the groups of Consumers now and then, while they run."""
-    world, chance = process.world, process.chance
-    while world.busy:
-        process.wait(0.3)
-        groups = [each.states[-1].group_id for each in world.groups.values()]
-        chosen = [each for each in groups if each.startswith((CLIENTS, HAND))]
-        if world.rows is None or not world.rows.number or not chosen:
-            continue
-        ends = [each.high_watermark for each in world.rows.states[-1].partitions]
-        numbers = chance.sample(range(len(ends)), chance.randint(1, len(ends)))
-        new = {p: Offset(chance.choice([ends[p], chance.randint(0, ends[p])])) for p in numbers}
-        topic_id = world.rows.topic_folder.split("/")[2]
-        try:
-            process.open(create=True)
-            process.log.group(chance.choice(chosen)).submit(ResetOffsets({topic_id: new}, running=True))
-        except LogError as error:
-            world.excused(error)
-
-
-@_ended
 def read_rows(process: Process, group: str) -> None:
     """Read rows until the Consumer is closed or dies; when nothing goes wrong any more, up to the end."""
     world, chance = process.world, process.chance
@@ -752,7 +704,7 @@ def read_rows(process: Process, group: str) -> None:
         try:
             if not is_configured:
                 process.open(create=True)
-                _configure(process, group)
+                groups.accept_short_sessions(process.log.group(group, create=True))
                 is_configured = True
             if not has_begun:
                 reader.begin()
@@ -768,7 +720,7 @@ def read_rows(process: Process, group: str) -> None:
         for each in errors:
             if not isinstance(each, GroupError):
                 world.excused(each)
-        _may_die(process)
+        actors.may_die(process, _DIES)
         if chance.random() < _CLOSES and end is None:
             break
         process.wait(reader.session_ms / 1000 if chance.random() < _NAPS else 0.02)
@@ -780,18 +732,13 @@ def read_rows(process: Process, group: str) -> None:
     world.counts["Consumers closed"] += 1
 
 
-def _configure(process: Process, group: str) -> None:
-    """Allow short sessions in a group, which is made if it does not exist."""
-    short = {"group.min.session.timeout.ms": str(_SESSION_MS), "group.initial.rebalance.delay.ms": "20"}
-    process.log.group(group, create=True).submit(AlterGroupConfig(short))
-
-
 def finish(world: World, process: Process) -> None:
     """Hold that new Consumers of each group read all that is left."""
     for group in sorted({each.states[-1].group_id for each in world.groups.values()}):
         if not group.startswith((CLIENTS, HAND)):
             continue
-        _configure(process, group)  # those before may have ended too early for that
+        # Those before may have ended too early for that.
+        groups.accept_short_sessions(process.log.group(group, create=True))
         reader = _Reader(process, group)
         reader.begin()
         end = world.clock.now + _LAST_SECONDS

@@ -12,6 +12,9 @@ from collections.abc import Callable
 
 from greenlet import getcurrent, greenlet
 
+BEGIN_MS = 1_700_000_000_000
+"""When it begins, in milliseconds since 1970."""
+
 
 class Stopped(BaseException):
     """The run is over; what a task was at is given up."""

@@ -92,10 +92,7 @@ class Compaction:
                 self._swapped(event, state)
             if isinstance(event, SegmentStaged) and event.segment.keyed is not None:
                 self._counts["keyed segments staged"] += 1
-            after = machine.evolve(state, event)
-            if isinstance(event, SegmentsSwapped) and event.segment.keyed is not None:
-                self._hold_counted(event, state, after)
-            state = after
+            state = machine.evolve(state, event)
         for p, partition in enumerate(state.partitions):
             if p >= len(before.partitions) or partition is not before.partitions[p]:
                 self._hold_partition(p, partition, state.config)
@@ -130,22 +127,6 @@ class Compaction:
             due = rows[offset].time // _US_PER_MS + state.config.min_compaction_lag_ms
             require(due <= self._now_ms(), f"{where}: offset {offset} is too young, by {due - self._now_ms()} ms")
             self._compacted_ms.setdefault((p, offset), event.at_ms)
-
-    def _hold_counted(self, event: SegmentsSwapped, before: Topic, after: Topic) -> None:
-        """Hold that earlier segments, as long as nobody rewrites them, count their rows that a new one supersedes."""
-        p, new = event.partition, event.segment
-        dead, now = self.content(p, new).superseded, {each.name: each.keyed for each in _keyed(after.partitions[p])}
-        for each in _keyed(before.partitions[p]):
-            old, found, told = (
-                each.keyed,
-                now.get(each.name),
-                new.keyed and dict(new.keyed.supersedes).get(each.name, 0),
-            )
-            if old is not None and found is not None and told:
-                more = len(dead.intersection(self.content(p, each).rows))
-                what = f"partition {p}: {new.name} supersedes {more} rows of {each.name}, which had {old.superseded}"
-                due = min(old.rows, old.superseded + more)
-                require(found.superseded == due and told == more, f"{what}, and counts {found.superseded}")
 
     def _hold_partition(self, p: int, partition: Partition, config: TopicConfig) -> None:
         """Hold that the keyed segments have the newest row of each key below their end, and each key once."""

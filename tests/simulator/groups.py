@@ -6,24 +6,30 @@ its group is compared with its checkpoint at every entry.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark_log.reading import groups as operations
 from pyspark_log.reading import source_offset
 from pyspark_log_coordinator.assignors.subscription import decode_assignment
 from pyspark_log_coordinator.group import machine as group
-from pyspark_log_coordinator.group.lifecycle import DeleteGroup, GroupDeleted
-from pyspark_log_coordinator.group.offsets import OffsetDelete, OffsetsCommitted, OffsetsDeleted, OffsetsReset
+from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig, DeleteGroup, GroupDeleted
+from pyspark_log_coordinator.group.offsets import (
+    Offset,
+    OffsetDelete,
+    OffsetsCommitted,
+    OffsetsDeleted,
+    OffsetsReset,
+    ResetOffsets,
+)
 from pyspark_log_coordinator.group.state import Group, GroupState
 from pyspark_log_coordinator.maintenance import cluster_cleanup
 from pyspark_log_storage.errors import LogError, UnknownGroup, UnknownTopic
-from tests.simulator import group_rules
 from tests.simulator.client_rules import CLIENTS, HAND
-from tests.simulator.group_what_if import GroupWhatIf
 from tests.simulator.invariants import History, require
 
 if TYPE_CHECKING:
     from pyspark_log.reading.source_offset import SourceOffset
+    from pyspark_log_coordinator.log.group_handle import GroupHandle
     from tests.simulator.store import Objects
     from tests.simulator.world import Process, World
 
@@ -34,6 +40,8 @@ Checkpoint = dict[str, Any]
 """A stream's: `start`, `end` of the batch that is planned, and all `starts` that there were."""
 NONE = -1
 """The number before that of the first rewind, and of offsets that were committed without one."""
+_EMPTY = {GroupState.EMPTY, GroupState.DEAD}
+_WAITING = {GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE}
 _GROWING = ("generation", "rewinds", "actions", "barriers", "journal_generation")
 
 
@@ -43,7 +51,6 @@ class GroupHistory(History):
     def __init__(self, folder: str, objects: Objects, world: World) -> None:
         super().__init__(folder, group.MACHINE, objects)
         self._world = world
-        self._what_if = GroupWhatIf(world.seed, world.counts)
 
     def decided(self, events: list[Any], before: Group, after: Group) -> None:
         for name in _GROWING:
@@ -59,9 +66,21 @@ class GroupHistory(History):
             elif isinstance(event, OffsetsCommitted):
                 self._committed(event, state)
             self._world.counts[f"{type(event).__name__} of {SHARED}"] += after.group_id == SHARED
-            state = group_rules.followed(state, [event])
-        group_rules.hold_state(after)
-        self._what_if.walk(after, self.number, self._world.now_ms())
+            state = group.evolve(state, event)
+        self._hold_state(after)
+
+    def _hold_state(self, after: Group) -> None:
+        """Hold what is true of a group between two entries."""
+        what = f"group {after.group_id} in {after.state.value}, generation {after.generation}"
+        members = after.members.values()
+        require((after.state in _EMPTY) == (not members), f"{what}, has the members {list(after.members)}")
+        require((after.state in _WAITING) == (after.barrier is not None), f"{what}, waits for {after.barrier}")
+        instances = [each.details.instance_id for each in members if each.details.instance_id]
+        require(len(instances) == len(set(instances)), f"{what}: two members are {instances}")
+        if after.state in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE}:
+            require(after.leader in after.members, f"{what}: its leader {after.leader!r} is no member")
+            supported = [{one.name for one in each.details.protocols} for each in members]
+            require(all(after.protocol in each for each in supported), f"{what}: {after.protocol!r} of {supported}")
         if after.state is GroupState.STABLE:
             given = [p for share in _shares(after).values() for p in share]
             require(len(given) == len(set(given)), f"generation {after.generation} gives a partition to two members")
@@ -207,6 +226,45 @@ def group_operator(process: Process) -> None:
                     operations.reset(process.log, name, new)
         except (UnknownGroup, UnknownTopic):
             pass
+        except LogError as error:
+            world.excused(error)
+
+
+class Times(NamedTuple):
+    """The time-outs of members, in ms."""
+
+    heartbeat_ms: int = 40
+    session_ms: int = 200
+    poll_ms: int = 600
+
+
+def times_of(world: World) -> Times:
+    """Return the time-outs of a world's members: on several journal nodes everything takes longer."""
+    return Times(*(4 * each for each in Times())) if world.settings.nodes.journals > 1 else Times()
+
+
+def accept_short_sessions(group: GroupHandle) -> None:
+    """Let a group accept short time-outs."""
+    short = {"group.min.session.timeout.ms": str(Times().session_ms), "group.initial.rebalance.delay.ms": "20"}
+    group.submit(AlterGroupConfig(short))
+
+
+def rewinder(process: Process, of: tuple[str, ...]) -> None:
+    """Rewind some partitions of the groups whose ids begin so now and then, while their members run."""
+    world, chance = process.world, process.chance
+    while world.busy:
+        process.wait(0.3)
+        found = [each.states[-1].group_id for each in world.groups.values()]
+        chosen = [each for each in found if each.startswith(of)]
+        if world.rows is None or not world.rows.number or not chosen:
+            continue
+        ends = [each.high_watermark for each in world.rows.states[-1].partitions]
+        numbers = chance.sample(range(len(ends)), chance.randint(1, len(ends)))
+        new = {p: Offset(chance.choice([ends[p], chance.randint(0, ends[p])])) for p in numbers}
+        try:
+            process.open(create=True)
+            command = ResetOffsets({world.rows.topic_id: new}, running=True)
+            process.log.group(chance.choice(chosen)).submit(command)
         except LogError as error:
             world.excused(error)
 

@@ -184,23 +184,19 @@ class History:
         state = self.machine.decode_state(bytes(found.state))
         require(state == self.states[number], f"snapshot {number} is not what its entries fold into")
 
-    def replayed(self) -> None:
-        """Hold that the entries give the newest state from each kept snapshot on."""
-        for start in self.kept():
+    def hold_kept(self) -> None:
+        """Hold that the kept snapshots, and the entries after them, are there as they were written."""
+        kept = self.kept()
+        for start in kept:
             name = f"{self.folder}snapshots/{(10**20 - 1 - start):020d}"
-            state = self.machine.decode_state(bytes(snapshot.decode(self.objects.data[name], name).state))
-            for number in range(start + 1, self.number + 1):
-                data = self.objects.data.get(f"{self.folder}entries/{number:020d}")
-                require(data is not None, f"entry {number} is missing, after snapshot {start}")
-                assert data is not None
-                entry = journal_entry.decode(data, f"entry {number}")
-                raw: Any = entry.events
-                if entry.manifest is not None:
-                    key = f"{self.folder}manifests/{entry.manifest.name}"
-                    raw = manifest.decode(self.objects.data[key], key)
-                for event in self.machine.decode_events(raw):
-                    state = self.machine.evolve(state, event)
-            require(state == self.states[-1], f"replay from snapshot {start} gives another state")
+            self._snapshot(start, self.objects.data[name])
+        oldest = min(kept, default=0)
+        for number in range(oldest + 1, self.number + 1):
+            data = self.objects.data.get(f"{self.folder}entries/{number:020d}")
+            is_same = data is not None and digest(data) == self.hashes[number]
+            require(is_same, f"entry {number} is missing, or is another one, after the snapshots {kept}")
+        lost = {key for key, number in self.manifests.items() if number > oldest} - self.objects.data.keys()
+        require(not lost, f"the manifests {lost} are missing")
 
 
 class Rows(History):
@@ -219,6 +215,7 @@ class Rows(History):
         self.files = files or objects
         """Where files and segments lie; on several nodes, what is in each of them, wherever that is."""
         self.topic_folder = folder
+        self.topic_id = folder.split("/")[2]
         self.rows: list[list[Row]] = []
         self.batches: set[tuple[str, int]] = set()
         """Every batch that is in the log, also those of writers without a name, by the ids in their values."""
@@ -248,8 +245,6 @@ class Rows(History):
         """Called with the events of each entry, and the state before it."""
         self.are_sent: Callable[[list[Place]], bool] = lambda _: False
         """Called with the rows of each batch; returns whether Producers sent them, which have rules of their own."""
-        self.what_if: Callable[[Topic, int, int], object] = lambda *_: None
-        """Called with the state after each entry, its number, and the time (ms)."""
 
     def acknowledged(self, producer: str, batch: int, acks: str, offsets: dict[int, tuple[int, int]]) -> None:
         """Hold that a batch whose writer was told so is in the log, at `offsets`, and with acks=all below the HW."""
@@ -316,7 +311,6 @@ class Rows(History):
         for one in after.pending_deletions:
             for key in self._keys(one.key):
                 self.released.setdefault(key, one.at_ms)
-        self.what_if(after, self.number, self._now_ms())
 
     def check_all(self) -> None:
         """Hold that every row that is in the log can be read, from what the newest state names."""

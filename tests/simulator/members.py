@@ -11,21 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark_log_coordinator.assignors.subscription import TopicPartition
 from pyspark_log_coordinator.group.config import MemberSettings
-from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
-from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
+from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.group.state import Group, GroupState
 from pyspark_log_coordinator.membership.group_member import GroupMember
 from pyspark_log_coordinator.membership.session import Session
 from pyspark_log_coordinator.membership.shared_partitions import SharedPartitions
 from pyspark_log_storage.errors import FencedInstance, GroupError, LogError
-from tests.simulator.groups import SHARED, GroupHistory, group_of
+from tests.simulator.actors import Succession, start_next
+from tests.simulator.groups import SHARED, GroupHistory, accept_short_sessions, group_of, times_of
 from tests.simulator.invariants import require
-from tests.simulator.store import Crashed
 from tests.simulator.world import TOPIC, Process, World
 
-_HEARTBEAT_MS, _SESSION_MS, _POLL_MS = 40, 200, 600
-"""On one store; on several journal nodes, where everything takes longer, some times as much."""
-_SLOWER = 4
 _STATIC_LONGER = 10
 _STRATEGIES = ("range", "cooperative-sticky")
 _COMMITS, _NAPS, _LEAVES, _DIES = 0.3, 0.1, 0.01, 0.01
@@ -41,19 +37,19 @@ class Member:
         """`place` is the part of the process that has a log of its own for the member."""
         self._process = process
         world = process.world
-        times = _SLOWER if world.settings.nodes.journals > 1 else 1
+        times = times_of(world)
         process.place = place
         self.positions: dict[int, int] = {}
         self._based: dict[int, int] = {}
-        self.session_ms = times * _SESSION_MS
+        self.session_ms = times.session_ms
         """A dynamic member's. A static one's is longer, so that rebalances end without it while it sleeps."""
         # All members of a group have a strategy in common; which one it is differs from world to world.
         self.shared = SharedPartitions([_STRATEGIES[world.seed // 4 % 2]], self)
         settings = MemberSettings(
             instance_id=instance_id,
             session_timeout_ms=self.session_ms * (_STATIC_LONGER if instance_id else 1),
-            heartbeat_interval_ms=times * _HEARTBEAT_MS,
-            max_poll_interval_ms=times * _POLL_MS,
+            heartbeat_interval_ms=times.heartbeat_ms,
+            max_poll_interval_ms=times.poll_ms,
             client_id=process.name.replace(" ", "-"),
         )
         self._session = Session(process.log, SHARED, settings)
@@ -61,8 +57,7 @@ class Member:
 
     def configure(self) -> None:
         """Let the group accept short time-outs."""
-        wanted = {"group.min.session.timeout.ms": str(_SESSION_MS), "group.initial.rebalance.delay.ms": "20"}
-        self._session.open().submit(AlterGroupConfig(wanted))
+        accept_short_sessions(self._session.open())
 
     def poll(self) -> None:
         """Do what is due, and read."""
@@ -98,7 +93,7 @@ class Member:
     def _topic_id(self) -> str:
         rows = self._process.world.rows
         assert rows is not None
-        return rows.topic_folder.split("/")[2]
+        return rows.topic_id
 
     # What SharedPartitions calls
 
@@ -139,35 +134,12 @@ class Member:
         self.positions[p] = self._based[p] = 0 if known is None else known.offset
 
 
-def start_member(world: World, name: str, run: int = 1) -> None:
-    """Let a process be a member, and when it has ended another one, until the world calms down.
-
-    A static member that falls asleep is replaced, and goes on as a zombie when it wakes up.
-    """
+def start_member(world: World, name: str) -> None:
+    """Let processes be a member; one that is static may be replaced while it sleeps."""
     is_static = name.endswith("0")
-    is_newest = True
-
-    def live() -> None:
-        process = world.begin(f"{name}.{run}")
-
-        def next_one() -> None:
-            nonlocal is_newest
-            if is_newest and world.busy:
-                is_newest = False
-                start_member(world, name, run + 1)
-
-        def seems_dead() -> None:
-            if is_static and world.chance.random() < 0.5:
-                next_one()
-
-        process.state.on_sleep = seems_dead
-        try:
-            _live(process, name if is_static else "")
-        except Crashed:
-            world.counts["crashes"] += 1
-        next_one()
-
-    world.clock.spawn(f"{name}.{run}", live, world.chance.uniform(0, 0.1))
+    start_next(
+        world, Succession(name), lambda process, _: _live(process, name if is_static else ""), may_be_zombies=is_static
+    )
 
 
 def _live(process: Process, instance_id: str) -> None:
@@ -206,26 +178,6 @@ def _live(process: Process, instance_id: str) -> None:
         process.store.wait(mine.pause)
 
 
-def rewinder(process: Process) -> None:
-    """Rewind some partitions of the group now and then, while its members run."""
-    world, chance = process.world, process.chance
-    while world.busy:
-        process.wait(0.3)
-        if world.rows is None or group_of(world, SHARED) is None:
-            continue
-        ends = [each.high_watermark for each in world.rows.states[-1].partitions]
-        if not ends:  # the topic's first entry is not decided yet
-            continue
-        chosen = chance.sample(range(len(ends)), chance.randint(1, len(ends)))
-        new = {p: Offset(chance.randint(0, ends[p])) for p in chosen}
-        command = ResetOffsets({world.rows.topic_folder.split("/")[2]: new}, running=True)
-        try:
-            process.open(create=True)
-            process.log.group(SHARED).submit(command)
-        except LogError as error:
-            world.excused(error)
-
-
 def finish(world: World, process: Process) -> None:
     """Hold that two new members share everything once all others are expired, and commit all that there is."""
     history = group_of(world, SHARED)
@@ -249,7 +201,7 @@ def _is_finished(world: World, history: GroupHistory, both: Sequence[Member]) ->
     ids = {each.member.member_id for each in both}
     owned = sorted(p for each in both for p in each.positions)
     ends = [each.high_watermark for each in world.rows.states[-1].partitions]
-    offsets = group.offsets.get(world.rows.topic_folder.split("/")[2], {})
+    offsets = group.offsets.get(world.rows.topic_id, {})
     has_all = all(offsets[p].offset >= end if p in offsets else end == 0 for p, end in enumerate(ends))
     is_shared = group.members.keys() == ids and owned == list(range(len(ends)))
     return group.state is GroupState.STABLE and is_shared and has_all

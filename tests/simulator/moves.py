@@ -11,10 +11,9 @@ from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance import journal_migration
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_storage.errors import InvalidInput, LogError
-from tests.simulator.actors import open_topic
+from tests.simulator.actors import may_die, open_topic
 from tests.simulator.disks import Disk
 from tests.simulator.replicated_world import ReplicatedWorld
-from tests.simulator.store import Crashed
 from tests.simulator.world import TOPIC, Process
 
 _ADDS, _MIGRATES, _REMOVES = 0.5, 0.6, 0.5
@@ -80,10 +79,10 @@ def _drain_and_remove(world: ReplicatedWorld, process: Process) -> None:
     for _ in range(_DRAIN_ROUNDS):
         for handle, assignment in wanted:
             reassigner.begin(handle, assignment)
-            _may_die(process)
+            may_die(process, _DIES)
             if reassigner.run(handle).unfinished:
                 return
-        _may_die(process)
+        may_die(process, _DIES)
         nodes = log.cluster.refresh().nodes
         is_fenced = name not in nodes or nodes[name].fenced
         wanted = reassigner.topics_to_drain(log, name)
@@ -106,7 +105,7 @@ def migrate(world: ReplicatedWorld, process: Process) -> None:
         chance.shuffle(names)
         to = tuple(names[: chance.choice([3, 3, 3, 5])])
     world.candidates[process.name] = to
-    journal_migration.migrate(log, to, lambda _: _may_die(process))
+    journal_migration.migrate(log, to, lambda _: may_die(process, _DIES))
 
 
 def _answers(world: ReplicatedWorld, name: str) -> bool:
@@ -122,7 +121,7 @@ def _reassign(world: ReplicatedWorld, process: Process) -> None:
     chance.shuffle(live)
     chosen = live[: max(world.settings.nodes.replicas, chance.randint(2, 4))]
     reassigner.begin(handle, reassigner.placement_on(handle, chosen, world.settings.nodes.replicas))
-    _may_die(process)
+    may_die(process, _DIES)
     reassigner.run(handle)
 
 
@@ -135,9 +134,3 @@ def settle(world: ReplicatedWorld, process: Process) -> None:
     targets = [set(each) for each in reassigner.target_placement(handle.journal.state)]
     if not set().union(*targets) <= members:
         reassigner.begin(handle, reassigner.placement_on(handle, sorted(members), world.settings.nodes.replicas))
-
-
-def _may_die(process: Process) -> None:
-    if process.world.weather.crash and process.chance.random() < _DIES:
-        process.world.trace(process.name, "dies")
-        raise Crashed

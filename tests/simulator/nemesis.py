@@ -28,8 +28,7 @@ from tests.simulator import moves
 from tests.simulator.actors import open_topic
 from tests.simulator.disks import Disk
 from tests.simulator.invariants import require
-from tests.simulator.replica_rules import is_quorum
-from tests.simulator.replicas import ReplicatedRows
+from tests.simulator.replicas import ReplicatedRows, is_quorum
 from tests.simulator.replicated_world import ReplicatedWorld
 from tests.simulator.world import TOPIC, Process
 

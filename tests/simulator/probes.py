@@ -1,7 +1,7 @@
 """Probes: what worlds must come to, because an invariant proves nothing where nothing comes near to breaking it.
 
 Each is a count that worlds keep. A run of `ENOUGH` worlds in which one stays zero fails: then what the seeds choose
-(`settings`), or what may be asked (`what_if`), has to be weighted anew.
+(`settings`) has to be weighted anew.
 """
 
 from collections.abc import Mapping
@@ -39,19 +39,13 @@ GROUPS = (
     *("OffsetsCommitted of shared", "OffsetsReset of shared", "RewindPending of a member"),
     *("UnknownMember of a member", "rewinds taken up by members"),
 )
-QUESTIONS = (
-    *("what if an election is clean", "what if an election is unclean", "what if a segment is staged"),
-    *("what if ProducerFenced", "what if BatchMismatch", "what if StaleFile", "what if NotEnoughReplicas"),
-    *("what if InvalidInput", "what if FencedInstance", "what if IllegalGeneration", "what if UnknownMember"),
-    *("what if RebalanceInProgress", "what if RewindPending", "what if GroupNotEmpty"),
-)
 CLIENTS = (
     *("rows acknowledged", "rows refused", "rows with an unknown outcome", "Producers closed", "Consumers closed"),
     *("repetitions that find their batch", "refusals of a repetition", "reads of a Consumer from a second node"),
     *("rows of a Consumer", "commits of a Consumer", "commits that returned", "asynchronous commits", "seeks"),
     "rewinds followed by Consumers",
 )
-PROBES = (*WRITERS_AND_READERS, *CLIENTS, *DISKS, *REPLICAS, *MOVES, *TABLES, *COMPACTION, *GROUPS, *QUESTIONS)
+PROBES = (*WRITERS_AND_READERS, *CLIENTS, *DISKS, *REPLICAS, *MOVES, *TABLES, *COMPACTION, *GROUPS)
 
 
 def unreached(counts: Mapping[str, int]) -> list[str]:

@@ -244,13 +244,6 @@ def _complete(world: World, found: Found, p: int, begin: int, end: int) -> None:
     require(not missing, f"partition {p}: offsets {missing} were not read, of {begin} to {end}")
 
 
-def readable(world: World, p: int, partition: Partition, begin: int, end: int) -> list[int]:
-    """Return the offsets between two that have a row at a state."""
-    if world.compaction is None:
-        return list(range(begin, end))
-    return world.compaction.readable(p, partition, begin, end)
-
-
 def _as_planned(world: World, found: Found, before: int, version: int | None, time: int | None) -> None:
     """Hold that a batch read is what one of the states that there were meanwhile holds."""
     rows = world.rows
@@ -264,10 +257,10 @@ def _as_planned(world: World, found: Found, before: int, version: int | None, ti
             partition = state.partitions[p]
             begin = partition.log_start
             if time is not None:
-                later = readable(world, p, partition, begin, partition.high_watermark)
+                later = world.readable(p, partition, begin, partition.high_watermark)
                 begin = next((i for i in later if rows.rows[p][i][1] >= time * 1000), partition.high_watermark)
             end = partition.high_watermark
             if version is not None:
                 end = min(end, rows.states[version].partitions[p].high_watermark)
-            wanted.append(readable(world, p, partition, begin, end))
+            wanted.append(world.readable(p, partition, begin, end))
         require(got in wanted, f"partition {p}: {got} is read, none of {wanted[:3]} ... {wanted[-1:]}")

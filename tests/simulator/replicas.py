@@ -6,18 +6,19 @@ disk is compared with that.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark_log_coordinator.journal.paxos import majority
-from pyspark_log_coordinator.model.partition import ChunkRef, SegmentRef
+from pyspark_log_coordinator.model.partition import ChunkRef, Holder, NodeId, Partition, SegmentRef
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication import replicas
-from pyspark_log_coordinator.segments.swap import SegmentStaged
-from pyspark_log_coordinator.topic import replica_commands
+from pyspark_log_coordinator.replication.election import LeaderElected
+from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged
+from pyspark_log_coordinator.topic import machine, replica_commands
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
-from tests.simulator import replica_rules
 from tests.simulator.departures import Departures
 from tests.simulator.disks import Disk
 from tests.simulator.invariants import Rows, require
@@ -51,23 +52,39 @@ class ReplicatedRows(Rows):
         self._counts.update(type(each).__name__ for each in events if isinstance(each, _COUNTED))
         state = before
         for each in events:  # an entry may have batches of other writers, with other acks
-            state = replica_rules.followed(state, [each])
-            if isinstance(each, BatchSequenced) and each.acks == "all":
-                self._hold_promise(each, state)
-        if after.config.replication_mode == "quorum" and before.partitions:
+            former, state = state, machine.evolve(state, each)
+            self._hold_event(each, former, state)
+        if is_quorum(after) and before.partitions:
             self._hold_majority(before, after)
         self.hold_replicas(after)
-        replica_rules.hold_state(after)
 
-    def _hold_promise(self, event: BatchSequenced, state: Topic) -> None:
-        """Hold that every member of the ISR has a batch with acks=all, and that these are enough."""
-        for p in {chunk.partition for file in event.files for chunk in file.chunks}:
-            partition = state.partitions[p]
-            ends = {node: partition.log_end_offsets[node] for node in partition.isr}
-            require(set(ends.values()) == {partition.log_end}, f"partition {p}: the ISR ends at {ends} after acks=all")
-            is_quorum = state.config.replication_mode == "quorum"
-            enough = majority(self._factor) if is_quorum else min(state.config.min_insync_replicas, self._factor)
-            require(len(ends) >= enough, f"partition {p}: a batch with acks=all is on {len(ends)} nodes alone")
+    def _hold_event(self, event: Any, before: Topic, after: Topic) -> None:
+        """Hold that an event promises only what enough replicas have."""
+        for p, (old, new) in enumerate(zip(before.partitions, after.partitions, strict=False)):
+            fenced = set(new.isr).difference(old.isr).intersection(after.fenced)
+            require(not fenced, f"partition {p}: {fenced} join the ISR, and are fenced")
+            is_moved = new.high_watermark > old.high_watermark and not is_quorum(after)
+            is_right = not is_moved or len(new.isr) >= self._enough(after)
+            require(is_right, f"partition {p}: the HW moves to {new.high_watermark}, and the ISR is {new.isr}")
+        match event:
+            case BatchSequenced(acks="all"):
+                for p in {chunk.partition for file in event.files for chunk in file.chunks}:
+                    partition = after.partitions[p]
+                    ends = {node: partition.log_end_offsets[node] for node in partition.isr}
+                    is_on_all = set(ends.values()) == {partition.log_end} and len(ends) >= self._enough(after)
+                    require(is_on_all, f"partition {p}: the ISR ends at {ends} after a batch with acks=all")
+            case LeaderElected():
+                epoch = before.partitions[event.partition].leader_epoch
+                require(event.leader_epoch == epoch + 1, f"{event} follows epoch {epoch}")
+            case SegmentsSwapped():
+                isr, new = before.partitions[event.partition].isr, event.segment
+                having = {each.node for each in new.holders if before.incarnations.get(each.node) == each.incarnation}
+                is_held = having.issuperset(isr) and len(having) >= self._enough(before)
+                require(is_held, f"partition {event.partition}: {having} hold {new.name}, and the ISR is {isr}")
+
+    def _enough(self, topic: Topic) -> int:
+        """Return how many replicas must have what is promised."""
+        return majority(self._factor) if is_quorum(topic) else min(topic.config.min_insync_replicas, self._factor)
 
     def _hold_majority(self, before: Topic, after: Topic) -> None:
         """Hold that the HW has moved only over rows that a majority of the replicas holds."""
@@ -75,7 +92,7 @@ class ReplicatedRows(Rows):
             mark = new.high_watermark
             if mark == old.high_watermark:
                 continue
-            having = [each for each in new.replicas if replica_rules.reached(after, new, each) >= mark]
+            having = [each for each in new.replicas if reached(after, new, each) >= mark]
             is_held = len(having) >= majority(len(new.replicas))
             require(is_held, f"partition {p}: the HW has moved to {mark}, and only {having} have these rows")
 
@@ -93,11 +110,20 @@ class ReplicatedRows(Rows):
                 is_held = any(holder.node in partition.replicas for holder in each.holders)
                 require(is_held, f"{where}: no replica holds the staged segment {each.name}")
             require(set(partition.isr) <= set(partition.replicas), f"{where}: the ISR is no part of the replicas")
-            # Where a majority commits, one that lags is in nobody's way, and only those who have all may lead.
-            bound = () if state.config.replication_mode == "quorum" else partition.isr
-            for node in bound:
-                reached = replica_rules.reached(state, partition, node)
-                require(reached >= partition.high_watermark, f"{where}: {node} is in the ISR and ends at {reached}")
+            for node, end in partition.log_end_offsets.items():
+                held = reached(state, partition, node)
+                require(end <= held, f"{where}: the LEO of {node} is {end}, and it holds rows up to {held}")
+                # Where a majority commits, one that lags is in nobody's way, and only those who have all may lead.
+                is_behind = node in partition.isr and held < partition.high_watermark and not is_quorum(state)
+                require(not is_behind, f"{where}: {node} is in the ISR and ends at {held}")
+            if partition.leader is not None:
+                is_right = partition.leader in partition.isr and partition.leader_end == partition.log_end
+                require(
+                    is_right, f"{where}: {partition.leader} leads {partition.isr}, and ends at {partition.leader_end}"
+                )
+            starts = partition.epoch_starts
+            rise = all(one[0] < two[0] and one[1] < two[1] for one, two in itertools.pairwise(starts))
+            require(rise, f"{where}: the leader epochs {starts} do not rise, or one has no rows")
 
     def hold_equal(self) -> None:
         """Hold that every replica has every file of its partitions, whole."""
@@ -146,3 +172,19 @@ class ReplicatedRows(Rows):
             else:
                 require(keys & disk.lost, f"{keys} is not whole on node {holder.node}, which is said to hold it")
         return whole
+
+
+def is_quorum(topic: Topic) -> bool:
+    """Return whether a majority commits rows."""
+    return topic.config.replication_mode == "quorum"
+
+
+def reached(topic: Topic, partition: Partition, node: NodeId) -> int:
+    """Return up to where a node holds all rows from the log start on."""
+    at, holder = partition.log_start, Holder(node, topic.incarnations.get(node, ""))
+    for piece in (*partition.segments, *partition.chunks):
+        if piece.end_offset > at:
+            if holder not in replicas.holders(topic, piece):
+                break
+            at = piece.end_offset
+    return at

@@ -138,11 +138,8 @@ class ReplicatedWorld(World):
         self.counts[what] += 1
         self.trace(who, what)
 
-    def stored_objects(self) -> list[dict[str, bytes]]:
-        return [each.real.data for each in self.members().values()]
-
-    def node_ids(self) -> list[str]:
-        return list(self.members())
+    def stored_objects(self) -> dict[str, dict[str, bytes]]:
+        return {name: each.real.data for name, each in self.members().items()}
 
     def oldest_version(self) -> int:
         if self.rows is None or not self.several_journals:

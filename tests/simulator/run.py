@@ -156,7 +156,7 @@ def _populate(world: World) -> None:
     for number in range(settings.members):
         members.start_member(world, f"member {number}")
     if settings.members:
-        actors.supervised(world, "rewinder", members.rewinder)
+        actors.supervised(world, "rewinder", functools.partial(groups.rewinder, of=(groups.SHARED,)))
     compacted.start(world)
     clients.start(world)
 
@@ -196,9 +196,9 @@ def _audit(world: World) -> None:
         if isinstance(rows, ReplicatedRows):
             rows.hold_equal()
         if world.settings.config.segment_format == "parquet":
-            for node, data in zip(world.node_ids(), world.stored_objects(), strict=True):
+            for node, data in world.stored_objects().items():
                 world.counts["rows of tables"] += tables.hold_finished(rows, node, data)
-        for data in world.stored_objects():
+        for data in world.stored_objects().values():
             stored = {key for key in data if key.startswith(rows.topic_folder)}
             left = stored - rows.needed()
             rubbish = sorted(
@@ -230,7 +230,7 @@ def _check(world: World, log: Log) -> None:
     handle = log.topic(TOPIC)
     rows.check_all()
     for each in world.histories():
-        each.replayed()
+        each.hold_kept()
     for report in (verify.verify(handle), verify.verify_cluster(log)):
         found = report.findings
         if isinstance(world, ReplicatedWorld) and world.several_journals:

@@ -28,6 +28,8 @@ _COMPACTED = 0.25
 """In how many of the worlds the topic is compacted."""
 _CLIENTS = 0.25
 """In how many of the worlds Producers and Consumers take part."""
+_FAR_CLOCKS = 0.25
+"""In how many of the worlds the clocks of some processes are days off."""
 _MORE_WITH_KEYS = 3
 """A compacted world has so many times the operations: rows are written, compacted, and compacted again."""
 
@@ -120,6 +122,8 @@ class Settings(msgspec.Struct, frozen=True):
     """Of a world whose topic is compacted."""
     clients: ClientSettings | None = None
     """Of a world where Producers and Consumers take part."""
+    far_clocks: float = 0
+    """How many of the processes have a clock that is days off, as a share; then all ask the stores for the time."""
 
 
 def settings_of(seed: int, operations: int) -> Settings:
@@ -174,6 +178,9 @@ def settings_of(seed: int, operations: int) -> Settings:
         members=chance.choice([0, 3]),
     )
     settings = _with_clients(seed, _with_compaction(seed, _with_table(seed, settings)))
+    chance = random.Random(f"clocks of {seed}")
+    if chance.random() < _FAR_CLOCKS:
+        settings = msgspec.structs.replace(settings, far_clocks=chance.choice([0.1, 0.3]))
     # Every other world has one node, and is what it is whatever the others are.
     return settings if seed % 2 == 0 else _with_nodes(seed, settings)
 

@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from pyspark_log_storage.errors import ObjectMissing, StoreError, StoreUnavailable, StoreUnwritable
-from tests.simulator.clock import Clock
+from tests.simulator.clock import BEGIN_MS, Clock
 
 _SLEEPS_BEFORE_CREATE = 8
 """How much more often a process sleeps before it creates something: what it has decided upon is old then."""
@@ -112,8 +112,6 @@ class ProcessState:
         self.name = name
         self.weather = weather
         self.alive = True
-        self.unanswered = 0
-        """How many of its calls the stores did not answer."""
         self.on_sleep: Callable[[], object] = bool
         self.on_crash: Callable[[], object] = bool
 
@@ -208,6 +206,9 @@ class SimulatedStore:
     def open_write(self, key: str, *, durable: bool = True, replace: bool = False) -> SimulatedWriter:
         return SimulatedWriter(self, key, self._act("open", key, lambda: self.objects), replace=replace)
 
+    def clock_ms(self) -> int | None:
+        return self._act("clock", "", lambda: BEGIN_MS + int(self._clock.now * 1000))
+
     def delete_unfinished(self, *, dry_run: bool = False) -> Sequence[str]:
         return self._act("delete_unfinished", "", tuple)
 
@@ -257,12 +258,10 @@ class SimulatedStore:
         fate -= weather.crash
         if 0 <= fate < weather.unavailable:
             self._trace(what, key, "unavailable")
-            self.owner.unanswered += 1
             raise StoreUnavailable(self.url, key, "the store did not answer")
         fate -= weather.unavailable
         if self._place.silent_to(self.owner.name):
             self._trace(what, key, "silent")
-            self.owner.unanswered += 1
             raise StoreUnavailable(self.url, key, f"{self.url} does not answer")
         if self._place.read_only and what in _CHANGES:
             self._trace(what, key, "read-only")
@@ -280,7 +279,6 @@ class SimulatedStore:
             self._crash(what, key, "after")
         if 0 <= fate < weather.lost_answer:
             self._trace(what, key, "answer lost")
-            self.owner.unanswered += 1
             raise StoreUnavailable(self.url, key, "the answer was lost")
         if chance.random() < _ANSWERS_DELAYED:
             self._delay(what, key, weather.late_answer)

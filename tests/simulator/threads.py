@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable
+from queue import Empty
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tests.simulator.store import Crashed
@@ -34,7 +35,12 @@ class Threads:
         self.Condition = lambda lock=None: Condition(world, lock or Lock(world, is_reentrant=True))
         self.Semaphore = lambda value=1: Semaphore(world, value)
         self.Event = lambda: Event(world)
-        self.SimpleQueue: Any = _Queues(world)
+
+        class Queue(SimpleQueue[T]):
+            def __init__(self) -> None:
+                super().__init__(world)
+
+        self.SimpleQueue, self.Empty = Queue, Empty
         numbers = itertools.count()
         self._threads: dict[Task, Thread] = {}
 
@@ -49,18 +55,9 @@ class Threads:
         assert task is not None
         return self._threads.get(task, task)
 
-
-class _Queues:
-    """Makes queues: `SimpleQueue()` and `SimpleQueue[int]()`."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-
-    def __call__(self) -> SimpleQueue[Any]:
-        return SimpleQueue(self._world)
-
-    def __getitem__(self, kind: object) -> _Queues:
-        return self
+    def get_ident(self) -> int:
+        """Return the number of the thread that runs."""
+        return id(self._world.clock.current)
 
 
 class Waiters:
@@ -129,6 +126,9 @@ class Lock:
             self._owner = None
             self._waiters.wake()
 
+    def _is_owned(self) -> bool:
+        return self._owner is self._world.clock.current
+
     def leave(self) -> int:
         """Release it however often it was taken; return how often."""
         count, self._count = self._count, 1
@@ -174,24 +174,6 @@ class Condition:
         self._lock.release()
 
 
-class Semaphore:
-    """A semaphore."""
-
-    def __init__(self, world: World, value: int) -> None:
-        self._value = value
-        self._waiters = Waiters(world)
-
-    def acquire(self) -> bool:
-        while self._value == 0:
-            self._waiters.wait()
-        self._value -= 1
-        return True
-
-    def release(self) -> None:
-        self._value += 1
-        self._waiters.wake()
-
-
 class Event:
     """An event."""
 
@@ -226,10 +208,31 @@ class SimpleQueue(Generic[T]):
         self._items.append(item)
         self._waiters.wake()
 
-    def get(self) -> T:
+    def get(self, timeout: float | None = None) -> T:
         while not self._items:
-            self._waiters.wait()
+            if not self._waiters.wait(timeout) and not self._items and timeout is not None:
+                raise Empty
         return self._items.popleft()
+
+    def get_nowait(self) -> T:
+        if not self._items:
+            raise Empty
+        return self._items.popleft()
+
+
+class Semaphore(SimpleQueue[None]):
+    """A semaphore: a queue of what may be acquired."""
+
+    def __init__(self, world: World, value: int) -> None:
+        super().__init__(world)
+        self._items.extend([None] * value)
+
+    def acquire(self) -> bool:
+        self.get()
+        return True
+
+    def release(self) -> None:
+        self.put(None)
 
 
 class Thread:

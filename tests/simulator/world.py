@@ -10,25 +10,32 @@ from collections.abc import Callable
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.log.log import Log
+from pyspark_log_coordinator.model.partition import Partition
 from pyspark_log_coordinator.segments.roll_plan import RollJob
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import LogError, ObjectMissing, OutcomeUnknown, StaleFile, StoreUnavailable
+from pyspark_log_storage.errors import (
+    InvalidRecord,
+    LogError,
+    ObjectMissing,
+    OutcomeUnknown,
+    StaleFile,
+    StoreUnavailable,
+)
 from pyspark_log_storage.objects import spare
 from tests.simulator import lanes
 from tests.simulator.client_rules import Positions, SentRows
-from tests.simulator.clock import Clock, Task
+from tests.simulator.clock import BEGIN_MS, Clock, Task
 from tests.simulator.compaction import Compaction
 from tests.simulator.groups import Checkpoint, GroupHistory
 from tests.simulator.invariants import History, Rows, Violation, require
 from tests.simulator.settings import Settings
 from tests.simulator.store import CALM, Objects, ProcessState, SimulatedStore
 from tests.simulator.tables import Tables, is_table
-from tests.simulator.what_if import WhatIf
 
 TOPIC = "t"
 _OPENED_AGAIN = 0.2
-BEGIN_MS = 1_700_000_000_000
+_DAY_SECONDS = 86_400
 
 
 class Process:
@@ -43,12 +50,16 @@ class Process:
         """The stores by their addresses; the first is the cluster root, or one of those where the journals are."""
         self.store = next(iter(self.stores.values()))
         skew = self.chance.uniform(-1, 1) * world.settings.skew_seconds
+        far = world.settings.far_clocks
+        if far and world.busy and self.chance.random() < far:
+            skew += self.chance.choice([-8, 8, 8]) * _DAY_SECONDS
         self.environment = Environment(
             now_ms=lambda: BEGIN_MS + int((world.clock.now + skew) * 1000),
             monotonic=lambda: world.clock.now,
             sleep=self.store.wait,
             uniform=self.chance.uniform,
             nonce=lambda: f"{self.chance.getrandbits(128):032x}",
+            store_clock=(lambda store: store.clock_ms()) if far else None,
             store_threads=lambda purpose: lanes.threads(purpose, self.chance),
         )
         self.place = "driver"
@@ -155,13 +166,9 @@ class World:
         """Return what is on each store that holds journals."""
         return [self.objects]
 
-    def stored_objects(self) -> list[dict[str, bytes]]:
-        """Return what each store holds."""
-        return [self.objects.data]
-
-    def node_ids(self) -> list[str]:
-        """Return the nodes of these stores."""
-        return ["0"]
+    def stored_objects(self) -> dict[str, dict[str, bytes]]:
+        """Return what the store of each node holds."""
+        return {"0": self.objects.data}
 
     def oldest_version(self) -> int:
         """Return the oldest version of the topic that must be kept."""
@@ -217,7 +224,6 @@ class World:
         if self.rows is None:
             self.rows = self._new_rows(folder)
             self.rows.are_sent = self.sent.sequenced
-            self.rows.what_if = WhatIf(self.seed, self.counts).walk
             if self.settings.compaction is not None:
                 self.compaction = Compaction(self.rows, self.jobs, self.counts, self.now_ms)
         return self.rows
@@ -272,7 +278,10 @@ class World:
         """Return the offsets of a partition between two that have a row now."""
         assert self.rows is not None
         partition = self.rows.states[-1].partitions[p]
-        begin = max(begin, partition.log_start)
+        return self.readable(p, partition, max(begin, partition.log_start), end)
+
+    def readable(self, p: int, partition: Partition, begin: int, end: int) -> list[int]:
+        """Return the offsets of a partition between two that have a row at one of its states."""
         if self.compaction is None or begin >= end:
             return list(range(begin, end))
         return self.compaction.readable(p, partition, begin, end)
@@ -286,4 +295,6 @@ class World:
                 return
             case ObjectMissing() if self.rows is not None and error.key in self.rows.gone:
                 return  # whoever slept longer than the delay
+            case InvalidRecord() if self.settings.far_clocks and "message.timestamp" in error.message:
+                return  # a row of a process that could ask no store for the time
         raise error

@@ -5,7 +5,6 @@ import datetime as dt
 import itertools
 import json
 import logging
-import shutil
 import subprocess
 import sys
 import threading
@@ -21,7 +20,6 @@ from pyspark_log.history import backfill as backfill_module
 from pyspark_log.history import backfill_plan, ordering
 from pyspark_log.history.backfill_plan import BackfillPlan, BackfillSettings
 from pyspark_log_storage.errors import (
-    CorruptObject,
     InvalidInput,
     InvalidOption,
     InvalidRecord,
@@ -30,7 +28,6 @@ from pyspark_log_storage.errors import (
 )
 from pyspark_log_storage.stores.local import LocalStore
 from tests.support.log_reader import read_topic
-from tests.support.plain_log import flip_bit
 from tests.support.spark.kills import wait_for
 from tests.support.spark.spark_log import SparkLog
 from tests.support.unsteady_topic import UnsteadyTopic
@@ -142,11 +139,6 @@ def test_the_smallest_value_may_have_more_rows_than_a_range(spark, log, value):
     assert sorted(itertools.chain.from_iterable(numbers_by_partition(log).values())) == list(range(ROWS))
 
 
-def test_a_frame_without_rows_writes_none(spark, log):
-    assert start(log, history(spark).where("false")) == 0
-    assert log.rows("t") == 0
-
-
 def test_rows_that_are_dead_letters_are_not_counted_as_written(spark, log):
     log.write(spark.sql("SELECT CAST(0 AS TINYINT) AS a"), topic="t", schema="columns")
     frame, options = spark.range(400).selectExpr("id AS a"), {"dead.letter.topic": "dead"}
@@ -256,13 +248,6 @@ def test_what_cannot_be_written_is_refused_before_anything_is_there(spark, log):
         start(log, frame.drop("value"))
     assert not (log.folder / "backfill").exists()
     assert log.log.topics() == {}
-
-
-def test_a_damaged_plan_is_an_error(spark, done, tmp_path):
-    checkpoint = shutil.copytree(done.folder / "backfill", tmp_path / "copy")
-    flip_bit(checkpoint / backfill_plan.KEY, 300)
-    with pytest.raises(CorruptObject):
-        start(done, history(spark), checkpoint=str(checkpoint))
 
 
 def test_of_two_processes_that_plan_at_once_one_plan_counts(tmp_path):

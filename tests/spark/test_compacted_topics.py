@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 import pyspark_log
 from pyspark_log.source import newest_rows
 from pyspark_log_coordinator.maintenance import topic_roll
-from pyspark_log_storage.errors import DataLoss, InvalidInput
+from pyspark_log_storage.errors import DataLoss
 from tests.support.spark.rolled import roll
 from tests.support.spark.spark_log import SparkLog
 
@@ -58,6 +58,7 @@ def test_latest_follows_every_write_and_every_compaction(spark, log, monkeypatch
     assert superseded > 0
 
 
+@pytest.mark.default
 @pytest.mark.parametrize("bitmap_rows", [newest_rows.BITMAP_ROWS_MAX, 0], ids=["bitmap", "join"])
 def test_the_columns_are_those_of_a_batch_read(spark, log, monkeypatch, bitmap_rows):
     monkeypatch.setattr(newest_rows, "BITMAP_ROWS_MAX", bitmap_rows)
@@ -72,32 +73,7 @@ def test_the_columns_are_those_of_a_batch_read(spark, log, monkeypatch, bitmap_r
     assert sorted(row.offset for row in after.collect()) == [1, 2]
 
 
-def test_a_plain_read_has_the_rows_that_are_there_with_their_offsets(spark, log):
-    log.create("t", 1, cleanup_policy="compact")
-    log.write(frame(spark, [(1, 1), (2, 2), (1, 3), (3, 4)]), topic="t")
-    compact(log)
-    log.write(frame(spark, [(2, 5)]), topic="t")
-    rows = [(row.offset, int(row.value)) for row in log.read(subscribe="t").orderBy("offset").collect()]
-    assert rows == [(1, 2), (2, 3), (3, 4), (4, 5)]
-    stream = [
-        (row.offset, int(row.value))
-        for batch in log.gathered(log.stream(subscribe="t", startingOffsets="earliest"))
-        for row in batch
-    ]
-    assert sorted(stream) == rows
-
-
-def test_the_rows_are_fixed_when_the_frame_is_made(spark, log):
-    log.create("t", 1, cleanup_policy="compact")
-    log.write(frame(spark, [(1, 1), (2, 2)]), topic="t")
-    compact(log)
-    log.write(frame(spark, [(1, 3)]), topic="t")
-    made = pyspark_log.latest(spark, log.path, "t")
-    log.write(frame(spark, [(1, 4), (2, None), (5, 5)]), topic="t")
-    assert {(int(row.key), int(row.value)) for row in made.collect()} == {(1, 3), (2, 2)}
-
-
-def test_they_are_so_though_they_are_compacted_before_it_is_used(spark, log):
+def test_the_rows_are_fixed_when_the_frame_is_made_though_they_are_compacted_before_it_is_used(spark, log):
     log.create("t", 1, cleanup_policy="compact")
     log.write(frame(spark, [(1, 1), (2, 2)]), topic="t")
     compact(log)
@@ -138,30 +114,6 @@ def test_keys_of_a_typed_topic_are_in_a_column_and_so_is_what_deletes_them(spark
     for _ in range(2):
         found = pyspark_log.latest(spark, log.path, "t").select("id", "name").collect()
         assert sorted(map(tuple, found)) == [(1, "c"), (3, "e")]
-        compact(log)
-
-
-def test_a_row_without_a_key_from_before_is_never_a_newest_row(spark, log):
-    log.write(spark.createDataFrame([("1",), ("2",)], "value string").repartition(1), topic="t")
-    log.log.topic("t").alter_config({"cleanup.policy": "compact"})
-    compact(log)
-    assert [row.value for row in log.read(subscribe="t").collect()] == [b"2"]
-    assert newest(log) == {}
-
-
-def test_a_key_of_several_columns_has_none_that_is_null(spark, log):
-    columns = "id long, currency string, amount int"
-    rows = [(1, "EUR", 1), (1, "USD", 2), (2, "EUR", 3), (1, "EUR", 4), (None, "EUR", 5), (1, None, 6)]
-    log.write(
-        spark.createDataFrame(rows, columns).repartition(1),
-        topic="t",
-        schema="columns",
-        **{"key.column": "id,currency"},
-    )
-    log.log.topic("t").alter_config({"cleanup.policy": "compact"})
-    for _ in range(2):
-        found = pyspark_log.latest(spark, log.path, "t").select("id", "currency", "amount").collect()
-        assert sorted(map(tuple, found)) == [(1, "EUR", 4), (1, "USD", 2), (2, "EUR", 3)]
         compact(log)
 
 
@@ -215,13 +167,7 @@ def test_filters_skip_pages_by_the_page_index(spark, log):
     assert state.where("timestamp > timestamp'2001-01-01'").count() == 50_000
 
 
-def test_a_topic_that_is_not_compacted_is_refused(spark, log):
-    log.create("t", 1)
-    log.write(frame(spark, [(1, 1)]), topic="t")
-    with pytest.raises(InvalidInput, match=r"only a compacted topic has a newest row of each key"):
-        pyspark_log.latest(spark, log.path, "t")
-
-
+@pytest.mark.default
 def test_a_row_without_a_key_fails_the_write_and_nothing_is_written(spark, log):
     log.create("t", 1, cleanup_policy="compact")
     keyless = spark.createDataFrame([("1", "1"), (None, "2")], "key string, value string")
@@ -258,25 +204,6 @@ def test_a_batch_is_repeated_with_the_same_rows_or_not_at_all(spark, log):
     with pytest.raises(StreamingQueryException, match=said):
         numbers(log)
     assert numbers(log, failOnDataLoss="false") == [[(3, 3)], [(4, 4), (5, 5)]]
-
-
-def test_a_batch_of_rows_that_were_compacted_before_is_repeated(spark, log):
-    log.create("t", 1, cleanup_policy="compact")
-    log.write(frame(spark, [(1, 0), (2, 1), (1, 2), (2, 3), (3, 4), (1, 5)]), topic="t")
-    compact(log)
-    with pytest.raises(StreamingQueryException, match="stopped"):
-        numbers(log, stops=True)
-    assert numbers(log) == [[(3, 3)], [(4, 4), (5, 5)]]
-
-
-def test_a_query_that_reads_on_while_rows_are_compacted_sees_no_difference_above_them(spark, log):
-    log.create("t", 1, cleanup_policy="compact")
-    log.write(frame(spark, [(1, 0), (2, 1)]), topic="t")
-    assert numbers(log) == [[(0, 0), (1, 1)]]
-    log.write(frame(spark, [(1, 2), (2, 3)]), topic="t")
-    compact(log)
-    log.write(frame(spark, [(1, 4)]), topic="t")
-    assert numbers(log) == [[(2, 2), (3, 3)], [(4, 4)]]
 
 
 def first_and_then(log, **options):
@@ -371,16 +298,6 @@ def test_foreach_batch_leaves_files_with_rows_of_the_state_to_the_source(spark, 
     run()
     assert seen[4:] == [[5, 6]]
     assert plans == [False, False, False, False, True]
-
-
-def test_a_typed_topic_begins_with_its_newest_rows(spark, log):
-    columns = "id long, name string, gone boolean"
-    rows = [(1, "a", False), (2, "b", False), (1, "c", None), (3, "d", False), (3, "e", True)]
-    log.write(spark.createDataFrame(rows, columns).repartition(1), topic="t", schema="columns", **{"key.column": "id"})
-    log.log.topic("t").alter_config({"cleanup.policy": "compact", "delete.when": "gone"})
-    read = log.stream(subscribe="t", startingOffsets="latest-by-key").select("name")
-    (batch,) = log.gathered(read)
-    assert sorted(row.name for row in batch) == ["b", "c"]
 
 
 def test_a_stream_over_a_topic_that_is_not_compacted_is_refused(spark, log):

@@ -125,6 +125,7 @@ def test_a_missing_path_is_refused(spark):
     assert "option path is required" in shown.first_line
 
 
+@pytest.mark.default
 def test_a_flipped_bit_of_a_row_names_topic_partition_and_offsets(log):
     [file] = log.files("t")
     flip_bit(file, 8 * 70)
@@ -166,6 +167,7 @@ def test_a_marker_of_another_incarnation_is_refused(log):
     assert "is its disk mounted, or was it wiped?" in shown.first_line
 
 
+@pytest.mark.default
 @pytest.mark.parametrize("loss", ["recreated", "deleted"])
 def test_a_topic_that_went_from_under_a_query_is_a_loss(log, loss):
     log.drain(log.stream(subscribe="t", startingOffsets="earliest"), topic="out", **{"num.partitions": 2})

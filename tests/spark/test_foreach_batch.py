@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import pyspark_log
@@ -84,6 +83,7 @@ def run(spark: SparkSession, log: PlainLog, tmp_path: Path) -> Callable[..., See
     return ran
 
 
+@pytest.mark.default
 def test_history_is_read_from_files_and_the_newest_rows_as_in_every_stream(
     log: PlainLog, run: Callable[..., Seen]
 ) -> None:
@@ -96,18 +96,6 @@ def test_history_is_read_from_files_and_the_newest_rows_as_in_every_stream(
     assert second.rows == offsets(40, 45)
     group, topic = log.log.group("g").refresh(), log.log.topic("t").topic_id
     assert [group.committed(topic, p).offset for p in range(PARTITIONS)] == [45] * PARTITIONS
-
-
-def test_a_path_is_relative_to_the_folder_in_which_python_works(
-    spark: SparkSession, log: PlainLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The other process in which Spark plans the query stays where it began."""
-    monkeypatch.chdir(tmp_path)
-    seen, options = Seen(), {"startingOffsets": "earliest"}
-    folder = str(tmp_path / "checkpoint")
-    query = pyspark_log.foreach_batch(spark, "log", "t", seen, checkpoint=folder, options=options, trigger=ENOUGH_NOW)
-    query.awaitTermination()
-    assert seen.rows == offsets(0, 40)
 
 
 def test_a_repeated_batch_has_the_same_rows_whatever_was_rolled_meanwhile(
@@ -197,35 +185,10 @@ def test_the_checkpoint_may_be_on_another_file_system_that_only_the_session_know
     assert {each.name for each in (tmp_path / "disk" / "checkpoint" / "offsets").iterdir()} >= {"0", "1"}
 
 
-def test_an_error_of_the_function_fails_the_query_and_the_batch_is_repeated(
-    spark: SparkSession, log: PlainLog, run: Callable[..., Seen], tmp_path: Path
-) -> None:
-    def fail(frame: DataFrame, batch_id: int) -> None:
-        raise ValueError("no such carrier")
-
-    query = pyspark_log.foreach_batch(
-        spark,
-        log.path,
-        "t",
-        fail,
-        checkpoint=str(tmp_path / "checkpoint"),
-        options={"startingOffsets": "earliest"},
-        trigger=ENOUGH_NOW,
-    )
-    with pytest.raises(StreamingQueryException, match="no such carrier"):
-        query.awaitTermination()
-    assert run().rows == offsets(0, 40)
-
-
 @pytest.mark.parametrize("option", ["subscribe", "subscribePattern", "assign", "path"])
 def test_options_that_the_arguments_give_are_refused(spark: SparkSession, option: str) -> None:
     with pytest.raises(InvalidInput, match=f"options has {option}; give the path and the topic as arguments"):
         pyspark_log.foreach_batch(spark, "/log", "t", print, checkpoint="/checkpoint", options={option: "u"})
-
-
-def test_several_topics_are_refused(spark: SparkSession) -> None:
-    with pytest.raises(InvalidInput, match="t,u"):
-        pyspark_log.foreach_batch(spark, "/log", "t,u", print, checkpoint="/checkpoint")
 
 
 def test_a_session_of_spark_connect_is_refused() -> None:

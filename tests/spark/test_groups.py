@@ -52,6 +52,7 @@ def copies(query: Query) -> dict[int, int]:
     return {number: found.count(number) for number in range(ROWS)}
 
 
+@pytest.mark.default
 def test_all_that_a_query_has_read_is_committed_when_it_ends(spark: SparkSession, query: Query) -> None:
     query.run(spark)
     assert committed(query) == {0: 150, 1: 150}
@@ -74,6 +75,7 @@ def test_the_page_shows_what_a_query_has_written_and_read(spark: SparkSession, q
     assert view.groups["g"].lag == 0
 
 
+@pytest.mark.default
 def test_a_stopped_query_goes_on_where_the_group_was_rewound_to(spark: SparkSession, query: Query) -> None:
     query.run(spark)
     rewind(query, {0: 100})

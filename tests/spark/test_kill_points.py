@@ -17,6 +17,7 @@ from pyspark_log.opening import open_log
 from pyspark_log_storage.stores.addresses import inner_url
 from tests.support.elsewhere import Root
 from tests.support.log_reader import orphans, read_topic
+from tests.support.rings import default
 from tests.support.spark.faulty_source import COMMITTED, COMMITTING, PLANNING, READING, STAGED, STAGING, Trap, sequenced
 from tests.support.spark.kills import Query, driver
 
@@ -102,7 +103,8 @@ def test_a_killed_python_process_fails_the_query_and_its_restart_writes_each_row
     query.check_copied("in", "out")
 
 
-@pytest.mark.parametrize("point", [STAGING, STAGED, COMMITTING, COMMITTED])
+@pytest.mark.parametrize("point", [STAGING, default(STAGED), COMMITTING, default(COMMITTED)])
+@pytest.mark.timeout(300)
 def test_a_killed_driver_is_replaced_by_one_that_writes_each_row_once(
     spark: SparkSession, make_query: MakeQuery, tmp_path: Path, point: str
 ) -> None:

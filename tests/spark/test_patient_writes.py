@@ -1,16 +1,13 @@
 """Every in-sync node is away for some seconds while Spark writes: the batch waits, and each row is there once."""
 
-import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.direct import read
-from tests.support.spark.lost_nodes import HANGS_S, ThreeDisks, wait_for
+from tests.support.spark.lost_nodes import ThreeDisks, wait_for
 from tests.support.spark.spark_log import FORMAT, SparkLog
 
 AWAY_S = 3
@@ -29,19 +26,6 @@ def bring_back(disks: list[str]) -> None:
         Path(f"{disk}.away").rename(disk)
 
 
-def brought_back_later(disks: list[str]) -> threading.Thread:
-    """Bring disks back some seconds after they have gone; return the thread that does it."""
-
-    def run() -> None:
-        wait_for(lambda: all(Path(f"{disk}.away").exists() for disk in disks), "the disks are away")
-        time.sleep(AWAY_S)
-        bring_back(disks)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread
-
-
 @pytest.fixture
 def target(tmp_path: Path) -> ThreeDisks:
     made = ThreeDisks(tmp_path)
@@ -55,37 +39,6 @@ def written(target: ThreeDisks) -> list[int]:
 
 def folders(target: ThreeDisks) -> list[str]:
     return [str(each) for each in target.folders.values()]
-
-
-def with_disks_taken_away(
-    disks: list[str], lose: Callable[[list[str]], None]
-) -> Callable[..., Iterator[pa.RecordBatch]]:
-    """Return what passes a task's rows on, and takes the disks away before the last of them."""
-
-    def passed_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = list(batches)
-        yield from rows[:-1]
-        lose(disks)
-        yield rows[-1]
-
-    return passed_on
-
-
-def test_a_batch_write_waits_for_nodes_that_go_away_while_its_task_writes(
-    spark: SparkSession, target: ThreeDisks
-) -> None:
-    disks = folders(target)
-
-    def lose(disks: list[str]) -> None:
-        for disk in disks:
-            Path(disk).rename(f"{disk}.away")
-
-    returning = brought_back_later(disks)
-    frame = spark.range(ROWS, numPartitions=1).selectExpr("cast(id as string) AS value")
-    frame = frame.mapInArrow(with_disks_taken_away(disks, lose), frame.schema)
-    frame.write.format(FORMAT).mode("append").option("topic", "out").save(target.address)
-    returning.join(HANGS_S)
-    assert written(target) == list(range(ROWS))
 
 
 def test_a_query_goes_on_when_all_nodes_were_away(spark: SparkSession, tmp_path: Path, target: ThreeDisks) -> None:

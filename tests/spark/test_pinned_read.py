@@ -43,6 +43,7 @@ def scans(frame):
     return plan.count("FileScan parquet"), plan.count("BatchScan")
 
 
+@pytest.mark.default
 def test_the_rows_are_those_that_the_source_reads(spark, log):
     frame = pyspark_log.read(spark, log.path, "t")
     assert scans(frame) == (1, 1)
@@ -72,20 +73,6 @@ def test_rows_between_offsets_are_cut_out_of_their_files(spark, log, bounds):
     start, end = bounds
     assert found == {(p, offset) for p in start for offset in range(start[p], end[p])}
     assert frame.count() == len(found)
-
-
-def test_rows_are_cut_out_of_files_also_if_spark_reserves_the_words_of_sql(spark, log):
-    with configured(spark, spark__sql__ansi__enforceReservedKeywords="true"):
-        assert pyspark_log.replay(spark, log.path, "t", {0: 5}, {0: 12}).count() == 7
-
-
-def test_a_setting_that_no_session_may_change_is_left_alone(spark, log):
-    name, session = "spark.sql.legacy.sessionInitWithConfigDefaults", spark._jsparkSession.sessionState().conf()
-    session.setConfString(name, "false")
-    try:
-        assert pyspark_log.read(spark, log.path, "t").count() == 3 * ROWS
-    finally:
-        session.unsetConf(name)
 
 
 def test_a_path_is_relative_to_the_folder_in_which_python_works(spark, log, monkeypatch):

@@ -122,6 +122,7 @@ def test_a_query_that_begins_at_the_latest_rows_still_begins_there_when_batch_0_
     assert sorted(query.check_batches("out").numbers()) == list(range(100, 150))
 
 
+@pytest.mark.default
 def test_a_batch_that_spark_has_forgotten_is_not_written_twice(
     spark: SparkSession, make_query: MakeQuery, write: Write
 ) -> None:
@@ -140,6 +141,7 @@ def test_a_batch_that_spark_has_forgotten_is_not_written_twice(
     assert sorted(contents.numbers()) == list(range(300))
 
 
+@pytest.mark.default
 def test_the_same_batch_with_another_number_of_rows_is_refused(
     spark: SparkSession, make_query: MakeQuery, write: Write
 ) -> None:

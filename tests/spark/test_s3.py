@@ -17,6 +17,7 @@ from pyspark_log_storage.stores.storage_options import ENVIRONMENT_VARIABLE
 from tests.servers.running import Server
 from tests.support.command_line import CommandLine
 from tests.support.evidence import Evidence
+from tests.support.rings import default
 
 FORMAT = "pyspark_log"
 SPARKS = "org.apache.spark"
@@ -44,11 +45,14 @@ class Cloud:
 
 
 @pytest.fixture
-def cloud(ceph: Server, monkeypatch: pytest.MonkeyPatch) -> Cloud:
+def cloud(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cloud:
+    """A bucket of Ceph's, or of the server that a test names."""
+    server: Server = request.getfixturevalue(getattr(request, "param", "ceph"))
     monkeypatch.delenv(ENVIRONMENT_VARIABLE, raising=False)
-    return Cloud(ceph, ceph.new_bucket())
+    return Cloud(server, server.new_bucket())
 
 
+@pytest.mark.parametrize("cloud", [default("moto"), "ceph"], indirect=True)
 def test_a_log_on_two_disks_and_a_bucket_from_end_to_end(
     spark: SparkSession, cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,7 @@ def stored(log, topic, *columns):
     return [tuple(row[column] for column in columns) for row in rows]
 
 
+@pytest.mark.default
 def test_keys_and_values_may_be_strings_or_binary(log):
     log.write(sql(log, "select 'k' key, 'ä' value"), topic="texts")
     log.write(sql(log, "select X'00ff' key, X'' value"), topic="texts")
@@ -41,6 +42,7 @@ def test_keys_and_values_may_be_strings_or_binary(log):
     assert stored(log, "texts", "key", "value") == [(b"k", "ä".encode()), (b"\x00\xff", b""), (None, None)]
 
 
+@pytest.mark.default
 def test_headers_and_times_are_kept_and_other_columns_left_out(log):
     frame = sql(
         log,
@@ -54,6 +56,7 @@ def test_headers_and_times_are_kept_and_other_columns_left_out(log):
     assert time_ == when.astimezone().replace(tzinfo=None)
 
 
+@pytest.mark.default
 def test_rows_without_a_time_have_that_of_the_write(log):
     before = time.time()
     log.write(sql(log, "select 'v' value"), topic="timed")
@@ -87,6 +90,7 @@ def test_a_frame_without_rows_makes_the_topic_and_no_entry(log):
     assert log.log.topic("none").journal.number == 1
 
 
+@pytest.mark.default
 def test_rows_go_to_the_topics_that_they_name(log):
     frame = log.spark.range(0, 9, 1, 2).selectExpr("cast(id as string) value", "concat('named-', id % 3) topic")
     log.write(frame, **{"num.partitions": 2})
@@ -100,6 +104,7 @@ def test_the_option_topic_goes_before_the_column(log):
     assert log.rows("by-option") == 1
 
 
+@pytest.mark.default
 def test_a_key_lands_where_kafka_puts_it(log):
     values = ", ".join(f"('{key}')" for key in KAFKA_MURMUR2)
     log.write(sql(log, f"select key, 'v' value from values {values} as t(key)"), topic="keyed", **{"num.partitions": 7})
@@ -108,6 +113,7 @@ def test_a_key_lands_where_kafka_puts_it(log):
     }
 
 
+@pytest.mark.default
 def test_a_row_may_name_its_partition(log):
     frame = sql(log, "select 'k' key, * from values ('a', 2), ('b', null), ('c', 0) as t(value, partition)")
     log.write(frame, topic="explicit", **{"num.partitions": 3})
@@ -138,6 +144,7 @@ def test_an_existing_topic_keeps_its_partitions(log):
     assert len(log.log.topic("kept").journal.state.partitions) == 2
 
 
+@pytest.mark.default
 def test_a_bad_row_in_one_task_keeps_the_rows_of_all_out(log):
     log.create("all-or-none", 1)  # else it depends on which task is quicker whether it is there
     frame = log.spark.range(0, 1000, 1, 2).selectExpr(
@@ -150,6 +157,7 @@ def test_a_bad_row_in_one_task_keeps_the_rows_of_all_out(log):
     assert log.log.topic("all-or-none").journal.number == 1
 
 
+@pytest.mark.default
 def test_rows_that_cannot_be_written_are_dead_letters_and_the_others_are_written(log):
     frame = log.spark.range(0, 100, 1, 2).selectExpr(
         "if(id = 42, repeat('x', 1100000), cast(id as string)) value",

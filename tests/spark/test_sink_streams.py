@@ -34,6 +34,7 @@ def keyed(log, **options):
     return frame.selectExpr("split_part(cast(value as string), ':', 1) as key", "value")
 
 
+@pytest.mark.default
 def test_the_order_of_the_rows_of_a_key_is_kept_from_batch_to_batch(log):
     log.append("t", {0: [b"%d:%04d" % (i % 7, i) for i in range(200)]})
     query = log.drain(keyed(log, maxOffsetsPerTrigger=40), topic="out", **{"num.partitions": 3})
@@ -45,6 +46,7 @@ def test_the_order_of_the_rows_of_a_key_is_kept_from_batch_to_batch(log):
     assert numbers == {b"%d" % key: list(range(key, 200, 7)) for key in range(7)}
 
 
+@pytest.mark.default
 def test_complete_mode_appends_every_result(log):
     counts = keyed(log).groupBy("key").agg(f.count("*").cast("string").alias("value"))
     log.append("t", {0: [b"a:1", b"b:2"]})
@@ -56,6 +58,7 @@ def test_complete_mode_appends_every_result(log):
     assert sorted(found[2:]) == [(b"a", b"2"), (b"b", b"1")]
 
 
+@pytest.mark.default
 def test_dead_letters_of_a_micro_batch_that_is_written_again_are_in_the_log_once(log):
     log.append("t", {0: [b"a:1", b"b:2", b"c:3"]})
     frame = keyed(log).withColumn("partition", f.when(f.col("key") == "b", 7).otherwise(0).cast("int"))
@@ -105,18 +108,6 @@ def test_a_query_whose_disk_is_not_mounted_fails_and_continues_when_it_is(log, t
     batch(b"3")
     rows = log.spark.read.format("pyspark_log").option("subscribe", "out").load(str(mount)).collect()
     assert [row.value for row in rows] == [b"0"] * 50 + [b"1"] * 50 + [b"2"] * 50 + [b"3"] * 50
-
-
-def test_update_mode_is_refused_by_spark(log):
-    with refused() as shown:
-        log.drain(keyed(log), topic="out", mode="update")
-    assert "does not support Update mode" in shown.first_line
-
-
-def test_asynchronous_progress_is_refused_by_spark(log):
-    with refused() as shown:
-        log.drain(keyed(log), topic="out", asyncProgressTrackingEnabled="true")
-    assert "does not support async progress tracking" in shown.first_line
 
 
 def spark_says(spark):

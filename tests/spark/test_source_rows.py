@@ -40,6 +40,7 @@ def types(frame):
     return [(field.name, field.dataType.simpleString()) for field in frame.schema]
 
 
+@pytest.mark.default
 @pytest.mark.parametrize("way", ["read", "stream"])
 def test_a_row_has_kafkas_columns(log, way):
     assert types(getattr(log, way)(subscribe="t")) == KAFKA_ROW
@@ -47,6 +48,7 @@ def test_a_row_has_kafkas_columns(log, way):
     assert all(field.nullable for field in getattr(log, way)(subscribe="t").schema)
 
 
+@pytest.mark.default
 def test_nulls_tombstones_empty_texts_and_headers_arrive_and_empty_headers_are_null(log):
     rows = log.read(assign='{"t":[0]}', includeHeaders="true").orderBy("offset").collect()
     noon = dt.datetime.fromtimestamp(NOON_MS / 1000, dt.timezone.utc).astimezone().replace(tzinfo=None)
@@ -59,6 +61,7 @@ def test_nulls_tombstones_empty_texts_and_headers_arrive_and_empty_headers_are_n
     assert [row.headers for row in rows] == [None, None, [("h", b"1"), ("h", None)], None]
 
 
+@pytest.mark.default
 def test_an_empty_topic_is_an_empty_frame(log):
     assert log.read(subscribe="empty").count() == 0
     assert log.read(subscribePattern="nothing").collect() == []
@@ -75,12 +78,14 @@ def test_tasks_are_as_many_and_as_small_as_asked_for(log):
     assert log.read(subscribe="t", minPartitions=12).rdd.getNumPartitions() == 12
 
 
+@pytest.mark.default
 def test_a_given_schema_chooses_columns(log):
     frame = log.spark.read.schema("offset bigint, value binary").format("pyspark_log").option("subscribe", "t")
     rows = frame.load(log.path).where("offset >= 19").collect()
     assert [(tuple(row), row.__fields__) for row in rows] == [((19, b"19"), ["offset", "value"])]
 
 
+@pytest.mark.default
 def test_a_given_schema_chooses_columns_of_a_stream(log):
     reader = log.spark.readStream.schema("headers array<struct<key:string,value:binary>>, partition int")
     frame = reader.format("pyspark_log").options(assign='{"t":[0]}', startingOffsets="earliest").load(log.path)
@@ -88,6 +93,7 @@ def test_a_given_schema_chooses_columns_of_a_stream(log):
     assert [tuple(row) for row in rows] == [(None, 0), (None, 0), ([("h", b"1"), ("h", None)], 0), (None, 0)]
 
 
+@pytest.mark.default
 def test_a_replay_is_a_frame_of_the_rows_between_two_positions(log):
     frame = pyspark_log.replay(log.spark, log.path, "t", {1: 5}, {1: 8})
     assert types(frame) == [*KAFKA_ROW, HEADERS]

@@ -25,6 +25,7 @@ def values(rows):
     return sorted(bytes(row.value) for row in rows)
 
 
+@pytest.mark.default
 def test_available_now_reads_what_is_there_within_the_limits(log):
     frame = log.stream(subscribe="t", startingOffsets="earliest", maxOffsetsPerTrigger=5)
     assert [len(batch) for batch in log.gathered(frame)] == [5, 5]
@@ -48,11 +49,13 @@ def test_available_now_ends_though_its_topic_is_created_again_and_written_to_dur
     assert batches == [[b"a0", b"a1", b"a2", b"a3", b"b0"], [b"again"] * 5]
 
 
+@pytest.mark.default
 def test_once_reads_what_is_there_in_one_batch(log):
     frame = log.stream(subscribe="t", startingOffsets="earliest", maxOffsetsPerTrigger=5)
     assert [len(batch) for batch in log.gathered(frame, once=True)] == [10]
 
 
+@pytest.mark.default
 def test_a_restarted_query_goes_on_from_its_checkpoint_and_not_from_its_options(log):
     log.drain(log.stream(subscribe="t", startingOffsets="earliest"), topic="out", **TWO_PARTITIONS)
     log.append("t", {1: [b"new"]})
@@ -61,6 +64,7 @@ def test_a_restarted_query_goes_on_from_its_checkpoint_and_not_from_its_options(
     assert log.rows("out") == 11
 
 
+@pytest.mark.default
 def test_nothing_new_is_no_batch(log):
     log.drain(log.stream(subscribe="t", startingOffsets="earliest"), topic="out", **TWO_PARTITIONS)
     log.drain(log.stream(subscribe="t"), topic="out", **TWO_PARTITIONS)
@@ -102,6 +106,7 @@ class Running:
         return sum(progress["numInputRows"] == 0 for progress in self.query.recentProgress)
 
 
+@pytest.mark.default
 @pytest.mark.no_faults("a fault ends the query")
 def test_a_running_query_reads_what_comes_and_rests_where_nothing_comes(log):
     with (
@@ -119,6 +124,7 @@ def test_a_running_query_reads_what_comes_and_rests_where_nothing_comes(log):
         assert running.offsets() == batches
 
 
+@pytest.mark.default
 def test_the_progress_tells_how_far_the_query_is_behind(log):
     query = log.drain(
         log.stream(subscribe="t", startingOffsets="earliest", maxOffsetsPerTrigger=5), topic="out", **TWO_PARTITIONS

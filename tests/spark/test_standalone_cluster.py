@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.log_reader import read_topic
 from tests.support.spark import cluster_program
-from tests.support.spark.cluster_program import HELD_BATCH, ROWS
+from tests.support.spark.cluster_program import HELD_BATCH, NOBODY, ROWS
 from tests.support.spark.kills import wait_for
 from tests.support.spark.standalone_cluster import may_drop_rights, standalone_cluster
 
@@ -80,6 +80,9 @@ def test_a_worker_that_dies_in_mid_batch_costs_a_retry_and_no_row(run):
 
 
 @pytest.mark.skipif(not may_drop_rights(), reason="needs root, and setpriv, to take rights from the executors")
-def test_executors_need_no_rights_to_the_journals(run):
+def test_executors_write_only_into_two_kinds_of_folders_and_need_no_rights_to_the_journals(run):
     assert run.tasks
     assert all(task["opened"] == [] for task in run.tasks)
+    temporary, *appended = [run.folder / "log/.tmp", *(run.folder / "log").glob("topics/out/*/append")]
+    assert appended
+    assert {each.stat().st_uid for each in (temporary, *appended)} == {NOBODY}

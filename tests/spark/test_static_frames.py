@@ -41,23 +41,6 @@ def two_batches(log, query):
         query.stop()
 
 
-def test_a_frame_and_a_view_of_it_keep_the_rows_of_their_first_use(log):
-    frame = log.read(subscribe="carriers")
-    frame.createOrReplaceTempView("carriers")
-    assert (frame.count(), log.spark.table("carriers").count()) == (1, 1)
-    write(log, "carriers", "AA", "American")
-    assert (frame.count(), log.spark.table("carriers").count()) == (1, 1)
-    assert log.read(subscribe="carriers").count() == 2
-
-
-def test_the_static_side_of_a_join_keeps_the_rows_of_the_first_micro_batch(log):
-    joined = []
-    frame = log.stream(subscribe="events").selectExpr("key").join(log.read(subscribe="carriers").select("key"), "key")
-    writer = frame.writeStream.foreachBatch(lambda batch, _: joined.extend(bytes(row.key) for row in batch.collect()))
-    two_batches(log, writer.option("checkpointLocation", str(log.folder / "checkpoint")).start())
-    assert joined == [b"UA"]
-
-
 def test_the_documented_join_sees_the_newest_rows_in_each_micro_batch(log):
     section = PAGE.read_text().split("## A batch frame is planned once")[1]
     [_, program, *_] = re.split(r"```(?:python)?\n", section)

@@ -62,6 +62,7 @@ def log(spark: SparkSession, tmp_path: Path) -> Log:
     return made
 
 
+@pytest.mark.default
 def test_a_new_checkpoint_with_a_known_application_id_is_refused_until_it_takes_the_id_over(log: Log) -> None:
     old, new = log.query("old"), log.query("new")
     old.run(log.spark)
@@ -95,6 +96,7 @@ def test_a_restart_with_the_option_to_take_over_still_set_writes_nothing_twice(l
     assert log.contents() == before
 
 
+@pytest.mark.default
 def test_a_batch_write_that_is_repeated_is_skipped(log: Log) -> None:
     for _ in range(2):
         log.write(log.numbers(0, 10), txnAppId="app", txnVersion=7)
@@ -117,6 +119,7 @@ def test_a_batch_write_that_is_repeated_with_another_number_of_rows_is_refused(l
     assert log.sorted_numbers() == list(range(10))
 
 
+@pytest.mark.default
 def test_for_each_batch_with_an_application_id_and_a_version_writes_each_batch_once(log: Log) -> None:
     failures = iter([False, True])
 

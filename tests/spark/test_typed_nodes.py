@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-import deltalake
 import pytest
-from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 
 import pyspark_log
@@ -15,6 +13,7 @@ from tests.support.command_line import CommandLine
 from tests.support.spark.lost_nodes import NODES, ThreeDisks
 from tests.support.spark.rolled import roll
 
+deltalake = pytest.importorskip("deltalake")
 pytestmark = pytest.mark.spark
 ROWS = 20
 """Of a step; half of them in each partition."""
@@ -114,22 +113,3 @@ def test_a_topic_evolves_without_a_node_that_is_then_rebuilt_and_read_alone(spar
     assert places(frame) == expected(4)
     assert places(pyspark_log.replay(spark, disks.address, "t", {0: 7, 1: 7})) == expected(4, first=7)
     assert disks.streamed(maxOffsetsPerTrigger=str(ROWS)) == [(ROWS, 1), (ROWS, 0)]
-
-
-@pytest.mark.parametrize("damage", ["lost", "cut"])
-def test_a_file_that_a_node_lacks_is_read_from_another_one(spark, disks, damage):
-    disks.write("CAST(id AS SMALLINT) AS id")
-    frames = []
-    for node in NODES:
-        for file in disks.folders[node].glob("topics/t/*/0/*.parquet"):
-            if damage == "lost":
-                file.unlink()
-            else:
-                file.write_bytes(file.read_bytes()[:-1])
-        frame = pyspark_log.read(spark, disks.address, "t")
-        frames.append(native_scans(frame))
-        if node != NODES[-1]:
-            assert places(frame) == expected(1)
-    assert frames == [1, 1, 1], "partition 1 is whole"
-    with pytest.raises(PythonException, match=r"(ObjectMissing|CorruptObject): .*\.parquet"):
-        frame.count()

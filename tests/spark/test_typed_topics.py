@@ -30,6 +30,7 @@ def frame(log, *columns, rows=20):
     return log.spark.range(rows).selectExpr(*columns)
 
 
+@pytest.mark.default
 def test_columns_of_every_type_come_back_in_a_batch_and_in_a_stream(log):
     written = log.spark.range(20).selectExpr(*[each.strip() for each in _split(ALL_TYPES)])
     log.write(written, topic="all", schema="columns")
@@ -55,6 +56,7 @@ def _split(text):
     return [*parts, text[begin:]]
 
 
+@pytest.mark.default
 def test_a_stream_writes_a_typed_topic_whose_columns_evolve_after_a_restart(log):
     log.write(frame(log, "cast(id as int) id"), topic="from", schema="columns", **{"num.partitions": 1})
     log.write(frame(log, "cast(1 as int) id", rows=1), topic="to", schema="columns")
@@ -136,8 +138,8 @@ def test_a_frame_that_does_not_fit_is_shown_as_one_line(log):
     with refused() as shown:
         log.write(frame(log, "id", "1 more"), topic="strict")
     assert shown.first_line.endswith(
-        "topic 'strict': there is no column 'more' (the columns are id BIGINT); drop it, or set mergeSchema=true to "
-        "add it to the topic"
+        "topic 'strict': there is no column 'more' (the columns are id BIGINT); drop it, or add it to the topic "
+        "by a write of Spark with mergeSchema=true"
     )
 
 

@@ -34,6 +34,8 @@ def query(spark: SparkSession, root: Root, tmp_path: Path) -> Query:
     )
 
 
+@pytest.mark.default
+@pytest.mark.timeout(300)
 def test_what_a_zombie_driver_had_staged_is_refused_after_another_took_over(
     spark: SparkSession, query: Query, tmp_path: Path
 ) -> None:

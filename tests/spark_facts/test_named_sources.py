@@ -67,11 +67,6 @@ def query(spark: SparkSession, tmp_path: Path) -> Query:
     return Query(spark, tmp_path)
 
 
-def test_a_name_needs_the_setting(query: Query) -> None:
-    with pytest.raises(AnalysisException, match=f"SOURCE_NAMING_NOT_SUPPORTED.*{EVOLUTION}"):
-        query.source("a", "first")
-
-
 def test_with_the_setting_each_source_needs_a_name_of_its_own(evolution: None, query: Query) -> None:
     with pytest.raises(AnalysisException, match="UNNAMED_STREAMING_SOURCES_WITH_ENFORCEMENT"):
         query.source("a")
@@ -159,4 +154,5 @@ def test_one_source_takes_further_topics_and_gives_them_up_only_if_told_to(query
     with pytest.raises(StreamingQueryException, match="topic 'b', partition 0 does not exist or is not subscribed any"):
         query.read(query.source("a"))
     assert query.read(query.source("a", failOnDataLoss="false")) == ["a3"]
-    assert query.read(query.source("a,b")) == ["b0", "b1"], "it is a new topic to the query"
+    query.append("b", "2")
+    assert query.read(query.source("a,b")) == ["b2"], "the query continues where it was"

@@ -191,12 +191,3 @@ def test_settings_that_change_after_a_frame_was_made_do_not_change_its_rows(spar
     assert "FileScan parquet" in frame._jdf.queryExecution().executedPlan().toString()
     with changed(spark, other_values(spark)):
         assert rows_of(frame) == wanted
-
-
-def test_settings_that_make_a_read_faster_are_the_users(spark, log):
-    with changed(spark, {"spark.sql.files.maxPartitionBytes": "1000", "spark.sql.files.openCostInBytes": "1"}):
-        tasks = pyspark_log.read(spark, log.path, "t").rdd.getNumPartitions()
-    assert tasks > pyspark_log.read(spark, log.path, "t").rdd.getNumPartitions()
-    with changed(spark, {"spark.sql.parquet.enableVectorizedReader": "false"}):
-        plan = pyspark_log.read(spark, log.path, "t")._jdf.queryExecution().executedPlan().toString()
-    assert "Batched: false" in plan

@@ -1,16 +1,32 @@
 """The configurations in which TLC explores the specifications, and the faults that it must find in them.
 
 A configuration is small, so that all its states are visited: a few nodes, rows, epochs and generations. Each explores
-a part of the actions together. The faults are in faults.txt, in the form of the lists in tests/mutants.
+a part of the actions together. The faults are in faults.txt: `file:` and `tests:` hold for all faults
+after them, the module that they change, and the model in which TLC must find them. A fault has a name, the rule that it
+breaks in words, the exact text in the module (`-`) and what takes its place (`+`).
 """
 
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.mutants.mutant import Mutant, parse
 from tests.specification import tlc
 
 FAULTS = Path(__file__).with_name("faults.txt")
+
+
+class Fault(NamedTuple):
+    """A fault of a specification."""
+
+    name: str
+    file: str
+    model: str
+    old: str
+    new: str
+
+    def applied_to(self, text: str) -> str:
+        """Return the text of the module with the fault; the old text is there once."""
+        assert text.count(self.old) == 1, f"{self.name}: {self.file} has its old text {text.count(self.old)} times"
+        return text.replace(self.old, self.new)
 
 
 class Model(NamedTuple):
@@ -74,7 +90,7 @@ MODELS = {
 }
 
 
-def explore(model: Model, fault: Mutant | None = None, *, seconds: float = 600) -> tlc.Run:
+def explore(model: Model, fault: Fault | None = None, *, seconds: float = 600) -> tlc.Run:
     """Explore a model, with a fault in its specification if one is given."""
     more = {}
     if fault is not None:
@@ -83,6 +99,20 @@ def explore(model: Model, fault: Mutant | None = None, *, seconds: float = 600) 
     return tlc.run(model.module, model.settings(), more, seconds=seconds)
 
 
-def faults() -> list[Mutant]:
+def faults() -> list[Fault]:
     """Return the faults that TLC must find. What the list calls tests are models."""
-    return parse(FAULTS.read_text(), "specification")
+    found, settings = [], {"file": "", "tests": ""}
+    for block in FAULTS.read_text().split("\n\n"):
+        name = ""
+        text: dict[str, list[str]] = {"-": [], "+": []}
+        for line in block.splitlines():
+            head, _, rest = line.partition(": ")
+            if line[:1] in text:
+                text[line[0]].append(line[2:])
+            elif head in settings:
+                settings[head] = rest
+            elif not line.startswith("#"):
+                name = head
+        if name:
+            found.append(Fault(name, settings["file"], settings["tests"], "\n".join(text["-"]), "\n".join(text["+"])))
+    return found

@@ -3,7 +3,7 @@
 Those there are of logs that `make torture` attacked: nodes were wiped, left alone and damaged, processes killed.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import GenericAlias
 from typing import Any
@@ -17,11 +17,6 @@ from tests.specification.following import Journal
 
 FOLDER = Path(__file__).with_name("recorded")
 OF: dict[str, Any] = {"topic": topic_machine, "group": group_machine}
-
-
-def write(path: Path, steps: Iterable[Step]) -> None:
-    """Write a journal, all of its entries from the first one."""
-    path.write_bytes(b"".join(msgspec.json.encode(step.events) + b"\n" for step in steps))
 
 
 def journals() -> list[Journal]:

@@ -15,6 +15,7 @@ from pyspark_log_storage.stores.faults import ChaosOptions, RandomFaults
 from pyspark_log_storage.stores.local import LocalStore
 from pyspark_log_storage.stores.storage_options import StorageOptions
 from tests.support.memory_store import MemoryStore
+from tests.support.rings import deep
 
 # A property is tested as long as it takes: a busy machine is no failure.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -40,7 +41,7 @@ def local(tmp_path):
     return LocalStore(str(tmp_path / "disk" / "root"))
 
 
-KINDS = ["local", "memory", "chaos", "ceph", "moto", "fsspec", "s3 through fsspec"]
+KINDS = ["local", "memory", "moto", "fsspec", *map(deep, ["chaos", "ceph", "s3 through fsspec"])]
 TEST_URL = os.environ.get("PYSPARK_LOG_TEST_URL")
 """The address of one more store to test, such as abfs://container; its options are in PYSPARK_LOG_STORAGE_OPTIONS."""
 

@@ -3,6 +3,8 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from pyspark_log_storage.stores.connections import PerProcess
 
 WAIT_SECONDS = 20
@@ -28,30 +30,14 @@ def test_a_connection_that_takes_long_to_make_delays_no_other():
         assert slow.result(WAIT_SECONDS) == "slow"
 
 
-def test_threads_that_need_one_connection_at_once_share_it():
+def test_a_connection_is_made_once_and_one_that_cannot_be_at_the_next_need():
     connections, made, together = PerProcess(), [], threading.Barrier(8)
 
     def get(_):
         together.wait(WAIT_SECONDS)
         return connections.get("store", lambda: made.append(object()) or made[-1])
 
+    with pytest.raises(ZeroDivisionError):
+        connections.get("store", lambda: 1 // 0)
     with ThreadPoolExecutor(8) as threads:
-        found = set(threads.map(get, range(8)))
-    assert found == set(made)
-    assert len(made) == 1
-
-
-def test_a_connection_that_cannot_be_made_is_made_at_the_next_need():
-    connections, answers = PerProcess(), [ValueError, None]
-
-    def make():
-        error = answers.pop(0)
-        if error is not None:
-            raise error
-        return "made"
-
-    try:
-        connections.get("store", make)
-    except ValueError:
-        assert connections.get("store", make) == "made"
-    assert answers == []
+        assert list(threads.map(get, range(8))) == made * 8

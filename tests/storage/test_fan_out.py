@@ -65,72 +65,56 @@ def test_all_stores_get_the_same_bytes():
     assert {store.read(KEY) for store in stores.values()} == {b"0;1;2;3;4;5;6;7;"}
 
 
+def eventually(holds):
+    """Wait until it holds."""
+    for _ in range(500):
+        if holds():
+            return True
+        time.sleep(0.01)
+    return False
+
+
 @pytest.mark.parametrize("step", ["open", "write", "close"])
 def test_a_store_that_fails_is_left_out_and_the_others_get_all(step):
-    stores = {"good": MemoryStore(), "bad": FailingStore(step), "well": MemoryStore()}
-    writer = write(stores)
-    assert writer.done == ("good", "well")
-    assert "made" in writer.failures["bad"].message
-    assert stores["good"].read(KEY) == stores["well"].read(KEY) == b"0;1;2;3;4;5;6;7;"
-    assert list(stores["bad"].list("")) == []
+    for error in (StoreUnavailable, StoreUnwritable):
+        stores = {"good": MemoryStore(), "bad": FailingStore(step, error), "well": MemoryStore()}
+        writer = write(stores)
+        assert writer.done == ("good", "well")
+        assert "made" in writer.failures["bad"].message
+        assert stores["good"].read(KEY) == stores["well"].read(KEY) == b"0;1;2;3;4;5;6;7;"
+        assert list(stores["bad"].list("")) == []
 
 
 @pytest.mark.parametrize("step", ["open", "write", "close"])
-def test_the_error_is_raised_if_no_store_is_left(step):
+def test_a_write_fails_if_no_store_is_left_or_one_lacks_rights_or_there_is_a_bug(step):
     with pytest.raises(StoreUnavailable, match=f"made {step} fail"):
         write({"a": FailingStore(step), "b": FailingStore(step)})
-
-
-@pytest.mark.parametrize("step", ["open", "write", "close"])
-def test_missing_rights_fail_the_whole_write(step):
     with pytest.raises(StoreRefused, match=f"made {step} fail"):
         write({"good": MemoryStore(), "bad": FailingStore(step, StoreRefused)})
-
-
-def test_a_full_disk_is_left_out():
-    assert write({"good": MemoryStore(), "full": FailingStore("write", StoreUnwritable)}).done == ("good",)
+    with pytest.raises(ZeroDivisionError):
+        write({"good": MemoryStore(), "bad": FailingStore(step, lambda *_: ZeroDivisionError())})
 
 
 @pytest.mark.parametrize("step", ["open", "write", "close"])
-def test_a_store_that_hangs_is_waited_for_once(step):
+def test_a_store_that_hangs_is_waited_for_once_and_publishes_nothing_later(step):
     release = threading.Event()
     hanging = FailingStore(step, None, release)
-    begun = time.monotonic()
-    writer = write({"good": MemoryStore(), "hangs": hanging}, slower_seconds=0.2)
-    assert time.monotonic() - begun < 5
+    writer = write({"good": MemoryStore(), "hangs": hanging}, pieces=1, slower_seconds=0.1)
     assert writer.done == ("good",)
     assert "takes too long" in writer.failures["hangs"].message
     release.set()
+    if step == "write":
+        assert eventually(lambda: hanging.discarded)
+        assert list(hanging.list("")) == []
 
 
-def test_a_store_that_was_left_out_does_not_publish_the_object_later():
+@pytest.mark.parametrize("others", [{}, {"fails": FailingStore("close")}], ids=["all are slow", "another fails"])
+def test_no_store_is_too_slow_before_another_one_is_done(others):
     release = threading.Event()
-    hanging = FailingStore("write", None, release)
-    writer = write({"good": MemoryStore(), "hangs": hanging}, pieces=1, slower_seconds=0.2)
-    assert writer.done == ("good",)
-    release.set()
-    for _ in range(100):
-        if hanging.discarded:
-            break
-        time.sleep(0.01)
-    assert hanging.discarded
-    assert list(hanging.list("")) == []
-
-
-def test_no_store_is_too_slow_before_another_one_is_done():
-    release = threading.Event()
-    stores = {name: FailingStore("close", None, release) for name in "ab"}
-    threading.Timer(0.5, release.set).start()
-    assert write(stores, pieces=1, slower_seconds=0.1).done == ("a", "b")
-
-
-def test_a_store_that_fails_does_not_limit_the_time_of_the_last_one():
-    release = threading.Event()
-    stores = {"fails": FailingStore("close"), "slow": FailingStore("close", None, release)}
-    threading.Timer(0.5, release.set).start()
-    writer = write(stores, pieces=1, slower_seconds=0.1)
-    assert writer.done == ("slow",)
-    assert list(writer.failures) == ["fails"]
+    stores = others | {name: FailingStore("close", None, release) for name in "ab"}
+    threading.Timer(0.3, release.set).start()
+    writer = write(stores, pieces=1, slower_seconds=0.05)
+    assert (writer.done, list(writer.failures)) == (("a", "b"), list(others))
 
 
 def test_a_write_fails_if_all_stores_hang(monkeypatch):
@@ -179,10 +163,7 @@ def test_a_writer_that_needs_only_some_stores_does_not_wait_for_the_slowest():
     assert write(stores, enough=2).done == ("a", "b")
     assert list(slow.list("")) == []
     release.set()
-    for _ in range(100):
-        if list(slow.list("")):
-            break
-        time.sleep(0.01)
+    assert eventually(lambda: list(slow.list("")))
     assert slow.read(KEY) == stores["a"].read(KEY)
 
 
@@ -191,15 +172,5 @@ def test_a_discarded_object_appears_nowhere():
     writer = FanOutWriter(stores, KEY)
     writer.write(b"x")
     writer.discard()
-    time.sleep(0.05)
+    assert eventually(lambda: not [each for each in threading.enumerate() if each.name.startswith("write to")])
     assert [list(store.list("")) for store in stores.values()] == [[], []]
-    assert not [each for each in threading.enumerate() if each.name.startswith("write to")]
-
-
-def test_bugs_are_raised_as_they_are():
-    class Broken(MemoryStore):
-        def open_write(self, key, *, durable=True, replace=False):
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        write({"a": MemoryStore(), "b": Broken()})

@@ -46,12 +46,9 @@ def test_a_key_has_one_hash_wherever_it_is(values, skipped, block):
     assert len(set(whole)) == len(set(values))
 
 
-@pytest.mark.parametrize("kind", [pa.int8(), pa.int16(), pa.int32(), pa.int64()], ids=str)
-def test_whole_numbers_are_the_same_key_in_each_width(kind):
-    assert pairs(pa.array([-3, 0, 100], kind)) == pairs(pa.array([-3, 0, 100], pa.int64()))
-
-
-def test_texts_are_the_bytes_that_they_have():
+def test_numbers_and_texts_are_the_same_key_in_each_type():
+    for kind in (pa.int8(), pa.int16(), pa.int32()):
+        assert pairs(pa.array([-3, 0, 100], kind)) == pairs(pa.array([-3, 0, 100], pa.int64()))
     assert pairs(pa.array(["", "grün"])) == pairs(pa.array([b"", "grün".encode()]))
     assert pairs(pa.array(["grün"], pa.large_string())) == pairs(pa.array(["grün"]))
 
@@ -62,33 +59,28 @@ def test_two_columns_are_another_key_than_their_values_joined():
     assert pairs(pa.array([b"a"]), pa.array([b""])) != pairs(pa.array([b""]), pa.array([b"a"]))
 
 
-def test_a_million_similar_keys_have_different_hashes_and_every_bit_is_used():
-    hashes, checks = key_hashes([pa.array([b"user-%d" % number for number in range(1_000_000)])])
-    assert len(np.unique(hashes)) == 1_000_000
+def test_similar_keys_have_different_hashes_and_every_bit_is_used():
+    hashes, checks = key_hashes([pa.array([b"user-%d" % number for number in range(200_000)])])
+    assert len(np.unique(hashes)) == 200_000
     for values, bits in ((hashes, 64), (checks.astype(np.uint64), 32)):
         shares = [float(((values >> np.uint64(bit)) & np.uint64(1)).mean()) for bit in range(bits)]
-        assert all(0.495 < share < 0.505 for share in shares), shares
-
-
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=30))
-def test_the_newest_row_of_each_key_is_the_one_with_the_largest_offset(rows):
-    """Hashes are made to be the same, so that the checks decide."""
-    hashes, checks = np.array(rows, np.uint64).reshape(-1, 2).T
-    found = key_index.newest(Keys(hashes, checks.astype(np.uint32), np.arange(len(rows))))
-    assert found.offsets.tolist() == [at for _, at in sorted({row: at for at, row in enumerate(rows)}.items())]
+        assert all(0.49 < share < 0.51 for share in shares), shares
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(-2, 2)), max_size=30))
-def test_with_versions_the_newest_row_is_the_one_with_the_largest_and_then_the_largest_offset(rows):
+def test_the_newest_row_of_each_key_has_the_largest_version_and_then_the_largest_offset(rows):
+    """Hashes are made to be the same, so that the checks decide."""
     hashes, checks, versions = np.array(rows, np.int64).reshape(-1, 3).T
     keys = Keys(hashes.astype(np.uint64), checks.astype(np.uint32), np.arange(len(rows)), versions)
-    found = key_index.newest(keys)
     largest = {}
     for at, (*key, version) in enumerate(rows):
         largest[tuple(key)] = max(largest.get(tuple(key), (version, at)), (version, at))
+    found = key_index.newest(keys)
     assert list(zip(found.versions.tolist(), found.offsets.tolist(), strict=True)) == [
         largest[key] for key in sorted(largest)
     ]
+    last = {tuple(key): at for at, (*key, _) in enumerate(rows)}
+    assert key_index.newest(keys._replace(versions=None)).offsets.tolist() == [last[key] for key in sorted(last)]
 
 
 def test_found_rows_and_wanted_ones_are_compared_by_version():
@@ -107,7 +99,6 @@ def test_found_rows_and_wanted_ones_are_compared_by_version():
         (pa.array([3, None], pa.int8()), [3, key_index.NO_VERSION]),
         (pa.array([-1, None], pa.date32()), [-1, key_index.NO_VERSION]),
         (pa.array([7, None], pa.timestamp("us", "UTC")), [7, key_index.NO_VERSION]),
-        (pa.array([7, None], pa.timestamp("us")), [7, key_index.NO_VERSION]),
     ],
     ids=lambda found: str(getattr(found, "type", "")),
 )

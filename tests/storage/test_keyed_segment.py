@@ -1,6 +1,6 @@
 """Keyed segments: some rows of a range at their offsets, and two lists; never wrong rows, and no part unchecked."""
 
-import io
+import contextlib
 import itertools
 import random
 
@@ -10,24 +10,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_log_storage.columns import key_index
 from pyspark_log_storage.columns.compaction_columns import CompactionColumns
 from pyspark_log_storage.columns.key_index import Keys, keys_of
-from pyspark_log_storage.columns.schema import RECORD, RECORD_SCHEMAS, RECORD_WITH_HEADERS, TIMESTAMP
+from pyspark_log_storage.columns.schema import RECORD, RECORD_SCHEMAS, TIMESTAMP
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
 from pyspark_log_storage.files import index
-from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX, Index
+from pyspark_log_storage.files.index import Index
 from pyspark_log_storage.files.row_files import KeyedCounts
 from pyspark_log_storage.parquet import keyed_segment, parquet_footer, parquet_segment
 from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
 from pyspark_log_storage.parquet.parquet_footer import Section
 from pyspark_log_storage.parquet.parquet_segment import ParquetRows
-from pyspark_log_storage.segments import recovery, segment, transfer
+from pyspark_log_storage.segments import segment, transfer
 from tests.support.counting_store import CountingStore
 from tests.support.memory_store import MemoryStore
+from tests.support.rings import deep
 from tests.support.segment_reads import entries_between
 from tests.support.storage import parquet_rows
 from tests.support.storage.parquet_rows import BASE, EPOCHS, FOLDER, KEY, NAME
@@ -94,17 +95,35 @@ SUPERSEDED = (3, 8, 999)
 VERSIONS = {offset: (offset * 7919) % 100 - 50 for offset, _, _ in ROWS}
 
 
-@pytest.fixture(params=["without versions", "with versions"])
-def store(request, monkeypatch):
+@pytest.fixture
+def store(monkeypatch):
     """A keyed segment of offsets 1000 to 1099 with 12 rows in four row groups, which supersedes three rows."""
     monkeypatch.setattr(parquet_segment, "ROW_GROUP_BYTES", 250)
     made = CountingStore()
-    keys = key_index_of(ROWS)
-    if request.param == "with versions":
-        keys = versioned(keys, VERSIONS)
-    write(made, ROWS, SUPERSEDED, keys=keys, cuts=range(0, len(ROWS), 3))
+    write(made, ROWS, SUPERSEDED, keys=versioned(key_index_of(ROWS), VERSIONS), cuts=range(0, len(ROWS), 3))
     assert [each.rows for each in segment.scan(made, KEY)] == [3, 3, 3, 3]
     return made
+
+
+def test_the_footer_is_as_drawn_and_the_rows_are_ordinary_parquet(store):
+    file = pq.ParquetFile(pa.BufferReader(store.read(KEY)))
+    assert file.read().column("offset").to_pylist() == [offset for offset, _, _ in ROWS]
+    statistics = file.metadata.row_group(1).column(1).statistics
+    assert (statistics.min, statistics.max) == (1009, 1015)
+    stored = msgspec.json.decode(file.metadata.metadata[b"pyspark-log.segment"])
+    assert (stored["version"], len(stored["keyed"])) == (2, 4)
+    write(plain := MemoryStore(), ROWS, SUPERSEDED)
+    parquet_rows.write(dense := MemoryStore(), parquet_rows.simple(3))
+    without, none = (
+        msgspec.json.decode(parquet_footer.read(each, KEY).parquet.metadata[b"pyspark-log.segment"])
+        for each in (plain, dense)
+    )
+    assert [len(without["keyed"]), *map(len, without["keyed"][1:])] == [3, 3, 3], "no trace of versions"
+    assert set(none) == {"version", "base_offset", "leader_epochs", "row_groups", "of"}, "no trace of lists"
+    assert (none["version"], {len(each) for each in none["row_groups"]}) == (1, {7})
+    assert segment.keyed_counts(dense, KEY) is None
+    with pytest.raises(CorruptObject, match="it has every row of its range"):
+        keyed_segment.read_keys(dense, KEY)
 
 
 # What is written is found
@@ -119,9 +138,10 @@ keyed_rows = st.dictionaries(
 lists = st.sets(st.integers(0, BASE - 1), max_size=20).map(sorted)
 
 
+@settings(max_examples=30)
 @given(keyed_rows, lists, st.integers(1, 400), st.sets(st.integers(1, 19)), st.integers(0, 2**31))
 def test_rows_and_lists_are_read_back_and_the_index_covers_the_range(rows, superseded, group_bytes, cuts, beyond):
-    store = MemoryStore()
+    store, other = MemoryStore(), MemoryStore()
     end = rows[-1][0] + 1 + beyond
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parquet_segment, "ROW_GROUP_BYTES", group_bytes)
@@ -146,121 +166,44 @@ def test_rows_and_lists_are_read_back_and_the_index_covers_the_range(rows, super
     assert done.keyed == segment.keyed_counts(store, KEY) == counts
     assert (done.min_timestamp, done.max_timestamp) == (0, max(each.max_timestamp for each in entries))
     assert list(Index(store, f"{KEY}.index").read_all()) == entries
-
-
-@given(keyed_rows, lists)
-def test_a_copy_and_an_index_made_from_the_file_alone_are_what_was_written(rows, superseded):
-    store, other = MemoryStore(), MemoryStore()
-    done = write(store, rows, superseded)
     transfer.copy_segment(store, other, KEY, done)
-    for name in (KEY, f"{KEY}.index"):
-        assert other.read(name) == store.read(name)
-    assert segment.index_is_right(store, KEY, segment.scan(store, KEY))
+    assert other.read(KEY) == store.read(KEY)
     other.delete(f"{KEY}.index")
     segment.rebuild_index(other, KEY)
-    assert other.read(f"{KEY}.index") == store.read(f"{KEY}.index")
+    assert other.read(f"{KEY}.index") == store.read(f"{KEY}.index"), "it is made from the file alone"
 
 
-def test_an_entry_covers_offsets_from_the_end_of_the_one_before_to_its_last_row(store):
-    covered = [(each.base_offset, each.end_offset) for each in segment.scan(store, KEY)]
-    assert covered == [(1000, 1007), (1007, 1016), (1016, 1025), (1025, 1100)]
-
-
-@pytest.mark.parametrize(("start", "end", "groups"), [(1007, 1008, [1]), (1006, 1017, [0, 1, 2]), (1099, 1100, [3])])
-def test_an_offset_without_a_row_is_found_where_it_is_covered(store, start, end, groups):
+def test_an_offset_without_a_row_is_found_where_it_is_covered(store):
     entries = segment.scan(store, KEY)
-    for indexed in (True, False):
-        if not indexed:
-            store.delete(f"{KEY}.index")
-        assert entries_between(store, KEY, start, end) == [entries[each] for each in groups]
+    assert [(each.base_offset, each.end_offset) for each in entries] == [
+        (1000, 1007),
+        (1007, 1016),
+        (1016, 1025),
+        (1025, 1100),
+    ]
+    for _ in range(2):
+        for start, end, groups in ((1007, 1008, [1]), (1006, 1017, [0, 1, 2]), (1099, 1100, [3])):
+            assert entries_between(store, KEY, start, end) == [entries[each] for each in groups]
+        store.delete(f"{KEY}.index")
 
 
-def test_a_list_is_read_without_the_rows(store):
+def test_a_row_is_found_with_its_version_by_reads_of_the_lists_alone():
+    store = CountingStore()
+    write(store, ROWS, SUPERSEDED, keys=versioned(key_index_of(ROWS), VERSIONS))
     footer = parquet_footer.read(store, KEY)
-    store.forget()
-    keyed_segment.read_superseded(store, KEY, footer)
-    assert (store.reads, store.received) == (1, 8 * len(SUPERSEDED))
-    store.forget()
-    wanted = key_index_of(ROWS)
-    keyed_segment.find_keys(store, KEY, wanted, footer)
-    assert (store.reads, store.received) == (1, 16 * len(ROWS))
-    if footer.segment.keyed.versions is not None:
-        store.forget()
-        keyed_segment.find_keys(store, KEY, versioned(wanted, VERSIONS), footer)
-        assert (store.reads, store.received) == (2, 24 * len(ROWS))
-
-
-def test_the_last_row_may_be_superseded_itself():
-    """It is there only because a segment has rows."""
-    store = MemoryStore()
-    write(store, ROWS[-1:], (3, ROWS[-1][0]))
-    assert keyed_segment.read_superseded(store, KEY).tolist() == [3, ROWS[-1][0]]
-
-
-def test_a_footer_without_versions_has_no_trace_of_them():
-    store = MemoryStore()
-    write(store, ROWS, SUPERSEDED)
-    stored = msgspec.json.decode(parquet_footer.read(store, KEY).parquet.metadata[b"pyspark-log.segment"])
-    assert stored["version"] == 2
-    assert [len(stored["keyed"]), *map(len, stored["keyed"][1:])] == [3, 3, 3]
-
-
-def test_a_row_is_found_with_its_version():
-    store = MemoryStore()
-    write(store, ROWS, keys=versioned(key_index_of(ROWS), VERSIONS))
     wanted = keys_of([pa.array([row[1] for row in ROWS[3:5]], pa.binary())], np.array([END, END]), np.zeros(2, int))
     wanted = key_index.newest(wanted)
-    found = keyed_segment.find_keys(store, KEY, wanted)
+    store.forget()
+    found = keyed_segment.find_keys(store, KEY, wanted, footer)
+    assert (store.reads, store.received) == (2, 24 * len(ROWS))
     assert found.versions.tolist() == [VERSIONS[each] for each in found.offsets.tolist()]
     assert sorted(found.offsets.tolist()) == [ROWS[3][0], ROWS[4][0]]
-    store = MemoryStore()
-    write(store, ROWS)
+    store.forget()
+    assert keyed_segment.read_superseded(store, KEY, footer).tolist() == list(SUPERSEDED)
+    assert (store.reads, store.received) == (1, 8 * len(SUPERSEDED))
+    write(store := MemoryStore(), ROWS)
     with pytest.raises(CorruptObject, match="no versions, where the topic has compaction"):
         keyed_segment.find_keys(store, KEY, wanted)
-
-
-def test_other_engines_read_ordinary_parquet_with_the_offsets_of_the_rows(store):
-    table = pq.read_table(io.BytesIO(store.read(KEY)))
-    assert table.column("offset").to_pylist() == [offset for offset, _, _ in ROWS]
-    assert table.column_names == ["partition", "offset", "timestamp", "key", "value", "headers"]
-    file = pq.ParquetFile(io.BytesIO(store.read(KEY)))
-    statistics = file.metadata.row_group(1).column(1).statistics
-    assert (statistics.min, statistics.max) == (1009, 1015)
-
-
-def test_rows_with_and_without_headers_are_read_with_the_columns_of_the_newest_of_their_group():
-    store = MemoryStore()
-    writer = KeyedSegmentWriter(store, FOLDER, NAME, BASE, EPOCHS, ParquetRows(2, RECORD_SCHEMAS, "zstd"))
-    headers = [{"key": "k", "value": b"v"}]
-    writer.append_at(batch_of([(b"a", b"1")]), np.array([1001]), 0, 3)
-    with_headers = parquet_rows.batch_of([(b"b", 1, headers)], RECORD_WITH_HEADERS)
-    writer.append_at(with_headers, np.array([1004]), 1, 5)
-    writer.close_at(END, np.zeros(0, np.int64), key_index_of([(1001, b"a", b"1"), (1004, b"b", b"b")]), 0)
-    footer = parquet_footer.read(store, KEY)
-    assert [(each.schema_id, each.leader_epoch) for each in footer.entries] == [(0, 3), (1, 5)]
-    batch, offsets = keyed_segment.read_rows(store, KEY, footer, footer.entries[1], RECORD_SCHEMAS)
-    assert (offsets.tolist(), batch.column("headers").to_pylist()) == ([1004], [headers])
-
-
-def test_files_of_other_segments_have_no_trace_of_keyed_ones():
-    store = MemoryStore()
-    parquet_rows.write(store, parquet_rows.simple(3))
-    stored = msgspec.json.decode(parquet_footer.read(store, KEY).parquet.metadata[b"pyspark-log.segment"])
-    assert stored["version"] == 1
-    assert set(stored) == {"version", "base_offset", "leader_epochs", "row_groups", "of"}
-    assert {len(each) for each in stored["row_groups"]} == {7}
-    assert segment.keyed_counts(store, KEY) is None
-    for read in (keyed_segment.read_superseded, keyed_segment.read_keys):
-        with pytest.raises(CorruptObject, match="it has every row of its range"):
-            read(store, KEY)
-
-
-def test_a_writer_whose_rows_are_discarded_leaves_nothing():
-    store = MemoryStore()
-    writer = KeyedSegmentWriter(store, FOLDER, NAME, BASE, EPOCHS, ParquetRows(2, RECORD_SCHEMAS, "lz4"))
-    writer.append_at(batch_of([(b"a", b"1")]), np.array([1001]), 0, 3)
-    writer.discard()
-    assert list(store.list("")) == []
 
 
 # Damage
@@ -269,7 +212,7 @@ def test_a_writer_whose_rows_are_discarded_leaves_nothing():
 def everything(store):
     """Return all that readers find in the file."""
     lists = keyed_segment.read_superseded(store, KEY), *keyed_segment.read_keys(store, KEY)
-    return rows_in(store), [each.tolist() for each in lists if each is not None]
+    return rows_in(store), [each.tolist() for each in lists]
 
 
 def refused(store, done):
@@ -278,41 +221,36 @@ def refused(store, done):
         segment.scan(store, KEY)
     with pytest.raises(CorruptObject):
         transfer.copy_segment(store, MemoryStore(), KEY, done)
-    try:
-        found, (superseded, *index) = everything(store)
-        assert (found, superseded) == (ROWS, list(SUPERSEDED))
-        assert index[:3] == [each.tolist() for each in key_index_of(ROWS)[:3]]
-        assert index[3:] in ([], [[VERSIONS[offset] for offset in index[2]]])
-    except CorruptObject:
-        return
+    with contextlib.suppress(CorruptObject):
+        found, lists = everything(store)
+        keys = versioned(key_index_of(ROWS), VERSIONS)
+        assert (found, lists) == (ROWS, [list(SUPERSEDED), *(each.tolist() for each in keys)])
 
 
 @pytest.fixture
 def written(store):
-    """The segment as the journal describes it."""
+    """The segment as the journal describes it, which a copy must have the counts of."""
     entries = segment.scan(store, KEY)
     counts = segment.keyed_counts(store, KEY)
     times = min(each.min_timestamp for each in entries), max(each.max_timestamp for each in entries)
-    return segment.SegmentFile(NAME, BASE, END, len(entries), store.size(KEY), *times, counts)
+    found = segment.SegmentFile(NAME, BASE, END, len(entries), store.size(KEY), *times, counts)
+    for wrong in (None, KeyedCounts(11, 3), KeyedCounts(12, 2)):
+        with pytest.raises(CorruptObject, match="where the journal says"):
+            transfer.copy_segment(store, MemoryStore(), KEY, msgspec.structs.replace(found, keyed=wrong))
+    return found
 
 
 @pytest.mark.no_faults("makes so many calls that every run meets one")
-def test_every_flipped_byte_is_an_error_of_a_scan_and_of_a_copy(store, written):
+@pytest.mark.parametrize("every", [9, deep(1)])
+def test_every_flipped_byte_and_every_cut_is_an_error_of_a_scan_and_of_a_copy(store, written, every):
     data = store.read(KEY)
     dice = random.Random(1)
-    for position in range(len(data)):
+    for position in range(0, len(data), every):
         damaged = bytearray(data)
         damaged[position] ^= 1 << dice.randrange(8)
-        store.put(KEY, bytes(damaged))
-        refused(store, written)
-
-
-@pytest.mark.no_faults("makes so many calls that every run meets one")
-def test_every_cut_and_every_addition_is_an_error_of_a_scan_and_of_a_copy(store, written):
-    data = store.read(KEY)
-    for length in range(len(data)):
-        store.put(KEY, data[:length])
-        refused(store, written)
+        for each in (bytes(damaged), data[:position]):
+            store.put(KEY, each)
+            refused(store, written)
     position = parquet_footer.read(whole(data), KEY).tail.position
     for changed in (data + b"x", data + data[-8:], data[: position - 16] + data[position:], data[:position] + data):
         store.put(KEY, changed)
@@ -323,32 +261,6 @@ def whole(data):
     made = MemoryStore()
     made.put(KEY, data)
     return made
-
-
-@pytest.mark.parametrize("which", ["superseded", "keys"])
-def test_a_segment_with_a_damaged_list_is_not_recovered(store, which):
-    footer = parquet_footer.read(store, KEY)
-    data = bytearray(store.read(KEY))
-    data[footer.segment.rows_end + (0 if which == "superseded" else 8 * len(SUPERSEDED))] ^= 1
-    store.put(KEY, bytes(data))
-    found = recovery.read_segment(store, KEY)
-    assert not found.is_indexed
-    assert "its checksum does not match" in found.why
-    assert recovery.recover(store, FOLDER, BASE, schemas=None).end_offset == BASE
-
-
-def test_a_whole_segment_is_recovered_up_to_its_end(store):
-    store.delete(f"{KEY}.index")
-    found = recovery.recover(store, FOLDER, BASE)
-    assert (found.end_offset, found.rebuilt, found.damage) == (END, (KEY,), None)
-
-
-@pytest.mark.parametrize(
-    "counts", [None, KeyedCounts(11, 3), KeyedCounts(12, 2)], ids=["dense", "other rows", "other tombstones"]
-)
-def test_a_copy_must_have_the_counts_of_the_journal(store, written, counts):
-    with pytest.raises(CorruptObject, match="where the journal says"):
-        transfer.copy_segment(store, MemoryStore(), KEY, msgspec.structs.replace(written, keyed=counts))
 
 
 # Right checksums, wrong contents
@@ -370,9 +282,7 @@ def replaced(**changes):
 
 
 def of_list(name, **changes):
-    return lambda found: msgspec.structs.replace(
-        found, **{name: msgspec.structs.replace(getattr(found, name), **changes)}
-    )
+    return lambda found: replaced(**{name: replaced(**changes)(getattr(found, name))})(found)
 
 
 def in_first(**changes):
@@ -384,28 +294,19 @@ def in_first(**changes):
     [
         of_list("superseded", count=2**32 - 1),
         of_list("superseded", count=2**32 - 1, length=8 * (2**32 - 1)),
-        of_list("superseded", length=2**62),
         of_list("superseded", length=-8),
-        of_list("superseded", count=0),
         of_list("superseded", count=0, length=0),
         of_list("superseded", crc=1),
-        of_list("keys", count=11),
         of_list("keys", count=13),
-        of_list("keys", count=2**32 - 1, length=16 * (2**32 - 1)),
         of_list("keys", length=2**62),
-        of_list("keys", count=0, length=0),
         of_list("keys", crc=1),
-        of_list("versions", count=11),
         of_list("versions", count=11, length=88),
-        of_list("versions", count=2**32 - 1, length=8 * (2**32 - 1)),
         of_list("versions", length=2**62),
-        of_list("versions", length=-8),
         of_list("versions", crc=1),
         replaced(versions=None),
         replaced(tombstones=13),
         replaced(tombstones=-1),
         # Together as long as they are, but the border is elsewhere.
-        lambda found: msgspec.structs.replace(found, superseded=Section(5, 40, 0), keys=Section(11, 176, 0)),
         lambda found: msgspec.structs.replace(found, superseded=Section(1, 8, 0), keys=Section(13, 208, 0)),
     ],
 )
@@ -420,17 +321,7 @@ def test_lists_that_do_not_fit_the_file_are_refused_and_take_no_memory(change):
 
 
 @pytest.mark.parametrize(
-    "groups",
-    [
-        in_first(span=0),
-        in_first(span=2),
-        in_first(span=2**32 - 1),
-        in_first(rows=4),
-        in_first(span=SEGMENT_ROWS_MAX + 1),
-        in_first(rows=2**31, span=2**31),
-        lambda groups: groups * 2,
-    ],
-    ids=["no span", "fewer than rows", "beyond", "more rows", "too many", "huge", "twice"],
+    "groups", [in_first(span=2), in_first(span=2**32 - 1), in_first(rows=4), lambda groups: groups * 2]
 )
 def test_row_groups_whose_offsets_do_not_fit_are_refused(monkeypatch, groups):
     monkeypatch.setattr(index, "encode", lambda *_: b"no index has such entries")
@@ -441,62 +332,15 @@ def test_row_groups_whose_offsets_do_not_fit_are_refused(monkeypatch, groups):
         parquet_footer.read(store, KEY)
 
 
-def test_more_keys_than_rows_are_refused():
-    store = MemoryStore()
-    write(store, ROWS, keys=key_index_of([*ROWS, (END - 1, b"another key", b"")]))
-    with pytest.raises(CorruptObject, match="do not fit their entries, or its rows"):
-        keyed_segment.read_keys(store, KEY)
-
-
-def test_fewer_versions_than_keys_are_refused():
-    store = MemoryStore()
-    write(store, ROWS, keys=key_index_of(ROWS)._replace(versions=np.zeros(11, np.int64)))
-    with pytest.raises(CorruptObject, match="do not fit their entries, or its rows"):
-        keyed_segment.read_keys(store, KEY)
-
-
-def test_bytes_that_are_in_no_list_are_refused():
-    class Forger(KeyedSegmentWriter):
-        def _close(self, keyed):
-            self._sink.write(b"bytes without a checksum")
-            return super()._close(keyed)
-
-    store = MemoryStore()
-    write(store, ROWS, SUPERSEDED, of=Forger)
-    with pytest.raises(CorruptObject, match="row groups of 12 rows up to byte"):
-        segment.scan(store, KEY)
-
-
-@pytest.mark.parametrize("spans", [(3, 7, 5), (3, 0, 6), (0, 7, 6), (0, 0, 9)], ids=str)
-def test_an_index_whose_entries_cover_what_they_cannot_is_refused(store, spans):
-    """Entries of a keyed segment cover as many offsets as they have rows, or more; those of others say nothing."""
-    entries, offset = [], BASE
-    for entry, span in zip(segment.scan(store, KEY), spans, strict=False):
-        entries.append(msgspec.structs.replace(entry, base_offset=offset, rows=6, span=span))
-        offset = entries[-1].end_offset
-    end = entries[-1].position + entries[-1].length
-    store.put(f"{KEY}.index", index.encode(BASE, end + 1, entries, index.Tail(end, 0)))
-    with pytest.raises(CorruptObject, match="not contiguous, or are outside"):
-        list(Index(store, f"{KEY}.index").read_all())
-
-
-def test_a_newer_version_is_distinguished_from_damage(monkeypatch):
+@pytest.mark.parametrize(("version", "error"), [(1, CorruptObject), (3, NewerFormat)])
+def test_the_version_tells_whether_a_segment_is_keyed_or_newer(monkeypatch, version, error):
     store = MemoryStore()
     with monkeypatch.context() as patch:
-        patch.setattr(parquet_footer, "_KEYED_VERSION", 3)
+        patch.setattr(parquet_footer, "_KEYED_VERSION", version)
         write(store, ROWS)
     for read in (keyed_segment.read_superseded, keyed_segment.read_keys, segment.scan):
-        with pytest.raises(NewerFormat):
+        with pytest.raises(error):
             read(store, KEY)
-
-
-def test_the_version_tells_whether_a_segment_is_keyed(monkeypatch):
-    store = MemoryStore()
-    with monkeypatch.context() as patch:
-        patch.setattr(parquet_footer, "_KEYED_VERSION", 1)
-        write(store, ROWS)
-    with pytest.raises(CorruptObject, match="version 1, which does not fit its lists"):
-        segment.scan(store, KEY)
     with monkeypatch.context() as patch:
         patch.setattr(parquet_footer, "_VERSION", 2)
         parquet_rows.write(store, parquet_rows.simple(3), key=KEY.replace("abc", "def"))
@@ -527,13 +371,14 @@ def test_rows_with_impossible_offsets_are_refused(offsets):
         rows_in(store)
 
 
-@pytest.mark.parametrize("superseded", [(3, 3), (8, 3), (-1, 3), (BASE, BASE + 1), (3, END), (3, 2**62)], ids=str)
-def test_superseded_rows_out_of_order_or_several_of_the_segment_itself_are_refused(superseded):
-    store = MemoryStore("the url")
-    write(store, ROWS, superseded)
-    for read in (keyed_segment.read_superseded, segment.scan):
-        with pytest.raises(CorruptObject, match="list of superseded rows"):
-            read(store, KEY)
+def test_superseded_rows_out_of_order_or_several_of_the_segment_itself_are_refused():
+    for superseded in ((3, 3), (8, 3), (-1, 3), (BASE, BASE + 1), (3, END)):
+        write(store := MemoryStore("the url"), ROWS, superseded)
+        for read in (keyed_segment.read_superseded, segment.scan):
+            with pytest.raises(CorruptObject, match="list of superseded rows"):
+                read(store, KEY)
+    write(store := MemoryStore(), ROWS[-1:], last := (3, ROWS[-1][0]))
+    assert tuple(keyed_segment.read_superseded(store, KEY)) == last, "the last row is there only so that there is one"
 
 
 def with_keys(change):
@@ -549,45 +394,25 @@ def swapped(hashes, checks, offsets):
     return hashes, checks, offsets
 
 
-def doubled(hashes, checks, offsets):
-    hashes[1], checks[1] = hashes[0], checks[0]
-    return hashes, checks, offsets
-
-
-def checks_swapped(hashes, checks, offsets):
-    hashes[1] = hashes[0]
-    checks[:2] = 7, 6
-    return hashes, checks, offsets
-
-
 def of_others(hashes, checks, offsets):
     offsets[3] = END
     return hashes, checks, offsets
 
 
-@pytest.mark.parametrize("change", [swapped, doubled, checks_swapped, of_others])
+def doubled(hashes, checks, offsets):
+    hashes[1], checks[1] = hashes[0], checks[0]
+    return hashes, checks, offsets
+
+
+@pytest.mark.parametrize("change", [swapped, doubled, of_others])
 def test_key_indexes_out_of_order_or_with_offsets_of_others_are_refused(change):
     store = with_keys(change)
     for read in (keyed_segment.read_keys, segment.scan):
         with pytest.raises(CorruptObject, match="key index is out of order, or names rows of others"):
             read(store, KEY)
-
-
-def test_keys_are_not_looked_up_in_an_index_out_of_order_or_of_other_rows():
-    wanted = key_index_of(ROWS)
-    for change, why in ((swapped, "out of order"), (of_others, "rows of others")):
-        with pytest.raises(CorruptObject, match=why):
-            keyed_segment.find_keys(with_keys(change), KEY, wanted)
-
-
-def other_hash(hashes, checks, offsets):
-    hashes[0] -= np.uint64(1)
-    return hashes, checks, offsets
-
-
-def other_check(hashes, checks, offsets):
-    checks[5] ^= np.uint32(1)
-    return hashes, checks, offsets
+    if change is not doubled:
+        with pytest.raises(CorruptObject, match=r"out of order|rows of others"):
+            keyed_segment.find_keys(store, KEY, key_index_of(ROWS))
 
 
 def other_row(hashes, checks, offsets):
@@ -599,22 +424,10 @@ def lacking(hashes, checks, offsets):
     return hashes[1:], checks[1:], offsets[1:]
 
 
-@pytest.mark.parametrize("change", [other_hash, other_check, other_row, lacking])
+@pytest.mark.parametrize("change", [other_row, lacking])
 def test_a_key_index_that_is_not_that_of_the_rows_is_refused_where_the_column_is_known(change):
     store = with_keys(change)
     assert segment.scan(store, KEY, RECORD_SCHEMAS)
-    with pytest.raises(CorruptObject, match="key index is not that of its rows"):
-        segment.scan(store, KEY, RECORD_SCHEMAS, CompactionColumns())
-
-
-def test_an_older_row_of_a_key_is_not_the_one_in_the_index():
-    rows = [(1001, b"a", b"1"), (1002, b"a", b"2")]
-    store = MemoryStore()
-    write(store, rows)
-    segment.scan(store, KEY, RECORD_SCHEMAS, CompactionColumns())
-    older = keys_of([pa.array([b"a"], pa.binary())], np.array([1001]))
-    store = MemoryStore()
-    write(store, rows, keys=older)
     with pytest.raises(CorruptObject, match="key index is not that of its rows"):
         segment.scan(store, KEY, RECORD_SCHEMAS, CompactionColumns())
 

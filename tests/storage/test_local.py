@@ -4,126 +4,21 @@ import errno
 import fcntl
 import os
 import shutil
-import signal
+import stat
 import sys
 
 import pytest
 
 from pyspark_log_storage.errors import (
-    ObjectMissing,
     StoreUnfit,
 )
 from pyspark_log_storage.stores import local
 from pyspark_log_storage.stores.local import LocalStore
-from tests.support.storage.local_writes import fail, start, temporaries
-
-RACERS = 16
-RACES = 40
+from tests.support.storage.local_writes import fail, temporaries
 
 # Creates each key that it is told, with bytes that are its own, and says whether it did it.
-RACER = """
-import sys
-from pyspark_log_storage.stores.local import LocalStore
-store = LocalStore(sys.argv[1])
-for line in sys.stdin:
-    print(store.create(line.strip(), (sys.argv[2] + " ").encode() * 5000), flush=True)
-"""
 
 # Hangs in the system call whose name it is given, in the middle of a `create`.
-STOPS_INSIDE = """
-import os, sys
-from pyspark_log_storage.stores.local import LocalStore
-def stop(*_):
-    print("inside", flush=True)
-    sys.stdin.read()
-store = LocalStore(sys.argv[1])
-store.put("a/other", b"")
-setattr(os, sys.argv[2], stop)
-store.create("a/b", bytes(100_000))
-"""
-
-STOPS_WHILE_WRITING = """
-import sys
-from pyspark_log_storage.stores.local import LocalStore
-writer = LocalStore(sys.argv[1]).open_write("a/b")
-writer.write(bytes(100_000))
-print("inside", flush=True)
-sys.stdin.read()
-"""
-
-
-def kill_inside(script, *arguments):
-    with start(script, *arguments) as process:
-        assert process.stdout.readline() == "inside\n"
-        process.send_signal(signal.SIGKILL)
-    assert process.returncode == -signal.SIGKILL
-
-
-@pytest.fixture(scope="module")
-def races(tmp_path_factory):
-    """For each key, the processes that created it; and the store."""
-    store = LocalStore(str(tmp_path_factory.mktemp("races") / "root"))
-    racers = [start(RACER, store.url, racer) for racer in range(RACERS)]
-    winners = {}
-    for race in range(RACES):
-        key = f"folder {race % 5}/of/{race}"
-        for racer in racers:
-            racer.stdin.write(f"{key}\n")
-        winners[key] = [i for i, racer in enumerate(racers) if racer.stdout.readline() == "True\n"]
-    for racer in racers:
-        with racer:
-            racer.stdin.close()
-        assert racer.returncode == 0
-    return store, winners
-
-
-class TestRaces:
-    def test_of_sixteen_processes_exactly_one_creates_an_object(self, races):
-        _, winners = races
-        assert {key: who for key, who in winners.items() if len(who) != 1} == {}
-
-    def test_the_object_holds_the_bytes_of_the_one_that_created_it(self, races):
-        store, winners = races
-        assert {store.read(key) == f"{who[0]} ".encode() * 5000 for key, who in winners.items()} == {True}
-
-    def test_every_object_lists_once(self, races):
-        store, winners = races
-        assert list(store.list("")) == sorted(winners)
-
-    def test_nothing_temporary_is_left(self, races):
-        store, _ = races
-        assert temporaries(store) == []
-
-
-class TestKilled:
-    @pytest.mark.parametrize("call", ["write", "fdatasync", "link"])
-    def test_a_process_killed_inside_create_leaves_nothing_visible(self, local, call):
-        kill_inside(STOPS_INSIDE, local.url, call)
-        assert list(local.list("")) == ["a/other"]
-
-    def test_a_writer_killed_before_its_end_leaves_nothing_visible(self, local):
-        kill_inside(STOPS_WHILE_WRITING, local.url)
-        assert list(local.list("")) == []
-        with pytest.raises(ObjectMissing):
-            local.read("a/b")
-
-    def test_what_a_killed_process_left_does_not_list(self, local):
-        kill_inside(STOPS_WHILE_WRITING, local.url)
-        assert len(temporaries(local)) == 1
-        assert list(local.list("")) == []
-
-    def test_the_key_of_a_killed_writer_stays_free(self, local):
-        kill_inside(STOPS_WHILE_WRITING, local.url)
-        assert local.create("a/b", b"mine") is True
-
-    @pytest.mark.parametrize("call", ["fsync", "unlink"])
-    def test_a_process_killed_after_the_link_leaves_the_whole_object(self, local, call):
-        kill_inside(STOPS_INSIDE, local.url, call)
-        assert local.read("a/b") == bytes(100_000)
-
-    def test_a_folder_called_as_that_of_temporary_files_lists_below_the_root(self, local):
-        local.create("topics/.tmp/x", b"")
-        assert list(local.list("")) == ["topics/.tmp/x"]
 
 
 class TestFlushes:
@@ -152,19 +47,20 @@ class TestFlushes:
         local.create("a/b/first", b"")
         return local
 
-    def test_create_flushes_the_bytes_then_names_them_then_flushes_the_folder(self, warm, calls):
-        warm.create("a/b/c", b"hello")
-        assert calls == ["fdatasync", "link", "fsync a/b", "unlink"]
-
-    def test_put_flushes_the_bytes_then_names_them_then_flushes_the_folder(self, warm, calls):
-        warm.put("a/b/c", b"hello")
-        assert [call for call in calls if call != "unlink"] == ["fdatasync", "rename", "fsync a/b"]
-
-    def test_a_writer_flushes_the_bytes_then_names_them_then_flushes_the_folder(self, warm, calls):
-        writer = warm.open_write("a/b/c")
+    @pytest.mark.parametrize("durable", [True, False])
+    def test_the_bytes_are_flushed_then_named_then_the_folder_is_flushed(self, warm, calls, durable):
+        flushes = ["fdatasync"] * durable, ["fsync a/b"] * durable
+        if durable:
+            warm.create("a/b/c", b"hello")
+            assert calls == ["fdatasync", "link", "fsync a/b", "unlink"]
+            calls.clear()
+            warm.put("a/b/c", b"hello")
+            assert [call for call in calls if call != "unlink"] == ["fdatasync", "rename", "fsync a/b"]
+            calls.clear()
+        writer = warm.open_write("a/b/d", durable=durable)
         writer.write(b"hello")
         writer.close()
-        assert calls == ["fdatasync", "link", "fsync a/b", "unlink"]
+        assert calls == [*flushes[0], "link", *flushes[1], "unlink"]
 
     def test_write_back_of_a_large_file_begins_early(self, warm, monkeypatch):
         told = []
@@ -176,6 +72,40 @@ class TestFlushes:
             writer.close()
         assert told == [(0, 6_000_000), (6_000_000, 9_000_000)], "only what must be durable is flushed at all"
 
+    @pytest.mark.parametrize("whose", ["its own", "another process's", "made again"])
+    def test_every_new_folder_is_durable(self, local, calls, whose):
+        if whose == "another process's":
+            os.makedirs(f"{local.url}/a/b")
+        if whose == "made again":
+            local.create("a/b/first", b"")
+            shutil.rmtree(f"{local.url}/a")
+            calls.clear()
+        local.create("a/b/c", b"hello")
+        assert {"fsync .", "fsync a", "fsync a/b"} <= set(calls)
+        assert ({"fsync ../..", "fsync .."} <= set(calls)) is (whose != "made again")
+
+    @pytest.mark.parametrize("why", ["a mount point", "no rights"])
+    def test_folders_above_a_mount_point_or_in_which_this_process_can_have_made_none_are_not_flushed(
+        self, local, calls, monkeypatch, why
+    ):
+        def on_a_disk_of_its_own(path, *arguments, **options):
+            found = list(real(path, *arguments, **options))
+            found[2] = len(str(path))
+            return os.stat_result(found)
+
+        real = os.stat
+        if why == "no rights":
+            monkeypatch.setattr(os, "access", lambda *_: False)
+        else:
+            monkeypatch.setattr(os, "stat", on_a_disk_of_its_own)
+        local.create("a/b/c", b"hello")
+        assert {call for call in calls if call.startswith("fsync")} == {"fsync .", "fsync a", "fsync a/b"}
+
+    def test_the_second_writer_flushes_what_the_first_may_not_have_flushed(self, warm, calls):
+        """It may act upon the object, so the object must not vanish in a power failure."""
+        assert warm.create("a/b/first", b"second") is False
+        assert "fsync a/b" in calls
+
     @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is nothing to ask for it")
     def test_write_back_is_begun_before_the_flush(self, warm):
         fd = os.open(f"{warm.url}/a/b/file", os.O_CREAT | os.O_RDWR)
@@ -184,45 +114,6 @@ class TestFlushes:
         local._begin_writeback(-1, 0, 1)  # the flush reports errors
         os.close(fd)
         assert local._sync_file_range() is not None
-
-    def test_a_writer_that_need_not_be_durable_flushes_nothing(self, warm, calls):
-        warm.open_write("a/b/c", durable=False).close()
-        assert calls == ["link", "unlink"]
-
-    def test_every_new_folder_is_durable(self, local, calls):
-        local.create("a/b/c", b"hello")
-        assert {"fsync ../..", "fsync ..", "fsync .", "fsync a", "fsync a/b"} <= set(calls)
-
-    def test_a_folder_that_another_process_made_is_flushed_as_well(self, local, calls):
-        os.makedirs(f"{local.url}/a/b")
-        local.create("a/b/c", b"hello")
-        assert {"fsync .", "fsync a", "fsync a/b"} <= set(calls)
-
-    def test_a_folder_that_vanished_and_is_made_again_is_flushed_again(self, warm, calls):
-        shutil.rmtree(f"{warm.url}/a")
-        warm.create("a/b/c", b"hello")
-        assert {"fsync .", "fsync a", "fsync a/b"} <= set(calls)
-
-    def test_folders_in_which_this_process_can_have_made_none_are_not_flushed(self, local, calls, monkeypatch):
-        monkeypatch.setattr(os, "access", lambda *_: False)
-        local.create("a/b/c", b"hello")
-        assert {call for call in calls if call.startswith("fsync")} == {"fsync .", "fsync a", "fsync a/b"}
-
-    def test_folders_above_a_mount_point_are_not_flushed(self, local, calls, monkeypatch):
-        def on_a_disk_of_its_own(path, *arguments, **options):
-            found = list(real(path, *arguments, **options))
-            found[2] = len(str(path))
-            return os.stat_result(found)
-
-        real = os.stat
-        monkeypatch.setattr(os, "stat", on_a_disk_of_its_own)
-        local.create("a/b/c", b"hello")
-        assert {call for call in calls if call.startswith("fsync")} == {"fsync .", "fsync a", "fsync a/b"}
-
-    def test_the_second_writer_flushes_what_the_first_may_not_have_flushed(self, warm, calls):
-        """It may act upon the object, so the object must not vanish in a power failure."""
-        assert warm.create("a/b/first", b"second") is False
-        assert "fsync a/b" in calls
 
 
 class TestLinks:
@@ -240,12 +131,10 @@ class TestLinks:
 
     def test_a_link_whose_answer_was_lost_counts_as_created(self, lossy):
         assert lossy.create("a/b", b"mine") is True
-
-    def test_a_writer_whose_link_lost_its_answer_has_written(self, lossy):
-        writer = lossy.open_write("a/b")
+        writer = lossy.open_write("a/c")
         writer.write(b"mine")
         writer.close()
-        assert lossy.read("a/b") == b"mine"
+        assert lossy.read("a/c") == b"mine"
 
     def test_another_ones_object_is_not_taken_for_a_lost_answer(self, lossy, monkeypatch):
         lossy.create("a/b", b"first")
@@ -257,12 +146,25 @@ class TestLinks:
         fail(monkeypatch, "link", number)
         with pytest.raises(StoreUnfit, match="hard links"):
             local.create("a", b"")
-
-    def test_an_unfit_file_system_keeps_no_temporary_file(self, local, monkeypatch):
-        fail(monkeypatch, "link", errno.EPERM)
-        with pytest.raises(StoreUnfit):
-            local.create("a", b"")
         assert temporaries(local) == []
+
+
+def test_a_file_system_that_cannot_flush_folders_is_unfit_before_anything_has_a_name(tmp_path, monkeypatch):
+    real = os.fsync
+
+    def fsync(fd):
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    os.makedirs(tmp_path / "made/.tmp")
+    for name in ("made", "new"):
+        store = LocalStore(str(tmp_path / name))
+        for write in (store.create, store.put):
+            with pytest.raises(StoreUnfit, match=r"cannot flush folders \(Invalid argument\).*use another"):
+                write("a/b", b"")
+        assert list(store.list("")) == []
 
 
 def test_on_macos_bytes_are_flushed_to_the_disk_itself_and_a_mount_that_cannot_flushes_what_it_can(

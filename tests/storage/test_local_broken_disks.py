@@ -7,7 +7,6 @@ import subprocess
 import pytest
 
 from pyspark_log_storage.errors import (
-    StoreError,
     StoreRefused,
     StoreUnavailable,
     is_node_failure,
@@ -16,12 +15,12 @@ from pyspark_log_storage.stores.local import LocalStore
 from tests.support.storage.local_writes import fail, temporaries, write
 
 
-def create(store):
-    store.create("a/b", b"hello")
+def create(store, data=b"hello"):
+    store.create("a/b", data)
 
 
-def put(store):
-    store.put("a/b", b"hello")
+def put(store, data=b"hello"):
+    store.put("a/b", data)
 
 
 WRITES = pytest.mark.parametrize("write", [create, put, write])
@@ -30,36 +29,39 @@ WRITES = pytest.mark.parametrize("write", [create, put, write])
 class TestBrokenDisks:
     @WRITES
     @pytest.mark.parametrize(
-        ("number", "words"),
+        ("call", "number", "words"),
         [
-            (errno.ENOSPC, "disk is full"),
-            (errno.EDQUOT, "quota"),
-            (errno.EROFS, "read-only"),
-            (errno.EACCES, "permission"),
+            ("write", errno.ENOSPC, "disk is full"),
+            ("write", errno.EDQUOT, "quota"),
+            ("write", errno.EROFS, "read-only"),
+            ("write", errno.EACCES, "permission"),
+            ("open", errno.EMFILE, "ulimit -n"),
+            ("open", errno.ENFILE, "machine has too many"),
         ],
     )
-    def test_a_disk_that_says_no_has_refused_and_why(self, local, monkeypatch, write, number, words):
-        fail(monkeypatch, "write", number)
-        with pytest.raises(StoreRefused, match=words) as caught:
-            write(local)
-        assert (caught.value.key, caught.value.retriable) == ("a/b", False)
-
-    @WRITES
-    @pytest.mark.parametrize(("number", "words"), [(errno.EMFILE, "ulimit -n"), (errno.ENFILE, "machine has too many")])
-    def test_too_many_open_files_are_no_fault_of_the_disk(self, local, monkeypatch, write, number, words):
+    def test_a_disk_that_says_no_has_refused_and_why(self, local, monkeypatch, write, call, number, words):
         local.create("a/other", b"")
-        fail(monkeypatch, "open", number)
+        fail(monkeypatch, call, number)
         with pytest.raises(StoreRefused, match=words) as caught:
             write(local)
-        assert not is_node_failure(caught.value)
+        assert caught.value.retriable is False
+        assert is_node_failure(caught.value) is (number in {errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 
-    @WRITES
-    @pytest.mark.parametrize("call", ["write", "fdatasync"])
-    def test_an_io_error_may_pass(self, local, monkeypatch, write, call):
-        fail(monkeypatch, call, errno.EIO)
-        with pytest.raises(StoreUnavailable, match="Input/output error") as caught:
-            write(local)
-        assert caught.value.retriable is True
+    @pytest.mark.parametrize(
+        ("call", "denied", "named"), [("open", "/.tmp/", "/.tmp"), ("mkdir", "/a/b", "/a"), ("link", "/a/b", "/a")]
+    )
+    def test_without_permission_the_folder_that_refused_is_named(self, local, monkeypatch, call, denied, named):
+        local.create("a/other", b"")
+        real = getattr(os, call)
+
+        def deny(path, *target, **options):
+            if str([path, *target][call == "link"]).startswith(local.url + denied):
+                raise PermissionError(errno.EACCES, "denied", path, None, *target[: call == "link"])
+            return real(path, *target, **options)
+
+        monkeypatch.setattr(os, call, deny)
+        with pytest.raises(StoreRefused, match=f"check the owner and mode of {local.url}{named}, then"):
+            local.create("a/b/c", b"")
 
     @pytest.mark.parametrize(
         ("write", "call"),
@@ -70,21 +72,23 @@ class TestBrokenDisks:
             (write, "link"),
         ],
     )
-    def test_a_write_that_failed_leaves_no_temporary_file(self, local, monkeypatch, write, call):
+    def test_an_io_error_may_pass_and_leaves_no_temporary_file(self, local, monkeypatch, write, call):
         local.create("a/other", b"")
         with monkeypatch.context() as broken:
             fail(broken, call, errno.EIO)
-            with pytest.raises(StoreUnavailable):
+            with pytest.raises(StoreUnavailable, match="Input/output error") as caught:
                 write(local)
+        assert caught.value.retriable is True
         assert temporaries(local) == []
+        if call in {"write", "fdatasync"}:
+            assert list(local.list("")) == ["a/other"]
 
-    @WRITES
-    @pytest.mark.parametrize("call", ["write", "fdatasync"])
-    def test_a_write_that_failed_early_leaves_nothing_visible(self, local, monkeypatch, write, call):
+    @pytest.mark.parametrize("call", ["open", "pread"])
+    def test_a_read_error_may_pass(self, local, monkeypatch, call):
+        local.create("a", b"hello")
         fail(monkeypatch, call, errno.EIO)
-        with pytest.raises(StoreUnavailable):
-            write(local)
-        assert list(local.list("")) == []
+        with pytest.raises(StoreUnavailable, match="Input/output error"):
+            local.read("a")
 
     @WRITES
     @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EACCES, errno.ENOENT])
@@ -115,24 +119,13 @@ class TestBrokenDisks:
         with pytest.raises(AssertionError):
             writer.close()
 
-    def test_a_short_write_is_gone_on_with(self, local, monkeypatch):
-        real = os.write
-        monkeypatch.setattr(os, "write", lambda fd, data: real(fd, data[:7]))
+    def test_a_short_write_and_a_short_read_are_gone_on_with(self, local, monkeypatch):
+        write, read = os.write, os.pread
+        monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:7]))
         local.create("a", bytes(range(100)))
         assert local.read("a") == bytes(range(100))
-
-    def test_a_short_read_is_gone_on_with(self, local, monkeypatch):
-        local.create("a", bytes(range(100)))
-        real = os.pread
-        monkeypatch.setattr(os, "pread", lambda fd, length, start: real(fd, min(length, 7), start))
+        monkeypatch.setattr(os, "pread", lambda fd, length, start: read(fd, min(length, 7), start))
         assert local.read("a", 10, 50) == bytes(range(10, 60))
-
-    @pytest.mark.parametrize("call", ["open", "pread"])
-    def test_a_read_error_may_pass(self, local, monkeypatch, call):
-        local.create("a", b"hello")
-        fail(monkeypatch, call, errno.EIO)
-        with pytest.raises(StoreUnavailable, match="Input/output error"):
-            local.read("a")
 
     def test_an_error_while_listing_names_the_folder(self, local, monkeypatch):
         local.create("a/b", b"")
@@ -153,19 +146,8 @@ class TestBrokenDisks:
         with pytest.raises(StoreRefused, match="part of the path is a file"):
             write(LocalStore(str(tmp_path / "file")))
 
-    def test_an_error_of_the_caller_of_a_list_stays_its_own(self, local):
-        local.create("a", b"")
-        with pytest.raises(OSError, match="mine"):  # noqa: PT012 -- the list is what runs
-            for _ in local.list(""):
-                raise OSError(errno.EIO, "mine")
 
-    def test_an_occupied_key_leaves_no_temporary_file(self, local):
-        local.create("a/b", b"")
-        with pytest.raises(StoreError):
-            write(local)
-        assert temporaries(local) == []
-
-
+@pytest.mark.deep
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
 class TestSmallDisk:
     @pytest.fixture
@@ -177,21 +159,12 @@ class TestSmallDisk:
         yield LocalStore(str(tmp_path / "root"))
         subprocess.run(["umount", "--lazy", tmp_path], check=True)
 
-    @pytest.mark.parametrize("method", ["create", "put"])
-    def test_a_full_disk_has_refused(self, disk, method):
+    @WRITES
+    def test_a_full_disk_has_refused_and_gives_back_what_the_write_took(self, disk, write):
         with pytest.raises(StoreRefused, match="disk is full"):
-            getattr(disk, method)("a/b", bytes(100_000))
-
-    @pytest.mark.parametrize("method", ["create", "put"])
-    def test_a_full_disk_gives_back_what_a_failed_write_took(self, disk, method):
-        with pytest.raises(StoreRefused):
-            getattr(disk, method)("a/b", bytes(100_000))
-        assert disk.create("a/b", bytes(40_000)) is True
-
-    def test_a_writer_on_a_full_disk_has_refused(self, disk):
-        with pytest.raises(StoreRefused, match="disk is full"):
-            disk.open_write("a/b").write(bytes(100_000))
+            write(disk, bytes(100_000))
         assert temporaries(disk) == []
+        assert disk.create("a/c", bytes(40_000)) is True
 
     @WRITES
     def test_a_read_only_disk_has_refused(self, disk, tmp_path, write):

@@ -1,19 +1,16 @@
 """The node's marker."""
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, NewerFormat, NodeAway, NodeMissing
+from pyspark_log_storage.errors import CorruptObject, NodeAway, NodeMissing
 from pyspark_log_storage.objects import node
 from pyspark_log_storage.objects.envelope import seal
 from tests.support.memory_store import MemoryStore
 
 MARKER = node.Marker(cluster="c", node="0", incarnation="i")
-ENCODED = node.encode(MARKER)
-BITS = [(byte, bit) for byte in range(len(ENCODED)) for bit in range(8)]
 
 
 def joined(marker=MARKER):
@@ -31,50 +28,21 @@ def test_a_marker_comes_back(marker):
     assert node.decode(node.encode(marker), "x") == marker
 
 
-def test_every_flipped_bit_is_noticed():
-    for byte, bit in BITS:
-        damaged = bytearray(ENCODED)
-        damaged[byte] ^= 1 << bit
-        with pytest.raises(CorruptObject, match="the marker"):
-            node.decode(bytes(damaged), "the marker")
-
-
-def test_every_cut_is_noticed():
-    for length in range(len(ENCODED)):
-        with pytest.raises(CorruptObject, match="the marker"):
-            node.decode(ENCODED[:length], "the marker")
-
-
-@pytest.mark.parametrize(
-    "body", [b"", b"{", b"[]", b'{"cluster": "c"}', b'{"cluster": 1, "node": "", "incarnation": ""}']
-)
+@pytest.mark.parametrize("body", [b"{", b'{"cluster": "c"}', b'{"cluster": 1, "node": "", "incarnation": ""}'])
 def test_a_body_that_is_no_marker_is_damage(body):
     with pytest.raises(CorruptObject, match="the marker"):
         node.decode(seal(b"PLND", 1, body), "the marker")
 
 
-def test_a_newer_marker_is_distinguished_from_damage():
-    with pytest.raises(NewerFormat, match="the marker"):
-        node.decode(seal(b"PLND", 2, msgspec.json.encode(MARKER)), "the marker")
-
-
-def test_an_empty_store_has_no_marker():
-    assert node.read_marker(MemoryStore()) is None
-
-
-def test_the_marker_of_a_store_is_read():
-    assert node.read_marker(joined()) == MARKER
-
-
 def test_a_damaged_marker_is_no_missing_marker():
     store = MemoryStore("the url")
-    store.create(layout.MARKER, ENCODED[:-1])
+    assert node.read_marker(store) is None
+    store.create(layout.MARKER, node.encode(MARKER)[:-1])
     with pytest.raises(CorruptObject, match="the url/node"):
         node.read_marker(store)
-
-
-def test_the_right_marker_lets_pass():
-    node.require_marker(joined(), "0", "i")
+    store.put(layout.MARKER, node.encode(MARKER))
+    assert node.read_marker(store) == MARKER
+    node.require_marker(store, "0", "i")
 
 
 @pytest.mark.parametrize(

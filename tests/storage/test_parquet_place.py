@@ -27,15 +27,18 @@ def whole():
     return store
 
 
-def test_a_reader_refuses_the_segment_of_another_partition(whole):
+def test_a_reader_refuses_another_segment(whole):
+    """One of another partition, or of the same with the same offsets, as others see it who rolled the same rows."""
     entry, *_ = segment.scan(whole, KEY)
-    for place in ("topics/t/1/0/", "topics/t/2/2/", "topics/u/1/2/", "2/2/"):
+    of_same_rows = NAME.replace("abc", "abd")
+    elsewhere = ("topics/t/1/0/", "topics/t/2/2/", "topics/u/1/2/", "2/2/")
+    for key in (f"topics/t/1/2/{of_same_rows}", *(f"{place}{NAME}" for place in elsewhere)):
         other = MemoryStore()
-        other.put(f"{place}{NAME}", whole.read(KEY))
-        with pytest.raises(CorruptObject, match="it is a segment of t/1/2"):
-            row_group.read(other, f"{place}{NAME}", entry.place(), RECORD_SCHEMAS, "x")
-        with pytest.raises(CorruptObject, match="it is a segment of t/1/2"):
-            segment.scan(other, f"{place}{NAME}")
+        other.put(key, whole.read(KEY))
+        with pytest.raises(CorruptObject, match="it is another segment, t/1/2"):
+            row_group.read(other, key, entry.place(), RECORD_SCHEMAS, "x")
+        with pytest.raises(CorruptObject, match="it is another segment, t/1/2"):
+            segment.scan(other, key)
 
 
 @pytest.mark.parametrize("place", ["", "2/", "1/2/", "set-aside/7/topics/t/1/2/"])

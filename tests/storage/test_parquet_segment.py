@@ -2,19 +2,15 @@
 
 import datetime as dt
 import random
-import subprocess
-import sys
-from pathlib import Path
 
-import google_crc32c
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_storage.columns.schema import HEADERS, RECORD, RECORD_SCHEMAS, RECORD_WITH_HEADERS, TIMESTAMP
+from pyspark_log_storage.columns.schema import HEADERS, RECORD_SCHEMAS, RECORD_WITH_HEADERS, TIMESTAMP
 from pyspark_log_storage.errors import CorruptObject, NewerFormat, StoreError
 from pyspark_log_storage.files import chunk
 from pyspark_log_storage.files.row_files import NotAsParquet
@@ -22,6 +18,7 @@ from pyspark_log_storage.parquet import parquet_footer, parquet_segment, row_gro
 from pyspark_log_storage.segments import segment
 from tests.support.counting_store import CountingStore
 from tests.support.memory_store import MemoryStore
+from tests.support.rings import deep
 from tests.support.segment_reads import entries_between, entry_reaching
 from tests.support.storage.parquet_rows import BASE, EPOCHS, KEY, START, batch_of, rows_of, simple, whole, write
 
@@ -44,10 +41,10 @@ stored = st.lists(
 
 
 @given(stored, st.sampled_from(chunk.COMPRESSIONS), st.integers(1, 400))
-def test_every_row_is_read_back_at_its_offset(chunks, compression, row_group_bytes):
+def test_every_row_is_read_back_at_its_offset_and_the_file_alone_makes_the_index(chunks, compression, group_bytes):
     store = MemoryStore()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parquet_segment, "ROW_GROUP_BYTES", row_group_bytes)
+        patch.setattr(parquet_segment, "ROW_GROUP_BYTES", group_bytes)
         done = write(store, [(*each, 3) for each in chunks], compression=compression)
     expected = whole(batch for batch, _ in chunks)
     found = rows_of(store, entries_between(store, KEY, done.base_offset, done.end_offset))
@@ -57,14 +54,8 @@ def test_every_row_is_read_back_at_its_offset(chunks, compression, row_group_byt
     times = [row["timestamp"] for row in expected]
     low, high = ((each - START) // dt.timedelta(microseconds=1) for each in (min(times), max(times)))
     assert (done.min_timestamp, done.max_timestamp) == (low, high)
-
-
-@given(stored)
-def test_the_index_made_from_the_file_alone_is_the_one_that_was_written(chunks):
-    store = MemoryStore()
-    write(store, [(*each, 3) for each in chunks])
     written = store.read(f"{KEY}.index")
-    assert segment.index_is_right(store, KEY, segment.scan(store, KEY))
+    assert segment.index_is_right(store, KEY, entries)
     store.delete(f"{KEY}.index")
     segment.rebuild_index(store, KEY)
     assert store.read(f"{KEY}.index") == written
@@ -81,20 +72,12 @@ def memory(monkeypatch):
     return store
 
 
-@pytest.mark.parametrize("indexed", [True, False])
-def test_rows_are_found_by_offset_and_by_time(memory, indexed):
-    if not indexed:
+def test_rows_are_found_by_offset_and_by_time(memory):
+    for _ in range(2):
+        assert [each.base_offset for each in entries_between(memory, KEY, 1002, 1007)] == [1000, 1003, 1006]
+        assert entry_reaching(memory, KEY, 2).base_offset == 1000
+        assert entry_reaching(memory, KEY, 3) is None
         memory.delete(f"{KEY}.index")
-    assert [each.base_offset for each in entries_between(memory, KEY, 1002, 1007)] == [1000, 1003, 1006]
-    assert entry_reaching(memory, KEY, 2).base_offset == 1000
-    assert entry_reaching(memory, KEY, 3) is None
-
-
-def test_a_row_group_is_of_one_leader_epoch(monkeypatch):
-    store = MemoryStore()
-    write(store, [*simple(3, 1), *simple(2, 2, epoch=5)])
-    assert [(each.rows, each.leader_epoch) for each in segment.scan(store, KEY)] == [(4, 3), (4, 5)]
-    assert segment.epochs_of(store, KEY) == (BASE, EPOCHS)
 
 
 def test_what_has_a_parquet_file_has_an_index_already(monkeypatch):
@@ -113,6 +96,8 @@ def test_what_has_a_parquet_file_has_an_index_already(monkeypatch):
 
 
 def test_a_reader_of_one_row_group_reads_its_bytes_and_once_the_footer(memory):
+    assert [(each.rows, each.leader_epoch) for each in segment.scan(memory, KEY)] == [(3, 3), (3, 3), (3, 5), (3, 5)]
+    assert segment.epochs_of(memory, KEY) == (BASE, EPOCHS)
     [entry] = entries_between(memory, KEY, 1003, 1004)
     memory.forget()
     row_group.read(memory, KEY, entry.place(), RECORD_SCHEMAS, "x")
@@ -122,20 +107,15 @@ def test_a_reader_of_one_row_group_reads_its_bytes_and_once_the_footer(memory):
     assert (memory.reads, memory.received) == (1, entry.length)
 
 
-def test_a_large_chunk_becomes_several_row_groups():
-    store = MemoryStore()
-    rows = batch_of([(b"v" * 1000, number) for number in range(10_000)])
-    write(store, [(rows, 0, 3)])
-    entries = segment.scan(store, KEY, RECORD_SCHEMAS)
-    assert len(entries) == 2
-    assert rows_of(store, entries) == whole([rows])
-
-
-def test_a_row_that_no_reader_would_decode_is_refused(monkeypatch):
+def test_rows_and_columns_that_no_reader_would_decode_are_refused(monkeypatch):
     monkeypatch.setattr(parquet_segment, "ROW_BYTES_MAX", 1000)
     monkeypatch.setattr(parquet_segment, "ROW_GROUP_BYTES", 500)
     with pytest.raises(NotAsParquet):
         write(MemoryStore(), [(batch_of([(b"v", 1), (b"v" * 2000, 2)]), 0, 3)])
+    schema, store = pa.schema([pa.field("nothing", pa.struct([])), TIME]), MemoryStore()
+    with pytest.raises(NotAsParquet):
+        write(store, [], schemas=(schema,))
+    assert list(store.list("")) == [], "no file is begun"
 
 
 def test_a_footer_that_no_reader_would_take_is_refused(monkeypatch):
@@ -160,15 +140,6 @@ POSITIONS = ["partition", "offset", "timestamp"]
 NEW = pa.schema([("name", pa.string()), ("count", pa.int64()), ("price", pa.float64()), OLD.field("timestamp")])
 
 
-@pytest.mark.parametrize("empty", [pa.struct([]), pa.list_(pa.field("element", pa.struct([])))])
-def test_columns_that_parquet_cannot_have_are_refused_before_a_file_is_begun(empty):
-    store = MemoryStore()
-    schema = pa.schema([pa.field("nothing", empty), pa.field("timestamp", TIMESTAMP, nullable=False)])
-    with pytest.raises(NotAsParquet):
-        write(store, [], schemas=(schema,))
-    assert list(store.list("")) == []
-
-
 def test_rows_of_an_older_schema_have_the_columns_of_the_newest():
     store = MemoryStore()
     old = pa.RecordBatch.from_pylist([{"name": "a", "count": 1, "timestamp": START}], OLD)
@@ -189,14 +160,6 @@ def required(kind):
 
 PAIR = required(pa.int32())
 MAP = pa.map_(pa.field("key", pa.string(), nullable=False), pa.field("value", PAIR))
-BELOW_NULLS = [
-    *(required(kind) for kind in (pa.int32(), pa.string(), pa.bool_(), pa.decimal128(5, 2), PAIR, MAP)),
-    required(pa.list_(pa.field("element", PAIR))),
-    pa.struct([pa.field("maybe", required(PAIR))]),
-    pa.list_(pa.field("element", PAIR)),
-    MAP,
-    pa.map_(pa.field("key", pa.struct([pa.field("maybe", PAIR)]), nullable=False), pa.field("value", PAIR)),
-]
 
 
 def one_column(values):
@@ -205,17 +168,19 @@ def one_column(values):
     return pa.RecordBatch.from_arrays([values, pa.array([0] * len(values), TIMESTAMP)], schema=schema)
 
 
-def struct_of(values, kind):
-    return pa.StructArray.from_arrays([values], fields=list(kind))
+BELOW_NULLS = [
+    *(required(kind) for kind in (pa.string(), pa.bool_(), pa.decimal128(5, 2), PAIR, MAP)),
+    required(pa.list_(pa.field("element", PAIR))),
+    pa.list_(pa.field("element", PAIR)),
+    MAP,
+]
 
 
 def with_nulls(kind):
     """Return three values with nulls as Spark writes them: those of structs have nulls in all fields."""
     bounds = pa.array([0, 1, 3, 3], pa.int32())
     if pa.types.is_map(kind):
-        is_text = kind.key_type == pa.string()
-        keys = pa.array(["a", "b", "c"]) if is_text else struct_of(pa.nulls(3, PAIR), kind.key_type)
-        return pa.MapArray.from_arrays(bounds, keys, pa.nulls(3, kind.item_type), type=kind)
+        return pa.MapArray.from_arrays(bounds, pa.array(["a", "b", "c"]), pa.nulls(3, kind.item_type), type=kind)
     if pa.types.is_list(kind):
         return pa.ListArray.from_arrays(bounds, pa.nulls(3, kind.value_type), type=kind)
     return pa.nulls(3, kind)
@@ -229,18 +194,6 @@ def test_a_null_struct_is_one_in_the_file_also_if_its_fields_are_not_null(kind):
         write(store, [(batch, 0, 3)], schemas=(batch.schema,))
         found = rows_of(store, segment.scan(store, KEY, (batch.schema,)), (batch.schema,))
         assert [each["x"] for each in found] == rows.to_pylist()
-
-
-def test_the_values_beside_a_null_struct_stay_as_they_are():
-    both = pa.StructArray.from_arrays(
-        [pa.array([1, None, 3, 4], pa.int32()), pa.array([None, None, 7, None], pa.int32())],
-        fields=list(PAIR),
-        mask=pa.array([False, True, False, False]),
-    )
-    store, batch = MemoryStore(), one_column(both.slice(1))
-    write(store, [(batch, 0, 3)], schemas=(batch.schema,))
-    found = rows_of(store, segment.scan(store, KEY, (batch.schema,)), (batch.schema,))
-    assert [each["x"] for each in found] == [None, {"must": 3, "may": 7}, {"must": 4, "may": None}]
 
 
 @pytest.mark.parametrize(
@@ -257,60 +210,18 @@ def test_a_null_where_the_columns_say_that_there_is_none_is_refused(values):
         write(MemoryStore(), [(one_column(values), 0, 3)], schemas=(one_column(values).schema,))
 
 
-READ_ALL = """
-import os
-from pyspark_log_storage.columns.schema import RECORD_SCHEMAS
-from pyspark_log_storage.delta import delta_checkpoint
-from pyspark_log_storage.parquet import row_group
-from pyspark_log_storage.segments import segment
-from tests.support.memory_store import MemoryStore
-from tests.support.storage.parquet_rows import KEY, simple, write
-store = MemoryStore()
-write(store, simple(2))
-checkpoint = delta_checkpoint.encode([])
-before = len(os.listdir("/proc/self/task"))
-for entry in segment.scan(store, KEY, RECORD_SCHEMAS):
-    assert row_group.read(store, KEY, entry.place(), RECORD_SCHEMAS, "x").num_rows
-delta_checkpoint.decode(checkpoint, "checkpoint")
-assert before == len(os.listdir("/proc/self/task")), "a thread was started"
-"""
-
-
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="the threads of a process are counted in /proc")
-def test_rows_are_read_in_the_thread_that_asks():
-    """A thread of Arrow's that still drops a file when Python exits would abort the process."""
-    subprocess.run([sys.executable, "-c", READ_ALL], cwd=Path(__file__).parents[2], check=True)
-
-
-def test_rows_without_headers_are_read_without_them(monkeypatch):
-    store = MemoryStore()
-    with_headers = batch_of([(b"h", 1, [{"key": "k", "value": b"v"}])], RECORD_WITH_HEADERS)
-    write(store, [*simple(2), (with_headers, 1, 5)])
-    read = [row_group.read(store, KEY, each.place(), RECORD_SCHEMAS, "x") for each in segment.scan(store, KEY)]
-    assert [each.schema for each in read] == [RECORD, RECORD_WITH_HEADERS]
-
-
 # What others find in the file
 
 
 def test_others_read_ordinary_columns_with_statistics_and_page_indexes(memory):
     file = pq.ParquetFile(pa.BufferReader(memory.read(KEY)))
-    assert file.schema_arrow == pa.schema(
-        [
-            pa.field("partition", pa.int32(), nullable=False),
-            pa.field("offset", pa.int64(), nullable=False),
-            pa.field("timestamp", TIMESTAMP, nullable=False),
-            ("key", pa.binary()),
-            ("value", pa.binary()),
-            ("headers", HEADERS),
-        ]
-    )
+    columns = [("partition", pa.int32()), ("offset", pa.int64()), ("timestamp", TIMESTAMP)]
+    others = [("key", pa.binary()), ("value", pa.binary()), ("headers", HEADERS)]
+    assert file.schema_arrow == pa.schema([*(pa.field(*each, nullable=False) for each in columns), *others])
     assert b"ARROW:schema" not in file.metadata.metadata
     table = file.read()
     assert table.column("offset").to_pylist() == list(range(1000, 1012))
     assert table.column("partition").unique().to_pylist() == [2]
-    paths = [file.metadata.row_group(0).column(number).path_in_schema for number in range(7)]
-    assert paths[-2:] == ["headers.list.element.key", "headers.list.element.value"]
     for number, (low, high) in enumerate([(1000, 1002), (1003, 1005), (1006, 1008), (1009, 1011)]):
         group = file.metadata.row_group(number)
         offsets = group.column(1)
@@ -326,33 +237,25 @@ def test_others_read_ordinary_columns_with_statistics_and_page_indexes(memory):
 
 
 def refused(store):
-    """Return whether a scan, and a copy's check, refuse the file."""
+    """Check that a scan, and so a copy's check, refuses the file."""
     with pytest.raises(CorruptObject, match=f"the url/{KEY}"):
         segment.scan(store, KEY)
-    return True
 
 
 @pytest.mark.no_faults("makes so many calls that every run meets one")
-def test_every_flipped_byte_is_an_error_of_a_scan(memory):
+@pytest.mark.parametrize("every", [5, deep(1)])
+def test_every_flipped_byte_and_every_cut_is_an_error_of_a_scan(memory, every):
     data = memory.read(KEY)
     dice = random.Random(1)
-    for position in range(len(data)):
+    for position in range(0, len(data), every):
         damaged = bytearray(data)
         damaged[position] ^= 1 << dice.randrange(8)
-        memory.put(KEY, bytes(damaged))
-        assert refused(memory)
-
-
-@pytest.mark.no_faults("makes so many calls that every run meets one")
-def test_every_cut_and_every_addition_is_an_error_of_a_scan(memory):
-    data = memory.read(KEY)
-    for length in range(len(data)):
-        memory.put(KEY, data[:length])
-        assert refused(memory)
-    memory.put(KEY, data + b"x")
-    assert refused(memory)
-    memory.put(KEY, data + data[-8:])
-    assert refused(memory)
+        for each in (bytes(damaged), data[:position]):
+            memory.put(KEY, each)
+            refused(memory)
+    for more in (b"x", data[-8:]):
+        memory.put(KEY, data + more)
+        refused(memory)
 
 
 def test_a_reader_refuses_damaged_bytes_and_another_row_group(memory):
@@ -367,25 +270,6 @@ def test_a_reader_refuses_damaged_bytes_and_another_row_group(memory):
     moved = msgspec.structs.replace(first.place(), position=first.position + 1)
     with pytest.raises(CorruptObject, match="checksum"):
         row_group.read(memory, KEY, moved, RECORD_SCHEMAS, "offset 7")
-
-
-def test_a_reader_refuses_the_footer_of_another_segment(memory):
-    first, *_ = segment.scan(memory, KEY)
-    other = CountingStore()
-    write(other, simple(7))
-    footer = parquet_footer.read(other, KEY)
-    data = memory.read(KEY)
-    memory.put(KEY, data[: first.position + first.length] + other.read(KEY)[footer.tail.position :])
-    with pytest.raises(CorruptObject, match=r"row groups end|checksum|another row group"):
-        row_group.read(memory, KEY, first.place(), RECORD_SCHEMAS, "x")
-
-
-def test_a_file_of_another_writer_is_refused(memory):
-    sink = pa.BufferOutputStream()
-    pq.write_table(pa.table({"a": [1]}), sink)
-    memory.put(KEY, sink.getvalue().to_pybytes())
-    with pytest.raises(CorruptObject, match="no checksum"):
-        segment.scan(memory, KEY)
 
 
 # Right checksums, wrong contents
@@ -403,31 +287,19 @@ def resealed(store, change):
     store.put(KEY, data[:position] + parquet_footer.sealed(changed))
 
 
-def test_a_newer_version_is_distinguished_from_damage(memory):
-    resealed(memory, lambda tail: tail.replace(b'"version":1', b'"version":3'))
-    with pytest.raises(NewerFormat):
-        segment.scan(memory, KEY)
-
-
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("old", "new", "error"),
     [
-        (b"[[3,", b"[[0,"),
-        (b"[[3,", b"[[4,"),
-        (b'"base_offset":1000', b'"base_offset":-100'),
-        (b'"row_groups":', b'"row_grouqs":'),
-        (b'"leader_epochs":[[3,', b'"leader_epochs":[{3,'),
+        (b'"version":1', b'"version":3', NewerFormat),
+        (b'"row_groups":[[3,', b'"row_groups":[[4,', CorruptObject),
+        (b'"base_offset":1000', b'"base_offset":-100', CorruptObject),
+        (b'"row_groups":', b'"row_grouqs":', CorruptObject),
     ],
 )
-def test_impossible_metadata_is_damage(memory, old, new):
-    resealed(memory, lambda tail: tail.replace(old, new, 1) if old != b"[[3," else _in_groups(tail, old, new))
-    with pytest.raises(CorruptObject):
+def test_impossible_metadata_is_damage_unless_it_is_newer(memory, old, new, error):
+    resealed(memory, lambda tail: tail.replace(old, new, 1))
+    with pytest.raises(error):
         segment.scan(memory, KEY, RECORD_SCHEMAS)
-
-
-def _in_groups(tail, old, new):
-    begin = tail.index(b'"row_groups":')
-    return tail[:begin] + tail[begin:].replace(old, new, 1)
 
 
 def test_rows_that_would_take_too_much_memory_are_not_decoded(memory, monkeypatch):
@@ -438,32 +310,17 @@ def test_rows_that_would_take_too_much_memory_are_not_decoded(memory, monkeypatc
         row_group.read(memory, KEY, entry.place(), RECORD_SCHEMAS, "x")
 
 
-def test_a_page_that_decompresses_to_too_much_is_not_decoded(monkeypatch):
-    monkeypatch.setattr(parquet_segment, "ROW_BYTES_MAX", 2**30)
+def test_columns_that_repeat_have_a_dictionary_and_floats_no_statistics_because_these_leave_out_nan():
     store = MemoryStore()
-    write(store, [(batch_of([(bytes(100 * 2**20), 1)]), 0, 3)], compression="zstd")
-    monkeypatch.setattr(pq.ParquetFile, "read_row_group", lambda *_, **__: pytest.fail("it was decoded"))
-    [entry] = parquet_footer.read(store, KEY).entries
-    assert entry.length < 2**20
-    with pytest.raises(CorruptObject, match=r"would take 1048\d+ bytes"):
-        row_group.read(store, KEY, entry.place(), RECORD_SCHEMAS, "x")
-
-
-def test_only_columns_whose_values_repeat_have_a_dictionary():
-    store = MemoryStore()
-    rows = [{"name": "ab"[number % 2], "count": number, "timestamp": START} for number in range(100)]
-    write(store, [(pa.RecordBatch.from_pylist(rows, OLD), 0, 3)], schemas=(OLD,))
-    columns = pq.ParquetFile(pa.BufferReader(store.read(KEY))).metadata.row_group(0).to_dict()["columns"]
-    assert [each["path_in_schema"] for each in columns if each["has_dictionary_page"]] == ["partition", "name"]
-
-
-def test_floating_point_columns_have_no_statistics_because_these_leave_out_nan():
-    store = MemoryStore()
-    kind = pa.schema([("x", pa.float64()), ("y", pa.float32()), ("z", pa.int64()), TIME])
-    rows = [{"x": float(number), "y": float("nan"), "z": number, "timestamp": START} for number in range(10)]
+    kind = pa.schema([("x", pa.float64()), ("y", pa.float32()), ("z", pa.int64()), ("name", pa.string()), TIME])
+    rows = [
+        {"x": float(number), "y": number / 8, "z": number, "name": "ab"[number % 2], "timestamp": START}
+        for number in range(100)
+    ]
     write(store, [(pa.RecordBatch.from_pylist(rows, kind), 0, 3)], schemas=(kind,))
     columns = pq.ParquetFile(pa.BufferReader(store.read(KEY))).metadata.row_group(0).to_dict()["columns"]
-    assert [each["path_in_schema"] for each in columns if each["statistics"]] == [*POSITIONS, "z"]
+    assert [each["path_in_schema"] for each in columns if each["statistics"]] == [*POSITIONS, "z", "name"]
+    assert [each["path_in_schema"] for each in columns if each["has_dictionary_page"]] == ["partition", "name"]
 
 
 def test_the_name_of_a_nested_column_may_have_dots():
@@ -484,38 +341,16 @@ def test_the_name_of_a_nested_column_may_have_dots():
 @pytest.mark.parametrize(("rows", "refused"), [(10, False), (400, True)])
 def test_a_dictionary_that_is_repeated_too_often_is_not_decoded(monkeypatch, rows, refused):
     monkeypatch.setattr(parquet_segment, "ROW_GROUP_BYTES", 2**30)
-    monkeypatch.setattr(row_group_size, "DECODED_BYTES", 2**23)
+    monkeypatch.setattr(row_group_size, "DECODED_BYTES", 2**20)
     store = MemoryStore()
-    texts = [{"name": "a" * 500_000, "count": 1, "timestamp": START}, {"name": "b", "count": 1, "timestamp": START}]
+    texts = [{"name": "a" * 50_000, "count": 1, "timestamp": START}, {"name": "b", "count": 1, "timestamp": START}]
     batch = pa.RecordBatch.from_pylist(texts * (rows // 2), OLD)
     write(store, [(batch, 0, 3)], schemas=(OLD,))
     [entry] = parquet_footer.read(store, KEY).entries
-    assert entry.length < 2**20
+    assert entry.length < 2**17
     if refused:
         with pytest.raises(CorruptObject, match="would take"):
             row_group.read(store, KEY, entry.place(), (OLD,), "x")
     else:
         monkeypatch.setattr(row_group_size, "check_pages", lambda *_: True)
         assert row_group.read(store, KEY, entry.place(), (OLD,), "x") == batch
-
-
-@settings(max_examples=100)
-@given(st.integers(0), st.integers(0, 7))
-def test_a_row_group_with_a_right_checksum_and_wrong_bytes_is_decoded_or_refused(place, bit):
-    store = MemoryStore("the url")
-    write(store, simple(40), compression="none")
-    footer = parquet_footer.read(store, KEY)
-    [entry] = footer.entries
-    data = bytearray(store.read(KEY, entry.position, entry.length))
-    data[place % len(data)] ^= 1 << bit
-    crc = google_crc32c.value(bytes(data))
-    forged = entry.place()
-    forged = msgspec.structs.replace(forged, crc=crc)
-    whole_file = store.read(KEY)
-    store.put(KEY, whole_file[: entry.position] + bytes(data) + whole_file[entry.position + entry.length :])
-    read = row_group.read_bytes(store, KEY, forged, "x")
-    try:
-        batch = row_group._decode(footer, forged, read, RECORD_SCHEMAS, "x")
-    except CorruptObject:
-        return
-    assert batch.num_rows == 40

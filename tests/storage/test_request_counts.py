@@ -1,7 +1,6 @@
 """Counters of the requests to stores."""
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -31,14 +30,7 @@ def test_all_stores_at_one_address_have_the_same_counters():
     assert all_counts().keys() == {"s3://a", "s3://b"}
 
 
-def test_no_request_is_missed_if_many_threads_count():
-    counts = RequestCounts()
-    with ThreadPoolExecutor(8) as threads:
-        for _ in range(8):
-            threads.submit(lambda: [counts.add("get_object", received=1) for _ in range(2_000)])
-    assert counts.total() == Requests(16_000, 0, 16_000)
-
-
+@pytest.mark.deep
 def test_a_forked_process_counts_its_own_requests_also_if_a_lock_was_held():
     counts = counts_of("s3://a")
     counts.add("get_object")

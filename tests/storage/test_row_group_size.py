@@ -16,6 +16,7 @@ from pyspark_log_storage.files.row_files import NotAsParquet
 from pyspark_log_storage.parquet import parquet_footer, parquet_segment, row_group, row_group_size
 from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
 from tests.support.memory_store import MemoryStore
+from tests.support.rings import sample
 from tests.support.storage import random_columns
 from tests.support.storage.hostile_parquet import BASE, KEY, forged
 
@@ -120,7 +121,7 @@ def written(batches, schema):
     return store
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", sample(range(40), 8))
 def test_row_groups_are_written_so_that_they_are_read(monkeypatch, seed):
     chance = random.Random(seed)
     schema = pa.schema([*random_columns.columns(chance), pa.field("timestamp", TIMESTAMP, nullable=False)])
@@ -136,18 +137,6 @@ def test_a_row_of_too_many_values_is_not_written():
     rows = records(1, headers=headers(VALUES_MAX, b"")).to_batches()
     with pytest.raises(NotAsParquet):
         written(rows, RECORD_WITH_HEADERS)
-
-
-def test_columns_that_a_row_group_gets_when_it_is_written_count(monkeypatch):
-    monkeypatch.setattr(parquet_segment, "ROW_GROUP_BYTES", 2**14)
-    wide = pa.schema([*(pa.field(f"c{number}", pa.int64()) for number in range(10)), *RECORD])
-    store = MemoryStore()
-    folder, name = KEY.rsplit("/", 1)
-    kind = ParquetRows(0, (RECORD, wide), "lz4")
-    writer = ParquetSegmentWriter(store, f"{folder}/", name, BASE, ((0, BASE),), kind)
-    writer.append(records(600).to_batches()[0].cast(RECORD), 0, 0)
-    writer.close()
-    assert all(entry.rows * 100 < 2**14 for entry in parquet_footer.read(store, KEY).entries)
 
 
 def test_rows_are_decoded_by_the_thread_that_reads_them(monkeypatch):

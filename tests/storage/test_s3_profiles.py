@@ -132,18 +132,13 @@ def test_a_profile_may_assume_a_role(profiles, store_of, moto):
     assert sts.get_caller_identity()["Arn"] == "arn:aws:sts::123456789012:assumed-role/writer/log"
 
 
-def test_a_profile_may_ask_a_program(profiles, store_of):
+@pytest.mark.deep
+def test_a_profile_may_ask_a_program_which_may_fail_or_hang(profiles, store_of, monkeypatch):
     store = store_of("program")
     store.put("b", b"bytes")
     assert used_by(store) == ("ASIAOFTHEPROGRAM", "s", "t")
-
-
-def test_a_program_that_fails_is_told(profiles, store_of):
     (profiles / "program.py").write_text(f"raise SystemExit('{SECRET}')")
     assert "there are no complete credentials" in refused(store_of("program"))
-
-
-def test_a_program_that_hangs_is_not_waited_for(profiles, store_of, monkeypatch):
     monkeypatch.setattr(s3_client, "CREDENTIALS_SECONDS", 0.3)
     (profiles / "program.py").write_text("import time; time.sleep(5)")
     began = time.monotonic()
@@ -151,20 +146,18 @@ def test_a_program_that_hangs_is_not_waited_for(profiles, store_of, monkeypatch)
     assert time.monotonic() - began < 4
 
 
-def test_a_role_without_a_region_is_told(profiles, store_of):
-    assert "set AWS_DEFAULT_REGION, or region in the profile" in refused(store_of("nowhere"))
-
-
-def test_a_role_whose_source_is_missing_is_told(profiles, store_of):
-    assert "check the profiles in ~/.aws/config" in refused(store_of("orphan"))
-
-
-def test_an_sso_session_that_is_over_is_told(profiles, store_of):
-    assert "log in again with: aws sso login" in refused(store_of("sso"))
-
-
-def test_a_web_identity_token_that_is_missing_is_told(profiles, store_of):
-    assert "check web_identity_token_file (AWS_WEB_IDENTITY_TOKEN_FILE)" in refused(store_of("web"))
+@pytest.mark.parametrize(
+    ("profile", "cure"),
+    [
+        ("none", "the AWS profile does not exist; correct the profile"),
+        ("nowhere", "set AWS_DEFAULT_REGION, or region in the profile"),
+        ("orphan", "check the profiles in ~/.aws/config"),
+        ("sso", "log in again with: aws sso login"),
+        ("web", "check web_identity_token_file (AWS_WEB_IDENTITY_TOKEN_FILE)"),
+    ],
+)
+def test_a_profile_that_cannot_be_used_is_told_with_the_cure(profiles, store_of, profile, cure):
+    assert cure in refused(store_of(profile))
 
 
 def answer(status, code):
@@ -173,13 +166,8 @@ def answer(status, code):
 
 
 def test_a_role_that_must_not_be_assumed_is_told_with_the_right_to_grant(profiles, store_of, sts):
-    sts.instead = answer(403, "AccessDenied")
+    sts.always = answer(403, "AccessDenied")
     assert "grant sts:AssumeRole" in refused(store_of("writer"))
-
-
-def test_source_credentials_that_have_expired_are_told(profiles, store_of, sts):
-    sts.instead = answer(403, "ExpiredToken")
-    assert "the session token has expired" in refused(store_of("writer"))
 
 
 def test_a_web_identity_token_that_is_refused_is_told(profiles, store_of, sts):
@@ -190,21 +178,16 @@ def test_a_web_identity_token_that_is_refused_is_told(profiles, store_of, sts):
     assert "the session token has expired" in refused(store_of("web"))
 
 
-def test_a_role_that_cannot_be_renewed_is_told_once(profiles, store_of, sts, caplog):
-    store = store_of("writer")
-    assert not store.exists("none")
-    expire(store)
-    sts.always = answer(403, "ExpiredToken")
-    assert "the session token has expired" in refused(store)
-    assert "Traceback" not in caplog.text
-    sts.always = b""
-    store.put("c", b"")
-
-
-def test_a_role_is_renewed_before_it_expires(profiles, store_of):
+def test_a_role_is_renewed_before_it_expires_and_one_that_cannot_be_is_told_once(profiles, store_of, sts, caplog):
     store = store_of("writer")
     assert not store.exists("none")
     before = used_by(store)
     expire(store)
     store.put("d", b"")
     assert used_by(store) != before
+    expire(store)
+    sts.always = answer(403, "ExpiredToken")
+    assert "the session token has expired" in refused(store)
+    assert "Traceback" not in caplog.text
+    sts.always = b""
+    store.put("c", b"")

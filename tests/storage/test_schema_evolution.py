@@ -12,10 +12,11 @@ from pyspark_log_storage.columns.column_ddl import parse
 from pyspark_log_storage.columns.column_types import ddl
 from pyspark_log_storage.errors import InvalidRecord
 from pyspark_log_storage.files import chunk
+from tests.support.rings import sample
 from tests.support.storage import random_columns
 
 
-@pytest.mark.parametrize("seed", range(10))  # 34 topics with 3 evolutions each
+@pytest.mark.parametrize("seed", sample(range(10), 2))  # 34 topics with 3 evolutions each
 def test_rows_of_every_version_read_as_the_newest(seed):
     random = Random(seed)
     for _ in range(34):
@@ -40,11 +41,6 @@ def test_rows_of_any_columns_come_back_from_a_chunk():
         batch = random_columns.rows(random, stored, 20)
         header, data = chunk.encode(batch, 0, random.choice(["none", "lz4", "zstd"]))
         assert chunk.decode(pa.py_buffer(data), header, [stored], "x").equals(batch)
-
-
-def test_a_batch_of_the_newest_schema_is_not_copied():
-    batch = random_columns.rows(Random(1), parse("a int, b string"), 3)
-    assert as_newest(batch, batch.schema) is batch
 
 
 ALLOWED = [
@@ -116,10 +112,6 @@ def test_what_a_merge_cannot_hold_is_refused_by_name():
         schema_evolution.merge(parse("a decimal(38,0)"), parse("a decimal(38,38)"))
 
 
-def test_a_change_is_told_by_its_columns():
-    assert schema_evolution.added(parse("a int, b int"), parse("a bigint, b int, c date")) == "a BIGINT, c DATE"
-
-
 def test_a_number_that_does_not_fit_a_narrower_column_is_an_error():
     wide = pa.record_batch({"a": pa.array([1, 2**40])})
     with pytest.raises(ValueError, match=r"column 'a'.*1099511627776"):
@@ -177,3 +169,7 @@ def test_a_null_in_a_column_without_nulls_is_an_error():
 )
 def test_a_column_is_read_as_a_type_that_holds_its_values_and_nulls(stored, wanted, is_possible):
     assert schema_evolution.can_be_read_as(parse(stored).field("a").type, parse(wanted).field("a").type) is is_possible
+
+
+def test_a_change_is_told_by_its_columns():
+    assert schema_evolution.added(parse("a int, b int"), parse("a bigint, b int, c date")) == "a BIGINT, c DATE"

@@ -1,8 +1,6 @@
 """Spares: an object of a journal that is lost or damaged is read from its spare, and made again from it."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreError, StoreUnwritable
 from pyspark_log_storage.objects import spare
@@ -33,48 +31,31 @@ def faults(store, *, contents=True):
     return list(spare.faults(store, JOURNAL, f"{JOURNAL}entries/", contents=contents))
 
 
-def test_the_spare_has_the_name_of_its_object(store):
+def test_an_object_that_is_lost_or_damaged_is_read_from_its_spare(store):
     assert list(store.list("")) == [OBJECT, SPARE]
-
-
-def test_an_object_that_is_lost_is_read_from_its_spare(store):
-    store.delete(OBJECT)
-    assert read(store) == WHOLE
-
-
-@given(st.integers(0, len(WHOLE) * 8 - 1))
-def test_an_object_of_which_a_bit_is_flipped_is_read_from_its_spare(bit):
-    store = MemoryStore()
-    damaged = bytearray(WHOLE)
-    damaged[bit // 8] ^= 1 << bit % 8
-    store.put(OBJECT, bytes(damaged))
-    store.put(SPARE, WHOLE)
-    assert read(store) == WHOLE
-
-
-@pytest.mark.parametrize("length", range(len(WHOLE)))
-def test_an_object_that_is_cut_is_read_from_its_spare(store, length):
-    store.put(OBJECT, WHOLE[:length])
-    assert read(store) == WHOLE
-
-
-@pytest.mark.parametrize("length", range(len(WHOLE)))
-def test_a_spare_that_is_torn_stands_in_for_nothing(store, length):
-    store.put(SPARE, WHOLE[:length])
-    assert read(store) == WHOLE
-    store.delete(OBJECT)
-    assert read(store) is None
-
-
-def test_the_object_counts_before_its_spare(store):
     store.put(SPARE, OTHER)
-    assert read(store) == WHOLE
+    assert read(store) == WHOLE, "the object counts before its spare"
+    store.put(SPARE, WHOLE)
+    store.delete(OBJECT)
+    assert (read(store), decoded(store)) == (WHOLE, b"an entry")
+    for place in range(len(WHOLE)):
+        flipped = bytearray(WHOLE)
+        flipped[place] ^= 1
+        for damaged in (bytes(flipped), WHOLE[:place]):
+            store.put(OBJECT, damaged)
+            assert (read(store), decoded(store)) == (WHOLE, b"an entry")
 
 
-def test_of_an_object_and_a_spare_that_are_damaged_the_object_is_returned(store):
-    store.put(OBJECT, b"damaged")
-    store.put(SPARE, b"too")
-    assert read(store) == b"damaged"
+def test_a_spare_that_is_torn_stands_in_for_nothing(store):
+    for length in range(len(WHOLE)):
+        store.put(OBJECT, WHOLE)
+        store.put(SPARE, WHOLE[:length])
+        assert read(store) == WHOLE
+        assert spare.add(store, JOURNAL, OBJECT, OTHER) == OTHER
+        store.put(OBJECT, b"damaged")
+        assert read(store) == b"damaged"
+        store.delete(OBJECT)
+        assert read(store) is None
 
 
 def decoded(store):
@@ -84,13 +65,6 @@ def decoded(store):
         return data[16:]
 
     return spare.decoded(store, JOURNAL, OBJECT, decode)
-
-
-def test_what_is_decoded_comes_from_the_spare_if_the_object_is_lost_or_damaged(store):
-    store.delete(OBJECT)
-    assert decoded(store) == b"an entry"
-    store.put(OBJECT, b"damaged")
-    assert decoded(store) == b"an entry"
 
 
 def test_the_error_is_the_objects_if_its_spare_is_no_better(store):
@@ -103,38 +77,22 @@ def test_the_error_is_the_objects_if_its_spare_is_no_better(store):
         decoded(store)
 
 
-def test_what_is_whole_has_no_faults(store):
-    assert faults(store) == []
-
-
-def test_a_missing_object_is_found_by_names_and_repaired(store):
-    for key in (OBJECT, SPARE):
-        store.delete(key)
-        [fault] = faults(store, contents=False)
-        assert (fault.key, fault.of, fault.is_missing) == (key, OBJECT, True)
-        spare.repair(store, fault)
-        assert (faults(store), store.read(key)) == ([], WHOLE)
-
-
-def test_a_damaged_object_is_found_if_contents_are_read_and_repaired(store):
-    for key in (OBJECT, SPARE):
-        store.put(key, WHOLE[:-1])
-        assert faults(store, contents=False) == []
-        [fault] = faults(store)
-        assert (fault.key, fault.of, fault.is_missing) == (key, OBJECT, False)
-        spare.repair(store, fault)
-        assert (faults(store), store.read(key)) == ([], WHOLE)
-
-
-def test_a_file_of_somebody_else_gets_no_spare(store):
+def test_a_missing_object_is_found_by_names_and_a_damaged_one_by_contents_and_both_are_repaired(store):
     store.create(f"{OBJECT}.bak", WHOLE)
-    assert faults(store) == []
-
-
-def test_an_object_that_is_lost_with_its_spare_cannot_be_repaired(store):
+    assert faults(store) == [], "a file of somebody else gets no spare"
+    for key in (OBJECT, SPARE):
+        for is_missing in (True, False):
+            store.delete(key)
+            if not is_missing:
+                store.put(key, WHOLE[:-1])
+                assert faults(store, contents=False) == []
+            [fault] = faults(store, contents=not is_missing)
+            assert (fault.key, fault.of, fault.is_missing) == (key, OBJECT, is_missing)
+            spare.repair(store, fault)
+            assert (faults(store), store.read(key)) == ([], WHOLE)
     store.put(OBJECT, b"damaged")
     store.delete(SPARE)
-    assert faults(store) == []
+    assert faults(store) == [], "it cannot be repaired"
 
 
 def test_a_store_that_takes_no_spare_fails_nothing(store, monkeypatch):
@@ -149,11 +107,6 @@ def test_what_is_created_in_the_place_of_a_lost_object_gives_way_to_its_spare(st
     store.put(OBJECT, OTHER)
     assert spare.add(store, JOURNAL, OBJECT, OTHER) == WHOLE
     assert store.read(OBJECT) == WHOLE
-
-
-def test_what_is_created_in_the_place_of_an_object_whose_spare_is_torn_stays(store):
-    store.put(SPARE, WHOLE[:-1])
-    assert spare.add(store, JOURNAL, OBJECT, OTHER) == OTHER
 
 
 def test_an_object_that_is_removed_with_its_spare_while_it_is_read_is_missing_and_not_damaged(store, monkeypatch):

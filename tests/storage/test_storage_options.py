@@ -10,16 +10,11 @@ from pyspark_log_storage.stores.storage_options import ENVIRONMENT_VARIABLE, Sto
 BOTH = {"key": "all", "secret": "canary", "s3a://eu/": {"key": "eu"}, "s3://eu/deep": {"token": "t"}}
 
 
-def test_the_options_of_a_url_take_precedence_below_it():
+def test_the_options_of_a_url_take_precedence_below_it_and_not_for_a_name_that_begins_alike():
     options = StorageOptions.given(BOTH)
-    assert options.at("s3://us/log") == {"key": "all", "secret": "canary"}
-    assert options.at("s3://eu") == {"key": "eu", "secret": "canary"}
+    assert options.at("s3://us/log") == options.at("s3://eu2/log") == {"key": "all", "secret": "canary"}
+    assert options.at("s3://eu") == options.at("s3://eu/deeper") == {"key": "eu", "secret": "canary"}
     assert options.at("s3://eu/deep/log") == {"key": "eu", "secret": "canary", "token": "t"}
-
-
-def test_the_options_of_a_bucket_are_not_for_one_whose_name_begins_alike():
-    assert StorageOptions.given(BOTH).at("s3://eu2/log")["key"] == "all"
-    assert "token" not in StorageOptions.given(BOTH).at("s3://eu/deeper")
 
 
 def test_the_options_of_a_scheme_are_for_all_its_stores():

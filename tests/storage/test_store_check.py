@@ -1,6 +1,6 @@
 """Two users of a store: what both create, read and list at once, and what a store that breaks a promise does then."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -14,22 +14,10 @@ def stores_in(folder, kind=LocalStore):
     return [kind(str(folder)), kind(str(folder))]
 
 
-def found_by_both(stores, patience=5.0):
-    """Return what each of two users finds, or its error."""
-    found = {}
-
-    def user(name, store):
-        try:
-            found[name] = meet(store, "name", name, patience)
-        except Exception as error:  # noqa: BLE001 -- what it found
-            found[name] = error
-
-    threads = [threading.Thread(target=user, args=each) for each in zip("ab", stores, strict=True)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    return found["a"], found["b"]
+def found_by_both(stores):
+    """Return what each of two users finds."""
+    with ThreadPoolExecutor(2) as threads:
+        return tuple(threads.map(lambda name, store: meet(store, "name", name, 5.0), "ab", stores))
 
 
 def test_in_every_round_one_of_two_users_wins_and_nothing_stays(tmp_path):

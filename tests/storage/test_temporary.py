@@ -1,14 +1,12 @@
 """Temporary files: what a dead writer left is swept, what a living one writes never is, however long it sleeps."""
 
-import contextlib
 import errno
 import fcntl
 import os
-import signal
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -22,26 +20,6 @@ PROCESSES = 4
 SECONDS = 1.5
 
 # Stops inside the call that it is told, in the middle of a `create`, a `put` or a large object, until stdin ends.
-STOPS = """
-import os, sys
-from pyspark_log_storage.stores.local import LocalStore
-root, method, call = sys.argv[1:]
-store = LocalStore(root)
-store.put("a/other", b"")
-real = getattr(os, call)
-def stop(*arguments):
-    setattr(os, call, real)
-    print("inside", flush=True)
-    sys.stdin.read()
-    return real(*arguments)
-setattr(os, call, stop)
-if method == "open_write":
-    writer = store.open_write("a/b")
-    writer.write(bytes(100_000))
-    writer.close()
-else:
-    getattr(store, method)("a/b", bytes(100_000))
-"""
 
 # Writes objects of all kinds until stdin ends, and says how many.
 WRITES = """
@@ -65,15 +43,6 @@ while not ended.is_set():
 print(count, flush=True)
 """
 
-STEPS = pytest.mark.parametrize(
-    ("method", "call"),
-    [
-        *(("create", call) for call in ("write", "fdatasync", "link")),
-        *(("put", call) for call in ("write", "fdatasync", "rename")),
-        *(("open_write", call) for call in ("write", "fdatasync", "link")),
-    ],
-)
-
 
 def start(script, *arguments):
     return subprocess.Popen(
@@ -86,66 +55,57 @@ def files(store):
     return sorted(each.name for each in folder.iterdir()) if folder.exists() else []
 
 
-@contextlib.contextmanager
-def stopped(store, method="create", call="link"):
-    """A writer in the middle of its work."""
-    with start(STOPS, store.url, method, call) as process:
-        try:
-            assert process.stdout.readline() == "inside\n"
-            yield process
-        finally:
-            process.kill()
-
-
-def abandoned(store, method="create", call="link"):
-    """Kill a writer in the middle of its work; return the name of the file that it leaves."""
-    with stopped(store, method, call):
-        pass
-    [name] = files(store)
-    return name
-
-
 def make_old(store, name, seconds=STILL_SECONDS + 60):
     moment = time.time() - seconds
     os.utime(f"{store.url}/.tmp/{name}", (moment, moment))
 
 
-@STEPS
-def test_the_file_of_a_killed_writer_is_swept(local, method, call):
-    name = abandoned(local, method, call)
-    assert local.delete_unfinished() == [f".tmp/{name}"]
-    assert files(local) == []
-    assert list(local.list("")) == ["a/other"]
+@pytest.mark.parametrize("method", ["create", "put", "open_write"])
+def test_a_file_is_swept_once_its_writer_is_gone_and_not_before_however_old_it_is(local, monkeypatch, method):
+    """A writer that sleeps, and is never killed here: the system drops its lock when it ends."""
+    swept = []
+
+    def sleep(real):
+        def asleep(*arguments):
+            [name] = files(local)
+            make_old(local, name, 10 * STILL_SECONDS)
+            swept.append(local.delete_unfinished())
+            return real(*arguments)
+
+        return asleep
+
+    for call in ("fdatasync", "link", "rename"):
+        monkeypatch.setattr(os, call, sleep(getattr(os, call)))
+    if method == "open_write":
+        writer = local.open_write("a/b")
+        writer.write(b"hello")
+        writer.close()
+    else:
+        getattr(local, method)("a/b", b"hello")
+    assert len(swept) >= 2
+    assert not any(swept)
+    assert (files(local), local.read("a/b")) == ([], b"hello")
 
 
-@STEPS
-def test_the_file_of_a_writer_that_sleeps_is_not_swept_however_old_it_is(local, method, call):
-    with stopped(local, method, call) as process:
-        process.send_signal(signal.SIGSTOP)
-        [name] = files(local)
-        make_old(local, name, 10 * STILL_SECONDS)
-        assert local.delete_unfinished() == []
-        assert files(local) == [name]
-        process.send_signal(signal.SIGCONT)
-        process.stdin.close()
-        assert process.wait() == 0
-    assert local.read("a/b") == bytes(100_000)
-    assert files(local) == []
+def abandoned(store):
+    """Leave a file as a writer does that is killed: the system closes its descriptors. Return the name of the file."""
+    writer = store.open_write("a/b")
+    for fd in (writer._fd, writer._temporary._lock):
+        os.close(fd)
+    writer._fd = writer._temporary._lock = -1
+    [name] = files(store)
+    return name
 
 
-def test_a_dry_run_names_the_file_and_leaves_it(local):
+def test_of_many_sweeps_one_names_the_file_of_a_writer_that_is_gone(local):
     name = abandoned(local)
     assert local.delete_unfinished(dry_run=True) == [f".tmp/{name}"]
-    assert files(local) == [name]
-    assert local.delete_unfinished() == [f".tmp/{name}"]
+    with ThreadPoolExecutor(8) as threads:
+        swept = [each for found in threads.map(lambda _: local.delete_unfinished(), range(8)) for each in found]
+    assert (swept, files(local)) == ([f".tmp/{name}"], [])
 
 
-def test_an_object_that_has_its_name_stays_when_its_temporary_name_is_swept(local):
-    abandoned(local, "create", "unlink")
-    assert len(local.delete_unfinished()) == 1
-    assert local.read("a/b") == bytes(100_000)
-
-
+@pytest.mark.deep
 def test_many_writers_are_never_disturbed_by_sweeps(tmp_path):
     store = LocalStore(str(tmp_path / "root"))
     writers = [start(WRITES, store.url, number) for number in range(PROCESSES)]
@@ -164,50 +124,27 @@ def test_many_writers_are_never_disturbed_by_sweeps(tmp_path):
     assert len(swept) < sum(map(int, answers)) / 10
 
 
-def test_of_many_sweeps_at_once_one_names_each_file(local):
-    for _ in range(5):
-        with stopped(local):
-            pass
-    names, answers = files(local), []
-    threads = [threading.Thread(target=lambda: answers.extend(local.delete_unfinished())) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(answers) == [f".tmp/{name}" for name in names]
-    assert len(names) == 5
-
-
 # Between the file and its lock
 
 
-def test_a_file_that_a_cleanup_locks_first_is_replaced_by_another(local, monkeypatch):
+@pytest.mark.parametrize("how", ["locks", "deletes"])
+def test_a_file_that_a_cleanup_locks_or_deletes_first_is_replaced_by_another(local, monkeypatch, how):
     real, taken = fcntl.flock, []
 
     def flock(fd, operation):
         if not taken:
-            taken.append(os.open(os.readlink(f"/proc/self/fd/{fd}"), os.O_RDONLY))
-            real(taken[0], operation)
+            path = os.readlink(f"/proc/self/fd/{fd}")
+            taken.append(os.open(path, os.O_RDONLY))
+            if how == "locks":
+                real(taken[0], operation)
+            else:
+                os.unlink(path)
         return real(fd, operation)
 
     monkeypatch.setattr(fcntl, "flock", flock)
     assert local.create("a/b", b"hello") is True
     assert (local.read("a/b"), files(local)) == (b"hello", [])
     os.close(taken[0])
-
-
-def test_a_file_that_a_cleanup_deletes_before_it_is_locked_is_replaced_by_another(local, monkeypatch):
-    real, gone = fcntl.flock, []
-
-    def flock(fd, operation):
-        if not gone:
-            gone.append(os.readlink(f"/proc/self/fd/{fd}"))
-            os.unlink(gone[0])
-        return real(fd, operation)
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    assert local.create("a/b", b"hello") is True
-    assert (local.read("a/b"), files(local)) == (b"hello", [])
 
 
 def test_a_writer_that_ends_between_a_look_and_its_lock_has_left_nothing(local, monkeypatch):
@@ -251,9 +188,11 @@ def refuse_locks(fd, operation):
 
 def leave(store, monkeypatch):
     """Write in a way that nothing can be seen of, and be gone; return the name of the file."""
+    assert store.create("a/c", b"first") is True, "it is written to as any other"
+    assert files(store) == []
     writer = store.open_write("a/b")
     writer.write(b"hello")
-    os.close(writer._temporary._lock)  # as the system does when a process ends
+    os.close(writer._temporary._lock)
     monkeypatch.undo()
     [name] = files(store)
     return name
@@ -267,21 +206,6 @@ def test_a_file_whose_lock_is_invisible_stays_for_a_day(untold, monkeypatch):
     make_old(untold, name)
     assert untold.delete_unfinished(dry_run=True) == [f".tmp/{name}"]
     assert untold.delete_unfinished() == [f".tmp/{name}"]
-
-
-def test_a_cleanup_without_locks_uses_the_age(local, monkeypatch):
-    name = abandoned(local)
-    monkeypatch.setattr(fcntl, "flock", refuse_locks)
-    assert local.delete_unfinished() == []
-    make_old(local, name)
-    assert local.delete_unfinished() == [f".tmp/{name}"]
-
-
-def test_a_file_system_without_locks_is_written_to_as_any_other(local, monkeypatch):
-    monkeypatch.setattr(fcntl, "flock", refuse_locks)
-    assert local.create("a/b", b"first") is True
-    local.put("a/c", b"second")
-    assert (local.read("a/b"), local.read("a/c"), files(local)) == (b"first", b"second", [])
 
 
 def test_a_writer_whose_file_was_swept_fails_and_nothing_is_lost(local, monkeypatch):
@@ -298,23 +222,6 @@ def test_a_writer_whose_file_was_swept_fails_and_nothing_is_lost(local, monkeypa
 # Strange things
 
 
-def test_what_is_no_file_is_left_alone(local):
-    local.create("a", b"")
-    folder = Path(local.url) / ".tmp"
-    (folder / "folder").mkdir()
-    (folder / "link").symlink_to("nowhere")
-    os.mkfifo(folder / "pipe")
-    for each in ("folder", "pipe"):
-        os.utime(folder / each, (0, 0))
-    assert local.delete_unfinished() == []
-    assert files(local) == ["folder", "link", "pipe"]
-
-
-def test_a_store_that_was_never_written_to_has_nothing_to_sweep(local):
-    assert local.delete_unfinished() == []
-    assert not Path(local.url).exists()
-
-
 def test_a_sweep_that_is_not_allowed_says_so(local, monkeypatch):
     abandoned(local)
 
@@ -326,31 +233,19 @@ def test_a_sweep_that_is_not_allowed_says_so(local, monkeypatch):
         local.delete_unfinished()
 
 
-def test_a_writer_that_is_discarded_twice_closes_only_its_own_file(local):
-    writer = local.open_write("a/b")
-    writer.discard()
-    with open(os.devnull) as one, open(os.devnull) as other:
-        writer.discard()
-        os.fstat(one.fileno())
-        os.fstat(other.fileno())
-
-
-def test_what_the_store_does_not_name_is_left_alone_however_old(local):
+def test_what_the_store_does_not_name_or_is_no_file_is_left_alone_however_old(local):
+    assert local.delete_unfinished() == []
+    assert not Path(local.url).exists(), "it was never written to"
     local.create("a", b"")
-    folder = Path(local.url) / ".tmp"
-    others = [
-        "notes.txt",
-        "f" * 31,
-        "f" * 33,
-        "F" * 32,
-        f"{'f' * 16}-{'f' * 31}",
-        f"{'f' * 32}.bak",
-        f".{'f' * 32}",
-        "ü",
-    ]
-    for name in [*others, "f" * 32, f"{'0' * 16}-{'f' * 32}"]:
+    folder, word = Path(local.url) / ".tmp", "f" * 32
+    others = ["notes.txt", word[1:], f"{word}f", "F" * 32, f"{word[16:]}-{word[1:]}", f"{word}.bak", f".{word}", "ü"]
+    for name in [*others, word, f"{'0' * 16}-{word}"]:
         (folder / name).write_bytes(b"somebody's")
         make_old(local, name)
     (folder / ("e" * 32)).symlink_to(folder / "notes.txt")
-    assert local.delete_unfinished() == [f".tmp/{'0' * 16}-{'f' * 32}", f".tmp/{'f' * 32}"]
-    assert files(local) == sorted([*others, "e" * 32])
+    (folder / ("d" * 32)).mkdir()
+    os.mkfifo(folder / ("c" * 32))
+    for name in ("d" * 32, "c" * 32):
+        make_old(local, name)
+    assert local.delete_unfinished() == [f".tmp/{'0' * 16}-{word}", f".tmp/{word}"]
+    assert files(local) == sorted([*others, "e" * 32, "d" * 32, "c" * 32])

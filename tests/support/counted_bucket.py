@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections import Counter
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -87,6 +88,7 @@ class CountedCluster:
         self.bucket.is_object_store = is_object_store
         self.path = f"/bucket-{next(_numbers)}"
         self.now = 1000.0
+        self._began_ms = time.time_ns() // 10**6  # rows get the time of the real clock
         self._nonces = count(1)
         monkeypatch.setattr(opening, "open_store", lambda *_, **__: self.bucket)
         monkeypatch.setattr(opening, "real_environment", self.environment)
@@ -96,7 +98,7 @@ class CountedCluster:
 
     def environment(self) -> Environment:
         return Environment(
-            now_ms=lambda: int(self.now * 1000),
+            now_ms=lambda: self._began_ms + int(self.now * 1000),
             monotonic=lambda: self.now,
             sleep=self.sleep,
             uniform=lambda low, high: (low + high) / 2,

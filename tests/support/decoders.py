@@ -1,4 +1,4 @@
-"""The decoders of the product, each with bytes that it reads. `decoder_places` has the places that they lead to."""
+"""The decoders of the product, each with bytes that it reads."""
 
 from collections.abc import Callable
 from typing import Any
@@ -361,6 +361,6 @@ FILES_OF_ROWS: dict[str, tuple[bytes, Decode]] = {
     "keyed segment": (KEYED, read_as_keyed),
     "index": (INDEX, lambda data: list(Index(segment_with(LOG, data), f"{SEGMENT}.index").read_all())),
 }
-"""Their chunks and blocks have checksums of their own; `hostile_worker` changes what these protect."""
+"""Their chunks and blocks have checksums of their own; `hostile_bytes` changes what these protect."""
 
 EVERY = ENVELOPED | PLAIN | GIVEN | FILES_OF_ROWS

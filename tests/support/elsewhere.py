@@ -3,9 +3,9 @@
     PYSPARK_LOG_STORE=s3        below prefixes of a bucket of Ceph's S3 server
     PYSPARK_LOG_STORE=chaos     stores with faults, those of `PYSPARK_LOG_FAULTS` or else `FAULTS`
 
-`make test STORE=s3` sets it. A test gets a place for its stores from the fixture `root`, or makes a `PlainStore`.
-What looks into folders itself is `on_disk`, and is skipped elsewhere. What counts calls, or makes so many that each of
-its runs meets a fault, has `no_faults`: its stores are elsewhere, and have none.
+`make prove STORE=s3 RING=` sets it. A test gets a place for its stores from the fixture `root`, or makes a
+`PlainStore`. What looks into folders itself is `on_disk`, and is skipped elsewhere. What counts calls, or makes so many
+that each of its runs meets a fault, has `no_faults`: its stores are elsewhere, and have none.
 """
 
 from __future__ import annotations

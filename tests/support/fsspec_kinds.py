@@ -99,6 +99,10 @@ class Fails(Once):
         self.fail(path)
         super().pipe_file(path, value, mode, **options)
 
+    def rm_file(self, path):
+        self.fail(path)
+        super().rm_file(path)
+
 
 KINDS = (Once, IgnoresMode, LooksFirst, LosesAnswers, RepeatsOutOfSight, Fails)
 

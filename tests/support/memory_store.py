@@ -71,6 +71,9 @@ class MemoryStore:
         check_key(self.url, key)
         return MemoryWriter(self, key, replace=replace)
 
+    def clock_ms(self) -> int | None:
+        return None
+
     def delete_unfinished(self, *, dry_run: bool = False) -> Sequence[str]:
         del dry_run
         return ()  # what is half-written dies with the process

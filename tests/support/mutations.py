@@ -1,60 +1,13 @@
-"""Mutations: stored objects that are nearly right, and values that have the right types and nothing else.
-
-What has a checksum gets it made right again: a forger, or a faulty machine, would have a right one too.
-"""
+"""Mutations: values that have the right types and nothing else."""
 
 import random
 from typing import Any
 
-import msgspec
 from msgspec import inspect
-
-from pyspark_log_storage.objects.envelope import HEADER_BYTES, seal
 
 NUMBERS = (0, 1, 2, 3, 64, 2**31, 2**53, 2**63 - 1, -1, -(2**63), 2**64 - 1)
 TEXTS = ("", "0", "1", "2", "9", "t", "../../x", "a/b", "\0", "\x1b[2J", "ü", "x" * 300)
 _BYTES = (b"", b"\xff", b"\x00" * 16, b"\xff\xfe\xfd" * 100)
-
-
-def cut_or_flipped(data: bytes, dice: random.Random) -> bytes:
-    """Return bytes with some of them cut, flipped, doubled or replaced."""
-    changed = bytearray(data)
-    for _ in range(dice.choice((1, 1, 2, 8))):
-        at = dice.randrange(len(changed) + 1)
-        match dice.randrange(5):
-            case 0:
-                del changed[at : at + dice.choice((1, 2, 16))]
-            case 1:
-                changed[at:at] = changed[at : at + dice.choice((1, 8, 64))]
-            case 2:
-                changed[at:at] = dice.randbytes(dice.choice((1, 4)))
-            case 3 if at < len(changed):
-                changed[at] ^= 1 << dice.randrange(8)
-            case _ if at < len(changed):
-                changed[at] = dice.choice((0x00, 0x7F, 0x80, 0x91, 0xC1, 0xC6, 0xDD, 0xDF, 0xFF, 0x22, 0x5B, 0x7B))
-    return bytes(changed)
-
-
-def resealed(data: bytes, dice: random.Random) -> bytes:
-    """Return an enveloped object with another body, and with the checksum of that."""
-    version, place = (int.from_bytes(data[at : at + 2], "little") for at in (4, 6))
-    begin = HEADER_BYTES + place
-    return seal(data[:4], version, _other_body(data[begin:], dice), data[HEADER_BYTES:begin].decode())
-
-
-def _other_body(body: bytes, dice: random.Random) -> bytes:
-    if dice.random() < 0.1:
-        return dice.choice((b"", b"\x91" * 100_000, b"[" * 100_000, b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff"))
-    coders: list[tuple[Any, Any]] = [(msgspec.msgpack.decode, msgspec.msgpack.encode)]
-    if body[:1] in {b"{", b"["}:
-        coders = [(msgspec.json.decode, msgspec.json.encode)]
-    decode, encode = coders[0]
-    if dice.random() < 0.7:
-        try:
-            return bytes(encode(changed(decode(body), dice)))
-        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError):
-            pass  # it is another kind of body, or became one that cannot be written
-    return cut_or_flipped(body, dice)
 
 
 def changed(value: Any, dice: random.Random) -> Any:

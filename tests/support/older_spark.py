@@ -17,7 +17,7 @@ def on_the_older_spark(test: Callable[..., None]) -> Callable[..., None]:
         pytest.mark.slow,
         pytest.mark.spark,
         pytest.mark.timeout(2400),
-        pytest.mark.skipif(not OLDER_PYTHON.exists(), reason="needs the older Spark that `make test` installs"),
+        pytest.mark.skipif(not OLDER_PYTHON.exists(), reason="needs the older Spark that `make prove` installs"),
     ):
         test = mark(test)
     return test
@@ -26,7 +26,7 @@ def on_the_older_spark(test: Callable[..., None]) -> Callable[..., None]:
 def check(folder: str, record_property: Callable[[str, str], None]) -> None:
     """Run the tests in a folder, and let the summary say how many there were and what was skipped."""
     done = subprocess.run(
-        [OLDER_PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rs", folder],
+        [OLDER_PYTHON, "-m", "pytest", "-m", "deep", "-q", "-p", "no:cacheprovider", "-rs", folder],
         cwd=ROOT,
         env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST_")},
         stdout=subprocess.PIPE,

@@ -201,7 +201,7 @@ def _clients(root: str, histories: str, folder: str) -> tuple[dict[str, Begin], 
     writers: dict[str, Begin] = {
         f"producer {n}": lambda server: server.fork(workers.produce, root, histories, stop) for n in range(2)
     }
-    writers["query"] = lambda server: server.fork(jepsen_workers.write, root, "query", "all", progress, histories, stop)
+    writers["query"] = lambda server: server.fork(jepsen_workers.write, root, "query", progress, histories, stop)
     others: dict[str, Begin] = {
         f"member {n}": lambda server: server.fork(workers.consume, root, histories, end) for n in range(3)
     }

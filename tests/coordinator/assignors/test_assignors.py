@@ -20,7 +20,7 @@ from pyspark_log_coordinator.assignors.subscription import (
 from pyspark_log_coordinator.group.state import JoinedMember
 from pyspark_log_storage.errors import CorruptObject
 
-PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+PATIENT = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """The machine may be busy."""
 COMPLETE = ("range", "roundrobin", "sticky")
 TOPICS = ("t", "u", "v")
@@ -58,42 +58,17 @@ def test_range_gives_the_first_members_one_more_of_each_topic():
     assert shares["C1"] == [("t", 2), ("u", 2)]
 
 
-def test_roundrobin_deals_out_in_turn():
+def test_roundrobin_deals_out_in_turn_and_sticky_balances_better_if_members_want_different_topics():
     assert numbers(consumer.assign_roundrobin({"t": 4}, members(C1=(), C2=(), C3=()))) == {
         "C1": [0, 3],
         "C2": [1],
         "C3": [2],
     }
-
-
-def test_roundrobin_passes_members_that_do_not_want_a_topic():
     wanting = {"C0": ("t",), "C1": ("t", "u"), "C2": ("t", "u", "v")}
-    shares = consumer.assign_roundrobin(
-        {"t": 1, "u": 2, "v": 3}, [Subscriber(name, Subscription(topics)) for name, topics in wanting.items()]
-    )
-    assert shares == {"C0": [("t", 0)], "C1": [("u", 0)], "C2": [("u", 1), ("v", 0), ("v", 1), ("v", 2)]}
-
-
-def test_sticky_balances_that_group_better():
-    wanting = {"C0": ("t",), "C1": ("t", "u"), "C2": ("t", "u", "v")}
-    shares = consumer.assign_sticky(
-        {"t": 1, "u": 2, "v": 3}, [Subscriber(name, Subscription(topics)) for name, topics in wanting.items()]
-    )
-    assert shares == {"C0": [("t", 0)], "C1": [("u", 0), ("u", 1)], "C2": [("v", 0), ("v", 1), ("v", 2)]}
-
-
-def test_a_member_that_has_too_much_gives_up_what_it_did_not_own():
-    wanting = {"B": (("u",), {}), "C": (("t",), {"t": (3,)}), "D": (("t", "u"), {"t": (2,), "u": (0,)})}
-    group = [Subscriber(name, Subscription(topics, owned, 1)) for name, (topics, owned) in wanting.items()]
-    shares = consumer.assign_sticky({"t": 4, "u": 1}, group)
-    assert shares == {"B": [("u", 0)], "C": [("t", 0), ("t", 3)], "D": [("t", 1), ("t", 2)]}
-
-
-def test_partitions_that_few_members_want_are_assigned_first():
-    wanting = {"A": (("t", "u"), {"u": (1,)}), "B": (("t", "u"), {}), "C": (("t",), {})}
-    group = [Subscriber(name, Subscription(topics, owned, 1)) for name, (topics, owned) in wanting.items()]
-    shares = consumer.assign_sticky({"t": 1, "u": 2}, group)
-    assert shares == {"A": [("u", 1)], "B": [("u", 0)], "C": [("t", 0)]}
+    counts, group = {"t": 1, "u": 2, "v": 3}, [Subscriber(name, Subscription(of)) for name, of in wanting.items()]
+    v = [("v", 0), ("v", 1), ("v", 2)]
+    assert consumer.assign_roundrobin(counts, group) == {"C0": [("t", 0)], "C1": [("u", 0)], "C2": [("u", 1), *v]}
+    assert consumer.assign_sticky(counts, group) == {"C0": [("t", 0)], "C1": [("u", 0), ("u", 1)], "C2": v}
 
 
 def test_static_members_keep_their_places_when_their_member_ids_change():
@@ -103,20 +78,13 @@ def test_static_members_keep_their_places_when_their_member_ids_change():
     assert (first["z"], first["a"]) == (second["a"], second["z"]) == ([0, 1], [2])
 
 
-def test_of_two_claims_the_newer_generation_counts():
+def test_of_two_claims_the_newer_generation_counts_and_of_equal_ones_none():
     both = [Subscriber(name, Subscription(("t",), {"t": (0, 1)}, at)) for name, at in (("A", 1), ("B", 2))]
     assert numbers(consumer.assign_sticky({"t": 2}, both)) == {"A": [1], "B": [0]}
     assert numbers(consumer.assign_cooperative_sticky({"t": 2}, both)) == {"A": [], "B": [0]}
-
-
-def test_a_partition_that_two_members_claim_alike_is_taken_from_both_first():
-    both = members(A=(0, 1), B=(1, 2))
-    assert numbers(consumer.assign_cooperative_sticky({"t": 3}, both)) == {"A": [0], "B": [2]}
-
-
-def test_partitions_of_a_deleted_topic_are_given_up():
-    assert numbers(consumer.assign_sticky({}, members(A=(0, 1)))) == {"A": []}
-    assert numbers(consumer.assign_cooperative_sticky({"t": 1}, members(A=(0, 1)))) == {"A": [0]}
+    alike = members(A=(0, 1), B=(1, 2))
+    assert numbers(consumer.assign_cooperative_sticky({"t": 3}, alike)) == {"A": [0], "B": [2]}
+    assert numbers(consumer.assign_sticky({}, members(A=(0, 1)))) == {"A": []}, "the topic was deleted"
 
 
 # What holds of any group
@@ -187,17 +155,6 @@ def test_members_of_the_same_topics_differ_by_at_most_one(name, given_group):
     assert max(sizes) - min(sizes) <= 1
 
 
-@PATIENT
-@given(groups())
-def test_no_partition_could_move_to_a_member_with_two_fewer(given_group):
-    counts, group = given_group
-    shares = consumer.assign_sticky(counts, group)
-    for giver, share in shares.items():
-        for partition in share:
-            takers = [each.member_id for each in group if partition.topic in each.subscription.topics]
-            assert all(len(share) - len(shares[taker]) <= 1 for taker in takers), giver
-
-
 def moved_one_by_one(counts, group):
     """Return what sticky assigns, by its rules taken literally: every step looks at all members and partitions."""
     ordered = sorted(group, key=lambda each: each.order)
@@ -259,11 +216,15 @@ def test_members_of_the_same_topics_keep_as_much_as_balance_allows(given_group):
 
 @PATIENT
 @given(groups())
-def test_a_balanced_group_stays_as_it_is(given_group):
+def test_a_balanced_group_stays_as_it_is_and_when_a_member_leaves_the_others_keep_everything(given_group):
     counts, group = given_group
     shares = consumer.assign_sticky(counts, group)
-    assert consumer.assign_sticky(counts, next_round(group, shares, 3)) == shares
-    assert consumer.assign_cooperative_sticky(counts, next_round(group, shares, 3)) == shares
+    again = next_round(group, shares, 3)
+    assert consumer.assign_sticky(counts, again) == shares
+    assert consumer.assign_cooperative_sticky(counts, again) == shares
+    if len(group) > 1 and all(each.subscription.topics == group[0].subscription.topics for each in group):
+        left = consumer.assign_sticky(counts, again[1:])
+        assert all(set(shares[each.member_id]) <= set(left[each.member_id]) for each in again[1:])
 
 
 @PATIENT
@@ -281,36 +242,20 @@ def test_cooperative_gives_nothing_that_another_member_still_owns(given_group):
 
 
 @PATIENT
-@given(groups(same_topics=True))
-def test_cooperative_comes_to_rest_in_two_generations(given_group):
-    counts, group = given_group
+@given(groups(same_topics=True), groups())
+def test_cooperative_comes_to_rest_in_two_generations_or_soon(of_same_topics, of_others):
+    counts, group = of_same_topics
     rounds = [consumer.assign_cooperative_sticky(counts, group)]
     for generation in (3, 4):
         rounds.append(consumer.assign_cooperative_sticky(counts, next_round(group, rounds[-1], generation)))
     assert sorted(each for share in rounds[1].values() for each in share) == existing(counts, group)
     assert rounds[1] == rounds[2]
     assert all(set(first[name]) <= set(second[name]) for first, second in pairwise(rounds) for name in first)
-
-
-@PATIENT
-@given(groups())
-def test_cooperative_comes_to_rest_soon_if_members_want_different_topics(given_group):
-    counts, group = given_group
+    counts, group = of_others
     for generation in range(3, 8):
         shares = consumer.assign_cooperative_sticky(counts, group)
         group = next_round(group, shares, generation)
     assert sorted(each for share in shares.values() for each in share) == existing(counts, group)
-
-
-@PATIENT
-@given(groups(), st.sampled_from("ABCDEF"))
-def test_when_a_member_leaves_the_others_keep_everything(given_group, leaver):
-    counts, group = given_group
-    shares = consumer.assign_sticky(counts, group)
-    left = [each for each in next_round(group, shares, 3) if each.member_id != leaver]
-    if left and all(each.subscription.topics == left[0].subscription.topics for each in group):
-        again = consumer.assign_sticky(counts, left)
-        assert all(set(shares[each.member_id]) <= set(again[each.member_id]) for each in left)
 
 
 # Encodings
@@ -329,40 +274,23 @@ def test_subscriptions_and_assignments_are_stored(given_group):
         assert subscription.decode_assignment(subscription.encode_assignment(assignment), "A") == assignment
 
 
-def test_no_bytes_are_an_empty_assignment():
-    assert subscription.decode_assignment(b"", "A") == Assignment()
-
-
 def test_a_field_of_a_later_version_is_ignored():
     data, _ = subscription.encode_subscription(Subscription(("t",)))
     later = data[:1] + b"\x02" + bytes([data[2] + 1]) + data[3:] + b"\xa4rack"
     assert subscription.decode_subscription(later, b"", "A") == Subscription(("t",))
 
 
-@pytest.mark.parametrize("data", [b"", b"\xff", b"\x92\x01\x90", b"no"])
-def test_a_subscription_that_is_not_understood_names_its_member(data):
-    with pytest.raises(CorruptObject, match="the subscription of member 'A' is damaged"):
-        subscription.decode_subscription(data, b"", "A")
-
-
-def test_what_a_member_owns_is_understood_or_names_its_member():
-    data, _ = subscription.encode_subscription(Subscription(("t",)))
-    with pytest.raises(CorruptObject, match="the subscription of member 'A' is damaged"):
-        subscription.decode_subscription(data, b"\xff", "A")
-
-
-def test_an_assignment_that_is_not_understood_names_its_member():
+def test_what_is_not_understood_names_its_member():
+    whole, _ = subscription.encode_subscription(Subscription(("t",)))
+    for said in ((b"", b""), (b"\xff", b""), (b"\x92\x01\x90", b""), (b"no", b""), (whole, b"\xff")):
+        with pytest.raises(CorruptObject, match="the subscription of member 'A' is damaged"):
+            subscription.decode_subscription(*said, "A")
     with pytest.raises(CorruptObject, match="the assignment of member 'A' is damaged"):
         subscription.decode_assignment(b"\xff", "A")
+    assert subscription.decode_assignment(b"", "A") == Assignment()
 
 
 # The leader
-
-
-def test_the_leader_runs_the_assignor_that_was_voted_for():
-    joined = [JoinedMember(name, "", *subscription.encode_subscription(Subscription(("t",)))) for name in "AB"]
-    work = consumer.assign("roundrobin", 1, joined, {"t": 3})
-    assert subscription.decode_assignment(work["A"], "A").partitions == {"t": (0, 2)}
 
 
 def test_a_static_member_that_is_away_keeps_what_it_was_assigned():
@@ -386,24 +314,12 @@ def shares_of_queries(generation, *queries):
     return {name: subscription.decode_assignment(each, name).partitions.get("t", ()) for name, each in work.items()}
 
 
-def test_a_query_that_is_away_keeps_what_it_has_not_given_up():
+def test_a_query_that_is_away_keeps_what_it_has_not_given_up_and_others_were_not_given_since():
     shares = shares_of_queries(5, query("A", (), -1), query("B", (0, 1, 2, 3), 3, away=(0, 1)))
     assert shares == {"A": (), "B": (0, 1, 2, 3)}
-
-
-def test_a_query_that_is_away_does_not_get_back_what_others_were_given_since():
     stale = query("B", (0, 1, 2, 3), 1, away=(0, 1))  # it was restarted, and killed as it led generation 4
     assert shares_of_queries(5, query("A", (2, 3), 3), stale) == {"A": (2, 3), "B": (0, 1)}
     assert shares_of_queries(5, query("A", (2, 3), 3, away=(2, 3)), stale) == {"A": (2, 3), "B": (0, 1)}
-
-
-def test_many_partitions_are_assigned_soon():
-    group = [Subscriber(f"m{n:03}", Subscription(("t", "u"))) for n in range(100)]
-    counts = {"t": 1_000, "u": 1_000}
-    shares = consumer.assign_cooperative_sticky(counts, group)
-    joined = [*next_round(group, shares, 1), Subscriber("n", Subscription(("t", "u")))]
-    again = consumer.assign_cooperative_sticky(counts, joined)
-    assert sum(map(len, again.values())) == 2_000 - 19
 
 
 def test_half_of_many_partitions_move_to_a_new_member_and_each_is_looked_at_once(monkeypatch):
@@ -412,20 +328,3 @@ def test_half_of_many_partitions_move_to_a_new_member_and_each_is_looked_at_once
     shares = consumer.assign_sticky({"t": 10_000}, members(A=range(10_000), B=()))
     assert {name: len(share) for name, share in shares.items()} == {"A": 5_000, "B": 5_000}
     assert len(looked) == 10_000
-
-
-def test_members_are_not_compared_with_one_another_for_each_set_of_topics():
-    class Name(str):
-        __slots__ = ()
-        __hash__ = str.__hash__
-
-        def __eq__(self, other):
-            compared.append(other)
-            return str.__eq__(self, other)
-
-    compared = []
-    topics = [f"t{number}" for number in range(20)]
-    group = [Subscriber(Name(each), Subscription(tuple(set(topics) - {each}))) for each in topics]
-    shares = consumer.assign_sticky(dict.fromkeys(topics, 2), group)
-    assert sorted(map(len, shares.values())) == [2] * 20
-    assert len(compared) < 200  # to sort them

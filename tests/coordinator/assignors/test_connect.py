@@ -9,7 +9,7 @@ from pyspark_log_coordinator.assignors.connect import TaskAssignment, WorkerStat
 from pyspark_log_coordinator.group.state import JoinedMember
 from pyspark_log_storage.errors import CorruptObject
 
-PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+PATIENT = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """The machine may be busy."""
 DELAY = 300
 TASKS = {"a": 1, "b": 1, "c": 1, "d": 1}
@@ -29,26 +29,15 @@ def running(*names, tasks=TASKS):
     return states(assign(dict.fromkeys(names, WorkerState()), tasks, 0, DELAY))
 
 
-def test_new_tasks_are_assigned_at_once():
-    workers = running("V", "W")
-    shares = assign(workers, TASKS | {"e": 2}, 10, DELAY)
-    assert tasks_of(shares) == {"V": ("a", "c", "e"), "W": ("b", "d")}
-    assert shares["V"].config_version == 2
-
-
-def test_a_lost_task_waits_for_its_worker():
-    workers = running("V", "W")
-    del workers["W"]
-    shares = assign(workers, TASKS, 1_000, DELAY)
-    assert shares == {"V": TaskAssignment(("a", "c"), (), 1, 1_300, DELAY)}
-
-
-def test_new_tasks_are_assigned_while_lost_ones_wait():
+def test_a_lost_task_waits_for_its_worker_and_new_tasks_are_assigned_at_once():
     workers = running("V", "W")
     del workers["W"]
     shares = assign(workers, TASKS | {"e": 2}, 1_000, DELAY)
-    assert tasks_of(shares) == {"V": ("a", "c", "e")}
+    assert shares == {"V": TaskAssignment(("a", "c", "e"), (), 2, 1_300, DELAY)}
     assert assign(states(shares), TASKS | {"e": 2}, 1_100, DELAY)["V"].delay_ms == 200
+    assert tasks_of(assign(workers, TASKS, 1_000, 0)) == {"V": ("a", "b", "c", "d")}, "without a delay"
+    waiting = states(assign(workers, TASKS, 10**9, DELAY))
+    assert assign(waiting, TASKS, 1_000, DELAY)["V"].delay_ms == DELAY, "no clock makes it longer"
 
 
 def test_a_worker_that_returns_with_its_tasks_ends_the_delay():
@@ -70,19 +59,6 @@ def test_after_the_delay_lost_tasks_go_to_the_worker_that_returned():
     assert {share.until_ms for share in shares.values()} == {0}
 
 
-def test_without_a_delay_lost_tasks_are_assigned_at_once():
-    workers = running("V", "W")
-    del workers["W"]
-    assert tasks_of(assign(workers, TASKS, 1_000, 0)) == {"V": ("a", "b", "c", "d")}
-
-
-def test_a_clock_that_differs_makes_no_delay_longer_than_the_maximum():
-    workers = running("V", "W")
-    del workers["W"]
-    waiting = states(assign(workers, TASKS, 10**9, DELAY))
-    assert assign(waiting, TASKS, 1_000, DELAY)["V"].delay_ms == DELAY
-
-
 def test_a_worker_that_joins_gets_what_others_have_given_up():
     workers = running("V")
     first = assign(workers | {"W": WorkerState()}, TASKS, 0, DELAY)
@@ -93,15 +69,10 @@ def test_a_worker_that_joins_gets_what_others_have_given_up():
     assert second["V"].revoked == ()
 
 
-def test_a_worker_that_dies_with_revoked_tasks_loses_them():
-    first = assign(running("V") | {"W": WorkerState()}, TASKS, 0, DELAY)
-    shares = assign({"W": after(first["W"])}, TASKS, 0, DELAY)
-    assert (shares["W"].tasks, shares["W"].delay_ms) == ((), DELAY)
-
-
 def test_a_deleted_task_is_revoked():
     shares = assign(running("V"), {"a": 1}, 0, DELAY)
     assert (shares["V"].tasks, shares["V"].revoked) == (("a",), ("b", "c", "d"))
+    assert assign({"W": WorkerState()}, {}, 0, DELAY) == {"W": TaskAssignment()}
 
 
 def test_a_task_that_runs_twice_is_stopped_and_assigned_again():
@@ -109,10 +80,6 @@ def test_a_task_that_runs_twice_is_stopped_and_assigned_again():
     first = assign(twice, TASKS, 0, DELAY)
     assert (first["V"].revoked, first["W"].revoked) == (("b",), ("b",))
     assert sorted(sum(tasks_of(assign(states(first), TASKS, 0, DELAY)).values(), ())) == ["a", "b", "c", "d"]
-
-
-def test_a_group_without_tasks_has_nothing_to_do():
-    assert assign({"W": WorkerState()}, {}, 0, DELAY) == {"W": TaskAssignment()}
 
 
 tasks = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 3))
@@ -165,33 +132,23 @@ def test_states_and_assignments_are_stored(before):
         share = TaskAssignment(state.tasks, state.revoked, state.config_version, state.until_ms, 5)
         assert connect.decode_assignment(connect.encode_assignment(share), name) == share
     assert connect.decode_assignment(b"", "W") == TaskAssignment()
-
-
-def test_what_is_not_understood_names_its_worker():
     with pytest.raises(CorruptObject, match="the state of worker 'W'"):
         connect.decode_state(b"\xff", "W")
     with pytest.raises(CorruptObject, match="the assignment of worker 'W'"):
         connect.decode_assignment(b"\xff", "W")
 
 
-def test_a_static_worker_that_is_away_keeps_its_tasks():
-    said = connect.encode_state(WorkerState())
-    away = connect.encode_assignment(TaskAssignment(("b", "c"), (), 1))
+@pytest.mark.parametrize(
+    ("own", "said", "revoked"),
+    [(("a", "d"), WorkerState(), ()), (("a",), WorkerState(("b", "c", "d"), (), 1), ("d",))],
+    ids=["it has nothing now", "it was to stop one"],
+)
+def test_a_static_worker_that_is_away_keeps_its_tasks_and_one_that_it_was_to_stop_goes_to_nobody(own, said, revoked):
+    away = connect.encode_assignment(TaskAssignment(("b", "c"), revoked, 1))
     joined = [
-        JoinedMember("V", "", b"", connect.encode_state(WorkerState(("a", "d"), (), 1))),
-        JoinedMember("W", "w", b"", said, away),
+        JoinedMember("V", "", b"", connect.encode_state(WorkerState(own, (), 1))),
+        JoinedMember("W", "w", b"", connect.encode_state(said), away),
     ]
     shares = connect.assign_members(joined, TASKS, 0, DELAY)
-    assert connect.decode_assignment(shares["W"], "W").tasks == ("b", "c")
-
-
-def test_a_task_that_a_worker_was_to_stop_goes_to_nobody_while_it_is_away():
-    said = connect.encode_state(WorkerState(("b", "c", "d"), (), 1))
-    away = connect.encode_assignment(TaskAssignment(("b", "c"), ("d",), 1))
-    joined = [
-        JoinedMember("V", "", b"", connect.encode_state(WorkerState(("a",), (), 1))),
-        JoinedMember("W", "w", b"", said, away),
-    ]
-    shares = connect.assign_members(joined, TASKS, 0, DELAY)
-    assert connect.decode_assignment(shares["V"], "V").tasks == ("a",)
+    assert connect.decode_assignment(shares["V"], "V").tasks == own
     assert {*connect.decode_assignment(shares["W"], "W").tasks} == {"b", "c"}

@@ -2,7 +2,6 @@
 
 import random
 
-import msgspec
 import pytest
 
 from pyspark_log_coordinator.audit.repair import repair
@@ -66,15 +65,6 @@ def test_the_whole_description_of_another_topic_is_damage(topic):
     assert topic_description.decode(topic.store.read(key), "x").topic.name == "t"
     assert len(topic.store.read(key)) == len(whole)
     assert audit(topic).sound
-
-
-def test_the_description_of_a_former_topic_of_the_same_name_is_damage(topic):
-    described = topic_description.of(topic.handle)
-    former = msgspec.structs.replace(described.topic, topic_id="0" * 32)
-    data = topic_description.encode(msgspec.structs.replace(described, topic=former))
-    topic.store.put(topic.folder + topic_description.NAME, data)
-    [(name, error)] = checkpoint_files.damaged(topic.store, topic.folder, topic.handle.journal.state, "0")
-    assert (name, f"with the id {'0' * 32}" in error.message) == (topic_description.NAME, True)
 
 
 @pytest.mark.parametrize(

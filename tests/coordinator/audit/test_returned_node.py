@@ -35,12 +35,6 @@ def elect_uncleanly(topic, node):
     assert topic.partition().leader == node
 
 
-def test_segments_of_the_log_are_left_alone(topic):
-    (found,) = node_recovery.inspect(topic.handle, "0")
-    assert (found.strays, found.lacking) == ((), ())
-    assert found.known_end == found.belongs_to == found.log_end == 3
-
-
 def test_a_segment_of_rows_that_were_cut_is_reported_and_deleted(topic):
     elect_uncleanly(topic, "2")
     topic.append(on=("1", "2"), acks="all")
@@ -68,13 +62,6 @@ def test_a_segment_that_is_not_swapped_in_yet_stays(topic):
     roll_task.run_roll(topic.log.store_at, roll_task.roll_task_of(topic.handle, job), topic.log.environment)
     (found,) = node_recovery.inspect(topic.handle, "0")
     assert found.strays == ()
-
-
-def test_a_disk_that_lacks_a_segment_is_reported(topic):
-    segment = topic.partition().segments[0].name
-    topic.log.node_store("1").delete(f"{topic.handle.segment(0, segment)}.log")
-    (found,) = node_recovery.inspect(topic.handle, "1")
-    assert found.lacking == (segment,)
 
 
 def test_a_disk_that_lacks_a_staged_segment_is_reported():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import get_args
+from unittest import mock
 
 import pytest
 
@@ -18,34 +19,10 @@ from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecord
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 
 
-class _Anything:
+class _Anything(mock.MagicMock):
     """A value that a sentence may do anything with."""
 
-    def __getattr__(self, name):
-        return self
-
-    def __getitem__(self, key):
-        return self
-
-    def __call__(self, *args):
-        return self
-
-    def __iter__(self):
-        return iter(())
-
-    def __len__(self):
-        return 0
-
-    def __sub__(self, other):
-        return 0
-
-    def __add__(self, other):
-        return 0
-
     def __format__(self, how):
-        return ""
-
-    def __str__(self):
         return ""
 
 
@@ -65,9 +42,7 @@ SILENT = {
     [pytest.param(kind, said, id=kind.__name__) for each, said in MACHINES.items() for kind in get_args(each.Event)],
 )
 def test_every_event_has_words_or_is_silent_on_purpose(kind, said):
-    event = type(kind.__name__, (_Anything,), {"__class__": kind})()
-    assert isinstance(event, kind)
-    told = list(said(None, _Anything(), [event]))
+    told = list(said(None, _Anything(), [_Anything(spec=kind)]))
     if kind.__name__ in SILENT:
         assert told == []
     else:
@@ -92,15 +67,6 @@ def story():
     live = tuple(Holder(node, made.handle.state.incarnations[node]) for node in ALL)
     made.handle.submit(ElectLeaders(live))
     return made
-
-
-def test_of_a_setting_it_is_told_what_it_was_if_that_is_known(story):
-    story.handle.alter_config({"flush.messages": "5"})
-    state = story.handle.refresh()
-    *_, told = timeline.moments(story.handle)
-    assert re.sub(r"\d{9,}", "N", told.words) == "settings changed: flush.messages=5 (was N)"
-    [(_, words, _)] = timeline._topic_said(None, state, [topic.ConfigAltered(state.config)])
-    assert words == "settings changed"
 
 
 def numbers(text):
@@ -131,13 +97,6 @@ def test_a_story_is_told_in_words(story):
     assert (Lane.ISR, "node 0 left the ISR of partitions 0, 1", True) in said
 
 
-def test_rolls_and_merges_are_told_in_words(topic):
-    said = [each.words for each in timeline.moments(topic.handle) if each.lane is Lane.SEGMENTS]
-    segments = topic.handle.refresh().partitions[0].segments
-    for each in segments:
-        assert f"partition 0: {each.rows:,} rows from offset {each.base_offset:,} are a segment now" in said
-
-
 def test_the_timeline_continues_where_it_was(story):
     every = list(timeline.moments(story.handle))
     for after in range(story.handle.version + 1):
@@ -164,3 +123,12 @@ def test_an_entry_that_was_trimmed_or_does_not_exist_yet_is_none(topic):
         assert timeline.entry_of(topic.handle, number) is None
     _, [event] = timeline.entry_of(topic.handle, journal.number)
     assert event["event"] == "BatchSequenced"
+
+
+def test_of_a_setting_it_is_told_what_it_was_if_that_is_known(story):
+    story.handle.alter_config({"flush.messages": "5"})
+    state = story.handle.refresh()
+    *_, told = timeline.moments(story.handle)
+    assert re.sub(r"\d{9,}", "N", told.words) == "settings changed: flush.messages=5 (was N)"
+    [(_, words, _)] = timeline._topic_said(None, state, [topic.ConfigAltered(state.config)])
+    assert words == "settings changed"

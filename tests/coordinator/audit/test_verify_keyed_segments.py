@@ -1,8 +1,10 @@
-"""`verify` reads the lists of keyed segments, and compares the key index with the keys of the rows."""
+"""`verify` reads the lists of keyed segments, compares the key index with the rows' keys, and finds keys twice."""
 
 import pytest
 
+from pyspark_log_coordinator.audit import live_rows
 from pyspark_log_coordinator.audit.verify import verify
+from pyspark_log_storage.columns import key_index
 from pyspark_log_storage.parquet import keyed_segment, parquet_footer
 from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
 from pyspark_log_storage.parquet.parquet_segment import ParquetRows
@@ -23,6 +25,21 @@ def topic():
 
 def key_of(topic, number):
     return topic.handle.segment(0, topic.partition.segments[number].name)
+
+
+@pytest.mark.parametrize("at_once", [2**24, 1])
+def test_a_key_of_which_a_compaction_left_an_older_row_is_found(topic, monkeypatch, at_once):
+    monkeypatch.setattr(live_rows, "KEYS_AT_ONCE", at_once)
+    topic.write([(b"a", b"2"), (b"d", b"2"), (b"e", b"1")])
+    monkeypatch.setattr(key_index, "compared", lambda found, *_: (key_index.NONE, found.wanted[:0]))
+    topic.do(topic.fold_job())
+    (finding,) = verify(topic.handle).findings
+    assert "the row at offset 0 has another live row, at offset 5" in finding.problem
+    assert "2 such rows" in finding.problem
+    monkeypatch.undo()
+    topic.write([(b"a", b"3"), (b"d", b"3")])
+    topic.do(topic.fold_job())
+    assert verify(topic.handle).findings == []
 
 
 @pytest.mark.parametrize("place", [0, 8, 20])

@@ -12,7 +12,7 @@ from pyspark_log_coordinator.log import adoption, node_admin
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import InvalidOption, LogError, NodeMissing
+from pyspark_log_storage.errors import InvalidOption, LogError
 from pyspark_log_storage.objects import node
 from tests.coordinator.backup.test_backup import Failing, Killed, commit, rows_in
 from tests.support.coordinator.several_nodes import Stores, one_after_another
@@ -146,20 +146,6 @@ def test_a_log_at_its_own_address_is_refused():
         original.adopt()
 
 
-def test_nothing_of_the_original_counts_as_a_node_of_the_new_cluster():
-    original = Original()
-    original.adopt()
-    with pytest.raises((InvalidOption, NodeMissing)):
-        node_admin.join(original.adopted(), "/disk/1")
-    assert original.contents() == original.before
-
-
-def test_several_stores_are_refused_with_the_way_to_copy_them():
-    original = Original()
-    with pytest.raises(InvalidOption, match=r"copy of one root alone.*restore --as-new"):
-        as_new.states([original.copy, original.stores.at["/disk/1"]], original.log())
-
-
 def test_a_copy_that_was_changed_since_its_states_were_read_is_left_as_it_is():
     original = Original()
     found = as_new.states([original.copy], original.log())
@@ -168,3 +154,9 @@ def test_a_copy_that_was_changed_since_its_states_were_read_is_left_as_it_is():
     with pytest.raises(InvalidOption, match="changed meanwhile"):
         as_new.make(original.copy, found, real_environment())
     assert {key: original.copy.read(key) for key in original.copy.list("")} == before
+
+
+def test_several_stores_are_refused_with_the_way_to_copy_them():
+    original = Original()
+    with pytest.raises(InvalidOption, match=r"copy of one root alone.*restore --as-new"):
+        as_new.states([original.copy, original.stores.at["/disk/1"]], original.log())

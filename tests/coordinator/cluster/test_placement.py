@@ -29,8 +29,11 @@ def test_without_racks_replicas_go_round_and_followers_move_on_with_each_round()
     ]
 
 
-def test_nodes_are_put_in_an_order_in_which_racks_alternate():
+def test_nodes_are_put_in_an_order_in_which_racks_alternate_and_numbers_as_numbers():
     assert alternated(SIX_IN_RACKS) == ["0", "3", "1", "5", "4", "2"]
+    ten = dict.fromkeys(map(str, range(11)), NO_RACK)
+    assert [nodes[0] for nodes in spread(ten, 11, 1, seed=0)] == [str(node) for node in range(11)]
+    assert {spread(FIVE, 1, 1, seed)[0][0] for seed in range(5)} == set(FIVE), "topics begin at other nodes"
 
 
 def test_with_racks_each_partition_is_in_all_of_them_and_followers_move_on_with_each_round():
@@ -89,31 +92,12 @@ def test_partitions_that_are_added_later_go_on_where_the_first_ended(asked, more
     assert spread(racks, partitions, factor, seed) + spread(racks, more, factor, seed, first=partitions) == whole
 
 
-def test_nodes_without_a_rack_count_as_one_that_is_another():
-    racks = {"0": NO_RACK, "1": NO_RACK, "2": "a", "3": "a"}
-    for first, second in spread(racks, 12, 2, seed=7):
-        assert {racks[first], racks[second]} == {NO_RACK, "a"}
-
-
-def test_topics_of_other_seeds_begin_at_other_nodes():
-    assert {spread(FIVE, 1, 1, seed)[0][0] for seed in range(5)} == set(FIVE)
-
-
-def test_nodes_that_are_numbers_go_round_as_numbers():
-    ten = dict.fromkeys(map(str, range(11)), NO_RACK)
-    assert [nodes[0] for nodes in spread(ten, 11, 1, seed=0)] == [str(node) for node in range(11)]
-
-
 @pytest.mark.parametrize(("nodes", "factor"), [(1, 1), (2, 2), (3, 3), (7, 3)])
 def test_by_default_a_partition_has_three_replicas_or_as_many_as_there_are_nodes(nodes, factor):
     assert default_replication_factor(nodes) == factor
 
 
 # Assignments by hand
-
-
-def test_a_right_assignment_passes():
-    check((("0", "1"), ("1", "2")), live="012", known="012", topic="t")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import copy
 import msgspec
 import pytest
 
-from pyspark_log_coordinator.commit import inline_maintenance
 from pyspark_log_coordinator.commit.commit import Batch, commit
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.journal import pace
@@ -19,7 +18,7 @@ from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.topic import batch_offsets
 from pyspark_log_coordinator.topic.machine import AlterConfig, CommitBatch, Holder, SequencedFile
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.errors import OutcomeUnknown, StaleFile, StoreRefused, StoreUnavailable
+from pyspark_log_storage.errors import OutcomeUnknown, StoreRefused, StoreUnavailable
 from pyspark_log_storage.files.append_file import AppendFileWriter
 from pyspark_log_storage.layout import born_name
 from tests.support.coordinator.replicated_topic import ReplicatedTopic
@@ -130,18 +129,6 @@ def carried_out_by_another(topic, theirs):
     return act, offsets
 
 
-def test_a_batch_that_another_process_carries_out_returns_its_offsets(topic):
-    mine, theirs = batch(topic, "mine", b"a", b"b"), batch(topic, "theirs", b"c")
-    act, offsets = carried_out_by_another(topic, theirs)
-    lose_an_entry(topic)
-    after_put(topic, act)
-    entries = topic.handle.journal.number
-    assert commit(topic.handle, mine, NO_RETRIES) == {0: (7, 9)}
-    assert offsets == [{0: (6, 7)}]
-    assert topic.handle.journal.number == entries + 3, "the third has both batches"
-    assert waiting(topic) == []
-
-
 def test_a_batch_whose_maintenance_shares_an_entry_with_other_batches_returns_the_offsets_of_its_own_rows(topic):
     topic.fill(3)
     mine = msgspec.structs.replace(batch(topic, "mine", b"a", b"b"), swaps=(topic.carry_out(topic.job(2)),))
@@ -202,14 +189,6 @@ def test_a_batch_that_others_may_have_is_not_called_stale_after_its_producer_was
     with pytest.raises(OutcomeUnknown, match=r"longer than orphan\.retention\.ms.*look for its rows") as caught:
         commit(topic.handle, mine, ONE_RETRY)
     assert "write the batch again" not in str(caught.value)
-
-
-def test_a_batch_that_nobody_can_have_appended_is_called_stale(topic):
-    mine = batch(topic, "mine", b"a", expires=True)
-    forget_expired_producers(topic)
-    topic.handle.refresh()
-    with pytest.raises(StaleFile, match="write the batch again"):
-        commit(topic.handle, mine, NO_RETRIES)
 
 
 def test_a_batch_without_a_claim_is_never_put_into_the_inbox(topic):
@@ -279,23 +258,6 @@ def test_a_batch_that_others_commit_returns_its_offsets_without_a_look_at_the_en
     assert [each.producer for each in topic.handle.state.files][-1] == "mine"
 
 
-def test_what_was_rolled_for_a_batch_that_others_commit_is_swapped_in(topic):
-    topic.fill(3)
-    mine = msgspec.structs.replace(batch(topic, "mine", b"a"), swaps=(topic.carry_out(topic.job(2)),))
-    leader = be_served(topic)
-    commit(topic.handle, mine, NO_RETRIES)
-    assert leader.refresh().partitions[0].segments
-
-
-def test_a_process_whose_batches_others_commit_does_not_clean_up(topic, monkeypatch):
-    mine, cleaned = batch(topic, "mine", b"a"), []
-    leader = be_served(topic)
-    monkeypatch.setattr(inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", 1)
-    monkeypatch.setattr(inline_maintenance, "clean_up", lambda handle, _: cleaned.append(handle))
-    commit(topic.handle, mine, NO_RETRIES)
-    assert cleaned == [leader]
-
-
 def test_only_a_process_whose_topic_is_on_one_node_need_not_know_the_newest_entry(topic, monkeypatch):
     several = ReplicatedTopic().handle
     monkeypatch.setattr(Journal, "expects_answer", lambda *_: True)
@@ -325,6 +287,14 @@ def test_a_replay_whose_rows_are_in_unknown_files_is_only_answered_if_all_rows_a
     (file,) = command.files
     replay = msgspec.structs.replace(command, files=(msgspec.structs.replace(file, name="of another run"),))
     assert batch_offsets.answer(replay, msgspec.structs.replace(outcome, events=[])) == answer
+
+
+def test_what_was_rolled_for_a_batch_that_others_commit_is_swapped_in(topic):
+    topic.fill(3)
+    mine = msgspec.structs.replace(batch(topic, "mine", b"a"), swaps=(topic.carry_out(topic.job(2)),))
+    leader = be_served(topic)
+    commit(topic.handle, mine, NO_RETRIES)
+    assert leader.refresh().partitions[0].segments
 
 
 def on_all_nodes(topic, claim, rows, acks="all"):

@@ -1,6 +1,5 @@
 """Inline maintenance: it is bounded and fails no write; past the hard cap it comes before the write."""
 
-import itertools
 import logging
 
 import msgspec
@@ -8,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.writing.rows import Rows
-from pyspark_log_coordinator.commit import inline_maintenance, isr_recovery
+from pyspark_log_coordinator.commit import inline_maintenance
 from pyspark_log_coordinator.commit.commit import Batch, commit
 from pyspark_log_coordinator.commit.inline_maintenance import (
     CLEAN_UP_EVERY_ENTRIES,
@@ -18,7 +17,6 @@ from pyspark_log_coordinator.commit.inline_maintenance import (
     run_inline,
 )
 from pyspark_log_coordinator.maintenance import cluster_cleanup, roll_task, topic_cleanup
-from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.batch import StagedFile
 from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.producers import ProducerClaim
@@ -32,9 +30,7 @@ from pyspark_log_storage.errors import CorruptObject, StoreRefused
 from pyspark_log_storage.files.append_file import AppendFileWriter
 from pyspark_log_storage.parquet import parquet_segment
 from pyspark_log_storage.stores.store import is_object_store
-from tests.support.coordinator.compacted_topic import CompactedTopic
 from tests.support.coordinator.replicated_topic import ReplicatedTopic
-from tests.support.coordinator.spares import spare_file
 from tests.support.coordinator.stored_topic import batch_of
 from tests.support.plain_log import PlainLog, flip_bit, record
 
@@ -61,12 +57,6 @@ def test_writers_roll_many_chunks(log):
     assert len(one(log).chunks) == 1
 
 
-def test_many_batches_leave_few_chunks_and_few_files(log):
-    fill(log, 3 * ROLL_CHUNKS)
-    assert len(one(log).chunks) <= ROLL_CHUNKS + 1
-    assert one(log).log_end == 3 * ROLL_CHUNKS
-
-
 def test_a_roll_that_fails_is_logged_and_fails_no_write(log, caplog):
     fill(log, 3)
     [first, *_] = log.files("t")
@@ -75,14 +65,6 @@ def test_a_roll_that_fails_is_logged_and_fails_no_write(log, caplog):
     assert one(log).segments == ()
     assert one(log).log_end == ROLL_CHUNKS + 3
     assert "maintenance of topic 't', partition 0 was left for later" in caplog.text
-
-
-def test_past_the_hard_cap_a_partition_is_rolled_before_anything_is_appended(log, monkeypatch):
-    fill(log, 10)
-    monkeypatch.setattr(roll_plan, "UNROLLED_CHUNKS_MAX", 10)
-    monkeypatch.setattr(roll_plan, "ROLL_CHUNKS", 10)
-    roll_past_the_cap(log.log.topic("t"))
-    assert (len(one(log).segments), len(one(log).chunks)) == (1, 0)
 
 
 @pytest.mark.parametrize("how", ["damaged", "missing"])
@@ -118,43 +100,6 @@ def test_past_the_hard_cap_the_other_partitions_are_rolled_although_one_cannot_b
     assert [len(each.chunks) for each in log.log.topic("two").journal.state.partitions] == [10, 0]
 
 
-def test_past_the_hard_cap_a_partition_is_rolled_although_it_cannot_be_compacted(monkeypatch):
-    topic = CompactedTopic()
-    topic.write([(b"a", b"1"), (b"b", b"1")])
-    topic.do(topic.fold_job())
-    topic.store.delete(topic.handle.segment(0, topic.partition.segments[0].name))
-    for _ in range(10):
-        topic.write([(b"a", b"2")])
-    topic.now_ms += roll_plan.INLINE_LAG_MS
-    monkeypatch.setattr(roll_plan, "UNROLLED_CHUNKS_MAX", 10)
-    monkeypatch.setattr(roll_plan, "ROLL_CHUNKS", 10)
-    monkeypatch.setattr(compaction_plan, "FOLD_CHUNKS", 10)
-    roll_past_the_cap(topic.handle)
-    assert [each.keyed is None for each in topic.partition.segments] == [False, True]
-    assert topic.partition.chunks == AppendList()
-
-
-def test_past_the_hard_cap_rows_of_another_partition_that_cannot_be_compacted_fail_no_write(log, monkeypatch):
-    log.create("two", partitions=2, cleanup_policy="compact")
-
-    def write(*partitions):
-        count = len(partitions)
-        rows = Rows(record([b"value"] * count, [b"key"] * count), None, pa.array(partitions, pa.int32()))
-        log.append_rows("two", rows)
-
-    write(0)
-    for _ in range(9):
-        write(0, 1)
-    monkeypatch.setattr(roll_plan, "UNROLLED_CHUNKS_MAX", 10)
-    monkeypatch.setattr(roll_plan, "INLINE_LAG_MS", 0)
-    monkeypatch.setattr(compaction_plan, "FOLD_CHUNKS", 9)
-    monkeypatch.setattr(parquet_segment, "ROW_GROUP_BYTES", 1)
-    monkeypatch.setattr(parquet_segment, "ROW_BYTES_MAX", 1)  # each row is too large for Parquet
-    monkeypatch.setattr(roll_plan, "ROLL_CHUNKS", 10)
-    write(0)
-    assert [(len(each.segments), each.log_end) for each in log.log.topic("two").partitions] == [(1, 11), (0, 9)]
-
-
 def test_past_the_hard_cap_a_full_disk_fails_the_write(log, monkeypatch):
     fill(log, 10)
     monkeypatch.setattr(roll_plan, "UNROLLED_CHUNKS_MAX", 10)
@@ -176,19 +121,6 @@ def test_rows_that_cannot_be_rolled_do_not_block_a_writer_for_ever(log, monkeypa
     handle.journal.state = msgspec.structs.replace(handle.journal.state, partitions=Partitions((stuck,)))
     roll_past_the_cap(handle)
     assert roll_plan.must_roll(handle.journal.state)
-
-
-def test_a_topic_is_cleaned_up_at_every_64th_entry(log, monkeypatch):
-    done = []
-
-    def noted(handle, *, thorough, **__):
-        done.append((handle.journal.number, thorough))
-
-    monkeypatch.setattr(topic_cleanup, "clean_up_topic", noted)
-    fill(log, 2 * CLEAN_UP_EVERY_ENTRIES)
-    assert done == [(CLEAN_UP_EVERY_ENTRIES, False), (2 * CLEAN_UP_EVERY_ENTRIES, False)], (
-        "by hand it is thorough, here not"
-    )
 
 
 def batch(topic, number):
@@ -217,33 +149,6 @@ def test_a_topic_is_cleaned_up_however_many_entries_a_batch_has(nodes, monkeypat
     assert [each // CLEAN_UP_EVERY_ENTRIES for each in done] == list(range(1, len(nodes) + 1))
 
 
-def test_a_topic_is_cleaned_up_also_if_each_batch_copies_to_a_replica_that_is_out_of_sync(monkeypatch):
-    topic = ReplicatedTopic(replicas=(("0",),))
-    done = []
-    monkeypatch.setattr(isr_recovery, "recover_inline", lambda handle: handle.alter_config({"retention.ms": next(ms)}))
-    monkeypatch.setattr(topic_cleanup, "clean_up_topic", lambda *_, **__: done.append(topic.handle.version))
-    monkeypatch.setattr(inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", 4)
-    ms = map(str, itertools.count(1000))
-    while topic.handle.refresh() and topic.handle.version % 2:
-        topic.handle.alter_config({"retention.ms": next(ms)})
-    before = topic.handle.version
-    for number in range(4):
-        commit(topic.handle, batch(topic, number), RetryPolicy())
-    assert topic.handle.version == before + 8, "an entry of a batch is never a multiple, that of a copy is"
-    assert len(done) == 2
-
-
-def test_a_replay_is_no_reason_to_clean_up(monkeypatch):
-    topic = ReplicatedTopic(replicas=(("0",),))
-    done = []
-    monkeypatch.setattr(topic_cleanup, "clean_up_topic", lambda *_, **__: done.append(topic.handle.version))
-    monkeypatch.setattr(inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", 2)
-    first = batch(topic, 0)
-    for _ in range(3):
-        commit(topic.handle, first, RetryPolicy())
-    assert done == [2]
-
-
 @pytest.mark.parametrize(("first", "times"), [(40, 1), (41, 0)])
 def test_what_belongs_to_no_topic_is_cleaned_up_if_that_was_due_in_one_of_the_entries(log, monkeypatch, first, times):
     fill(log, 50)
@@ -267,18 +172,6 @@ def test_a_cleanup_that_fails_is_logged_and_fails_no_write(log, monkeypatch, cap
     assert "cleanup of topic 't' was left for later" in caplog.text
 
 
-def test_damage_fails_neither_a_cleanup_nor_a_write(log, monkeypatch, caplog):
-    monkeypatch.setattr(inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", 1)
-    monkeypatch.setattr(inline_maintenance, "CLUSTER_CLEAN_UP_EVERY_ENTRIES", 1)
-    fill(log, 3)
-    flip_bit(next(log.files("t")), 8 * 100)
-    with caplog.at_level(logging.WARNING):
-        fill(log, ROLL_CHUNKS)
-    assert one(log).log_end == ROLL_CHUNKS + 3
-    assert "was left for later" in caplog.text
-    assert "cleanup" not in caplog.text
-
-
 def test_writers_delete_objects_of_deleted_topics_a_few_at_a_time(log, monkeypatch):
     log.create("old", file_delete_delay_ms=0)
     for _ in range(20):
@@ -296,28 +189,6 @@ def test_writers_delete_objects_of_deleted_topics_a_few_at_a_time(log, monkeypat
     assert counts[1] > 4
 
 
-def test_writers_seldom_look_for_objects_of_deleted_topics(log, monkeypatch):
-    done = []
-    monkeypatch.setattr(cluster_cleanup, "clean_up_cluster", lambda *_, **__: done.append(one(log).log_end))
-    monkeypatch.setattr(inline_maintenance, "CLUSTER_CLEAN_UP_EVERY_ENTRIES", 2 * CLEAN_UP_EVERY_ENTRIES)
-    fill(log, 2 * CLEAN_UP_EVERY_ENTRIES)
-    assert len(done) == 1
-
-
-def test_a_deleted_topic_that_cannot_be_read_fails_no_write(log, monkeypatch, caplog):
-    monkeypatch.setattr(inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", 1)
-    monkeypatch.setattr(inline_maintenance, "CLUSTER_CLEAN_UP_EVERY_ENTRIES", 1)
-    log.create("old", file_delete_delay_ms=0)
-    entry = log.newest_entry("old")
-    log.delete("old")
-    for each in (entry, spare_file(entry)):
-        each.write_bytes(b"")
-    fill(log, 1)
-    assert one(log).log_end == 1
-    topic_id = entry.parent.parent.parent.name
-    assert f"/topics/old/{topic_id}/journal/entries/{entry.name} is damaged" in caplog.text
-
-
 def test_a_roll_in_a_task_returns_its_swap(log):
     fill(log, ROLL_CHUNKS)
     handle = log.log.topic("t")
@@ -325,3 +196,24 @@ def test_a_roll_in_a_task_returns_its_swap(log):
     [swap] = roll_inline(log.log.store_at, work, log.log.environment)
     assert (swap.partition, swap.segment.base_offset, swap.segment.end_offset) == (0, 0, ROLL_CHUNKS)
     assert one(log).segments == ()
+
+
+def test_past_the_hard_cap_rows_of_another_partition_that_cannot_be_compacted_fail_no_write(log, monkeypatch):
+    log.create("two", partitions=2, cleanup_policy="compact")
+
+    def write(*partitions):
+        count = len(partitions)
+        rows = Rows(record([b"value"] * count, [b"key"] * count), None, pa.array(partitions, pa.int32()))
+        log.append_rows("two", rows)
+
+    write(0)
+    for _ in range(9):
+        write(0, 1)
+    monkeypatch.setattr(roll_plan, "UNROLLED_CHUNKS_MAX", 10)
+    monkeypatch.setattr(roll_plan, "INLINE_LAG_MS", 0)
+    monkeypatch.setattr(compaction_plan, "FOLD_CHUNKS", 9)
+    monkeypatch.setattr(parquet_segment, "ROW_GROUP_BYTES", 1)
+    monkeypatch.setattr(parquet_segment, "ROW_BYTES_MAX", 1)  # each row is too large for Parquet
+    monkeypatch.setattr(roll_plan, "ROLL_CHUNKS", 10)
+    write(0)
+    assert [(len(each.segments), each.log_end) for each in log.log.topic("two").partitions] == [(1, 11), (0, 9)]

@@ -6,13 +6,10 @@ import pytest
 from pyspark_log_coordinator.commit import isr_recovery
 from pyspark_log_coordinator.commit.isr_recovery import INLINE_EVERY_SECONDS
 from pyspark_log_coordinator.log import node_admin
-from pyspark_log_coordinator.replication import file_holders
 from pyspark_log_coordinator.sync import catch_up, reassigner, replica_file
 from pyspark_log_storage.errors import StoreUnavailable
-from tests.support.coordinator.breakable_store import BreakableStore
 from tests.support.coordinator.fake_environment import fake_environment
-from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic, write
-from tests.support.coordinator.several_nodes import Stores
+from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 
 
 def environment():
@@ -40,10 +37,6 @@ def test_a_node_that_has_just_left_the_isr_is_left_to_a_follower_for_a_while(top
     assert isr_after(topic, 0) == ("0", "1")
     assert isr_after(topic, INLINE_EVERY_SECONDS / 2) == ("0", "1")
     assert isr_after(topic, INLINE_EVERY_SECONDS / 2) == ALL
-
-
-def test_a_node_that_has_missed_a_batch_for_long_is_brought_back_by_the_first_writer(topic):
-    assert isr_after(topic, INLINE_EVERY_SECONDS) == ALL
 
 
 def test_a_node_that_leaves_the_isr_again_is_left_to_a_follower_again(topic):
@@ -105,37 +98,3 @@ def test_a_node_that_lacks_a_segment_counts_as_having_no_follower(topic):
     assert [piece.segment.name for piece in copied if piece.segment is not None] == [name]
     catch_up.catch_up(topic.handle, "1")
     assert isr_after(topic, 0) == ALL
-
-
-def test_an_in_sync_node_that_missed_a_segment_gets_it_from_a_writer():
-    topic = ReplicatedTopic(environment=environment())
-    topic.append(on=ALL, acks="all")
-    name = topic.roll(1, on="0")
-    assert [each.name for each in topic.partition().staged] == [name]
-    assert isr_after(topic, 0) == ALL
-    assert ([each.name for each in topic.partition().segments], topic.partition().staged) == ([name], ())
-
-
-def test_writers_of_one_batch_each_bring_back_a_node_that_was_unreachable_for_eight_seconds():
-    clock = environment()
-    stores = Stores(BreakableStore)
-    topic = ReplicatedTopic(stores, environment=clock)
-    behind = []
-    for batch in range(40):  # twice a second
-        is_away = 2 <= batch < 18
-        stores.at["/disk/2"].broken = StoreUnavailable if is_away else None
-        log = stores.log(clock)
-        handle = log.topic("t")
-        write(log, handle, batch, {0: [b"row"]}, ("0", "1") if is_away else handle.refresh().partitions[0].isr, "all")
-        isr_recovery.recover_inline(handle)
-        behind += [batch] if topic.partition().isr != ALL else []
-        clock.sleep(0.5)
-    assert behind == list(range(2, 18)), "it is back with the first batch after it answers"
-
-
-def test_a_writer_reads_nothing_if_all_replicas_are_in_sync(monkeypatch):
-    topic = ReplicatedTopic(environment=environment())
-    topic.append(on=ALL, acks="all")
-    monkeypatch.setattr(catch_up, "catch_up", pytest.fail)
-    monkeypatch.setattr(file_holders, "missing", pytest.fail)
-    assert isr_after(topic, 100) == ALL

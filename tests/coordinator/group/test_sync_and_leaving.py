@@ -15,31 +15,17 @@ def completing():
     return after(stable(join("A"), join("B")), rejoin("A"), rejoin("B"))
 
 
-def test_the_leader_assigns_the_work():
-    group = after(completing(), SyncGroup("A", 2, {"A": b"1", "B": b"2"}))
-    assert group.state is GroupState.STABLE
-    assert {name: each.assignment for name, each in group.members.items()} == {"A": b"1", "B": b"2"}
-
-
-def test_whoever_is_left_out_has_nothing():
+def test_the_leader_assigns_the_work_and_whoever_is_left_out_has_nothing():
+    assert machine.decide(completing(), SyncGroup("B", 2, {"B": b"mine"}), NOW) == [], "a follower waits"
     group = after(completing(), SyncGroup("A", 2, {"A": b"1", "C": b"no member"}))
+    assert group.state is GroupState.STABLE
     assert {name: each.assignment for name, each in group.members.items()} == {"A": b"1", "B": b""}
 
 
-def test_a_follower_waits_without_an_entry():
-    assert machine.decide(completing(), SyncGroup("B", 2, {"B": b"mine"}), NOW) == []
-
-
-def test_an_assignment_is_made_once():
+def test_an_assignment_is_made_once_in_its_generation():
     assert machine.decide(stable(join("A")), SyncGroup("A", 1, {"A": b"other"}), NOW) == []
-
-
-def test_an_assignment_of_another_generation_is_refused():
     error = refusal(IllegalGeneration, completing(), SyncGroup("A", 1, {}))
     assert (error.group, error.member, error.generation) == ("g", "A", 1)
-
-
-def test_an_assignment_during_a_rebalance_is_refused():
     group = after(stable(join("A"), join("B")), rejoin("B", metadata=b"other"))
     assert not refusal(RebalanceInProgress, group, SyncGroup("A", 1, {})).message.endswith(".")
 
@@ -60,41 +46,31 @@ def test_somebody_who_is_no_member_cannot_leave():
     refusal(UnknownMember, stable(join("A")), LeaveGroup())
 
 
-def test_an_administrator_removes_a_static_member_by_its_instance_id():
+def test_an_administrator_removes_a_static_member_by_its_instance_id_and_a_fenced_process_does_not():
     group = after(stable(join("A"), join("B1", instance="b")), LeaveGroup(instance_id="b"))
     assert list(group.members) == ["A"]
-
-
-def test_a_fenced_process_does_not_remove_its_successor():
     group = after(stable(join("A"), join("B1", instance="b")), join("B2", instance="b"))
     refusal(FencedInstance, group, LeaveGroup("B1", "b"))
 
 
-def test_a_silent_member_expires():
-    group = stable(join("A"), join("B"))
-    group = after(group, ExpireMember("B", group.members["B"].acted))
-    assert list(group.members) == ["A"]
-
-
-@pytest.mark.parametrize("action", [commit(1, "B", 1), rejoin("B", metadata=b"other")], ids=["a commit", "a join"])
-def test_an_action_is_a_heartbeat(action):
-    group = stable(join("A"), join("B"))
-    outdated = ExpireMember("B", group.members["B"].acted)
+@pytest.mark.parametrize(
+    ("group", "name", "action"),
+    [
+        (stable(join("A"), join("B")), "B", commit(1, "B", 1)),
+        (stable(join("A"), join("B")), "B", rejoin("B", metadata=b"other")),
+        (completing(), "A", SyncGroup("A", 2, {})),
+    ],
+    ids=["a commit", "a join", "an assignment"],
+)
+def test_an_action_is_a_heartbeat(group, name, action):
+    outdated = ExpireMember(name, group.members[name].acted)
     assert machine.decide(after(group, action), outdated, NOW) == []
-
-
-def test_an_assignment_is_a_heartbeat_of_the_leader():
-    group = completing()
-    outdated = ExpireMember("A", group.members["A"].acted)
-    assert machine.decide(after(group, SyncGroup("A", 2, {})), outdated, NOW) == []
+    assert name not in after(group, outdated).members
 
 
 def test_an_expiry_does_not_hit_a_later_member_of_the_same_id():
     group = stable(join("A"), join("B"))
     outdated = ExpireMember("B", group.members["B"].acted)
-    group = after(group, outdated, join("B"))
-    assert machine.decide(group, outdated, NOW) == []
-
-
-def test_a_member_that_is_gone_does_not_expire_again():
-    assert machine.decide(stable(join("A")), ExpireMember("B", 1), NOW) == []
+    gone = after(group, outdated)
+    assert machine.decide(gone, outdated, NOW) == []
+    assert machine.decide(after(gone, join("B")), outdated, NOW) == []

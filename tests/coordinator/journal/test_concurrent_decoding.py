@@ -12,7 +12,7 @@ from tests.support.coordinator.stored_topic import StoredTopic
 STARTS = 40
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_many_threads_may_begin_to_decode_at_once(tmp_path):
     topic = StoredTopic(LocalStore(str(tmp_path)))
     topic.fill(260)  # so that there is a snapshot, and entries behind it

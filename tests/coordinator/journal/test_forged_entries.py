@@ -18,26 +18,22 @@ from pyspark_log_coordinator.segments import orphans, retention, swap
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage.errors import CorruptObject
 from tests.support.coordinator.forged import forge, within
-from tests.support.coordinator.forged_worker import OF_A_NEW_TOPIC, OF_A_TOPIC, OF_THE_CLUSTER
+from tests.support.coordinator.forged_worker import CASES, OF_NO_VERSION, outcomes
 from tests.support.coordinator.stored_topic import StoredTopic
 from tests.support.elsewhere import PlainStore
 
-PATIENCE_SECONDS = 20
-NO_VERSION = {"an event that no version knows", "an event that is none"}
-ALL = [*OF_A_TOPIC, *OF_A_NEW_TOPIC, *OF_THE_CLUSTER]
+EXPECTED = dict.fromkeys(CASES, "CorruptObject") | dict.fromkeys(OF_NO_VERSION, "NewerFormat")
 
 
-@pytest.fixture(scope="module", params=["", "-O"], ids=["with assertions", "without assertions"])
-def outcomes(request) -> dict[str, str]:
-    """What came of each impossible entry, in a process of its own."""
-    command = [sys.executable, *filter(None, [request.param]), "-m", "tests.support.coordinator.forged_worker"]
+def test_an_impossible_entry_is_an_error_that_names_it():
+    assert dict(outcomes()) == EXPECTED
+
+
+@pytest.mark.deep
+def test_it_is_one_in_a_process_without_assertions_too():
+    command = [sys.executable, "-O", "-m", "tests.support.coordinator.forged_worker"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return dict(line.split("\t", 1) for line in printed.splitlines())
-
-
-@pytest.mark.parametrize("what", ALL)
-def test_an_impossible_entry_is_an_error_that_names_it(outcomes, what):
-    assert outcomes[what] == ("NewerFormat" if what in NO_VERSION else "CorruptObject")
+    assert dict(line.split("\t", 1) for line in printed.splitlines()) == EXPECTED
 
 
 @pytest.fixture
@@ -45,36 +41,27 @@ def stored() -> StoredTopic:
     return StoredTopic(PlainStore("the url"), partitions=2)
 
 
-def test_a_topic_on_one_store_that_moved_to_another_is_an_error(stored):
-    name = forge(stored.store, stored.handle.journal, JournalMoved(2))
-    with within(PATIENCE_SECONDS), pytest.raises(CorruptObject, match="generation 2") as raised:
+@pytest.mark.parametrize("generation", [2, 7])
+def test_a_topic_on_one_store_that_moved_to_another_is_an_error(stored, generation):
+    name = forge(stored.store, stored.handle.journal, JournalMoved(generation))
+    with within(20), pytest.raises(CorruptObject, match=f"generation {generation}") as raised:
         stored.open().topic("t")
     assert raised.value.object == name
-
-
-def test_a_topic_on_one_store_that_moved_far_away_is_an_error(stored):
-    forge(stored.store, stored.handle.journal, JournalMoved(7))
-    with within(PATIENCE_SECONDS), pytest.raises(CorruptObject, match="generation 7"):
-        stored.handle.refresh()
 
 
 def test_a_cluster_on_one_store_that_moved_to_others_is_an_error(stored):
     nodes = tuple(JournalNode(name, f"/{name}", name) for name in "abc")
     name = forge(stored.store, stored.log.cluster, journal_generations.JournalMigrationStarted(2, nodes, nodes))
-    with within(PATIENCE_SECONDS), pytest.raises(CorruptObject, match="generation 2") as raised:
+    with within(20), pytest.raises(CorruptObject, match="generation 2") as raised:
         stored.open()
     assert raised.value.object == name
 
 
-@pytest.mark.parametrize(
-    "event",
-    [orphans.OrphanFloorRaised(10**18), orphans.FloorMarked(FloorMark(10**18, 0))],
-    ids=lambda each: each.__class__.__name__,
-)
+@pytest.mark.parametrize("event", [orphans.OrphanFloorRaised(10**18), orphans.FloorMarked(FloorMark(10**18, 0))])
 def test_an_orphan_floor_behind_the_journals_end_is_an_error(stored, event):
     stored.fill(70)
     name = forge(stored.store, stored.handle.journal, event)
-    with within(PATIENCE_SECONDS), pytest.raises(CorruptObject) as raised:
+    with within(20), pytest.raises(CorruptObject) as raised:
         topic_roll.roll_and_merge(stored.handle)
     assert raised.value.object == name
 
@@ -96,6 +83,6 @@ def test_what_a_command_decides_is_not_written_if_it_cannot_be_folded(stored, mo
 def test_maintenance_ends_though_what_it_makes_never_counts(stored, monkeypatch):
     stored.fill(70)
     monkeypatch.setattr(swap, "decide", lambda *_: [])
-    with within(PATIENCE_SECONDS):
+    with within(20):
         done = topic_roll.roll_and_merge(stored.handle)
     assert done == {"segments": 0, "bytes": 0}

@@ -116,71 +116,45 @@ def items_of_the_entry(store, outcome):
     return list(open_list(store).refresh().items[len(outcome.state.items) - len(outcome.events) :])
 
 
-def test_a_command_that_meets_no_other_never_uses_the_inbox(store):
-    outcome, inbox = submit(store, "book")
-    assert outcome.number == 1
-    assert not inbox.is_used
-
-
-def test_a_command_that_lost_an_entry_is_carried_out_by_the_next_that_lost_one_too(store):
-    other, one = submit_while_another_waits(store, "book", "lamp")
+@pytest.mark.parametrize(("theirs", "items"), [("lamp", ("lamp", "book")), ("book", ("book",))])
+def test_a_command_that_lost_an_entry_is_carried_out_by_the_next_that_lost_one_too(store, theirs, items):
+    """Each command is decided on the state after those before it, and its outcome has nothing of the others."""
+    other, one = submit_while_another_waits(store, "book", theirs)
     assert one.events == []
     assert one.number == other.number == 3
-    assert open_list(store).refresh().items == ("cup", "vase", "lamp", "book")
-
-
-def test_the_outcome_of_a_command_has_nothing_of_other_commands_in_its_entry(store):
-    other, _ = submit_while_another_waits(store, "book", "lamp")
-    assert other.events == [ItemAdded("lamp")]
-    assert other.state.items == ("cup", "vase", "lamp")
-
-
-def test_a_command_is_withdrawn_from_the_inbox_in_the_end(store):
-    _, inbox = submit_after_a_loss(store, "cup", "book")
-    assert inbox.is_used
-    assert len(waiting(store)) == 1
-    inbox.withdraw()
-    assert waiting(store) == []
-
-
-def test_a_command_is_decided_on_the_state_after_those_before_it_in_the_entry(store):
-    other, one = submit_while_another_waits(store, "book", "book")
-    assert [event.item for event in other.events] == ["book"]
-    assert one.events == []
-    assert open_list(store).refresh().items == ("cup", "vase", "book")
+    assert other.events == [ItemAdded(theirs)]
+    assert other.state.items == ("cup", "vase", theirs)
+    assert open_list(store).refresh().items == ("cup", "vase", *items)
 
 
 def test_a_command_that_is_refused_spoils_no_other(store):
     leave_in_the_inbox(store, "book", items_max=1)
-    outcome, _ = submit_after_a_loss(store, "vase", "lamp")
+    outcome, inbox = submit_after_a_loss(store, "vase", "lamp")
     assert items_of_the_entry(store, outcome) == ["lamp"]
-
-
-def test_a_command_that_is_refused_after_it_lost_an_entry_is_an_error(store):
+    assert (inbox.is_used, len(waiting(store))) == (True, 2)
+    inbox.withdraw()
+    assert len(waiting(store)) == 1
     lose_an_entry(store, "cup")
     with pytest.raises(ListFull):
         submit(store, "book", items_max=1)
 
 
-def test_a_process_lets_those_whose_commands_are_older_carry_out_its_own(store):
+@pytest.mark.parametrize("in_vain", [False, True])
+def test_a_process_lets_those_whose_commands_are_older_carry_out_its_own(store, in_vain):
     for item in ("book", "lamp"):
         leave_in_the_inbox(store, item)
     late = []
 
     def sleep(_):
-        if waiting(store)[2:] and not late:
+        if waiting(store)[2:] and not late and not in_vain:
             late.append(add(open_list(another(store)), "book", "lamp", "bowl"))
 
     outcome, _ = submit_after_a_loss(store, "cup", "bowl", sleep=sleep)
-    assert outcome.events == []
-    assert outcome.number == late[0].number == 2
-
-
-def test_a_process_that_waits_in_vain_goes_on_itself(store):
-    for item in ("book", "lamp"):
-        leave_in_the_inbox(store, item)
-    outcome, _ = submit_after_a_loss(store, "cup", "bowl")
-    assert items_of_the_entry(store, outcome) == ["bowl", "book", "lamp"]
+    assert outcome.number == 2
+    assert open_list(store).refresh().items == (
+        ("cup", "bowl", "book", "lamp") if in_vain else ("cup", "book", "lamp", "bowl")
+    )
+    assert bool(outcome.events) == in_vain
 
 
 def test_a_command_whose_process_died_is_carried_out_once(store):
@@ -208,123 +182,66 @@ def test_a_command_that_was_carried_out_long_ago_is_removed_for_its_process(stor
 
 
 @one_store
-def test_commands_that_a_power_failure_has_torn_are_waited_for_once_and_removed_after_a_minute(store):
-    for number in range(COMMANDS_MAX):
-        store.create(f"{INBOX}{born_name(0, f'{number:032x}')}", b"")
-    environment = fake_environment()
-    inbox, journal, waits = inbox_of(environment), open_list(store, environment), []
-    for item in ("lamp", "vase"):
-        for loss in range(3):
-            lose_an_entry(store, f"{loss} before the {item}")
-        began = environment.monotonic()
-        journal.submit(AddItems((item,)), inbox)
-        waits.append(environment.monotonic() - began)
-        inbox.withdraw()
-    assert waits[0] > 1 > waits[1]
-    assert len(waiting(store)) == COMMANDS_MAX
-    environment.sleep(ABANDONED_SECONDS + 1)
-    for _ in range(COMMANDS_MAX):
-        inbox.look(journal.place)
-    assert waiting(store) == []
-
-
-@one_store
-def test_a_command_that_cannot_be_read_for_a_moment_is_carried_out_later(store, monkeypatch):
+@pytest.mark.parametrize(
+    ("first_answer", "looks"),
+    [(StoreUnavailable("url", "key", "for a moment"), 2), (b"", 1), (StoreRefused("url", "key", "not yours"), None)],
+    ids=["unavailable", "being written", "refused"],
+)
+def test_a_command_that_cannot_be_read_for_a_moment_is_carried_out_later(store, monkeypatch, first_answer, looks):
     leave_in_the_inbox(store, "book")
-    read, silent = store.read, [True]
+    read, answers = store.read, [first_answer] * (1 if looks else 9)
 
-    def read_or_fail(key, *more):
-        if silent and key.startswith(INBOX):
-            silent.clear()
-            raise StoreUnavailable(store.url, key, "the test made this up")
-        return read(key, *more)
+    def read_later(key, *more):
+        if not key.startswith(INBOX) or not answers:
+            return read(key, *more)
+        if isinstance(answer := answers.pop(), Exception):
+            raise answer
+        return answer
 
-    monkeypatch.setattr(store, "read", read_or_fail)
+    monkeypatch.setattr(store, "read", read_later)
     place, inbox = open_list(store).place, inbox_of()
-    inbox.look(place)
-    assert inbox.others(place) == []
-    inbox.look(place)
-    assert [command for _, command in inbox.others(place)] == [AddItems(("book",))]
-
-
-@one_store
-def test_no_process_waits_for_a_command_that_it_may_not_read(store, monkeypatch):
-    leave_in_the_inbox(store, "book")
-    read = store.read
-
-    def read_or_refuse(key, *more):
-        if key.startswith(INBOX):
-            raise StoreRefused(store.url, key, "the test made this up")
-        return read(key, *more)
-
-    monkeypatch.setattr(store, "read", read_or_refuse)
-    place, inbox = open_list(store).place, inbox_of()
-    inbox.look(place)
-    assert inbox.others(place) == []
-    inbox.look(place)
-    assert not inbox.has_others
-
-
-@one_store
-def test_a_command_that_is_being_written_is_no_torn_one(store, monkeypatch):
-    leave_in_the_inbox(store, "book")
-    read, written = store.read, []
-
-    def read_while_it_is_written(key, *more):
-        data = read(key, *more)
-        if key.startswith(INBOX) and not written:
-            written.append(key)
-            return b""
-        return data
-
-    monkeypatch.setattr(store, "read", read_while_it_is_written)
-    place, inbox = open_list(store).place, inbox_of()
-    inbox.look(place)
-    assert [command for _, command in inbox.others(place)] == [AddItems(("book",))]
+    for look in (1, 2):
+        inbox.look(place)
+        found = [command for _, command in inbox.others(place)]
+        assert found == ([AddItems(("book",))] if looks and look >= looks else [])
+    assert inbox.has_others == bool(looks), "nobody waits for a command that it may not read"
 
 
 @pytest.mark.usefixtures("snapshots_are_close")
-def test_a_process_that_was_suspended_does_not_believe_a_void_entry_that_carries_out_its_command(store):
+@pytest.mark.parametrize("often_loses", [False, True])
+def test_a_process_that_was_suspended_does_not_believe_a_void_entry_that_carries_out_its_command(store, often_loses):
     def be_suspended():
         other = open_list(another(store))
         other.refresh()
-        previous = other.last_hash
+        number, previous = (3, journal.last_hash) if often_loses else (2, other.last_hash)
         fill(other, KEPT + EVERY)
         trim(other)
-        assert other.entries.read(2) is None
+        assert other.entries.read(number) is None
         void = raw_entry(previous, ItemAdded("book"))
-        assert open_list(another(store)).entries.propose(2, void) == void
+        assert open_list(another(store)).entries.propose(number, void) == void
 
-    submit_after_a_loss(store, "cup", "book", after_put=be_suspended)
-    assert "book" in open_list(store).refresh().items
-
-
-@pytest.mark.usefixtures("snapshots_are_close")
-def test_a_process_that_often_loses_does_not_believe_a_void_entry_that_carries_out_its_command(store):
-    journal = open_list(store)
-    lose_an_entry(store, "cup")
-    assert journal.submit(AddItems(("vase",)), inbox_of()).number == 2
-    void = raw_entry(journal.last_hash, ItemAdded("book"))
-
-    def be_suspended():
-        other = open_list(another(store))
-        fill(other, KEPT + EVERY)
-        trim(other)
-        assert other.entries.read(3) is None
-        assert open_list(another(store)).entries.propose(3, void) == void
-
-    store.be_slow(ENTRIES, meanwhile=be_suspended)
-    assert journal.submit(AddItems(("book",)), inbox_of()).events == [ItemAdded("book")]
+    if often_loses:
+        journal = open_list(store)
+        lose_an_entry(store, "cup")
+        assert journal.submit(AddItems(("vase",)), inbox_of()).number == 2
+        store.be_slow(ENTRIES, meanwhile=be_suspended)
+        assert journal.submit(AddItems(("book",)), inbox_of()).events == [ItemAdded("book")]
+    else:
+        submit_after_a_loss(store, "cup", "book", after_put=be_suspended)
     assert "book" in open_list(another(store)).refresh().items
 
 
-def test_an_entry_takes_a_bounded_number_of_others_the_oldest_first(store):
+@pytest.mark.parametrize(
+    ("count", "length", "taken"),
+    [(COMMANDS_MAX + 2, 1, COMMANDS_MAX), (3, BYTES_MAX // 2, 1), (3, BYTES_MAX // 3, 2), (3, BYTES_MAX, 0)],
+)
+def test_an_entry_takes_a_bounded_number_and_size_of_others_the_oldest_first(store, count, length, taken):
     environment = fake_environment()
-    for number in range(COMMANDS_MAX + 2):
-        inbox_of(environment).put(open_list(store).place, number, AddItems((f"item {number}",)))
+    items = [f"{number:03}".ljust(length, "x") for number in range(count)]
+    for number, item in enumerate(items):
+        inbox_of(environment).put(open_list(store).place, number, AddItems((item,)))
     outcome, _ = submit_after_a_loss(store, "cup", "lamp")
-    expected = ["lamp", *(f"item {number}" for number in range(COMMANDS_MAX))]
-    assert items_of_the_entry(store, outcome) == expected
+    assert items_of_the_entry(store, outcome) == ["lamp", *items[:taken]]
 
 
 @one_store
@@ -378,21 +295,23 @@ def hanging_inbox(monkeypatch):
     release.set()
 
 
-def test_a_journal_on_three_stores_does_not_wait_for_an_inbox_that_hangs(hanging_inbox):
+def test_a_journal_on_three_stores_does_not_wait_for_an_inbox_that_hangs_and_uses_it_again(hanging_inbox):
     began = time.monotonic()
     outcome, inbox = submit_after_a_loss(hanging_inbox, "cup", "book")
     assert inbox.is_used
     inbox.withdraw()
     assert outcome.state.items == ("cup", "book")
-    assert time.monotonic() - began < HANGS_SECONDS
-
-
-def test_a_process_without_competitors_does_not_wait_for_an_inbox_that_hangs(hanging_inbox):
-    began = time.monotonic()
     journal, inbox = open_list(hanging_inbox), inbox_of()
     for number in range(2 * pace.LOOK_EVERY):
         journal.submit(AddItems((f"item {number}",)), inbox)
     assert time.monotonic() - began < HANGS_SECONDS
+    leave_in_the_inbox(hanging_inbox.inner[0], "vase")
+    hanging_inbox.release.set()
+    began = time.monotonic()
+    while not inbox.others(journal.place):
+        inbox.look(journal.place)
+        assert time.monotonic() - began < HANGS_SECONDS
+    assert AddItems(("vase",)) in [command for _, command in inbox.others(journal.place)]
 
 
 def test_an_inbox_that_hangs_cannot_be_emptied(hanging_inbox):
@@ -401,30 +320,6 @@ def test_an_inbox_that_hangs_cannot_be_emptied(hanging_inbox):
         inbox_of().delete_left_behind(place)
     with pytest.raises(StoreUnavailable, match="no answer"):
         inbox_of().delete_before(place, 5)
-
-
-def test_a_slow_inbox_is_emptied_however_many_commands_it_has(monkeypatch):
-    monkeypatch.setattr(inbox_module, "ANSWER_SECONDS", 0.2)
-    stores = ThreeStores()
-    place, slow = open_list(stores).place, stores.connections[0]
-    for number in range(5):
-        slow.create(f"{INBOX}{born_name(number, f'{number:032x}')}", b"of a process that is no more")
-    monkeypatch.setattr(slow, "delete", lambda key: (time.sleep(0.1), slow.inner.delete(key)))
-    assert inbox_of().delete_before(place, 4) == 4
-    assert inbox_of().delete_left_behind(place) == 1
-
-
-def test_an_inbox_that_answers_again_is_used_again(hanging_inbox):
-    place, inbox = open_list(hanging_inbox).place, inbox_of()
-    leave_in_the_inbox(hanging_inbox.inner[0], "book")
-    inbox.look(place)
-    assert not inbox.has_others
-    hanging_inbox.release.set()
-    began = time.monotonic()
-    while not inbox.others(place):
-        inbox.look(place)
-        assert time.monotonic() - began < HANGS_SECONDS
-    assert [command for _, command in inbox.others(place)] == [AddItems(("book",))]
 
 
 @one_store
@@ -469,41 +364,24 @@ def test_on_a_fast_store_nobody_uses_the_inbox(store, monkeypatch):
 
 
 @one_store
-def test_on_a_slow_store_a_process_that_just_wrote_an_entry_proposes_the_next_without_looking_first(store):
+def test_on_a_slow_store_a_process_looks_before_it_proposes_unless_it_just_wrote_an_entry(store):
     environment = fake_environment()
     journal = open_list(store, environment)
     add(journal, "book")
     store.reads.clear()
     add(journal, "lamp")
     assert [key for key in store.reads if key.startswith(ENTRIES)] == []
-    environment.sleep(FRESH_SECONDS)
-    add(journal, "cup")
-    assert [key for key in store.reads if key.startswith(ENTRIES)] == [entry_key(3)]
-
-
-@one_store
-def test_a_process_that_has_not_looked_for_long_looks_before_it_proposes(store):
-    environment = fake_environment()
-    journal = open_list(store, environment)
-    add(journal, "book")
-    add(open_list(another(store)), "lamp")
+    add(open_list(another(store)), "vase")
     environment.sleep(FRESH_SECONDS)
     store.creates.clear()
     add(journal, "cup")
-    assert [key for key in store.creates if key.startswith(ENTRIES)] == [entry_key(3)]
+    assert [key for key in store.creates if key.startswith(ENTRIES)] == [entry_key(4)]
 
 
-@pytest.mark.parametrize(("bytes_each", "taken"), [(BYTES_MAX // 2, 1), (BYTES_MAX // 3, 2), (BYTES_MAX, 0)])
-def test_an_entry_takes_a_bounded_number_of_bytes_of_others(store, bytes_each, taken):
-    for item in "abc":
-        leave_in_the_inbox(store, item * bytes_each)
-    outcome, _ = submit_after_a_loss(store, "cup", "lamp")
-    assert len(items_of_the_entry(store, outcome)) == 1 + taken
-
-
-def test_a_command_too_large_for_others_is_not_put_into_the_inbox(store):
+def test_a_command_that_meets_no_other_or_is_too_large_is_not_put_into_the_inbox(store):
+    assert not submit(store, "book")[1].is_used
     outcome, inbox = submit_after_a_loss(store, "cup", "x" * BYTES_MAX)
-    assert outcome.number == 2
+    assert outcome.number == 3
     assert not inbox.is_used
 
 
@@ -557,14 +435,9 @@ def lead(store):
     return lambda: (leader.journal.refresh(), leader.submit("lamp"))
 
 
-def entries_read(store):
-    return {key for key in store.reads if key.startswith(ENTRIES)}
-
-
 @one_store
-@pytest.mark.parametrize("entries", [3, 40])
-def test_a_process_that_waits_reads_an_answer_and_no_entries(store, entries):
-    leader = lead(store)
+def test_a_process_that_waits_reads_an_answer_and_no_entries(store):
+    leader, entries = lead(store), 20
     process = waiter(store, lambda: (write_entries(store, entries), leader()), entries)
     outcome = process.submit("bowl")
     newest = open_list(another(store))
@@ -573,21 +446,11 @@ def test_a_process_that_waits_reads_an_answer_and_no_entries(store, entries):
     assert outcome.answer == {0: (0, len(items))}
     assert outcome.number == newest.number
     assert process.journal.number < newest.number - 2 * entries
-    assert len(entries_read(store)) <= 1, "whether it has missed some"
-
-
-@one_store
-def test_a_process_that_waits_is_done_with_its_command_and_the_answer(store):
-    waiter(store, lead(store)).submit("bowl")
+    assert len({key for key in store.reads if key.startswith(ENTRIES)}) <= 1, "whether it has missed some"
     assert len(waiting(store)) == 2, "those of the dead"
     assert len(list(store.list(ANSWERS))) == 2
-
-
-@one_store
-def test_a_process_whose_command_is_refused_meets_the_error(store):
-    process = waiter(store, lead(store))
     with pytest.raises(ListFull):
-        process.submit("bowl", items_max=1)
+        waiter(store, lead(store)).submit("box", items_max=1)
 
 
 @one_store
@@ -599,32 +462,6 @@ def test_what_is_no_answer_is_passed_over(store, data):
     outcome = waiter(store, answer_wrongly).submit("bowl")
     assert outcome.answer is None
     assert outcome.state.items[-1] == "bowl"
-
-
-@one_store
-def test_a_process_whose_answer_is_lost_finds_its_command_carried_out(store):
-    leader = lead(store)
-
-    def lose_the_answer():
-        leader()
-        for key in list(store.list(ANSWERS)):
-            store.delete(key)
-
-    outcome = waiter(store, lose_the_answer).submit("bowl")
-    assert outcome.answer is None
-    assert outcome.events == []
-    assert outcome.state.items.count("bowl") == 1
-
-
-@one_store
-def test_a_process_that_knows_all_entries_but_the_newest_waits_for_nobody(store):
-    leader = Contender(store, "leader")
-    leader.meanwhile = lambda: pytest.fail("it waits")
-    for item in ("book", "cup", "vase"):
-        leave_in_the_inbox(another(store), item)
-    write_entries(store, 1)
-    outcome = leader.submit("lamp")
-    assert items_of_the_entry(store, outcome) == ["lamp", "book", "cup", "vase"]
 
 
 @one_store

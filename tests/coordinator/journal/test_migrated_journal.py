@@ -1,10 +1,6 @@
 """A journal that is migrated to other stores while processes write, trim and are suspended."""
 
-import subprocess
-import sys
-import time
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -19,16 +15,9 @@ from pyspark_log_storage.errors import (
 )
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.item_list import FOLDER, MACHINE, AddItems, MoveJournal
-from tests.support.coordinator.local_stores import begin, open_moving
 from tests.support.coordinator.stand_in_threads import ShuffledThreads
 from tests.support.coordinator.three_stores import mark
 from tests.support.elsewhere import PlainStore
-
-ROOT = Path(__file__).parents[3]
-PROCESSES, EACH = 10, 40
-
-
-# One journal
 
 
 class Died(BaseException):
@@ -90,19 +79,19 @@ def test_a_reader_that_cannot_tell_whether_the_journal_has_begun_elsewhere_may_t
     journal, reader = journals.open(), journals.open()
     journal.submit(AddItems(("book",)))
     journal.submit(MoveJournal(2))
+
+    def create_all_but_the_first_value(create, key, data):
+        if key.endswith(".1"):
+            raise StoreUnavailable("store", key, "it is away")
+        return create(key, data)
+
     for store in journals.stores[4:]:
-        monkeypatch.setattr(store, "create", partial(create_all_but_the_first_value, store, store.create))
+        monkeypatch.setattr(store, "create", partial(create_all_but_the_first_value, store.create))
     with pytest.raises(StoreUnavailable, match="it is unknown whether the journal in items/ has begun"):
         reader.refresh()
     monkeypatch.undo()
     assert reader.refresh().items == ("book",)
     assert reader.place.generation == 2
-
-
-def create_all_but_the_first_value(store, create, key, data):
-    if key.endswith(".1"):
-        raise StoreUnavailable(store.url, key, "it is away")
-    return create(key, data)
 
 
 def test_an_entry_that_several_processes_may_have_proposed_makes_none_the_leader():
@@ -177,27 +166,3 @@ def test_a_suspended_process_does_not_follow_a_void_entry_that_moves_the_journal
     assert slept.refresh() == journal.refresh()
     assert slept.place.generation == 1
     assert [list(store.list("")) for store in journals.stores[3:]] == [[layout.MARKER]] * 3
-
-
-# Many processes
-
-
-@pytest.mark.slow
-def test_ten_processes_write_and_trim_while_the_journal_moves_and_moves_on(tmp_path):
-    begin([str(tmp_path / str(number)) for number in range(5)])
-    generations = [[str(tmp_path / name) for name in names] for names in ("012", "034", "341")]
-    words = ";".join(",".join(each) for each in generations)
-    command = [sys.executable, "-m", "tests.support.coordinator.move_worker", words]
-    workers = [subprocess.Popen([*command, f"w{i}", str(EACH)], cwd=ROOT) for i in range(PROCESSES)]
-    watching = open_moving(generations)
-    for generation, count in ((2, 50), (3, 150)):
-        while len(watching.refresh().items) < count:
-            time.sleep(0.02)
-        assert subprocess.run([*command, str(generation)], cwd=ROOT, check=False).returncode == 0
-    assert [worker.wait() for worker in workers] == [0] * PROCESSES
-    for journal in (watching, open_moving(generations)):
-        items = journal.refresh().items
-        assert journal.place.generation == 3
-        assert len(items) == PROCESSES * EACH
-        for i in range(PROCESSES):
-            assert [each for each in items if each.startswith(f"w{i}-")] == [f"w{i}-{n}" for n in range(EACH)]

@@ -98,29 +98,6 @@ def test_an_entry_of_an_older_version_is_read_and_followed(journal, store):
     assert len(journal.refresh().items) == 2
 
 
-@no_bucket
-def test_a_copy_under_a_later_number_shows_no_gap_before_it(journal, store):
-    fill(journal, 3)
-    name = vote if isinstance(store, ThreeStores) else entry_key
-    disk(store).create(name(6), disk(store).read(name(3)))
-    for name_of_item in ("more", "and more"):
-        add(open_list(store), name_of_item)
-    assert len(open_list(store).refresh().items) == 5
-    assert [key for key, _ in found(store)] == [name(6)]
-
-
-@no_bucket
-def test_two_entries_that_were_swapped_on_one_store_are_read_from_their_other_copies(journal, store):
-    fill(journal, 4)
-    name = vote if isinstance(store, ThreeStores) else entry_key
-    one, other = disk(store).read(name(2)), disk(store).read(name(3))
-    disk(store).put(name(2), other)
-    disk(store).put(name(3), one)
-    assert open_list(store).refresh() == journal.refresh()
-    assert len(spare_repair.repair(open_list(store), contents=True)) == 2
-    assert (disk(store).read(name(2)), disk(store).read(name(3))) == (one, other)
-
-
 @pytest.mark.parametrize("store", [TroubledStore], indirect=True, ids=["one store"])
 def test_a_copy_in_the_place_of_the_next_entry_of_the_one_store_is_refused_until_it_is_deleted(journal, store):
     fill(journal, 3)

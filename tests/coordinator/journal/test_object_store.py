@@ -4,7 +4,6 @@ import threading
 
 import pytest
 
-from pyspark_log_coordinator.journal import single_store
 from pyspark_log_coordinator.journal.pace import FRESH_SECONDS_REMOTE, REFRESH_SECONDS_REMOTE
 from pyspark_log_coordinator.journal.replay import EntryMissing
 from pyspark_log_storage.errors import StoreUnavailable
@@ -53,23 +52,17 @@ def bucket():
     return Bucket()
 
 
-def test_a_look_that_finds_nothing_is_one_list(bucket):
-    journal = open_list(bucket)
-    fill(journal, 6)
-    bucket.requests.clear()
-    journal.refresh()
-    assert bucket.requests == ["list"]
-
-
-def test_a_look_that_finds_entries_is_one_list_and_a_read_of_each(bucket):
+def test_a_look_is_one_list_and_a_read_of_each_entry(bucket):
     journal, other = open_list(bucket), open_list(bucket)
     fill(journal, 6)
     other.refresh()
     for number in range(3):
         add(journal, f"more-{number}")
-    bucket.requests.clear()
-    assert other.refresh() == journal.state
-    assert bucket.requests == ["list", "read", "read", "read"]
+    for reads in (3, 0):
+        bucket.requests.clear()
+        assert other.refresh() == journal.state
+        assert bucket.requests == ["list", *["read"] * reads]
+    assert not [key for key in bucket.list("") if is_spare(key)]
 
 
 def test_the_entries_after_a_snapshot_are_read_at_once(bucket):
@@ -84,17 +77,6 @@ def test_an_entry_that_could_not_be_read_with_the_others_is_read_again(bucket):
     bucket.failing = {entry_key(2)}
     assert other.refresh() == journal.state
     assert bucket.failing == set()
-
-
-def test_a_process_that_finds_more_entries_than_are_read_at_once_reads_them_all(bucket, monkeypatch):
-    monkeypatch.setattr(single_store, "READ_AT_ONCE", 2)
-    journal, other = open_list(bucket), open_list(bucket)
-    fill(journal, 3)
-    other.refresh()
-    fill(journal, EVERY * 3)
-    bucket.requests.clear()
-    assert other.refresh() == journal.state
-    assert bucket.requests.count("read") == EVERY * 3
 
 
 def test_a_snapshot_after_the_newest_known_entry_is_noticed_if_no_entry_is_left(bucket):
@@ -123,23 +105,13 @@ def test_a_process_that_finds_later_entries_does_not_fill_the_place_of_a_lost_on
     assert add(sleeper, "late").number == 4
 
 
-def test_there_are_no_spares(bucket):
-    fill(open_list(bucket), 10)
-    assert not [key for key in bucket.list("") if is_spare(key)]
-
-
-def test_a_process_that_polls_asks_for_the_next_entry_by_name(bucket):
-    journal = open_list(bucket)
-    fill(journal, 6)
-    bucket.requests.clear()
-    assert [journal.look() for _ in range(3)] == [journal.state] * 3
-    assert bucket.requests == ["exists"] * 3
-
-
-def test_a_process_that_polls_finds_what_others_have_written(bucket):
+def test_a_process_that_polls_asks_for_the_next_entry_by_name_and_finds_what_others_have_written(bucket):
     journal, other = open_list(bucket), open_list(bucket)
     fill(journal, 6)
     other.refresh()
+    bucket.requests.clear()
+    assert [other.look() for _ in range(3)] == [journal.state] * 3
+    assert bucket.requests == ["exists"] * 3
     add(journal, "more")
     assert other.look() == journal.state
 

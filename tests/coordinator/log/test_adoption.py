@@ -113,8 +113,8 @@ def test_of_the_lists_on_copies_the_newest_says_which_journal_nodes_there_are(si
 
 @pytest.mark.parametrize(
     "addresses",
-    [(1, 0, 2), (1, 2, 0), ("/disk/x", 2, "/disk/y"), (1, "/disk/x", 2)],
-    ids=["two exchanged", "all exchanged", "the last one moves away", "the first one moves in"],
+    [(1, 2, 0), ("/disk/x", 2, "/disk/y"), (1, "/disk/x", 2)],
+    ids=["all exchanged", "the last one moves away", "the first one moves in"],
 )
 def test_journal_nodes_may_move_to_addresses_that_others_of_them_had(six, addresses):
     urls = [each if isinstance(each, str) else URLS[each] for each in addresses]

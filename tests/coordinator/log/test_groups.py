@@ -4,7 +4,6 @@ import pytest
 
 from pyspark_log_coordinator.group.lifecycle import DeleteGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
-from pyspark_log_coordinator.log import group_handle
 from pyspark_log_storage.errors import InvalidName, UnknownGroup
 from tests.support.coordinator.journal_disks import URLS
 from tests.support.coordinator.migrated_journals import NEW, cluster_of_six, move
@@ -32,25 +31,6 @@ def test_a_group_is_created_by_its_first_commit_and_found_by_every_process(store
     assert list(stores.log().groups()) == ["g"]
 
 
-def test_of_processes_that_create_a_group_at_once_all_get_the_same(stores):
-    logs = [stores.log() for _ in range(3)]
-    handles = [log.group("g", create=True) for log in logs]
-    assert len({handle.journal.folder for handle in handles}) == 1
-    for offset, handle in enumerate(handles):
-        handle.submit(OffsetCommit({"id": {0: Offset(offset)}}))
-    assert {committed(log, "g") for log in logs} == {2}
-
-
-def test_commits_of_the_same_offset_clean_up_once(stores, monkeypatch):
-    handle = stores.log().group("g", create=True)
-    done = []
-    monkeypatch.setattr(group_handle, "CLEAN_UP_EVERY_ENTRIES", 1)
-    monkeypatch.setattr(handle, "clean_up", lambda: done.append(handle.version))
-    for _ in range(3):
-        handle.submit(OffsetCommit({"id": {0: Offset(7)}}))
-    assert done == [handle.version]
-
-
 def test_a_name_may_have_any_printable_characters_and_never_becomes_a_path(stores):
     for name in ("../../etc", "a:b/c", "Straße 7"):
         commit(stores.log(), name, 1)
@@ -70,15 +50,9 @@ def test_a_group_that_does_not_exist_or_was_deleted_is_an_error_that_names_it(st
         log.group("g")
     commit(log, "g", 7)
     log.group("g").submit(DeleteGroup())
-    with pytest.raises(UnknownGroup, match="group 'g' was deleted"):
-        stores.log().group("g")
-
-
-def test_a_deleted_group_starts_again_without_offsets(stores):
-    log = stores.log()
-    commit(log, "g", 7)
-    log.group("g").submit(DeleteGroup())
     other = stores.log()
+    with pytest.raises(UnknownGroup, match="group 'g' was deleted"):
+        other.group("g")
     assert other.group("g", create=True).refresh().offsets == {}
     assert commit(other, "g", 3).committed("id", 0).offset == 3
 

@@ -1,9 +1,6 @@
 """Clusters and topics on a store: opened, created, deleted, and found wiped."""
 
 import contextlib
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -26,9 +23,7 @@ from tests.support.coordinator.spares import spare_of
 from tests.support.coordinator.topics import claim, commit, file
 from tests.support.coordinator.troubled_store import TroubledStore
 
-ROOT = Path(__file__).parents[3]
 CLUSTER_ENTRIES = f"{layout.CLUSTER_JOURNAL}entries/"
-PROCESSES = 6
 
 
 def open_log(store, *, create=False):
@@ -57,14 +52,16 @@ def log(store):
 # The cluster
 
 
-def test_an_empty_address_is_an_error_unless_the_cluster_may_be_created(store):
+def test_a_cluster_is_created_once_and_found_by_the_next_process(store):
     with pytest.raises(NoCluster, match=store.url):
         open_log(store)
     assert list(store.list("")) == []
-
-
-def test_a_cluster_is_found_by_the_next_process(log, store):
+    store.lose_answers(layout.MARKER, times=1)
+    with pytest.raises(StoreUnavailable):
+        open_log(store, create=True)
+    log = open_log(store, create=True)
     assert open_log(store).cluster.state == log.cluster.state
+    assert open_log(store, create=True).cluster.number == log.cluster.number
 
 
 def test_a_new_cluster_is_a_warning_that_names_the_address_once(store, caplog):
@@ -73,10 +70,6 @@ def test_a_new_cluster_is_a_warning_that_names_the_address_once(store, caplog):
     (warning,) = caplog.messages
     assert f"created a new log at {store.url} " in warning
     assert "if there was one before, its disk is not mounted" in warning
-
-
-def test_opening_to_create_leaves_an_existing_cluster_unchanged(log, store):
-    assert open_log(store, create=True).cluster.number == log.cluster.number
 
 
 def test_a_creation_interrupted_after_the_marker_is_finished_by_the_next_process(store):
@@ -90,13 +83,6 @@ def test_a_creation_interrupted_after_the_marker_is_finished_by_the_next_process
     assert log.cluster.state.nodes[marker.node].incarnation == marker.incarnation
 
 
-def test_a_lost_answer_for_the_marker_is_settled_by_the_next_process(store):
-    store.lose_answers(layout.MARKER)
-    with pytest.raises(StoreUnavailable):
-        open_log(store, create=True)
-    open_log(store, create=True)
-
-
 def test_two_processes_that_create_a_cluster_at_once_get_the_same_one_and_one_warns(store, caplog):
     others = []
     store.be_slow(layout.MARKER, meanwhile=lambda: others.append(open_log(TroubledStore(store.inner), create=True)))
@@ -105,17 +91,14 @@ def test_two_processes_that_create_a_cluster_at_once_get_the_same_one_and_one_wa
     assert len(caplog.messages) == 1
 
 
-def test_a_root_without_its_marker_is_refused(log, store):
-    store.delete(layout.MARKER)
-    with pytest.raises(NodeMissing, match="has no marker"):
-        open_log(store)
-
-
-def test_a_root_in_another_incarnation_is_refused(log, store):
+def test_a_root_without_its_marker_or_in_another_incarnation_is_refused(log, store):
     marker = node.read_marker(store)
     assert marker
     store.put(layout.MARKER, node.encode(node.Marker(marker.cluster, marker.node, "another")))
     with pytest.raises(NodeMissing, match="another incarnation"):
+        open_log(store)
+    store.delete(layout.MARKER)
+    with pytest.raises(NodeMissing, match="has no marker"):
         open_log(store)
 
 
@@ -128,28 +111,23 @@ def test_opening_again_reads_the_next_entry_and_the_marker(log, store):
     assert store.creates == []
 
 
-def test_taking_a_topic_again_looks_for_one_entry_of_each_journal_and_its_spare(log, store):
-    log.create_topic("flights", 2)
-    store.reads.clear()
-    log.topic("flights")
-    assert len(store.reads) == 4
-
-
 # Topics
 
 
 def test_a_created_topic_is_found_by_the_next_process(log, store):
+    with pytest.raises(UnknownTopic):
+        log.topic("flights")
     handle = log.create_topic("flights", 2)
+    assert [each.names[3:] for each in handle.schemas] == [[], ["headers"]]
     found = open_log(store).topic("flights")
     assert found.topic_id == handle.topic_id
     assert found.journal.state == handle.journal.state
     assert len(found.journal.state.partitions) == 2
-
-
-def test_a_topic_knows_the_schemas_of_records_without_and_with_headers(log):
-    without, with_headers = log.create_topic("flights", 1).schemas
-    assert without.names == ["key", "value", "timestamp"]
-    assert with_headers.names == ["key", "value", "timestamp", "headers"]
+    with pytest.raises(TopicExists):
+        open_log(store).create_topic("flights", 2)
+    store.reads.clear()
+    log.topic("flights")
+    assert len(store.reads) == 4, "the next entry of each journal, and its spare"
 
 
 def test_opening_a_topic_begins_its_journal_if_nobody_has(log, store):
@@ -157,11 +135,6 @@ def test_opening_a_topic_begins_its_journal_if_nobody_has(log, store):
     with pytest.raises(StoreRefused):
         log.create_topic("flights", 2)
     assert open_log(store).topic("flights").journal.state.started
-
-
-def test_an_unknown_topic_is_an_error(log):
-    with pytest.raises(UnknownTopic):
-        log.topic("flights")
 
 
 @pytest.mark.parametrize("act", ["topic", "create_topic", "ensure_topic"])
@@ -172,19 +145,6 @@ def test_a_name_that_cannot_be_a_path_touches_nothing(log, store, act):
     assert store.reads == []
 
 
-def test_a_topic_is_created_once(log, store):
-    log.create_topic("flights", 2)
-    with pytest.raises(TopicExists):
-        open_log(store).create_topic("flights", 2)
-
-
-def test_ensuring_an_existing_topic_writes_no_entry(log, store):
-    handle = log.create_topic("flights", 2)
-    store.creates.clear()
-    assert open_log(store).ensure_topic("flights", 9).topic_id == handle.topic_id
-    assert store.creates == []
-
-
 def test_a_process_that_loses_the_race_to_create_a_topic_takes_the_other_ones(log, store):
     others = []
     neighbour = open_log(TroubledStore(store.inner))
@@ -192,29 +152,7 @@ def test_a_process_that_loses_the_race_to_create_a_topic_takes_the_other_ones(lo
     assert log.ensure_topic("flights", 2).topic_id == others[0]
 
 
-def test_of_many_processes_that_ensure_a_topic_at_once_one_creates_it(root):
-    command = [sys.executable, "-m", "tests.support.coordinator.ensure_worker", str(root / "root"), "flights"]
-    workers = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)]
-    answers = [worker.communicate()[0].strip() for worker in workers]
-    assert [worker.returncode for worker in workers] == [0] * PROCESSES
-    assert len(set(answers)) == 1, answers
-    assert answers[0]
-
-
 # Deletion
-
-
-def test_a_deleted_topic_is_unknown(log, store):
-    log.create_topic("flights", 2)
-    log.delete_topic("flights")
-    assert log.topics() == {}
-    with pytest.raises(UnknownTopic):
-        open_log(store).topic("flights")
-
-
-def test_deleting_an_unknown_topic_is_an_error(log):
-    with pytest.raises(UnknownTopic):
-        log.delete_topic("flights")
 
 
 def test_a_topic_without_a_journal_can_be_deleted(log, store):
@@ -225,21 +163,22 @@ def test_a_topic_without_a_journal_can_be_deleted(log, store):
     assert log.topics() == {}
 
 
-def test_a_topic_created_again_has_a_new_id_and_no_rows(log):
+def test_a_topic_created_again_has_a_new_id_and_no_rows_and_its_former_writers_are_refused(log, store):
     handle = log.create_topic("flights", 2)
     handle.submit(commit(claim(0), rows_for(handle, 3)))
+    old = open_log(store).ensure_topic("flights", 1)
     log.delete_topic("flights")
+    assert log.topics() == {}
+    assert handle.submit(DeleteTopic()).events == []
+    with pytest.raises(UnknownTopic):
+        open_log(store).topic("flights")
+    with pytest.raises(UnknownTopic):
+        log.delete_topic("flights")
     again = log.create_topic("flights", 1)
     assert again.topic_id != handle.topic_id
     assert again.journal.state.partitions[0].log_end == 0
-
-
-def test_a_writer_with_a_former_incarnation_of_a_topic_is_refused(log, store):
-    old = open_log(store).ensure_topic("flights", 1)
-    log.delete_topic("flights")
-    log.create_topic("flights", 1)
     with pytest.raises(UnknownTopic, match="was deleted"):
-        old.submit(commit(claim(0), rows_for(old, 3)))
+        old.submit(commit(claim(1), rows_for(old, 3)))
 
 
 def cut_deletion(log, store):
@@ -251,18 +190,17 @@ def cut_deletion(log, store):
 
 
 @pytest.mark.parametrize("create", ["create_topic", "ensure_topic"])
-def test_an_interrupted_deletion_is_finished_by_the_next_creation(log, store, create):
+def test_an_interrupted_deletion_is_finished_by_the_next_creation_or_deletion(log, store, create):
     cut_deletion(log, store)
     (old,) = log.topics().values()
+    with pytest.raises(UnknownTopic, match="was deleted"):
+        open_log(store).topic("flights")
+    if create == "ensure_topic":
+        open_log(store).delete_topic("flights")
+        assert log.topics() == {}
     handle = getattr(open_log(store), create)("flights", 3)
     assert handle.topic_id != old.topic_id
     assert len(handle.journal.state.partitions) == 3
-
-
-def test_an_interrupted_deletion_is_finished_by_the_next_deletion(log, store):
-    cut_deletion(log, store)
-    open_log(store).delete_topic("flights")
-    assert log.topics() == {}
 
 
 def test_a_deletion_of_all_rows_that_is_repeated_deletes_none_that_were_written_meanwhile(log, monkeypatch):
@@ -296,21 +234,6 @@ def test_a_deletion_that_is_repeated_keeps_a_topic_that_was_created_meanwhile(lo
     assert [log.topic("t").topic_id] == made
 
 
-def test_a_topic_whose_deletion_was_interrupted_cannot_be_opened(log, store):
-    cut_deletion(log, store)
-    with pytest.raises(UnknownTopic, match="was deleted"):
-        open_log(store).topic("flights")
-
-
-def test_finishing_a_deletion_keeps_the_new_incarnation(log, store):
-    cut_deletion(log, store)
-    neighbour = open_log(TroubledStore(store.inner))
-    store.be_slow(CLUSTER_ENTRIES, meanwhile=lambda: neighbour.create_topic("flights", 1))
-    with pytest.raises(TopicExists):
-        log.create_topic("flights", 1)
-    assert open_log(store).topic("flights").journal.state.started
-
-
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_reserve_that_freed_space_is_made_again_also_if_that_was_not_enough(tmp_path, times):
     log, tried = open_log(LocalStore(str(tmp_path)), create=True), []
@@ -336,10 +259,3 @@ def test_what_is_refused_while_no_store_has_a_reserve_is_not_tried_again(log):
     with pytest.raises(StoreRefused):
         log.with_reserves(free_space)
     assert tried == [1]
-
-
-def test_the_journal_of_a_deleted_topic_ends_with_the_deletion(log):
-    handle = log.create_topic("flights", 1)
-    log.delete_topic("flights")
-    assert handle.submit(DeleteTopic()).events == []
-    assert handle.journal.state.deleted

@@ -9,19 +9,16 @@ from pyspark_log_coordinator.cluster.machine import AT_THE_ROOT, FenceNode, Node
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.node_probe import NodeProbe
-from pyspark_log_coordinator.replication.reassignment import AlterReplicas, PartitionReassignment
-from pyspark_log_coordinator.sync import reassigner
-from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     CorruptObject,
     InvalidName,
     InvalidOption,
     NewerFormat,
+    NodeAway,
     NodeMissing,
     StoreRefused,
     StoreUnavailable,
-    StoreUnfit,
 )
 from pyspark_log_storage.objects import node
 from pyspark_log_storage.objects.envelope import seal
@@ -58,61 +55,30 @@ def test_a_store_that_joins_has_the_marker_that_the_cluster_knows(log, stores):
     assert new
     assert joined == log.cluster.state.nodes["1"] == Node("1", "/disk/1", "east", marker.incarnation)
     assert (marker.cluster, marker.node) == (log.cluster.state.cluster_id, "1")
-
-
-def test_every_process_sees_the_node(log, stores):
-    node_admin.join(log, "/disk/1")
+    number = log.cluster.number
+    assert node_admin.join(log, "/disk/1") == (joined, False)
+    assert node_admin.join(log, "/cluster") == (log.cluster.state.nodes["0"], False)
+    assert log.cluster.number == number
     other = stores.log()
     assert other.cluster.state == log.cluster.state
     assert other.node_store("1") is stores.at["/disk/1"]
-    assert other.node_store("0") is stores.at["/cluster"]
-
-
-def test_joining_again_changes_nothing(log):
-    first, _ = node_admin.join(log, "/disk/1")
-    number = log.cluster.number
-    assert node_admin.join(log, "/disk/1") == (first, False)
-    assert log.cluster.number == number
-
-
-def test_the_root_is_a_node_already(log):
-    assert node_admin.join(log, "/cluster") == (log.cluster.state.nodes["0"], False)
-
-
-def test_a_store_that_would_lose_rows_is_refused_and_left_unchanged(log, stores):
-    class Overwriting(PlainStore):
-        def create(self, key, data):
-            self.put(key, data)
-            return True
-
-    stores.at["/disk/1"] = Overwriting("/disk/1")
-    with pytest.raises(StoreUnfit, match="overwrites"):
-        node_admin.join(log, "/disk/1")
-    assert list(stores.at["/disk/1"].list("")) == []
-    assert list(log.cluster.state.nodes) == ["0"]
-
-
-def test_a_node_of_another_cluster_is_refused(log):
-    other = Stores()
-    other.at["/disk/1"] = log.store_at("/disk/1")
-    node_admin.join(other.log(), "/disk/1")
-    assert "is node '1' of another cluster" in refusal(node_admin.join, log, "/disk/1")
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", "a:b"])
-def test_an_invalid_id_is_refused_before_the_store_is_touched(log, stores, name):
+def test_an_invalid_or_taken_id_is_refused_before_the_store_is_touched(log, stores, name):
+    assert "node '0' already exists" in refusal(node_admin.join, log, "/disk/1", "0")
     with pytest.raises(InvalidName):
         node_admin.join(log, "/disk/1", name)
     assert list(stores.at["/disk/1"].list("")) == []
 
 
-def test_a_taken_id_is_refused_before_the_store_is_touched(log, stores):
-    assert "node '0' already exists" in refusal(node_admin.join, log, "/disk/1", "0")
-    assert list(stores.at["/disk/1"].list("")) == []
-
-
 @pytest.mark.parametrize("url", ["/cluster/below", "/disk"])
-def test_a_store_that_overlaps_with_another_node_is_refused(log, url):
+def test_a_store_that_overlaps_with_another_node_or_is_one_of_another_cluster_is_refused(log, url):
+    other = Stores()
+    other.at["/disk/1"] = log.store_at("/disk/1")
+    node_admin.join(other.log(), "/disk/1")
+    assert "is node '1' of another cluster" in refusal(node_admin.join, log, "/disk/1")
+    other.at["/disk/1"].delete(layout.MARKER)
     node_admin.join(log, "/disk/1")
     assert "overlap: one contains the other" in refusal(node_admin.join, log, url)
 
@@ -140,18 +106,6 @@ def test_a_process_that_loses_the_race_for_an_id_leaves_the_store_unchanged(log,
     assert node_admin.join(log, "/disk/2")[0].node_id == "2"
 
 
-def test_a_marker_that_may_have_been_taken_for_a_wiped_disks_new_one_is_left(log, stores):
-    def meanwhile():
-        node_admin.join(stores.log(), "/disk/1")
-        stores.at["/disk/1"].delete(layout.MARKER)
-
-    stores.open("/disk/1").be_slow(layout.MARKER, meanwhile)
-    assert "node '1' already exists" in refusal(node_admin.join, log, "/disk/1")
-    marker = node.read_marker(stores.at["/disk/1"])
-    renewed, _ = node_admin.renew(log, "1")
-    assert renewed.incarnation == marker.incarnation
-
-
 # Who is missing
 
 
@@ -159,42 +113,29 @@ def opened(stores):
     return stores.log().missing_nodes
 
 
-def test_reachable_nodes_are_not_missing(stores):
-    stores.with_nodes(3)
-    assert opened(stores) == {}
-
-
-def test_a_node_without_its_marker_is_missing_and_the_others_go_on(stores):
-    stores.with_nodes(3)
-    stores.at["/disk/1"].delete(layout.MARKER)
-    missing = opened(stores)
-    assert list(missing) == ["1"]
-    assert isinstance(missing["1"], NodeMissing)
-
-
-def test_a_node_in_another_incarnation_is_missing(stores):
+@pytest.mark.parametrize("node_id", ["0", "1"])
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ("lost", NodeAway),
+        ("another", NodeMissing),
+        ("damaged", CorruptObject),
+    ],
+)
+def test_a_node_without_its_marker_is_missing_until_it_has_it_again(stores, node_id, change, error):
     log = stores.with_nodes(3)
-    stores.at["/disk/1"].put(layout.MARKER, node.encode(Marker(log.cluster.state.cluster_id, "1", "another")))
-    assert isinstance(opened(stores)["1"], NodeMissing)
-
-
-def test_the_root_may_be_the_missing_node(stores):
-    stores.with_nodes(3)
-    stores.at["/cluster"].delete(layout.MARKER)
-    assert list(opened(stores)) == ["0"]
-
-
-def test_a_damaged_marker_is_a_missing_node(stores):
-    stores.with_nodes(3)
-    stores.at["/disk/1"].put(layout.MARKER, b"?")
-    assert isinstance(opened(stores)["1"], CorruptObject)
-
-
-def test_a_marker_of_a_newer_version_is_not_guessed_at(stores):
-    stores.with_nodes(3)
-    stores.at["/disk/1"].put(layout.MARKER, seal(b"PLND", 2, b"{}"))
-    with pytest.raises(NewerFormat):
-        stores.log()
+    assert opened(stores) == {}
+    store = stores.at["/disk/1" if node_id == "1" else "/cluster"]
+    marker, known = store.read(layout.MARKER), node.read_marker(store)
+    another = node.encode(Marker(known.cluster, known.node, "another"))
+    store.delete(layout.MARKER)
+    if change != "lost":
+        store.put(layout.MARKER, another if change == "another" else b"?")
+    log.open(create=False)
+    assert {name: type(each) for name, each in log.missing_nodes.items()} == {node_id: error}
+    store.put(layout.MARKER, marker)
+    log.open(create=False)
+    assert log.missing_nodes == {}
 
 
 def test_a_fenced_node_is_not_probed(stores):
@@ -206,15 +147,14 @@ def test_a_fenced_node_is_not_probed(stores):
     assert stores.at["/disk/1"].reads == []
 
 
-def test_a_node_that_comes_back_is_no_longer_missing(stores):
-    log = stores.with_nodes(3)
-    marker = stores.at["/disk/1"].read(layout.MARKER)
-    stores.at["/disk/1"].delete(layout.MARKER)
-    log.open(create=False)
-    assert list(log.missing_nodes) == ["1"]
-    stores.at["/disk/1"].put(layout.MARKER, marker)
-    log.open(create=False)
-    assert log.missing_nodes == {}
+def test_a_marker_of_a_newer_version_is_not_guessed_at(stores):
+    stores.with_nodes(3)
+    stores.at["/disk/1"].put(layout.MARKER, seal(b"PLND", 2, b"{}"))
+    with pytest.raises(NewerFormat):
+        stores.log()
+    member = Node("1", "/disk/1", "", "i"), stores.at["/disk/1"]
+    with pytest.raises(NewerFormat):
+        NodeProbe(real_environment()).missing([member])  # with threads as well
 
 
 class Hanging(PlainStore):
@@ -249,44 +189,20 @@ def test_a_hanging_store_is_given_up_and_not_probed_again_until_it_answers():
         assert time.monotonic() < deadline
 
 
-def test_threads_find_what_is_missing_as_one_after_another_does():
-    stores = {name: PlainStore(f"/disk/{name}") for name in "123"}
-    for name in "13":
-        stores[name].create(layout.MARKER, node.encode(Marker("c", name, "i")))
-    missing = NodeProbe(real_environment()).missing(
-        [(Node(name, store.url, "", "i"), store) for name, store in stores.items()]
-    )
-    assert list(missing) == ["2"]
-
-
-def test_other_exceptions_pass_through_the_threads():
-    newer = PlainStore("/disk/1")
-    newer.create(layout.MARKER, seal(b"PLND", 2, b"{}"))
-    with pytest.raises(NewerFormat):
-        NodeProbe(real_environment()).missing([(Node("1", newer.url, "", "i"), newer)])
-
-
 # Coming back
 
 
-def test_a_wiped_node_comes_back_in_a_new_incarnation(stores):
+def test_a_wiped_node_comes_back_in_a_new_incarnation_and_holds_nothing_of_any_topic(stores):
     log = stores.with_nodes(3)
     before = log.cluster.state.nodes["1"]
-    stores.at["/disk/1"] = TroubledStore(PlainStore("/disk/1"))
-    log = stores.log()
-    assert list(log.missing_nodes) == ["1"]
-    after, renewed = node_admin.renew(log, "1")
-    assert renewed
-    assert (after.node_id, after.url) == ("1", "/disk/1")
-    assert after.incarnation != before.incarnation
-    assert opened(stores) == {}
-
-
-def test_a_renewed_node_holds_nothing_of_any_topic(stores):
-    log = stores.with_nodes(3)
+    assert node_admin.renew(log, "1") == (before, False)
     handles = [log.create_topic(name, 1, replicas=[("0", "1")]) for name in ("t", "u")]
     wipe(stores.at["/disk/1"].inner)
-    renewed, _ = node_admin.renew(log, "1")
+    assert list(opened(stores)) == ["1"]
+    renewed, changed = node_admin.renew(log, "1")
+    assert changed
+    assert (renewed.node_id, renewed.url, opened(stores)) == ("1", "/disk/1", {})
+    assert renewed.incarnation != before.incarnation
     assert [each.refresh().incarnations["1"] for each in handles] == [renewed.incarnation] * 2
 
 
@@ -296,11 +212,6 @@ def test_a_root_that_lost_its_marker_is_renewed_as_a_root(log, stores):
     assert changed
     marker = node.read_marker(stores.at["/cluster"])
     assert (marker.root, marker.incarnation) == (True, renewed.incarnation)
-
-
-def test_a_healthy_node_is_not_renewed(stores):
-    log = stores.with_nodes(3)
-    assert node_admin.renew(log, "1") == (log.cluster.state.nodes["1"], False)
 
 
 def test_a_renewal_interrupted_after_the_marker_is_finished_by_the_next_process(stores):
@@ -323,16 +234,6 @@ def test_a_replaced_disk_cannot_come_back(stores):
     log = stores.log()
     assert isinstance(log.missing_nodes["1"], NodeMissing)
     assert "its files may be old" in refusal(node_admin.renew, log, "1")
-
-
-def test_a_node_with_a_new_address_keeps_its_files(stores):
-    log = stores.with_nodes(3)
-    stores.at["/moved"] = stores.at["/disk/1"]
-    before = log.cluster.state.nodes["1"]
-    after, renewed = node_admin.renew(log, "1", "/moved")
-    assert renewed
-    assert (after.url, after.incarnation) == ("/moved", before.incarnation)
-    assert log.node_store("1") is stores.at["/moved"]
 
 
 def test_a_node_cannot_take_the_store_of_another(stores):
@@ -374,25 +275,11 @@ def test_a_node_does_not_move_to_a_copy_of_its_store_while_processes_may_still_w
 def test_a_node_moves_to_another_path_of_the_same_store(stores):
     log = stores.with_nodes(2)
     stores.at["/other/path"] = TroubledStore(stores.at["/disk/1"].inner)
-    before = stores.at["/disk/1"].keys()
-    renewed, _ = node_admin.renew(log, "1", "/other/path")
-    assert renewed.url == "/other/path"
+    known, before = log.cluster.state.nodes["1"], stores.at["/disk/1"].keys()
+    renewed, changed = node_admin.renew(log, "1", "/other/path")
+    assert (renewed.url, renewed.incarnation, changed) == ("/other/path", known.incarnation, True)
+    assert log.node_store("1") is stores.at["/other/path"]
     assert stores.at["/disk/1"].keys() == before
-
-
-def test_a_process_that_knows_replicas_on_a_node_that_was_removed_looks_where_they_are_now(stores):
-    log = stores.with_nodes(3)
-    handle = log.create_topic("t", 1, replicas=[["0", "1"]])
-    other = stores.log()
-    known = other.topic("t")
-    log.cluster.submit(FenceNode("1"))
-    incarnations = {each: log.node(each).incarnation for each in ("0", "2")}
-    handle.submit(AlterReplicas((PartitionReassignment(0, ("0", "2")),), incarnations))
-    Follower(log, "2").round()
-    assert node_admin.remove(log, "1")
-    other.cluster.refresh()
-    assert known.partitions[0].replicas == ("0", "1")
-    assert known.write_targets("all").nodes.keys() == {"0", "2"}
 
 
 def test_a_node_of_a_topic_created_meanwhile_is_not_removed(stores):
@@ -406,26 +293,6 @@ def test_a_node_of_a_topic_created_meanwhile_is_not_removed(stores):
         other.cluster.submit(FenceNode("1"))
 
     stores.at["/cluster"].be_slow(CLUSTER_ENTRIES, meanwhile)
-    assert "has replicas of topics t; reassign" in refusal(node_admin.remove, log, "1")
-
-
-def test_a_node_that_was_in_service_again_while_its_topics_were_read_is_not_removed(stores, monkeypatch):
-    log, other = stores.with_nodes(3), stores.log()
-    handle = log.create_topic("t", 1, replicas=[["0"]])
-    log.cluster.submit(FenceNode("1"))
-    has_replicas = node_admin.has_replicas
-
-    def meanwhile(*arguments):
-        found = has_replicas(*arguments)
-        other.cluster.submit(UnfenceNode("1"))
-        reassigner.begin(other.topic("t"), (("1", "0"),))
-        other.cluster.submit(FenceNode("1"))
-        return found
-
-    monkeypatch.setattr(node_admin, "has_replicas", meanwhile)
-    assert "was fenced again meanwhile" in refusal(node_admin.remove, log, "1")
-    monkeypatch.undo()
-    assert handle.refresh().partitions[0].replicas == ("1", "0")
     assert "has replicas of topics t; reassign" in refusal(node_admin.remove, log, "1")
 
 

@@ -1,9 +1,8 @@
-"""Checkpoints say what the journal says, and are written only if they have changed."""
+"""Checkpoints and a topic's description say what the journal says, and are written only if they have changed."""
 
 import pytest
 
 from pyspark_log_coordinator.maintenance import checkpoint_files, topic_cleanup, topic_description
-from pyspark_log_storage.errors import StoreUnavailable
 from pyspark_log_storage.objects import checkpoints
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
 from tests.support.elsewhere import PlainStore
@@ -45,21 +44,12 @@ def test_checkpoints_that_have_not_changed_are_not_written_again():
     assert put == [topic_description.NAME, checkpoints.REPLICATION]
 
 
-def test_a_checkpoint_on_a_bad_sector_is_written_again():
-    class BadSector(PlainStore):
-        bad = ""
-
-        def read(self, key, *place):
-            if key == self.bad:
-                raise StoreUnavailable(self.url, key, "input/output error")
-            return super().read(key, *place)
-
-        def put(self, key, data):
-            super().put(key, data)
-            self.bad = self.bad.replace(key, "")
-
-    topic = StoredTopic(BadSector())
-    topic.fill(1)
-    topic.store.bad = topic.folder + checkpoints.REPLICATION
+def test_a_description_says_what_the_journal_says_but_for_the_segments(topic):
+    topic.fill(3)
+    topic.roll(2)
     topic_cleanup.clean_up_topic(topic.handle)
-    assert checkpoints.decode_offsets(topic.store.read(topic.folder + checkpoints.REPLICATION), "x") == {("t", 0): 3}
+    key = f"{topic.folder}{topic_description.NAME}"
+    read, state = topic_description.decode(topic.store.read(key), key), topic.handle.journal.state
+    assert (read.topic.config, read.topic.producers) == (state.config, state.producers)
+    assert [list(each.chunks) for each in read.topic.partitions] == [list(each.chunks) for each in state.partitions]
+    assert [each.segments for each in read.topic.partitions] == [()]  # they describe themselves

@@ -24,7 +24,6 @@ from pyspark_log_storage import decoding, layout
 from pyspark_log_storage.errors import CorruptObject, StoreRefused
 from pyspark_log_storage.objects import checkpoints, node
 from pyspark_log_storage.stores.local import LocalStore
-from tests.support.coordinator.deleted_topics import end_of
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
 
 NONCE = "f" * 32
@@ -33,9 +32,7 @@ SEGMENT = layout.segment_name(0, 0, NONCE)
 NUMBER = "0" * 20
 OF_A_TOPIC = [
     "notes.txt",
-    "append/notes.txt",
     f"append/{BORN}.bak",
-    f"append/{BORN}~",
     f"append/.{BORN}",
     f"append/{BORN}-1",
     f"append/{SEGMENT}",
@@ -47,16 +44,13 @@ OF_A_TOPIC = [
     f"0/old/{SEGMENT}.log",
     f"7/{BORN}.log",
     f"backup/{SEGMENT}.log",
-    "journal/notes.txt",
     f"journal/entries/{NUMBER}.bak",
     f"journal/entries.bak/{NUMBER}",
     f"journal/entries/\u00b2{NUMBER[1:]}",
     f"journal/entries/{NUMBER[1:]}",
     f"journal/spares/entries/{NUMBER[1:]}",
-    f"journal/snapshots/{NUMBER}.bak",
     f"journal/manifests/{BORN}.bak",
     f"journal/manifests/{SEGMENT}",
-    f"journal/manifests/old/{BORN}",
 ]
 OF_THE_CLUSTER = [
     "cluster/notes.txt",
@@ -88,24 +82,18 @@ def put(topic, *keys):
     return paths
 
 
-def all_of(topic):
-    return [f"{topic.folder}{name}" for name in OF_A_TOPIC] + OF_THE_CLUSTER + OF_THE_ROOT
-
-
 def untouched(paths):
     return [path for path in paths if path.read_bytes() == b"somebody's"] == paths
 
 
-def test_every_object_of_a_topic_is_known_as_one(topic):
+def test_maintenance_deletes_only_files_of_the_log(topic):
     for key in topic.store.list(topic.folder):
         assert layout.is_of_topic(key, topic.folder), key
     for key in topic.store.list("cluster/"):
         assert layout.is_of_cluster(key), key
-
-
-def test_maintenance_deletes_only_files_of_the_log(topic):
     orphan = f"{topic.folder}append/{layout.born_name(0, 'e' * 32)}"
-    paths, mine = put(topic, *all_of(topic)), put(topic, orphan, f".tmp/{NONCE}")
+    paths = put(topic, *(f"{topic.folder}{name}" for name in OF_A_TOPIC), *OF_THE_CLUSTER, *OF_THE_ROOT)
+    mine = put(topic, orphan, f".tmp/{NONCE}")
     for _ in range(4):
         topic.clock.now_ms += 1
         topic.fill(1)
@@ -117,6 +105,13 @@ def test_maintenance_deletes_only_files_of_the_log(topic):
     assert untouched(paths)
     assert not any(path.exists() for path in mine)
     topic.check()
+    topic.log.delete_topic("t")
+    topic.clock.now_ms += 1
+    for _ in range(3):
+        clean_up_cluster(topic.log)
+    assert untouched(paths)
+    left = [key for key in topic.store.list(topic.folder) if layout.is_of_topic(key, topic.folder)]
+    assert sorted(left) == sorted(topic.handle.journal.end_keys())
 
 
 def test_a_recovery_leaves_a_copy_of_a_topics_folder_alone(topic):
@@ -137,17 +132,6 @@ def test_a_folder_has_only_the_segments_of_its_partitions(topic):
     before = folder.segments
     put(topic, *(f"{topic.folder}{place}/{SEGMENT}.log" for place in ("00", "\u0660", "-1", "0/old", "backup")))
     assert NodeFolder(topic.store, folder.folder).segments == before != []
-
-
-def test_only_the_logs_files_of_a_deleted_topic_are_deleted(topic):
-    paths = put(topic, *all_of(topic))
-    topic.log.delete_topic("t")
-    topic.clock.now_ms += 1
-    for _ in range(3):
-        clean_up_cluster(topic.log)
-    assert untouched(paths)
-    left = [key for key in topic.store.list(topic.folder) if layout.is_of_topic(key, topic.folder)]
-    assert sorted(left) == end_of(topic)
 
 
 @pytest.mark.parametrize("folder", ["append", "0", "journal/manifests", "journal/snapshots"])
@@ -175,42 +159,24 @@ def test_nothing_is_deleted_through_a_link(topic, tmp_path, folder):
     assert untouched(sorted(other.iterdir()))
 
 
-# Names in stored bytes
+PATHS = ["../../../../outside", "/etc/passwd", "", "a", "a/b", f"{BORN}\n", f"{BORN}/..", f"append/{BORN}.log"]
+"""Names that no file of a log has."""
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "../../../../outside",
-        f"append/../../../../../{BORN}",
-        "journal/entries/00000000000000000001",
-        "/etc/passwd",
-        "",
-        "a",
-        f"{BORN}\n",
-        f"{BORN}/..",
-        f"append/{BORN}\n",
-        f"append/{BORN}.log",
-    ],
-)
-def test_names_that_the_product_does_not_make_are_errors_where_they_are_read(topic, name):
+@pytest.mark.parametrize("name", [*PATHS, "journal/entries/00000000000000000001"])
+def test_files_of_other_names_are_errors_where_their_names_are_read(topic, name):
     segment = topic.handle.journal.state.partitions[0].segments[0]
-    named = [
-        FileRef(name, (), 0),
-        SequencedFile(name, (), ()),
-        msgspec.structs.replace(segment, name=name),
-        PendingDeletion(name, 0),
-        ManifestName(name, b""),
-    ]
+    files = FileRef(name, (), 0), SequencedFile(name, (), ()), msgspec.structs.replace(segment, name=name)
+    check_refused(*files, PendingDeletion(name, 0), ManifestName(name, b""))
+
+
+@pytest.mark.parametrize("name", ["..", "a/b", "", "x" * 250, "a\n"])
+def test_nodes_of_other_names_are_errors_where_their_names_are_read(name):
+    check_refused(Node(name, "/x", "", "i"), node.Marker("c", name, "i"), JournalNode(name, "/x", "i"))
+
+
+def check_refused(*named):
     for each in named:
-        decoder = msgspec.msgpack.Decoder(type(each))
-        with pytest.raises(CorruptObject, match="the object"):
-            decoding.decode(decoder.decode, msgspec.msgpack.encode(each), "the object")
-
-
-@pytest.mark.parametrize("name", ["..", "../x", "a/b", "", "x" * 250, "a\n"])
-def test_nodes_of_other_names_are_errors_where_they_are_read(name):
-    for each in (Node(name, "/x", "", "i"), node.Marker("c", name, "i"), JournalNode(name, "/x", "i")):
         decoder = msgspec.msgpack.Decoder(type(each))
         with pytest.raises(CorruptObject, match="the object"):
             decoding.decode(decoder.decode, msgspec.msgpack.encode(each), "the object")

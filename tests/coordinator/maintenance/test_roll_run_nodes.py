@@ -1,11 +1,7 @@
 """Rolling on several nodes: a segment is written for all of the ISR at once, and a node that fails is left out."""
 
-import msgspec
 import pytest
 
-from pyspark_log_coordinator.commit import inline_maintenance
-from pyspark_log_coordinator.maintenance import roll_task
-from pyspark_log_coordinator.maintenance.roll_input import RollSource
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync import catch_up
@@ -14,9 +10,8 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, NodeMissing, StoreRefused, StoreUnavailable, StoreUnwritable
 from pyspark_log_storage.parquet import parquet_segment
 from pyspark_log_storage.segments import segment
-from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
+from tests.support.coordinator.replicated_topic import ALL
 from tests.support.coordinator.rolled_nodes import breakable, disk, fill, holders, job, roll
-from tests.support.coordinator.stored_topic import StoredTopic
 
 
 @pytest.fixture(params=["log", "parquet"])
@@ -64,29 +59,6 @@ def test_a_segment_is_on_every_member_of_the_isr_and_in_its_place_by_one_entry(t
     assert topic.partition().log_end_offsets == {"0": 3, "1": 3, "2": 3}
 
 
-def test_one_node_is_written_to_directly(monkeypatch):
-    monkeypatch.setattr(roll_task, "FanOutWriter", None)
-    topic = StoredTopic()
-    topic.fill(3)
-    topic.roll()
-    topic.check()
-
-
-def test_a_node_without_a_replica_gets_no_segment():
-    topic = ReplicatedTopic(replicas=(("1", "2"),))
-    topic.append(on=("1", "2"), acks="all")
-    assert holders(roll(topic)) == ["1", "2"]
-    assert topic.keys("0") == []
-
-
-def test_a_follower_that_is_out_of_the_isr_copies_the_segment_later(topic):
-    fill(topic, 2, on=("0", "2"))
-    assert holders(roll(topic)) == ["0", "2"]
-    assert topic.keys("1") == []
-    catch_up.catch_up(topic.handle, "1")
-    assert rolled(topic, "0", "1", "2") == [(0, 1), (1, 1)]
-
-
 @pytest.mark.parametrize("how", ["damaged", "missing"])
 def test_rows_that_the_leader_cannot_serve_come_from_another_node(topic, how):
     fill(topic, 4)
@@ -97,20 +69,6 @@ def test_rows_that_the_leader_cannot_serve_come_from_another_node(topic, how):
         disk(topic, "0").delete(file_key(topic, 1))
     roll(topic)
     assert rolled(topic, "0", "1", "2") == [(offset, 1) for offset in range(4)]
-
-
-def test_a_store_that_does_not_answer_is_asked_once_for_all_chunks(topic, monkeypatch):
-    fill(topic, 4)
-    work = msgspec.structs.replace(roll_task_of(topic.handle, job(topic)), targets=("1", "2"))
-    asked = []
-
-    def read(key, *_):
-        asked.append(key)
-        raise StoreUnavailable("", key, "no answer")
-
-    monkeypatch.setattr(disk(topic, "0"), "read", read)
-    swap = run_roll(topic.log.store_at, work, topic.log.environment)
-    assert (holders(swap.segment), swap.segment.end_offset, len(asked)) == (["1", "2"], 4, 1)
 
 
 @of_logs
@@ -140,14 +98,6 @@ def test_rows_that_no_node_can_serve_are_an_error_that_names_the_offset(topic):
     assert not any(key.startswith("0/") for name in ALL for key in topic.keys(name))
 
 
-def test_a_roll_without_a_reachable_holder_says_so(topic):
-    fill(topic, 1)
-    work = roll_task_of(topic.handle, job(topic))
-    bare = {number: RollSource(each.name, ()) for number, each in work.files.items()}
-    with pytest.raises(StoreUnavailable, match=r"none of the nodes that hold .* is reachable; bring one back"):
-        run_roll(topic.log.store_at, msgspec.structs.replace(work, files=bare), topic.log.environment)
-
-
 @pytest.mark.parametrize("error", [StoreUnavailable, StoreUnwritable])
 def test_a_node_that_fails_is_left_out_and_the_segment_waits_until_it_has_it(topic, error):
     fill(topic, 2)
@@ -165,22 +115,6 @@ def test_a_node_that_only_this_process_may_not_use_fails_the_job(topic):
     disk(topic, "1").broken_writes = StoreRefused
     with pytest.raises(StoreRefused):
         roll(topic)
-
-
-def test_a_node_whose_index_cannot_be_written_is_no_holder(topic, monkeypatch):
-    fill(topic, 2)
-    real = disk(topic, "2").open_write
-
-    def open_write(key, *, durable=True, replace=False):
-        if key.endswith(".index"):
-            raise StoreUnavailable("", key, "no answer")
-        return real(key, durable=durable, replace=replace)
-
-    monkeypatch.setattr(disk(topic, "2"), "open_write", open_write)
-    assert holders(roll(topic)) == ["0", "1"]
-    monkeypatch.undo()
-    catch_up.catch_up(topic.handle, "2")
-    assert rolled(topic, "0", "1", "2") == [(0, 1), (1, 1)]
 
 
 @of_logs
@@ -217,18 +151,3 @@ def test_a_node_that_was_replaced_while_it_was_written_to_is_no_holder(topic):
         disk(topic, name).delete("node")
     with pytest.raises(NodeMissing):
         run_roll(topic.log.store_at, work, topic.log.environment)
-
-
-def test_a_node_that_is_missing_is_neither_read_from_nor_written_to(topic):
-    fill(topic, 2)
-    disk(topic, "1").broken = StoreUnavailable
-    topic.log.probe_nodes()
-    work = roll_task_of(topic.handle, job(topic))
-    assert (work.targets, {each.nodes for each in work.files.values()}) == (("0", "2"), {("0", "2")})
-
-
-def test_inline_maintenance_does_the_same(topic):
-    fill(topic, roll_plan.ROLL_CHUNKS)
-    [work] = inline_maintenance.plan_inline(topic.handle)
-    [swap] = inline_maintenance.roll_inline(topic.stores.task().store_at, work, topic.log.environment)
-    assert holders(swap.segment) == ["0", "1", "2"]

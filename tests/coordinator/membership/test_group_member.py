@@ -3,7 +3,6 @@
 import pytest
 
 from pyspark_log_coordinator.group.leaving import LeaveGroup
-from pyspark_log_coordinator.group.lifecycle import DeleteGroup
 from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.group.rebalance import CompleteJoin
 from pyspark_log_coordinator.group.state import GroupState
@@ -65,18 +64,6 @@ def test_a_member_that_failed_as_it_gave_something_up_joins_again_so_that_others
         world.settle()
     world.settle()
     assert shares(a, b) == [3, 3]
-
-
-def test_a_partition_goes_on_at_the_offset_that_its_former_owner_has_committed(strategies):
-    world = Processes()
-    a = world.consumer(strategies)
-    world.settle()
-    a.positions = {each: 10 + each.partition for each in a.positions}
-    b = world.consumer(strategies)
-    world.settle()
-    assert {each.partition: offset for each, offset in (a.positions | b.positions).items()} == {
-        number: 10 + number for number in range(6)
-    }
 
 
 def test_a_killed_member_is_expired_after_its_session_and_its_partitions_go_on(strategies):
@@ -188,38 +175,6 @@ def test_a_static_member_that_missed_a_rebalance_reads_again_from_the_committed_
     assert shares(a, b, c) == [2, 2, 2]
 
 
-def test_what_a_static_member_was_to_give_up_as_it_was_restarted_has_its_new_owner_soon():
-    world = Processes(partitions={"t": 6, "u": 1})
-    world.consumer(COOPERATIVE, ["u"])
-    world.settle()
-    a = world.consumer(COOPERATIVE, ["t"], instance_id="a")
-    world.settle()
-    c = world.consumer(COOPERATIVE, ["t"])
-    a.member._take = die
-    while a.member in world.running:
-        world.run(0.05)
-    assert world.group.state is GroupState.STABLE, "its assignment takes partitions away, and it dies before it does"
-    a = world.consumer(COOPERATIVE, ["t"], instance_id="a")
-    world.run(10)
-    world.settle()
-    assert shares(a, c) == [3, 3]
-
-
-def test_what_moves_from_a_static_member_that_is_away_has_its_new_owner_at_once():
-    world = Processes()
-    a = world.consumer(COOPERATIVE, instance_id="a", session_timeout_ms=1_000_000)
-    world.settle()
-    world.kill(a.member)
-    b = world.consumer(COOPERATIVE)
-    world.run(4)
-    b.member.session.submit(CompleteJoin(world.group.barrier.number))
-    world.run(1)
-    assert numbers(b) == [3, 4, 5]
-    a = world.consumer(COOPERATIVE, instance_id="a")
-    world.settle()
-    assert shares(a, b) == [3, 3]
-
-
 def test_members_rejoin_when_a_topic_gets_partitions_and_when_they_want_other_topics(strategies):
     world = Processes(partitions={"t": 6, "u": 2})
     a, b = world.consumer(strategies, ["t"]), world.consumer(strategies, ["t"])
@@ -235,30 +190,6 @@ def test_members_rejoin_when_a_topic_gets_partitions_and_when_they_want_other_to
     assert {each.topic for each in b.positions} == {"u"}
 
 
-def test_a_new_leader_that_has_assigned_nothing_yet_notices_new_partitions_too():
-    world = Processes()
-    world.consumer(instance_id="a"), world.consumer(instance_id="b")
-    world.settle()
-    leader = next(each for each in world.running if each.member_id == world.group.leader)
-    instance = leader._settings.instance_id
-    world.kill(leader)
-    world.consumer(instance_id=instance)
-    world.settle()
-    world.topics["t"] = 7
-    before = world.group.generation
-    world.run(10)
-    world.settle()
-    assert world.group.generation == before + 1
-
-
-def test_the_first_rebalance_of_a_group_waits_for_more_members():
-    world = Processes(delay_ms=3000)
-    a, b = world.consumer(), world.consumer()
-    assert world.settle() >= 3
-    assert world.group.generation == 1
-    assert shares(a, b) == [3, 3]
-
-
 def test_an_idle_group_makes_no_entries():
     world = Processes()
     for _ in range(3):
@@ -267,17 +198,6 @@ def test_an_idle_group_makes_no_entries():
     before = world.entries
     world.run(3600)
     assert world.entries == before
-
-
-def test_a_deleted_group_starts_again():
-    world = Processes()
-    a = world.consumer()
-    world.settle()
-    world.leave(a.member)
-    a.member.session.submit(DeleteGroup())
-    b = world.consumer()
-    world.settle()
-    assert shares(b) == [6]
 
 
 def test_a_member_that_its_group_cannot_have_is_told_why():
@@ -310,6 +230,7 @@ def test_an_election_has_one_winner_in_each_term_and_another_one_when_it_dies():
     assert candidates[second].is_elected
 
 
+@pytest.mark.slow
 def test_a_static_member_that_missed_a_rebalance_and_finds_out_when_it_joins_has_lost_what_it_had():
     world = Processes()
     a = world.consumer(COOPERATIVE)
@@ -332,40 +253,3 @@ def test_a_static_member_that_missed_a_rebalance_and_finds_out_when_it_joins_has
     b.member.rejoin()
     world.settle()
     assert told(b, "lost")
-
-
-def test_partitions_of_topics_that_a_cooperative_member_does_not_want_any_more_are_free_at_once():
-    world = Processes(partitions={"t": 6, "u": 2})
-    a, b = world.consumer(COOPERATIVE, ["t"]), world.consumer(COOPERATIVE, ["t"])
-    world.settle()
-    before = world.group.generation
-    b.wanted = ("u",)
-    b.member.rejoin()
-    world.settle()
-    assert world.group.generation == before + 1
-    assert numbers(a) == list(range(6))
-
-
-def test_eager_sticky_members_get_back_what_they_gave_up():
-    world = Processes()
-    a, b = world.consumer(("sticky",)), world.consumer(("sticky",))
-    world.settle()
-    had = numbers(a), numbers(b)
-    world.consumer(("sticky",))
-    world.settle()
-    assert set(numbers(a)) < set(had[0])
-    assert set(numbers(b)) < set(had[1])
-    assert told(a, "revoked") != []
-
-
-def test_a_member_that_joins_again_without_news_keeps_its_partitions(strategies):
-    world = Processes()
-    a, b = world.consumer(strategies), world.consumer(strategies)
-    world.settle()
-    before = world.group.generation
-    follower = b if world.group.leader == a.member.member_id else a
-    follower.member.rejoin()
-    world.settle()
-    assert shares(a, b) == [3, 3]
-    if strategies != COOPERATIVE:  # else it says what it owns by now
-        assert world.group.generation == before

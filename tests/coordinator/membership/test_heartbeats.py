@@ -44,14 +44,6 @@ def test_a_process_that_is_killed_between_two_heartbeats_leaves_the_older_one_to
     assert mine.listen() == {"a": 10}
 
 
-def test_a_member_that_leaves_takes_its_heartbeat_along(stores):
-    log = stores.log()
-    mine = of(log)
-    mine.beat("a")
-    mine.end("a")
-    assert mine.listen() == {}
-
-
 def test_what_members_that_are_gone_have_left_is_deleted_and_foreign_files_stay(stores):
     log = stores.log()
     mine = of(log)

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_log_coordinator.group.joining import JoinRequest
-from pyspark_log_coordinator.group.lifecycle import DeleteGroup
 from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.group.rebalance import CompleteJoin
 from pyspark_log_coordinator.group.state import GroupState
@@ -21,7 +20,7 @@ from pyspark_log_coordinator.membership.next_step import Standing, after_request
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import RebalanceInProgress
 from tests.support.coordinator.fake_environment import fake_environment
-from tests.support.coordinator.groups import after, join, rejoin, stable, started
+from tests.support.coordinator.groups import after, join, rejoin, stable
 from tests.support.coordinator.members import COOPERATIVE, Killed, Processes
 from tests.support.coordinator.several_nodes import Stores
 
@@ -99,16 +98,6 @@ def test_a_member_knows_in_which_generation_somebody_took_it_along():
     assert not took(group, asked), "it asks for another generation"
 
 
-def test_a_member_that_was_taken_along_knows_it_although_the_next_rebalance_has_begun():
-    group = after(stable(join("a"), join("b", instance="i")), rejoin("a"))
-    asked = JoinRequest(rejoin("b", instance="i", metadata=b"news"), 1, group.members["b"].acted)
-    next_one = after(group, asked.join, SyncGroup("a", 2, {}), rejoin("a"))
-    assert is_joined(next_one, asked, is_news=True)
-    assert not took(next_one, asked)
-    missed = after(group, CompleteJoin(group.barriers), SyncGroup("a", 2, {}), rejoin("a"))
-    assert not is_joined(missed, asked, is_news=True)
-
-
 def test_the_commit_of_a_member_that_was_taken_along_has_to_wait_for_its_next_poll(monkeypatch):
     monkeypatch.setattr(group_member, "JOIN_SECONDS_MAX", 5.0)
     monkeypatch.setattr(group_member, "JOIN_SECONDS", 5.0)
@@ -134,35 +123,6 @@ def test_the_commit_of_a_member_that_was_taken_along_has_to_wait_for_its_next_po
     a.commit({"t": {min(each.partition for each in reader.positions): Offset(1)}})
 
 
-def test_members_that_wait_for_each_other_join_with_few_entries(monkeypatch):
-    monkeypatch.setattr(group_member, "JOIN_SECONDS_MAX", 5.0)
-    monkeypatch.setattr(group_member, "JOIN_SECONDS", 5.0)
-    world = Processes(partitions={"t": 20})
-    consumers = [world.consumer(interval_ms=100) for _ in range(10)]
-    world.settle()
-    before = world.entries
-    world.leave(consumers.pop().member)
-    world.settle()
-    assert world.entries - before <= 5, "it left, some joined together, the leader assigned"
-    assert sum(len(each.positions) for each in consumers) == 20
-    folder = layout.join_requests(world._log.group("g").journal_id)
-    assert list(world.store.list(folder)) == []
-
-
-def test_a_process_that_dies_after_it_has_asked_is_a_member_until_its_session_ends():
-    world = Processes()
-    first = world.consumer()
-    world.settle()
-    dying = world.consumer()
-    dying.member._join_now = die
-    world.run(1)
-    assert dying.member not in world.running
-    last = world.consumer()
-    world.run(60)
-    world.settle()
-    assert sorted(each.partition for each in [*first.positions, *last.positions]) == list(range(6))
-
-
 @pytest.mark.parametrize("is_taken_along", [True, False])
 def test_a_process_that_leaves_after_it_has_asked_is_no_member(is_taken_along):
     world = Processes()
@@ -181,11 +141,3 @@ def test_a_process_that_leaves_after_it_has_asked_is_no_member(is_taken_along):
 
 def die(_):
     raise Killed
-
-
-def test_a_group_that_starts_again_ignores_requests_of_its_former_life():
-    group = after(stable(join("a")))
-    asked = JoinRequest(join("b"), 1)
-    empty = after(started(), DeleteGroup())
-    assert not took(empty, asked)
-    assert not took(group, asked)

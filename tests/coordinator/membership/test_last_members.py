@@ -5,7 +5,7 @@ import pytest
 from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.membership.last_members import expire_last
 from pyspark_log_coordinator.membership.member_objects import Heartbeats
-from tests.support.coordinator.members import SESSION, Processes, shares
+from tests.support.coordinator.members import Processes, shares
 
 
 @pytest.fixture
@@ -65,22 +65,6 @@ def test_of_whom_one_commits_stay(world, monkeypatch):
     _, took = expire(world)
     assert took <= 3
     assert len(world.group.members) == 2
-
-
-def test_that_joined_meanwhile_stay(world, monkeypatch):
-    world.running.clear()
-    sleep = Processes._sleep
-    began = world.now
-
-    def slept(self, seconds):
-        sleep(self, seconds)
-        if self.now > began + SESSION - 5 and not self.running:
-            self.consumer(instance_id="static", session_timeout_ms=60_000)
-            self.running[0].poll()
-
-    monkeypatch.setattr(Processes, "_sleep", slept)
-    expire(world)
-    assert "static" in {each.details.instance_id for each in world.group.members.values()}
 
 
 def test_whose_heartbeats_cannot_be_read_stay(world, monkeypatch):

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from pyspark_log_coordinator.membership.latch import Latch
 from pyspark_log_coordinator.membership.member_thread import AGAIN_SECONDS, SHORTEST_PAUSE, MemberThread
 from pyspark_log_storage.errors import StoreUnavailable
 
@@ -100,8 +101,8 @@ def test_it_works_at_once_when_it_is_woken():
 
 
 def test_to_be_woken_counts_once_also_while_it_works():
-    class Woken(threading.Event):
-        def wait(self, _):
+    class Woken(Latch):
+        def wait(self, _=None):
             found.append(self.is_set())
             if len(found) == 1:
                 self.set()
@@ -116,26 +117,3 @@ def test_to_be_woken_counts_once_also_while_it_works():
     owner.thread._woken = Woken()
     owner.thread._run()
     assert found == [False, True, False]
-
-
-def test_a_deletion_of_its_owner_takes_no_lock_that_it_may_hold():
-    sleeper = Sleeper()
-    thread = MemberThread(sleeper.work)
-    thread.start()
-    assert sleeper.worked.acquire(timeout=GUARD)
-    deleted = threading.Event()
-
-    def delete(held):
-        held.clear()
-        gc.collect()
-        deleted.set()
-
-    with thread._woken._cond:  # as a thread that the interpreter has frozen while it ends
-        held = [sleeper]
-        del sleeper
-        threading.Thread(target=delete, args=(held,), daemon=True).start()
-        assert deleted.wait(GUARD)
-    assert thread._work() is None
-    thread.stop()
-    thread._thread.join(GUARD)
-    assert not thread._thread.is_alive()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log_coordinator.group.leaving import LeaveGroup
+from pyspark_log_coordinator.group.config import MemberSettings
 from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_groups
 from pyspark_log_storage import layout
@@ -14,20 +14,6 @@ from pyspark_log_storage.errors import (
 from tests.support.coordinator.breakable_store import BreakableStore
 from tests.support.coordinator.members import SESSION, Processes, shares, told
 from tests.support.elsewhere import PlainStore
-
-
-def test_a_store_that_does_not_answer_for_a_while_costs_nobody_their_partitions():
-    world = Processes(BreakableStore())
-    a, b = world.consumer(), world.consumer()
-    world.settle()
-    before = world.group.generation
-    world.store.broken = StoreUnavailable
-    world.run(120)
-    world.store.broken = None
-    world.run(60)
-    assert world.group.generation == before
-    assert shares(a, b) == [3, 3]
-    assert not told(a, "lost") + told(b, "lost")
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("", "", "the answer was lost"), OutcomeUnknown("it may be")])
@@ -47,6 +33,71 @@ def test_a_join_whose_answer_was_lost_is_no_second_member(error):
     world.run(120)
     assert list(world.group.members) == [a.member.member_id, b.member.member_id]
     assert shares(a, b) == [3, 3]
+
+
+FAR_APART_MS = 15_000
+"""Between heartbeats in an object store, where each is a request."""
+
+
+@pytest.mark.parametrize("seconds", [5, 33, 61, 121])
+def test_a_store_that_does_not_answer_for_a_while_costs_nobody_their_partitions(seconds):
+    world = Processes(BreakableStore())
+    a, b = (world.consumer(interval_ms=FAR_APART_MS) for _ in range(2))
+    world.settle()
+    world.run(300)
+    before = world.group.generation
+    world.store.broken = StoreUnavailable
+    world.run(seconds)
+    world.store.broken = None
+    world.run(120)
+    assert world.group.generation == before
+    assert shares(a, b) == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("given", "session_ms", "is_remote", "interval"),
+    [
+        (None, 45_000, False, 3_000),
+        (None, 45_000, True, 15_000),
+        (None, 18_000, True, 6_000),
+        (None, 6_000, True, 3_000),
+        (500, 45_000, True, 500),
+    ],
+)
+def test_the_default_interval_is_longer_where_each_heartbeat_is_a_request(given, session_ms, is_remote, interval):
+    settings = MemberSettings(heartbeat_interval_ms=given, session_timeout_ms=session_ms)
+    assert settings.interval_ms(is_remote=is_remote) == interval
+
+
+def test_a_heartbeat_that_the_store_did_not_take_is_sent_again_soon(monkeypatch):
+    world = Processes()
+    a = world.consumer(interval_ms=FAR_APART_MS)
+    world.settle()
+    sent = []
+
+    def beat(member_id):
+        sent.append(world.now)
+        return len(sent) > 2
+
+    monkeypatch.setattr(a.member.session._heartbeats, "beat", beat)
+    world.run(30)
+    assert [round(each - sent[0]) for each in sent[:3]] == [0, 3, 6]
+
+
+def test_after_heartbeats_could_not_be_listed_every_member_has_time_to_send_one(monkeypatch):
+    world = Processes()
+    a, b = (world.consumer(interval_ms=FAR_APART_MS) for _ in range(2))
+    world.settle()
+    world.kill(b.member)
+    world.run(12)
+    with monkeypatch.context() as broken:
+        broken.setattr(a.member.session._heartbeats, "listen", lambda: None)
+        world.run(60)
+    world.run(10)
+    assert len(world.group.members) == 2
+    world.run(SESSION)
+    world.settle()
+    assert shares(a) == [6]
 
 
 def test_a_process_that_works_too_long_leaves_and_rejoins_with_its_next_poll():
@@ -72,45 +123,6 @@ def test_a_process_that_works_too_long_leaves_and_rejoins_with_its_next_poll():
     assert shares(a, b) == [3, 3]
 
 
-def test_a_static_process_that_works_too_long_falls_silent():
-    world = Processes()
-    a, b = world.consumer(max_poll_interval_ms=10_000, instance_id="i"), world.consumer()
-    world.settle()
-    world.kill(a.member)
-    for _ in range(50):
-        a.member.stay()
-        world.run(1)
-    assert len(world.group.members) == 2, "it keeps its place for its session"
-    world.run(10)
-    world.settle()
-    assert shares(b) == [6]
-
-
-def test_what_a_killed_member_left_is_deleted():
-    world = Processes()
-    a, b = world.consumer(), world.consumer()
-    world.settle()
-    world.run(10)
-    folder = layout.heartbeats(world._log.group("g").journal_id)
-    assert len(list(world.store.list(folder))) == 2
-    world.kill(b.member)
-    world.run(SESSION + 10)
-    assert [key.removeprefix(folder).rpartition(".")[0] for key in world.store.list(folder)] == [a.member.member_id]
-
-
-def test_maintenance_deletes_what_the_last_members_left_and_keeps_the_living():
-    world = Processes()
-    a = world.consumer()
-    world.settle()
-    world.run(5)
-    heartbeats = layout.heartbeats(world._log.group("g").journal_id)
-    world.store.create(f"{heartbeats}gone.7", b"")
-    assert clean_up_groups(world.log(create=True), failed=print) == 1
-    assert [key.removeprefix(heartbeats).rpartition(".")[0] for key in world.store.list(heartbeats)] == [
-        a.member.member_id
-    ]
-
-
 def test_maintenance_leaves_offsets_of_a_deleted_topic_while_the_group_has_members():
     world = Processes()
     a = world.consumer()
@@ -124,24 +136,6 @@ def test_maintenance_leaves_offsets_of_a_deleted_topic_while_the_group_has_membe
     a.member.leave()
     clean_up_groups(log, failed=pytest.fail)
     assert group.begin().committed("t", 0) is None
-
-
-def test_a_member_that_could_not_leave_in_time_goes_on_as_a_new_one():
-    world = Processes(BreakableStore())
-    a = world.consumer(max_poll_interval_ms=10_000)
-    world.settle()
-    former = a.member.member_id
-    world.now += 11
-    world.store.broken = StoreUnavailable
-    with pytest.raises(StoreUnavailable):
-        a.member.stay()
-    world.store.broken = None
-    a.member.poll()
-    assert a.member.member_id != former
-    assert len(told(a, "lost")) == 1
-    world.run(SESSION + 10)
-    world.settle()
-    assert list(world.group.members) == [a.member.member_id]
 
 
 def test_a_member_rests_when_the_store_does_not_answer():
@@ -170,31 +164,6 @@ def test_a_member_that_commits_often_writes_few_heartbeats(monkeypatch):
     assert not beats
     world.run(60)
     assert 20 <= len(beats) <= 26
-
-
-@pytest.mark.on_disk("an object store has no spares")
-def test_a_change_is_found_although_only_the_spare_of_its_entry_is_left():
-    world = Processes()
-    a, b = world.consumer(), world.consumer()
-    world.settle()
-    b.member.session.submit(LeaveGroup(b.member.member_id))
-    world.kill(b.member)
-    world.store.delete(world._log.group("g").journal.entries.keys(world.entries)[0])
-    world.run(40)
-    assert shares(a) == [6]
-
-
-def test_nobody_expires_while_heartbeats_cannot_be_listed(monkeypatch):
-    world = Processes()
-    a, b = world.consumer(), world.consumer()
-    world.settle()
-    world.kill(b.member)
-    monkeypatch.setattr(a.member.session._heartbeats, "listen", lambda: None)
-    world.run(3 * SESSION)
-    assert len(world.group.members) == 2
-    monkeypatch.undo()
-    world.settle()
-    assert shares(a) == [6]
 
 
 def test_an_idle_member_asks_its_store_little():

@@ -1,6 +1,5 @@
 """Finding the chunks of a partition by offset and by time."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,8 +34,3 @@ def test_the_chunks_reaching_a_time_are_those_with_a_row_so_late(data):
     wanted = data.draw(st.integers(-7, 7))
     one = partition([1] * len(times), times)
     assert one.chunks_reaching(wanted) == [chunk for chunk in one.chunks if chunk.max_timestamp >= wanted]
-
-
-@pytest.mark.parametrize(("start", "end"), [(10, 10), (12, 11), (0, 10), (15, 99)])
-def test_there_is_nothing_between_offsets_that_hold_no_row(start, end):
-    assert partition([2, 3]).chunks_between(start, end) == []

@@ -62,23 +62,18 @@ def test_a_fact_of_all_is_the_one_that_a_look_at_each_finds(count, changes):
         assert list(known.where(fact, lambda end: end > 4)) == wanted
 
 
-@given(counts, changes)
-def test_what_has_changed_is_what_is_another_object(count, changes):
+@given(counts, changes, st.integers(0, 2))
+def test_what_has_changed_is_what_is_another_object_or_was_added(count, changes, added):
     before = Partitions(partition() for _ in range(count))
-    after_all = before
+    after_all = Partitions((*before, *(partition() for _ in range(added))))
     for changed in changes:
         after_all = after_all.replace(those_in(changed, count))
     different = [number for number in range(count) if after_all[number] is not before[number]]
-    assert after_all.changed_since(before) == different
-    assert after_all.changed_since(Partitions()) == list(range(count))
-
-
-@pytest.mark.parametrize("known", [1, BLOCK - 1, BLOCK, BLOCK + 1])
-def test_partitions_that_were_added_have_changed(known):
-    before = Partitions(partition() for _ in range(known))
-    added = Partitions((*before, partition(), partition()))
-    assert [number for number in added.changed_since(before) if number >= known] == [known, known + 1]
-    assert ends(added.changed_since(before) and added) == [0] * (known + 2)
+    assert [each for each in after_all.changed_since(before) if each < count] == different or added
+    assert set(after_all.changed_since(before)) >= {*different, *range(count, count + added)}
+    assert after_all.changed_since(Partitions()) == list(range(count + added))
+    with pytest.raises(IndexError):
+        after_all.replace({count + added: partition()})
 
 
 def test_a_fact_is_found_again_only_for_what_has_changed():
@@ -100,12 +95,6 @@ def test_a_fact_is_found_again_only_for_what_has_changed():
     assert asked == []
     known.facts(fact, "b")
     assert [context for _, context in asked] == ["b"] * 3 * BLOCK
-
-
-@pytest.mark.parametrize("number", [-1, 2])
-def test_a_partition_that_does_not_exist_cannot_be_replaced(number):
-    with pytest.raises(IndexError):
-        Partitions((partition(), partition())).replace({number: partition()})
 
 
 def test_a_snapshot_has_a_plain_list_of_partitions():

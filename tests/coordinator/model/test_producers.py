@@ -26,21 +26,17 @@ def with_floor(state, number):
     return at(state, RaiseOrphanFloor(number + 1), DAY)
 
 
-def test_a_batch_that_is_repeated_changes_nothing():
+def test_a_producer_is_forgotten_when_the_files_of_its_last_batch_are_below_the_orphan_floor():
     state = after(started(), commit(one_process(0), born(5)))
     assert decide(state, commit(one_process(0), born(5))) == []
-
-
-def test_a_producer_is_forgotten_when_its_files_are_below_the_orphan_floor():
-    state = after(started(), commit(one_process(0), born(5)))
     assert "process-1" in with_floor(state, 5).producers
     assert with_floor(state, 6).producers == {}
-
-
-def test_the_batch_of_a_forgotten_producer_is_not_appended_again():
-    state = with_floor(after(started(), commit(one_process(0), born(5))), 6)
     with pytest.raises(StaleFile):
-        decide(state, commit(one_process(0), born(5)))
+        decide(with_floor(state, 6), commit(one_process(0), born(5)))
+    state = after(state, commit(one_process(1), born(8)))
+    assert with_floor(state, 6).producers["process-1"].batch_id == 1
+    state = after(started(), commit(ProducerClaim("query", "query", "run", 0), born(5)))
+    assert "query" in with_floor(state, 6).producers, "a query is never forgotten"
 
 
 def test_the_log_remembers_where_the_last_batch_of_a_producer_begins():
@@ -62,14 +58,3 @@ def test_the_oldest_file_of_a_batch_decides():
     assert with_floor(state, 6).producers == {}
     with pytest.raises(StaleFile):
         decide(with_floor(state, 6), commit(one_process(0), old, new))
-
-
-def test_a_later_batch_keeps_the_producer():
-    state = after(started(), commit(one_process(0), born(5)))
-    state = after(state, commit(one_process(1), born(8)))
-    assert with_floor(state, 6).producers["process-1"].batch_id == 1
-
-
-def test_a_query_is_never_forgotten():
-    state = after(started(), commit(ProducerClaim("query", "query", "run", 0), born(5)))
-    assert "query" in with_floor(state, 6).producers

@@ -7,16 +7,11 @@ from pyspark_log_storage.columns import column_ddl, schema
 from pyspark_log_storage.errors import InvalidOption
 
 
-def test_nothing_set_means_kafkas_defaults():
+def test_settings_are_taken_by_kafkas_names_and_what_is_shown_can_be_set():
     assert parse({}) == TopicConfig()
-
-
-def test_settings_are_taken_by_kafkas_names():
     settings = {"compression.type": "zstd", "min.insync.replicas": "2", "max.message.bytes": "1000"}
     assert parse(settings) == TopicConfig("zstd", 2, 1000)
-
-
-def test_what_is_shown_can_be_set():
+    assert parse({"min.cleanable.dirty.ratio": "0.25"}).min_cleanable_dirty_ratio == 0.25
     config = TopicConfig("none", 3, 77, unclean_leader_election_enable=True, replication_mode="quorum")
     assert parse(config.words()) == config
 
@@ -35,23 +30,6 @@ def test_the_two_words_of_a_cleanup_policy_have_no_order():
     assert parse({"cleanup.policy": "compact,delete"}).cleanup_policy == "compact,delete"
     assert parse({"cleanup.policy": "compact"}).cleanup_policy == "compact"
     assert parse({"cleanup.policy": "delete"}) == TopicConfig()
-
-
-def test_another_cleanup_policy_is_refused():
-    with pytest.raises(InvalidOption, match="'compact,compact' is unknown; choose delete, compact or compact,delete"):
-        parse({"cleanup.policy": "compact,compact"})
-
-
-@pytest.mark.parametrize("ratio", ["1.01", "-0.1", "nan", "half"])
-def test_a_dirty_ratio_is_a_share(ratio):
-    assert parse({"min.cleanable.dirty.ratio": "0.25"}).min_cleanable_dirty_ratio == 0.25
-    with pytest.raises(InvalidOption, match="must be a number from 0 to 1"):
-        parse({"min.cleanable.dirty.ratio": ratio})
-
-
-def test_a_misspelt_name_is_refused_with_the_right_one():
-    with pytest.raises(InvalidOption, match=r"did you mean 'min\.insync\.replicas'"):
-        parse({"min.insync.replica": "1"})
 
 
 @pytest.mark.parametrize(
@@ -76,15 +54,19 @@ def test_a_setting_of_kafkas_brokers_is_refused_with_what_takes_its_place(name, 
         parse({name: "1"})
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "two", "", "1.5"])
-def test_a_number_that_is_none_is_refused(value):
-    with pytest.raises(InvalidOption, match="whole number"):
-        parse({"min.insync.replicas": value})
-
-
-def test_an_unknown_compression_is_refused():
-    with pytest.raises(InvalidOption, match="snappy"):
-        parse({"compression.type": "snappy"})
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        *[("min.insync.replicas", each, "whole number") for each in ("0", "-1", "two", "", "1.5")],
+        *[("min.cleanable.dirty.ratio", each, "a number from 0 to 1") for each in ("1.01", "-0.1", "nan", "half")],
+        ("compression.type", "snappy", "snappy"),
+        ("cleanup.policy", "compact,compact", "'compact,compact' is unknown; choose delete, compact or compact,delete"),
+        ("min.insync.replica", "1", r"did you mean 'min\.insync\.replicas'"),
+    ],
+)
+def test_a_wrong_value_or_name_is_refused(name, value, said):
+    with pytest.raises(InvalidOption, match=said):
+        parse({name: value})
 
 
 def of_columns(**settings):

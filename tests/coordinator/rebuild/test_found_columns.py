@@ -63,23 +63,6 @@ def test_the_columns_are_those_of_its_parquet_segments(cluster):
     assert cluster.rows()[-1] == {**dict.fromkeys(before[-1]), "id": 5, "later": "x"}
 
 
-def test_columns_with_the_names_of_a_record_s_are_those_of_a_typed_topic_if_their_types_are(cluster):
-    columns = "key INT, value STRING, headers STRING"
-    before = cluster.fill((columns, {"key": 1, "value": "a", "headers": "b"}), first=columns)
-    cluster.lose_journals()
-    cluster.lose_descriptions()
-    assert cluster.rebuild().left_out == ()
-    assert cluster.rows() == before
-
-
-def test_chunks_are_read_too_if_they_have_these_columns(cluster):
-    before = cluster.fill(*STEPS[:3], chunks=1)
-    cluster.lose_journals()
-    cluster.lose_descriptions()
-    assert cluster.rebuild().left_out == ()
-    assert cluster.rows() == before
-
-
 @pytest.mark.parametrize(
     ("steps", "chunks"),
     [

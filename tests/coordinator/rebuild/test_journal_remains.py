@@ -72,16 +72,6 @@ def epochs(cluster, partition=0):
     return cluster.log.topic("t").state.partitions[partition].epoch_starts
 
 
-def test_rows_that_were_acknowledged_after_the_last_description_are_kept(cluster):
-    cluster.append("t", 3)
-    lose_two(cluster)
-    found = rebuild(cluster)
-    assert (found.lost, found.unplaced) == (0, ())
-    cluster.check()
-    cluster.append("t", 2, on=(LEFT,))
-    cluster.check()
-
-
 def test_rows_of_the_newest_vote_begin_a_leader_epoch_as_others_may_have_been_read_there(cluster):
     cluster.append("t", 3)
     known = epochs(cluster)
@@ -104,21 +94,6 @@ def test_a_replay_of_the_newest_batch_appends_nothing(cluster):
     cluster.check()
 
 
-def test_a_competing_vote_is_not_used_if_the_next_entry_names_another(cluster):
-    cluster.append("t")
-    number = newest(cluster)
-    cluster.append("t")
-    lose_two(cluster)
-    key, content = value(cluster, number)
-    journal = f"{Path(key).parents[1].as_posix()}/"
-    entry = msgspec.structs.replace(journal_entry.decode(content, key), nonce="f" * 32)
-    other = journal_entry.encode(entry, journal_entry.place(journal, number))
-    higher = f"{journal}entries/{digits(number)}.9"
-    (Path(cluster.url(LEFT)) / higher).write_bytes(registers.encode(Register(9), other, higher))
-    rebuild(cluster)
-    cluster.check()
-
-
 def test_rows_after_a_missing_vote_are_set_aside(cluster):
     cluster.append("t")
     number = newest(cluster)
@@ -128,44 +103,6 @@ def test_rows_after_a_missing_vote_are_set_aside(cluster):
     found = rebuild(cluster)
     assert [each.rows for each in found.unplaced] == [4, 4, 4]
     cluster.check(lost={("t", 0): 6, ("t", 1): 6})
-
-
-def test_an_undecided_vote_deletes_no_records(cluster):
-    cluster.append("t")
-    cluster.log.topic("t").delete_records(0, 3)
-    lose_two(cluster)
-    assert rebuild(cluster).topics[0].undecided == 0
-    assert cluster.log.topic("t").state.partitions[0].log_start == 0
-    cluster.check()
-
-
-def test_an_undecided_batch_that_is_not_whole_is_set_aside_and_may_be_written_again(cluster):
-    cluster.append("t")
-    name = cluster.append("t")
-    lose_two(cluster)
-    flip_bit(cluster.folder(LEFT, "t") / "append" / name, 8 * 100)
-    rebuild(cluster)
-    cluster.check(lost={("t", 0): 2, ("t", 1): 2})
-    cluster.forget("t", 2)
-    cluster.batches -= 1
-    cluster.append("t", on=(LEFT,))
-    cluster.check()
-
-
-def test_rows_in_a_segment_are_those_that_were_decided(cluster):
-    """The vote for the entry that names the segment is missing, so the batch in it seems undecided."""
-    cluster.append("t")
-    known = epochs(cluster)
-    cluster.roll("t")
-    number = newest(cluster)
-    for node in ALL:
-        cluster.catch_up("t", node)
-    lose_two(cluster)
-    for each in range(number, number + 10):
-        remove_votes(cluster, each)
-    assert rebuild(cluster).topics[0].undecided == 0
-    assert epochs(cluster)[:-1] == known
-    assert cluster.read("t") == cluster.expected["t", 0]
 
 
 def test_of_two_votes_that_may_have_been_decided_the_one_with_the_higher_ballot_counts(cluster):
@@ -186,4 +123,17 @@ def test_of_two_votes_that_may_have_been_decided_the_one_with_the_higher_ballot_
     rebuild(cluster)
     for values in cluster.expected.values():
         del values[2:4]
+    cluster.check()
+
+
+def test_an_undecided_batch_that_is_not_whole_is_set_aside_and_may_be_written_again(cluster):
+    cluster.append("t")
+    name = cluster.append("t")
+    lose_two(cluster)
+    flip_bit(cluster.folder(LEFT, "t") / "append" / name, 8 * 100)
+    rebuild(cluster)
+    cluster.check(lost={("t", 0): 2, ("t", 1): 2})
+    cluster.forget("t", 2)
+    cluster.batches -= 1
+    cluster.append("t", on=(LEFT,))
     cluster.check()

@@ -80,20 +80,6 @@ def test_a_rebuild_that_was_killed_can_be_repeated(lost):
     assert expected == [b"row of batch %d" % number for number in range(6)]
 
 
-def test_before_its_last_step_a_killed_rebuild_leaves_no_cluster(lost):
-    """It was given only a node that had been missing, and began the topic's journal with its rows."""
-    stores, countdown = clone(lost)
-    rebuild(stores, URLS[2:])
-    changes = countdown.made
-    stores, countdown = clone(lost)
-    countdown.left = changes - 1
-    with pytest.raises(Killed):
-        rebuild(stores, URLS[2:])
-    countdown.left = None
-    rebuild(stores)
-    assert len(read(opened(stores), "t")) == 6
-
-
 def test_of_two_rebuilds_at_once_one_fails(lost):
     environment = fake_environment()
     found = survey([lost.open(url) for url in URLS], environment, open_node=lost.open)

@@ -48,20 +48,6 @@ def test_journals_may_live_where_a_readable_journal_says_it_has_migrated_to(six)
         look(six, "a", "b")
 
 
-def test_new_journals_begin_on_the_nodes_to_which_a_readable_journal_says_they_have_migrated(six):
-    log = six.log()
-    log.cluster.submit(StartJournalMigration(("2", "3", "4"), log.journals.nodes.nodes))
-    six.log().create_topic("later", 1)
-    for node in ("c", "3", "4"):
-        store = six.open(f"/disk/{node}")
-        for key in list(store.list("cluster/entries.2/")):
-            store.put(key, b"damaged")
-        for key in list(store.list("cluster/snapshots/")):
-            store.put(key, b"damaged")
-    found = look(six, "a", "b", "c", "3", "4")
-    assert [store.url for store in found.journal_stores] == ["/disk/c", "/disk/3", "/disk/4"]
-
-
 def given(*nodes, lists=()):
     """Nodes that were given, each with a marker, and with the newest list of journal nodes."""
     made = tuple(GivenNode(MemoryStore(f"/disk/{node}"), Marker("c", node, f"i{node}")) for node in nodes)
@@ -107,3 +93,17 @@ def test_the_new_journals_are_on_one_node_or_on_at_least_three_of_those_that_wer
             chosen(*two)
     with pytest.raises(InvalidOption, match="/disk/e: it is not one of the given nodes"):
         chosen("a", "b", "e")
+
+
+def test_new_journals_begin_on_the_nodes_to_which_a_readable_journal_says_they_have_migrated(six):
+    log = six.log()
+    log.cluster.submit(StartJournalMigration(("2", "3", "4"), log.journals.nodes.nodes))
+    six.log().create_topic("later", 1)
+    for node in ("c", "3", "4"):
+        store = six.open(f"/disk/{node}")
+        for key in list(store.list("cluster/entries.2/")):
+            store.put(key, b"damaged")
+        for key in list(store.list("cluster/snapshots/")):
+            store.put(key, b"damaged")
+    found = look(six, "a", "b", "c", "3", "4")
+    assert [store.url for store in found.journal_stores] == ["/disk/c", "/disk/3", "/disk/4"]

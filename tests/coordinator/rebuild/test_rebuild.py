@@ -16,10 +16,9 @@ from pyspark_log_coordinator.topic.machine import CommitBatch, ElectLeaders, Hol
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import BatchMismatch, CorruptObject, InvalidInput, InvalidOption, StaleFile
 from pyspark_log_storage.files.append_file import AppendFileWriter
-from pyspark_log_storage.layout import born_name
+from pyspark_log_storage.layout import MARKER, born_name
 from pyspark_log_storage.objects import checkpoints
 from pyspark_log_storage.stores.addresses import open_store
-from tests.support.coordinator import replicated_topic
 from tests.support.coordinator.lost_cluster import LostCluster, look
 from tests.support.coordinator.replicated_topic import ALL, write
 from tests.support.coordinator.stored_topic import batch_of
@@ -74,7 +73,7 @@ def staged(cluster, handle):
 
 
 @pytest.mark.parametrize("nodes", [ALL, ("0", "1"), ("1", "2"), ("0",), ("2",)], ids="+".join)
-def test_everything_described_is_restored_from_any_nodes(cluster, nodes):
+def test_everything_described_is_restored_from_any_nodes_and_writers_go_on(cluster, nodes):
     before = {name: cluster.log.topic(name).journal.state for name in ("t", "u")}
     cluster.lose_journals()
     for node in set(ALL) - set(nodes):
@@ -90,26 +89,11 @@ def test_everything_described_is_restored_from_any_nodes(cluster, nodes):
             assert one.high_watermark == one.log_end == was.log_end
             assert one.replicas == one.isr == nodes
             assert one.leader_epoch > was.leader_epoch
-
-
-@pytest.mark.parametrize("nodes", [ALL, ("1", "2")], ids="+".join)
-def test_writers_and_readers_continue_after_a_rebuild(cluster, nodes):
-    cluster.lose_journals()
-    cluster.rebuild(nodes, journals_are_lost=True)
     cluster.append("t", 3, on=nodes)
     cluster.roll("t")
     cluster.check()
     topic_cleanup.clean_up_topic(cluster.log.topic("t"))
     sound(cluster.log)
-
-
-def test_a_rebuilt_cluster_can_be_lost_and_rebuilt_again(cluster):
-    for _ in range(2):
-        cluster.lose_journals()
-        cluster.rebuild()
-        cluster.append("t")
-        cluster.checkpoint("t")
-    cluster.check()
 
 
 def test_journals_may_be_on_several_nodes_afterwards(cluster):
@@ -155,24 +139,6 @@ def test_rows_in_segments_are_restored_without_a_description(cluster):
     cluster.check(lost={("u", 0): 2})
 
 
-def test_the_longest_prefix_is_chosen_if_one_node_has_an_older_state(cluster):
-    shutil.copytree(cluster.url("0"), cluster.path / "backup")
-    cluster.append("t", 2)
-    cluster.roll("t")
-    cluster.checkpoint("t")
-    cluster.lose_journals()
-    cluster.lose_node("0")
-    shutil.move(cluster.path / "backup", cluster.url("0"))
-    lose_folder(cluster.path / "node0" / "cluster")
-    cluster.rebuild()
-    cluster.check()
-    one = cluster.log.topic("t").journal.state.partitions[0]
-    assert (one.isr, one.leader, one.log_end_offsets["0"] < one.log_end) == (("1", "2"), "1", True)
-    cluster.catch_up("t", "0")
-    assert cluster.log.topic("t").journal.state.partitions[0].isr == ALL
-    sound(cluster.log)
-
-
 def test_a_damaged_copy_is_replaced_from_another_node(cluster):
     names = [each.name for each in cluster.log.topic("t").journal.state.partitions[0].segments]
     flip_bit(cluster.segment("0", "t", names[0]), 8 * 100)
@@ -193,39 +159,6 @@ def test_a_damaged_copy_is_replaced_from_another_node(cluster):
     sound(cluster.log)
 
 
-@pytest.mark.parametrize("how", ["damaged", "lost"])
-def test_a_copy_that_is_bad_since_the_survey_is_skipped_for_another(cluster, how):
-    first, second = (each.name for each in cluster.log.topic("t").journal.state.partitions[0].segments)
-    for node, name in (("0", first), ("1", first), ("2", second)):
-        cluster.segment(node, "t", name).unlink()
-    cluster.lose_journals()
-    found = cluster.survey()
-    if how == "damaged":
-        flip_bit(cluster.segment("0", "t", second), 8 * 100)
-    else:
-        cluster.segment("0", "t", second).unlink()
-    execute.rebuild(found, real_environment())
-    cluster.open(found)
-    cluster.check()
-    one = cluster.log.topic("t").journal.state.partitions[0]
-    assert [[holder.node for holder in each.holders] for each in one.segments] == [["2"], ["1", "2"]]
-    for node in ALL:
-        cluster.catch_up("t", node)
-    sound(cluster.log)
-
-
-def test_a_copy_that_is_bad_since_the_survey_ends_the_rebuild_if_there_is_no_other(cluster):
-    first, second = (each.name for each in cluster.log.topic("t").journal.state.partitions[0].segments)
-    for node, name in (("0", first), ("1", first), ("1", second), ("2", second)):
-        cluster.segment(node, "t", name).unlink()
-    cluster.lose_journals()
-    found = cluster.survey()
-    flip_bit(cluster.segment("0", "t", second), 8 * 100)
-    with pytest.raises(CorruptObject, match=second):
-        execute.rebuild(found, real_environment())
-    assert cluster.rebuild().lost == 8
-
-
 def test_a_segment_damaged_on_every_node_ends_the_partition_and_is_not_deleted(cluster):
     second = cluster.log.topic("t").journal.state.partitions[0].segments[1].name
     for node in ALL:
@@ -239,30 +172,6 @@ def test_a_segment_damaged_on_every_node_ends_the_partition_and_is_not_deleted(c
         assert {f"{second}.index", f"{second}.log"} <= set(kept)
         # Its rows may be in the append files that it was made of, as long as these are there.
         assert len(kept) == 2 + 6
-
-
-@pytest.mark.parametrize("between", [(), ("0",), ("0", "1")], ids="+".join)
-def test_an_append_file_of_which_no_node_has_every_chunk_is_made_of_the_whole_ones(cluster, between):
-    cluster.create("v", 3)
-    name = cluster.append("v")
-    chunks = [chunk for each in cluster.log.topic("v").journal.state.partitions for chunk in each.chunks]
-    cluster.roll("v", partition=1)  # its chunk, between the others, is not needed any more
-    cluster.checkpoint("v")
-    paths = {node: cluster.folder(node, "v") / "append" / name for node in ALL}
-    for number, nodes in ((0, ("0", "1")), (1, between), (2, ("2",))):
-        chunk = chunks[number]
-        for node in nodes:
-            flip_bit(paths[node], 8 * (chunk.position + chunk.length // 2))
-    damaged = [paths[node].read_bytes() for node in ALL]
-    cluster.lose_journals()
-    found = cluster.rebuild()
-    assert (found.lost, found.unplaced) == (0, ())
-    cluster.check()
-    assert [each.read_bytes() for node in ALL for each in cluster.set_aside(node)] == damaged
-    for node in ALL:
-        cluster.catch_up("v", node)
-    assert all(each.isr == ALL for each in cluster.log.topic("v").journal.state.partitions)
-    sound(cluster.log)
 
 
 def test_a_segment_with_rows_that_an_election_cut_is_not_used(cluster):
@@ -281,14 +190,6 @@ def test_a_segment_with_rows_that_an_election_cut_is_not_used(cluster):
     cluster.rebuild()
     cluster.check()
     assert [each.name for each in cluster.set_aside("0")][:2] == [f"{zombie}.index", f"{zombie}.log"]
-
-
-def test_the_replay_of_a_described_batch_appends_nothing(cluster):
-    cluster.lose_journals()
-    cluster.rebuild()
-    cluster.batches -= 1  # the last batch of u
-    write(cluster.log, cluster.log.topic("u"), cluster.batches, {0: [b"again", b"again"]}, ALL, "all")
-    cluster.check()
 
 
 def test_the_replay_of_a_partly_lost_batch_is_an_error(cluster):
@@ -333,195 +234,6 @@ def test_a_deleted_topic_stays_deleted(cluster):
     assert [(folder.topic, why) for folder, why in found.left_out] == [("u", "it was deleted")]
 
 
-def test_of_two_topics_of_one_name_the_newer_is_rebuilt(cluster):
-    former = cluster.folder("0", "u").name
-    for node in ALL:
-        shutil.copytree(cluster.folder(node, "u"), cluster.path / f"kept{node}")
-    cluster.log.delete_topic("u")
-    del cluster.expected["u", 0]
-    cluster.create("u")
-    cluster.append("u")
-    cluster.checkpoint("u")
-    for node in ALL:
-        lose_folder(cluster.path / f"node{node}" / "topics" / "u" / former)
-        shutil.move(cluster.path / f"kept{node}", cluster.path / f"node{node}" / "topics" / "u" / former)
-    cluster.lose_journals()
-    found = cluster.rebuild()
-    assert [folder.topic_id for folder, _ in found.left_out] == [former]
-    cluster.check()
-
-
-def test_a_topic_that_has_no_description_yet_is_newer_than_a_deleted_one_if_its_rows_are(cluster, monkeypatch):
-    former = cluster.folder("0", "u").name
-    shutil.copytree(cluster.folder("2", "u"), cluster.path / "kept")  # of a node that missed the deletion
-    cluster.log.delete_topic("u")
-    del cluster.expected["u", 0]
-    cluster.create("u")
-    now_ms = real_environment().now_ms()
-    monkeypatch.setattr(replicated_topic, "batch_of", lambda values: batch_of(values, [1, now_ms]))  # one came late
-    cluster.append("u", 2)
-    cluster.roll("u")
-    for node in ALL:
-        lose_folder(cluster.path / f"node{node}" / "topics" / "u" / former)
-    shutil.move(cluster.path / "kept", cluster.path / "node2" / "topics" / "u" / former)
-    cluster.lose_journals()
-    found = cluster.rebuild()
-    assert [folder.topic_id for folder, _ in found.left_out] == [former]
-    cluster.check()
-
-
-def test_a_topic_that_only_its_journal_describes_is_newer_than_a_deleted_one_if_its_rows_are(cluster, monkeypatch):
-    former = cluster.folder("0", "u").name
-    shutil.copytree(cluster.folder("2", "u"), cluster.path / "kept")
-    cluster.log.delete_topic("u")
-    del cluster.expected["u", 0]
-    cluster.create("u")
-    now_ms = real_environment().now_ms()
-    monkeypatch.setattr(replicated_topic, "batch_of", lambda values: batch_of(values, [now_ms] * len(values)))
-    cluster.append("u", 2)
-    for node in ALL:
-        lose_folder(cluster.path / f"node{node}" / "topics" / "u" / former)
-    shutil.move(cluster.path / "kept", cluster.path / "node2" / "topics" / "u" / former)
-    lose_folder(cluster.path / "node0" / "cluster")
-    found = cluster.rebuild()
-    assert [folder.topic_id for folder, _ in found.left_out] == [former]
-    cluster.check()
-
-
-def test_the_remains_of_a_topics_journal_are_used(cluster):
-    """Only the cluster's journal is lost. The topics' journals are newer than any description."""
-    cluster.append("t", 2)
-    lose_folder(cluster.path / "node0" / "cluster")
-    assert cluster.rebuild().lost == 0
-    cluster.check()
-    sound(cluster.log)
-
-
-def test_a_copy_of_entries_that_somebody_has_kept_beside_a_journal_is_left_alone(cluster):
-    cluster.append("t", 2)
-    entries = cluster.folder("0", "t") / "journal" / "entries"
-    shutil.copytree(entries, entries.with_name("entries.bak"))
-    lose_folder(cluster.path / "node0" / "cluster")
-    assert cluster.rebuild().lost == 0
-    cluster.check()
-    assert list(entries.with_name("entries.bak").iterdir())
-
-
-def test_a_file_of_somebody_among_lost_entries_does_not_number_the_new_ones(cluster):
-    folders = [cluster.path / "node0" / "cluster" / "entries", cluster.folder("0", "t") / "journal" / "entries"]
-    cluster.lose_journals()
-    for each in folders:
-        each.mkdir(parents=True)
-        (each / ("9" * 21)).touch()
-    assert cluster.rebuild().lost == 0
-    cluster.check()
-    sound(cluster.log)
-
-
-def test_a_folder_or_a_checkpoint_with_the_number_of_an_impossible_partition_is_not_a_topics(cluster):
-    [folder] = (cluster.path / "node0" / "topics" / "u").iterdir()
-    shutil.copytree(folder / "0", folder / "20260131")
-    (folder / checkpoints.REPLICATION).write_bytes(checkpoints.encode_offsets({("u", 0): 4, ("u", 10**18): 1}))
-    cluster.lose_journals()
-    found = cluster.rebuild()
-    assert found.lost == 0
-    [damage] = found.damaged
-    assert "it names u-1000000000000000000, which topic 'u' cannot have" in damage
-    cluster.check()
-    assert list((folder / "20260131").iterdir())
-
-
-@pytest.mark.parametrize(
-    ("name", "changed"),
-    [
-        (f"0/{checkpoints.LEADER_EPOCH}", b"0\n1\n7 0\n"),
-        (f"0/{checkpoints.LEADER_EPOCH}", b"0\n1\n0 3\n"),
-        (f"0/{checkpoints.LEADER_EPOCH}", b"7\n1\n0 0\n"),
-        (checkpoints.REPLICATION, b"0\n2\nt 0 14\nt 9 14\n"),
-        (checkpoints.REPLICATION, b"0\n2\nt 0 74\nt 1 14\n"),
-    ],
-    ids=["epoch", "first offset", "version", "partition", "high watermark"],
-)
-def test_a_changed_digit_in_a_checkpoint_changes_nothing_while_the_node_has_a_description(cluster, name, changed):
-    path = cluster.folder("1", "t") / name
-    was = path.read_bytes()
-    assert sum(one != other for one, other in zip(was, changed, strict=True)) == 1
-    path.write_bytes(changed)
-    cluster.lose_journals()
-    assert cluster.rebuild().lost == 0
-    cluster.check()
-    assert len(cluster.log.topic("t").journal.state.partitions) == 2
-
-
-def test_a_rebuild_after_an_election_reads_the_checkpoints_of_a_node_without_a_description(cluster):
-    handle = cluster.log.topic("u")
-    cluster.roll("u")
-    cluster.append("u", on=("0", "1"))
-    cluster.roll("u")
-    old = cluster.folder("0", "u") / topic_description.NAME
-    before = old.read_bytes()
-    elect_uncleanly(handle, "2")
-    cluster.forget("u", 2)
-    cluster.checkpoint("u")
-    old.write_bytes(before)
-    for node in ("1", "2"):
-        (cluster.folder(node, "u") / topic_description.NAME).unlink()
-    cluster.lose_journals()
-    cluster.rebuild()
-    cluster.check()
-
-
-def test_rows_that_an_election_cut_do_not_return_if_every_description_is_older_than_the_checkpoints(cluster):
-    """A writer of checkpoints was killed before it wrote the description, or another one wrote an older one."""
-    descriptions = [cluster.folder(node, "u") / topic_description.NAME for node in ALL]
-    cluster.append("u", on=("0", "1"))
-    cluster.checkpoint("u")
-    before = [each.read_bytes() for each in descriptions]
-    elect_uncleanly(cluster.log.topic("u"), "2")
-    cluster.forget("u", 2)
-    cluster.checkpoint("u")
-    for each, data in zip(descriptions, before, strict=True):
-        each.write_bytes(data)
-    cluster.lose_journals()
-    cluster.rebuild()
-    cluster.check()
-
-
-def test_a_checkpoint_in_the_folder_of_another_topic_is_damage(cluster):
-    (cluster.folder("0", "u") / topic_description.NAME).unlink()
-    shutil.copy(cluster.folder("0", "t") / checkpoints.REPLICATION, cluster.folder("0", "u"))
-    cluster.lose_journals()
-    found = cluster.rebuild()
-    [damage] = found.damaged
-    assert "it names t-0" in damage
-    assert found.lost == 0
-    assert len(cluster.log.topic("u").journal.state.partitions) == 1
-
-
-def test_a_description_in_the_folder_of_another_topic_is_damage(cluster):
-    other = cluster.folder("0", "t") / topic_description.NAME
-    shutil.copy(other, cluster.folder("0", "u") / topic_description.NAME)
-    cluster.lose_journals()
-    found = cluster.rebuild()
-    [damage] = found.damaged
-    assert "it describes topic 't'" in damage
-    assert found.lost == 0
-    cluster.check()
-    sound(cluster.log)
-
-
-def test_a_file_that_names_an_entry_that_no_journal_has_does_not_number_the_new_journal(cluster):
-    folder = cluster.folder("0", "t")
-    before = cluster.log.topic("t").journal.number
-    (folder / "append" / born_name(10**20 - 1, "0" * 32)).write_bytes(b"")
-    cluster.lose_journals()
-    (folder / "journal" / "entries").mkdir(parents=True)
-    (folder / "journal" / "entries" / ("9" * 20)).write_bytes(b"")
-    cluster.rebuild()
-    assert cluster.log.topic("t").journal.number < before + 10**7
-    cluster.check()
-
-
 def test_a_cluster_whose_journal_can_be_read_is_refused(cluster):
     with pytest.raises(InvalidOption, match="can be read: there is nothing to rebuild"):
         cluster.survey()
@@ -552,3 +264,105 @@ def test_a_folder_without_a_marker_and_one_of_another_cluster_are_refused(cluste
         look(cluster.url("0"), other.url("1"))
     with pytest.raises(InvalidOption, match="are both node '0'"):
         look(cluster.url("0"), other.url("0"), cluster.url("0"))
+
+
+def test_a_root_whose_marker_is_lost_with_the_journals_becomes_a_new_cluster_with_its_topics(cluster):
+    former, offsets = cluster.log.cluster_id, len(cluster.expected["t", 0])
+    cluster.lose_journals()
+    (cluster.path / "node0" / MARKER).unlink()
+    found = look(cluster.url("0"))
+    assert found.journals_may_live is not None
+    execute.rebuild(found, real_environment(), journals_are_lost=True)
+    log = Log(open_store(cluster.url("0")), real_environment())
+    log.open(create=False)
+    assert (log.cluster_id == former, list(log.nodes), sorted(log.topics())) == (False, ["0"], ["t", "u"])
+    assert [each.high_watermark for each in log.topic("t").partitions] == [offsets, offsets]
+    sound(log)
+
+
+@pytest.mark.parametrize("how", ["damaged", "lost"])
+def test_a_copy_that_is_bad_since_the_survey_is_skipped_for_another(cluster, how):
+    first, second = (each.name for each in cluster.log.topic("t").journal.state.partitions[0].segments)
+    for node, name in (("0", first), ("1", first), ("2", second)):
+        cluster.segment(node, "t", name).unlink()
+    cluster.lose_journals()
+    found = cluster.survey()
+    if how == "damaged":
+        flip_bit(cluster.segment("0", "t", second), 8 * 100)
+    else:
+        cluster.segment("0", "t", second).unlink()
+    execute.rebuild(found, real_environment())
+    cluster.open(found)
+    cluster.check()
+    one = cluster.log.topic("t").journal.state.partitions[0]
+    assert [[holder.node for holder in each.holders] for each in one.segments] == [["2"], ["1", "2"]]
+    for node in ALL:
+        cluster.catch_up("t", node)
+    sound(cluster.log)
+
+
+@pytest.mark.parametrize("between", [(), ("0",), ("0", "1")], ids="+".join)
+def test_an_append_file_of_which_no_node_has_every_chunk_is_made_of_the_whole_ones(cluster, between):
+    cluster.create("v", 3)
+    name = cluster.append("v")
+    chunks = [chunk for each in cluster.log.topic("v").journal.state.partitions for chunk in each.chunks]
+    cluster.roll("v", partition=1)  # its chunk, between the others, is not needed any more
+    cluster.checkpoint("v")
+    paths = {node: cluster.folder(node, "v") / "append" / name for node in ALL}
+    for number, nodes in ((0, ("0", "1")), (1, between), (2, ("2",))):
+        chunk = chunks[number]
+        for node in nodes:
+            flip_bit(paths[node], 8 * (chunk.position + chunk.length // 2))
+    damaged = [paths[node].read_bytes() for node in ALL]
+    cluster.lose_journals()
+    found = cluster.rebuild()
+    assert (found.lost, found.unplaced) == (0, ())
+    cluster.check()
+    assert [each.read_bytes() for node in ALL for each in cluster.set_aside(node)] == damaged
+    for node in ALL:
+        cluster.catch_up("v", node)
+    assert all(each.isr == ALL for each in cluster.log.topic("v").journal.state.partitions)
+    sound(cluster.log)
+
+
+def test_a_description_or_a_checkpoint_in_the_folder_of_another_topic_is_damage(cluster):
+    for node, name in (("0", topic_description.NAME), ("1", checkpoints.REPLICATION)):
+        shutil.copy(cluster.folder(node, "t") / name, cluster.folder(node, "u") / name)
+    (cluster.folder("1", "u") / topic_description.NAME).unlink()
+    cluster.lose_journals()
+    found = cluster.rebuild()
+    assert found.lost == 0
+    one, other = sorted(found.damaged)
+    assert "it describes topic 't'" in one
+    assert "it names t-0" in other
+    cluster.check()
+
+
+def test_a_copy_that_is_bad_since_the_survey_ends_the_rebuild_if_there_is_no_other(cluster):
+    first, second = (each.name for each in cluster.log.topic("t").journal.state.partitions[0].segments)
+    for node, name in (("0", first), ("1", first), ("1", second), ("2", second)):
+        cluster.segment(node, "t", name).unlink()
+    cluster.lose_journals()
+    found = cluster.survey()
+    flip_bit(cluster.segment("0", "t", second), 8 * 100)
+    with pytest.raises(CorruptObject, match=second):
+        execute.rebuild(found, real_environment())
+    assert cluster.rebuild().lost == 8
+
+
+def test_of_two_topics_of_one_name_the_newer_is_rebuilt(cluster):
+    former = cluster.folder("0", "u").name
+    for node in ALL:
+        shutil.copytree(cluster.folder(node, "u"), cluster.path / f"kept{node}")
+    cluster.log.delete_topic("u")
+    del cluster.expected["u", 0]
+    cluster.create("u")
+    cluster.append("u")
+    cluster.checkpoint("u")
+    for node in ALL:
+        lose_folder(cluster.path / f"node{node}" / "topics" / "u" / former)
+        shutil.move(cluster.path / f"kept{node}", cluster.path / f"node{node}" / "topics" / "u" / former)
+    cluster.lose_journals()
+    found = cluster.rebuild()
+    assert [folder.topic_id for folder, _ in found.left_out] == [former]
+    cluster.check()

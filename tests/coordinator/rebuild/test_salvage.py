@@ -1,21 +1,16 @@
 """Segments that are damaged on every node: their good chunks are in the rebuilt log."""
 
-import datetime as dt
 import os
 
-import pyarrow as pa
 import pytest
 
 from pyspark_log_coordinator.audit import verify
-from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.rebuild import execute, folder_scan, salvage
-from pyspark_log_coordinator.topic.machine import AlterReplicaNode
+from pyspark_log_coordinator.rebuild import folder_scan, salvage
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.errors import CorruptObject, StoreUnavailable
-from pyspark_log_storage.files import append_file, chunk
-from pyspark_log_storage.parquet import parquet_footer, parquet_segment
-from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
+from pyspark_log_storage.errors import CorruptObject
+from pyspark_log_storage.files import chunk
+from pyspark_log_storage.parquet import parquet_segment
 from pyspark_log_storage.segments import segment
 from tests.support.coordinator.lost_cluster import LostCluster
 from tests.support.coordinator.replicated_topic import ALL
@@ -97,21 +92,6 @@ def test_the_log_ends_before_the_first_chunk_that_no_node_has_whole(cluster):
     cluster.check()
 
 
-def test_a_header_that_is_damaged_on_one_node_is_read_from_another(cluster):
-    cluster.spoil(1, node0=[0, 3], node1=[3])
-    cluster.spoil_header(1, "1")
-    os.truncate(cluster.path_of(1, "2"), 10)
-    assert rebuild(cluster).lost == 2 * ROWS
-    cluster.check(lost={("t", 0): 2 * ROWS})
-
-
-def test_nothing_is_salvaged_if_every_header_is_damaged(cluster):
-    for node in ALL:
-        cluster.spoil_header(1, node)
-    assert rebuild(cluster).lost == 5 * ROWS
-    cluster.check(lost={("t", 0): 5 * ROWS})
-
-
 def test_a_salvaged_segment_never_costs_later_rows(cluster):
     """Without the first two segments the log begins with the third. A part of the second would end it before that."""
     for node in ALL:
@@ -119,123 +99,6 @@ def test_a_salvaged_segment_never_costs_later_rows(cluster):
     cluster.spoil(1, node0=[2], node1=[2], node2=[2])
     assert rebuild(cluster).topics[0].partitions[0].log_start == 5 * ROWS
     assert cluster.read("t") == cluster.expected["t", 0][5 * ROWS :]
-
-
-def test_the_first_segment_is_salvaged_too_if_the_second_is_whole(cluster):
-    cluster.spoil(1, node0=[1], node1=[2], node2=[3])
-    cluster.spoil(0, node0=[0], node1=[0])
-    cluster.spoil_header(0, "2")
-    assert rebuild(cluster).lost == 0
-    cluster.check()
-    sound(cluster)
-
-
-def test_another_segment_under_the_name_is_not_salvaged(cluster):
-    other = cluster.path_of(2, "0").read_bytes()
-    for node in ("0", "1"):
-        cluster.path_of(1, node).write_bytes(other)
-    cluster.spoil(1, node2=[1])
-    assert rebuild(cluster).lost == 4 * ROWS
-    cluster.check(lost={("t", 0): 4 * ROWS})
-
-
-def test_a_segment_that_is_whole_on_one_node_is_copied_unchanged(cluster):
-    cluster.spoil(1, node0=[1], node1=[2])
-    found = rebuild(cluster)
-    assert [each.file.name for each in found.topics[0].partitions[0].segments] == cluster.names
-    cluster.check()
-
-
-def test_a_survey_changes_nothing_and_a_stopped_rebuild_can_be_repeated(cluster, monkeypatch):
-    cluster.spoil(1, node0=[0, 3], node1=[1, 3], node2=[2, 3])
-    cluster.lose_journals()
-    before = {each: each.stat().st_mtime_ns for each in cluster.path.rglob("*")}
-    found = cluster.survey()
-    assert {each: each.stat().st_mtime_ns for each in cluster.path.rglob("*")} == before
-
-    def killed(*_):
-        raise KeyboardInterrupt
-
-    for step in ("set_aside", "complete", "renew", "begin_topics"):
-        monkeypatch.setattr(execute._Rebuild, step, killed)
-        with pytest.raises(KeyboardInterrupt):
-            execute.rebuild(cluster.survey(), real_environment())
-        monkeypatch.undo()
-    again = cluster.rebuild()
-    assert (found.lost, again.lost) == (2 * ROWS, 2 * ROWS)
-    cluster.check(lost={("t", 0): 2 * ROWS})
-    sound(cluster)
-
-
-def test_row_groups_of_a_typed_topic_are_salvaged_too():
-    columns = pa.schema([("id", pa.int64()), pa.field("timestamp", schema.TIMESTAMP, nullable=False)])
-    start = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
-    batches = [
-        pa.RecordBatch.from_pylist([{"id": number, "timestamp": start} for number in each], columns)
-        for each in ([0, 1], [2, 3])
-    ]
-    name, kind = layout.segment_name(0, 1, "a", parquet=True), ParquetRows(0, (columns,), "lz4")
-    stores = {"0": MemoryStore(), "1": MemoryStore()}
-    for number, store in enumerate(stores.values()):
-        writer = ParquetSegmentWriter(store, "t/0/", name, 0, ((0, 0), (1, 2)), kind)
-        for epoch, batch in enumerate(batches):
-            writer.append(batch, 0, epoch)
-        writer.close()
-        key = f"t/0/{layout.segment_file(name)}"
-        entry = parquet_footer.read(store, key).entries[number]
-        data = bytearray(store.read(key))
-        data[entry.position + 30] ^= 1
-        store.put(key, bytes(data))
-    target = MemoryStore()
-    found = salvage.find(stores, "t/", 0, name, (columns,))
-    assert found is not None
-    salvage.write(found, stores, "t/", target, (columns,))
-    made = segment.chunks(target, f"t/0/{found.file.name}")
-    assert [chunk.decode(data, header, (columns,), "t") for _, header, data in made] == batches
-
-
-def test_a_leader_epoch_that_begins_after_the_salvaged_rows_is_dropped(tmp_path):
-    cluster = LostCluster(tmp_path)
-    handle = cluster.create("t")
-    cluster.append("t", rows=ROWS)
-    handle.submit(AlterReplicaNode("0", handle.refresh().incarnations["0"], fenced=True))
-    cluster.append("t", on=("1", "2"), rows=ROWS)
-    name = cluster.roll("t")
-    places = segment.scan(cluster.log.node_store("1"), handle.segment(0, name))
-    assert [each.leader_epoch for each in places] == [0, 1]
-    for node in ("1", "2"):
-        flip_bit(cluster.segment(node, "t", name), 8 * (places[1].position + 100))
-        for each in (cluster.folder(node, "t") / "append").iterdir():
-            each.unlink()
-    cluster.checkpoint("t")
-    cluster.lose_journals()
-    (made,) = cluster.rebuild(("1", "2"), journals_are_lost=True).topics[0].partitions[0].segments
-    store = cluster.log.node_store("1")
-    assert segment.read_header(store, f"{handle.segment(0, made.file.name)}.log", "t")[1] == ((0, 0),)
-    cluster.check(lost={("t", 0): ROWS})
-
-
-def test_an_append_file_is_made_though_a_store_cannot_read_a_chunk_that_is_not_needed():
-    whole = MemoryStore()
-    writer = append_file.AppendFileWriter(whole.open_write("file"))
-    for partition in range(3):
-        writer.append(partition, batch_of([b"row"]), 0, "none")
-    writer.close()
-    first, between, last = writer.chunks
-
-    class Unreadable(MemoryStore):
-        def read(self, key, start=0, length=None):
-            if start == between.position:
-                raise StoreUnavailable(self.url, key, "a bad sector")
-            return super().read(key, start, length)
-
-    stores = (Unreadable(), MemoryStore(), target := MemoryStore())
-    for store, damaged in zip(stores, (last, first, last), strict=True):
-        data = bytearray(whole.read("file"))
-        data[damaged.position + damaged.length // 2] ^= 1
-        store.put("file", bytes(data))
-    salvage.write_append_file(stores, target, "file", (first, last))
-    assert target.read("file") == whole.read("file")
 
 
 def written(store, start, *batches, epochs=((0, 0),), name=""):
@@ -286,3 +149,20 @@ def test_the_leader_epochs_of_another_segment_under_a_name_are_not_those_of_the_
     assert (right.file.name, right.why, right.epochs) == (own, None, ((0, 0),))
     assert "it begins at offset 10, not 1 as its name says" in wrong.why
     assert wrong.epochs == ()
+
+
+def test_a_header_that_is_damaged_on_one_node_is_read_from_another(cluster):
+    cluster.spoil(1, node0=[0, 3], node1=[3])
+    cluster.spoil_header(1, "1")
+    os.truncate(cluster.path_of(1, "2"), 10)
+    assert rebuild(cluster).lost == 2 * ROWS
+    cluster.check(lost={("t", 0): 2 * ROWS})
+
+
+def test_another_segment_under_the_name_is_not_salvaged(cluster):
+    other = cluster.path_of(2, "0").read_bytes()
+    for node in ("0", "1"):
+        cluster.path_of(1, node).write_bytes(other)
+    cluster.spoil(1, node2=[1])
+    assert rebuild(cluster).lost == 4 * ROWS
+    cluster.check(lost={("t", 0): 4 * ROWS})

@@ -50,15 +50,6 @@ def elect(state, *live, gone="A", **how):
     return decide(state, ElectLeaders(holders(*live), suspicions, **how))
 
 
-def test_only_the_partitions_that_are_asked_for_get_a_leader():
-    events = elect(started(3, ABC), "B", "C", partitions=(2, 1, 7))
-    assert [each.partition for each in events] == [2, 1]
-
-
-def test_a_live_leader_stays_although_it_is_suspected():
-    assert elect(started(replicas=ABC), "A", "B") == []
-
-
 def test_a_suspicion_that_was_cancelled_does_not_count_though_the_node_is_suspected_again():
     state, before = lost(started(replicas=ABC))
     state = after(state, commit(None, file({0: 1}, on=ABC)))
@@ -69,86 +60,55 @@ def test_a_suspicion_that_was_cancelled_does_not_count_though_the_node_is_suspec
     assert event.leader == "B"
 
 
-def test_a_node_of_another_incarnation_cannot_lead():
+def test_the_dead_leave_the_isr_of_the_partitions_that_are_asked_for_and_who_was_not_looked_at_stays():
+    assert elect(started(3, ABC), "B", partitions=(2, 1, 7)) == [
+        LeaderElected(number, "B", 1, 0, ("B", "C")) for number in (2, 1)
+    ]
+    assert elect(started(3, ABC), "A", "B") == [], "a live leader stays although it is suspected"
+
+
+def test_neither_a_node_of_another_incarnation_nor_a_fenced_one_is_elected():
     state, suspicions = lost(started(replicas=ABC))
-    (event,) = decide(state, ElectLeaders((Holder("B", "another"), *holders("C")), suspicions))
-    assert event.leader == "C"
-
-
-def test_a_fenced_node_is_not_elected_though_it_is_all_that_is_left_of_the_isr():
+    command = ElectLeaders((Holder("B", "another"), *holders("C")), suspicions)
+    assert [event.leader for event in decide(state, command)] == ["C"]
     state = after(started(replicas=("A", "B")), commit(None, file({0: 1}, on=("B",))))
     state = after(state, AlterReplicaNode("B", incarnation("B"), fenced=True))
     assert (state.partitions[0].leader, state.partitions[0].isr) == (None, ("B",))
     assert decide(state, ElectLeaders(holders("A", "B"))) == []
 
 
-def test_the_dead_leave_the_isr_and_who_was_not_looked_at_stays():
-    (event,) = elect(started(replicas=ABC), "B")
-    assert event == LeaderElected(0, "B", 1, 0, ("B", "C"))
-
-
-def test_cut_rows_are_reported_with_their_batches():
-    state = after(started(replicas=ABC), commit(claim(0), file({0: 2}, on=ABC)))
-    state = after(state, commit(claim(1), file({0: 3}), acks="1"))
+def test_cut_rows_are_reported_with_their_batches_in_all_partitions():
+    state = after(started(2, ABC), commit(claim(0), file({0: 2}, on=ABC)))
+    state = after(state, commit(claim(1), file([(0, 2), (0, 3), (1, 4)]), acks="1"))
     state = after(state, commit(None, file({0: 1}), acks="1"))
-    cut, elected = elect(state, "B", "C")
-    assert cut == RowsLost(0, 2, 6, (LostBatch("", 0, 1), LostBatch("query-1", 1, 3)))
+    state, suspicions = lost(state)
+    command = ElectLeaders(holders("B", "C"), suspicions)
+    cut, elected, other, _ = decide(state, command)
+    assert cut == RowsLost(0, 2, 8, (LostBatch("", 0, 1), LostBatch("query-1", 1, 5)))
     assert (elected.leader, elected.start) == ("B", 2)
-
-
-def test_the_lost_rows_of_a_batch_are_those_of_all_of_its_chunks_in_all_partitions():
-    state = after(started(2, ABC), commit(claim(0), file([(0, 2), (0, 3), (1, 4)]), acks="1"))
-    cut, other = (each for each in elect(state, "B", "C") if isinstance(each, RowsLost))
-    assert (cut.batches, other.batches) == ((LostBatch("query-1", 0, 5),), (LostBatch("query-1", 0, 4),))
-    state, suspicions = lost(state)
-    state = after(state, ElectLeaders(holders("B", "C"), suspicions))
+    assert other.batches == (LostBatch("query-1", 1, 4),)
+    state = after(state, command)
     assert state.producers["query-1"].rows_lost == 9
-
-
-def test_a_replay_of_a_batch_that_lost_rows_in_one_of_its_partitions_says_how_many():
-    state = after(started(2, ABC), commit(claim(1), file({0: 3, 1: 2}), acks="1"))
-    state = after(state, commit(None, file({1: 1}, on=ABC), acks="1"))
-    state, suspicions = lost(state)
-    state = after(state, ElectLeaders(holders("B", "C"), suspicions, partitions=(0,)))
-    with pytest.raises(
-        BatchMismatch, match=r"before other replicas had copied it \(acks=1\): 3 of its 5 rows are lost"
-    ):
-        decide(state, commit(claim(1), file({0: 3, 1: 2}, on=("B", "C"))))
-
-
-@pytest.mark.parametrize(
-    ("expires", "advice"),
-    [
-        (
-            False,
-            "them, and continue with a new checkpoint (and a new txnAppId); use acks=all to prevent this",
-        ),
-        (True, "them; use acks=all to prevent this"),
-    ],
-)
-def test_who_has_a_checkpoint_is_told_to_continue_with_another_one(expires, advice):
-    claimed = msgspec.structs.replace(claim(1), expires=expires)
-    state, suspicions = lost(after(started(2, ABC), commit(claimed, file({0: 3, 1: 2}), acks="1")))
-    state = after(state, ElectLeaders(holders("B", "C"), suspicions, partitions=(0,)))
-    with pytest.raises(BatchMismatch, match=f"{re.escape(advice)}$"):
-        decide(state, commit(claimed, file({0: 3, 1: 2}, on=("B", "C"))))
-
-
-def test_the_next_batch_is_appended_after_rows_were_lost():
-    state = after(started(replicas=ABC), commit(claim(1), file({0: 3}), acks="1"))
-    state, suspicions = lost(state)
-    state = after(state, ElectLeaders(holders("B", "C"), suspicions))
+    assert (state.next_file, pieces(state)) == (3, [("chunk", 0, 2)]), "no number of a file is given again"
     state = after(state, commit(claim(2), file({0: 1}, on=("B", "C"))))
     assert state.producers["query-1"].rows_lost == 0
     assert decide(state, commit(claim(2), file({0: 1}, on=("B", "C")))) == []
 
 
-def test_the_number_of_a_file_that_was_cut_is_not_given_again():
-    state = after(started(replicas=ABC), commit(claim(1), file({0: 3}), acks="1"))
-    state, suspicions = lost(state)
-    state = after(state, ElectLeaders(holders("B", "C"), suspicions))
-    assert state.next_file == 1
-    assert pieces(state) == []
+@pytest.mark.parametrize(
+    ("expires", "advice"),
+    [
+        (False, "them, and continue with a new checkpoint (and a new txnAppId); use acks=all to prevent this"),
+        (True, "them; use acks=all to prevent this"),
+    ],
+)
+def test_a_replay_of_a_batch_that_lost_rows_says_how_many_and_what_to_do(expires, advice):
+    claimed = msgspec.structs.replace(claim(1), expires=expires)
+    state = after(started(2, ABC), commit(claimed, file({0: 3, 1: 2}), acks="1"))
+    state, suspicions = lost(after(state, commit(None, file({1: 1}, on=ABC), acks="1")))
+    state = after(state, ElectLeaders(holders("B", "C"), suspicions, partitions=(0,)))
+    with pytest.raises(BatchMismatch, match=rf"\(acks=1\): 3 of its 5 rows are lost.*{re.escape(advice)}$"):
+        decide(state, commit(claimed, file({0: 3, 1: 2}, on=("B", "C"))))
 
 
 def test_an_unclean_election_cuts_segments_too():
@@ -224,13 +184,18 @@ def only_a_has_all():
 
 def test_a_disk_from_a_backup_leads_with_its_rows_and_the_others_are_reported_as_lost():
     state, gone = only_a_has_all()
-    assert decide(state, ElectLeaders((), gone, set_back=(back("B", 1),))) == [
+    unclean = ElectLeaders((), gone, unclean=True, set_back=(back("B", 1),))
+    assert decide(state, msgspec.structs.replace(unclean, unclean=False)) == [
         LeaderElected(0, None, 1, 6, ("A",)),
     ], "a clean election knows nothing of it"
-    cut, elected = decide(state, ElectLeaders((), gone, unclean=True, set_back=(back("B", 1),)))
+    cut, elected = decide(state, unclean)
     assert cut == RowsLost(0, 2, 6, (LostBatch("query-1", 1, 2), LostBatch("query-1", 2, 2)))
     assert elected == LeaderElected(0, "B", 1, 2, ("B",))
-    state = after(state, ElectLeaders((), gone, unclean=True, set_back=(back("B", 1),)))
+    elsewhere = msgspec.structs.replace(unclean, set_back=(SetBack("B", "another", (1,)),))
+    assert decide(state, elsewhere)[-1].leader is None
+    fenced = after(state, AlterReplicaNode("B", incarnation("B"), fenced=True))
+    assert decide(fenced, unclean)[-1].leader is None
+    state = after(state, unclean)
     assert (state.partitions[0].log_end_offsets, state.partitions[0].high_watermark) == ({"A": 2, "B": 2}, 2)
     with pytest.raises(BatchMismatch, match="2 of its 2 rows are lost"):
         decide(state, commit(claim(2), file({0: 2}, on=("B",))))
@@ -245,12 +210,6 @@ def test_a_disk_that_lost_a_segment_counts_up_to_its_beginning():
     assert (cut.start, elected.leader) == (2, "B")
 
 
-def test_a_live_replica_that_lacks_an_old_file_counts_up_to_the_gap():
-    state, gone = only_a_has_all()
-    (cut, _) = decide(state, ElectLeaders(holders("B"), gone, unclean=True, set_back=(back("B", 0),)))
-    assert (cut.start, cut.end) == (0, 6)
-
-
 def test_the_one_leads_that_really_has_most_rows():
     state = after(started(replicas=ABC), commit(None, file({0: 2}, on=ABC)))
     state = after(state, commit(None, file({0: 2}, on=("A", "B"))))
@@ -258,14 +217,6 @@ def test_the_one_leads_that_really_has_most_rows():
     for found, leader in (((back("B", 1),), "B"), ((back("B", 0),), "C"), ((), "C")):
         elected = decide(state, ElectLeaders(holders("C"), gone, unclean=True, set_back=found))[-1]
         assert elected.leader == leader, found
-
-
-def test_a_disk_that_was_set_back_is_no_leader_in_another_life_or_when_it_is_fenced():
-    state, gone = only_a_has_all()
-    other = SetBack("B", "another", (1,))
-    assert decide(state, ElectLeaders((), gone, unclean=True, set_back=(other,)))[-1].leader is None
-    state = after(state, AlterReplicaNode("B", incarnation("B"), fenced=True))
-    assert decide(state, ElectLeaders((), gone, unclean=True, set_back=(back("B", 1),)))[-1].leader is None
 
 
 def test_no_leader_is_elected_while_the_disk_of_a_suspected_member_may_still_be_restored():
@@ -290,10 +241,3 @@ def test_a_staged_segment_that_the_new_leader_lacks_does_not_come_into_the_place
     state = after(state, ElectLeaders((), (*one, *two), unclean=True, set_back=(found,)))
     assert state.partitions[0].leader == "B"
     assert pieces(state) == [("chunk", 0, 2)]
-
-
-def test_where_unclean_elections_are_allowed_a_clean_one_is_the_same():
-    state = after(started(replicas=ABC), commit(None, file({0: 1}, on=ABC)))
-    clean = elect(state, "B", "C")
-    assert clean == [LeaderElected(0, "B", 1, 1, ("B", "C"))]
-    assert elect(state, "B", "C", unclean=True) == clean

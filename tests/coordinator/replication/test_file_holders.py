@@ -1,7 +1,5 @@
 """A node records the files that it has copied, and finds those that it lacks."""
 
-import random
-
 import pytest
 
 from pyspark_log_coordinator.replication.file_holders import FilesHeld, held_alone, missing, newest_held
@@ -35,9 +33,6 @@ def test_a_file_moves_all_partitions_that_it_has_rows_of():
 def test_what_it_holds_already_and_what_is_not_there_is_left_out():
     assert decide(three_files(), holds("B", 0, 2, 2, 99)) == [FilesHeld("B", (2,), ())]
     assert decide(three_files(), holds("B", 0, 99, segments=[(0, "gone"), (9, "gone")])) == []
-
-
-def test_a_file_that_was_rolled_meanwhile_is_left_out():
     state = rolled(three_files(), 0, 4)
     assert state.first_file == 2
     assert decide(state, holds("B", 1)) == []
@@ -47,12 +42,6 @@ def test_a_file_that_was_rolled_meanwhile_is_left_out():
 def test_a_report_of_an_unknown_node_is_refused(node, named):
     with pytest.raises(NodeMissing, match=f"an incarnation of node '{node}' that is not the topic's"):
         decide(three_files(), HoldFiles(node, named, (1,)))
-
-
-def test_a_node_that_is_no_replica_is_a_place_to_read_from_and_no_more():
-    state = after(started(1, ("A", "B")), commit(None, file({0: 1}, on=("A", "B"))))
-    state = rolled(after(state, AlterReplicaNode("B", incarnation("B"))), 0, 1, on=("A", "B"))
-    assert missing(state, "Z").segments == ()
 
 
 def test_what_is_missing_is_listed_by_offset_segments_first():
@@ -74,16 +63,11 @@ def test_a_segment_that_waits_for_the_isr_is_missing_too():
     assert len(state.files) == 0
 
 
-def test_rows_below_the_log_start_are_not_missing():
-    state = after(three_files(), DeleteRecords(0, 4))
-    assert [number for number, _ in missing(state, "B").files] == [2]
-    assert state.partitions[0].log_end_offsets["B"] == 4
-
-
-def test_deleting_rows_that_a_follower_lacks_brings_it_as_far_as_it_holds_what_follows():
-    state = after(three_files(), holds("B", 2))
-    state = after(state, DeleteRecords(0, 4))
-    assert state.partitions[0].log_end_offsets["B"] == 6
+@pytest.mark.parametrize(("held", "end", "lacks"), [((), 4, [2]), ((2,), 6, [])])
+def test_deleting_rows_that_a_follower_lacks_brings_it_as_far_as_it_holds_what_follows(held, end, lacks):
+    state = after(after(three_files(), holds("B", *held)), DeleteRecords(0, 4))
+    assert state.partitions[0].log_end_offsets["B"] == end
+    assert [number for number, _ in missing(state, "B").files] == lacks
 
 
 def test_rolling_what_a_follower_holds_in_part_takes_it_on_with_the_segment():
@@ -107,16 +91,6 @@ def test_a_staged_segment_of_rows_that_were_deleted_is_given_up():
     assert f"0/{name}" in [each.key for each in state.pending_deletions]
 
 
-def test_the_newest_file_that_a_node_is_said_to_hold_tells_a_restored_disk():
-    state = three_files()
-    assert newest_held(state, "B") == f"append/{state.file(0).name}"
-    state = after(state, holds("B", 1))
-    assert newest_held(state, "B") == f"append/{state.file(1).name}"
-    state = rolled(rolled(state, 0, 2, on=("A", "B"), born=7), 2, 4, on=("A", "B"), born=5)
-    assert newest_held(state, "B") == f"0/{state.partitions[0].segments[0].name}.log"
-    assert newest_held(started(), "A") is None
-
-
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 1, 0)])
 def test_the_newest_of_all_partitions_files_tells_a_disk_that_was_restored_between_them(order):
     state = started(3, ("A", "B"))
@@ -125,6 +99,7 @@ def test_the_newest_of_all_partitions_files_tells_a_disk_that_was_restored_betwe
     assert newest_held(state, "B") == f"append/{state.file(2).name}"
     for born, partition in enumerate(order, start=1):
         state = rolled(state, 0, 1, partition=partition, on=("A", "B"), born=born)
+    assert newest_held(started(), "A") is None
     assert newest_held(state, "B") == f"{order[-1]}/{state.partitions[order[-1]].segments[0].name}.log"
 
 
@@ -136,21 +111,6 @@ def test_what_others_can_copy_from_the_leader_alone_are_its_files_above_the_high
     assert held_alone(state, "A") == tuple(f"append/{state.file(number).name}" for number in (1, 2))
     assert held_alone(state, "B") == ()
     assert held_alone(after(state, holds("B", 1)), "A") == (f"append/{state.file(2).name}",)
-
-
-def test_files_below_the_high_watermark_are_waited_for_by_nobody_even_if_the_leader_has_the_only_copy():
     state = after(started(1, ("A", "B")), commit(None, file({0: 2})))
     assert (state.partitions[0].isr, state.partitions[0].high_watermark) == (("A",), 2)
-    assert held_alone(state, "A") == ()
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_the_newest_file_of_a_node_is_found_among_many_partitions(seed):
-    chance = random.Random(seed)
-    state = started(100, ("A", "B", "C"), min_insync=1)
-    for _ in range(30):
-        rows = dict.fromkeys(chance.sample(range(100), 2), 1)
-        state = after(state, commit(None, file(rows, on=chance.choice([("A",), ("A", "B"), ("A", "C")]))))
-    for node in ("A", "B", "C"):
-        held = {chunk.file for one in state.partitions for chunk in one.chunks if node in held_by(state, chunk.file)}
-        assert newest_held(state, node) == f"append/{state.file(max(held)).name}"
+    assert held_alone(state, "A") == (), "nobody waits for what is committed"

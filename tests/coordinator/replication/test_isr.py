@@ -42,54 +42,39 @@ def looks(*sights):
     return [each.nodes for each in lagging(lags, state, now)]
 
 
-def test_at_the_first_look_every_follower_counts_as_caught_up():
-    assert looks((0, 10, 0)) == []
-    assert looks((0, 10, 0), (LAG_MAX, 10, 0)) == []
+@pytest.mark.parametrize(
+    ("sights", "due"),
+    [
+        # At the first look every follower counts as caught up; a stuck one is out when its time is over.
+        ([(0, 10, 0)], LAG_MAX + 1),
+        # A slow one that never gets there is out, too.
+        ([(0, 10, 0), (60, 20, 5)], LAG_MAX + 1),
+        # One that is always one fetch behind is in sync for as long as it fetches.
+        ([(0, 10, 0), (60, 20, 10), (120, 30, 20), (180, 40, 30), (240, 50, 40)], 241 + LAG_MAX),
+        # It fetched at 60 and 120. What it has at 120 the leader had at 60, and was first seen to have more at 120.
+        ([(0, 10, 0), (60, 20, 5), (120, 30, 20)], 121 + LAG_MAX),
+        # It fetched between 20 and 40, and what it got was seen at 90: at 40 the leader was first seen to have more.
+        ([(0, 10, 10), (20, 20, 10), (40, 30, 10), (80, 40, 10), (90, 50, 25)], 41 + LAG_MAX),
+        # It has everything, however long nothing comes; its time begins when it is first seen behind, and goes on.
+        ([(0, 10, 10), (9_999, 10, 10)], None),
+        ([(0, 10, 10), (90, 20, 10)], 91 + LAG_MAX),
+        ([(0, 10, 10), (90, 20, 10), (120, 30, 10)], 91 + LAG_MAX),
+        # One that has lost rows gets its time again.
+        ([(0, 10, 10), (90, 10, 5)], 91 + LAG_MAX),
+    ],
+)
+def test_a_follower_is_out_of_sync_if_it_has_not_caught_up_within_its_time(sights, due):
+    now, leader, follower = sights[-1]
+    assert looks(*sights) == []
+    assert due_after(*sights) == (None if due is None else due - now)
+    if due is not None:
+        assert looks(*sights, (due - 1, leader, follower)) == []
+        assert looks(*sights, (due, leader, follower)) == [("B",)]
+        assert due_after(*sights, (due, leader, follower)) is None, "it is out of sync already"
 
 
-def test_a_stuck_follower_is_out_of_sync_when_its_time_is_over():
-    assert looks((0, 10, 0), (LAG_MAX + 1, 10, 0)) == [("B",)]
-
-
-def test_a_slow_follower_that_never_gets_there_is_out_of_sync_too():
-    assert looks((0, 10, 0), (60, 20, 5), (120, 30, 9)) == [("B",)]
-
-
-def test_a_follower_that_is_always_one_fetch_behind_is_in_sync():
-    assert looks((0, 10, 0), (60, 20, 10), (120, 30, 20), (180, 40, 30), (240, 50, 40)) == []
-
-
-def test_a_follower_that_reached_what_the_leader_had_at_its_fetch_before_fell_behind_no_earlier_than_was_seen():
-    # Fetched at 60 and 120. What it has at 120 the leader had at 60; that the leader has more was first seen at 120.
-    assert looks((0, 10, 0), (60, 20, 5), (120, 30, 20), (120 + LAG_MAX, 40, 21)) == []
-    assert looks((0, 10, 0), (60, 20, 5), (120, 30, 20), (121 + LAG_MAX, 40, 21)) == [("B",)]
-
-
-def test_a_fetch_that_took_long_counts_from_when_the_leader_was_seen_to_have_more():
-    # It fetched between 20 and 40, and what it got was seen at 90: at 40 the leader was first seen to have more.
-    sights = (0, 10, 10), (20, 20, 10), (40, 30, 10), (80, 40, 10), (90, 50, 25)
-    assert looks(*sights, (40 + LAG_MAX, 60, 25)) == []
-    assert looks(*sights, (41 + LAG_MAX, 60, 25)) == [("B",)]
-
-
-def test_a_follower_that_has_everything_is_in_sync_however_long_nothing_comes():
-    assert looks((0, 10, 10), (9_999, 10, 10)) == []
-    assert looks((0, 10, 10), (9_999, 10, 10), (9_999 + LAG_MAX, 20, 10)) == []
-
-
-def test_the_time_of_a_follower_that_had_everything_begins_when_it_is_first_seen_behind():
-    # It may have fallen behind a moment before that look.
-    assert looks((0, 10, 10), (90, 20, 10), (90 + LAG_MAX, 20, 10)) == []
-    assert looks((0, 10, 10), (90, 20, 10), (91 + LAG_MAX, 20, 10)) == [("B",)]
-    assert looks((0, 10, 10), (90, 20, 10), (120, 30, 10), (91 + LAG_MAX, 40, 10)) == [("B",)], "it goes on from then"
-
-
-def test_a_follower_that_has_lost_rows_gets_its_time_again():
-    assert looks((0, 10, 10), (90, 10, 5), (90 + LAG_MAX, 10, 5)) == []
-    assert looks((0, 10, 10), (90, 10, 5), (91 + LAG_MAX, 10, 5)) == [("B",)]
-
-
-def due(*sights):
+def due_after(*sights):
+    """Return when to look again after these looks: not at all for a follower that is out of sync, or has everything."""
     lags = {}
     for now, leader, follower in sights:
         state = at_ends(A=leader, B=follower)
@@ -97,37 +82,21 @@ def due(*sights):
     return next_due_ms(lags, state, now)
 
 
-def test_an_observer_knows_when_to_look_again():
-    assert due((0, 10, 10)) is None
-    assert due((0, 10, 10), (90, 20, 10)) == LAG_MAX + 1
-    assert due((0, 10, 10), (90, 20, 10), (120, 20, 10)) == LAG_MAX - 30 + 1
-    assert due((0, 10, 10), (90, 20, 10), (91 + LAG_MAX, 20, 10)) is None, "it is out of sync already"
-
-
-def test_how_long_a_follower_may_lag_is_a_configuration_of_the_topic():
-    state = at_ends(A=10, B=0)
-    slower = msgspec.structs.replace(state, config=TopicConfig(replica_lag_time_max_ms=2 * LAG_MAX))
-    lags = observe_all({}, state, 0)
-    assert lagging(lags, state, LAG_MAX + 1) != ()
-    assert lagging(lags, slower, LAG_MAX + 1) == ()
-
-
-def test_a_follower_that_caught_up_since_the_last_look_does_not_lag():
-    lags = observe_all({}, at_ends(A=10, B=0), 0)
-    assert lagging(lags, at_ends(A=10, B=9), LAG_MAX + 1) != ()
-    assert lagging(lags, at_ends(A=10, B=10), LAG_MAX + 1) == ()
-
-
 def test_a_new_leader_gives_everybody_its_time_again():
     lag = observe(None, at_ends(A=10, B=0).partitions[0], "B", 0)
     assert observe(lag, at_ends(1, A=10, B=0).partitions[0], "B", 90) == FollowerLag(0, ((90, 10),), 90, 1)
 
 
-def test_what_was_seen_under_a_leader_before_does_not_count_if_another_was_elected_since_the_look():
-    lags = observe_all({}, at_ends(A=10, B=0), 0)
-    assert lagging(lags, at_ends(A=10, B=0), LAG_MAX + 1) != ()
-    assert lagging(lags, at_ends(leader_epoch=1, A=10, B=0), LAG_MAX + 1) == ()
-    assert next_due_ms(lags, at_ends(leader_epoch=1, A=10, B=0), 0) is None
+def test_what_was_seen_does_not_count_for_a_slower_topic_a_follower_that_caught_up_or_under_another_leader():
+    state = at_ends(A=10, B=0)
+    lags, late = observe_all({}, state, 0), LAG_MAX + 1
+    assert lagging(lags, state, late) != ()
+    slower = msgspec.structs.replace(state, config=TopicConfig(replica_lag_time_max_ms=2 * LAG_MAX))
+    elected = at_ends(leader_epoch=1, A=10, B=0)
+    for other in (slower, at_ends(A=10, B=10), elected):
+        assert lagging(lags, other, late) == ()
+    assert lagging(lags, at_ends(A=10, B=9), late) != ()
+    assert next_due_ms(lags, elected, 0) is None
 
 
 def test_only_followers_in_the_isr_are_watched():
@@ -176,19 +145,11 @@ def behind():
     return after(state, commit(None, file({0: 1}), acks="1"))
 
 
-def test_a_lagging_member_leaves_and_the_high_watermark_advances():
+def test_lagging_members_leave_in_one_entry_and_the_high_watermark_advances():
     events = decide(behind(), ShrinkIsr((Lagging(0, ("C",), 0, 9),)))
     assert events == [IsrShrunk(0, ("A", "B"))]
-    state = after(behind(), ShrinkIsr((Lagging(0, ("B", "C"), 0, 9),)))
+    state = after(behind(), ShrinkIsr((Lagging(0, ("B",), 0, 9), Lagging(0, ("C",), 0, 9))))
     assert (state.partitions[0].isr, state.partitions[0].high_watermark) == (("A",), 3)
-
-
-def test_a_member_removed_by_one_observation_is_not_added_by_another():
-    both = ShrinkIsr((Lagging(0, ("B",), 0, 9), Lagging(0, ("C",), 0, 9)))
-    assert decide(behind(), both) == decide(behind(), ShrinkIsr((Lagging(0, ("B", "C"), 0, 9),)))
-
-
-def test_many_changes_are_one_entry():
     state = after(behind(), commit(None, file({1: 1}), acks="1"))
     assert len(decide(state, ShrinkIsr((Lagging(0, ("C",), 0, 9), Lagging(1, ("C",), 0, 9))))) == 2
 
@@ -236,13 +197,7 @@ def test_a_node_that_was_reached_again_stays():
     assert decide(again, ShrinkIsr((), gone)) == []
 
 
-def test_below_min_insync_the_high_watermark_stays():
-    state = after(started(replicas=ABC, min_insync=2), commit(None, file({0: 1}), acks="1"))
-    state = after(state, ShrinkIsr((Lagging(0, ("B", "C"), 0, 9),)))
-    assert state.partitions[0].high_watermark == 0
-
-
-def test_where_fewer_replicas_suffice_from_now_on_the_high_watermark_moves_at_once():
+def test_below_min_insync_the_high_watermark_stays_until_fewer_replicas_suffice():
     state = after(started(replicas=ABC, min_insync=2), commit(None, file({0: 1}), acks="1"))
     state = after(state, ShrinkIsr((Lagging(0, ("B", "C"), 0, 9),)))
     assert after(state, AlterConfig({"retention.ms": "7"})).partitions[0].high_watermark == 0

@@ -4,6 +4,7 @@ import itertools
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -81,7 +82,9 @@ class Replicas(RuleBasedStateMachine):
             if p in rolled and one.chunks
             for made in [swap(one.chunks[0].base_offset, one.chunks[0].end_offset, p, epoch=one.leader_epoch)]
         ]
-        self.submit(CommitBatch(claim(number), (batch,), acks, tuple(swaps)))
+        command = CommitBatch(claim(number), (batch,), acks, tuple(swaps))
+        if any(isinstance(each, BatchSequenced) for each in self.submit(command)):
+            assert topic.decide(self.state, command, 0) == [], "a replay changes nothing"
 
     @rule(node=nodes, chosen=st.sets(st.integers(0, 40)), all_of_it=st.booleans(), old_life=st.booleans())
     def copy(self, node: str, chosen: set[int], all_of_it: bool, old_life: bool) -> None:
@@ -118,9 +121,9 @@ class Replicas(RuleBasedStateMachine):
         one = self.state.partitions[number % len(self.state.partitions)]
         self.submit(ShrinkIsr((Lagging(number, tuple(lagging), one.leader_epoch - epochs_ago, one.leader_end),)))
 
-    @rule(node=nodes, chosen=st.sets(st.integers(0, 40)), all_of_it=st.booleans(), old_life=st.booleans())
-    def damage(self, node: str, chosen: set[int], all_of_it: bool, old_life: bool) -> None:
-        """Report copies of a node, true or not: no report costs a row."""
+    @rule(node=nodes, chosen=st.sets(st.integers(0, 40)), all_of_it=st.booleans(), lost=st.booleans())
+    def damage(self, node: str, chosen: set[int], all_of_it: bool, lost: bool) -> None:
+        """Report copies of a node, true or not: no report costs a row or the promise of min.insync.replicas."""
         before = self.state
         chunks = [chunk for one in before.partitions for chunk in one.chunks]
         files = {each.file: each.position for each in chunks if all_of_it or each.file % 40 in chosen}
@@ -130,17 +133,18 @@ class Replicas(RuleBasedStateMachine):
             for i, each in enumerate((*one.segments, *one.staged))
             if all_of_it or i in chosen
         ]
-        incarnation = "another" if old_life else self.incarnations[node]
-        command = ReportDamage(node, incarnation, (*files.items(), (10_000, 0)), (*segments, (0, "gone", 0)))
-        events = self.submit(command, loses=False)
-        if not events:
+        named = (*files.items(), (10_000, 0)), (*segments, (0, "gone", 0))
+        assert not topic.decide(before, ReportDamage(node, "another", *named), 0)
+        command = ReportDamage(node, self.incarnations[node], *named, are_lost=lost)
+        if not self.submit(command, loses=False):
             return
-        assert not old_life
         assert not any(isinstance(each, CopiesDamaged) for each in topic.decide(self.state, command, 0))
         for old, new in zip(before.partitions, self.state.partitions, strict=True):
             needed = replicas.required_acks(old, before.config)
-            assert len(new.isr) >= min(needed, len(old.isr))
             assert new.leader is not None or old.leader is None
+            committed = [sum(end >= old.high_watermark for end in one.log_end_offsets.values()) for one in (old, new)]
+            for had, has in ((len(old.isr), len(new.isr)), committed):
+                assert has >= min(needed, had)
             for had, has in zip((*old.segments, *old.chunks), (*new.segments, *new.chunks), strict=True):
                 assert replicas.holders(self.state, has) or not replicas.holders(before, had)
 
@@ -293,4 +297,11 @@ class Replicas(RuleBasedStateMachine):
 
 
 TestReplicas = Replicas.TestCase
-TestReplicas.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestReplicas.settings = settings(max_examples=15, stateful_step_count=40, deadline=None)
+
+
+@pytest.mark.deep
+class TestManyReplicas(Replicas.TestCase):
+    """The same, for longer."""
+
+    settings = settings(max_examples=500, stateful_step_count=50, deadline=None)

@@ -22,15 +22,11 @@ def suspected():
     return after(started(replicas=("A", "B")), Suspect("A", incarnation("A")))
 
 
-def test_a_suspicion_is_numbered():
-    state = suspected()
-    assert state.suspects == {"A": 1}
-    assert decide(state, Suspect("B", incarnation("B"))) == [NodeSuspected("B", 2)]
-
-
-@pytest.mark.parametrize(("node", "named"), [("A", incarnation("A")), ("B", "another"), ("Z", incarnation("Z"))])
-def test_a_node_that_is_suspected_or_another_by_now_is_not_suspected_again(node, named):
-    assert decide(suspected(), Suspect(node, named)) == []
+def test_a_suspicion_is_numbered_and_a_node_that_is_suspected_or_another_by_now_is_not_suspected_again():
+    assert suspected().suspects == {"A": 1}
+    assert decide(suspected(), Suspect("B", incarnation("B"))) == [NodeSuspected("B", 2)]
+    for node, named in (("A", incarnation("A")), ("B", "another"), ("Z", incarnation("Z"))):
+        assert decide(suspected(), Suspect(node, named)) == []
 
 
 @pytest.mark.parametrize(
@@ -45,10 +41,6 @@ def test_a_node_that_is_suspected_or_another_by_now_is_not_suspected_again(node,
 )
 def test_an_entry_that_shows_that_the_node_is_alive_cancels_the_suspicion(command):
     assert after(suspected(), command).suspects == {}
-
-
-def test_an_entry_that_names_others_does_not():
-    assert after(suspected(), commit(None, file({0: 1}, on=("B",)))).suspects == {"A": 1}
 
 
 @pytest.mark.parametrize(
@@ -74,15 +66,10 @@ def test_an_observer_counts_from_when_it_saw_the_suspicion_itself():
 
 def test_a_suspicion_that_was_cancelled_and_raised_again_is_another_one():
     standing = observe({}, suspected(), 0)
-    again = after(after(suspected(), HoldFiles("A", incarnation("A"))), Suspect("A", incarnation("A")))
+    cancelled = after(suspected(), HoldFiles("A", incarnation("A")))
+    assert observe(standing, cancelled, 50) == {}
+    again = after(cancelled, Suspect("A", incarnation("A")))
     assert observe(standing, again, 90) == {"A": ObservedSuspicion(2, 90)}
-
-
-def test_a_process_that_missed_that_a_suspicion_was_raised_again_elects_no_leader():
-    again = after(after(suspected(), HoldFiles("A", incarnation("A"))), Suspect("A", incarnation("A")))
     assert decide(again, ElectLeaders(B_LIVES, (Suspicion("A", 1),))) == []
     assert decide(again, ElectLeaders(B_LIVES, (Suspicion("A", 2),))) != []
-
-
-def test_a_cancelled_suspicion_is_forgotten_by_the_observer():
-    assert observe(observe({}, suspected(), 0), started(replicas=("A", "B")), 50) == {}
+    assert after(suspected(), commit(None, file({0: 1}, on=("B",)))).suspects == {"A": 1}, "it names others"

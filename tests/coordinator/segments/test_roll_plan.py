@@ -23,7 +23,7 @@ from pyspark_log_coordinator.segments.roll_plan import (
     plan,
 )
 from pyspark_log_coordinator.segments.swap import SwapSegments
-from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords, MaintainSegments, SequencedFile
+from pyspark_log_coordinator.topic.machine import AlterConfig, MaintainSegments, SequencedFile
 from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX
 from tests.support.coordinator.topics import after, at, commit, file, filled, incarnation, pieces, rolled, started, swap
 
@@ -59,11 +59,8 @@ def rolled_to(rows):
 # When a partition is rolled
 
 
-def test_a_partition_with_few_young_small_chunks_is_left_alone():
-    assert plan(filled(ROLL_CHUNKS - 1), 0) == []
-
-
 def test_a_partition_with_many_chunks_is_rolled():
+    assert plan(filled(ROLL_CHUNKS - 1), 0) == []
     [job] = plan(filled(ROLL_CHUNKS), 0)
     assert ranges([job]) == [(0, 1, 0, ROLL_CHUNKS * 10)]
     assert len(job.chunks) == ROLL_CHUNKS
@@ -79,15 +76,23 @@ def test_nothing_else_is_planned_for_a_partition_while_a_segment_of_it_waits_for
     assert plan(state, 0, ROLL_BYTES) == []
 
 
+@pytest.mark.parametrize(
+    ("rolled_at", "below"),
+    [({"segment_bytes": 2 * CHUNK}, {"segment_bytes": 3 * CHUNK}), ({"flush_messages": 20}, {"flush_messages": 21})],
+)
+def test_a_partition_with_as_much_unrolled_as_a_setting_says_is_rolled(rolled_at, below):
+    assert plan(filled(2, **below), 0) == []
+    assert ranges(plan(filled(2, **rolled_at), 0)) == [(0, 1, 0, 20)]
+    state = after(
+        filled(2, **below), AlterConfig({key.replace("_", "."): str(each) for key, each in rolled_at.items()})
+    )
+    assert ranges(plan(state, 0)) == [(0, 1, 0, 20)]
+
+
 def test_a_partition_with_much_unrolled_is_rolled():
     almost = after(started(), commit(None, heavy(1, ROLL_BYTES - 1)))
     assert plan(almost, 0) == []
     assert ranges(plan(after(almost, commit(None, heavy(1, 1))), 0, ROLL_BYTES)) == [(0, 1, 0, 2)]
-
-
-def test_a_partition_with_segment_bytes_unrolled_is_rolled():
-    assert plan(filled(3, segment_bytes=4 * CHUNK), 0) == []
-    assert ranges(plan(filled(4, segment_bytes=4 * CHUNK), 0)) == [(0, 1, 0, 40)]
 
 
 @pytest.mark.parametrize("setting", ["segment_ms", "flush_ms", "retention_ms"])
@@ -95,24 +100,8 @@ def test_a_partition_whose_oldest_chunk_is_old_is_rolled(setting):
     state = filled(2, **{"segment_ms": 100 * HOUR, "retention_ms": -1, setting: HOUR})
     assert plan(state, HOUR - 1) == []
     assert ranges(plan(state, HOUR)) == [(0, 1, 0, 20)]
-
-
-def test_age_is_that_of_the_oldest_unrolled_chunk():
-    state = at(filled(1, segment_ms=HOUR), commit(None, file({0: 10})), HOUR - 1)
-    assert plan(rolled(state, 0, 10), HOUR) == []
-    assert ranges(plan(state, HOUR)) == [(0, 1, 0, 20)]
-
-
-def test_a_partition_with_flush_messages_unrolled_rows_is_rolled():
-    assert plan(filled(2, flush_messages=21), 0) == []
-    assert ranges(plan(filled(2, flush_messages=20), 0)) == [(0, 1, 0, 20)]
-
-
-def test_a_changed_setting_counts_for_partitions_that_have_not_changed_since():
-    state = filled(2, partitions=40)
-    assert plan(state, 0) == []
-    state = after(state, AlterConfig({"flush.messages": "20"}))
-    assert len(plan(state, 0)) == 40
+    state = at(state, commit(None, file({0: 10})), HOUR - 1)
+    assert plan(rolled(state, 0, 20), HOUR) == []
 
 
 def test_a_partition_that_holds_many_old_files_is_rolled():
@@ -125,42 +114,24 @@ def test_a_partition_that_holds_many_old_files_is_rolled():
 
 
 def test_nothing_above_the_high_watermark_is_rolled():
+    above = commit(None, file([(0, 10)] * ROLL_CHUNKS, on=("A",)), acks="1")
+    assert plan(after(started(replicas=("A", "B")), above), 0) == []
     state = after(started(replicas=("A", "B")), commit(None, file([(0, 10)] * 5, on=("A", "B"))))
-    state = after(state, commit(None, file([(0, 10)] * ROLL_CHUNKS, on=("A",)), acks="1"))
-    assert ranges(plan(state, 0)) == [(0, 1, 0, 50)]
-
-
-def test_a_partition_that_is_all_above_the_high_watermark_has_no_job():
-    state = after(started(replicas=("A", "B")), commit(None, file([(0, 10)] * ROLL_CHUNKS, on=("A",)), acks="1"))
-    assert plan(state, 0) == []
-
-
-def test_the_partition_with_the_most_chunks_comes_first():
-    state = after(started(3), commit(None, file([(0, 1)] * 70 + [(1, 1)] * 90 + [(2, 1)] * 80)))
-    assert [job.partition for job in plan(state, 0)] == [1, 2, 0]
+    assert ranges(plan(after(state, above), 0)) == [(0, 1, 0, 50)]
 
 
 # What is merged
 
 
-def test_so_many_neighbours_of_one_level_become_one_of_the_next():
+def test_so_many_neighbours_of_one_level_become_one_of_the_next_if_they_fit_into_segment_bytes():
     assert plan(segmented(*[1] * (MERGE_COUNT - 1)), 0) == []
     assert ranges(plan(segmented(*[1] * MERGE_COUNT), 0)) == [(0, 2, 0, MERGE_COUNT * 10)]
-    assert ranges(plan(segmented(*[2] * MERGE_COUNT), 0)) == [(0, 3, 0, MERGE_COUNT * 10)]
-
-
-def test_segments_of_the_last_level_stay():
+    levels = [3, 2, 2, *[1] * 10, 2, *[2] * MERGE_COUNT, 1]
+    assert ranges(plan(segmented(*levels), 0)) == [(0, 3, 130, (13 + MERGE_COUNT) * 10)]
     assert plan(segmented(*[LEVEL_MAX] * 40), 0) == []
-
-
-def test_a_run_of_one_level_is_not_broken_into():
-    levels = [3, 2, 2, *[1] * 10, 2, *[1] * (MERGE_COUNT + 3)]
-    assert ranges(plan(segmented(*levels), 0)) == [(0, 2, 140, (14 + MERGE_COUNT) * 10)]
-
-
-def test_neighbours_too_large_for_segment_bytes_stay():
-    assert plan(segmented(*[1] * MERGE_COUNT, size=2**30 // MERGE_COUNT + 1), 0, 10**12) == []
-    assert len(plan(segmented(*[1] * MERGE_COUNT, size=2**30 // MERGE_COUNT), 0, 10**12)) == 1
+    largest = 2**30 // MERGE_COUNT
+    assert len(plan(segmented(*[1] * MERGE_COUNT, size=largest), 0, 10**12)) == 1
+    assert plan(segmented(*[1] * MERGE_COUNT, size=largest + 1), 0, 10**12) == []
 
 
 def test_a_run_that_fits_is_found_behind_larger_segments_of_its_level():
@@ -204,6 +175,9 @@ def test_a_job_is_no_larger_than_its_budget():
     [job] = plan(filled(ROLL_CHUNKS), 0, 10 * CHUNK)
     assert job.bytes == 10 * CHUNK
     assert ranges([job]) == [(0, 1, 0, 100)]
+    # A chunk larger than it is rolled by itself.
+    state = after(after(started(), commit(None, heavy(1, ROLL_BYTES))), commit(None, heavy(1, ROLL_BYTES)))
+    assert ranges(plan(state, 0, 1000)) == [(0, 1, 0, 1)]
 
 
 def test_a_roll_stops_at_the_most_rows_of_a_segment():
@@ -220,12 +194,6 @@ def test_a_merge_stops_at_the_most_rows_of_a_segment():
     assert plan(rolled_to(rows), 0) == []
     rows.append(1)
     assert ranges(plan(rolled_to(rows), 0)) == [(0, 2, rows[0], sum(rows))]
-
-
-def test_a_chunk_larger_than_the_budget_is_rolled_by_itself():
-    state = after(started(), commit(None, heavy(1, ROLL_BYTES)))
-    state = after(state, commit(None, heavy(1, ROLL_BYTES)))
-    assert ranges(plan(state, 0, 1000)) == [(0, 1, 0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -277,32 +245,21 @@ def carried_out(state, job, writes):
     return new
 
 
-@pytest.mark.parametrize("budget", [None, 50 * CHUNK, 2**30], ids=["in passing", "little", "by hand"])
-def test_no_byte_is_rewritten_more_than_three_times_and_the_partition_stays_short(budget):
+@pytest.mark.parametrize("budget", [None, 6 * CHUNK, 2**30], ids=["in passing", "little", "by hand"])
+def test_no_byte_is_rewritten_more_than_three_times_and_the_partition_stays_short(budget, monkeypatch):
+    monkeypatch.setattr(roll_plan, "ROLL_CHUNKS", 8)
+    monkeypatch.setattr(roll_plan, "MERGE_COUNT", 4)
     state, writes = started(), []
-    for _ in range(20_000):
+    for _ in range(1000):
         state = after(state, commit(None, file({0: 1})))
         writes.append(0)
         for job in plan(state, 0, budget):
             state = carried_out(state, job, writes)
     assert max(writes) <= LEVEL_MAX
-    assert len(state.partitions[0].chunks) <= ROLL_CHUNKS
-    assert len(state.files) <= ROLL_CHUNKS
-    if budget != 50 * CHUNK:
-        # One segment for every 16 * 16 * 64 batches, and fewer than 16 of each lower level.
-        assert len(state.partitions[0].segments) <= 20_000 // (MERGE_COUNT**2 * ROLL_CHUNKS) + 2 * MERGE_COUNT
+    assert len(state.partitions[0].chunks) <= 8
+    assert len(state.files) <= 8
+    if budget != 6 * CHUNK:
+        # One segment for every 4 * 4 * 8 batches, and fewer than 4 of each lower level.
+        assert len(state.partitions[0].segments) <= 1000 // (4 * 4 * 8) + 2 * 4
         assert writes[0] == LEVEL_MAX
-    assert sum(end - start for _, start, end in pieces(state)) == 20_000
-
-
-def test_what_is_deleted_at_one_end_does_not_stop_maintenance_at_the_other():
-    state, writes = started(), []
-    for batch in range(3_000):
-        state = after(state, commit(None, file({0: 1})))
-        writes.append(0)
-        for job in plan(state, 0):
-            state = carried_out(state, job, writes)
-        if batch % 100 == 99:
-            state = after(state, DeleteRecords(0, batch - 500 if batch > 500 else 0))
-    assert max(writes) <= LEVEL_MAX
-    assert len(pieces(state)) <= ROLL_CHUNKS + 2 * MERGE_COUNT
+    assert sum(end - start for _, start, end in pieces(state)) == 1000

@@ -12,7 +12,6 @@ from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecord
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from tests.support.coordinator.topics import (
     after,
-    at,
     claim,
     commit,
     decide,
@@ -46,45 +45,18 @@ def take(state, *swaps):
 # What fits
 
 
-def test_the_oldest_chunks_become_a_segment():
-    state = rolled(filled(4), 0, 20)
-    assert pieces(state) == [("segment", 0, 20), ("chunk", 20, 30), ("chunk", 30, 40)]
-
-
-def test_neighbouring_segments_become_one():
-    state = rolled(filled(4), 0, 10, 20, 30)
-    assert pieces(rolled(state, 10, 30)) == [("segment", 0, 10), ("segment", 10, 30), ("chunk", 30, 40)]
-
-
-def test_segments_and_the_chunks_behind_them_become_one():
-    state = rolled(filled(4), 0, 10, 20)
-    assert pieces(rolled(state, 10, 40)) == [("segment", 0, 10), ("segment", 10, 40)]
-
-
-def test_rows_offsets_and_the_high_watermark_stay_what_they_are():
-    before = filled(4)
-    after_it = rolled(before, 0, 20).partitions[0]
-    old = before.partitions[0]
-    assert (after_it.log_start, after_it.high_watermark, after_it.log_end) == (0, 40, 40)
-    assert after_it.log_end_offsets == old.log_end_offsets
-    assert after_it.rolled_end == 20
-
-
-def test_a_batch_after_the_swap_goes_where_it_would_have_gone():
-    state = after(rolled(filled(2), 0, 20), commit(None, file({0: 5})))
-    assert pieces(state) == [("segment", 0, 20), ("chunk", 20, 25)]
-
-
-def test_the_swaps_of_one_command_may_build_on_one_another():
-    state, taken = take(filled(3), swap(0, 10), swap(10, 20), swap(0, 20))
+def test_whole_chunks_and_segments_become_one_segment_and_no_offset_changes():
+    before = filled(4, partitions=2)
+    state, taken = take(before, swap(0, 10), swap(10, 20), swap(0, 20))  # they may build on one another
     assert taken == 3
-    assert pieces(state) == [("segment", 0, 20), ("chunk", 20, 30)]
-
-
-def test_another_partition_is_left_alone():
-    state = rolled(filled(2, partitions=2), 0, 20, partition=1)
-    assert pieces(state, 0) == [("chunk", 0, 10), ("chunk", 10, 20)]
-    assert pieces(state, 1) == [("segment", 0, 20)]
+    assert pieces(state) == [("segment", 0, 20), ("chunk", 20, 30), ("chunk", 30, 40)]
+    assert pieces(state, 1) == pieces(before, 1)
+    state = rolled(rolled(before, 0, 10, 20), 10, 40)
+    assert pieces(state) == [("segment", 0, 10), ("segment", 10, 40)]
+    (one, _), (old, _) = state.partitions, before.partitions
+    assert (one.log_start, one.high_watermark, one.log_end, one.rolled_end) == (0, 40, 40, 40)
+    assert one.log_end_offsets == old.log_end_offsets
+    assert pieces(after(state, commit(None, file({0: 5}))))[-1] == ("chunk", 40, 45)
 
 
 # Stale swaps
@@ -102,10 +74,19 @@ def test_a_swap_whose_range_is_not_the_oldest_whole_pieces_is_dropped(start, end
     assert take(state, one) == (state, 0)
 
 
-@pytest.mark.parametrize(("start", "end"), [(5, 20), (0, 15), (10, 25), (0, 25)])
+@pytest.mark.parametrize(("start", "end"), [(5, 20), (0, 15), (10, 25), (0, 25), (20, 30)])
 def test_a_merge_whose_range_is_not_whole_segments_is_dropped(start, end):
-    state = rolled(filled(3), 0, 10, 20)
+    state = rolled(rolled(filled(4), 0, 10, 20, 30), 10, 30)
     assert take(state, swap(start, end)) == (state, 0)
+
+
+@pytest.mark.parametrize(
+    "stale", [swap(0, 20, epoch=1), swap(0, 20, born=4), swap(0, 20, -1), swap(0, 20, 1), swap(0, 20, on=())]
+)
+def test_a_swap_of_another_epoch_or_partition_from_before_the_floor_or_without_holders_is_dropped(stale):
+    state = msgspec.structs.replace(filled(2), orphan_floor=5)
+    assert take(state, stale) == (state, 0)
+    assert take(state, swap(0, 20, born=5))[1] == 1
 
 
 def test_one_segment_is_replaced_only_by_a_later_version_of_its_rows():
@@ -123,17 +104,6 @@ def test_a_swap_above_the_high_watermark_is_dropped():
     assert state.partitions[0].high_watermark == 10
     assert take(state, swap(0, 20)) == (state, 0)
     assert take(state, swap(0, 10))[1] == 1
-
-
-def test_a_swap_of_another_leader_epoch_is_dropped():
-    state = filled(2)
-    assert take(state, swap(0, 20, epoch=1)) == (state, 0)
-
-
-def test_a_swap_born_below_the_orphan_floor_is_dropped():
-    state = msgspec.structs.replace(filled(2), orphan_floor=5)
-    assert take(state, swap(0, 20, born=4)) == (state, 0)
-    assert take(state, swap(0, 20, born=5))[1] == 1
 
 
 def test_a_swap_of_rows_for_which_another_segment_is_staged_is_dropped():
@@ -171,11 +141,6 @@ def test_what_a_former_disk_of_a_node_held_does_not_count():
     assert [each.holders for each in state.partitions[0].staged] == [one.segment.holders[:1]]
 
 
-def test_a_segment_that_no_replica_holds_is_dropped():
-    state = after(started(replicas=("A", "B")), commit(None, file({0: 10}, on=("A", "B"))))
-    assert take(state, swap(0, 10, on=())) == (state, 0)
-
-
 def test_a_segment_does_not_wait_any_longer_if_its_first_rows_were_deleted():
     state = started(replicas=("A", "B"))
     for _ in range(2):
@@ -188,17 +153,6 @@ def test_a_segment_does_not_wait_any_longer_if_its_first_rows_were_deleted():
     assert f"0/{staged.name}" in released(state)
 
 
-@pytest.mark.parametrize("partition", [-1, 1])
-def test_a_swap_of_a_partition_that_is_not_there_is_dropped(partition):
-    state = filled(2)
-    assert take(state, swap(0, 20, partition)) == (state, 0)
-
-
-def test_what_another_did_already_is_dropped():
-    state = rolled(filled(2), 0, 20)
-    assert take(state, swap(0, 20)) == (state, 0)
-
-
 def test_the_same_swap_again_does_not_give_up_its_own_files():
     mine = swap(0, 20)
     state, _ = take(filled(2), mine)
@@ -208,61 +162,29 @@ def test_the_same_swap_again_does_not_give_up_its_own_files():
     assert not any(mine.segment.name in key for key in released(again))
 
 
-def test_a_roll_that_comes_after_the_merge_of_what_it_rolled_is_dropped():
-    late = swap(0, 10)
-    state = rolled(filled(3), 0, 10, 20, 30)
-    state = rolled(state, 0, 30)
-    assert take(state, late) == (state, 0)
-
-
-def test_a_swap_of_rows_that_were_deleted_meanwhile_is_dropped():
-    state = after(filled(3), DeleteRecords(0, 10))
-    assert take(state, swap(0, 20)) == (state, 0)
-
-
 def test_a_swap_whose_first_chunk_was_cut_meanwhile_is_taken():
     state = after(filled(3), DeleteRecords(0, 5))
+    gone = after(state, DeleteRecords(0, 10))
+    assert take(gone, swap(0, 20)) == (gone, 0)
     state, taken = take(state, swap(0, 20))
     assert taken == 1
     assert state.partitions[0].log_start == 5
     assert pieces(state) == [("segment", 0, 20), ("chunk", 20, 30)]
 
 
-def test_of_several_swaps_only_the_stale_ones_are_dropped():
-    state, taken = take(filled(3), swap(0, 10), swap(5, 20), swap(10, 20))
-    assert taken == 2
-    assert pieces(state) == [("segment", 0, 10), ("segment", 10, 20), ("chunk", 20, 30)]
-
-
 # In a batch
 
 
-def test_a_swap_that_rides_along_is_in_the_batchs_own_entry():
+def test_a_swap_that_rides_along_is_in_the_batchs_own_entry_and_does_not_fail_it():
     state = filled(2)
-    command = msgspec.structs.replace(commit(claim(1), file({0: 5})), swaps=(swap(0, 20),))
-    events = decide(state, command)
-    assert [type(event) for event in events] == [BatchSequenced, SegmentsSwapped]
-    assert pieces(after(state, command)) == [("segment", 0, 20), ("chunk", 20, 25)]
-
-
-def test_a_stale_swap_does_not_fail_the_batch():
-    state = filled(2)
-    command = msgspec.structs.replace(commit(claim(1), file({0: 5})), swaps=(swap(0, 7),))
-    assert [type(event) for event in decide(state, command)] == [BatchSequenced]
-
-
-def test_a_swap_that_rides_along_with_a_replay_is_still_taken():
-    first = commit(claim(1), file({0: 10}))
-    state = after(filled(2), first)
-    replay = msgspec.structs.replace(commit(claim(1), file({0: 10})), swaps=(swap(0, 20),))
-    assert [type(event) for event in decide(state, replay)] == [SegmentsSwapped]
-    assert pieces(after(state, replay)) == [("segment", 0, 20), ("chunk", 20, 30)]
-
-
-def test_a_replay_with_the_swap_that_was_taken_changes_nothing():
-    command = msgspec.structs.replace(commit(claim(1), file({0: 10})), swaps=(swap(0, 20),))
-    state = after(filled(2), command)
-    assert decide(state, command) == []
+    batch = commit(claim(1), file({0: 10}))
+    stale, fitting = (msgspec.structs.replace(batch, swaps=(swap(0, end),)) for end in (7, 20))
+    assert [type(event) for event in decide(state, stale)] == [BatchSequenced]
+    assert [type(event) for event in decide(state, fitting)] == [BatchSequenced, SegmentsSwapped]
+    assert pieces(after(state, fitting)) == [("segment", 0, 20), ("chunk", 20, 30)]
+    assert decide(after(state, fitting), fitting) == []
+    # Beside a replay it is still taken.
+    assert [type(event) for event in decide(after(state, batch), fitting)] == [SegmentsSwapped]
 
 
 def test_a_batch_that_brings_a_replica_into_the_isr_does_not_swap_in_what_that_lacks():
@@ -320,15 +242,9 @@ def test_of_two_segments_one_waits_if_with_both_a_majority_would_lack_what_a_quo
 # What is released
 
 
-def test_replaced_segments_are_released_and_with_the_time():
-    state = rolled(filled(3), 0, 10, 20, 30)
-    old = [f"0/{each.name}" for each in state.partitions[0].segments]
-    merged = at(state, MaintainSegments((swap(0, 30),)), 77)
-    new = [each for each in merged.pending_deletions if each not in state.pending_deletions]
-    assert [(each.key, each.at_ms) for each in new] == [(key, 77) for key in old]
-
-
 def test_a_file_is_released_when_the_last_partition_has_rolled_it():
+    state = rolled(after(started(3), commit(None, file({1: 10}))), 0, 10, partition=1)
+    assert names(state) == []  # an empty partition holds no file
     state = filled(2, partitions=2)
     first, second = names(state)
     state = rolled(state, 0, 20, partition=0)
@@ -337,19 +253,6 @@ def test_a_file_is_released_when_the_last_partition_has_rolled_it():
     assert (names(state), released(state)) == ([second], [f"append/{first}"])
     state = rolled(state, 10, 20, partition=1)
     assert (names(state), released(state)) == ([], [f"append/{first}", f"append/{second}"])
-
-
-def test_a_file_of_one_partition_waits_for_no_other():
-    state = after(started(2), commit(None, file({0: 10})))
-    state = after(state, commit(None, file({1: 10})))
-    first, second = names(state)
-    state = rolled(state, 0, 10, partition=0)
-    assert (names(state), released(state)) == ([second], [f"append/{first}"])
-
-
-def test_an_empty_partition_holds_no_file():
-    state = rolled(after(started(3), commit(None, file({1: 10}))), 0, 10, partition=1)
-    assert names(state) == []
 
 
 layouts = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=4), min_size=1, max_size=8)

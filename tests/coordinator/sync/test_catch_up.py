@@ -1,15 +1,16 @@
-"""Catching up: a replica gets what it lacks, and the journal learns of it."""
+"""Catching up: a replica gets what it lacks whatever fails meanwhile, and the journal learns of it."""
 
+import msgspec
 import pytest
 
-from pyspark_log_coordinator.cluster.machine import FenceNode
+from pyspark_log_coordinator.cluster.machine import FenceNode, UnfenceNode
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.sync import catch_up as copying
 from pyspark_log_coordinator.sync.catch_up import catch_up
-from pyspark_log_coordinator.sync.replica_file import missing
-from pyspark_log_coordinator.topic.machine import AlterReplicaNode, Suspect
+from pyspark_log_coordinator.sync.replica_file import missing, sources
+from pyspark_log_coordinator.topic.machine import AlterReplicaNode, Holder, Suspect
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import NodeMissing, StoreUnavailable
+from pyspark_log_storage.errors import CorruptObject, NodeMissing, StoreRefused, StoreUnavailable
 from tests.support.coordinator.breakable_store import BreakableStore
 from tests.support.coordinator.replicated_topic import ReplicatedTopic
 from tests.support.coordinator.several_nodes import Stores
@@ -19,9 +20,6 @@ from tests.support.coordinator.watched_topic import Watched, copy, reads
 @pytest.fixture
 def topic():
     return ReplicatedTopic(Stores(Watched))
-
-
-# Catching up
 
 
 def test_a_node_gets_the_files_that_it_lacks_and_is_their_holder(topic):
@@ -35,21 +33,9 @@ def test_a_node_gets_the_files_that_it_lacks_and_is_their_holder(topic):
     assert topic.partition().log_end_offsets == {"0": 3, "1": 3, "2": 0}
     assert missing(topic.handle, "1") == []
     assert reads(topic, "0") == sorted(names)
-
-
-def test_the_high_watermark_follows_when_all_have_caught_up(topic):
-    topic.append()
-    copy(topic, "1")
     assert topic.partition().high_watermark == 0
     copy(topic, "2")
-    assert topic.partition().high_watermark == 1
-
-
-def test_a_node_that_fell_out_of_the_isr_joins_it_again(topic):
-    topic.append(on=("0", "2"), acks="all")
-    assert topic.partition().isr == ("0", "2")
-    copy(topic)
-    assert topic.partition().isr == ("0", "1", "2")
+    assert topic.partition().high_watermark == 3
 
 
 def test_a_disk_from_a_backup_gets_back_its_files_before_it_is_in_sync_again(topic):
@@ -93,6 +79,19 @@ def test_a_lost_file_whose_only_other_holder_is_away_keeps_no_other_partition_be
     assert [topic.partition(number).isr for number in (0, 1)] == [("1", "2"), ("0", "2")]
 
 
+def test_a_disk_from_a_backup_stays_out_of_sync_when_the_deadline_leaves_files_that_it_has_lost(topic):
+    lost = [topic.append(on=("0", "1", "2"), acks="all") for _ in range(2)]
+    for fenced in (True, False):
+        node_admin.set_fenced(topic.log, "1", fenced=fenced)
+    for name in lost:
+        topic.log.node_store("1").delete(topic.handle.append_file(name))
+    clock = topic.log.environment
+    assert copy(topic, deadline=clock.monotonic() + 1, moved=lambda _: clock.sleep(1)).objects == 1
+    assert topic.partition().isr == ("0", "2")
+    assert copy(topic).objects == 1
+    assert topic.partition().isr == ("0", "1", "2")
+
+
 def test_a_lost_file_that_keeps_its_partition_in_sync_keeps_no_other_one_behind():
     topic = ReplicatedTopic(Stores(BreakableStore), (("1", "2"), ("0", "2"), ("1", "0")))
     lost = topic.append({0: [b"a"], 2: [b"a"]}, on=("1", "2"), acks="all")
@@ -118,19 +117,6 @@ def test_a_node_that_has_lost_the_last_copy_of_a_file_stays_out_of_sync():
     assert len(copy(topic, "2").failures) == 1
     assert "2" not in topic.partition().isr
     assert [each.node for each in topic.handle.journal.state.file(0).holders] == ["2"]
-
-
-def test_a_disk_from_a_backup_stays_out_of_sync_when_the_deadline_leaves_files_that_it_has_lost(topic):
-    lost = [topic.append(on=("0", "1", "2"), acks="all") for _ in range(2)]
-    for fenced in (True, False):
-        node_admin.set_fenced(topic.log, "1", fenced=fenced)
-    for name in lost:
-        topic.log.node_store("1").delete(topic.handle.append_file(name))
-    clock = topic.log.environment
-    assert copy(topic, deadline=clock.monotonic() + 1, moved=lambda _: clock.sleep(1)).objects == 1
-    assert topic.partition().isr == ("0", "2")
-    assert copy(topic).objects == 1
-    assert topic.partition().isr == ("0", "1", "2")
 
 
 def test_a_node_that_lacks_nothing_costs_no_write(topic):
@@ -167,19 +153,6 @@ def test_a_segment_is_copied_with_its_index_and_then_replaces_the_chunks(topic):
     assert topic.partition().log_end_offsets == {"0": 3, "1": 3, "2": 3}
 
 
-def test_a_node_gets_only_the_segment_of_rolled_chunks(topic):
-    for _ in range(3):
-        topic.append(on=("0", "2"), acks="all")
-    name = topic.roll(2)
-    copy(topic, "2")
-    assert [each.name for each in topic.partition().segments] == [name]
-    copied = copy(topic, "1")
-    assert copied.objects == 2
-    assert topic.keys("1") == [f"0/{name}.index", f"0/{name}.log", f"append/{topic.handle.journal.state.file(2).name}"]
-    assert topic.partition().log_end_offsets["1"] == 3
-    assert topic.partition().isr == ("0", "1", "2")
-
-
 def test_a_wiped_node_gets_every_file_again(topic):
     for _ in range(2):
         topic.append(on=("0", "1", "2"), acks="all")
@@ -196,27 +169,6 @@ def test_a_wiped_node_gets_every_file_again(topic):
     assert {each.url: len(list(each.list("topics/"))) for each in topic.stores.at.values()}["/disk/1"] == 2
 
 
-def test_a_catch_up_updates_a_topic_that_missed_a_renewal(topic, monkeypatch):
-    topic.append(on=("0", "1", "2"), acks="all")
-    topic.stores.at["/disk/1"] = Watched("/disk/1")
-    log, handle = topic.open()
-    with monkeypatch.context() as patch:
-        patch.setattr(node_admin, "update_topics", bool_of_all)
-        node_admin.renew(log, "1")
-    assert handle.refresh().partitions[0].isr == ("0", "1", "2")
-    assert catch_up(handle, "1").objects == 1
-    assert handle.journal.state.incarnations["1"] == log.cluster.state.nodes["1"].incarnation
-
-
-def test_a_process_that_has_not_read_of_a_fence_does_not_end_it(topic):
-    _, handle = topic.open()
-    node_admin.set_fenced(topic.log, "1", fenced=True)
-    handle.refresh()
-    catch_up(handle, "1")
-    assert topic.handle.refresh().fenced == ("1",)
-    assert topic.partition().isr == ("0", "2")
-
-
 def test_a_process_that_has_not_read_of_a_new_disk_does_not_bring_back_the_former_one(topic):
     topic.append(on=("0", "1", "2"), acks="all")
     log, handle = topic.open()
@@ -229,28 +181,6 @@ def test_a_process_that_has_not_read_of_a_new_disk_does_not_bring_back_the_forme
     assert topic.handle.refresh().incarnations["1"] == renewed.incarnation
     assert (topic.partition().leader, topic.partition().isr) == ("1", ("1",))
     assert topic.partition().log_end_offsets["1"] == 2
-
-
-def test_a_change_of_a_node_while_a_topic_is_told_of_an_earlier_one_wins(topic, monkeypatch):
-    topic.log.cluster.submit(FenceNode("1"))
-    _, handle = topic.open()
-    submit = handle.submit
-
-    def late(command):
-        monkeypatch.setattr(handle, "submit", submit)
-        node_admin.renew(topic.log, "1", "/disk/new")
-        node_admin.set_fenced(topic.log, "1", fenced=False)
-        return submit(command)
-
-    monkeypatch.setattr(handle, "submit", late)
-    node_admin.update_topic(handle, "1")
-    assert topic.log.node("1").url == "/disk/new"
-    state = topic.handle.refresh()
-    assert (state.incarnations["1"], state.fenced) == (topic.log.node("1").incarnation, ())
-
-
-def bool_of_all(*_):
-    return True
 
 
 def test_a_fenced_node_gets_its_copies_and_is_in_no_isr_until_it_is_unfenced(topic):
@@ -274,39 +204,19 @@ def test_a_suspected_node_that_lacks_nothing_is_no_longer_suspected(topic):
 # Telling the journal
 
 
-def test_many_files_are_submitted_in_one_entry(topic):
-    for _ in range(5):
-        topic.append()
-    number = topic.handle.journal.number
-    copy(topic)
-    assert topic.handle.journal.number == number + 1
-
-
-@pytest.mark.parametrize("bound", ["SUBMIT_OBJECTS", "SUBMIT_BYTES"])
-def test_a_large_catch_up_submits_several_entries(topic, monkeypatch, bound):
+@pytest.mark.parametrize(
+    ("bound", "seconds", "entries"),
+    [("", 0, 1), ("OBJECTS", 0, 3), ("BYTES", 0, 3), ("", copying.SUBMIT_SECONDS / 2, 3)],
+)
+def test_files_are_submitted_in_few_entries_but_in_time(topic, monkeypatch, bound, seconds, entries):
     for _ in range(5):
         topic.append()
     (size,) = {piece.bytes for piece in missing(topic.handle, "1")}
-    monkeypatch.setattr(copying, bound, 2 if bound == "SUBMIT_OBJECTS" else 2 * size)
+    if bound:
+        monkeypatch.setattr(copying, f"SUBMIT_{bound}", 2 if bound == "OBJECTS" else 2 * size)
     number = topic.handle.journal.number
-    copy(topic)
-    assert topic.handle.journal.number == number + 3
-
-
-def test_a_slow_catch_up_submits_in_time(topic):
-    for _ in range(5):
-        topic.append()
-    number = topic.handle.journal.number
-    copy(topic, moved=lambda _: topic.log.environment.sleep(copying.SUBMIT_SECONDS / 2))
-    assert topic.handle.journal.number == number + 3
-
-
-def test_the_marker_is_read_before_anything_is_written(topic):
-    topic.append()
-    topic.log.node_store("1").delete(layout.MARKER)
-    with pytest.raises(NodeMissing):
-        copy(topic)
-    assert topic.keys("1") == []
+    copy(topic, moved=lambda _: topic.log.environment.sleep(seconds))
+    assert topic.handle.journal.number == number + entries
 
 
 def test_copies_on_a_disk_that_failed_are_not_submitted(topic):
@@ -315,5 +225,161 @@ def test_copies_on_a_disk_that_failed_are_not_submitted(topic):
     with pytest.raises(NodeMissing):
         copy(topic, moved=lambda _: topic.log.node_store("1").delete(layout.MARKER))
     assert topic.partition().log_end_offsets["1"] == 0
+    before = topic.keys("1")
+    with pytest.raises(NodeMissing):  # this time the marker is missing before anything is written
+        copy(topic, "1")
+    assert topic.keys("1") == before
     topic.log.node_store("1").create(layout.MARKER, marker)
     assert copy(topic).objects == 1
+
+
+def damage(topic, name, number=0):
+    """Flip a bit of the last byte of the file of this number on a node."""
+    key = topic.handle.append_file(topic.handle.journal.state.file(number).name)
+    store = topic.log.node_store(name)
+    data = bytearray(store.read(key))
+    data[-1] ^= 1
+    store.put(key, bytes(data))
+    return key
+
+
+# Interruptions
+
+
+def interrupt_after(objects):
+    """Return a callback that ends the process in the object after this number of objects."""
+    passed = []
+
+    def moved(count):
+        passed.append(count)
+        if len(passed) > objects:
+            raise KeyboardInterrupt
+
+    return moved
+
+
+def test_an_interrupted_catch_up_goes_on_where_it_stopped(topic, monkeypatch):
+    monkeypatch.setattr(copying, "SUBMIT_OBJECTS", 2)
+    names = [topic.append() for _ in range(5)]
+    with pytest.raises(KeyboardInterrupt):
+        copy(topic, moved=interrupt_after(3))
+    # Two were copied and told, one was copied.
+    assert topic.partition().log_end_offsets["1"] == 2
+    assert topic.keys("1") == [f"append/{name}" for name in sorted(names[:3])]
+    reads(topic, "0")
+    assert copy(topic).objects == 3
+    assert reads(topic, "0") == sorted(names[3:])
+    assert topic.content("1") == topic.content("0")
+
+
+# Sources
+
+
+@pytest.mark.parametrize("how", ["damaged", "lost"])
+def test_a_damaged_or_lost_copy_is_skipped_for_another_and_its_node_does_not_hold_it_any_more(topic, how):
+    name = topic.append(on=("0", "2"), acks="all")
+    if how == "damaged":
+        damage(topic, "0")
+    else:
+        topic.log.node_store("0").delete(topic.handle.append_file(name))
+    copied = copy(topic)
+    assert (copied.objects, copied.failures) == (1, ())
+    assert topic.content("1") == topic.content("2") != topic.content("0")
+    assert [holder.node for holder in topic.handle.refresh().file(0).holders] == ["2", "1"]
+
+
+def test_a_source_that_does_not_answer_is_skipped_for_another_although_the_last_probe_found_it():
+    topic = ReplicatedTopic(Stores(BreakableStore), replicas=(("1", "2", "0"),))
+    topic.append(on=("1", "2"), acks="all")
+    topic.stores.at["/disk/1"].broken = StoreUnavailable
+    copied = copy(topic, "0")
+    assert (copied.objects, copied.failures) == (1, ())
+
+
+def test_a_file_without_a_whole_copy_is_reported_and_the_others_go_on(topic):
+    for _ in range(3):
+        topic.append()
+    key = damage(topic, "0", number=1)
+    told = []
+    copied = copy(topic, failed=told.append)
+    assert copied.objects == 2
+    assert list(copied.failures) == told
+    (failure,) = told
+    assert isinstance(failure, CorruptObject)
+    assert key in failure.message
+    assert topic.partition().log_end_offsets["1"] == 1
+    # Once more, nothing is left but what cannot be done.
+    assert copy(topic).failures[0].message == failure.message
+
+
+def test_a_damaged_copy_on_the_node_itself_is_replaced(topic):
+    names = [topic.append(), topic.append()]
+    for name in names:
+        topic.log.node_store("1").create(topic.handle.append_file(name), b"?")
+    assert (copy(topic).objects, topic.content("1")) == (2, topic.content("0"))
+    assert topic.partition().log_end_offsets["1"] == 2
+
+
+def test_what_was_copied_while_the_disk_was_not_mounted_is_not_counted(topic):
+    key = topic.handle.append_file(topic.append())
+    store = topic.log.node_store("1")
+    below = iter([key])
+
+    def mount(read):
+        if read == layout.MARKER and store.size(layout.MARKER) and key in store.list(""):
+            for written in below:
+                store.delete(written)  # what lay below the mount point is hidden by the disk
+
+    store.before_marker = mount
+    assert copy(topic).objects == 1
+    assert next(below, None) is None
+    assert topic.content("1") == topic.content("0")
+
+
+def test_a_node_whose_disk_was_set_back_stays_suspected(topic):
+    name = topic.append()
+    topic.handle.submit(Suspect("0", topic.handle.journal.state.incarnations["0"]))
+    store = topic.log.node_store("0")
+    newest = store.read(topic.handle.append_file(name))
+    store.delete(topic.handle.append_file(name))
+    copy(topic, "0")
+    assert topic.handle.refresh().suspects == {"0": 1}
+    store.create(topic.handle.append_file(name), newest)
+    copy(topic, "0")
+    assert topic.handle.refresh().suspects == {}
+
+
+def test_a_catch_up_without_a_reachable_holder_names_the_holders(topic):
+    topic.append()
+    topic.log.missing_nodes = {"0": StoreUnavailable("/cluster", "node", "gone")}
+    (failure,) = copy(topic).failures
+    assert isinstance(failure, StoreUnavailable)
+    assert "none of its holders (0) is reachable; bring one back" in failure.message
+
+
+def test_a_node_that_cannot_be_written_ends_the_catch_up():
+    topic = ReplicatedTopic(Stores(BreakableStore))
+    topic.append()
+    topic.log.node_store("1").broken_writes = StoreRefused
+    with pytest.raises(StoreRefused):
+        copy(topic)
+
+
+def test_the_nearest_holder_comes_first_and_fenced_ones_last():
+    stores = Stores()
+    log = stores.log()
+    for number, rack in ((1, "east"), (2, "west"), (3, "east"), (4, "west")):
+        node_admin.join(log, f"/disk/{number}", rack=rack)
+    handle = log.create_topic("t", 1, replicas=[list("01234")])
+    state = handle.journal.state
+    holders = tuple(Holder(name, state.incarnations[name]) for name in "42310")
+    assert sources(handle, holders, "1") == ["3", "0", "2", "4"]
+    assert sources(handle, holders, "2") == ["4", "0", "1", "3"]
+    assert sources(handle, holders, "0") == ["1", "2", "3", "4"]
+    log.cluster.submit(FenceNode("3"))
+    assert sources(handle, holders, "1") == ["0", "2", "4", "3"]
+    log.cluster.submit(UnfenceNode("3"))
+    log.missing_nodes = {"3": StoreUnavailable("", "", "gone")}
+    assert sources(handle, holders, "1") == ["0", "2", "4"]
+    other = tuple(msgspec.structs.replace(each, incarnation="former") for each in holders)
+    assert sources(handle, other, "1") == []

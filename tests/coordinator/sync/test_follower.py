@@ -5,14 +5,12 @@ import weakref
 
 import pytest
 
-from pyspark_log_coordinator.log import node_admin
-from pyspark_log_coordinator.maintenance import checkpoint_files, topic_description
 from pyspark_log_coordinator.sync import follower as following
 from pyspark_log_coordinator.sync.follower import Follower, FollowerRound
 from pyspark_log_coordinator.sync.scrubber import scrub
-from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteTopic, RaiseOrphanFloor
+from pyspark_log_coordinator.topic.machine import DeleteTopic
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import InvalidOption, NodeMissing, ObjectMissing
+from pyspark_log_storage.errors import NodeMissing, ObjectMissing
 from pyspark_log_storage.objects import checkpoints
 from tests.support.coordinator.replicated_topic import ReplicatedTopic, write
 from tests.support.coordinator.several_nodes import Stores
@@ -78,19 +76,6 @@ def test_what_was_written_for_a_topic_is_forgotten_when_that_is_deleted(topic):
     assert handle() is None
 
 
-def test_a_topic_deleted_while_it_is_copied_does_no_harm_to_the_others(topic):
-    other = topic.log.create_topic("u", 1, replicas=[["0", "1"]])
-    topic.append()
-    write(topic.log, other, 0, {0: [b"u"]}, on=["0"])
-
-    def moved(_):
-        if "t" in topic.log.topics():
-            topic.log.delete_topic("t")
-
-    assert Follower(topic.log, "1").round(moved).failures == ()
-    assert other.refresh().partitions[0].log_end_offsets == {"0": 1, "1": 1}
-
-
 def test_an_entry_of_which_no_answer_came_is_a_failure_and_the_next_round_goes_on():
     topic = ReplicatedTopic(Stores(lambda url: TroubledStore(PlainStore(url))))
     other = topic.log.create_topic("u", 1, replicas=[["0", "1"]])
@@ -106,20 +91,6 @@ def test_an_entry_of_which_no_answer_came_is_a_failure_and_the_next_round_goes_o
     root.forget_troubles()
     assert follower.round().failures == ()
     assert topic.partition().log_end_offsets["1"] == 1
-
-
-def test_a_report_of_which_no_answer_came_does_not_end_a_scrub():
-    topic = ReplicatedTopic(Stores(lambda url: TroubledStore(PlainStore(url))))
-    other = topic.log.create_topic("u", 1, replicas=[["0", "1"]])
-    topic.append(on=["0", "1"])
-    write(topic.log, other, 0, {0: [b"u"]}, on=["0", "1"])
-    (key,) = topic.log.node_store("1").list(f"{layout.topic_folder('t', topic.handle.topic_id)}append/")
-    topic.log.node_store("1").put(key, b"damaged")
-    topic.stores.at["/cluster"].lose_answers(f"{topic.handle.journal.folder}entries", times=ALWAYS)
-    done = scrub(topic.log, "1")
-    (failure,) = done.failures
-    assert "may or may not have been written" in failure
-    assert done.objects == 2
 
 
 def test_a_topic_with_a_damaged_journal_does_not_keep_the_others_from_being_copied_and_scrubbed(topic):
@@ -138,21 +109,6 @@ def test_a_topic_with_a_damaged_journal_does_not_keep_the_others_from_being_copi
     assert (scrubbed.objects, scrubbed.failures) == (1, done.failures)
 
 
-def test_a_topic_deleted_while_it_is_scrubbed_does_no_harm_to_the_others(topic):
-    other = topic.log.create_topic("u", 1, replicas=[["0", "1"]])
-    names = [topic.append(on=("0", "1")) for _ in range(3)]
-    write(topic.log, other, 0, {0: [b"u"]}, on=["0", "1"])
-
-    def moved(_):
-        if "t" in topic.log.topics():
-            topic.log.delete_topic("t")
-            for name in names:
-                topic.log.node_store("1").delete(topic.handle.append_file(name))
-
-    done = scrub(topic.log, "1", moved)
-    assert (done.objects, done.failures) == (1, ())
-
-
 def test_a_scrub_gives_up_a_staged_segment_without_a_whole_copy(topic):
     for _ in range(2):
         topic.append(on=("0", "1", "2"), acks="all")
@@ -163,15 +119,22 @@ def test_a_scrub_gives_up_a_staged_segment_without_a_whole_copy(topic):
     assert topic.partition().staged == ()
 
 
-def test_an_unknown_node_is_an_error(topic):
-    with pytest.raises(InvalidOption, match="node '9' does not exist"):
-        Follower(topic.log, "9")
+@pytest.mark.parametrize(
+    "act", [lambda log, moved: Follower(log, "1").round(moved), lambda log, moved: scrub(log, "1", moved)]
+)
+def test_a_topic_deleted_while_its_files_are_read_does_no_harm_to_the_others(topic, act):
+    other = topic.log.create_topic("u", 1, replicas=[["0", "1"]])
+    names = [topic.append(on=("0", "1")), topic.append(on=("0",))]
+    write(topic.log, other, 0, {0: [b"u"]}, on=["0"])
 
+    def moved(_):
+        if "t" in topic.log.topics():
+            topic.log.delete_topic("t")
+            topic.log.node_store("1").delete(topic.handle.append_file(names[0]))
 
-def test_every_process_may_follow_for_a_node(topic):
-    topic.append()
-    first, second = Follower(topic.log, "1"), Follower(topic.open()[0], "1")
-    assert (first.round().objects, second.round().objects) == (1, 0)
+    assert act(topic.log, moved).failures == ()
+    Follower(topic.log, "1").round()
+    assert other.refresh().partitions[0].log_end_offsets == {"0": 1, "1": 1}
 
 
 # Checkpoints
@@ -192,46 +155,6 @@ def test_a_round_writes_the_checkpoints_of_what_the_node_has():
     assert checkpoint(topic, "1", checkpoints.REPLICATION) == {("t", 0): 1, ("t", 1): 2}
 
 
-def test_the_recovery_point_is_the_end_of_the_segments_that_the_node_has(topic):
-    for _ in range(3):
-        topic.append(on=("0", "2"), acks="all")
-    topic.roll(2)
-    Follower(topic.log, "2").round()
-    contents = checkpoint_files.contents(topic.handle.refresh(), "1")
-    assert checkpoints.decode_offsets(contents[checkpoints.RECOVERY_POINT], "") == {("t", 0): 0}
-    assert checkpoints.decode_offsets(contents[checkpoints.REPLICATION], "") == {("t", 0): 0}
-    Follower(topic.log, "1").round()
-    for name in ("1", "2"):
-        assert checkpoint(topic, name, checkpoints.RECOVERY_POINT) == {("t", 0): 2}
-        assert checkpoint(topic, name, checkpoints.REPLICATION) == {("t", 0): 3}
-
-
-def test_a_round_writes_the_topics_description(topic):
-    topic.append(on=("0", "2"), acks="all")
-    Follower(topic.log, "1").round()
-    key = f"{layout.topic_folder('t', topic.handle.topic_id)}{topic_description.NAME}"
-    described = topic_description.decode(topic.log.node_store("1").read(key), key)
-    state = topic.handle.refresh()
-    assert (described.number, described.topic) == (topic.handle.journal.number, state)  # there is no segment yet
-
-
-def test_a_node_that_has_no_rows_of_an_epoch_does_not_know_it(topic):
-    topic.append(on=("0", "1"), acks="all")
-    state = topic.handle.refresh()
-    topic.handle.submit(AlterReplicaNode("0", state.incarnations["0"], fenced=True))
-    topic.append(on=("1",), acks="1")
-    partition = topic.partition()
-    assert (partition.leader, partition.epoch_starts) == ("1", ((0, 0), (1, 1)))
-    state = topic.handle.refresh()
-    epochs = {
-        name: checkpoints.decode_epochs(
-            checkpoint_files.contents(state, name)[f"0/{checkpoints.LEADER_EPOCH}"], "epochs"
-        )
-        for name in "012"
-    }
-    assert epochs == {"0": ((0, 0),), "1": ((0, 0), (1, 1)), "2": ((0, 0),)}
-
-
 def test_checkpoints_that_have_not_changed_are_not_written_again(topic):
     topic.append()
     follower = Follower(topic.log, "1")
@@ -245,42 +168,6 @@ def test_checkpoints_that_have_not_changed_are_not_written_again(topic):
 
 
 # Cleaning
-
-
-def test_only_files_that_no_entry_names_are_deleted_from_the_node():
-    topic = ReplicatedTopic(orphan_retention_ms="0", file_delete_delay_ms="0")
-    kept = topic.append(on=("0", "1", "2"), acks="all")
-    store = topic.log.node_store("1")
-    orphan = topic.handle.append_file(layout.born_name(0, "ab" * 16))
-    store.create(orphan, b"nobody names it")
-    assert following.clean_up_node(topic.log, "1") == 0
-    for _ in range(2):
-        topic.handle.submit(RaiseOrphanFloor(topic.handle.journal.number))
-    assert topic.handle.refresh().orphan_floor > 0
-    assert following.clean_up_node(topic.log, "1") == 1
-    assert topic.keys("1") == [f"append/{kept}"]
-
-
-def test_a_staged_segment_is_no_orphan():
-    topic = ReplicatedTopic(orphan_retention_ms="0")
-    for _ in range(2):
-        topic.append(on=("0", "1", "2"), acks="all")
-    name = topic.roll(2)
-    for _ in range(3):
-        topic.handle.submit(RaiseOrphanFloor(topic.handle.journal.number))
-    assert [each.name for each in topic.partition().staged] == [name]
-    following.clean_up_node(topic.log, "0")
-    assert f"0/{name}.log" in topic.keys("0")
-
-
-def test_nothing_is_removed_from_a_disk_that_is_another():
-    topic = ReplicatedTopic()
-    topic.append()
-    topic.log.node_store("1").delete("node")
-    with pytest.raises(NodeMissing):
-        following.clean_up_node(topic.log, "1")
-    node_admin.renew(topic.log, "1")
-    assert following.clean_up_node(topic.log, "1") == 0
 
 
 def test_on_an_object_store_a_topic_without_new_entries_costs_one_look(monkeypatch):

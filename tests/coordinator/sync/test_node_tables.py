@@ -39,12 +39,6 @@ def test_the_table_of_the_node_is_published_and_no_other(topic):
     assert table(topic, "2") == []
 
 
-def test_a_topic_of_chunks_gets_no_table():
-    topic = ReplicatedTopic()
-    clean_up_node(topic.log, "1")
-    assert not any("_delta_log" in key for key in topic.log.node_store("1").list("topics/"))
-
-
 def orphans_are_deleted(topic):
     for _ in range(3):
         topic.append(on=ALL[1:], acks="all")

@@ -1,22 +1,19 @@
-"""The files of a replica: when a segment is the one that the journal names, and which nodes may be elected."""
+"""The files of a replica: which are whole, which nodes may be elected, and how fast files are copied."""
 
 import msgspec
 import pytest
 
 from pyspark_log_coordinator.cluster.machine import FenceNode, RemoveNode
 from pyspark_log_coordinator.model.partition import SegmentRef
-from pyspark_log_coordinator.sync.replica_file import check_segment, live
+from pyspark_log_coordinator.sync.replica_file import Throttle, check_segment, live
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.files.index import IndexEntry
+from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 
 TWO_CHUNKS = SegmentRef("a segment", (), 10, 16, 2, 300, 1, 0, 0, 0)
 ENTRIES = [IndexEntry(10, 2, 0, 100, 0, 0, 0, 0, 0), IndexEntry(12, 4, 100, 200, 0, 0, 0, 0, 0)]
-
-
-def test_a_segment_with_the_chunks_and_bytes_that_the_journal_names_is_whole():
-    check_segment(TWO_CHUNKS, ENTRIES, 300)
 
 
 @pytest.mark.parametrize(
@@ -25,6 +22,7 @@ def test_a_segment_with_the_chunks_and_bytes_that_the_journal_names_is_whole():
     ids=lambda each: next(iter(each)),
 )
 def test_a_segment_that_differs_from_the_journal_is_damaged(change):
+    check_segment(TWO_CHUNKS, ENTRIES, 300)
     with pytest.raises(CorruptObject, match="the journal says"):
         check_segment(msgspec.structs.replace(TWO_CHUNKS, **change), ENTRIES, 300)
 
@@ -34,19 +32,14 @@ def may_be_elected(topic):
     return {each.node for each in live(topic.handle)}
 
 
-def test_a_node_with_another_marker_cannot_be_elected_although_it_has_the_files():
-    topic = ReplicatedTopic()
-    topic.append(on=ALL, acks="all")
-    assert may_be_elected(topic) == {"0", "1", "2"}
-    topic.log.node_store("1").delete(layout.MARKER)
-    assert may_be_elected(topic) == {"0", "2"}
-
-
-def test_a_node_that_lacks_its_newest_file_cannot_be_elected():
+def test_a_node_with_another_marker_or_without_its_newest_file_cannot_be_elected():
     topic = ReplicatedTopic()
     key = topic.handle.append_file(topic.append(on=ALL, acks="all"))
-    topic.log.node_store("1").delete(key)
+    assert may_be_elected(topic) == {"0", "1", "2"}
+    topic.log.node_store("1").delete(layout.MARKER)  # although it has the files
     assert may_be_elected(topic) == {"0", "2"}
+    topic.log.node_store("2").delete(key)
+    assert may_be_elected(topic) == {"0"}
 
 
 def test_a_node_that_was_removed_cannot_be_elected_although_it_needs_no_file():
@@ -54,3 +47,22 @@ def test_a_node_that_was_removed_cannot_be_elected_although_it_needs_no_file():
     topic.log.cluster.submit(FenceNode("1"))
     topic.log.cluster.submit(RemoveNode("1", frozenset({topic.handle.topic_id}), frozenset(), 1))
     assert may_be_elected(topic) == {"0", "2"}
+
+
+def test_the_rate_is_at_most_the_one_allowed():
+    environment = fake_environment()
+    throttle = Throttle(environment, 1000)
+    begin = environment.monotonic()
+    for count in (500, 2000, 1, 499):
+        throttle(count)
+    assert environment.monotonic() - begin == pytest.approx(3)
+
+
+def test_a_pause_is_not_made_up_for():
+    environment = fake_environment()
+    throttle = Throttle(environment, 1000)
+    throttle(1000)
+    environment.sleep(100)
+    begin = environment.monotonic()
+    throttle(1000)
+    assert environment.monotonic() - begin == pytest.approx(1)

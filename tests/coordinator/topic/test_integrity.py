@@ -37,16 +37,6 @@ def test_a_segment_that_does_not_fit_between_its_neighbours_is_found(first, last
             integrity.check_entry(TOPIC, [None], after, 10**6)
 
 
-@given(st.integers(0, SEGMENTS - 1))
-def test_a_segment_that_is_gone_is_found(number):
-    left = (*PARTITION.segments[:number], *PARTITION.segments[number + 1 :])
-    after = with_partition(TOPIC, 0, msgspec.structs.replace(PARTITION, segments=left))
-    with pytest.raises(ValueError, match="partition 0: "):
-        integrity.check_entry(TOPIC, [None], after, 10**6)
-    with pytest.raises(ValueError, match="partition 0: "):
-        integrity.check_snapshot(after, 10**6)
-
-
 NEWER = after(after(started(2, ("A", "B")), commit(None, file({0: 10, 1: 10}, on=("A", "B")))), DeleteRecords(0, 4))
 """A topic of two partitions on two nodes with a chunk each; the first one's log starts at 4."""
 

@@ -1,4 +1,4 @@
-"""`pyspark-log consume`: where it begins and ends."""
+"""`pyspark-log consume`: where it begins and ends, and what it writes."""
 
 import json
 from pathlib import Path
@@ -10,6 +10,7 @@ from pyspark_log.cli.rows import consume
 from pyspark_log.cli.rows.consume import PARQUET
 from pyspark_log.reading.fetch import BATCH_ROWS
 from tests.support.command_line import CommandLine, files_of_t
+from tests.support.plain_log import flip_bit
 from tests.support.pyspark_log.cli_rows import consumed, produced
 
 
@@ -20,93 +21,61 @@ def cli(tmp_path: Path) -> CommandLine:
     return cli
 
 
-def test_consume_begins_where_it_is_told(cli):
-    for number, ms in enumerate((1000, 2000, 3000)):
-        produced(cli, {"value": str(number), "timestamp": ms})
+def test_consume_begins_and_ends_where_it_is_told(cli):
+    produced(cli, *({"value": str(number), "timestamp": 1000 * (number + 1)} for number in range(3)))
     starts = {"earliest": "012", "latest": "", "0": "012", "1": "12", "3": "", "@0": "012", "@2000": "12", "@3001": ""}
-    for start, expected in starts.items():
-        assert cli.out("consume", "t", "--from", start).replace("\n", "") == expected
-
-
-def test_consume_ends_before_the_row_where_it_is_told_to_end(cli):
-    for number, ms in enumerate((1000, 2000, 3000)):
-        produced(cli, {"value": str(number), "timestamp": ms})
     ends = {"latest": "012", "0": "", "2": "01", "3": "012", "@2000": "0", "@2001": "01", "@9999": "012"}
-    for end, expected in ends.items():
-        assert cli.out("consume", "t", "--to", end).replace("\n", "") == expected
-    assert cli.out("consume", "t", "--from", "@1500", "--to", "@2500") == "1\n"
+    for option, places in (("--from", starts), ("--to", ends)):
+        for place, expected in places.items():
+            assert cli.out("consume", "t", option, place).replace("\n", "") == expected, (option, place)
+    for time in ("1970-01-01T00:00:01.500Z", "1970-01-01T00:00:01.5", "1970-01-01T01:00:01.500+01:00"):
+        assert cli.out("consume", "t", "--from", f"@{time}", "--to", "@2500") == "1\n"
     assert cli.out("consume", "t", "--to", 2, "--max-messages", 1) == "0\n"
 
 
-def test_a_time_may_be_a_date(cli):
-    produced(cli, {"value": "a", "timestamp": 1769860799999}, {"value": "b", "timestamp": 1769860800000})
-    for time in ("2026-01-31T12:00:00Z", "2026-01-31T12:00:00", "2026-01-31T13:00:00+01:00"):
-        assert cli.out("consume", "t", "--from", f"@{time}") == "b\n"
-        assert cli.out("consume", "t", "--to", f"@{time}") == "a\n"
-
-
-@pytest.mark.parametrize("where", ["newest", "-1", "@", "@noon", "@1969-12-31T23:00:00Z", "1.5"])
-def test_a_position_that_is_none_is_refused(cli, where):
-    for option, words in (("--from", "earliest, latest"), ("--to", "latest")):
-        said = cli.misuse("consume", "t", f"{option}={where}")
-        assert f"'{where}' is not {words}, an offset, or a time: @MS (milliseconds since 1970) or" in said
-
-
-def test_an_end_before_the_start_is_an_error(cli):
+def test_a_place_that_cannot_be_is_refused(cli):
+    for where in ("newest", "-1", "@", "@noon", "@1969-12-31T23:00:00Z", "1.5"):
+        for option in ("--from", "--to"):
+            assert f"'{where}' is not " in cli.misuse("consume", "t", f"{option}={where}")
     produced(cli, {"value": "a"}, {"value": "b"})
-    assert cli.error("consume", "t", "--from", 2, "--to", 1) == (
-        "topic 't', partition 0: --to is at offset 1, which is before --from, at offset 2; choose a later end"
-    )
-
-
-def test_an_end_that_the_partition_does_not_have_is_an_error(cli):
-    assert cli.error("consume", "t", "--to", 1).startswith("topic 't', partition 0 has no offset 1;")
-
-
-def test_to_follow_has_no_end(cli, tmp_path):
-    for more in (("--to", "latest"), ("--output", tmp_path / "rows.jsonl")):
-        said = cli.misuse("consume", "t", "--follow", *more)
-        assert "--follow waits for rows without end; omit one of the two" in said
-
-
-ROWS = [
-    {
-        "key": "k",
-        "value": "v",
-        "headers": [{"key": "h", "value": "w"}, {"key": "h"}],
-        "timestamp": 1000,
-        "partition": 1,
-    },
-    {"key": None, "value": None, "timestamp": 2000, "partition": 0},
-    {"key": "", "value": {"base64": "/w=="}, "timestamp": 3000, "partition": 1},
-]
+    assert "--to is at offset 1, which is before --from, at offset 2" in cli.error("consume", "t", "--from=2", "--to=1")
+    for option in ("--from", "--to"):
+        assert "partition 0 has no offset 3; expected an offset from 0 to 2" in cli.error("consume", "t", option, 3)
+    assert "topic 't' has no partition 1" in cli.error("consume", "t", "--partition", 1)
+    cli.run("topics", "add-partitions", "t", "--partitions", 2)
+    assert cli.error("consume", "t", "--from", 1).endswith("select one with --partition")
+    assert cli.out("consume", "t", "--from", 1, "--partition", 0) == "b\n"
 
 
 @pytest.fixture
 def rows(cli):
     """Three rows in two partitions, as they are printed."""
     cli.run("topics", "add-partitions", "t", "--partitions", 2)
-    produced(cli, *ROWS)
+    headers = [{"key": "h", "value": "w"}, {"key": "h"}]
+    produced(
+        cli,
+        {"key": "k", "value": "v", "headers": headers, "timestamp": 1000, "partition": 1},
+        {"key": None, "value": None, "timestamp": 2000, "partition": 0},
+        {"key": "", "value": {"base64": "/w=="}, "timestamp": 3000, "partition": 1},
+    )
     return consumed(cli)
 
 
-def test_rows_can_be_written_to_a_file_of_json_lines(cli, tmp_path, rows):
+def test_rows_are_written_to_a_file_of_json_lines(cli, tmp_path, rows):
     file = tmp_path / "rows.jsonl"
     assert cli.out("consume", "t", "--from", "@2000", "--output", file) == f"wrote 2 rows to {file}\n"
     written = [json.loads(line) for line in file.read_text().splitlines()]
     assert written == [row for row in rows if row["timestamp"] >= 2000]
 
 
-def test_rows_can_be_written_to_a_parquet_file(cli, tmp_path, rows):
-    file = tmp_path / "rows.parquet"
-    assert cli.out("consume", "t", "--output", file) == f"wrote 3 rows to {file}\n"
-    table = pq.read_table(file)
+def test_rows_are_written_to_a_parquet_file(cli, tmp_path, rows):
+    cli.run("consume", "t", "--output", tmp_path / "rows.parquet")
+    table = pq.read_table(tmp_path / "rows.parquet")
     assert table.schema.equals(PARQUET)
     places = [(row["partition"], row["offset"], row["timestamp"].timestamp() * 1000) for row in table.to_pylist()]
     assert places == [(row["partition"], row["offset"], row["timestamp"]) for row in rows]
     assert table.column("key").to_pylist() == [None, b"k", b""]
     assert table.column("value").to_pylist() == [None, b"v", b"\xff"]
-    assert table.column("topic").to_pylist() == ["t"] * 3
     headers = [{"key": "h", "value": b"w"}, {"key": "h", "value": None}]
     assert [each or None for each in table.column("headers").to_pylist()] == [None, headers, None]
 
@@ -114,68 +83,40 @@ def test_rows_can_be_written_to_a_parquet_file(cli, tmp_path, rows):
 @pytest.mark.usefixtures("rows")
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.parquet"])
 def test_a_file_that_could_not_be_written_whole_does_not_stay(cli, tmp_path, name):
-    first, *_ = files_of_t(tmp_path / "log")
-    (tmp_path / "log" / first).unlink()
+    first, *_ = files_of_t(cli.path)
+    (cli.path / first).unlink()
     cli.error("consume", "t", "--output", tmp_path / name)
     assert [each.name for each in tmp_path.iterdir()] == ["log"]
 
 
-def test_a_file_that_exists_is_not_overwritten(cli, tmp_path):
+def test_a_file_is_new_and_says_its_format_and_has_an_end(cli, tmp_path):
     file = tmp_path / "rows.jsonl"
     file.write_text("mine")
-    assert f"{str(file)!r} exists; choose another name, or delete it" in cli.misuse("consume", "t", "--output", file)
+    for options, said in (
+        (("--output", file), "exists; choose another name, or delete it"),
+        (("--output", tmp_path / "rows.csv"), "does not end in .jsonl or .parquet"),
+        (("--json", "--output", tmp_path / "rows.parquet"), "the ending of the file says the format"),
+        (("--follow", "--output", tmp_path / "new.jsonl"), "--follow waits for rows without end"),
+        (("--follow", "--to", "latest"), "--follow waits for rows without end"),
+    ):
+        assert said in cli.misuse("consume", "t", *options)
     assert file.read_text() == "mine"
 
 
-def test_the_ending_of_the_file_says_the_format(cli, tmp_path):
-    assert "does not end in .jsonl or .parquet" in cli.misuse("consume", "t", "--output", tmp_path / "rows.csv")
-    said = cli.misuse("consume", "t", "--json", "--output", tmp_path / "rows.parquet")
-    assert "the ending of the file says the format; omit --json, --format and --key-separator" in said
-
-
-def test_an_offset_that_the_partition_does_not_have_is_an_error(cli):
-    message = cli.error("consume", "t", "--from", 1)
-    assert message == (
-        "topic 't', partition 0 has no offset 1; expected an offset from 0 to 0, the offset of the next row"
-    )
-
-
-def test_an_offset_is_of_one_partition(cli):
-    cli.run("topics", "create", "p", "--partitions", 2)
-    cli.run(
-        "produce", "p", "--format", "json", stdin='{"value": "a", "partition": 1}\n{"value": "b", "partition": 1}\n'
-    )
-    assert cli.error("consume", "p", "--from", 1).endswith("select one with --partition")
-    assert cli.out("consume", "p", "--from", 1, "--partition", 1) == "b\n"
-
-
-def test_a_partition_to_consume_must_be_there(cli):
-    message = cli.error("consume", "t", "--partition", 1)
-    assert message == "topic 't' has no partition 1: it has 1, numbered from 0; choose one of these"
-
-
-@pytest.mark.parametrize("most", [0, 1, 3, 99])
-def test_max_messages_ends_consume(cli, most):
-    cli.run("topics", "create", "p", "--partitions", 3)
-    for partition in range(3):
-        cli.run("produce", "p", "--format", "json", stdin=f'{{"value": "v", "partition": {partition}}}\n' * 2)
-    assert len(cli.documents("consume", "p", "--max-messages", most)) == min(most, 6)
-
-
-def test_many_rows_come_out_in_order(cli):
+def test_many_rows_come_out_in_order_up_to_the_number_that_is_wanted(cli):
     rows = BATCH_ROWS * 2 + 5
     text = "".join(f"{i}\n" for i in range(rows))
     cli.run("produce", "t", "--batch-rows", BATCH_ROWS + 1, stdin=text)
     assert cli.out("consume", "t") == text
     assert [row["offset"] for row in consumed(cli, "--from", BATCH_ROWS - 1)] == list(range(BATCH_ROWS - 1, rows))
+    for most in (0, BATCH_ROWS + 1, rows + 1):
+        assert cli.out("consume", "t", "--max-messages", most).count("\n") == min(most, rows)
 
 
 def test_a_damaged_file_is_told_by_topic_partition_and_offsets(cli):
     cli.run("produce", "t", stdin="one\ntwo\n")
-    (file,) = cli.path.glob("topics/t/*/append/*")
-    data = bytearray(file.read_bytes())
-    data[100] ^= 1
-    file.write_bytes(data)
+    [file] = cli.path.glob("topics/t/*/append/*")
+    flip_bit(file, 8 * 100)
     message = cli.error("consume", "t")
     assert message.startswith("topic 't', partition 0, offsets 0 to 1 (")
     assert "is damaged" in message
@@ -194,3 +135,43 @@ def test_to_follow_reads_partitions_that_the_topic_gets_meanwhile(cli, monkeypat
     calls = iter([one_more, interrupt])
     monkeypatch.setattr(consume, "_wait", lambda _: next(calls)())
     assert cli.out("consume", "t", "--follow", *chosen).replace("\n", "") == seen
+
+
+@pytest.mark.parametrize("follow", [(), ("--follow",)])
+def test_it_reads_on_where_the_log_begins_if_rows_expire_while_it_reads(cli, monkeypatch, follow):
+    cli.run("topics", "add-partitions", "t", "--partitions", 2)
+    produced(cli, *({"value": f"{partition}{row}", "partition": partition} for partition in (0, 1) for row in (0, 1)))
+    printer = consume._printer
+
+    def expiring(*arguments):
+        """Print rows, then roll all and delete the first one of partition 1, and the file that had it."""
+        write = printer(*arguments)
+
+        def written(*rows):
+            write(*rows)
+            cli.run("topics", "alter", "t", "--config", "flush.messages=1")
+            cli.run("maintain")
+            cli.run("delete-records", "t", "--partition", 1, "--before", 1, "--yes")
+            for file in cli.path.glob("topics/t/*/append/*"):
+                file.unlink()
+
+        return written
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(consume, "_printer", expiring)
+    monkeypatch.setattr(consume, "_wait", interrupt)
+    assert cli.out("consume", "t", *follow).split() == ["00", "01", "11"]
+
+
+def test_to_follow_ends_with_an_error_when_the_topic_is_deleted(cli, monkeypatch):
+    def delete():
+        cli.run("topics", "delete", "t", "--yes")
+        cli.run("topics", "create", "t")
+
+    produced(cli, {"value": "a"})
+    monkeypatch.setattr(consume, "_wait", lambda _: delete())
+    result = cli.run("consume", "t", "--follow", code=1)
+    assert result.stdout == "a\n"
+    assert "was deleted; create it again unless somebody has, then assign it again, or start again" in result.stderr

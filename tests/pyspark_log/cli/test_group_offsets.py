@@ -2,6 +2,7 @@
 
 import pytest
 
+from pyspark_log.cli.groups import group_offsets
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.group.joining import JoinGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
@@ -45,74 +46,47 @@ def saved(tmp_path, text):
     return file
 
 
-def test_one_group_is_exported_as_kafkas_tool_does(cli):
+def test_one_group_is_exported_as_kafkas_tool_does_and_of_several_each_line_names_its_own(cli):
     assert cli.out("groups", "export", "g") == "t,0,4\nt,1,10\n"
-    assert cli.documents("groups", "export", "g") == [
-        {
-            "group": "g",
-            "partitions": [
-                {"topic": "t", "partition": 0, "offset": 4},
-                {"topic": "t", "partition": 1, "offset": 10},
-            ],
-        }
-    ]
-
-
-def test_lines_of_several_groups_name_them(cli):
+    partitions = [{"topic": "t", "partition": p, "offset": offset} for p, offset in ((0, 4), (1, 10))]
+    assert cli.documents("groups", "export", "g") == [{"group": "g", "partitions": partitions}]
     both = '"a, ""b""",t,0,1\ng,t,0,4\ng,t,1,10\n'
-    assert cli.out("groups", "export", "--all-groups") == both
-    assert cli.out("groups", "export", COMMA, "g") == both
-
-
-def test_a_deleted_group_is_not_exported(cli):
+    assert cli.out("groups", "export", "--all-groups") == cli.out("groups", "export", COMMA, "g") == both
     cli.run("groups", "delete", "g", "--yes")
     assert cli.out("groups", "export", "--all-groups") == '"a, ""b""",t,0,1\n'
+    for words in ((), ("g", "--all-groups")):
+        assert "give the groups, or --all-groups" in cli.misuse("groups", "export", *words)
+    assert "group 'x' does not exist" in cli.error("groups", "export", "x")
 
 
 def test_all_groups_are_imported_only_with_execute(cli, tmp_path):
+    commit(cli, " g ", {0: 2})  # blanks are part of a name
     file = saved(tmp_path, cli.out("groups", "export", "--all-groups"))
     commit(cli, "g", {0: 9})
     cli.run("groups", "delete", COMMA, "--yes")
-    shown = cli.documents("groups", "import", file)
-    assert [(each["group"], each["reset"]) for each in shown] == [(COMMA, False), ("g", False)]
-    assert shown[1]["partitions"][0] == {"topic": "t", "partition": 0, "committed": 9, "new": 4}
-    assert "nothing was changed; add --execute" in cli.out("groups", "import", file)
+    shown = {each["group"]: each for each in cli.documents("groups", "import", file)}
+    assert {group: each["reset"] for group, each in shown.items()} == dict.fromkeys([" g ", COMMA, "g"], False)
+    assert shown["g"]["partitions"][0] == {"topic": "t", "partition": 0, "committed": 9, "new": 4}
     assert committed(cli, "g") == {0: 9, 1: 10}
-    assert "reset 2 groups in 3 partitions" in cli.out("groups", "import", file, "--execute")
-    assert (committed(cli, "g"), committed(cli, COMMA)) == ({0: 4, 1: 10}, {0: 1})
-
-
-def test_blanks_around_the_name_of_a_group_are_kept(cli, tmp_path):
-    commit(cli, " g ", {0: 2})
-    file = saved(tmp_path, cli.out("groups", "export", " g ", "g"))
-    commit(cli, " g ", {0: 3})
     cli.run("groups", "import", file, "--execute")
-    assert (committed(cli, " g "), committed(cli, "g")) == ({0: 2}, {0: 4, 1: 10})
+    found = [committed(cli, group) for group in ("g", COMMA, " g ")]
+    assert found == [{0: 4, 1: 10}, {0: 1}, {0: 2}]
+    marked = saved(tmp_path, "\ufeff" + file.read_text())  # as editors of Windows save it
+    assert {each["group"] for each in cli.documents("groups", "import", marked)} == shown.keys()
+    with_mark = cli.documents("groups", "import", "-", stdin=b"\xef\xbb\xbfg,t,0,3\n")
+    assert [each["group"] for each in with_mark] == ["g"]
 
 
-def test_an_import_may_be_of_some_groups(cli, tmp_path):
-    file = saved(tmp_path, "g,t,0,1\nh,t,0,2\ni,t,0,3\n")
+def test_an_import_may_be_of_some_groups_or_give_lines_without_one_theirs(cli, tmp_path):
+    file = saved(tmp_path, "g,t,0,1\nh,t,0,2\ni,t,0,700\n")
     cli.run("groups", "import", file, "--group", "h", "--group", "i", "--execute")
-    assert (committed(cli, "g")[0], committed(cli, "h"), committed(cli, "i")) == (4, {0: 2}, {0: 3})
+    assert (committed(cli, "g")[0], committed(cli, "h"), committed(cli, "i")) == (4, {0: 2}, {0: 10})
     assert "has no offsets of group 'x'; it has those of g, h, i" in cli.error("groups", "import", file, "--group", "x")
-
-
-def test_lines_without_a_group_belong_to_the_one_that_is_given(cli):
-    cli.run("groups", "import", "-", "--group", "h", "--execute", stdin="t,1,7\n")
-    assert committed(cli, "h") == {1: 7}
+    cli.run("groups", "import", "-", "--group", "j", "--execute", stdin="t,1,7\n")
+    assert committed(cli, "j") == {1: 7}
     assert "name no group" in cli.run("groups", "import", "-", stdin="t,1,7\n", code=2).stderr
-
-
-def test_a_reset_takes_its_group_from_a_file_of_several(cli, tmp_path):
-    file = saved(tmp_path, "g,t,0,1\nh,t,0,2\n")
-    cli.run("groups", "reset-offsets", "h", "--from-file", file, "--execute")
-    assert committed(cli, "h") == {0: 2}
-    assert "has no offsets of group 'x'" in cli.error("groups", "reset-offsets", "x", "--from-file", file)
-
-
-def test_an_offset_outside_the_log_becomes_the_nearest_one_in_it(cli, tmp_path):
-    cli.run("groups", "import", saved(tmp_path, "h,t,0,700\n"), "--execute")
-    assert committed(cli, "h") == {0: 10}
+    cli.run("groups", "reset-offsets", "k", "--from-file", saved(tmp_path, "g,t,0,1\nk,t,0,2\n"), "--execute")
+    assert committed(cli, "k") == {0: 2}
 
 
 @pytest.mark.parametrize(
@@ -135,6 +109,21 @@ def test_a_file_that_is_wrong_is_refused_and_changes_nothing(cli, tmp_path, line
     assert [each["group"] for each in cli.documents("groups", "list")] == [COMMA, "g"]
 
 
+def test_an_import_that_fails_between_two_groups_names_those_that_were_reset(cli, tmp_path, monkeypatch):
+    def join(log, group, _):
+        handle = log.group(group, create=True)
+        if group == "h" and not handle.state.members:
+            handle.submit(JoinGroup(MemberDetails("m", (Protocol("range"),)), "consumer"))
+
+    check = group_offsets.check_reset
+    monkeypatch.setattr(group_offsets, "check_reset", lambda *given: (check(*given), join(*given)))
+    file = saved(tmp_path, "g,t,0,1\nh,t,0,1\ni,t,0,1\n")
+    shown = cli.run("groups", "import", file, "--execute", code=1).stderr
+    assert "g had been reset; h, i not: import these again with --group" in shown
+    assert "group 'h' has 1 members" in shown
+    assert committed(cli, "g") == {0: 1, 1: 10}
+
+
 def test_no_group_is_reset_if_one_has_members(cli, tmp_path, monkeypatch):
     monkeypatch.setattr(last_members, "expire_last", lambda *_: None)
     handle = log(cli).group("h", create=True)
@@ -142,9 +131,3 @@ def test_no_group_is_reset_if_one_has_members(cli, tmp_path, monkeypatch):
     file = saved(tmp_path, "g,t,0,1\nh,t,0,1\n")
     assert "group 'h' has 1 members" in cli.error("groups", "import", file, "--execute")
     assert committed(cli, "g") == {0: 4, 1: 10}
-
-
-def test_an_export_names_its_groups_or_means_all(cli):
-    assert "give the groups, or --all-groups" in cli.misuse("groups", "export")
-    assert "give the groups, or --all-groups" in cli.misuse("groups", "export", "g", "--all-groups")
-    assert "group 'x' does not exist" in cli.error("groups", "export", "x")

@@ -1,6 +1,8 @@
 """What all commands promise: with --json stdout has JSON alone, an error is on stderr, and everything has help."""
 
+import configparser
 import json
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +11,10 @@ from typing import Any
 import pytest
 import typer
 
+import pyspark_log
+from pyspark_log.build import build
+from pyspark_log.cli.commands import COMMANDS as TABLE
+from pyspark_log.cli.commands import Group, LazyCommands
 from pyspark_log.cli.main import app
 from tests.support.command_line import CommandLine, on_three_nodes
 from tests.support.lost_folders import lose_folder
@@ -96,14 +102,12 @@ def documents(printed: str) -> list[Any]:
     return [json.loads(line) for line in printed.split("\n")[:-1]]
 
 
-def test_every_command_is_tried_here():
-    assert sorted(COMMANDS | WITH_A_BROKER | SERVING) == sorted(name for name, _ in all_commands())
-
-
 def test_every_command_prints_json_and_nothing_else(cli, tmp_path):
+    assert sorted(COMMANDS | WITH_A_BROKER | SERVING) == sorted(name for name, _ in all_commands())
     for name in COMMANDS:
         if name == "cluster rebuild":
-            lose_the_journals(tmp_path)
+            for journal_node in "abc":
+                lose_folder(tmp_path / journal_node / "cluster")
         stdin = '{"value": "v"}\n' if name == "produce" else ""
         result = cli.run(*words_of(name, tmp_path), stdin=stdin)
         assert result.stderr == "", name
@@ -112,12 +116,7 @@ def test_every_command_prints_json_and_nothing_else(cli, tmp_path):
         assert found or name == "topics elect-leaders", name
 
 
-def lose_the_journals(folder: Path) -> None:
-    for name in "abc":
-        lose_folder(folder / name / "cluster")
-
-
-def test_an_error_prints_nothing_but_a_sentence_on_stderr(cli, tmp_path):
+def test_an_error_prints_nothing_but_a_sentence_on_stderr_and_creates_nothing(cli, tmp_path):
     for name, command in all_commands():
         if name == "restore":
             continue  # an address without a backup is a command that was typed wrong
@@ -140,18 +139,9 @@ def test_an_error_prints_nothing_but_a_sentence_on_stderr(cli, tmp_path):
         assert not (tmp_path / "nowhere").exists()
 
 
-def test_a_command_that_is_typed_wrong_prints_nothing_on_stdout(cli):
-    for name, _ in all_commands():
-        result = cli.run(*name.split(), "--jsom", code=2)
-        assert (result.stdout, result.stderr.splitlines()[0].split()[:2]) == ("", ["Usage:", "pyspark-log"]), name
-
-
 def test_a_partial_result_is_reported_on_both_streams_and_is_an_error(cli, tmp_path):
     cli.run("topics", "create", "t", "--replica-assignment", "0:1")
     cli.run("produce", "t", stdin="v\n")
-    [file] = tmp_path.glob("disk1/topics/t/*/append/*")
-    file.write_bytes(file.read_bytes()[:-1] + b"?")
-    assert any(each["findings"] for each in documents(cli.run("verify", "--json", code=1).stdout))
     lose_folder(tmp_path / "disk1")
     lose_folder(tmp_path / "disk2")
     result = cli.run("topics", "reassign", "t", "--replica-assignment", "0:2", "--json", code=1)
@@ -163,13 +153,9 @@ def test_a_partial_result_is_reported_on_both_streams_and_is_an_error(cli, tmp_p
 # Help
 
 
-def test_every_option_and_argument_has_help():
-    for name, command in all_commands():
-        without = [each.name for each in command.params if not getattr(each, "help", None) and each.name != "help"]
-        assert without == [], name
-
-
-def test_every_command_has_a_description_and_an_example(cli):
+def test_every_command_has_help_with_an_example_and_says_on_stderr_what_was_typed_wrong(tmp_path):
+    cli = CommandLine(tmp_path / "log")
+    assert cli.out("--version") == f"pyspark-log {pyspark_log.__version__} (build {build()})\n"
     for name, command in all_commands():
         shown = cli.out(*name.split(), "--help")
         assert shown.startswith("Usage: pyspark-log ")
@@ -177,3 +163,46 @@ def test_every_command_has_a_description_and_an_example(cli):
         assert f"  pyspark-log {name}" in shown, name
         assert "[[" not in shown, name
         assert max(map(len, shown.splitlines())) <= 90, name
+        without = [each.name for each in command.params if not getattr(each, "help", None) and each.name != "help"]
+        assert without == [], name
+        result = cli.run(*name.split(), "--jsom", code=2)
+        assert (result.stdout, result.stderr.splitlines()[0].split()[:2]) == ("", ["Usage:", "pyspark-log"]), name
+
+
+def test_a_list_shows_the_whole_first_sentence_of_a_commands_own_help(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    for group in ([], ["cluster"], ["nodes"], ["topics"], ["groups"]):
+        _, _, listed = CommandLine(tmp_path).out(*group, "--help").partition("Commands:")
+        assert listed
+        assert [line for line in listed.splitlines() if line.endswith(("...", "…"))] == []
+    for table, name in tables():
+        # It is read from the source, so that the list imports no command.
+        assert table.summary(name) == table[name].get_short_help_str(limit=200)
+
+
+def tables(among: LazyCommands = TABLE) -> Iterator[tuple[LazyCommands, str]]:
+    """Yield each command, also those of groups: the table where it is, and its name."""
+    for name in among:
+        yield among, name
+        if isinstance(among[name], Group):
+            yield from tables(among[name].commands)
+
+
+# The systemd units in examples/operations start commands and options that exist
+
+UNITS = Path(__file__).parents[3] / "examples" / "operations"
+
+
+def test_there_is_a_unit_for_each_program_that_runs_all_the_time_with_options_that_it_has():
+    for name in ("maintain", "metrics", "node@"):
+        parsed = configparser.RawConfigParser(strict=True)
+        parsed.optionxform = str
+        parsed.read_string((UNITS / f"pyspark-log-{name}.service").read_text())
+        assert {"Unit", "Service", "Install"} == set(parsed.sections())
+        program, *words = shlex.split(parsed["Service"]["ExecStart"])
+        assert program.endswith("/pyspark-log")
+        command = typer.main.get_command(app)
+        while getattr(command, "commands", None):
+            command = command.commands[words.pop(0)]
+        command.make_context(command.name, words)  # raises for an option or a value that it does not take
+    assert len(list(UNITS.glob("*.service"))) == 3

@@ -8,15 +8,10 @@ import pytest
 
 from pyspark_log_storage.stores.storage_options import ENVIRONMENT_VARIABLE
 from tests.servers import ceph as ceph_server
-from tests.servers.broken_link import BrokenLink
 from tests.support.command_line import CommandLine
 
+pytestmark = pytest.mark.deep
 TOKEN = "canary-token-81c3"
-
-
-def answer(status, code, header=""):
-    body = f"<Error><Code>{code}</Code><Message>no</Message><Token-0>{TOKEN}</Token-0></Error>"
-    return f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n{header}\r\n{body}".encode()
 
 
 @pytest.fixture
@@ -64,32 +59,6 @@ def check_errors(cli, options, monkeypatch, cure):
 )
 def test_one_line_says_how_to_get_the_right_credentials(cli, options, monkeypatch, wrong, cure):
     check_errors(cli, options | wrong, monkeypatch, cure)
-
-
-@pytest.mark.parametrize(
-    ("given", "cure"),
-    [
-        (answer(400, "ExpiredToken"), "the session token has expired; get a new one"),
-        (answer(400, "InvalidToken"), "the session token is not valid; get a new one, or leave it out"),
-        (answer(301, "PermanentRedirect", "x-amz-bucket-region: eu-south-2\r\n"), "in another region, eu-south-2"),
-    ],
-    ids=["expired token", "wrong token", "wrong region"],
-)
-def test_one_line_says_what_to_do_after_an_answer_of_amazon(cli, options, monkeypatch, given, cure):
-    link = BrokenLink(options["endpoint_url"])
-    link.always = given
-    check_errors(cli, options | {"endpoint_url": link.endpoint}, monkeypatch, cure)
-    link.close()
-
-
-def test_one_line_says_that_there_is_no_tls(cli, options, monkeypatch):
-    https = options["endpoint_url"].replace("http:", "https:")
-    check_errors(cli, options | {"endpoint_url": https}, monkeypatch, "no secure connection (TLS)")
-
-
-def test_one_line_says_that_the_bucket_is_missing(options, monkeypatch):
-    cli = CommandLine("s3://no-such-bucket/log")
-    check_errors(cli, options, monkeypatch, "the bucket does not exist")
 
 
 def test_options_that_cannot_be_read_are_not_repeated(cli, options):

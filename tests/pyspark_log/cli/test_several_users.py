@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.command_line import CommandLine
 
+pytestmark = pytest.mark.deep
 GROUP = 60_000
 FIRST, SECOND, STRANGER = 60_001, 60_002, 60_003
 

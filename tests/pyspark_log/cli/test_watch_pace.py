@@ -4,7 +4,6 @@ import pytest
 
 from pyspark_log.cli.nodes import maintain
 from pyspark_log.cli.nodes.maintain import LOOK_SECONDS_MAX, ROUND_SECONDS_MAX, WatchPace
-from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.errors import StoreUnavailable
 from tests.support.counted_bucket import CountedCluster
 
@@ -22,9 +21,8 @@ class Watcher:
 
     def round(self):
         """The documents of a round, by topic; that of the cluster is None."""
-        return {
-            each["topic"]: each for each in maintain._round(self.log, None, self.pace, dry_run=False, at_once=False)
-        }
+        found = maintain._round(self.log, None, self.pace, dry_run=False, at_once=False)
+        return {each["topic"]: each for each in found}
 
     def rounds(self, seconds):
         """The documents of all rounds in this time."""
@@ -55,8 +53,16 @@ def topics(found):
     return sorted({topic for each in found for topic in each if topic is not None})
 
 
-def test_four_topics_in_which_nothing_changes_cost_less_than_a_request_in_two_seconds(cluster, watcher):
+def of(found, topic, field):
+    """Return the sum of a field of a topic over rounds."""
+    return sum(each[topic][field] for each in found if topic in each)
+
+
+def test_while_nothing_changes_a_minute_costs_few_requests_and_each_topic_has_a_round_an_hour(cluster, watcher):
     assert sum(cluster.in_a_minute(watcher.round, INTERVAL).values()) <= 20
+    rounds = watcher.rounds(2 * int(ROUND_SECONDS_MAX))
+    assert [sum(f"t{number}" in each for each in rounds) for number in range(4)] == [2, 2, 2, 2]
+    assert [None in each for each in watcher.rounds(60 * MINUTE)].count(True) == 6, "the cluster: every ten minutes"
 
 
 def test_a_topic_with_a_new_entry_has_a_round_within_the_longest_pause(cluster, watcher):
@@ -64,34 +70,6 @@ def test_a_topic_with_a_new_entry_has_a_round_within_the_longest_pause(cluster, 
     cluster.log.append("t2", {0: [b"row"]})
     assert topics(watcher.rounds(int(LOOK_SECONDS_MAX) + INTERVAL)) == ["t2"]
     assert topics(watcher.rounds(5 * MINUTE)) == [], "then it is settled again"
-
-
-def test_rows_that_expire_are_found_in_the_next_round_although_no_entry_tells_of_them(cluster, watcher):
-    topic = cluster.log.create("short", retention_ms=40 * MINUTE * 1000)
-    topic.submit(AlterConfig({"flush.messages": "1"}))
-    for _ in range(9):
-        cluster.log.append("short", {0: [b"row"]}, times_ms=[int(cluster.now * 1000)])
-    written = cluster.now
-    assert sum(each["short"]["segments"] for each in watcher.rounds(5 * MINUTE) if "short" in each) == 1
-    while not (found := watcher.rounds(INTERVAL)[0].get("short")):
-        pass
-    assert [each["rows"] for each in found["expired"]] == [9]
-    assert 40 * MINUTE <= cluster.now - written <= 40 * MINUTE + 2 * INTERVAL
-
-
-def test_files_are_deleted_after_their_delay(cluster, watcher):
-    for _ in range(9):
-        cluster.log.append("t1", {0: [b"row"]})
-    cluster.log.log.topic("t1").submit(AlterConfig({"flush.messages": "1"}))
-    rolled = watcher.rounds(int(LOOK_SECONDS_MAX) + INTERVAL)
-    assert sum(each["t1"]["segments"] for each in rolled if "t1" in each) == 1
-    later = watcher.rounds(100)
-    assert sum(each["t1"]["deleted"] for each in [*rolled, *later] if "t1" in each) >= 9
-
-
-def test_a_settled_topic_has_a_round_every_hour(cluster, watcher):
-    rounds = watcher.rounds(2 * int(ROUND_SECONDS_MAX))
-    assert [sum(f"t{number}" in each for each in rounds) for number in range(4)] == [2, 2, 2, 2]
 
 
 def test_a_topic_whose_round_failed_is_tried_again_in_the_next_one(cluster, watcher, monkeypatch):
@@ -110,20 +88,5 @@ def test_a_topic_whose_round_failed_is_tried_again_in_the_next_one(cluster, watc
 
 def test_nodes_that_come_or_go_cause_a_round_of_every_topic(watcher):
     watcher.log.missing_nodes = {"2": StoreUnavailable("", "", "it is away")}
-    assert topics([{topic: 1 for topic in sorted(watcher.log.topics()) if watcher.pace.topic_is_due(topic)}]) == [
-        "t0",
-        "t1",
-        "t2",
-        "t3",
-    ]
-
-
-def test_the_files_of_a_deleted_topic_are_deleted_within_minutes(cluster, watcher):
-    cluster.log.log.delete_topic("t0")
-    found = watcher.rounds(5 * MINUTE)
-    assert [gone["topic"] for each in found if None in each for gone in each[None]["deleted_topics"]] == ["t0"]
-
-
-def test_the_cluster_has_a_round_every_ten_minutes(watcher):
-    watcher.rounds(20 * MINUTE)
-    assert [None in each for each in watcher.rounds(60 * MINUTE)].count(True) == 6
+    due = [topic for topic in sorted(watcher.log.topics()) if watcher.pace.topic_is_due(topic)]
+    assert due == ["t0", "t1", "t2", "t3"]

@@ -1,10 +1,11 @@
 """Rows that programs read: from where, in which order, and what happens at the ends of the log."""
 
+import asyncio
+import re
 import threading
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from pyspark_log import Consumer, ConsumerRecord, OffsetAndTimestamp, Producer, TopicPartition
@@ -123,19 +124,15 @@ class TestPoll:
             assert [len(consumer.poll()) for _ in range(5)] == [30, 30, 30, 10, 0]
             consumer.seek(T0, 50)
             assert offsets(consumer.poll(max_records=3)) == [50, 51, 52]
+            consumer.seek(T0, 51)
+            assert values(consumer.poll(max_records=2)) == numbered(2, 51)
 
-    @pytest.mark.parametrize("rows", [0, -1])
-    def test_cannot_be_for_no_rows(self, log, consumer, rows):
+    def test_needs_an_assignment_and_room_for_a_row(self, consumer):
+        with pytest.raises(InvalidInput, match="no partition is assigned"):
+            consumer.poll()
         consumer.assign([T0], "earliest")
-        with pytest.raises(InvalidInput, match=f"max_records is {rows}; give 1 or more"):
-            consumer.poll(max_records=rows)
-
-    def test_returns_each_value_whether_null_empty_or_long(self, log, consumer):
-        written = [None, b"", b"x" * 100_000, None, b"y"]
-        log.append("t", {0: written})
-        consumer.assign([T0], "earliest")
-        found = [row for _ in written for row in consumer.poll(max_records=1)]
-        assert values(found) == written
+        with pytest.raises(InvalidInput, match="max_records is 0; give 1 or more"):
+            consumer.poll(max_records=0)
 
     def test_gives_each_partition_its_turn(self, log):
         for _ in range(20):
@@ -150,14 +147,6 @@ class TestPoll:
         threading.Timer(0.05, log.append, ("t", {0: [b"late"]})).start()
         assert values(consumer.poll(GUARD_MS)) == [b"late"]
 
-    def test_returns_nothing_when_the_time_is_over(self, consumer):
-        consumer.assign([T0])
-        assert consumer.poll(10) == []
-
-    def test_needs_an_assignment(self, consumer):
-        with pytest.raises(InvalidInput, match="no partition is assigned"):
-            consumer.poll()
-
     def test_of_a_deleted_topic_fails(self, log, consumer):
         log.append("t", {0: numbered(3)})
         consumer.assign([T0], "earliest")
@@ -165,18 +154,6 @@ class TestPoll:
         log.delete("t")
         with pytest.raises(UnknownTopic, match="was deleted"):
             consumer.poll(GUARD_MS)
-
-    def test_that_meets_damage_keeps_the_position(self, log, consumer):
-        log.append("t", {0: numbered(3)})
-        (file,) = log.files("t")
-        flip_bit(file, 8 * 200)
-        consumer.assign([T0], "earliest")
-        for _ in range(2):
-            with pytest.raises(CorruptObject, match="partition 0"):
-                consumer.poll()
-            assert consumer.position(T0) == 0
-        flip_bit(file, 8 * 200)
-        assert values(consumer.poll()) == numbered(3)
 
     def test_that_meets_damage_loses_no_row_of_another_partition(self, log, consumer):
         log.append("t", {0: numbered(3)})
@@ -187,22 +164,10 @@ class TestPoll:
         assert values(consumer.poll()) == numbered(3)
         with pytest.raises(CorruptObject, match="partition 1"):
             consumer.poll()
+        assert consumer.position(T1) == 0
         consumer.pause(T1)
         log.append("t", {0: [b"more"]})
         assert values(consumer.poll(GUARD_MS)) == [b"more"]
-
-    def test_finds_rows_that_were_rolled_while_it_read(self, log):
-        for first in range(0, 30, 10):
-            log.append("t", {0: numbered(10, first)})
-        with Consumer(log.path, max_partition_fetch_bytes=1) as consumer:
-            consumer.assign([T0], "earliest")
-            found = consumer.poll(max_records=5)
-            roll(log)
-            for file in Path(log.path).rglob("append/*"):
-                file.unlink()
-            while more := consumer.poll(max_records=5):
-                found += more
-        assert values(found) == numbered(30)
 
     @pytest.mark.parametrize("read", [Consumer.poll, Consumer.poll_batches, next])
     def test_that_is_interrupted_keeps_the_positions(self, log, consumer, monkeypatch, read):
@@ -214,45 +179,8 @@ class TestPoll:
         assert (consumer.position(T0), consumer.position(T1)) == (0, 0)
         assert len(consumer.poll()) == 10
 
-    def test_takes_nothing_if_it_is_interrupted_in_its_last_step(self, log, consumer, monkeypatch):
-        log.append("t", {0: numbered(5)})
-        consumer.assign([T0], "earliest")
-        begin = reading.Reading.begin
-
-        def interrupted(self):
-            if self._before:  # the rows have been taken
-                raise KeyboardInterrupt
-            begin(self)
-
-        monkeypatch.setattr(reading.Reading, "begin", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            consumer.poll()
-        monkeypatch.undo()
-        assert values(consumer.poll()) == numbered(5)
-
-    @pytest.mark.parametrize("chunks_in_batch", [1, 3])
-    def test_keeps_no_rows_of_the_partitions_that_had_their_turn(self, log, chunks_in_batch):
-        log.create("many", 8)
-        row = b"x" * 1_000_000
-        for _ in range(2 * chunks_in_batch):
-            log.append("many", {number: [row] for number in range(8)})
-        before = pa.total_allocated_bytes()
-        fetched = chunks_in_batch * 1_100_000
-        with Consumer(log.path, fetch_max_bytes=1, max_partition_fetch_bytes=fetched) as consumer:
-            consumer.assign(consumer.partitions("many"), "earliest")
-            turns = [consumer.poll_batches()[0].partition for _ in range(8)]
-            assert turns == list(range(8))
-            assert pa.total_allocated_bytes() - before < len(row)
-
 
 class TestAnIteration:
-    def test_knows_the_position_of_a_partition_of_which_it_has_returned_nothing(self, log, consumer):
-        log.append("t", {0: numbered(5), 1: numbered(5)})
-        consumer.assign([T0, T1], "earliest")
-        first = next(consumer)
-        assert (first.partition, first.offset) == (0, 0)
-        assert (consumer.position(T0), consumer.position(T1)) == (1, 0)
-
     def test_ends_at_once_when_the_consumer_is_closed(self, log, consumer):
         log.append("t", {0: numbered(5)})
         consumer.assign([T0], "earliest")
@@ -313,16 +241,6 @@ class TestPositions:
             consumer.assign(partitions, start)
         assert (consumer.assignment(), consumer.position(T0)) == ({T0}, 3)
 
-    def test_stay_when_the_log_has_made_a_new_handle_of_the_topic(self, log, consumer):
-        log.append("t", {0: numbered(5)})
-        consumer.assign([T0], "earliest")
-        consumer.poll(max_records=2)
-        consumer._log._handles.clear()  # as after the journals have moved
-        consumer.assign([T0])
-        assert consumer.position(T0) == 2
-        log.append("t", {0: numbered(1, 5)})
-        assert values(consumer.poll(GUARD_MS)) == numbered(4, 2)
-
     def test_begin_anew_when_the_topic_was_created_again(self, log, consumer):
         log.append("t", {0: numbered(5)})
         consumer.assign([T0], {T0: 3})
@@ -332,22 +250,16 @@ class TestPositions:
         log.append("t", {0: [b"new"]})
         assert values(consumer.poll(GUARD_MS)) == [b"new"]
 
-    @pytest.mark.parametrize(("reset", "begins"), [("earliest", 2), ("latest", 5)])
-    def test_begin_as_auto_offset_reset_says(self, log, reset, begins):
-        log.append("t", {0: numbered(5)})
-        delete_before(log, 2)
-        with Consumer(log.path, auto_offset_reset=reset) as consumer:
-            consumer.assign([T0])
-            assert consumer.position(T0) == begins
-
     @pytest.mark.parametrize(("reset", "found"), [("earliest", [3, 4]), ("latest", [])])
-    @pytest.mark.parametrize("wrong", [1, 99])
-    def test_outside_of_the_log_are_reset(self, log, reset, found, wrong):
+    def test_that_are_not_given_or_outside_of_the_log_are_those_of_auto_offset_reset(self, log, reset, found):
         log.append("t", {0: numbered(5)})
         delete_before(log, 3)
         with Consumer(log.path, auto_offset_reset=reset) as consumer:
-            consumer.assign([T0], {T0: wrong})
+            consumer.assign([T0])
             assert offsets(consumer.poll()) == found
+            for wrong in (1, 99):
+                consumer.seek(T0, wrong)
+                assert offsets(consumer.poll()) == found
 
     @pytest.mark.parametrize("is_paused", [True, False])
     def test_at_the_end_are_known_before_the_first_turn_of_a_partition(self, log, consumer, monkeypatch, is_paused):
@@ -378,14 +290,6 @@ class TestPositions:
             consumer.seek(T0, 4)
             assert offsets(consumer.poll()) == [4]
 
-    def test_that_expire_between_two_polls_are_reset(self, log):
-        log.append("t", {0: numbered(10)})
-        with Consumer(log.path, auto_offset_reset="earliest") as consumer:
-            consumer.assign([T0], "earliest")
-            consumer.seek(T0, 2)
-            delete_before(log, 7)
-            assert offsets(consumer.poll()) == [7, 8, 9]
-
     def test_that_expire_again_and_again_while_they_are_fetched_are_reset(self, log, monkeypatch):
         log.append("t", {0: numbered(10)})
         fetch, expired = reading.fetch, [7, 5, 3]
@@ -412,13 +316,6 @@ class TestPositions:
         consumer.seek_to_end()
         assert (consumer.position(T0), consumer.position(T1)) == (6, 5)
 
-    def test_move_by_seeks_within_rows_that_were_fetched_together(self, log, consumer):
-        log.append("t", {0: numbered(5)})
-        consumer.assign([T0], "earliest")
-        assert offsets(consumer.poll(max_records=3)) == [0, 1, 2]
-        consumer.seek(T0, 1)
-        assert values(consumer.poll(max_records=2)) == numbered(2, first=1)
-
     def test_of_rows_that_are_newer_than_the_last_look_are_in_the_log(self, log):
         log.append("t", {0: numbered(5), 1: numbered(5)})
         with Consumer(log.path, auto_offset_reset="none") as consumer:
@@ -430,27 +327,25 @@ class TestPositions:
             consumer.seek(T0, 6)
             assert offsets(consumer.poll()) == [6, 6]
 
-    def test_cannot_be_negative_or_of_another_partition(self, consumer):
+    @pytest.mark.parametrize(
+        ("offset", "why"), [(-1, "is negative"), ("3", "is not a whole number"), (1.5, "is not a whole number")]
+    )
+    def test_are_whole_numbers(self, consumer, offset, why):
         consumer.assign([T0])
-        with pytest.raises(InvalidInput, match="offset -1 is negative"):
-            consumer.seek(T0, -1)
-        with pytest.raises(InvalidInput, match="offset -2 is negative"):
-            consumer.assign([T0], {T0: -2})
+        for call in (consumer.seek, lambda key, offset: consumer.assign([key], {key: offset})):
+            with pytest.raises(InvalidInput, match=f"offset {offset!r} {why}"):
+                call(T0, offset)
+        consumer.seek(T0, np.int64(3))
+
+    def test_are_of_partitions_that_are_assigned_by_topic_and_number(self, consumer):
+        consumer.assign([("t", 0)])
         with pytest.raises(InvalidInput, match="partition 1 is not assigned"):
             consumer.seek(T1, 0)
         with pytest.raises(InvalidInput, match="start is 'begin'"):
             consumer.assign([T0], "begin")
-
-    def test_are_whole_numbers_of_partitions_that_are_named_by_topic_and_number(self, consumer):
-        consumer.assign([("t", 0)])
-        with pytest.raises(InvalidInput, match="offset '3' is not a whole number"):
-            consumer.seek(T0, "3")
-        with pytest.raises(InvalidInput, match=r"offset 1\.5 is not a whole number"):
-            consumer.assign([T0], {T0: 1.5})
         for wrong in (("t", "0"), (0, 0), ("t",), "t0", 5):
             with pytest.raises(InvalidInput, match="is not a partition; give the topic's name"):
                 consumer.assign([wrong])
-        consumer.seek(T0, np.int64(3))
 
 
 class TestPause:
@@ -505,3 +400,100 @@ class TestWhatThereIs:
     def test_is_nothing_without_a_cluster(self, root):
         with Consumer(root / "nowhere") as consumer, pytest.raises(NoCluster):
             consumer.topics()
+
+
+def test_a_future_can_be_awaited_and_raises_the_error(log):
+    async def send(producer):
+        futures = [asyncio.wrap_future(producer.send("t", b"%d" % number, partition=0)) for number in range(100)]
+        assert [each.offset for each in await asyncio.gather(*futures)] == list(range(100))
+        log.delete("t")
+        with pytest.raises(UnknownTopic):
+            await asyncio.wrap_future(producer.send("t", b""))
+
+    with Producer(log.path) as producer:
+        asyncio.run(asyncio.wait_for(send(producer), GUARD_MS / 1000))
+
+
+def test_a_cancelled_wait_does_not_take_the_row_back(log):
+    async def send(producer):
+        waiting = asyncio.wrap_future(producer.send("t", b"", partition=0))
+        waiting.cancel()
+        await asyncio.sleep(0)
+
+    with Producer(log.path, linger_ms=3_600_000) as producer:
+        asyncio.run(send(producer))
+        producer.flush()
+    assert log.log.topic("t").journal.state.partitions[0].high_watermark == 1
+
+
+def test_rows_are_iterated_while_others_work(log):
+    async def produce(producer):
+        for number in range(30):
+            await asyncio.wrap_future(producer.send("t", b"%d" % number, partition=0))
+
+    async def main():
+        found = []
+        with Producer(log.path, linger_ms=0) as producer, Consumer(log.path) as consumer:
+            consumer.assign([T0], "earliest")
+            producing = asyncio.create_task(produce(producer))
+            async for record in consumer:
+                found.append(record.value)
+                assert consumer.position(T0) == record.offset + 1
+                if len(found) == 30:
+                    break
+            await producing
+        return found
+
+    assert asyncio.run(asyncio.wait_for(main(), GUARD_MS / 1000)) == numbered(30)
+
+
+def test_a_cancelled_iteration_keeps_the_position_and_a_closed_consumer_ends_it(log):
+    log.append("t", {0: [b"1", b"2", b"3"]})
+
+    async def main(consumer):
+        waiting = asyncio.ensure_future(anext(consumer))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert consumer.position(("t", 0)) == 0
+        found = []
+        async for record in consumer:
+            found.append(record.value)
+            consumer.close()
+        return found
+
+    with Consumer(log.path, auto_offset_reset="earliest") as consumer:
+        consumer.assign([("t", 0)])
+        assert asyncio.run(asyncio.wait_for(main(consumer), GUARD_MS / 1000)) == [b"1"]
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "clients.md"
+
+
+def test_the_program_of_the_page_runs(root, capsys):
+    PlainLog(root).create("flights")
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    program = next(block for block in blocks if "import Consumer, Producer" in block)
+    exec(program.replace("/data/log", str(root)), {})
+    assert capsys.readouterr().out.splitlines() == ["0 0 b'EWR' b'UA 1545'"]
+
+
+def test_a_consumer_has_caught_up_when_it_has_returned_all_rows_that_it_saw(log, consumer):
+    assert not consumer.caught_up(), "nothing is assigned"
+    log.append("t", {0: numbered(3)})
+    consumer.assign([T0, T1], "earliest")
+    assert not consumer.caught_up()
+    assert len(consumer.poll(GUARD_MS, max_records=2)) == 2
+    assert not consumer.caught_up()
+    assert values(consumer.poll(GUARD_MS)) == [b"2"]
+    assert consumer.caught_up()
+    log.append("t", {0: numbered(2)})
+    assert next(consumer)
+    assert not consumer.caught_up(), "an iteration has read a row that it has not returned"
+    assert next(consumer)
+    assert consumer.caught_up()
+    log.append("t", {1: numbered(1)})
+    consumer.pause(T1)
+    assert consumer.poll(0) == []
+    assert consumer.caught_up(), "a paused partition does not count"

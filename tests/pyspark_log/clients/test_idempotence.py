@@ -1,19 +1,10 @@
 """A batch is in the log once, whatever the store answers and whenever the producer dies."""
 
-import os
-import signal
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
-
 import pytest
 
-from pyspark_log import Consumer, Producer
+from pyspark_log import Consumer
 from pyspark_log_storage.errors import OutcomeUnknown, StoreRefused, StoreUnavailable
-from tests.support.plain_log import PlainLog
 
-ROOT = Path(__file__).parents[3]
 PATIENCE = 200
 """More answers than a journal waits for in its two minutes."""
 LONG = 600_000
@@ -26,19 +17,13 @@ def test_an_entry_whose_answer_is_lost_counts_once(cluster):
     assert cluster.values() == [b"first", b"second"]
 
 
-def test_a_batch_whose_outcome_is_unknown_is_repeated_and_counts_once(cluster):
+@pytest.mark.parametrize("first_attempt", ["lose_answers", "be_silent"])
+def test_a_batch_whose_outcome_is_unknown_is_repeated_and_counts_once(cluster, first_attempt):
     with cluster.producer(delivery_timeout_ms=LONG) as (producer, store):
-        store.lose_answers(cluster.entries, times=PATIENCE)
+        getattr(store, first_attempt)(cluster.entries, times=PATIENCE)
         assert producer.send("t", b"second").result(60)[:3] == ("t", 0, 1)
         assert producer.send("t", b"third").result(60).offset == 2
     assert cluster.values() == [b"first", b"second", b"third"]
-
-
-def test_a_batch_that_was_not_written_before_its_outcome_was_unknown_is_written_then(cluster):
-    with cluster.producer(delivery_timeout_ms=LONG) as (producer, store):
-        store.be_silent(cluster.entries, times=PATIENCE)
-        assert producer.send("t", b"second").result(60).offset == 1
-    assert cluster.values() == [b"first", b"second"]
 
 
 def test_without_idempotence_an_unknown_outcome_is_an_error_and_nothing_is_repeated(cluster):
@@ -116,58 +101,6 @@ def test_retries_end_with_the_delivery_timeout(cluster):
         unwritable(store, times=10**6)
         with pytest.raises(StoreUnavailable):
             producer.send("t", b"second").result(60)
-
-
-def test_a_producer_that_is_killed_between_staging_and_commit_leaves_nothing(root):
-    PlainLog(root)
-    program = """
-        import os, signal, sys
-        from pyspark_log import Producer
-        from pyspark_log.clients import sender
-        producer = Producer(sys.argv[1], linger_ms=0)
-        producer.send("t", b"written").result()
-        commit = sender.Sender._commit
-        def killed(self, staged):
-            assert staged.files
-            os.kill(os.getpid(), signal.SIGKILL)
-        sender.Sender._commit = killed
-        for number in range(1000):
-            producer.send("t", b"lost-%d" % number)
-        producer.flush()
-    """
-    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(program), str(root)], cwd=ROOT, check=False)
-    assert ended.returncode == -signal.SIGKILL
-    with Producer(root) as producer:
-        assert producer.send("t", b"next").result(60).offset == 1
-    assert values(root) == [b"written", b"next"]
-
-
-def test_a_producer_that_is_killed_at_any_time_leaves_whole_batches(root):
-    PlainLog(root)
-    program = """
-        import sys, itertools
-        from pyspark_log import Producer
-        producer = Producer(sys.argv[1], linger_ms=0)
-        for number in itertools.count():
-            with producer.batch() as batch:
-                for part in range(3):
-                    batch.send("t", b"%d" % number)
-            print(number, flush=True)
-    """
-    acknowledged = []
-    for _ in range(3):
-        with subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(program), str(root)], cwd=ROOT, stdout=subprocess.PIPE
-        ) as process:
-            for _ in range(20):
-                number = process.stdout.readline().strip()
-            acknowledged.append(int(number))
-            os.kill(process.pid, signal.SIGKILL)
-    found = values(root)
-    assert found[::3] == found[1::3] == found[2::3]
-    starts = [index for index, value in enumerate(found[::3]) if value == b"0"]
-    lengths = [end - start for start, end in zip(starts, [*starts[1:], len(found) // 3], strict=True)]
-    assert all(length > last for length, last in zip(lengths, acknowledged, strict=True))
 
 
 def values(path):

@@ -63,51 +63,9 @@ def test_an_idle_consumer_sees_the_next_row_within_the_longest_pause(cluster):
     assert cluster.now - begun <= LONGEST_PAUSE_REMOTE + 0.05
 
 
-def test_after_a_row_it_sees_the_next_one_at_once(cluster):
-    consumer = reader(cluster)
-    cluster.log.append("t", {0: [b"first"]})
-    cluster.now += LONGEST_PAUSE_REMOTE
-    assert len(consumer.poll()) == 1
-    for _ in range(5):
-        assert consumer.poll() == []
-        cluster.log.append("t", {0: [b"next"]})
-        assert len(consumer.poll()) == 1
-
-
-def test_a_consumer_that_has_to_be_fresher_pays_for_it(cluster):
-    consumer = reader(cluster, fetch_max_wait_ms=200)
-    assert 250 <= sum(cluster.in_a_minute(consumer.poll, 0.05).values()) <= 310
-
-
-def test_the_pause_grows_with_the_number_of_topics(cluster):
-    for number in range(3):
-        cluster.log.create(f"more-{number}")
-    consumer = reader(cluster, "t", "more-0", "more-1", "more-2")
-    consumer.poll()
-    assert sum(cluster.in_a_minute(consumer.poll, 0.05).values()) < 35
-
-
-def test_a_poll_that_waits_looks_as_soon_as_the_pause_is_over(cluster):
-    consumer = reader(cluster)
-    cluster.now += LONGEST_PAUSE_REMOTE - 0.5
-    assert consumer._looks.pause() == pytest.approx(0.5)
-
-
 def test_on_a_disk_every_poll_looks(monkeypatch):
     cluster = CountedCluster(monkeypatch, is_object_store=False)
     cluster.log.create("t")
     consumer = reader(cluster)
     assert cluster.in_a_minute(consumer.poll, 0.5)["HEAD"] >= 60
     assert consumer._looks.pause() == pytest.approx(0.1)
-
-
-def test_a_consumer_that_slept_while_entries_were_trimmed_sees_the_rows_within_a_minute(cluster):
-    consumer = reader(cluster)
-    cluster.log.append("t", {0: [b"row"]})
-    journal = cluster.log.log.topic("t").journal
-    journal.create_snapshot()
-    journal.entries._store.delete(journal.entries.keys(journal.number)[0])
-    begun = cluster.now
-    while not consumer.poll():
-        cluster.now += 1
-    assert cluster.now - begun <= 65

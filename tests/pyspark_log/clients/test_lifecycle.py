@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from pyspark_log import Consumer, Producer
-from pyspark_log.clients.accumulator import Accumulator
 from pyspark_log.clients.sender import Sender
 from pyspark_log_storage.errors import InvalidInput
 from tests.support.bare_venv import environment_with_pandas
@@ -42,8 +41,10 @@ class TestAProducer:
     def test_that_is_closed_has_written_everything_and_takes_nothing_more(self, log):
         producer = Producer(log.path, linger_ms=3_600_000)
         producer.send("t", b"")
+        threads = producer._sender.threads
         producer.close()
         assert rows(log) == 1
+        assert not any(thread.is_alive() for thread in threads)
         for call in (
             lambda: producer.send("t", b""),
             lambda: producer.send_batch("t", None),
@@ -54,37 +55,6 @@ class TestAProducer:
                 call()
         producer.close()
         assert producer.flush() == 0
-
-    def test_that_a_callback_has_closed_has_written_everything_when_it_is_closed_again(self, log):
-        closed = threading.Event()
-        with Producer(log.path, linger_ms=0, batch_size=1) as producer:
-            producer.send("t", b"", on_delivery=lambda *_: (producer.close(), closed.set()))
-            futures = [producer.send("t", b"") for _ in range(50)]
-            closed.wait(GUARD)
-            with pytest.raises(InvalidInput, match="this Producer is closed"):
-                producer.send("t", b"")
-        assert all(future.done() for future in futures)
-        assert rows(log) == 51
-
-    def test_that_a_callback_has_closed_writes_everything_when_the_program_ends(self, log):
-        program = """
-            import sys, threading
-            from pyspark_log import Producer
-            producer, closed = Producer(sys.argv[1], linger_ms=0, batch_size=1), threading.Event()
-            producer.send("t", b"", on_delivery=lambda *_: (producer.close(), closed.set()))
-            for _ in range(50):
-                producer.send("t", b"")
-            closed.wait()
-        """
-        ended = run(program, log.path)
-        assert (ended.returncode, ended.stderr) == (0, "")
-        assert rows(log) == 51
-
-    def test_leaves_no_thread(self, log):
-        with Producer(log.path) as producer:
-            producer.send("t", b"")
-            threads = producer._sender.threads
-        assert not any(thread.is_alive() for thread in threads)
 
     def test_that_is_closed_in_haste_fails_what_is_left(self, log, monkeypatch):
         go, stage = threading.Event(), Sender._stage
@@ -97,20 +67,6 @@ class TestAProducer:
         go.set()
         assert futures[0].result(GUARD).offset == 0
 
-    def test_that_is_closed_in_haste_may_be_closed_by_the_callbacks_of_what_is_left(self, log, monkeypatch):
-        go, stage, called = threading.Event(), Sender._stage, []
-        monkeypatch.setattr(Sender, "_stage", lambda self, request: (go.wait(GUARD), stage(self, request))[1])
-        producer = Producer(log.path, linger_ms=0, batch_size=1)
-        for _ in range(3):
-            producer.send("t", b"", on_delivery=lambda *_: called.append((producer.close(), producer.flush())))
-        thread = threading.Thread(target=producer.close, args=(0.01,), daemon=True)
-        thread.start()
-        thread.join(0.5)
-        go.set()
-        thread.join(GUARD)
-        assert not thread.is_alive()
-        assert len(called) >= 2
-
     def test_that_is_deleted_writes_what_it_has(self, log):
         producer = Producer(log.path, linger_ms=3_600_000)
         future = producer.send("t", b"")
@@ -118,89 +74,97 @@ class TestAProducer:
         gc.collect()
         assert future.result(GUARD).offset == 0
 
-    def test_that_is_deleted_by_its_own_thread_writes_what_it_has(self, log, monkeypatch):
-        group = Accumulator._group
-
-        def collect(self, queue):
-            gc.collect()  # as any allocation may; the thread holds the lock of the rows
-            return group(self, queue)
-
-        monkeypatch.setattr(Accumulator, "_group", collect)
-        gc.disable()
-        try:
-            cycle = [Producer(log.path, linger_ms=50)]
-            cycle.append(cycle)
-            threads, future = cycle[0]._sender.threads, cycle[0].send("t", b"")
-            del cycle
-            assert future.result(10).offset == 0
-            for thread in threads:
-                thread.join(10)
-            assert not any(thread.is_alive() for thread in threads)
-        finally:
-            gc.enable()
-
-    def test_that_is_deleted_at_the_end_of_the_program_writes_what_it_has(self, log):
-        program = """
-            import sys
-            from pyspark_log import Producer
-            def send():
-                producer = Producer(sys.argv[1], linger_ms=3600000)
-                producer.send("t", b"")
-            send()
-        """
-        ended = run(program, log.path)
-        assert (ended.returncode, ended.stderr) == (0, "")
-        assert rows(log) == 1
-
-    def test_wakes_those_who_wait_for_room_when_it_is_closed(self, log, monkeypatch):
-        go, stage = threading.Event(), Sender._stage
-        monkeypatch.setattr(Sender, "_stage", lambda self, request: (go.wait(GUARD), stage(self, request))[1])
-        producer = Producer(log.path, linger_ms=0, buffer_memory=200)
-        producer.send("t", b"x" * 100)
-        waiting, errors = threading.Event(), []
-
-        def send():
-            waiting.set()
-            try:
-                producer.send("t", b"x" * 100)
-            except InvalidInput as error:
-                errors.append(error.message)
-
-        thread = threading.Thread(target=send)
-        thread.start()
-        waiting.wait(GUARD)
-        producer.close(timeout=0.05)
-        thread.join(GUARD)
-        go.set()
-        assert errors == ["this Producer is closed; make a new one"]
-
-    def test_writes_everything_when_the_program_ends(self, log):
-        program = """
-            import sys
-            from pyspark_log import Producer
-            producer = Producer(sys.argv[1], linger_ms=3600000)
-            for number in range(100):
-                producer.send("t", b"%d" % number)
-        """
-        ended = run(program, log.path)
-        assert (ended.returncode, ended.stderr) == (0, "")
-        assert rows(log) == 100
-
-    def test_may_be_used_by_threads_that_outlive_the_main_one(self, log):
+    @pytest.mark.deep
+    @pytest.mark.parametrize("thread", ["the main one", "another that outlives it"])
+    def test_writes_everything_when_the_program_ends(self, log, thread):
         program = """
             import sys, threading
             from pyspark_log import Producer
             producer = Producer(sys.argv[1], linger_ms=3600000)
             def send():
-                threading.main_thread().join()
+                if sys.argv[2] != "the main one":
+                    threading.main_thread().join()
                 for number in range(100):
                     producer.send("t", b"%d" % number)
+            send() if sys.argv[2] == "the main one" else threading.Thread(target=send).start()
+        """
+        ended = run(program, log.path, thread)
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert rows(log) == 100
+
+    @pytest.mark.deep
+    def test_that_is_the_first_in_a_thread_that_outlives_the_main_one_writes_its_rows(self, log):
+        program = """
+            import sys, threading, pyspark_log
+            def send():
+                threading.main_thread().join()
+                pyspark_log.Producer(sys.argv[1]).send("t", b"")
             threading.Thread(target=send).start()
         """
         ended = run(program, log.path)
         assert (ended.returncode, ended.stderr) == (0, "")
-        assert rows(log) == 100
+        assert rows(log) == 1
 
+    @pytest.mark.deep
+    def test_that_is_used_by_a_function_of_atexit_says_that_this_is_too_late(self, log):
+        program = """
+            import atexit, sys
+            from pyspark_log import LogError, Producer
+            producer = Producer(sys.argv[1])
+            producer.send("t", b"")
+            @atexit.register
+            def late():
+                for call in (lambda: producer.send("t", b"late"), lambda: Producer(sys.argv[1])):
+                    try:
+                        call()
+                    except LogError as error:
+                        print(error)
+        """
+        ended = run(program, log.path)
+        assert ended.stderr == ""
+        assert ended.stdout.count("the program has ended, so nothing can be sent any more: functions of atexit") == 2
+        assert rows(log) == 1
+
+    @pytest.mark.deep
+    @pytest.mark.parametrize("handles", ["flushes", "raises"])
+    def test_that_real_signals_interrupt_hundreds_of_times_writes_every_row_that_was_sent(self, log, handles):
+        program = """
+            import random, signal, sys
+            from pyspark_log import LogError, Producer
+            producer, sent, flushed, sending = Producer(sys.argv[1]), 0, 0, False
+            def interrupt(*_):
+                if sending:
+                    raise KeyboardInterrupt
+            def flush(*_):
+                global flushed
+                try:
+                    producer.flush()
+                except LogError as error:
+                    assert "cannot flush here" in str(error), error
+                else:
+                    flushed += 1
+            signal.signal(signal.SIGALRM, flush if sys.argv[2] == "flushes" else interrupt)
+            producer.send("t", b"").result()
+            for number in range(200):
+                signal.setitimer(signal.ITIMER_REAL, 0.0005 + random.random() * 0.002)
+                try:
+                    sending = True
+                    for _ in range(1000):
+                        producer.send("t", b"x" * 20)
+                        sent += 1
+                    sending = False
+                except KeyboardInterrupt:
+                    sending = False
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            assert producer.flush() == 0
+            assert flushed or sys.argv[2] == "raises"
+            print(sent)
+        """
+        ended = run(program, log.path, handles)
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert int(ended.stdout) + 1 <= rows(log) <= int(ended.stdout) + 201
+
+    @pytest.mark.deep
     def test_says_what_to_do_in_a_forked_process(self, log):
         with Producer(log.path, linger_ms=3_600_000) as producer:
             producer.send("t", b"of the parent")
@@ -219,6 +183,7 @@ class TestAProducer:
             )
         assert rows(log) == 1
 
+    @pytest.mark.deep
     def test_needs_neither_spark_nor_java(self, log):
         program = """
             import os, sys
@@ -252,31 +217,6 @@ class TestAConsumer:
         consumer.assign([("t", 0)])
         threading.Timer(0.05, consumer.close).start()
         assert consumer.poll(timeout_ms=GUARD * 1000) == []
-
-    @pytest.mark.parametrize("when", ["between two rows", "before it reads"])
-    def test_ends_an_iteration_when_another_thread_closes_it(self, log, when):
-        def close():
-            thread = threading.Thread(target=consumer.close)
-            thread.start()
-            thread.join(GUARD)
-
-        class ClosedWhenRead(list):
-            def __getitem__(self, place):
-                close()
-                return super().__getitem__(place)
-
-        log.append("t", {0: [b"a", b"b"]})
-        consumer = Consumer(log.path, group_id="g")
-        consumer.assign([("t", 0)], "earliest")
-        rows = [next(consumer)]
-        if when == "between two rows":
-            consumer._reading.ahead = ClosedWhenRead(consumer._reading.ahead)
-        else:
-            rows += [next(consumer)]
-            read_ahead = consumer._read_ahead
-            consumer._read_ahead = lambda timeout_ms: (close(), read_ahead(timeout_ms))
-        rows += consumer
-        assert [row.value for row in rows] == [b"a", b"b"]
 
     def test_is_for_one_thread_at_a_time(self, log):
         consumer, begun = Consumer(log.path), threading.Event()

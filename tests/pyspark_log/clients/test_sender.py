@@ -1,32 +1,27 @@
-"""How a Producer gathers rows and writes them: its threads, its buffer, and flush."""
+"""How a Producer gathers rows and writes them: its threads, its buffer, and who does the maintenance."""
 
 import contextlib
 import queue
 import threading
-import time
 
+import msgspec
 import pyarrow as pa
 import pytest
 
-from pyspark_log import Consumer, Producer
+from pyspark_log import Producer
 from pyspark_log.clients import housekeeper, sender
 from pyspark_log.clients.accumulator import Accumulator
-from pyspark_log.clients.producer_batch import ArrowBatch
+from pyspark_log.clients.housekeeper import Housekeeper
 from pyspark_log.clients.sender import Sender
 from pyspark_log.options.producer import parse_producer
 from pyspark_log.writing.staging import Staging
+from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log.log import TopicHandle
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.sync import reassigner
-from pyspark_log_storage.errors import (
-    BufferExhausted,
-    InvalidInput,
-    InvalidRecord,
-    StoreUnavailable,
-    UnknownTopic,
-)
+from pyspark_log_storage.errors import BufferExhausted, InvalidInput, InvalidRecord, StoreUnavailable
 from pyspark_log_storage.layout import born_of
-from tests.support.pyspark_log.clients.written_rows import GUARD, values_of
+from tests.support.pyspark_log.clients.written_rows import GUARD, rows_of, values_of
 
 
 @contextlib.contextmanager
@@ -77,40 +72,6 @@ class TestTheSender:
             log.create("one")
             assert producer.send("one", b"").result(GUARD).offset == 0
 
-    @pytest.mark.parametrize(("is_served", "due", "looks"), [(True, 300.0, 0), (True, 0.0, 1), (False, 300.0, 1)])
-    def test_looks_seldom_at_a_topic_whose_rows_others_commit(self, log, monkeypatch, is_served, due, looks):
-        looked, look_up = [], Sender._look_up
-        monkeypatch.setattr("pyspark_log.clients.sender.REFRESH_SECONDS", 0.0)
-        monkeypatch.setattr("pyspark_log.clients.sender.REFRESH_SECONDS_SERVED", due)
-        with Producer(log.path, linger_ms=0) as producer:
-            producer.send("one", b"").result(GUARD)
-            monkeypatch.setattr(TopicHandle, "is_served", is_served)
-            monkeypatch.setattr(Sender, "_look_up", lambda *given: (looked.append(given), look_up(*given))[1])
-            producer.send("one", b"").result(GUARD)
-        assert len(looked) == looks
-
-    @pytest.mark.parametrize("is_served", [True, False])
-    def test_reads_no_entries_before_others_commit_its_rows(self, log, monkeypatch, is_served):
-        refreshed, refresh = [], TopicHandle.refresh
-        with Producer(log.path, linger_ms=0) as producer:
-            producer.send("one", b"").result(GUARD)
-            monkeypatch.setattr(TopicHandle, "is_fresh", False)
-            monkeypatch.setattr(TopicHandle, "is_served", is_served)
-            monkeypatch.setattr(TopicHandle, "refresh", lambda handle: (refreshed.append(handle), refresh(handle))[1])
-            producer.send("one", b"").result(GUARD)
-        assert bool(refreshed) != is_served
-
-    def test_gathers_what_is_sent_while_one_batch_is_committed_and_the_next_one_is_staged(self, log, monkeypatch):
-        monkeypatch.setattr(TopicHandle, "waits_for_store", True)
-        with committing(log, monkeypatch) as (producer, staged):
-            producer.send("one", b"second")
-            assert staged.get(timeout=GUARD)
-            producer.send("one", b"third")
-            with pytest.raises(queue.Empty):
-                staged.get(timeout=0.05)  # in which a free sender takes it
-            producer.send("one", b"fourth")
-        assert staged.qsize() == 1
-
     def test_gathers_what_is_sent_while_one_batch_is_committed_by_a_fast_store(self, log, monkeypatch):
         monkeypatch.setattr(TopicHandle, "waits_for_store", False)
         with committing(log, monkeypatch) as (producer, staged):
@@ -120,24 +81,14 @@ class TestTheSender:
             producer.send("one", b"third")
         assert staged.qsize() == 1
 
-    @pytest.mark.parametrize("reason", ["is full", "is committed by others"])
+    @pytest.mark.parametrize("reason", ["is full", "is committed by others", "waits for the store"])
     def test_stages_the_next_batch_while_one_is_committed_that(self, log, monkeypatch, reason):
-        monkeypatch.setattr(TopicHandle, "waits_for_store", False)
+        monkeypatch.setattr(TopicHandle, "waits_for_store", reason == "waits for the store")
         monkeypatch.setattr(TopicHandle, "is_served", reason == "is committed by others")
         batch_size = 1 if reason == "is full" else 1_000_000
         with committing(log, monkeypatch, batch_size=batch_size) as (producer, staged):
             producer.send("one", b"second")
             assert staged.get(timeout=GUARD)
-
-    def test_acknowledges_rows_before_it_looks_what_is_due(self, log, monkeypatch):
-        go, plain = threading.Event(), housekeeper.Housekeeper.committed
-        monkeypatch.setattr(housekeeper.Housekeeper, "committed", lambda *given: (go.wait(GUARD), plain(*given)))
-        with Producer(log.path, linger_ms=0) as producer:
-            sent = producer.send("one", b"")
-            try:
-                assert sent.result(GUARD / 2).offset == 0
-            finally:
-                go.set()
 
     def test_goes_on_after_rows_that_could_not_be_staged(self, log, monkeypatch):
         stage = Sender._stage
@@ -197,23 +148,6 @@ class TestTheSender:
             _, partition, offset, _ = future.result(GUARD)
             assert rows[partition][offset] == value
 
-    def test_takes_all_batches_of_a_request_if_partitions_are_added_between_two_of_them(self, log, monkeypatch):
-        go, take, rows = threading.Event(), Sender._next_request, ArrowBatch.rows
-        monkeypatch.setattr(Sender, "_next_request", lambda self: (go.wait(GUARD), take(self))[1])
-
-        def rows_and_add(batch, *given):
-            found, handle = rows(batch, *given), log.log.topic("one")
-            reassigner.add_partitions(handle, len(handle.refresh().partitions) + 1)
-            producer._sender._refresh("one")
-            return found
-
-        with Producer(log.path) as producer:
-            record = pa.record_batch({"value": [b"a", b"b"], "key": [b"1", b"2"]})
-            sent = [producer.send_batch("one", record) for _ in range(2)]
-            monkeypatch.setattr(ArrowBatch, "rows", rows_and_add)
-            go.set()
-            assert [each.result(GUARD).offsets for each in sent] == [{0: (0, 2)}, {0: (2, 4)}]
-
     def test_looks_at_the_topic_again_before_it_refuses_a_row(self, log, monkeypatch):
         with Producer(log.path, linger_ms=0) as producer:
             producer.send("one", b"first").result(GUARD)
@@ -226,31 +160,7 @@ class TestTheSender:
             reassigner.add_partitions(log.log.topic("one"), 5)
             rows = pa.table({"value": [b"b"], "partition": [4]})
             assert producer.send_batch("one", rows).result(GUARD).offsets == {4: (0, 1)}
-            reassigner.add_partitions(log.log.topic("one"), 6)
-            with producer.batch() as batch:
-                sent = batch.send("one", b"c", headers=iter([("h", b"v")]), partition=5)
-            assert sent.result(GUARD).partition == 5
-            with pytest.raises(InvalidRecord, match="has no partition 6: it has 6"):
-                producer.send("one", b"", partition=6)
-        with Consumer(log.path) as consumer:
-            consumer.assign([("one", 1), ("one", 5)], "earliest")
-            assert [row.headers for row in consumer.poll(GUARD * 1000)] == [(("h", b"v"),)] * 2
-
-    def test_refuses_a_row_with_the_reason_if_its_topic_cannot_be_looked_at(self, log, monkeypatch):
-        looks = []
-
-        def fail(_, topic):
-            looks.append(topic)
-            raise StoreUnavailable("", "", "made up by the test")
-
-        with Producer(log.path, linger_ms=0) as producer:
-            producer.partitions_for("one")
-            producer._sender._topics["one"].looked -= sender.REFRESH_SECONDS
-            monkeypatch.setattr(Sender, "_look_up", fail)
-            for _ in range(3):
-                with pytest.raises(InvalidRecord, match="has no partition 1: it has 1"):
-                    producer.send("one", b"", partition=1)
-        assert looks == ["one"], "each row has waited for the store"
+        assert rows_of(log, "one")[1][0].headers == (("h", b"v"),)
 
     def test_leaves_the_maintenance_to_a_thread_of_its_own(self, log, monkeypatch):
         monkeypatch.setattr("pyspark_log.clients.housekeeper.CLEAN_UP_SECONDS", 0.0)
@@ -267,49 +177,6 @@ class TestTheSender:
         assert set(cleaned) == {("one", "pyspark_log housekeeper")}
         assert log.log.topic("one").journal.state.partitions[0].segments
         assert len(values_of(log, "one")[0]) == 200
-
-    def test_goes_on_if_the_maintenance_fails(self, log, monkeypatch, caplog):
-        def fail(handle, first):
-            raise StoreUnavailable("", "", "made up by the test")
-
-        monkeypatch.setattr(housekeeper, "clean_up", fail)
-        with Producer(log.path, linger_ms=0) as producer:
-            for _ in range(130):
-                producer.send("one", b"x").result(GUARD)
-        assert "made up by the test" in caplog.text
-
-    def test_goes_on_if_the_maintenance_has_a_fault(self, log, monkeypatch, caplog):
-        cleaned = threading.Semaphore(0)
-
-        def fail(handle, first):
-            cleaned.release()
-            raise MemoryError("made up by the test")
-
-        monkeypatch.setattr(housekeeper, "clean_up", fail)
-        monkeypatch.setattr(housekeeper, "CLEAN_UP_SECONDS", 0)
-        with Producer(log.path, linger_ms=0) as producer:
-            for _ in range(2):
-                for _ in range(70):
-                    producer.send("one", b"x").result(GUARD)
-                assert cleaned.acquire(timeout=GUARD)
-        assert "made up by the test" in caplog.text
-
-    def test_fails_no_row_in_the_log_if_no_thread_can_be_started_for_the_maintenance(self, log, monkeypatch, caplog):
-        start = threading.Thread.start
-
-        def refuse(thread):
-            if "housekeeper" in thread.name:
-                raise RuntimeError("can't start new thread")
-            start(thread)
-
-        monkeypatch.setattr(threading.Thread, "start", refuse)
-        producer = Producer(log.path, linger_ms=0)
-        offsets = [producer.send("one", b"x").result(GUARD).offset for _ in range(70)]
-        assert offsets == list(range(70))
-        assert "can't start new thread" in caplog.text
-        monkeypatch.undo()
-        producer.close()
-        assert producer._sender._housekeeper._thread is not None  # the cleanup that was due
 
 
 class TestTheBuffer:
@@ -343,27 +210,6 @@ class TestTheBuffer:
                 producer.send("one", b"x" * 100)
         assert len(values_of(log, "one")[0]) == 500
 
-    def test_serves_those_who_wait_in_their_order(self, log, go):
-        """A large batch would wait forever if every small row were let in before it."""
-        with Producer(log.path, linger_ms=0, buffer_memory=1000, max_block_ms=GUARD * 1000) as producer:
-            first = producer.send("one", b"x" * 300)
-            large = []
-            rows = pa.record_batch({"value": [b"y" * 600]})
-            thread = threading.Thread(target=lambda: large.append(producer.send_batch("one", rows)))
-            thread.start()
-            while not producer._accumulator._waiting:
-                time.sleep(0.001)
-            small = threading.Thread(target=producer.send, args=("one", b"z" * 200))
-            small.start()  # there is room for it, and not for it and the large one
-            small.join(0.2)
-            waited = small.is_alive()
-            go.set()
-            assert waited
-            thread.join(GUARD)
-            small.join(GUARD)
-            assert first.result(GUARD).offset == 0
-            assert large[0].result(GUARD).offsets == {0: (1, 2)}
-
     def test_refuses_a_row_that_never_fits(self, log):
         with Producer(log.path, buffer_memory=100) as producer, pytest.raises(BufferExhausted):
             producer.send("one", b"x" * 100)
@@ -374,13 +220,6 @@ class TestTheBuffer:
         with pytest.raises(InvalidInput, match="closed"):
             buffer.append("one", (None, b"", 0, None), None)
 
-    def test_takes_back_the_room_of_a_batch_that_another_topic_needs(self):
-        buffer = Accumulator(parse_producer(None, {"buffer.memory": 2000, "linger.ms": 3_600_000, "max.block.ms": 0}))
-        buffer.append("one", (None, b"", 0, None), None)
-        buffer.append("two", (None, b"x" * 1800, 1800, None), None)
-        with pytest.raises(BufferExhausted):
-            buffer.append("two", (None, b"x" * 100, 100, None), None)
-
     def test_seals_a_batch_as_soon_as_it_is_full(self):
         buffer = Accumulator(parse_producer(None, {"batch.size": 1000, "linger.ms": 3_600_000}))
         for _ in range(15):
@@ -388,12 +227,6 @@ class TestTheBuffer:
         assert buffer._queues["one"].open.room > 0
         buffer.append("one", (None, b"", 0, None), None)
         assert [len(each) for each in buffer.take().batches] == [16]
-
-    def test_does_not_count_room_when_it_asks_whether_a_batch_is_full(self):
-        buffer = Accumulator(parse_producer(None, {"batch.size": 20_000, "linger.ms": 3_600_000}))
-        for size in (0, 15_936, 3_836, 0):
-            buffer.append("one", (None, b"x" * size, size, None), None)
-        assert [len(each) for each in buffer.take().batches] == [4]
 
     def test_is_whole_again_when_all_is_released(self):
         buffer = Accumulator(parse_producer(None, {"buffer.memory": 100_000, "linger.ms": 3_600_000}))
@@ -403,24 +236,8 @@ class TestTheBuffer:
         buffer.release(buffer.take().batches)
         assert buffer._free == 100_000
 
-    def test_is_empty_after_a_failure(self, log):
-        with Producer(log.path, linger_ms=0, buffer_memory=1000) as producer:
-            producer.send("one", b"").result(GUARD)
-            log.delete("one")
-            with pytest.raises(UnknownTopic):
-                producer.send("one", b"x" * 900).result(GUARD)
-            log.create("one")
-            for _ in range(10):
-                producer.send("one", b"x" * 900).result(GUARD)
-
 
 class TestFlush:
-    def test_waits_for_all_rows_that_were_sent(self, log):
-        with Producer(log.path, linger_ms=3_600_000) as producer:
-            futures = [producer.send("t", b"") for _ in range(100)]
-            assert producer.flush(10) == 0
-            assert all(each.done() for each in futures)
-
     def test_says_how_much_is_left_when_the_time_is_over(self, log, monkeypatch):
         go, stage = threading.Event(), Sender._stage
         monkeypatch.setattr(Sender, "_stage", lambda self, request: (go.wait(GUARD), stage(self, request))[1])
@@ -429,3 +246,66 @@ class TestFlush:
             assert producer.flush(0.01) == 1
             go.set()
             assert producer.flush(GUARD) == 0
+
+
+@pytest.fixture
+def rolled(monkeypatch):
+    """The rolls that were begun."""
+    begun = []
+    monkeypatch.setattr(housekeeper, "roll_inline", lambda *given: (begun.append(given), ())[1])
+    monkeypatch.setattr(housekeeper, "plan_inline", lambda _: ("what is due",))
+    return begun
+
+
+def commit(log, *, entries, lot):
+    """Let a producer draw `lot`, between 0 and 1, after so many entries of which the last is its own."""
+    environment = msgspec.structs.replace(real_environment(), uniform=lambda low, high: low + lot * (high - low))
+    keeper, handle = Housekeeper(log.path, environment), log.log.topic("one")
+    handle.refresh()
+    keeper.begin(handle)
+    for _ in range(entries):
+        log.append("one", {0: [b"x"]})
+    handle.refresh()
+    keeper.committed(handle)
+    keeper.stop([handle])
+
+
+def test_a_producer_alone_always_does_what_is_due(log, rolled):
+    commit(log, entries=1, lot=1)
+    assert len(rolled) == 1
+
+
+@pytest.mark.parametrize(("lot", "times"), [(0.05, 1), (0.2, 0), (1, 0)])
+def test_a_producer_of_a_tenth_of_the_entries_does_a_tenth_of_what_is_due(log, rolled, lot, times):
+    commit(log, entries=10, lot=lot)
+    assert len(rolled) == times
+
+
+def test_a_cleanup_is_told_from_which_entry_on_it_is_due(log, rolled, monkeypatch):
+    told = []
+    monkeypatch.setattr(housekeeper, "clean_up", lambda handle, first: told.append((handle.version, first)))
+    monkeypatch.setattr(housekeeper, "CLEAN_UP_EVERY_ENTRIES", 4)
+    before = log.log.topic("one").version
+    commit(log, entries=4, lot=0)
+    assert told == [(before + 4, before + 1)]
+
+
+def test_a_job_that_fails_keeps_no_other_from_being_done(log):
+    keeper, done = Housekeeper(log.path, real_environment()), []
+    keeper._start(lambda: 1 / 0)
+    keeper._start(lambda: done.append(True))
+    keeper.stop([])
+    assert done
+
+
+def test_what_was_rolled_goes_with_one_commit(log):
+    keeper, handle = Housekeeper(log.path, real_environment()), log.log.topic("one")
+    keeper._record(handle).rolled = ("a swap",)
+    assert [keeper.take(handle) for _ in range(2)] == [("a swap",), ()]
+
+
+def test_entries_of_others_before_the_last_commit_do_not_count(log, rolled):
+    for _ in range(10):
+        log.append("one", {0: [b"x"]})
+    commit(log, entries=1, lot=0.99)
+    assert len(rolled) == 1

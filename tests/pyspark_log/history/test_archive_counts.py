@@ -94,19 +94,13 @@ def log_start(log):
     return log.log.topic("t").partitions[0].log_start
 
 
-def test_rows_are_deleted_from_the_log_after_they_were_counted_in_the_table(log, monkeypatch):
+def test_only_rows_that_were_counted_in_the_table_and_are_old_enough_are_deleted_from_the_log(log, monkeypatch):
     with pytest.raises(InvalidInput, match="it was altered"):
         delete(log, Table(monkeypatch, WHOLE._replace(rows=6)), timedelta(0))
     assert log_start(log) == 0
-    table = Table(monkeypatch, WHOLE)
-    delete(log, table, timedelta(0))
-    assert table.asked == [{0: 0}]
-    assert log_start(log) == 5
-
-
-def test_only_rows_that_are_in_the_table_and_old_enough_are_deleted(log, monkeypatch):
-    delete(log, Table(monkeypatch, _Counted(2, 2, 0, 2)), timedelta(0), state_of(log, end=2))
-    assert log_start(log) == 2
+    table = Table(monkeypatch, _Counted(2, 2, 0, 2))
+    delete(log, table, timedelta(0), state_of(log, end=2))
+    assert (table.asked, log_start(log)) == ([{0: 0}], 2)
     delete(log, Table(monkeypatch, _Counted(3, 3, 2, 5)), timedelta(minutes=30))
     assert log_start(log) == 3
 

@@ -1,15 +1,12 @@
 """Where an export goes on, and what it refuses, by what Kafka and the log say."""
 
-from types import SimpleNamespace
-
 import pytest
 
-from pyspark_log.kafka.client import KafkaTopic, PartitionOffsets
-from pyspark_log.kafka.export_plan import ExportedRows, PartitionExport, plan
+from pyspark_log.kafka.client import PartitionOffsets
+from pyspark_log.kafka.export_plan import PartitionExport, plan
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import InvalidInput
 from tests.support.coordinator.topics import after, commit, file, started
-from tests.support.plain_log import NOON_MS, PlainLog
 
 
 def planned(state, last, begin=0, end=0, start=0):
@@ -46,24 +43,3 @@ def test_rows_that_expired_before_they_were_exported_are_an_error():
 def test_a_topic_in_kafka_that_is_ahead_is_an_error():
     with pytest.raises(InvalidInput, match="the next row to export has offset 21"):
         planned(of_rows(10), 20, end=30)
-
-
-@pytest.mark.parametrize("is_damaged", [True, False])
-def test_an_export_goes_on_behind_a_row_that_cannot_be_read_any_more(monkeypatch, is_damaged):
-    """Nobody knows whether that row is the one in Kafka, and the rows after it are whole."""
-    log = PlainLog()
-    handle = log.create("t")
-    log.append("t", {0: [b"a"]})
-    log.append("t", {0: [b"b"]})
-    state = handle.refresh()
-    if is_damaged:
-        log.log.store.put(handle.append_file(state.file(state.partitions[0].chunks[0].file).name), b"damaged")
-    values = {"key": None, "value": b"other", "timestamp": (1, NOON_MS), "headers": [("pyspark-log.offset", b"0")]}
-    message = SimpleNamespace(**{name: lambda value=value: value for name, value in values.items()})
-    monkeypatch.setattr(ExportedRows, "_read", lambda *_: [message])
-    rows = ExportedRows(None, None, KafkaTopic("t", "cluster", "id", 1, {}), [PartitionOffsets(0, 2)])
-    if is_damaged:
-        assert rows.last(handle, 0) == 0
-    else:
-        with pytest.raises(InvalidInput, match="the row at offset 0 is not the one that was exported"):
-            rows.last(handle, 0)

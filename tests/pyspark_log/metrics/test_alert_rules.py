@@ -4,7 +4,6 @@ import operator
 import re
 from pathlib import Path
 
-import pytest
 import yaml
 
 from pyspark_log.metrics.cluster_metrics import measure
@@ -38,29 +37,27 @@ def test_a_cluster_that_is_well_raises_no_alert():
     assert alerts(cluster_of_six().log()) == set()
 
 
-def test_a_cluster_that_cannot_be_read_is_down(monkeypatch):
+def test_what_cannot_be_read_raises_its_alert(monkeypatch):
+    def fail(error):
+        def failing(*_, **__):
+            raise error
+
+        return failing
+
     log = ThreeNodes().log
-
-    def away(**_):
-        raise StoreUnavailable("/log", "", "it is away")
-
-    monkeypatch.setattr(log, "open", away)
+    monkeypatch.setattr(log, "topic", fail(CorruptObject("an entry", "it is cut")))
+    assert alerts(log) == {"Unreadable"}
+    monkeypatch.setattr(log, "open", fail(StoreUnavailable("/log", "", "it is away")))
     assert alerts(log) == {"Down"}
 
 
-def test_a_node_that_is_lost_raises_its_alert_before_any_row_is_written():
+def test_nodes_and_replicas_in_trouble_raise_theirs():
     nodes = ThreeNodes()
     nodes.disk("1").broken = StoreUnavailable
-    assert alerts(nodes.log) == {"NodeDown"}
-
-
-def test_replicas_out_of_sync_raise_theirs():
+    assert alerts(nodes.log) == {"NodeDown", "UnderReplicatedPartitions"}, "before any row is written"
     nodes = ThreeNodes(min_insync_replicas=3)
     node_admin.set_fenced(nodes.log, "1", fenced=True)
     assert alerts(nodes.log) == {"UnderReplicatedPartitions", "UnderMinIsrPartitions"}
-
-
-def test_partitions_without_a_leader_raise_theirs():
     nodes = ThreeNodes(replicas=[("1",), ("0",)])
     node_admin.set_fenced(nodes.log, "1", fenced=True)
     assert "OfflinePartitions" in alerts(nodes.log)
@@ -74,25 +71,14 @@ def test_a_journal_node_that_was_renewed_raises_an_alert_until_the_journals_are_
     assert alerts(six.log()) == {"JournalNodeDoesNotVote", "JournalsAtRisk", "UnderReplicatedPartitions"}
 
 
-def test_what_cannot_be_measured_raises_an_alert(monkeypatch):
-    log = ThreeNodes().log
-
-    def damaged(_):
-        raise CorruptObject("an entry", "it is cut")
-
-    monkeypatch.setattr(log, "topic", damaged)
-    assert alerts(log) == {"Unreadable"}
-
-
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
-def test_a_rule_says_how_urgent_it_is_what_happened_and_what_to_do(rule):
-    assert set(rule) == {"alert", "expr", "for", "labels", "annotations"}
-    assert rule["labels"]["severity"] in {"critical", "warning", "info"}
-    assert re.fullmatch(r"[0-9]+[mh]", rule["for"])
-    assert set(rule["annotations"]) == {"summary", "action"}
+def test_a_rule_says_how_urgent_it_is_what_happened_and_what_to_do():
     families = {each.name: each for each in measure(cluster_of_six().log(), lambda *_: None)}
-    named = re.findall(r"pyspark_log_\w+", rule["expr"])
-    assert named
-    assert all(name in families for name in named)
-    labels = {label for name in named for label in families[name].labels}
-    assert set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"])) <= labels
+    for rule in RULES:
+        assert set(rule) == {"alert", "expr", "for", "labels", "annotations"}
+        assert rule["labels"]["severity"] in {"critical", "warning", "info"}
+        assert re.fullmatch(r"[0-9]+[mh]", rule["for"])
+        assert set(rule["annotations"]) == {"summary", "action"}
+        named = re.findall(r"pyspark_log_\w+", rule["expr"])
+        assert named
+        labels = {label for name in named for label in families[name].labels}
+        assert set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"])) <= labels

@@ -1,8 +1,10 @@
-"""What is measured of a cluster: partitions, nodes, groups, and the requests of the process."""
+"""What is measured of a cluster: partitions, nodes, groups, and the requests of the process, in Prometheus' format."""
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from pyspark_log.metrics.cluster_metrics import measure
+from pyspark_log.metrics.family import Family, MetricKind, text
 from pyspark_log_coordinator.group.lifecycle import DeleteGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.log import node_admin
@@ -36,27 +38,19 @@ def measured(log, *failures):
     }
 
 
-def test_offsets_and_sizes_are_those_of_the_partitions(log):
+def test_offsets_sizes_and_lags_are_those_of_the_partitions(log):
     found = measured(log.log)
     for name in ("high_watermark", "log_end_offset"):
         assert [found[f"partition_{name}", "t", number] for number in "01"] == [3, 0]
-    assert found["partition_log_start_offset", "t", "0"] == 0
-    assert found["partition_leader_epoch", "t", "0"] == 0
-    (chunk,) = log.log.topic("t").journal.state.partitions[0].chunks
+    assert found["partition_log_start_offset", "t", "0"] == found["partition_leader_epoch", "t", "0"] == 0
+    [chunk] = log.log.topic("t").journal.state.partitions[0].chunks
     assert [found["partition_size_bytes", "t", number] for number in "01"] == [chunk.length, 0]
     assert found["topic_journal_entries_total", "t"] == log.log.topic("t").journal.number
     assert (found["topics",], found["partitions",], found["up",]) == (1, 2, 1)
-
-
-def test_the_lag_of_groups_is_in_rows(log):
-    found = measured(log.log)
-    assert found["consumer_group_committed_offset", "g", "t", "0"] == 1
-    assert found["consumer_group_lag", "g", "t", "0"] == 2
+    of_group = ("committed_offset", "lag")
+    assert [found[f"consumer_group_{name}", "g", "t", "0"] for name in of_group] == [1, 2]
     assert found["consumer_group_state", "g", "Empty"] == 1
     assert (found["consumer_group_members", "g"], found["consumer_group_generation", "g"]) == (0, 0)
-
-
-def test_a_deleted_group_is_not_measured(log):
     log.log.group("g").submit(DeleteGroup())
     assert not [key for key in measured(log.log) if key[0].startswith("consumer_group")]
 
@@ -67,6 +61,11 @@ def test_partitions_in_trouble_are_counted_and_named():
     assert (before["active_nodes",], before["fenced_nodes",], before["node_up", "1"]) == (3, 0, 1)
     totals = ("under_replicated_partitions", "under_min_isr_partitions", "offline_partitions")
     assert [before[name,] for name in totals] == [0, 0, 0]
+    nodes.disk("1").broken = StoreUnavailable
+    idle = measured(nodes.log)  # nobody has written since, so the ISR has all three
+    assert [idle[name,] for name in totals] == [2, 2, 0]
+    assert (idle["partition_under_replicated", "t", "0"], idle["partition_in_sync_replicas", "t", "0"]) == (1, 3)
+    nodes.disk("1").broken = None
     node_admin.set_fenced(nodes.log, "1", fenced=True)
     node_admin.update_topics(nodes.log, "1")
     found = measured(nodes.log)
@@ -76,7 +75,7 @@ def test_partitions_in_trouble_are_counted_and_named():
     assert (found["partition_replicas", "t", "0"], found["partition_in_sync_replicas", "t", "0"]) == (3, 2)
 
 
-def test_a_topic_that_cannot_be_read_is_named_and_the_rest_is_measured(log, monkeypatch):
+def test_what_cannot_be_read_is_named_and_the_rest_is_measured(log, monkeypatch):
     log.create("u")
     topic = log.log.topic
 
@@ -85,20 +84,15 @@ def test_a_topic_that_cannot_be_read_is_named_and_the_rest_is_measured(log, monk
             raise CorruptObject("an entry", "it is cut")
         return topic(name)
 
-    monkeypatch.setattr(log.log, "topic", damaged)
-    found = measured(log.log, ("topic u", CorruptObject))
-    assert found["unreadable", "topic", "u"] == 1
-    assert (found["topics",], found["consumer_group_lag", "g", "t", "0"]) == (1, 2)
-
-
-def test_a_cluster_that_does_not_answer_is_down(log, monkeypatch):
     def away(**_):
         raise StoreUnavailable("/log", "", "it is away")
 
+    monkeypatch.setattr(log.log, "topic", damaged)
+    found = measured(log.log, ("topic u", CorruptObject))
+    assert (found["unreadable", "topic", "u"], found["consumer_group_lag", "g", "t", "0"]) == (1, 2)
     monkeypatch.setattr(log.log, "open", away)
     found = measured(log.log, ("the cluster", StoreUnavailable))
-    assert [key for key in found if not key[0].startswith("store_")] == [("up",)]
-    assert found["up",] == 0
+    assert {key: value for key, value in found.items() if not key[0].startswith("store_")} == {("up",): 0}
 
 
 def test_requests_are_those_of_stores_that_count_them(log, monkeypatch):
@@ -106,6 +100,24 @@ def test_requests_are_those_of_stores_that_count_them(log, monkeypatch):
     assert not [key for key in measured(log.log) if key[0].startswith("store")]
     counts_of("s3://b").add("put_object", sent=5, received=1)
     found = measured(log.log)
-    assert found["store_requests_total", "s3://b", "put_object"] == 1
-    assert found["store_sent_bytes_total", "s3://b", "put_object"] == 5
-    assert found["store_received_bytes_total", "s3://b", "put_object"] == 1
+    for name, value in (("requests", 1), ("sent_bytes", 5), ("received_bytes", 1)):
+        assert found[f"store_{name}_total", "s3://b", "put_object"] == value
+
+
+def test_what_is_written_is_what_prometheus_reads():
+    lag = Family("lag", MetricKind.GAUGE, 'Rows, "behind"\nor \\ not.', ("group", "partition"))
+    lag.add(7, 'a "group"\n\\', 0)
+    lag.add(2**53, "b", 1)
+    requests = Family("requests_total", MetricKind.COUNTER, "Requests.")
+    requests.add(3)
+    empty = Family("nothing", MetricKind.GAUGE, "It has no samples, and is left out.", ("group",))
+    found = list(text_string_to_metric_families(text([lag, requests, empty])))
+    assert [(each.name, each.type, each.documentation) for each in found] == [
+        ("lag", "gauge", 'Rows, "behind"\nor \\ not.'),
+        ("requests", "counter", "Requests."),
+    ]
+    assert [(each.labels, each.value) for each in found[0].samples] == [
+        ({"group": 'a "group"\n\\', "partition": "0"}, 7),
+        ({"group": "b", "partition": "1"}, 2**53),
+    ]
+    assert [(each.name, each.labels, each.value) for each in found[1].samples] == [("requests_total", {}, 3)]

@@ -1,7 +1,6 @@
 """The columns of a row that is read."""
 
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,23 +17,6 @@ def read(stored):
     found = record_rows(stored, record_schema(COLUMNS), "t", 0, 0)
     found.validate(full=True)
     return found.column("headers")
-
-
-@pytest.mark.parametrize(
-    "written",
-    [
-        [[]],
-        [None, [], [HEADER], []],
-        [[], [HEADER, NAMELESS], None],
-        [[HEADER], [NAMELESS]],
-        [None, None],
-        [],
-    ],
-)
-def test_a_row_without_headers_or_with_an_empty_array_has_null(written):
-    found = read(record([b"v"] * len(written), headers=written))
-    assert found.to_pylist() == [each or None for each in written]
-    assert found.type == schema.HEADERS
 
 
 @given(st.lists(st.none() | st.lists(st.just(HEADER), max_size=3), max_size=20), st.data())

@@ -1,25 +1,27 @@
 """A reader whose nodes fail or hang continues with the next node, and every row comes once."""
 
-import gc
 import logging
-import os
+import pickle
 import threading
 import time
-import weakref
 
 import msgspec
 import pytest
 
 from pyspark_log.reading import failover
 from pyspark_log.reading.failover import lane_of
-from pyspark_log.reading.fetch import fetch
 from pyspark_log.reading.planning import Range, find_again, split_of
+from pyspark_log.reading.positions import offset_for_time
+from pyspark_log_coordinator.cluster.machine import FenceNode
+from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.replication.election import ElectLeaders
+from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
+from pyspark_log_coordinator.sync.replica_file import live
 from pyspark_log_coordinator.topic.machine import Holder, Suspect, Suspicion
-from pyspark_log_storage.errors import CorruptObject, DataLoss, NoCluster, StoreRefused, StoreUnavailable
+from pyspark_log_storage.errors import CorruptObject, DataLoss, LogError, NoCluster, StoreRefused, StoreUnavailable
+from tests.support import direct
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.support.coordinator.several_nodes import Stores
-from tests.support.counting_store import CountingStore
 from tests.support.plain_log import PlainLog
 from tests.support.pyspark_log.replicated_rows import (
     BATCHES,
@@ -30,7 +32,6 @@ from tests.support.pyspark_log.replicated_rows import (
     planned,
     read,
     reads,
-    rolled,
     row,
     store,
 )
@@ -52,18 +53,12 @@ def file_key(topic, number):
 # One node fails
 
 
-def test_only_the_leader_is_read(topic):
-    assert read(topic, planned(topic)) == ROWS
-    assert reads(topic) == {"0": BATCHES}
-
-
-@pytest.mark.parametrize("number", [0, 7, BATCHES - 1])
-def test_a_chunk_that_is_damaged_on_the_leader_is_read_from_another(topic, caplog, number):
-    split = planned(topic)
+def test_a_chunk_that_is_damaged_on_the_leader_is_read_from_another(topic, caplog):
+    split, number = planned(topic), 7
     damage(topic, "0", file_key(topic, number))
     reads(topic)
     assert read(topic, split) == ROWS
-    assert reads(topic) == {key: count for key, count in {"0": number + 1, "1": BATCHES - number}.items() if count}
+    assert reads(topic) == {"0": number + 1, "1": BATCHES - number}
     (warning,) = caplog.records
     assert warning.levelno == logging.WARNING
     message = warning.getMessage()
@@ -92,24 +87,6 @@ def test_a_node_that_lost_its_files_is_asked_once_in_a_task_and_again_in_the_nex
     for _ in range(2):
         assert read(topic, planned(topic)) == ROWS
         assert reads(topic) == {"0": 1, "1": BATCHES}
-
-
-def test_two_nodes_that_fail_one_after_the_other_lose_no_row(topic):
-    def go(got):
-        store(topic, "0").error = StoreUnavailable if got > 5 else None
-        store(topic, "1").error = StoreUnavailable if got > 15 else None
-
-    assert read(topic, planned(topic), go) == ROWS
-    assert set(reads(topic)) == {"0", "1", "2"}
-
-
-def test_rows_are_put_together_from_nodes_that_each_have_a_part(topic):
-    split = planned(topic)
-    for number in range(BATCHES):
-        for node in ALL:
-            if number % 3 != int(node):
-                damage(topic, node, file_key(topic, number))
-    assert read(topic, split) == ROWS
 
 
 def test_a_node_is_trusted_again_after_some_time(topic, monkeypatch):
@@ -147,32 +124,7 @@ def test_if_no_node_answers_the_error_is_the_leaders(topic):
     assert reads(topic) == {"0": 2, "1": 2, "2": 2}
 
 
-def test_only_the_last_node_is_waited_for_long(topic, monkeypatch):
-    split = planned(topic)
-    given = []
-
-    class Noted(failover.TimedReads):
-        def __init__(self, store, lane, seconds):
-            given.append(seconds)
-            super().__init__(store, lane, seconds)
-
-    monkeypatch.setattr(failover, "TimedReads", Noted)
-    for node in ALL:
-        store(topic, node).error = StoreUnavailable
-    with pytest.raises(StoreUnavailable):
-        read(topic, split)
-    assert given[: len(ALL)] == [failover.ANSWER_SECONDS] * 2 + [failover.LAST_ANSWER_SECONDS]
-
-
-@pytest.mark.parametrize(
-    "away",
-    [
-        StoreUnavailable("/cluster", "journal", "the journal does not answer"),
-        NoCluster("an executor does not see the journal"),
-        CorruptObject("the journal", "both copies of an entry are damaged"),
-    ],
-    ids=lambda error: type(error).__name__,
-)
+@pytest.mark.parametrize("away", [StoreUnavailable("/cluster", "journal", "away"), NoCluster("not seen here")])
 def test_if_no_node_and_no_journal_answers_the_error_names_the_rows(topic, away):
     split = planned(topic)
     for node in ALL:
@@ -183,25 +135,6 @@ def test_if_no_node_and_no_journal_answers_the_error_names_the_rows(topic, away)
 
     with pytest.raises(CorruptObject, match="offsets 0 to 0"):
         read(topic, split, again=no_journal)
-
-
-def test_rows_that_maintenance_moved_are_found_again_after_all_nodes_lack_the_file(topic, caplog):
-    split, asked = planned(topic), []
-    rolled(topic, BATCHES)
-    for node in ALL:
-        for number in range(topic.handle.journal.state.first_file, topic.handle.journal.state.next_file):
-            store(topic, node).delete(file_key(topic, number))
-        for key in list(store(topic, node).list("topics/t/")):
-            if "/append/" in key:
-                store(topic, node).delete(key)
-
-    def again(offset):
-        asked.append(offset)
-        return find_again(topic.log, split, offset)
-
-    assert read(topic, split, again=again) == ROWS
-    assert asked == [0]
-    assert caplog.records == []
 
 
 def test_rows_without_a_holder_are_an_error(topic):
@@ -277,57 +210,159 @@ def test_a_node_that_hangs_is_asked_last_and_not_waited_for_if_the_others_fail(h
     assert read(hanging, planned(hanging)) == ROWS
 
 
-def test_a_forked_process_has_threads_of_its_own(topic):
-    split = planned(topic)
-    assert read(topic, split) == ROWS
-    assert reads(topic) == {"0": BATCHES}
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if read(topic, split) == ROWS and reads(topic) == {"0": BATCHES} else 1)
-    assert os.waitpid(child, 0)[1] == 0
-
-
-def test_the_thread_of_a_store_ends_with_the_store(topic):
-    assert read(topic, planned(topic)) == ROWS
-    kept = weakref.ref(store(topic, "0"))
-    before = threading.active_count()
-    topic.stores.at.clear()
-    topic.log = topic.handle = None
-    gc.collect()
-    assert kept() is None
-    deadline = time.monotonic() + 10
-    while threading.active_count() >= before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert threading.active_count() < before
-
-
 # One node
 
 
-def test_with_one_node_nothing_costs_more():
-    one = CountingStore()
-    log = PlainLog(store=one)
-    log.create("t")
-    for number in range(20):
-        log.append("t", {0: [b"%d" % number]})
-    handle, threads = log.log.topic("t"), threading.active_count()
-    one.forget()
-    split = split_of(handle, Range("t", 0, 0, 20))
-    assert one.reads == 0
-    assert ([each.url for each in split.nodes], split.partial_holders) == (["."], {})
-    rows = [value for _, batch in fetch(log.log.store_at, split) for value in batch.column("value").to_pylist()]
-    assert rows == [b"%d" % number for number in range(20)]
-    assert one.reads == len(split.chunks) == 20
-    assert threading.active_count() <= threads
+# Which node is read
 
 
-def test_a_single_copy_is_read_without_a_thread_or_a_time_limit():
-    topic = ReplicatedTopic(Stores(Fallible), replicas=[["1"]])
-    topic.append({0: [b"a"]}, on=["1"])
-    threads = threading.active_count()
-    assert read(topic, planned(topic)) == [b"a"]
-    assert reads(topic) == {"1": 1}
-    assert threading.active_count() <= threads
-    store(topic, "1").error = StoreUnavailable
-    with pytest.raises(StoreUnavailable):
-        read(topic, planned(topic), again=pytest.fail)
+@pytest.fixture
+def racks():
+    """A log of nodes 0 to 3, of which 1 and 3 are in the rack east, and topic t on all of them, led by node 0."""
+    topic = ReplicatedTopic.__new__(ReplicatedTopic)
+    topic.stores = Stores(Fallible)
+    topic.log = topic.stores.log()
+    for number, rack in ((1, "east"), (2, "west"), (3, "east")):
+        node_admin.join(topic.log, f"/disk/{number}", rack=rack)
+    topic.handle = topic.log.create_topic("t", 1, replicas=[list("0123")])
+    topic._batches = iter(range(100))
+    topic.append({0: [b"a"]}, on=list("0123"), acks="all")
+    return topic
+
+
+def order(topic, rack=""):
+    return [each.node for each in planned(topic, rack=rack).nodes]
+
+
+def test_the_leader_comes_first_unless_a_node_is_in_the_readers_rack(racks):
+    assert order(racks) == ["0", "1", "2", "3"]
+    assert order(racks, "east") == ["1", "3", "0", "2"]
+    assert order(racks, "west") == ["2", "0", "1", "3"]
+    assert order(racks, "nowhere") == ["0", "1", "2", "3"]
+
+
+def test_the_node_of_the_readers_rack_is_the_one_that_is_read(racks):
+    split = planned(racks, rack="west")
+    assert find_again(racks.log, split, 0) == split
+    assert read(racks, split) == [b"a"]
+    assert reads(racks) == {"2": 1}
+    assert offset_for_time(racks.handle, 0, 0, "east") == 0
+    assert reads(racks) == {"1": 1}
+
+
+def test_fenced_and_missing_nodes_come_last(racks):
+    racks.log.cluster.submit(FenceNode("1"))
+    racks.log.missing_nodes = {"0": LogError("gone")}
+    assert order(racks, "east") == ["3", "2", "1", "0"]
+
+
+def test_only_holders_are_asked_for_a_file():
+    topic = ReplicatedTopic(Stores(Fallible))
+    topic.append({0: [b"a"]}, on=ALL, acks="all")
+    topic.append({0: [b"b"]}, on=["0", "2"], acks="all")
+    topic.append({0: [b"c"]}, on=["0"])
+    split = planned(topic, 0, 3)
+    names = {key: [each.node for each in split.holders(key)] for key in split.files.values()}
+    assert list(names.values()) == [["0", "1", "2"], ["0", "2"], ["0"]]
+    lose(topic, "0")
+    assert read(topic, planned(topic, 0, 2)) == [b"a", b"b"]
+    assert "1" in reads(topic)
+
+
+def test_a_former_incarnation_holds_nothing(topic):
+    state = topic.handle.journal.state
+    topic.handle.journal.state = msgspec.structs.replace(state, incarnations={**state.incarnations, "1": "former"})
+    split = split_of(topic.handle, Range("t", 0, 0, BATCHES))
+    assert [each.node for each in split.nodes] == ["0", "2"]
+
+
+# On disks, as Spark reads
+
+
+@pytest.fixture
+def disks(tmp_path):
+    """Topic t on three disks, of which the first leads and the third is in the rack east."""
+    log = PlainLog(tmp_path / "0")
+    node_admin.join(log.log, str(tmp_path / "1"))
+    node_admin.join(log.log, str(tmp_path / "2"), rack="east")
+    log.log.create_topic("t", 1, replicas=[ALL])
+    log.append("t", {0: [b"a", b"b"]})
+    return tmp_path
+
+
+def test_a_query_reads_in_its_own_rack(disks):
+    for number in (0, 1):
+        for file in disks.glob(f"{number}/topics/t/*/append/*"):
+            file.unlink()
+    reader = direct.source(disks / "0", subscribe="t", **{"kafka.client.rack": "east"})
+    made = reader.reader(reader.schema())
+    (partition,) = pickle.loads(pickle.dumps(made.partitions()))
+    assert partition.split.nodes[0].url == str(disks / "2")
+    assert [value for batch in made.read(partition) for value in batch.column("value").to_pylist()] == [b"a", b"b"]
+
+
+@pytest.fixture
+def leaderless(disks):
+    """Topic u, which only a node that is away may lead. Two rows are on another node too, the third is not."""
+    log = PlainLog(disks / "0")
+    handle = log.log.create_topic("u", 1, replicas=[["1", "2"]])
+    log.append("u", {0: [b"a", b"b"]})
+    (disks / "2").rename(disks / "2.away")
+    log.log.open(create=False)
+    log.append("u", {0: [b"c"]})
+    (disks / "2.away").rename(disks / "2")
+    (disks / "1").rename(disks / "1.away")
+    detector = failure_detector_of(handle, session_timeout_ms=0)
+    for _ in range(2):
+        detector.look(handle)
+    partition = handle.refresh().partitions[0]
+    assert (partition.leader, partition.isr, partition.high_watermark) == (None, ("1",), 3)
+    return detector, handle
+
+
+def test_a_leaderless_partition_is_read_from_the_nodes_that_answer(disks, leaderless):
+    until = {"endingOffsets": '{"u": {"0": 2}}'}
+    assert [row["value"] for row in direct.read(disks / "0", subscribe="u", **until)] == [b"a", b"b"]
+    stream = direct.Stream(disks / "0", subscribe="u", startingOffsets="earliest", maxOffsetsPerTrigger=2)
+    assert [row["value"] for row in stream.batch()] == [b"a", b"b"]
+    assert stream.reader.reportLatestOffset()["offlinePartitions"] == "1"
+    with pytest.raises(LogError, match=f"{disks}/1"):
+        stream.batch()
+    detector, handle = leaderless
+    (disks / "1.away").rename(disks / "1")
+    detector.look(handle)
+    assert handle.refresh().partitions[0].leader == "1"
+    assert [row["value"] for row in stream.batch()] == [b"c"]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_rows_that_were_read_and_then_cut_are_a_loss_even_if_others_took_their_offsets(disks, leaderless, fails):
+    (disks / "1.away").rename(disks / "1")
+    fail = {"failOnDataLoss": str(fails).lower()}
+    stream = direct.Stream(disks / "0", subscribe="u", startingOffsets="earliest", **fail)
+    assert [row["value"] for row in stream.batch()] == [b"a", b"b", b"c"]
+    (disks / "1").rename(disks / "1.away")
+    detector, handle = leaderless
+    detector.look(handle)
+    handle.submit(ElectLeaders(live(handle), detector.unreachable, unclean=True))
+    PlainLog(disks / "0").append("u", {0: [b"d", b"e"]})
+    assert handle.refresh().partitions[0].high_watermark == 4
+    if fails:
+        with pytest.raises(DataLoss, match="offset 3 of epoch 1 was truncated, that epoch ends at 2"):
+            stream.batch()
+    else:
+        assert [(row["offset"], row["value"]) for row in stream.batch()] == [(2, b"d"), (3, b"e")]
+
+
+def test_a_version_of_which_rows_were_cut_has_no_others_in_their_places(disks, leaderless):
+    detector, handle = leaderless
+    version = handle.journal.number
+    detector.look(handle)
+    handle.submit(ElectLeaders(live(handle), detector.unreachable, unclean=True))
+    PlainLog(disks / "0").append("u", {0: [b"d", b"e"]})
+    as_of = {"subscribe": "u", "versionAsOf": version}
+    with pytest.raises(DataLoss, match="topic 'u', partition 0: rows of the version from offset 2 on were cut by an"):
+        direct.read(disks / "0", **as_of)
+    assert [row["value"] for row in direct.read(disks / "0", failOnDataLoss="false", **as_of)] == [b"a", b"b"]
+    newest = {"subscribe": "u", "versionAsOf": handle.refresh() and handle.journal.number}
+    assert [row["value"] for row in direct.read(disks / "0", **newest)] == [b"a", b"b", b"d", b"e"]

@@ -57,24 +57,6 @@ def test_another_nodes_index_is_read_before_the_whole_log_is(topic, spoil):
     assert "2" not in counts
 
 
-def test_the_log_is_scanned_if_no_index_is_whole(topic, caplog):
-    key = rolled(topic, 20)
-    for node in ALL:
-        damage(topic, node, f"{key}.index", 80)
-    assert read(topic, planned(topic, 5, 25)) == ROWS[5:25]
-    assert caplog.records == []
-
-
-def test_the_log_is_not_read_if_no_node_answers_for_the_index(topic):
-    rolled(topic, 20)
-    split = planned(topic, 5, 6)
-    for node in ALL:
-        store(topic, node).error = StoreUnavailable
-    with pytest.raises(StoreUnavailable):
-        read(topic, split)
-    assert reads(topic) == {"0": 1, "1": 1, "2": 1}
-
-
 def test_the_only_whole_log_is_scanned_if_no_index_is_whole(topic):
     key = rolled(topic, 20)
     for node in ALL:
@@ -102,13 +84,6 @@ def test_a_segment_that_was_cut_on_one_node_is_read_from_another(topic):
 
 def offsets_of_times(topic, number):
     return offset_for_time(topic.handle, 0, number)
-
-
-def test_a_time_that_only_rows_above_the_high_watermark_have_reached_has_no_position():
-    topic = ReplicatedTopic(Stores(Fallible))
-    topic.append({0: [b"on the leader alone"]}, on=("0",), acks="1")
-    assert (topic.partition().log_end, topic.partition().high_watermark) == (1, 0)
-    assert offsets_of_times(topic, 0) is None
 
 
 @pytest.mark.parametrize("rolls", [0, 5])

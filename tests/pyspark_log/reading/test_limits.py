@@ -21,31 +21,12 @@ def kafka_rate_limit(limit, begin, until):
     return ends
 
 
-def test_a_backlog_below_the_limit_is_taken_whole():
-    assert share_out(10, {"a": 0, "b": 5}, {"a": 4, "b": 11}) == {"a": 4, "b": 11}
-
-
-def test_partitions_share_the_limit_by_what_they_have_waiting():
+def test_partitions_share_the_limit_by_what_they_have_waiting_and_none_starves():
     assert share_out(10, {"a": 0, "b": 100}, {"a": 80, "b": 120}) == {"a": 8, "b": 102}
-
-
-def test_a_large_partition_does_not_starve_a_small_one():
     assert share_out(10, {"a": 0, "b": 0}, {"a": 1_000_000, "b": 1}) == {"a": 9, "b": 1}
 
 
-def test_a_partition_without_backlog_stays_where_it_is():
-    assert share_out(2, {"a": 7, "b": 0}, {"a": 7, "b": 9}) == {"a": 7, "b": 2}
-
-
-def test_every_backlog_advances_even_if_the_limit_is_below_their_number():
-    assert share_out(1, dict.fromkeys("abc", 0), dict.fromkeys("abc", 5)) == dict.fromkeys("abc", 1)
-
-
-def test_a_part_of_a_row_is_left_for_later():
-    assert share_out(10, {"a": 0, "b": 0}, {"a": 20, "b": 10}) == {"a": 6, "b": 3}
-
-
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", range(20))
 def test_the_shares_are_those_of_sparks_kafka_source(seed):
     dice = random.Random(seed)
     begin = {key: dice.randrange(2**40) for key in range(dice.randrange(1, 40))}
@@ -54,20 +35,11 @@ def test_the_shares_are_those_of_sparks_kafka_source(seed):
     assert share_out(limit, begin, until) == kafka_rate_limit(limit, begin, until)
 
 
-def test_a_small_backlog_waits():
+def test_a_backlog_below_the_minimum_waits_for_the_delay_unless_it_is_the_first_of_a_run():
     assert waits(9, 10, now=100.0, last_batch=99.0, delay_ms=5000)
-
-
-def test_a_backlog_of_the_minimum_does_not_wait():
     assert not waits(10, 10, now=100.0, last_batch=99.0, delay_ms=5000)
-
-
-def test_a_small_backlog_waits_no_longer_than_the_delay():
     assert waits(9, 10, now=103.999, last_batch=99.0, delay_ms=5000)
     assert not waits(9, 10, now=104.0, last_batch=99.0, delay_ms=5000)
-
-
-def test_the_first_batch_of_a_run_does_not_wait():
     assert not waits(0, 10, now=100.0, last_batch=None, delay_ms=5000)
 
 
@@ -75,23 +47,6 @@ def rows_that_fit(limit, *partitions):
     """`rows_within` for partitions that are given as lists of (rows, bytes)."""
     pieces = [[Piece(*each) for each in partition] for partition in partitions]
     return rows_within(limit, pieces, [sum(piece.rows for piece in partition) for partition in pieces])
-
-
-def test_a_backlog_below_the_limit_in_bytes_is_taken_whole():
-    assert rows_that_fit(100, [(10, 60)], [(5, 40)], []) == 15
-
-
-def test_rows_of_a_piece_count_as_equally_large():
-    assert rows_that_fit(55, [(10, 100)]) == 5
-
-
-def test_rows_are_counted_piece_by_piece():
-    assert rows_that_fit(150, [(10, 100), (10, 1000), (10, 1)]) == 10
-
-
-def test_each_partition_gives_the_same_fraction_of_its_backlog():
-    assert rows_that_fit(55, [(100, 100)], [(10, 10)]) == 55
-    assert rows_that_fit(300, [(100, 100), (100, 500)], [(20, 60)]) == pytest.approx(220 * (0.5 + 170 / 1060), abs=1)
 
 
 def test_a_limit_below_one_row_is_no_row():
@@ -126,7 +81,7 @@ def exactly_within(limit, partitions):
     raise AssertionError
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_the_rows_are_those_of_the_largest_fraction_that_fits(seed):
     dice = random.Random(seed)
     partitions = [
@@ -147,11 +102,3 @@ def test_the_pieces_of_a_range_are_its_chunks_in_proportion():
     first, second, third = (chunk.length for chunk in partition.chunks)
     assert list(pieces_between(partition, 0, 16)) == [(4, first), (10, second), (2, third)]
     assert list(pieces_between(partition, 2, 9)) == [(2, first / 2), (5, second / 2)]
-
-
-def test_an_empty_range_inside_a_chunk_has_no_pieces():
-    log = PlainLog()
-    log.create("t")
-    log.append("t", {0: [b"x"] * 4})
-    partition = log.log.topic("t").journal.state.partitions[0]
-    assert list(pieces_between(partition, 2, 2)) == []

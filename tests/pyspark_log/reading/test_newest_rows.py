@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from pyspark_log.reading.fetch import fetch
 from pyspark_log.reading.newest_rows import check_compacted, keyed_partition, newest_rows_of
 from pyspark_log.reading.planning import Range, split_of
-from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import DataLoss
 from tests.support.coordinator.compacted_topic import CompactedTopic
 from tests.support.coordinator.compaction_stories import VERSIONS, stories, tell
+from tests.support.rings import deep
 
 
 def newest(topic: CompactedTopic) -> list[int]:
@@ -42,27 +42,18 @@ def test_a_version_that_ends_among_rows_that_were_compacted_since_is_a_loss():
         check_compacted(topic.handle, [Range("t", 0, 0, 1)])
 
 
-@settings(max_examples=60, deadline=None)
-@given(stories())
-def test_the_newest_rows_are_read_at_each_step(story):
-    topic = CompactedTopic()
-    tell(topic, story, lambda: is_right(topic))
+@pytest.mark.parametrize("has_versions", [False, True])
+@pytest.mark.parametrize("examples", [25, deep(250)])
+def test_the_newest_rows_are_read_at_each_step(has_versions, examples):
+    """With versions, rows that are older than a compacted one are not read."""
 
+    @settings(max_examples=examples, deadline=None)
+    @given(stories(keys=(b"a", b"b", b"c", None), versions=VERSIONS) if has_versions else stories())
+    def holds(story):
+        topic = CompactedTopic(has_versions=has_versions)
+        tell(topic, story, lambda: is_right(topic))
 
-@settings(max_examples=250, deadline=None)
-@given(stories(keys=(b"a", b"b", b"c", None), versions=VERSIONS))
-def test_with_versions_rows_that_are_older_than_a_compacted_one_are_not_read(story):
-    topic = CompactedTopic(has_versions=True)
-    tell(topic, story, lambda: is_right(topic))
-
-
-def test_a_row_without_a_key_that_stays_because_a_segment_has_rows_is_not_read():
-    topic = CompactedTopic()
-    topic.write([(None, b"1"), (None, b"2")])
-    assert newest(topic) == []
-    topic.do(topic.fold_job())
-    assert [row.offset for row in topic.keyed_rows()] == [1]
-    assert newest(topic) == []
+    holds()
 
 
 def test_a_late_row_is_compared_with_the_row_of_its_key_that_is_not_superseded():
@@ -81,14 +72,3 @@ def test_a_late_row_is_compared_with_the_row_of_its_key_that_is_not_superseded()
     assert newest(topic) == [3, 5]
     topic.do(topic.fold_job())
     assert newest(topic) == [3, 5]
-
-
-def test_a_row_that_was_deleted_is_not_newer_than_those_that_are_there():
-    topic = CompactedTopic(has_versions=True)
-    topic.write([(b"a", b"1"), (b"b", b"1"), (b"c", b"1")], [5, 5, 5])
-    topic.do(topic.fold_job())
-    topic.handle.submit(DeleteRecords(0, 2))
-    topic.write([(b"a", b"2"), (b"c", b"2")], [4, 4])
-    assert newest(topic) == [2, 3]
-    topic.do(topic.fold_job())
-    assert newest(topic) == [2, 3]

@@ -33,50 +33,27 @@ def ended(log, ends, topic="t"):
     return SourceOffset({topic: TopicPositions(topic_id, {p: Position(at, 0) for p, at in ends.items()})})
 
 
-def test_a_partition_continues_where_its_last_batch_ended(log):
-    starts = go_on(ended(log, {0: 2, 1: 1}), now(log), fail_on_data_loss=True)
-    assert starts == {("t", 0): Start(Position(2, 0), explicit=False), ("t", 1): Start(Position(1, 0), explicit=False)}
-
-
-def test_a_new_partition_begins_explicitly_at_its_first_row(log):
+def test_a_partition_continues_where_its_last_batch_ended_and_a_new_one_begins_explicitly_at_its_first_row(log):
     starts = go_on(ended(log, {0: 2}), now(log), fail_on_data_loss=True)
-    assert starts["t", 1] == Start(Position(0, 0), explicit=True)
+    assert starts == {("t", 0): Start(Position(2, 0), explicit=False), ("t", 1): Start(Position(0, 0), explicit=True)}
 
 
-def test_a_topic_that_was_recreated_with_fewer_partitions_is_called_recreated(log):
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_a_topic_that_was_created_again_is_a_loss_or_begins_anew(log, partitions):
     before = ended(log, {0: 3, 1: 1})
     log.delete("t")
-    log.create("t", 1)
+    log.create("t", partitions)
     with pytest.raises(DataLoss, match="topic 't' was deleted and created again"):
         go_on(before, now(log), fail_on_data_loss=True)
-
-
-def test_a_recreated_topic_is_a_loss(log):
-    before = ended(log, {0: 3, 1: 1})
-    log.delete("t")
-    log.create("t", 2)
-    with pytest.raises(DataLoss, match="topic 't' was deleted and created again"):
-        go_on(before, now(log), fail_on_data_loss=True)
-
-
-def test_a_recreated_topic_begins_anew_if_losses_do_not_matter(log):
-    before = ended(log, {0: 3, 1: 1})
-    log.delete("t")
-    log.create("t", 2)
     starts = go_on(before, now(log), fail_on_data_loss=False)
-    assert set(starts.values()) == {Start(Position(0, 0), explicit=True)}
+    assert starts == {("t", number): Start(Position(0, 0), explicit=True) for number in range(partitions)}
 
 
-def test_a_deleted_topic_is_a_loss(log):
+def test_a_topic_that_was_deleted_is_a_loss_or_left_out(log):
     before = ended(log, {0: 3, 1: 1})
     log.delete("t")
     with pytest.raises(DataLoss, match="topic 't', partition 0 does not exist or is not subscribed any more"):
         go_on(before, now(log), fail_on_data_loss=True)
-
-
-def test_a_deleted_topic_is_left_out_if_losses_do_not_matter(log):
-    before = ended(log, {0: 3, 1: 1})
-    log.delete("t")
     assert go_on(before, now(log), fail_on_data_loss=False) == {}
 
 
@@ -93,11 +70,7 @@ def test_a_truncated_offset_is_a_loss_or_the_end_of_its_epoch(log):
         within(partition, ("t", 0), Position(3, 0), fail_on_data_loss=True)
     assert within(partition, ("t", 0), Position(3, 0), fail_on_data_loss=False) == 2
     assert within(partition, ("t", 0), Position(3, 1), fail_on_data_loss=True) == 3
-
-
-def test_an_offset_above_the_high_watermark_is_a_loss(log):
-    """A damaged last copy takes the high watermark back."""
-    partition = msgspec.structs.replace(now(log).partition("t", 0), high_watermark=2)
+    partition = msgspec.structs.replace(now(log).partition("t", 0), high_watermark=2)  # a damaged copy took it back
     with pytest.raises(DataLoss, match="offset 3 of epoch 0 was truncated, that epoch ends at 2"):
         within(partition, ("t", 0), Position(3, 0), fail_on_data_loss=True)
 
@@ -134,16 +107,6 @@ def test_a_state_that_was_truncated_is_a_loss_or_ends_with_its_epoch(log):
     assert state_end(partition, ("t", 0), 3, wanted, fail_on_data_loss=True) is None
 
 
-def test_a_topic_that_was_created_again_has_no_state(log):
-    before = ended(log, {0: 1, 1: 1})
-    topic = msgspec.structs.replace(before.topics["t"], state_ends={0: Position(3, 0)})
-    log.delete("t")
-    log.create("t", 1)
-    log.append("t", {0: [b"a", b"b", b"c", b"d"]})
-    starts = go_on(msgspec.structs.replace(before, topics={"t": topic}), now(log), fail_on_data_loss=False)
-    assert starts["t", 0] == Start(Position(0, 0), explicit=True)
-
-
 def test_a_batch_is_divided_where_the_state_ends(log):
     topic_id = log.log.topic("t").topic_id
     positions = TopicPositions(
@@ -166,12 +129,9 @@ def test_a_batch_of_a_topic_that_was_deleted_since_is_a_loss(log):
     assert ranges_between(start, end, log.log.topic, fail_on_data_loss=False) == ({}, [])
 
 
-def test_a_loss_says_what_to_do():
+def test_a_loss_says_what_to_do_or_is_logged_once_if_it_does_not_matter(caplog):
     with pytest.raises(DataLoss, match="set failOnDataLoss=false to continue with the rest"):
         report_loss("something happened", fail=True)
-
-
-def test_a_loss_that_does_not_matter_is_logged_once(caplog):
     what = f"loss {next(_number)}"
     with caplog.at_level(logging.WARNING, "pyspark_log"):
         for _ in range(3):

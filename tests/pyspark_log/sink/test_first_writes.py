@@ -20,7 +20,6 @@ from pyspark_log.sink import checkpoint
 from pyspark_log_coordinator.model.settings import INT_MAX
 from pyspark_log_coordinator.model.topic_config import MAX_MESSAGE_BYTES
 from pyspark_log_storage.errors import CorruptObject, InvalidOption, NoCluster, UnknownTopic
-from pyspark_log_storage.stores.local import LocalStore
 from tests.support.direct import read, source
 from tests.support.plain_log import PlainLog
 
@@ -126,11 +125,6 @@ def test_a_log_that_is_missing_is_not_taken_for_a_topic_of_records_in_a_later_fo
     assert not list(path.iterdir())
 
 
-def test_an_empty_first_micro_batch_creates_the_topic(path):
-    write(path, 0, [])
-    assert rows(path) == 0
-
-
 def test_a_later_micro_batch_does_not_create_its_topic(path):
     PlainLog(path).create("other")
     with pytest.raises(UnknownTopic, match="Only a query's first micro-batch creates its topic: was it deleted"):
@@ -140,16 +134,12 @@ def test_a_later_micro_batch_does_not_create_its_topic(path):
     assert rows(path) == 1
 
 
-def test_a_later_micro_batch_creates_topics_that_its_rows_name_and_the_dead_letter_topic(path):
-    PlainLog(path).create("t")
+def test_a_later_micro_batch_creates_topics_that_its_rows_name_and_the_dead_letter_topic_for_rows_of_every_size(path):
+    PlainLog(path).create("t", max_message_bytes=MAX_MESSAGE_BYTES)
     write(path, 3, [{"topic": "new", "value": b"v"}], frame=NAMED, topic=None)
     write(path, 3, dead__letter__topic="dead")
-    assert set(PlainLog(path).log.topics()) == {"t", "new", "dead"}
-
-
-def test_a_dead_letter_topic_that_a_write_creates_takes_rows_of_every_size(path):
-    batch(path, dead__letter__topic="dead")
     log = PlainLog(path).log
+    assert set(log.topics()) == {"t", "new", "dead"}
     assert [log.topic(name).config.max_message_bytes for name in ("t", "dead")] == [MAX_MESSAGE_BYTES, INT_MAX]
 
 
@@ -227,15 +217,6 @@ class TestACheckpoint:
         write(path, 1, **query)
         assert rows(path) == 1
 
-    def test_changes_no_columns_of_another_log(self, path, tmp_path, query):
-        typed = {"topic": "typed", "frame": COLUMNS, "schema": "columns", "mergeSchema": "true", **query}
-        write(path, 0, [{"n": 1}], **typed)
-        self.take_away(path)
-        PlainLog(path).log.create_topic("typed", 1, columns=pa.schema([("other", pa.string())]))
-        with pytest.raises(NoCluster, match="is the right disk mounted"):
-            write(path, 1, [{"n": 1}], **typed)
-        assert len(PlainLog(path).log.topic("typed").schemas) == 1
-
     def test_lets_a_query_write_to_another_topic_or_log_as_with_kafka(self, path, tmp_path, query):
         PlainLog(path).create("u")
         write(path, 1, topic="u", **query)
@@ -256,40 +237,15 @@ class TestACheckpoint:
         with pytest.raises(CorruptObject, match=str(record)):
             write(path, 1, **query)
 
-    def test_in_an_object_store_is_read_once_by_a_process_that_finds_it_equal(self, path, query, monkeypatch):
-        reads = []
-
-        class Remote(LocalStore):
-            is_object_store = True
-
-            def read(self, *given):
-                reads.append(given)
-                return super().read(*given)
-
-        monkeypatch.setattr(checkpoint, "checkpoint_store", lambda address, _: Remote(address))
-        monkeypatch.setattr(checkpoint, "_compared", {})
-        counts = []
-        for number in (1, 2, 3):
-            write(path, number, **query)
-            counts.append(len(reads))
-        assert counts[0] == counts[1] == counts[2] > 0
-        self.take_away(path)
-        batch(path)
-        with pytest.raises(NoCluster):
-            write(path, 4, **query)
-
 
 @pytest.mark.parametrize(
     ("path", "given", "found"),
     [
-        ("/log", "/checkpoint", "/checkpoint"),
         ("/log", "file:///checkpoint/", "/checkpoint"),
         ("s3://bucket/log", "/checkpoint", "/checkpoint"),
         ("s3://bucket/log", "s3a://other/checkpoint", "s3://other/checkpoint"),
         ("/log", "s3a://bucket/checkpoint", None),
-        ("s3://bucket/log", "gs://bucket/checkpoint", None),
         ("/log", "hdfs://server/checkpoint", None),
-        ("/log", "", None),
         ("/log", None, None),
     ],
 )
@@ -297,16 +253,6 @@ def test_a_checkpoint_is_read_in_folders_and_in_the_kind_of_store_that_the_log_i
     options = {"path": path} if given is None else {"path": path, "checkpointlocation": given}
     assert checkpoint.address_of(parse_sink(options, streaming=True)) == found
     assert checkpoint.address_of(parse_sink(options, streaming=False)) is None
-
-
-def test_a_folder_that_is_no_checkpoint_here_stays_as_it_is(path, tmp_path):
-    # Spark's default file system may be another one; there the same name is another folder.
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    write(path, 0, checkpointLocation=folder)
-    write(path, 1, checkpointLocation="hdfs://server/checkpoint")
-    assert not list(folder.iterdir())
-    assert rows(path) == 2
 
 
 def test_a_checkpoint_that_cannot_be_used_here_fails_no_write(path, tmp_path, caplog):

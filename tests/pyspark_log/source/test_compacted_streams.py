@@ -55,18 +55,6 @@ def test_that_is_so_though_its_topic_was_not_compacted_when_it_was_planned(log):
         stream(log, start).between(start, end)
 
 
-def test_that_is_so_though_its_topic_was_not_to_be_compacted_any_more(log):
-    log.add([b"a", b"b", b"a", b"b"])
-    log.fold()
-    log.current.alter_config({"cleanup.policy": "delete"})
-    start, end = planned(log, maxOffsetsPerTrigger=1)
-    assert end["topics"]["t"]["compacted"] == {"0": 1}
-    log.add([b"a", b"b"])
-    log.fold()
-    with pytest.raises(DataLoss, match=r"were compacted after a batch with them was planned"):
-        stream(log, start).between(start, end)
-
-
 def test_a_batch_of_compacted_rows_is_repeated_as_long_as_they_stay(log):
     log.add([b"a", b"b", b"a", b"b", b"c", b"a"])
     log.fold()
@@ -91,16 +79,6 @@ def test_a_query_that_may_lose_rows_does_not_mix_those_of_two_states(log):
     log.fold()
     with pytest.raises(DataLoss, match="offsets 0 to 1 were compacted while they were read; start the read again"):
         list(begun.reader.read(split))
-
-
-def test_that_is_so_though_the_log_was_lost_since_and_restored(log, root):
-    log.add([b"a", b"b", b"a", b"b", b"c", b"a"])
-    start, end = planned(log)
-    log.fold()
-    made, _ = backup.back_up(log.log, saved := MemoryStore("saved"))
-    restore(made, saved, open_store(str(root / "restored")), real_environment(), as_new=False)
-    with pytest.raises(DataLoss, match=r"offsets 2 to 3 were compacted after a batch with them was planned"):
-        Stream(root / "restored", start, subscribe="t").between(start, end)
 
 
 def test_that_is_so_though_nothing_was_compacted_in_the_backup(log, root):

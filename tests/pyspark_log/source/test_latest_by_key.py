@@ -19,7 +19,6 @@ from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.topic.machine import DeleteRecords, MaintainSegments
 from pyspark_log_storage.errors import DataLoss, InvalidInput, InvalidOption
-from pyspark_log_storage.parquet import keyed_segment
 from tests.support.coordinator.compacted_topic import fold_job
 from tests.support.direct import Stream, read
 from tests.support.plain_log import PlainLog, record
@@ -87,7 +86,7 @@ def state_of(offset):
     return offset["version"], offset["topics"]["t"].get("state")
 
 
-@pytest.mark.parametrize("compacted", [0, 1, 2, 3])
+@pytest.mark.parametrize("compacted", [0, 2, 3])
 def test_the_newest_rows_are_one_batch_and_then_every_row(log, compacted):
     for text in ("aabc", "bBac", "da"):
         log.add(text)
@@ -97,15 +96,6 @@ def test_the_newest_rows_are_one_batch_and_then_every_row(log, compacted):
     assert offsets(begun.batch()) == [7, 8, 9]
     log.add("aaA")
     assert offsets(begun.batch()) == [10, 11, 12]
-
-
-def test_a_batch_may_have_rows_of_the_state_and_later_ones(log):
-    log.add("aab")
-    begun = stream(log, maxOffsetsPerTrigger=2)
-    assert offsets(begun.batch()) == [1]
-    log.add("bb")
-    restarted = stream(log, begun.start)
-    assert offsets(restarted.batch()) == [2, 3, 4]
 
 
 @pytest.mark.parametrize("folds", [0, 1, 2])
@@ -128,24 +118,6 @@ def test_a_task_for_a_part_of_the_state_knows_the_rest_of_it(log):
     assert found == [[], [2], [5, 6, 7]]
 
 
-def test_the_key_indexes_of_rows_after_a_task_are_not_read(log, monkeypatch):
-    for text in ("abcd", "efgh", "a"):
-        log.add(text)
-    log.fold(1)
-    log.fold(1)
-    looked = []
-    find_keys = keyed_segment.find_keys
-    monkeypatch.setattr(
-        keyed_segment, "find_keys", lambda store, key, **more: looked.append(key) or find_keys(store, key, **more)
-    )
-    first, second = (log.handle.segment(0, each.name) for each in log.handle.refresh().partitions[0].keyed_segments)
-    begun = stream(log, maxOffsetsPerTrigger=4)
-    assert offsets(begun.batch()) == [1, 2, 3]
-    assert looked == [first]
-    assert offsets(begun.batch()) == [4, 5, 6, 7]
-    assert looked == [first, second]
-
-
 def test_the_offset_has_the_end_of_the_state_until_a_batch_begins_there(log):
     log.add("abab")
     begun = stream(log, maxOffsetsPerTrigger=3)
@@ -156,14 +128,6 @@ def test_the_offset_has_the_end_of_the_state_until_a_batch_begins_there(log):
     log.add("a")
     begun.batch()
     assert state_of(begun.start) == (1, None)
-
-
-def test_a_query_over_no_rows_has_no_state(log):
-    begun = stream(log)
-    assert begun.batch() == []
-    assert state_of(begun.start) == (1, None)
-    log.add("aa")
-    assert offsets(begun.batch()) == [0, 1]
 
 
 def test_a_restart_continues_in_the_state_wherever_the_query_would_start_now(log):
@@ -195,63 +159,12 @@ def test_partitions_have_their_own_states_and_later_ones_none(root):
     assert [(row["partition"], row["offset"]) for row in begun.batch()] == [(2, 0), (2, 1)]
 
 
-def test_rows_that_are_compacted_between_two_batches_come_later(log):
-    log.add("abab")
-    log.add("cac")
-    begun = stream(log, maxOffsetsPerTrigger=2)
-    assert offsets(begun.batch()) == []
-    log.add("bb")
-    log.fold()
-    assert all_batches(begun) == [[], [5], [6], [8]]
-
-
-def test_rows_whose_newer_row_is_gone_for_a_row_after_the_state_do_not_return(log):
-    log.add("ab")
-    log.fold()
-    log.add("a")
-    begun = stream(log, maxOffsetsPerTrigger=1)
-    end = begun.reader.latestOffset(begun.start, begun.limit)
-    log.add("a")
-    log.fold()  # row 2, for which row 0 does not count, is gone for row 3
-    assert offsets(begun.between(begun.start, end)) == []
-
-
 def planned(log, **options):
     """Read a batch, begin the one after it, and return its offsets: Spark repeats it when the query starts again."""
     begun = stream(log, **options)
     begun.batch()
     end = begun.reader.latestOffset(begun.start, begun.limit)
     return begun.start, end, begun.between(begun.start, end)
-
-
-def test_a_repeated_batch_has_the_same_rows_whatever_is_written(log):
-    log.add("abcabc")
-    start, end, rows = planned(log, maxOffsetsPerTrigger=3)
-    log.add("abc")
-    assert offsets(rows) == [3, 4, 5]
-    assert stream(log, start).between(start, end) == rows
-
-
-def test_a_repeated_batch_that_was_compacted_is_no_other_batch(log):
-    log.add("abcabc")
-    start, end, _ = planned(log, maxOffsetsPerTrigger=3)
-    log.add("a")
-    log.fold()
-    with pytest.raises(DataLoss, match=r"offsets 3 to 5 were compacted after a batch with them was planned"):
-        stream(log, start).between(start, end)
-    assert offsets(stream(log, start, failOnDataLoss="false").between(start, end)) == [4, 5]
-
-
-def test_a_task_whose_state_is_compacted_before_it_runs_fails(log):
-    log.add("ab")
-    log.add("ab")
-    begun = stream(log)
-    end = begun.reader.latestOffset(begun.start, begun.limit)
-    splits = begun.reader.partitions(begun.start, end)
-    log.add("a")
-    log.fold()
-    with pytest.raises(DataLoss, match=r"were compacted while they were read"):
-        [batch for each in splits for batch in begun.reader.read(each)]
 
 
 def test_a_task_finds_rows_of_the_state_that_were_only_moved(root):
@@ -291,31 +204,14 @@ def test_a_rewind_of_the_group_ends_the_state(log):
     assert all_batches(begun) == [[1, 2, 3], [4]]
 
 
-@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
-def test_a_compacted_topic_is_read(root, policy):
-    log = KeyedLog(root / "log", cleanup_policy=policy)
-    log.add("aa")
-    assert all_batches(stream(log)) == [[1]]
-
-
-def test_other_topics_are_refused_with_the_setting(log):
+def test_other_topics_and_reads_are_refused_with_what_to_do(log):
     log.create("u")
-    with pytest.raises(
-        InvalidInput, match=r"topic 'u' has cleanup.policy=delete.*set it with: pyspark-log topics alter u"
-    ):
+    with pytest.raises(InvalidInput, match=r"'u' has cleanup.policy=delete.*set it with: pyspark-log topics alter u"):
         stream(log, subscribe="t,u").batch()
-
-
-def test_a_batch_read_names_latest():
-    with pytest.raises(
-        InvalidOption, match=r"it is for streams; pyspark_log.latest returns the newest row of each key"
-    ):
-        read("/nowhere", subscribe="t", startingOffsets="latest-by-key")
-
-
-def test_a_partition_has_no_state_of_its_own_option():
+    with pytest.raises(InvalidOption, match=r"for streams; pyspark_log.latest returns the newest row of each key"):
+        read("/nowhere", **OPTIONS)
     with pytest.raises(InvalidOption, match=r"'latest-by-key' of topic t is neither earliest nor latest"):
-        Stream("/nowhere", subscribe="t", startingOffsets='{"t": "latest-by-key"}')
+        stream(log, startingOffsets='{"t": "latest-by-key"}')
 
 
 KEYS = st.text(st.sampled_from("abcdABC"), min_size=1, max_size=6)
@@ -490,29 +386,21 @@ def test_rows_before_a_repeated_batch_may_be_compacted_if_they_have_no_versions(
         assert found == offsets_between(again, start, end) == [2, 3]
 
 
-def test_a_batch_of_the_state_that_is_repeated_with_another_delete_when_is_a_loss(root):
-    log = TypedLog(root / "log", **{"delete.when": "gone"})
-    log.add((1, 0, None), (2, 0, True))
-    log.add((1, 0, True), (2, 0, None))
+@pytest.mark.parametrize(
+    ("setting", "now", "planned", "rows"),
+    [("delete.when", "", [3], [2, 3]), ("compaction.version.column", "", [3], [2, 3])],
+)
+def test_a_batch_of_the_state_that_is_repeated_with_another_meaning_of_its_columns_is_a_loss(
+    root, setting, now, planned, rows
+):
+    then = {"delete.when": "gone", "compaction.version.column": "seq"}[setting]
+    log = TypedLog(root / "log", **{setting: then})
+    log.add((1, 9, None), (2, 5, True))
+    log.add((1, 3, True), (2, 6, None))
     start, end, found = planned_after(log, 2)
-    log.handle.alter_config({"delete.when": ""})
-    assert found == [3]
-    with pytest.raises(DataLoss, match=r"delete.when was 'gone' when a batch of the newest state was planned"):
-        offsets_between(stream(log, start), start, end)
-    assert offsets_between(stream(log, start, failOnDataLoss="false"), start, end) == [2, 3]
-
-
-@pytest.mark.parametrize(("then", "now", "rows"), [("seq", "other", [2]), ("seq", "", [2, 3]), ("", "other", [2])])
-def test_a_batch_of_the_state_that_is_repeated_with_another_version_column_is_a_loss(root, then, now, rows):
-    log = TypedLog(root / "log", **{"compaction.version.column": then})
-    log.handle.evolve(pa.schema([*log.columns, ("other", pa.int64())]))
-    log.columns = log.columns.append(pa.field("other", pa.int64()))
-    log.add((1, 9, None, 1), (2, 5, None, 9))
-    log.add((1, 3, None, 2), (2, 6, None, 6))
-    start, end, found = planned_after(log, 2)
-    log.handle.alter_config({"compaction.version.column": now})
-    assert found == ([3] if then else [2, 3])
-    with pytest.raises(DataLoss, match=rf"compaction.version.column was '{then}' when a batch of the newest state was"):
+    log.handle.alter_config({setting: now})
+    assert found == planned
+    with pytest.raises(DataLoss, match=rf"{setting} was '{then}' when a batch of the newest state was planned"):
         offsets_between(stream(log, start), start, end)
     assert offsets_between(stream(log, start, failOnDataLoss="false"), start, end) == rows
 
@@ -526,16 +414,3 @@ def test_a_batch_of_the_state_that_an_older_version_planned_is_repeated(root):
     for offset in (start, end):
         del offset["topics"]["t"]["version_column"]
     assert offsets_between(stream(log, start), start, end) == found == [3]
-
-
-def test_a_batch_after_the_state_has_its_rows_whatever_deletes_a_key(root):
-    log = TypedLog(root / "log", **VERSIONED, **{"delete.when": "gone"})
-    log.add((1, 0, True), (2, 0, True))
-    begun = stream(log)
-    first = begun.reader.latestOffset(begun.start, begun.limit)
-    log.add((1, 1, True), (2, 2, None))
-    end = begun.reader.latestOffset(first, begun.limit)
-    log.handle.alter_config({"delete.when": ""})
-    log.handle.submit(DeleteRecords(0, 1))
-    assert "delete_when" not in end["topics"]["t"]
-    assert offsets_between(stream(log, first), first, end) == [2, 3]

@@ -45,17 +45,6 @@ def test_the_lower_of_the_limits_in_rows_and_in_bytes_applies(log):
     assert sizes(stream) == [2, 2, 150, 150, 100]
 
 
-def test_a_row_larger_than_the_limit_in_bytes_is_read(log):
-    stream = earliest(log, maxBytesPerTrigger="1k")
-    assert [len(stream.batch()) for _ in range(LARGE_ROWS)] == [1] * LARGE_ROWS
-
-
-def test_available_now_reads_all_rows_within_the_limits(log):
-    stream = earliest(log, maxBytesPerTrigger=half_the_large_rows(log), maxOffsetsPerTriggerPerPartition=300)
-    stream.reader.prepareForTriggerAvailableNow()
-    assert sizes(stream) == [2, 2, 300, 100]
-
-
 def test_available_now_ends_inside_a_segment_with_a_limit_in_bytes(log):
     log.create("u", 2)
     log.append("u", {0: [b"a"] * 10, 1: [b"b"] * 20})
@@ -68,14 +57,6 @@ def test_available_now_ends_inside_a_segment_with_a_limit_in_bytes(log):
     topic_roll.roll_and_merge(handle)
     assert [len(each.segments) for each in log.log.topic("u").journal.state.partitions] == [1, 1]
     assert stream.batch() is None
-
-
-def test_a_batch_that_was_limited_in_bytes_is_repeated_as_it_was(log):
-    stream = earliest(log, maxBytesPerTrigger=half_the_large_rows(log))
-    initial, first, second = stream.start, stream.batch(), stream.batch()
-    again = earliest(log)
-    assert again.between(initial, stream.ends[0]) == first
-    assert again.between(stream.ends[0], stream.ends[1]) == second
 
 
 def test_rows_of_a_segment_count_as_equally_large(log):
@@ -101,8 +82,3 @@ def test_a_backlog_of_the_minimum_is_read_though_a_limit_makes_the_batch_smaller
     stream = earliest(log, **limits)
     stream.batch()
     assert len(stream.batch()) == 50
-
-
-def test_all_available_ignores_the_limits(log):
-    stream = earliest(log, maxOffsetsPerTriggerPerPartition=1, maxBytesPerTrigger=1)
-    assert len(stream.all_available()) == LARGE_ROWS + SMALL_ROWS

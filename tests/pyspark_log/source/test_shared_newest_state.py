@@ -3,25 +3,19 @@
 import pyarrow as pa
 import pytest
 
-from pyspark_log import opening
-from pyspark_log.reading import stream_planner
 from pyspark_log.reading.query_member import handover_of
 from pyspark_log.reading.source_offset import Position
 from pyspark_log.writing.rows import Rows
 from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
-from pyspark_log_coordinator.membership.member_thread import MemberThread
 from tests.support.plain_log import record
-from tests.support.pyspark_log.source.shared_queries import PARTITIONS, Clock, Queries
+from tests.support.pyspark_log.source.shared_queries import PARTITIONS, Queries
 
 STATE_END = 40
 
 
 @pytest.fixture
-def queries(root, monkeypatch):
+def queries(root, stepwise):
     """Queries of a compacted topic with 40 rows of two keys in each partition, two rows a batch."""
-    monkeypatch.setattr(opening, "real_environment", Clock().environment)
-    monkeypatch.setattr(MemberThread, "start", lambda _: None)
-    monkeypatch.setattr(stream_planner, "IDLE_WAIT_SECONDS", 0.0)
     limit = str(2 * PARTITIONS)
     made = Queries(str(root), startingOffsets="latest-by-key", maxOffsetsPerTrigger=limit)
     made.log.log.topic("t").alter_config({"cleanup.policy": "compact"})

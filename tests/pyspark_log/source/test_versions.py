@@ -5,7 +5,6 @@ import pytest
 from pyspark_log_coordinator.journal import journal as journals
 from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.maintenance import topic_roll
-from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidInput, UnknownVersion
 from tests.pyspark_log.source.test_latest_by_key import KeyedLog
@@ -52,14 +51,6 @@ def test_other_options_narrow_a_version(log):
     assert as_of(log, version, startingOffsets='{"t":{"0":4,"1":1}}') == {}
 
 
-def test_a_partition_that_came_later_has_no_row_in_a_version(log):
-    log.append("t", {0: [b"a"]})
-    version = newest(log)
-    reassigner.add_partitions(log.log.topic("t"), 3)
-    log.append("t", {2: [b"new"]})
-    assert as_of(log, version) == {0: [b"a"]}
-
-
 def test_a_future_version_is_an_error_that_names_those_kept(log):
     with pytest.raises(UnknownVersion, match=f"versions 1 to {newest(log)}"):
         as_of(log, newest(log) + 1)
@@ -83,22 +74,6 @@ def test_a_version_whose_rows_have_expired_is_a_loss_or_empty(log):
     with pytest.raises(DataLoss, match="partition 0: all rows of the version have expired"):
         as_of(log, version)
     assert as_of(log, version, failOnDataLoss="false") == {}
-
-
-def test_a_version_of_which_exactly_the_rows_have_expired_is_a_loss(log):
-    log.append("t", {0: [b"a"]})
-    version = newest(log)
-    log.append("t", {0: [b"b"]})
-    log.log.topic("t").submit(DeleteRecords(0, 1))
-    with pytest.raises(DataLoss, match="partition 0: all rows of the version have expired"):
-        as_of(log, version)
-
-
-def test_a_version_that_had_no_rows_has_lost_none(log):
-    empty = newest(log)
-    log.append("t", {0: [b"a", b"b"]})
-    log.log.topic("t").submit(DeleteRecords(0, 2))
-    assert as_of(log, empty) == {}
 
 
 def test_a_version_whose_rows_were_compacted_with_later_ones_is_a_loss(root):

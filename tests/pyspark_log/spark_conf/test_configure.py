@@ -56,13 +56,12 @@ def test_configure_sets_what_the_file_of_the_profile_sets(profile):
     assert builder.settings
 
 
-def test_no_profile_sets_what_each_installation_chooses():
-    set_by_all = {name for profile in PROFILES if profile != "tests" for name in configured(profile)}
-    assert not set_by_all & {"spark.master", "spark.jars.packages", "spark.submit.pyFiles"}
-
-
-def configured(profile):
-    return pyspark_log.configure(Builder(), profile).settings
+def test_no_profile_sets_what_each_installation_chooses_and_an_unknown_one_is_refused():
+    own = {"spark.master", "spark.jars.packages", "spark.submit.pyFiles"}
+    for profile in set(PROFILES) - {"tests"}:
+        assert not pyspark_log.configure(Builder(), profile).settings.keys() & own
+    with pytest.raises(InvalidInput, match=r"no profile 'fast'; choose one of delta, local, low-latency"):
+        pyspark_log.configure(Builder(), "fast")
 
 
 def configured_silently():
@@ -71,17 +70,13 @@ def configured_silently():
         pyspark_log.configure(Builder())
 
 
-def test_an_unknown_profile_is_refused_with_those_that_exist():
-    with pytest.raises(InvalidInput, match=r"no profile 'fast'; choose one of delta, local, low-latency"):
-        pyspark_log.configure(Builder(), "fast")
-
-
 def test_spark_looks_for_sources_in_this_programs_python_if_nothing_is_said(outside_the_packages, monkeypatch):
     monkeypatch.setenv("PATH", "")
     configured_silently()
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
 
 
+@pytest.mark.deep
 def test_a_python_without_the_package_is_warned_of_with_what_to_do(outside_the_packages, monkeypatch, tmp_path):
     bare = bare_python(tmp_path / "venv")
     monkeypatch.setenv("PYSPARK_PYTHON", str(bare))
@@ -93,6 +88,7 @@ def test_a_python_without_the_package_is_warned_of_with_what_to_do(outside_the_p
     assert caught[0].filename == __file__
 
 
+@pytest.mark.deep
 def test_the_drivers_python_counts_first_as_in_spark(outside_the_packages, monkeypatch):
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", "/no/such/python")
@@ -100,6 +96,7 @@ def test_the_drivers_python_counts_first_as_in_spark(outside_the_packages, monke
         pyspark_log.configure(Builder())
 
 
+@pytest.mark.deep
 def test_a_python_with_the_package_is_not_warned_of(monkeypatch, tmp_path):
     other = tmp_path / "python"  # another name of it, so that it is looked into
     other.symlink_to(sys.executable)

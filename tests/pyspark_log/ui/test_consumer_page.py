@@ -11,7 +11,6 @@ import pytest
 
 from pyspark_log import Consumer, TopicPartition
 from tests.support.plain_log import PlainLog
-from tests.support.pyspark_log.compacted_log import CompactedLog
 
 HOSTILE = "<b>{{ 7*7 }}\"'&"
 
@@ -31,37 +30,23 @@ def texts(consumer):
     return rows[1:], dict(re.findall(r"<dt>([^<]*)</dt><dd>([^<]*)</dd>", shown))
 
 
-def test_it_shows_position_ends_and_lag_of_each_partition(log):
+def test_it_shows_position_ends_and_lag_of_each_partition_also_while_the_log_is_away(log, root):
+    away = root.with_name(f"{root.name}-away")
     with Consumer(log.path) as consumer:
         assert "No partitions are assigned." in consumer._repr_html_()
         consumer.assign([("t", 0), ("t", 1)], {TopicPartition("t", 0): 1})
         consumer.pause(("t", 1))
         expected = [["t", "0", "1", "0", "3", "2", "reads"], ["t", "1", "latest", "0", "1", "0", "▲ paused"]]
+        root.rename(away)
         assert texts(consumer)[0] == expected
+        away.rename(root)
+        next(consumer)
+        assert texts(consumer)[0][0][2] == "2", "rows that an iteration has only read are not passed"
         consumer.poll()
         rows, facts = texts(consumer)
         assert rows[0] == ["t", "0", "3", "0", "3", "0", "reads"]
-        assert facts["Lag"] == "0 rows"
-        assert facts["State"] == "open"
+        assert (facts["Lag"], facts["State"]) == ("0 rows", "open")
     assert texts(consumer)[1]["State"] == "closed"
-
-
-def test_the_lag_counts_rows_and_not_offsets(root):
-    log = CompactedLog(root)
-    log.add([b"a"] * 10)
-    log.fold()
-    log.add([b"b"])
-    with Consumer(log.path) as consumer:
-        consumer.assign([("t", 0)], "earliest")
-        assert texts(consumer)[0] == [["t", "0", "0", "0", "11", "2", "reads"]]
-
-
-def test_rows_that_an_iteration_has_only_read_are_not_passed(log):
-    with Consumer(log.path) as consumer:
-        consumer.assign([("t", 0)], "earliest")
-        next(consumer)
-        assert texts(consumer)[0][0][2] == "1"
-        assert consumer.position(("t", 0)) == 1
 
 
 def test_it_shows_the_member_and_text_stays_text(log):
@@ -78,25 +63,11 @@ def test_it_shows_the_member_and_text_stays_text(log):
     assert HOSTILE in html.unescape(shown)
 
 
-def test_it_is_shown_while_the_log_is_away(log, root):
-    away = root.with_name(f"{root.name}-away")
-    with Consumer(log.path) as consumer:
-        consumer.assign([("t", 0)], "earliest")
-        root.rename(away)
-        assert texts(consumer)[0] == [["t", "0", "0", "0", "3", "3", "reads"]]
-        away.rename(root)
-
-
-def test_without_the_extra_it_is_shown_as_other_objects_are(root):
+@pytest.mark.deep
+def test_without_the_extra_a_consumer_reads_and_is_shown_as_other_objects_are(root):
     program = (
-        "import sys; sys.modules['jinja2'] = None; import pyspark_log\n"
-        f"print(pyspark_log.Consumer({str(root)!r})._repr_html_())"
+        "import sys; from pyspark_log import Consumer; print({'jinja2', 'pyspark_log.ui'} & {*sys.modules})\n"
+        f"sys.modules['jinja2'] = None; print(Consumer({str(root)!r})._repr_html_())"
     )
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == "None"
-
-
-def test_a_consumer_does_not_need_the_page_to_read(root):
-    program = "import sys; from pyspark_log import Consumer; print({'jinja2', 'pyspark_log.ui'} & {*sys.modules})"
-    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == "set()"
+    assert shown.stdout.split() == ["set()", "None"]

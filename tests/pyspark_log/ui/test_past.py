@@ -1,4 +1,4 @@
-"""The past of a cluster: what it costs a bucket, and that it continues."""
+"""What an open page costs a bucket, and the past of a cluster that it shows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark_log.ui.pages import time_of
 from pyspark_log.ui.past import Past, Span, drawn, span_of
 from pyspark_log.ui.view import Watch
 from pyspark_log_coordinator.audit.timeline import Lane, Moment, Scope
-from pyspark_log_storage.errors import InvalidInput, LogError, UnknownGroup, UnknownTopic
+from pyspark_log_storage.errors import InvalidInput, LogError
 from tests.support.counted_bucket import CountedCluster
 
 
@@ -27,11 +27,19 @@ class Timeline:
     """An open timeline: a look, and then the past, as the server does once a second."""
 
     def __init__(self, cluster):
+        self.cluster = cluster
         self.watch = Watch(own_log(cluster.path), cluster.path)
         self.past = Past(own_log(cluster.path))
 
     def __call__(self, topic="", group=""):
         return self.past.journals(self.watch.look({topic, group} - {""}), topic, group)
+
+    def after(self, seconds, topic=""):
+        """Return what is found after so many seconds, in each of which somebody looks."""
+        for _ in range(seconds):
+            self.cluster.now += 1
+            found = self(topic)
+        return found
 
 
 @pytest.fixture
@@ -41,57 +49,61 @@ def timeline(cluster):
     return timeline
 
 
+# A view
+
+
+@pytest.mark.parametrize("wanted", [(), ("a",), ("a", "group of a")])
+def test_an_open_page_costs_a_bucket_one_request_a_second(cluster, wanted):
+    watch = Watch(own_log(cluster.path), cluster.path)
+    watch.look()
+    found = cluster.in_a_minute(lambda: watch.look(wanted), every=1.0)
+    assert sum(found.values()) <= 60, found
+
+
+def test_what_somebody_has_open_is_seen_first_and_everything_else_in_turn(cluster):
+    watch = Watch(own_log(cluster.path), cluster.path)
+    first = watch.look()
+    cluster.now += 1
+    cluster.log.log.topic("b").alter_config({"retention.ms": "1000"})
+    ages = []
+    for _ in range(3):
+        cluster.now += 1
+        ages.append(watch.look(["b"]).topics["b"].topic.config.retention_ms)
+    assert 1000 in ages, ages
+    for _ in range(20):
+        cluster.now += 1
+        watch.look()
+    for kind in ("topics", "groups"):
+        before, after = getattr(first, kind), getattr(watch.view, kind)
+        assert all(after[name].at_ms > before[name].at_ms for name in before)
+    cluster.log.create("new", 1)
+    for _ in range(61):
+        cluster.now += 1
+        watch.look()
+    assert "new" in watch.view.topics
+
+
+# A timeline
+
+
 @pytest.mark.parametrize("topic", ["", "a"])
-def test_an_open_timeline_costs_a_bucket_one_request_a_second_with_its_looks(cluster, timeline, topic):
+def test_an_open_timeline_costs_a_bucket_one_request_a_second_also_while_others_write(cluster, timeline, topic):
     cluster.now += 600
     counts = cluster.in_a_minute(lambda: timeline(topic), every=0.5)
-    assert sum(counts.values()) <= 61, counts
-    assert counts, "it is not looked at again"
-
-
-@pytest.mark.parametrize("topic", ["", "a"])
-def test_also_while_others_write(cluster, timeline, topic):
+    assert 0 < sum(counts.values()) <= 61, counts
     cluster.now += 600
-    seconds = 600
     cluster.counted()
-    for second in range(seconds):
-        if second % 5 == 0:
-            with cluster.bucket.uncounted():
-                cluster.log.append("a", {0: [b"x"]})
-        found = timeline(topic)
-        cluster.now += 1
+    for _ in range(60):
+        with cluster.bucket.uncounted():
+            cluster.log.append("a", {0: [b"x"]})
+        found = timeline.after(5, topic)
     counts = cluster.counted()
-    assert sum(counts.values()) <= seconds + past.REQUESTS_AT_ONCE, counts
+    assert sum(counts.values()) <= 300 + past.REQUESTS_AT_ONCE, counts
     with cluster.bucket.uncounted():
         assert found[Scope.TOPIC, "a"].version >= cluster.log.log.topic("a").version - 10
 
 
-def test_an_open_timeline_of_a_bucket_sees_what_is_new(cluster, timeline):
-    before = timeline("a")[Scope.TOPIC, "a"].version
-    cluster.log.append("a", {0: [b"x"]})
-    for _ in range(120):
-        cluster.now += 1
-        found = timeline("a")[Scope.TOPIC, "a"]
-    assert found.version == before + 1
-    assert found.moments[-1].entry == before + 1
-
-
-def test_a_new_entry_costs_no_replay_from_the_snapshot_before_it(cluster, timeline):
-    for _ in range(100):
-        cluster.log.append("a", {0: [b"x"]})
-    view = Watch(own_log(cluster.path), cluster.path).look()
-    cluster.now += 600
-    timeline.past.journals(view, "a")
-    cluster.log.append("a", {0: [b"x"]})
-    view = Watch(own_log(cluster.path), cluster.path).look()
-    cluster.now += 600
-    cluster.counted()
-    found = timeline.past.journals(view, "a")
-    assert found[Scope.TOPIC, "a"].version == view.topics["a"].version
-    assert sum(cluster.counted().values()) <= 4
-
-
-def test_a_first_read_of_many_journals_is_bounded_and_continued(cluster, monkeypatch):
+def test_a_first_read_of_many_journals_is_bounded_and_continued_within_the_budget(cluster, monkeypatch):
     monkeypatch.setattr(past, "REQUESTS_AT_FIRST", 30)
     timeline = Timeline(cluster)
     view = timeline.watch.look()
@@ -100,129 +112,64 @@ def test_a_first_read_of_many_journals_is_bounded_and_continued(cluster, monkeyp
     assert 30 <= sum(cluster.counted().values()) <= 60
     assert len(first) < 9
     assert (Scope.TOPIC, "d") in timeline.past.journals(view, "d"), "what is asked for is read at once"
-    found = [len(first)]
-    for _ in range(600):
-        cluster.now += 1
-        found.append(len(timeline()))
-    assert found == sorted(found)
-    assert found[-1] == 9
-
-
-def test_what_a_first_read_leaves_follows_within_the_budget(cluster, monkeypatch):
-    monkeypatch.setattr(past, "REQUESTS_AT_FIRST", 10)
-    for number in range(60):
-        cluster.log.create(f"topic-{number}", 1)
-    timeline = Timeline(cluster)
-    assert len(timeline()) < 10
     counts = cluster.in_a_minute(timeline, every=0.5)
     assert sum(counts.values()) <= 60 + past.REQUESTS_AT_ONCE, counts
+    assert len(timeline.after(300)) == 9
 
 
-def test_a_long_journal_is_read_from_its_newest_entries_on(cluster, monkeypatch):
+def test_of_a_long_journal_the_newest_entries_are_read_and_the_newest_moments_kept(cluster, monkeypatch):
     monkeypatch.setattr(past, "ENTRIES_READ", 10)
     for _ in range(40):
         cluster.log.append("a", {0: [b"x"]})
     journal = Timeline(cluster)("a")[Scope.TOPIC, "a"]
     assert journal.begin == journal.version - 9
     assert {each.entry for each in journal.moments} == set(range(journal.begin, journal.version + 1))
+    monkeypatch.setattr(past, "MOMENTS_KEPT", 3)
+    journal = Timeline(cluster)("a")[Scope.TOPIC, "a"]
+    assert (len(journal.moments), journal.moments[-1].entry) == (3, journal.version)
 
 
 def test_a_journal_of_a_bucket_that_could_not_be_read_is_read_as_soon_as_it_can(cluster, timeline, monkeypatch):
+    def failing(*_):
+        raise LogError("the bucket is away")
+
     cluster.log.append("a", {0: [b"x"]})
     cluster.now += 600
     with monkeypatch.context() as away:
         away.setattr(Past, "_journal", failing)
-        for _ in range(20):
-            cluster.now += 1
-            found = timeline("a")
-    assert found[Scope.TOPIC, "a"].problem == "the bucket is away"
-    for _ in range(20):
-        cluster.now += 1
-        found = timeline("a")
-    assert not found[Scope.TOPIC, "a"].problem
-    assert any(each.rows for each in found[Scope.TOPIC, "a"].moments)
+        assert timeline.after(20, "a")[Scope.TOPIC, "a"].problem == "the bucket is away"
+    found = timeline.after(20, "a")[Scope.TOPIC, "a"]
+    assert not found.problem
+    assert any(each.rows for each in found.moments)
 
 
-def failing(*_):
-    raise LogError("the bucket is away")
+# What is drawn of it
 
 
-def test_of_a_journal_the_newest_moments_are_kept(cluster, timeline, monkeypatch):
-    monkeypatch.setattr(past, "MOMENTS_KEPT", 3)
-    for _ in range(5):
-        cluster.log.append("a", {0: [b"x"]})
-    journal = Timeline(cluster)("a")[Scope.TOPIC, "a"]
-    assert len(journal.moments) == 3
-    assert journal.moments[-1].entry == journal.version
+def moment(ms, entry=1, **more):
+    return Moment(ms, Scope.TOPIC, "t", entry, Lane.NODES, "words", **more)
 
 
 def test_a_bad_moment_is_a_mark_of_its_own_kind_however_many_others_are_near():
-    good = [Moment(500, Scope.TOPIC, "t", 1, Lane.NODES, "good")] * 10
-    bad = Moment(500, Scope.TOPIC, "t", 2, Lane.NODES, "bad", is_bad=True)
-    (row,) = drawn([*good, bad, *good], Span(0, 1000), [Lane.NODES], str, 10).lanes
+    moments = [*[moment(500)] * 10, moment(500, 2, is_bad=True), *[moment(500)] * 10]
+    [row] = drawn(moments, Span(0, 1000), [Lane.NODES], str, 10).lanes
     assert [(each.total, each.is_bad) for each in row.marks] == [(20, False), (1, True)]
 
 
-def test_what_does_not_exist_is_refused_each_time_and_asked_for_never(cluster, timeline):
-    view = timeline.watch.view
-    cluster.counted()
-    for _ in range(2):
-        with pytest.raises(UnknownTopic):
-            timeline.past.journals(view, "none")
-        with pytest.raises(UnknownGroup):
-            timeline.past.journals(view, "", "none")
-    assert cluster.counted() == {}
-
-
-@pytest.mark.parametrize("is_object_store", [True, False])
-def test_a_topic_that_is_created_again_has_a_past_of_its_own(monkeypatch, is_object_store):
-    cluster = CountedCluster(monkeypatch, is_object_store=is_object_store)
-    cluster.log.create("a", 1)
-    cluster.log.append("a", {0: [b"x"]})
-    timeline = Timeline(cluster)
-    assert any(each.rows for each in timeline()[Scope.TOPIC, "a"].moments)
-    cluster.log.delete("a")
-    cluster.log.create("a", 1)
-    for _ in range(120):
-        cluster.now += 1
-        found = timeline()
-    assert not any(each.rows for each in found[Scope.TOPIC, "a"].moments)
-
-
-@pytest.mark.parametrize("link", ["earlier", "wider", "later"])
-def test_each_link_leads_to_a_time_that_an_address_can_have(link):
-    span = Span(1_700_000_000_000, 1_700_000_001_000)
-    for _ in range(60):
-        found = getattr(drawn([], span, [], str, 10), link)
-        asked = span_of({"from": str(found.since), "to": str(found.until)}, [], 10)
-        assert asked.since <= found.since
-        assert asked.since < asked.until
-        assert time_of(asked.since)
-        span = asked
-
-
-@pytest.mark.parametrize("text", ["-", "--1", "1" * 16, "1e3", "-1000x"])
-def test_what_is_no_time_is_refused_in_words(text):
-    with pytest.raises(InvalidInput, match="is not a time; write it as"):
-        span_of({"from": text}, [], 10)
-
-
-def test_a_time_before_1970_shows_what_happened_since():
-    moment = Moment(5, Scope.CLUSTER, "", 1, Lane.NODES, "words")
-    span = span_of({"from": "-1000", "to": "1970-01-01T00:00:01Z"}, [moment], 10)
+def test_a_span_has_what_happened_in_it_before_1970_and_by_fast_clocks_too():
+    span = span_of({"from": "-1000", "to": "1970-01-01T00:00:01Z"}, [moment(5)], 10)
     assert span == Span(-1000, 1000)
-    assert drawn([moment], span, [Lane.NODES], time_of, 10).listed == [moment]
+    assert drawn([moment(5)], span, [Lane.NODES], time_of, 10).listed == [moment(5)]
     assert time_of(span.since) == "1969-12-31 23:59:59.000Z"
-
-
-def test_a_span_that_ends_before_it_begins_is_a_moment():
-    span = span_of({"from": "5", "to": "1"}, [], 10)
-    assert span.since < span.until
-
-
-def test_what_writers_with_fast_clocks_did_is_shown_whichever_journal_comes_last():
-    early, late = (Moment(ms, Scope.TOPIC, "t", 1, Lane.NODES, "words") for ms in (5, 5000))
-    for moments in ([early, late], [late, early]):
+    for moments in ([moment(5), moment(5000)], [moment(5000), moment(5)]):
         span = span_of({}, moments, 10)
         assert span == Span(5, 5000)
         assert len(drawn(moments, span, [Lane.NODES], time_of, 10).listed) == 2
+
+
+def test_a_span_that_ends_before_it_begins_is_a_moment_and_what_is_no_time_is_refused():
+    span = span_of({"from": "5", "to": "1"}, [], 10)
+    assert span.since < span.until
+    for text in ("-", "--1", "1" * 16, "1e3", "-1000x"):
+        with pytest.raises(InvalidInput, match="is not a time; write it as"):
+            span_of({"from": text}, [], 10)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections import Counter
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 
 from pyspark_log.opening import own_log
 from pyspark_log.ui import content, pages
-from pyspark_log.ui.view import FULL_BYTES, OnNode, Watch, figures_of, lags_of
+from pyspark_log.ui.view import FULL_BYTES, Watch, figures_of, lags_of
 from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.group.state import CommittedOffset
 from pyspark_log_coordinator.log import node_admin
@@ -60,7 +59,7 @@ def recounted(topic):
         rows += each.high_watermark - each.log_start
         ends += each.high_watermark
         size += sum(piece.length for piece in (*each.segments, *each.chunks))
-        kinds.update(set(troubles(each, topic.config)))
+        kinds.update(set(troubles(each, topic.config, ())))
         for node in each.replicas:
             count = nodes.setdefault(node, [0, 0, 0, 0])
             behind = each.log_end - each.log_end_offsets.get(node, each.log_start)
@@ -69,7 +68,7 @@ def recounted(topic):
     return rows, ends, size, dict(kinds), nodes
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(STEPS, min_size=1, max_size=12))
 def test_figures_are_those_of_a_recount(steps):
     made = ReplicatedTopic(replicas=(ALL, ("1", "2", "0")))
@@ -79,13 +78,9 @@ def test_figures_are_those_of_a_recount(steps):
         except LogError:
             continue  # refused
         state = made.handle.refresh()
-        found = figures_of(state)
+        found = figures_of(state, frozenset())
         nodes = {node: [has.replicas, has.leads, has.in_sync, has.behind] for node, has in found.nodes.items()}
         assert (found.rows, found.ends, found.bytes, found.troubles, nodes) == recounted(state)
-
-
-def test_what_nodes_have_is_added_field_by_field():
-    assert OnNode(1, 2, 3, 4, 5) + OnNode(10, 20, 30, 40, 50) == OnNode(11, 22, 33, 44, 55)
 
 
 @pytest.fixture
@@ -103,18 +98,13 @@ def watch_of(log):
     return watch
 
 
-def test_a_look_finds_rows_that_have_been_written_since(log):
+def test_a_look_finds_what_has_been_written_deleted_and_created_since(log):
     watch = watch_of(log)
     log.append("a", {1: [b"x", b"y"]})
     assert watch.look().topics["a"].figures.rows == 3
-
-
-def test_a_deleted_topic_is_no_longer_there_and_one_of_its_name_is_another(log):
-    watch = watch_of(log)
     log.delete("a")
     view = watch.look()
-    assert set(view.topics) == {"b"}
-    assert not view.problem
+    assert (set(view.topics), view.problem) == ({"b"}, "")
     log.create("a", 1)
     assert watch.look().topics["a"].figures.rows == 0
 
@@ -137,8 +127,7 @@ def test_a_node_whose_disk_has_no_room_left_is_full(log, monkeypatch, left, said
     view = watch_of(log).look()
     assert [(each.state, each.free) for each in view.nodes] == [(said[2:], left)]
     page = pages.render("cluster", view=view)
-    assert said in page
-    assert pages.size(left) in page
+    assert (said in page, pages.size(left) in page) == (True, True)
 
 
 def test_a_fenced_node_is_said_to_be_fenced():
@@ -154,12 +143,6 @@ def test_offsets_of_partitions_that_a_topic_does_not_have_yet_make_no_lag(log):
     at = CommittedOffset(0, 0, "", 0)
     state = msgspec.structs.replace(group.state, offsets={topic.topic.topic_id: {0: at, 2: at}})
     assert [each.partition for each in lags_of(state, {topic.topic.topic_id: topic})] == [0]
-
-
-def test_how_much_room_a_disk_has_is_asked_of_the_disk(log, tmp_path):
-    (node,) = watch_of(log).look().nodes
-    found = os.statvfs(tmp_path)
-    assert abs(node.free - found.f_bavail * found.f_frsize) < 64 << 20
 
 
 def test_a_topic_whose_journal_is_damaged_says_so_beside_the_others(log, tmp_path):
@@ -178,17 +161,14 @@ def test_a_topic_whose_journal_is_damaged_says_so_beside_the_others(log, tmp_pat
     assert fresh.problem
 
 
-def test_a_topics_page_counts_rows_and_not_offsets(tmp_path):
-    log = CompactedLog(tmp_path / "compacted")
-    log.add([b"a"] * 10)
-    log.fold()
-    log.add([b"b"])
-    shown = topic_page(watch_of(log).look(), "t")
+def test_a_topics_page_counts_rows_and_not_offsets_and_one_without_rows_has_no_time(log, tmp_path):
+    compacted = CompactedLog(tmp_path / "compacted")
+    compacted.add([b"a"] * 10)
+    compacted.fold()
+    compacted.add([b"b"])
+    shown = topic_page(watch_of(compacted).look(), "t")
     cells = re.findall(r'<td class="n">([^<]*)</td>', shown[shown.index("<tbody>") :])
     assert cells[:5] == ["0", "0", "11", "11", "2"], "epoch, log start, HW, LEO and rows"
-
-
-def test_a_topic_that_begins_at_an_offset_and_has_no_row_has_no_time(log):
     log.create("new", 1).set_first_offsets({0: 50})
     shown = topic_page(watch_of(log).look(), "new")
     assert "From the first row to the newest, by the rows' timestamps" in shown
@@ -200,41 +180,3 @@ def topic_page(view, name):
 
 def committed(log, topic):
     log.log.group("g", create=True).reset_offsets({log.log.topic(topic).topic_id: {1: Offset(0, 0)}})
-
-
-def test_a_group_that_is_created_again_has_a_history_of_its_own(log):
-    committed(log, "a")
-    watch = watch_of(log)
-    log.log.group("g").delete()
-    watch.look()
-    log.append("a", {1: [b"x", b"y"]})
-    committed(log, "a")
-    assert [rows for _, rows in watch.look().groups["g"].history] == [2]
-
-
-def test_the_page_of_a_group_that_cannot_be_read_knows_no_rows_of_a_topic_that_has_fewer_partitions_now(log):
-    log.append("a", {1: [b"x"]})
-    committed(log, "a")
-    watch = watch_of(log)
-    group = watch.view.groups["g"]
-    assert content.group(watch.view, {"group": "g"})["oldest"] is not None
-    log.delete("a")
-    log.create("a", 1)
-    view = msgspec.structs.replace(watch.look(), groups={"g": group})
-    assert content.group(view, {"group": "g"})["oldest"] is None
-
-
-def test_a_rate_is_not_that_of_the_time_while_nobody_looked(log):
-    seconds = 0.0
-    own = own_log(log.path)
-    own.environment = msgspec.structs.replace(own.environment, monotonic=lambda: seconds)
-    watch = Watch(own, log.path)
-    assert watch.look().topics["a"].rate is None
-    log.append("a", {0: [b"x"] * 100})
-    seconds = 10.0
-    assert watch.look().topics["a"].rate == 10
-    seconds = 3600.0
-    assert watch.look().topics["a"].rate is None
-    log.append("a", {0: [b"x"] * 100})
-    seconds = 3601.0
-    assert watch.look().topics["a"].rate == 100

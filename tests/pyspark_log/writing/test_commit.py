@@ -1,7 +1,5 @@
 """Committing staged files: one journal entry for each topic, and retries while a journal does not answer."""
 
-import sys
-
 import msgspec
 import pytest
 
@@ -59,11 +57,6 @@ def test_all_tasks_of_a_topic_are_one_entry(log):
     assert rows(log, "t") == 2
 
 
-def test_each_topic_is_an_entry_of_its_own(log):
-    assert sorted(commit(log, task(log, "t", b"a"), task(log, "u", b"b"))) == ["t", "u"]
-    assert (rows(log, "t"), rows(log, "u")) == (1, 1)
-
-
 def test_a_replayed_batch_changes_nothing(log):
     commit(log, task(log, "t", b"a"), batch=0)
     number = log.log.topic("t").journal.number
@@ -78,11 +71,6 @@ def test_a_repeated_batch_has_the_offsets_that_it_got(log):
     assert commit(log, staged, batch=0) == {"t": {0: (1, 3)}}
     commit(log, task(log, "t", b"after"))
     assert commit(log, staged, batch=0) == {"t": {0: (1, 3)}}
-
-
-def test_a_batch_that_is_staged_again_has_no_offsets(log):
-    commit(log, task(log, "t", b"a"), batch=0)
-    assert commit(log, task(log, "t", b"a"), batch=0) == {"t": {}}
 
 
 def test_a_replay_without_rows_is_noticed_in_the_topic_of_the_option(log):
@@ -116,20 +104,3 @@ def test_a_commit_waits_for_a_journal_that_does_not_answer():
     store.broken = StoreUnavailable
     commit_staged(log.log, [staged], None, "all", RetryPolicy(), None)
     assert rows(log, "t") == 1
-
-
-def test_a_commit_finds_the_topic_and_commits_the_batch(log):
-    staged, calls = task(log, "t", b"a"), []
-
-    def profile(frame, event, _):
-        if event == "call" and frame.f_back is not None and frame.f_back.f_code is commit_staged.__code__:
-            calls.append(
-                f"{frame.f_globals['__name__'].removeprefix('pyspark_log_coordinator.')}.{frame.f_code.co_name}"
-            )
-
-    sys.setprofile(profile)
-    try:
-        commit(log, staged, batch=0)
-    finally:
-        sys.setprofile(None)
-    assert calls == ["retry.retry", "commit.commit.commit"]

@@ -82,7 +82,7 @@ class CompactedTopic:
         """When a row was compacted for the first time, by its offset (ms)."""
 
     def _opened(self, store: Store) -> Log:
-        environment = msgspec.structs.replace(real_environment(), now_ms=lambda: self.now_ms)
+        environment = msgspec.structs.replace(real_environment(), now_ms=lambda: self.now_ms, store_clock=None)
         log = Log(store, environment)
         log.open(create=True)
         return log

@@ -20,24 +20,14 @@ def filled(store=None, **settings):
     return topic
 
 
-def delete(topic):
-    """Delete the topic at a time of its own."""
-    topic.clock.now_ms = DELETED_MS
-    topic.log.delete_topic("t")
-
-
 def contents(store):
     return {key: store.read(key) for key in store.list("")}
 
 
 def end_of(topic):
-    """Return the keys of what stays of a deleted topic forever."""
-    return sorted(key for key in topic.handle.journal.end_keys() if not is_spare(key) or has_spares(topic))
-
-
-def has_spares(topic):
-    """Whether each object of the journal has a spare: not in an object store."""
-    return not is_object_store(topic.store)
+    """Return the keys of what stays of a deleted topic forever. In an object store no object has a spare."""
+    has_spares = not is_object_store(topic.store)
+    return sorted(key for key in topic.handle.journal.end_keys() if has_spares or not is_spare(key))
 
 
 def left_of(topic):

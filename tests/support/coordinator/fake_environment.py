@@ -5,11 +5,13 @@ import itertools
 from pyspark_log_coordinator.environment import Environment
 
 _writers = itertools.count(1)
+_BEGIN_MS = 4_000_000_000_000
+"""After the times of all rows: a topic refuses those of the future."""
 
 
 def fake_environment() -> Environment:
-    """Return an environment of its own: a clock at zero, and nonces that no other one draws."""
-    writer, nonces, milliseconds = next(_writers), itertools.count(1), itertools.count(1)
+    """Return an environment of its own: clocks at a fixed time, and nonces that no other one draws."""
+    writer, nonces, milliseconds = next(_writers), itertools.count(1), itertools.count(_BEGIN_MS)
     seconds = 0.0
 
     def sleep(duration: float) -> None:

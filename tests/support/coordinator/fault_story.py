@@ -242,7 +242,7 @@ class Story:
         self.batches = 0
         """How many were acknowledged."""
         self.inner = {url: MemoryStore(url) for url in urls}
-        self._now, self._waited = itertools.count(1_000), 0.0
+        self._now, self._waited = itertools.count(1_700_000_000_000), 0.0
         self._numbers = itertools.count()
         self._processes: dict[str, Process] = {}
 

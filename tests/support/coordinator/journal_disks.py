@@ -53,4 +53,4 @@ class Disks:
 
 
 def patient():
-    return msgspec.structs.replace(fake_environment(), now_ms=lambda: 10**12)
+    return msgspec.structs.replace(fake_environment(), now_ms=lambda: 10**13)

@@ -19,25 +19,15 @@ from tests.support.coordinator.three_stores import mark
 from tests.support.elsewhere import PlainStore, wipe
 
 
-class Killed(BaseException):
-    """The process has ended."""
-
-
 class Store(PlainStore):
     """A store in memory that may be away, for all processes at once."""
 
     def __init__(self, url):
         super().__init__(url)
         self.away = False
-        self.calls = 0
-        self.away_from = 10**9
-        """The call from which on it is away."""
-        self.deletes_left = 10**9
-        """How many objects may be removed before the process ends that removes the next one."""
 
     def _answer(self):
-        self.calls += 1
-        if self.away or self.calls >= self.away_from:
+        if self.away:
             raise StoreUnavailable(self.url, "", "it is away")
 
     def create(self, key, data):
@@ -54,9 +44,6 @@ class Store(PlainStore):
 
     def delete(self, key):
         self._answer()
-        if self.deletes_left == 0:
-            raise Killed
-        self.deletes_left -= 1
         super().delete(key)
 
     def keys(self, folder=""):

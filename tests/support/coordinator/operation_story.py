@@ -39,8 +39,6 @@ class Operation(msgspec.Struct, frozen=True):
     """How many of all these join the cluster."""
     decides_again: bool = False
     """Whether repeating it makes entries, which change no rows and no offsets."""
-    batches: int = 0
-    """How many batches it writes."""
 
 
 class OperationStory(Story):
@@ -79,7 +77,6 @@ class OperationStory(Story):
     def operate(self) -> None:
         """Do the operation, and once more, and go on writing."""
         self.do("operate", self.operation.act)
-        self.batches += self.operation.batches
         self.step = "repeat"
         before = self._decided()
         self.operation.act(Process(self, next(self._numbers)))
@@ -119,7 +116,7 @@ class OperationStory(Story):
             check_rows(keyed_rows(client, number), rows, partition.log_start, partition.compacted_end)
 
 
-def crashes(prepared: OperationStory) -> Iterator[tuple[int, Fault]]:
+def crashes_of(prepared: OperationStory) -> Iterator[tuple[int, Fault]]:
     """Yield each call of an operation without faults, by number, with each fault that can happen there."""
     story = prepared.copy()
     story.do("operate", story.operation.act)

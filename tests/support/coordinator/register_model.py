@@ -28,11 +28,73 @@ import msgspec
 
 from pyspark_log_coordinator.journal import paxos
 from pyspark_log_coordinator.journal.paxos import NIL, Attempt, Call, Found, Register, Task
-from tests.support.coordinator.register_states import Answers, Column, Content, Process, State, Step
-from tests.support.coordinator.register_words import goal_of, name_of, words_of
 
 STORES = 3
 MAJORITY = 2
+
+
+Content = bytes | None
+Write = tuple[Register, bytes]
+
+
+class Column(NamedTuple):
+    """One store."""
+
+    votes: tuple[Content, ...]
+    claims: tuple[Content, ...]
+    answers: tuple[tuple[Content, ...], ...]
+    """What it answered to each process in its present task."""
+    late: frozenset[Write]
+    """What it was asked and has not done, by processes that went on."""
+    past: tuple[Content, ...] | None = None
+    """The votes that it held when it was lost."""
+    damaged: Register | None = None
+    """A register that cannot be read any more, or has another one's content. What it held is kept here."""
+    mended: bool = False
+
+    def get(self, register: Register) -> Content:
+        contents = self.claims if register.is_claim else self.votes
+        return contents[register.ballot] if register.ballot < len(contents) else None
+
+    def put(self, register: Register, content: bytes) -> Column:
+        contents = list(self.claims if register.is_claim else self.votes)
+        contents[register.ballot] = content
+        late = self.late and frozenset(write for write in self.late if write[0] != register)
+        if register.is_claim:
+            return self._replace(claims=tuple(contents), late=late)
+        return self._replace(votes=tuple(contents), late=late)
+
+    def answer(self, process: int, answers: tuple[Content, ...]) -> Column:
+        return self._replace(answers=(*self.answers[:process], answers, *self.answers[process + 1 :]))
+
+
+class Process(NamedTuple):
+    """A process: its attempt without the answers, which are in the columns."""
+
+    attempt: Attempt
+    begun: bool
+    """A reader begins at some time; what was decided by then it must find."""
+    must_find: bool = False
+    stopped: bool = False
+    """It has come to the highest ballot, where the search ends."""
+
+
+class Step(NamedTuple):
+    """What a call at a store comes to, in words and numbers."""
+
+    words: str
+    after: int
+    """The process after the answer."""
+    done: int
+    """The column after it."""
+    written: int | None
+    """The column if the answer is lost; None if nothing was written."""
+
+
+Answers = tuple[int, ...]
+"""The numbers of what each store has answered to a process in its present task."""
+State = tuple[tuple[int, ...], tuple[int, ...]]
+"""The numbers of the processes, and those of the columns."""
 
 
 class Flaws(NamedTuple):
@@ -43,10 +105,6 @@ class Flaws(NamedTuple):
     highest: Callable[[Attempt], Found | None] = paxos.highest
     claims_are_not_counted: bool = False
     marker_is_not_read: bool = False
-    backup_keeps_its_marker: bool = False
-    damaged_is_empty: bool = False
-    mended_from: int = MAJORITY
-    """How many stores must agree on what a damaged register is mended with."""
 
 
 class Result(NamedTuple):
@@ -110,18 +168,18 @@ class Model:
         empty = Column((None,) * (ballots + 1), (None,) * (ballots + 1), ((),) * len(starts), frozenset())
         self.first: State = (tuple(map(self._number, starts)), (self._number(empty),) * STORES)
 
-    def search(self, states_max: int | None = None) -> Result:
+    def search(self) -> Result:
         """Visit all states, the nearest first, up to the first one that breaks a rule."""
         agreement_highest, paxos.highest = paxos.highest, self.flaws.highest
         try:
-            return self._search(states_max)
+            return self._search()
         finally:
             paxos.highest = agreement_highest
 
-    def _search(self, states_max: int | None) -> Result:
+    def _search(self) -> Result:
         came_from: dict[State, State | None] = {self.first: None}
         waiting, steps, decided, ended = deque([self.first]), 0, 0, 0
-        while waiting and (states_max is None or len(came_from) <= states_max):
+        while waiting:
             state = waiting.popleft()
             for after in (self._same(each) for _, each in self._events(state)):
                 steps += 1
@@ -290,20 +348,10 @@ class Model:
         return after
 
     def _losses(self, state: State, columns: list[Column]) -> Iterator[tuple[str, State]]:
-        if self.flaws.backup_keeps_its_marker and all(column.backup is None for column in columns):
-            for s, column in enumerate(columns):
-                kept = column._replace(backup=(column.votes, column.claims))
-                yield f"a backup of store {s + 1} is taken", self._with_columns(state, {s: kept})
         if sum(column.past is not None for column in columns) >= self.losses:
             return
         for s, column in enumerate(columns):
-            if self.flaws.backup_keeps_its_marker:
-                if column.backup is not None:
-                    votes, claims = column.backup
-                    words = f"store {s + 1} is restored from its backup, the marker as it was"
-                    lost = column._replace(votes=votes, claims=claims, past=column.votes)
-                    yield words, self._with_columns(state, {s: lost})
-            elif self.flaws.marker_is_not_read:
+            if self.flaws.marker_is_not_read:
                 nothing = (None,) * (self.ballots + 1)
                 lost = column._replace(votes=nothing, claims=nothing, past=column.votes)
                 yield f"store {s + 1} is wiped", self._with_columns(state, {s: lost})
@@ -319,31 +367,21 @@ class Model:
             registers += [Register(ballot, is_claim=True) for ballot in range(1, self.ballots + 1)]
             for s, column in enumerate(columns):
                 for register in registers:
-                    if self.flaws.damaged_is_empty:
-                        # What it held counts: it may have been decided.
-                        after = column.put(register, None)._replace(past=column.votes, mended=True)
-                    else:
-                        after = column._replace(damaged=register)
                     if column.damaged is None and not column.mended:
                         words = f"{name_of(register)} of store {s + 1} is damaged"
-                        yield words, self._with_columns(state, {s: after})
+                        yield words, self._with_columns(state, {s: column._replace(damaged=register)})
         for s, column in enumerate(columns):
             if (register := column.damaged) is None:
                 continue
             held = [each.get(register) for each in columns if each.damaged != register]
             for content in {each for each in held if each is not None}:
-                if held.count(content) >= self.flaws.mended_from:
+                if held.count(content) >= MAJORITY:
                     after = column.put(register, content)._replace(damaged=None, mended=True)
-                    if self.flaws.mended_from < MAJORITY:
-                        after = after._replace(past=column.votes)
                     words = f"{name_of(register)} of store {s + 1} is mended with {words_of([content])}"
                     yield words, self._with_columns(state, {s: after})
 
     def _is_lost(self, column: Column) -> bool:
-        flaws = self.flaws
-        trusted = flaws.marker_is_not_read or flaws.backup_keeps_its_marker or flaws.damaged_is_empty
-        trusted = trusted or flaws.mended_from < MAJORITY
-        return column.past is not None and not trusted
+        return column.past is not None and not self.flaws.marker_is_not_read
 
     def _only_reads(self, call: Call) -> bool:
         return self.flaws.close_writes_nothing and call.content == NIL
@@ -414,3 +452,24 @@ def _lowest_claim(attempt: Attempt) -> int:
 
 def _is_other(after: Attempt, before: Attempt) -> bool:
     return (after.task, after.ballot) != (before.task, before.ballot)
+
+
+def name_of(register: Register) -> str:
+    return f"{'claim' if register.is_claim else 'vote'} {register.ballot}"
+
+
+def words_of(found: object) -> str:
+    assert isinstance(found, list | frozenset)
+    return " and ".join("empty" if each is None else "nil" if each == NIL else each.decode() for each in found)
+
+
+def goal_of(attempt: Attempt) -> str:
+    match attempt.task:
+        case Task.DONE:
+            return "its end: " + (
+                "nothing decided" if attempt.value is None else f"{words_of([attempt.value])} is decided"
+            )
+        case Task.FILL:
+            return f"FILL {attempt.ballot} with {words_of([attempt.value])}"
+        case _:
+            return f"{attempt.task.name} {attempt.ballot}"

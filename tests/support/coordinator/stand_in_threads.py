@@ -8,25 +8,6 @@ from tests.simulator.clock import Clock, Task
 from tests.simulator.store import Crashed
 
 
-class PromptThreads:
-    """Makes each call at once: none is made after the answers of a majority."""
-
-    def __init__(self) -> None:
-        self._answers: list[Answer] = []
-
-    def start(self, store: int, function: Callable[[], object], tag: object = None) -> None:
-        self._answers.append(Answer.of(store, function, tag))
-
-    def pending(self, store: int) -> int:
-        return 0
-
-    def next(self, seconds: float) -> Answer | None:
-        return self._answers.pop(0) if self._answers else None
-
-    def end(self) -> None:
-        pass
-
-
 class ShuffledThreads:
     """Makes one waiting call at a time, at the store that chance says and there the first; some stores may hang."""
 

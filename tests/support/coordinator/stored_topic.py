@@ -60,7 +60,7 @@ class StoredTopic:
 
     def open(self) -> Log:
         """Return the log as another process would open it."""
-        environment = msgspec.structs.replace(real_environment(), now_ms=lambda: self.clock.now_ms)
+        environment = msgspec.structs.replace(real_environment(), now_ms=lambda: self.clock.now_ms, store_clock=None)
         log = Log(self.store, environment)
         log.open(create=True)
         return log

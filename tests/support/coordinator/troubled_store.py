@@ -113,5 +113,8 @@ class TroubledStore:
     def open_write(self, key: str, *, durable: bool = True, replace: bool = False) -> ObjectWriter:
         return self.inner.open_write(key, durable=durable, replace=replace)
 
+    def clock_ms(self) -> int | None:
+        return self.inner.clock_ms()
+
     def delete_unfinished(self, *, dry_run: bool = False) -> Sequence[str]:
         return self.inner.delete_unfinished(dry_run=dry_run)

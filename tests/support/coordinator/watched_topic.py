@@ -13,18 +13,6 @@ class Watched(PlainStore):
         self.reads = []
         self.before_read = bool
         self.before_marker = bool
-        self.before_delete = bool
-        self.delete_when_taken = None
-
-    def create(self, key, data):
-        created = super().create(key, data)
-        if not created and key == self.delete_when_taken:
-            self.delete(key)
-        return created
-
-    def delete(self, key):
-        self.before_delete(key)
-        super().delete(key)
 
     def read(self, key, start=0, length=None):
         if key == layout.MARKER:

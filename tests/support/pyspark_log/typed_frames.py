@@ -34,12 +34,12 @@ def _task() -> Iterator[None]:
     context._partitionId, context._localProperties = before
 
 
-def write(path: Path | str, ddl: str | StructType, *batches: list[dict[str, Any]], **options: str | int) -> None:
+def write(path: Path | str, ddl: str | StructType, *batches: list[dict[str, Any]], **options: str | int | None) -> None:
     """Write a frame of one task; `ddl` is its schema, with `; +partition` for a column of the sink's own."""
     schema = struct(ddl) if isinstance(ddl, str) else ddl
     arrow = to_arrow_schema(schema, timezone="Europe/Paris")
-    given = {name.replace("__", "."): value for name, value in options.items()}
-    writer = source(path, **{"topic": "t"} | given).writer(schema, False)
+    given = {"topic": "t"} | {name.replace("__", "."): value for name, value in options.items()}
+    writer = source(path, **{name: value for name, value in given.items() if value is not None}).writer(schema, False)
     with _task():
         message = writer.write(iter([pa.RecordBatch.from_pylist(batch, arrow) for batch in batches]))
     writer.commit([message])

@@ -1,19 +1,7 @@
 """The three ways to write to a local store, and how to let a system call fail."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
-
-
-def start(script, *arguments):
-    return subprocess.Popen(
-        [sys.executable, "-c", script, *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        bufsize=1,
-    )
 
 
 def temporaries(store):
@@ -30,10 +18,10 @@ def fail(monkeypatch, call, number):
     monkeypatch.setattr(os, call, failing)
 
 
-def write(store):
+def write(store, data=b"hello"):
     writer = store.open_write("a/b")
     try:
-        writer.write(b"hello")
+        writer.write(data)
         writer.close()
     finally:
         writer.discard()

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from pyspark_log import Consumer, ConsumerRebalanceListener, OffsetAndMetadata
+from pyspark_log import Consumer, OffsetAndMetadata
 from pyspark_log.clients.commits import Commits
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit, ResetOffsets
 from pyspark_log_storage.errors import (
@@ -17,17 +17,7 @@ from pyspark_log_storage.errors import (
     UnknownMember,
 )
 from tests.support.coordinator.fake_environment import fake_environment
-from tests.support.pyspark_log.clients.group_programs import (
-    EAGER,
-    GUARD,
-    QUICK,
-    Committing,
-    T,
-    committed,
-    expire,
-    fill,
-    kill,
-)
+from tests.support.pyspark_log.clients.group_programs import EAGER, GUARD, T, committed, fill
 
 
 def in_another_thread(call):
@@ -57,49 +47,21 @@ class TestCommits:
         with pytest.raises(InvalidInput, match="'t' is not a partition"):
             consumer.committed("t")
 
-    def test_in_an_iteration_end_after_the_row_that_was_returned_last(self, log, programs):
-        fill(log, 10, partitions=[0])
-        consumer = programs.start()
-        for record in consumer:
-            if record.offset == 3:
-                break
-        consumer.commit()
-        assert committed(programs, 0) == 4
-        programs.stop(consumer)
-        other = programs.start()
-        assert next(other).offset == 4
-
-    @pytest.mark.parametrize("returns", ["poll", "poll_batches"])
-    def test_the_rows_of_a_call_during_which_another_thread_closes_the_consumer_are_read_once(
-        self, log, programs, returns
+    @pytest.mark.parametrize("auto", [False, True])
+    def test_the_rows_of_a_call_during_which_another_thread_closes_the_consumer_are_left_to_others(
+        self, log, programs, auto
     ):
         fill(log, 10, partitions=[0])
-        consumer = programs.start()
+        consumer = programs.start(enable_auto_commit=auto, auto_commit_interval_ms=60_000)
         programs.running.clear()
         while not (rows := consumer.poll(10, max_records=4)):
             pass
-        consumer.commit()
-        consumer._looks.found = lambda: in_another_thread(consumer.close)
-        assert getattr(consumer, returns)(10) == []
-        other = programs.start()
-        programs.running.clear()
-        while len(rows) < 10:
-            rows += other.poll(10)
-        assert [row.offset for row in rows] == list(range(10))
-        other.close()
-
-    def test_by_a_listener_still_work_after_another_thread_has_closed_the_consumer(self, log, programs):
-        class Closed(ConsumerRebalanceListener):
-            def on_partitions_assigned(self, assigned):
-                in_another_thread(consumer.close)
-                consumer.commit({assigned[0]: 0})
-
-        consumer = programs.start(listener=Closed())
-        programs.running.clear()
-        consumer.poll(GUARD * 1000)
-        assert committed(programs, 0) == 0
-        with pytest.raises(InvalidInput, match="this Consumer is closed"):
+        if not auto:
             consumer.commit()
+        consumer._looks.found = lambda: in_another_thread(consumer.close)
+        assert consumer.poll(10) == []
+        assert [row.offset for row in rows] == list(range(4))
+        assert committed(programs, 0) == 4
 
     def test_of_what_was_committed_already_make_no_entry(self, log, programs):
         fill(log, 1)
@@ -122,9 +84,7 @@ class TestCommits:
                 first.commit(wrong)
         assert committed(programs, 0) is None
 
-    @pytest.mark.parametrize(
-        "wrong", [("", -2), ("", None), ("", "0"), ("", 1.0), ("", 2**63), ("\ud800", -1), (5, -1)]
-    )
+    @pytest.mark.parametrize("wrong", [("", -2), ("", "0"), ("", 2**63), ("\ud800", -1), (5, -1)])
     def test_of_what_no_entry_may_have_are_refused_and_disturb_no_other(self, log, programs, wrong):
         consumer, answers = programs.start(), []
         programs.settle()
@@ -148,21 +108,6 @@ class TestCommits:
         programs.poll(lambda: len(answers) == 5)
         assert answers == [(offset, None) for offset in range(5)]
 
-    def test_that_are_asynchronous_and_come_too_late_tell_it(self, log, programs):
-        first, answers = programs.start(), []
-        programs.settle()
-        first._group._thread.wake = lambda: None  # it is slow
-        first.commit_async(dict.fromkeys(T, 5), lambda _, error: answers.append(error))
-        programs.running.remove(first)
-        programs.log.log.group("g").submit(expire(programs, first))
-        programs.start()
-        programs.settle()
-        first._group._commits.carry_out()
-        programs.running.append(first)
-        programs.settle()
-        assert [type(each) for each in answers] == [UnknownMember]
-        assert committed(programs, 0) is None
-
     def test_that_are_asynchronous_are_carried_out_before_others_get_the_partitions(self, log, programs):
         fill(log, 1)
         first, answers = programs.start(partition_assignment_strategy=EAGER), []
@@ -175,23 +120,6 @@ class TestCommits:
         assert answers == [None]
         assert len(programs.all_rows()) == 6
 
-    @pytest.mark.parametrize("is_slow", [True, False])
-    def test_that_are_asynchronous_count_if_a_listener_makes_them_as_the_consumer_is_closed(
-        self, log, programs, is_slow
-    ):
-        class CommittingLater(Committing):
-            def on_partitions_revoked(self, revoked):
-                self.consumer.commit_async(callback=lambda _, error: answers.append(error))
-
-        fill(log, 1)
-        consumer, answers = programs.start(listener=CommittingLater()), []
-        programs.poll(lambda: len(programs.all_rows()) == 6)
-        if is_slow:
-            consumer._group._thread.wake = lambda: None
-        programs.stop(consumer)
-        assert answers == [None]
-        assert [committed(programs, number) for number in range(6)] == [1] * 6
-
     def test_of_a_simple_consumer_are_for_a_group_without_members(self, log, programs):
         fill(log, 10)
         with Consumer(log.path, **programs.options) as simple:
@@ -202,21 +130,13 @@ class TestCommits:
         with Consumer(log.path, **programs.options) as simple:
             simple.assign(T[:3])
             assert [simple.position(each) for each in T[:3]] == [4, 6, 0]
+            simple.seek(T[1], 7)
             simple.assign(T[:3], {T[0]: 1})
-            assert [simple.position(each) for each in T[:3]] == [1, 6, 0]
+            assert [simple.position(each) for each in T[:3]] == [1, 7, 0]
             programs.start()
             programs.settle()
             with pytest.raises(UnknownMember, match="has members"):
                 simple.commit()
-
-    def test_do_not_move_a_partition_that_has_a_position(self, log, programs):
-        fill(log, 10)
-        with Consumer(log.path, **programs.options) as simple:
-            simple.assign(T[:1])
-            simple.commit({T[0]: 4})
-            simple.seek(T[0], 7)
-            simple.assign(T[:2])
-            assert [simple.position(each) for each in T[:2]] == [7, 0]
 
     def test_that_wait_together_are_one_if_they_are_of_one_generation(self):
         made = []
@@ -287,17 +207,6 @@ class TestCommits:
             simple.commit()
             assert committed(programs, 0) == 2
 
-    def test_take_up_a_rewind_to_rows_that_are_newer_than_the_last_look(self, log, programs):
-        fill(log, 10)
-        with Consumer(log.path, **programs.options | {"auto_offset_reset": "none"}) as simple:
-            simple.assign(T[:1], "earliest")
-            simple.poll(GUARD * 1000)
-            fill(log, 10)
-            log.log.group("g").submit(ResetOffsets({log.log.topic("t").topic_id: {0: Offset(15)}}))
-            with pytest.raises(RewindPending):
-                simple.commit()
-            assert simple.position(T[0]) == 15
-
     def test_take_up_rewinds_of_a_running_member(self, log, programs):
         fill(log, 10)
         consumer = programs.start()
@@ -311,50 +220,6 @@ class TestCommits:
 
 class TestAutoCommit:
     """Its two faults, and how manual commits avoid them. The program processes a batch in two halves."""
-
-    def processed(self, log, programs, *, dies_after, auto):
-        """The rows that two lives of a program have processed; the first one dies after some rows."""
-        done = []
-        options = {"enable_auto_commit": auto, "auto_commit_interval_ms": 0, "max_poll_records": 10}
-        first = programs.start(**options)
-        programs.running.clear()
-        waiting = []
-        while len(done) < dies_after:
-            batch = first.poll(10)
-            done += waiting[: dies_after - len(done)]  # a worker of the program is one batch behind
-            waiting = batch
-            if not auto and done:
-                first.commit({T[0]: done[-1].offset + 1})
-        first._group._commits.carry_out()
-        kill(programs, first)
-        second = programs.start(**options)
-        programs.running.clear()
-        while (batch := second.poll(200)) or not second.assignment():
-            done += batch
-        second.close()
-        return [row.offset for row in done]
-
-    def test_loses_rows_that_were_returned_and_not_processed(self, log, programs):
-        fill(log, 40, partitions=[0])
-        found = self.processed(log, programs, dies_after=15, auto=True)
-        assert len(found) == len(set(found)) < 40
-
-    def test_of_the_programs_own_loses_and_repeats_none(self, log, programs):
-        fill(log, 40, partitions=[0])
-        found = self.processed(log, programs, dies_after=15, auto=False)
-        assert found == list(range(40))
-
-    def test_repeats_rows_that_were_processed_since_the_last_one(self, log, programs):
-        fill(log, 40, partitions=[0])
-        found = []
-        for _ in range(2):
-            consumer = programs.start(enable_auto_commit=True, auto_commit_interval_ms=60_000, max_poll_records=10)
-            programs.running.clear()
-            while len(found) % 40 < 30:
-                found += [row.offset for row in consumer.poll(10)]
-            kill(programs, consumer)
-            found += [None] * (40 - len(found) % 40)
-        assert [each for each in found if each is not None] == [*range(30), *range(30)]
 
     def test_commits_what_was_returned_when_the_consumer_is_closed_or_gives_up_partitions(self, log, programs):
         fill(log, 10)
@@ -390,26 +255,6 @@ class TestAutoCommit:
         programs.start(enable_auto_commit=True, auto_commit_interval_ms=20)
         programs.poll(lambda: committed(programs, 5) == 10)
 
-    def test_leaves_out_the_rows_of_a_call_during_which_another_thread_closes_the_consumer(self, log, programs):
-        fill(log, 10, partitions=[0])
-        consumer = programs.start(enable_auto_commit=True, auto_commit_interval_ms=60_000)
-        programs.running.clear()
-        while not (first := consumer.poll(10, max_records=4)):
-            pass
-        consumer._looks.found = lambda: in_another_thread(consumer.close)
-        assert consumer.poll(10, max_records=4) == []
-        assert [row.offset for row in first] == list(range(4))
-        assert committed(programs, 0) == 4
-
-    def test_commits_the_same_offset_again_if_the_group_has_lost_it(self, log, programs):
-        fill(log, 10, partitions=[0])
-        consumer = programs.start(enable_auto_commit=True, auto_commit_interval_ms=0)
-        programs.poll(lambda: committed(programs, 0) == 10)
-        log.log.group("g").submit(expire(programs, consumer))
-        log.log.group("g").delete()
-        programs.configure(**QUICK)
-        programs.poll(lambda: committed(programs, 0) == 10)
-
     def test_commits_the_same_offset_again_if_that_failed(self, log, programs, monkeypatch):
         fill(log, 10, partitions=[0])
         options = programs.options | {"enable_auto_commit": True, "auto_commit_interval_ms": 0}
@@ -423,25 +268,4 @@ class TestAutoCommit:
             for _ in range(2):  # the first one hears of the failure
                 assert simple.poll() == []
                 simple._group._commits.carry_out()
-            assert committed(programs, 0) == 10
-
-    def test_commits_the_same_offset_again_after_a_rewind(self, log, programs):
-        fill(log, 10, partitions=[0])
-        options = programs.options | {"enable_auto_commit": True, "auto_commit_interval_ms": 60_000}
-
-        def poll_after_the_interval():
-            simple._group._auto_committed_at = -float("inf")
-            assert simple.poll() == []
-            simple._group._commits.carry_out()
-
-        with Consumer(log.path, **options) as simple:
-            simple.assign([T[0]])
-            simple.poll(GUARD * 1000)
-            poll_after_the_interval()
-            assert committed(programs, 0) == 10
-            log.log.group("g").reset_offsets({log.log.topic("t").topic_id: {0: Offset(5)}})
-            with pytest.raises(RewindPending):
-                simple.commit()
-            assert [row.offset for row in simple.poll(GUARD * 1000)] == list(range(5, 10))
-            poll_after_the_interval()
             assert committed(programs, 0) == 10

@@ -1,22 +1,12 @@
 """Consumers that share topics as members of a group."""
 
-import asyncio
-import gc
 import re
-import threading
-import time
 
 import pytest
 
-from pyspark_log import Consumer, ConsumerRebalanceListener, Producer, TopicPartition
+from pyspark_log import Consumer, ConsumerRebalanceListener
 from pyspark_log.clients import consumer_group
-from pyspark_log_storage.errors import (
-    FencedInstance,
-    InvalidInput,
-    InvalidName,
-    InvalidOption,
-    UnknownMember,
-)
+from pyspark_log_storage.errors import FencedInstance, InvalidInput, InvalidName, InvalidOption, UnknownMember
 from tests.support.pyspark_log.clients.group_programs import (
     COOPERATIVE,
     EAGER,
@@ -61,6 +51,16 @@ class TestMembers:
         programs.settle()
         rows = programs.all_rows()
         assert len(rows) == len(set(rows)) == total
+
+    def test_have_caught_up_when_they_have_joined_and_have_all_rows_not_when_a_poll_returns_none(self, log, programs):
+        fill(log, 10)
+        programs.configure(**{"group.initial.rebalance.delay.ms": "100"})
+        consumer = programs.start(max_poll_records=25)
+        polls = []
+        while not consumer.caught_up():
+            polls.append(len(consumer.poll(10)))
+        assert polls[0] == 0
+        assert sum(polls) == 60
 
     def test_that_are_cooperative_go_on_with_what_they_keep_and_no_position_changes(self, log, programs):
         fill(log, 10)
@@ -127,33 +127,6 @@ class TestMembers:
         assert notes.of("lost") == [[0, 1, 2, 3, 4, 5]]
         assert committed(programs, 0) is None
 
-    def test_beat_while_they_work_also_if_they_had_committed_before_they_subscribed(self, programs):
-        consumer, answers = Consumer(programs.log.path, **programs.options), []
-        consumer.assign([T[0]])
-        consumer.commit_async({T[0]: 0}, lambda _, error: answers.append(error))
-        while not answers:
-            consumer.poll()
-        consumer.subscribe(["t"])
-        programs.running.append(consumer)
-        programs.rows[consumer] = []
-        programs.settle()
-        session, deadline = consumer._group._session, time.monotonic() + GUARD
-        begun = session.beaten
-        while session.beaten < begun + 1:  # nobody polls: by now only the thread has sent heartbeats
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-
-    def test_that_are_not_closed_stop_beating_when_they_are_deleted(self, log, programs):
-        consumer = programs.start()
-        programs.settle()
-        thread = consumer._group._thread._thread
-        programs.running.clear()
-        programs.rows.clear()
-        del consumer
-        gc.collect()
-        thread.join(GUARD)
-        assert not thread.is_alive()
-
 
 class TestSubscriptions:
     def test_may_be_a_pattern_that_topics_match_later(self, log, programs):
@@ -167,14 +140,6 @@ class TestSubscriptions:
         log.create("old-news")
         programs.settle(partitions=7)
         assert consumer.subscription() == {"t", "news"}
-
-    def test_may_change(self, log, programs, strategy):
-        log.create("u", 2)
-        consumer = programs.start(partition_assignment_strategy=strategy)
-        programs.settle()
-        consumer.subscribe(["u"])
-        programs.settle(partitions=2)
-        assert consumer.assignment() == {TopicPartition("u", 0), TopicPartition("u", 1)}
 
     def test_end_and_what_was_read_is_the_programs_own_to_commit(self, log, programs):
         fill(log, 1)
@@ -275,48 +240,6 @@ class TestListeners:
 
         Listener().on_partitions_lost(T)
         assert heard == [T]
-
-
-def test_an_asynchronous_iteration_is_a_member_too(log, programs):
-    fill(log, 5)
-
-    async def read():
-        consumer, found = programs.start(), []
-        async for record in consumer:
-            found.append(record.value)
-            if len(found) == 30:
-                break
-        return found
-
-    assert len(asyncio.run(read())) == 30
-
-
-def test_a_producer_and_two_consumers_in_threads_of_their_own(log, programs):
-    done, rows = threading.Event(), []
-
-    def consume():
-        with Consumer(log.path, **programs.options) as consumer:
-            consumer.subscribe(["t"])
-            while not done.is_set():
-                found = consumer.poll(50)
-                rows.extend((row.partition, row.offset) for row in found)
-                if found:
-                    consumer.commit()
-
-    threads = [threading.Thread(target=consume) for _ in range(2)]
-    for each in threads:
-        each.start()
-    with Producer(log.path, linger_ms=1) as producer:
-        for number in range(500):
-            producer.send("t", b"row", key=b"%d" % number)
-    deadline = time.monotonic() + GUARD
-    while len(rows) < 500:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    done.set()
-    for each in threads:
-        each.join(GUARD)
-    assert len(rows) == len(set(rows)) == 500
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,37 @@
-"""Consumers while a store does not answer: commits are repeated, polls wait, and rows of other partitions are read."""
+"""Consumers and members of a group in trouble: stores that do not answer, interrupts, rewinds, deleted groups."""
 
+import contextlib
+import gc
 import logging
+import re
+import time
+import weakref
 
 import pytest
 
-from pyspark_log import Consumer
-from pyspark_log.clients.consumer import WARN_SECONDS, Outages
+from pyspark_log import Consumer, ConsumerRebalanceListener
 from pyspark_log.clients.reading import AssignedPartition
+from pyspark_log_coordinator.group.lifecycle import DeleteGroup
+from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
 from pyspark_log_storage.errors import (
-    CorruptObject,
+    InvalidInput,
     OutcomeUnknown,
     RebalanceInProgress,
+    RewindPending,
     StoreRefused,
     StoreUnavailable,
     UnknownMember,
 )
 from tests.support.coordinator.fake_environment import fake_environment
-from tests.support.pyspark_log.clients.group_programs import GUARD, T, committed, fill
+from tests.support.pyspark_log.clients.group_programs import (
+    GUARD,
+    Committing,
+    Notes,
+    T,
+    committed,
+    expire,
+    fill,
+)
 
 AWAY = StoreUnavailable("/log", "", "the disk is away")
 
@@ -101,19 +116,6 @@ class TestAPoll:
         assert reader.poll_batches(0) == []
         assert reader.position(T[0]) == 10
 
-    def test_of_a_member_waits_for_a_topic_that_is_created_again_too(self, programs, monkeypatch):
-        consumer = programs.start()
-        programs.settle()
-        failed = fail(monkeypatch, consumer._group, "find_missing", AWAY)
-        assert consumer.poll(0) == []
-        assert failed
-
-    @pytest.mark.parametrize("error", [StoreRefused("/log", "", "no right"), CorruptObject("o", "bad")])
-    def test_raises_what_waiting_does_not_change(self, reader, monkeypatch, error):
-        fail(monkeypatch, reader._reading, "look", error)
-        with pytest.raises(type(error)):
-            reader.poll(GUARD * 1000)
-
     def test_reads_the_other_partitions_meanwhile(self, log, reader, monkeypatch):
         reader.assign(T[:2])
         fill(log, 5, partitions=[0])
@@ -123,31 +125,6 @@ class TestAPoll:
             assert [(row.partition, row.offset) for row in rows] == [(1, offset) for offset in range(10)]
             assert len(failed) == 2, "it comes after those that can be read"
         assert [(row.partition, row.offset) for row in reader.poll(0)] == [(0, 10 + row) for row in range(5)]
-
-    def test_whose_only_partition_cannot_be_read_says_so(self, log, reader, monkeypatch, caplog):
-        fill(log, 1, partitions=[0])
-        fail(monkeypatch, AssignedPartition, "take", AWAY)
-        assert reader.poll(0) == []
-        assert caplog.messages == ["a consumer waits, and tries again: the disk is away"]
-        assert [row.offset for row in reader.poll(0)] == [10]
-
-    def test_of_an_iteration_goes_on_after_the_outage(self, log, reader, monkeypatch):
-        fill(log, 1, partitions=[0])
-        fail(monkeypatch, reader._reading, "look", AWAY, AWAY)
-        assert next(reader).offset == 10
-
-
-def test_a_long_outage_is_told_now_and_then_and_ends(monkeypatch, caplog):
-    now = 0.0
-    monkeypatch.setattr("pyspark_log.clients.consumer.monotonic", lambda: now)
-    outages = Outages()
-    assert outages.pause == 0
-    for now in (1.0, 2.0, 1.0 + WARN_SECONDS, 2.0 + WARN_SECONDS):  # noqa: B007 -- the clock reads it
-        outages.note(AWAY)
-        assert outages.pause > 0
-    assert len(caplog.messages) == 2
-    outages.end()
-    assert outages.pause == 0
 
 
 class TestATopicThatDoesNotExist:
@@ -163,8 +140,138 @@ class TestATopicThatDoesNotExist:
             "group 'g': topic 'later' does not exist (UNKNOWN_TOPIC_OR_PARTITION); it is read once it is created"
         ]
 
-    def test_is_not_told_of_a_pattern(self, log, programs, caplog):
-        with Consumer(log.path, **programs.options) as consumer:
-            consumer.subscribe(pattern="x.*")
-            consumer.poll(0)
-        assert "UNKNOWN_TOPIC" not in caplog.text
+
+@pytest.fixture
+def group(log, programs):
+    return log.log.group("g")
+
+
+@pytest.fixture
+def simple(log, programs):
+    """A consumer that is no member, and reads one partition of ten rows."""
+    fill(log, 10, partitions=[0])
+    with Consumer(log.path, **programs.options) as made:
+        made.assign(T[:1])
+        yield made
+
+
+def rewind(log, offset):
+    """Reset the offset of partition 0."""
+    log.log.group("g", create=True).submit(ResetOffsets({log.log.topic("t").topic_id: {0: Offset(offset)}}))
+
+
+class TestAnAssignment:
+    @pytest.mark.parametrize("error", [StoreUnavailable("", "", "busy"), KeyboardInterrupt()])
+    def test_that_cannot_be_read_at_first_is_read_whole_later(self, log, programs, monkeypatch, strategy, error):
+        fill(log, 3)
+        notes = Notes()
+        consumer = programs.start(listener=notes, partition_assignment_strategy=strategy)
+        is_second = iter([False, True])
+        failures = fail(monkeypatch, consumer._group, "_read_too", error, when=lambda *_: next(is_second))
+        with contextlib.suppress(type(error)):  # one that may pass is logged
+            programs.poll(lambda: failures)
+        programs.poll(lambda: len(programs.all_rows()) == 18)
+        assert notes.of("assigned")[0] == [0, 1, 2, 3, 4, 5]
+        assert not notes.of("lost")
+
+
+class TestListeners:
+    def test_and_callbacks_cannot_unsubscribe_or_poll(self, programs):
+        refused = []
+
+        def try_all(*_):
+            for call in (consumer.unsubscribe, consumer.poll):
+                with pytest.raises(InvalidInput, match="a rebalance listener or callback cannot"):
+                    call()
+                refused.append(call)
+
+        class Listener(ConsumerRebalanceListener):
+            def on_partitions_assigned(self, assigned):
+                try_all()
+
+        consumer = programs.start(listener=Listener())
+        programs.settle()
+        consumer.commit_async({T[0]: 0}, try_all)
+        consumer.commit()
+        assert len(refused) == 4
+
+    @pytest.mark.parametrize("listener", [Notes, lambda: None, "x"])
+    def test_are_objects_of_the_class(self, log, programs, listener):
+        with Consumer(log.path, **programs.options) as consumer, pytest.raises(InvalidInput, match="listener is"):
+            consumer.subscribe(["t"], listener=listener)
+
+
+@pytest.mark.parametrize(
+    "given", [{"topics": [5]}, {"topics": [b"t"]}, {"pattern": b"t"}, {"pattern": re.compile(b"t")}]
+)
+def test_a_subscription_that_is_not_text_is_refused(log, programs, given):
+    with Consumer(log.path, **programs.options) as consumer, pytest.raises(InvalidInput, match="is not text"):
+        consumer.subscribe(**given)
+
+
+class TestCallbacks:
+    def test_are_called_if_there_is_nothing_to_commit(self, programs):
+        consumer, answers = programs.start(), []
+        consumer.commit_async(callback=lambda *given: answers.append(given))
+        programs.poll(lambda: answers)
+        assert answers == [({}, None)]
+
+
+class TestRewindsOfASimpleConsumer:
+    def test_end_an_iteration_through_the_rows_before(self, log, programs, simple):
+        found, refused = [], 0
+        for record in simple:
+            found.append(record.offset)
+            if len(found) == 5:
+                rewind(log, 2)
+            try:
+                simple.commit()
+            except RewindPending:
+                refused += 1
+            if len(found) == 8:
+                break
+        assert (found, refused) == ([0, 1, 2, 3, 4, 2, 3, 4], 1)
+        assert committed(programs, 0) == 5
+
+    def test_are_not_undone_by_another_assign(self, log, programs, simple):
+        simple.poll(GUARD * 1000)
+        rewind(log, 2)
+        simple.assign(T[:2])
+        assert simple.position(T[0]) == 2
+        simple.commit()
+        assert committed(programs, 0) == 2
+
+
+class TestAGroupThatWasDeleted:
+    def test_starts_again_with_the_next_commit_of_a_simple_consumer(self, group, programs, simple):
+        simple.poll(GUARD * 1000)
+        simple.commit({T[0]: 4})
+        group.submit(DeleteGroup())
+        simple.commit()
+        assert committed(programs, 0) == 10
+
+    def test_has_no_member_that_could_commit_and_is_joined_again(self, log, group, programs):
+        fill(log, 1)
+        consumer = programs.start()
+        programs.poll(lambda: len(programs.all_rows()) == 6)
+        group.submit(expire(programs, consumer))
+        group.submit(DeleteGroup())
+        with pytest.raises(UnknownMember, match="was deleted"):
+            consumer.commit()
+        programs.poll(lambda: programs.state.members)
+
+
+class TestTheEndOfAConsumer:
+    def test_comes_although_its_listener_refers_to_it(self, programs):
+        gone = weakref.ref(programs.start(listener=Committing()))
+        programs.settle()
+        thread = gone()._group._thread._thread
+        assert thread.is_alive()
+        programs.running.clear()
+        programs.rows.clear()
+        deadline = time.monotonic() + GUARD
+        while gone() is not None:  # as long as the thread is in the middle of a request
+            assert time.monotonic() < deadline
+            gc.collect()
+        thread.join(GUARD)
+        assert not thread.is_alive()

@@ -1,4 +1,4 @@
-"""Programs that share named tasks: KIP-415's promises through `Worker`, by processes that poll in turn."""
+"""Programs that share named tasks, as workers of Kafka Connect do: KIP-415's promises."""
 
 import threading
 from time import monotonic
@@ -6,10 +6,11 @@ from time import monotonic
 import pytest
 
 from pyspark_log import TaskRunner, Worker
-from pyspark_log_coordinator.group.leaving import ExpireMember
+from pyspark_log.clients.worker import SharedTasks
 from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
 from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_storage.errors import InvalidInput, NoCluster
+from tests.support.coordinator.members import Processes
 from tests.support.pyspark_log.clients.group_programs import GUARD, QUICK
 
 TASKS = ["a", "b", "c", "d"]
@@ -22,6 +23,10 @@ class Runner(TaskRunner):
         self.calls = []
         self.failures = failures
         self.stop_failures = stop_failures
+
+    @property
+    def stops(self):
+        return [task for what, tasks in self.calls for task in tasks if what == "stop"]
 
     def start(self, tasks):
         self.calls.append(("start", tasks))
@@ -64,15 +69,6 @@ class Pool:
     def shares(self):
         return sorted(sorted(runner.running) for runner in self.running.values())
 
-    def kill(self, worker):
-        """End a worker as the death of its process does, and let its session expire."""
-        handle = self.log.log.group("w")
-        runner = self.running.pop(worker)
-        member_id = worker._member.member_id
-        worker._thread.stop()
-        handle.submit(ExpireMember(member_id, handle.journal.refresh().members[member_id].acted))
-        return runner
-
     def close(self):
         for each in self.running:
             each.close()
@@ -91,25 +87,6 @@ def test_tasks_are_shared_and_only_those_that_move_are_stopped(pool):
     pool.start()
     pool.poll(lambda: pool.shares() == [["a", "b"], ["c", "d"]])
     assert pool.running[first].calls == [("start", TASKS), ("stop", ["c", "d"])]
-
-
-def test_tasks_of_a_worker_that_is_gone_wait_for_it(pool):
-    lasting, dying = pool.start(), pool.start()
-    pool.poll(lambda: sorted(map(len, pool.shares())) == [2, 2])
-    kept = set(lasting.tasks)
-    pool.kill(dying)
-    pool.poll(lambda: not pool.log.log.group("w").journal.refresh().members.keys() - {lasting._member.member_id})
-    for _ in range(20):
-        lasting.poll(5)
-    assert lasting.tasks == kept
-
-
-def test_tasks_of_a_worker_that_does_not_return_go_to_the_others_after_the_delay(pool):
-    lasting, dying = (pool.start(scheduled_rebalance_max_delay_ms=1) for _ in range(2))
-    pool.poll(lambda: sorted(map(len, pool.shares())) == [2, 2])
-    pool.kill(dying)
-    pool.poll(lambda: lasting.tasks == set(TASKS))
-    assert [what for what, _ in pool.running[lasting].calls].count("stop") <= 1
 
 
 def test_a_task_whose_start_fails_is_started_again(pool):
@@ -172,48 +149,12 @@ def test_run_ends_when_another_thread_closes_the_worker(pool):
     assert runner.calls == [("start", TASKS), ("stop", TASKS)]
 
 
-def test_a_runner_may_close_its_worker(pool):
-    class Closing(Runner):
-        def start(self, tasks):
-            super().start(tasks)
-            worker.close()
-
-    worker = pool.start(Closing())
-    runner = pool.running.pop(worker)
-    worker.run()
-    assert runner.calls == [("start", TASKS), ("stop", TASKS)]
-
-
 def test_what_cannot_be_tasks_is_refused(log, tmp_path):
     for tasks in ("abc", [1], {"a": "new"}, {"a": True}):
         with pytest.raises(InvalidInput, match=r"the tasks are .*; give their names"):
             Worker(log.path, "w", tasks, Runner())
     with Worker(tmp_path / "none", "w", ["a"], Runner()) as worker, pytest.raises(NoCluster, match="there is no log"):
         worker.poll()
-
-
-def test_close_ends_even_if_the_runner_cannot_stop_a_task_in_the_thread_that_polls(pool):
-    worker = pool.start(Runner(stop_failures=1))
-    runner = pool.running.pop(worker)
-    failures = []
-
-    def run():
-        try:
-            worker.run()
-        except RuntimeError as error:
-            failures.append(str(error))
-
-    polling = threading.Thread(target=run, daemon=True)
-    polling.start()
-    deadline = monotonic() + GUARD
-    while not worker.tasks:
-        assert monotonic() < deadline
-    closing = threading.Thread(target=worker.close, daemon=True)
-    closing.start()
-    polling.join(GUARD)
-    closing.join(5)
-    assert not closing.is_alive()
-    assert (failures, runner.running) == (["it cannot stop"], set()), "the call of close has repeated it"
 
 
 def test_a_runner_that_must_not_poll_may_still_close_its_worker(pool):
@@ -227,54 +168,82 @@ def test_a_runner_that_must_not_poll_may_still_close_its_worker(pool):
     worker = pool.start(Polling())
     runner = pool.running.pop(worker)
     worker.run()
-    assert (worker.tasks, runner.running) == (frozenset(), set())
-
-
-@pytest.mark.parametrize("moment", ["before it polls", "while it leaves"])
-def test_run_ends_when_another_thread_closes_the_worker_between_two_polls(pool, moment):
-    stopping, stopped = threading.Event(), threading.Event()
-
-    class Slow(Runner):
-        def stop(self, tasks):
-            stopping.set()
-            if moment == "while it leaves":
-                stopped.wait(GUARD)
-            super().stop(tasks)
-
-    class Closing(threading.Event):
-        """Another thread closes the worker when `run` has seen that it is not closed."""
-
-        def is_set(self):
-            was_set = super().is_set()
-            if not was_set and worker.tasks and not worker._is_polling and threading.current_thread() is main:
-                closing.start()
-                if moment == "while it leaves":
-                    stopping.wait(GUARD)
-                else:
-                    closing.join(GUARD)
-            return was_set
-
-    main = threading.current_thread()
-    worker = pool.start(Slow())
-    runner = pool.running.pop(worker)
-    closing = threading.Thread(target=worker.close)
-    while not worker.tasks:
-        worker.poll(10)
-    worker._closed = Closing()
-    worker.run()
-    stopped.set()
-    closing.join(GUARD)
-    assert (worker.tasks, runner.running) == (frozenset(), set())
-
-
-def test_a_runner_that_stops_a_task_may_close_its_worker(pool):
-    class Closing(Runner):
-        def stop(self, tasks):
-            super().stop(tasks)
-            worker.close()
-
-    worker = pool.start(Closing())
-    pool.poll(lambda: worker.tasks)
-    runner = pool.running.pop(worker)
-    worker.close()
     assert runner.calls == [("start", TASKS), ("stop", TASKS)]
+
+
+CONNECTORS = {"A": 1, "A-0": 1, "A-1": 1, "B": 1, "B-0": 1}
+DELAY_MS = 120_000
+SESSION = 45
+
+
+class Workers:
+    def __init__(self):
+        self.world = Processes(delay_ms=1000)
+        self.tasks = dict(CONNECTORS)
+        self.runners = {}
+        self.members = {}
+
+    def start(self, name):
+        runner = self.runners[name] = Runner()
+        environment = self.world.environment()
+        shared = SharedTasks(runner, lambda: self.tasks, environment, DELAY_MS)
+        self.members[name] = self.world.start(shared, client_id=name)
+
+    def kill(self, name):
+        self.world.kill(self.members.pop(name))
+
+    def running(self):
+        return {name: sorted(self.runners[name].running) for name in self.members}
+
+
+@pytest.fixture
+def workers():
+    made = Workers()
+    for name in ("W1", "W2", "W3"):
+        made.start(name)
+    made.world.settle()
+    return made
+
+
+def all_of(running):
+    return sorted(task for tasks in running.values() for task in tasks)
+
+
+def test_lost_tasks_wait_for_their_worker_and_go_back_to_it(workers):
+    before = workers.running()
+    workers.kill("W2")
+    workers.world.run(SESSION + 10)
+    workers.world.settle()
+    assert workers.running() == {name: before[name] for name in ("W1", "W3")}, "they are scheduled, not assigned"
+    workers.start("W2")
+    workers.world.run(10)
+    assert workers.running() == before | {"W2": []}
+    workers.world.run(DELAY_MS / 1000)
+    assert workers.running() == before
+    assert not workers.runners["W1"].stops + workers.runners["W3"].stops, "tasks that keep their worker never stop"
+
+
+def test_lost_tasks_of_a_worker_that_never_returns_go_to_the_others_after_the_delay(workers):
+    workers.kill("W2")
+    workers.world.run(SESSION + DELAY_MS / 1000 - 10)
+    assert len(all_of(workers.running())) < len(CONNECTORS)
+    workers.world.run(30)
+    assert all_of(workers.running()) == sorted(CONNECTORS)
+    assert not workers.runners["W1"].stops + workers.runners["W3"].stops
+
+
+def test_new_tasks_are_started_at_once_and_deleted_ones_stopped(workers):
+    workers.tasks["C"] = 2
+    del workers.tasks["A-1"]
+    workers.world.run(20)
+    assert all_of(workers.running()) == sorted(workers.tasks)
+
+
+def test_a_worker_that_was_suspended_stops_its_tasks_before_it_joins_again(workers):
+    suspended = workers.members["W2"]
+    had = sorted(workers.runners["W2"].running)
+    workers.world.kill(suspended)
+    workers.world.run(SESSION + 10)
+    workers.world.running.append(suspended)
+    workers.world.run(10)
+    assert workers.runners["W2"].stops == had

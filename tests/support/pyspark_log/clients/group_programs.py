@@ -123,10 +123,3 @@ def committed(programs, partition):
 def expire(programs, consumer):
     member_id = consumer.group_metadata().member_id
     return ExpireMember(member_id, programs.state.members[member_id].acted)
-
-
-def kill(programs, consumer):
-    """End a consumer as the death of its process does, and let its session expire."""
-    programs.log.log.group("g").submit(expire(programs, consumer))
-    consumer._group.stop()
-    consumer._group = None

@@ -9,12 +9,11 @@ from typing import Any
 from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
-    IsolationLevel,
     KafkaException,
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from pyspark_log.opening import own_log
 from pyspark_log_storage.errors import LogError
@@ -59,13 +58,6 @@ class KafkaCluster:
                 self.admin = AdminClient(self.config)  # the old one may remember for minutes that there is no leader
                 time.sleep(0.1)
         return name
-
-    def setting(self, topic: str, name: str) -> str:
-        """Return a setting of a topic."""
-        found = self.admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)])
-        (described,) = (each.result(WAIT) for each in found.values())
-        value: str = described[name].value
-        return value
 
     def _trouble(self, topic: str, partition: int) -> KafkaException | None:
         """Return why the broker does not answer for a partition, as it does some moments after it was created."""
@@ -113,10 +105,6 @@ class KafkaCluster:
         """Return the end of a partition."""
         place = TopicPartition(topic, partition)
         return self.admin.list_offsets({place: OffsetSpec.latest()}, **options)[place].result(WAIT).offset
-
-    def has_open_transaction(self, topic: str) -> bool:
-        """Whether readers of committed rows cannot read to the end of partition 0."""
-        return self.end(topic, isolation_level=IsolationLevel.READ_COMMITTED) < self.end(topic)
 
     def rows(self, topic: str, partitions: int = 1) -> dict[int, list[Any]]:
         """Return the committed messages of each partition."""
