@@ -173,6 +173,7 @@ def arrow_rows(data: pa.RecordBatch | pa.Table, destination: Destination) -> Row
             "or string), headers, partition (int32) and timestamp"
         ) from error
     check_rows(destination, rows.record)
+    timestamp_bounds.check_all(destination, rows.record)
     _check_partitions(destination, explicit)
     return Rows(rows.record, None, explicit)
 
@@ -206,5 +207,6 @@ def _typed_rows(data: pa.RecordBatch, destination: Destination) -> Rows:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidRecord(f"topic {name!r}: column 'partition' is not a whole number ({error}); cast it") from error
     check_rows(destination, rows.record)
+    timestamp_bounds.check_all(destination, rows.record)
     _check_partitions(destination, explicit)
     return Rows(rows.record, None, explicit, typed=plan.schema, keys=rows.keys)

@@ -10,7 +10,6 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_log.writing import timestamp_bounds
 from pyspark_log.writing.row_bytes import bytes_if_above
 from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_coordinator.model.topic_config import TopicConfig
@@ -135,7 +134,7 @@ def lacking_a_key(destination: Destination, record: pa.RecordBatch) -> pa.Array 
 
 
 def check_rows(destination: Destination, record: pa.RecordBatch) -> None:
-    """Raise `InvalidRecord` if the topic or the write refuses a row: its size, its time, or because it has no key."""
+    """Raise `InvalidRecord` if the topic or the write refuses a row because of its size or its key."""
     if lacking_a_key(destination, record) is not None:
         raise InvalidRecord(f"topic {destination.name!r}: {destination.keyless}")
     sizes = bytes_if_above(record, destination.max_message_bytes)
@@ -144,4 +143,3 @@ def check_rows(destination: Destination, record: pa.RecordBatch) -> None:
             f"topic {destination.name!r}: a row of {pc.max(sizes).as_py()} bytes is larger than max.message.bytes "
             f"({destination.max_message_bytes}); raise it for the topic and for the write, or write smaller rows"
         )
-    timestamp_bounds.check_all(destination, record)

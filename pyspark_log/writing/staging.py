@@ -159,6 +159,7 @@ class Staging:
             destination = self._known(topic)
             check_kind(destination, rows)
             check_rows(destination, rows.record)
+            timestamp_bounds.check_all(destination, rows.record)
             self._write_checked(destination, rows)
             return
         try:
