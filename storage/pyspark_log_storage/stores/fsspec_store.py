@@ -13,6 +13,7 @@ a missing object only when it writes.
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import tempfile
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,6 @@ from pyspark_log_storage.errors import (
     ObjectMissing,
     StoreError,
     StoreRefused,
-    StoreUnfit,
 )
 from pyspark_log_storage.stores.fsspec_client import Exists, client_of, implementation
 from pyspark_log_storage.stores.storage_options import NO_OPTIONS
@@ -49,6 +49,8 @@ MEMORY_BYTES = 8 * 1024 * 1024
 _PIECE_BYTES = 8 * 1024 * 1024
 _CLOCK = f"{TEMPORARY}/clock"
 """An empty object, which is written to learn the server's time."""
+_TIMES = ("LastModified", "last_modified", "mtime", "created")
+"""What implementations call the time at which an object was modified: S3's, Azure's, Google's, and that in memory."""
 
 
 class FsspecStore:
@@ -153,12 +155,10 @@ class FsspecStore:
 
     def clock_ms(self) -> int | None:
         """Return when an object that was just written was modified; None if the implementation does not tell."""
-        try:
-            self.call("pipe_file", _CLOCK, b"")
-            modified = self.call("modified", _CLOCK)
-        except StoreUnfit:
-            return None
-        return int(modified.timestamp() * 1000)
+        self.call("pipe_file", _CLOCK, b"")
+        found = self.call("info", _CLOCK)
+        times = (found[name] for name in _TIMES if isinstance(found.get(name), dt.datetime))
+        return next((int(each.timestamp() * 1000) for each in times), None)
 
     def delete_unfinished(self, *, dry_run: bool = False) -> Sequence[str]:
         """Return nothing: objects are sent whole, and the server forgets the parts of an upload that was ended."""
