@@ -61,8 +61,10 @@ SMALL = (
     (parquet_segment, "ROW_GROUP_BYTES", 600),
 )
 """The product's constants, made small: module, name, value."""
-AT_ONCE = TopicConfig(retention_ms=-1, file_delete_delay_ms=0, orphan_retention_ms=0)
-"""Nothing expires, and files go as soon as they may."""
+AT_ONCE = TopicConfig(
+    retention_ms=-1, file_delete_delay_ms=0, orphan_retention_ms=0, message_timestamp_after_max_ms=2**62
+)
+"""Nothing expires, and files go as soon as they may. Clocks are simulated, so rows may be of any time."""
 
 Values = dict[int, list[bytes]]
 """Values by partition."""
