@@ -102,9 +102,13 @@ def project() -> Mapping[str, list[str]]:
     return {"": table["dependencies"], **table["optional-dependencies"]}
 
 
+OF_DEVELOPERS = ("dev", "prove", "docs")
+"""The extras for those who work on the product."""
+
+
 def extras() -> Iterable[str]:
     """Return the names of the extras that users install, in the order of pyproject.toml, "" first."""
-    return [name for name in project() if name != "dev"]
+    return [name for name in project() if name not in OF_DEVELOPERS]
 
 
 def section(extra: str) -> str:

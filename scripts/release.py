@@ -77,7 +77,9 @@ def classified() -> list[str]:
 def lowest() -> list[str]:
     """Return the lowest versions that pyproject.toml allows, as pins: to uv, what a wheel needs is never direct."""
     extras = dependencies_page.project().items()
-    needed = [Requirement(each) for extra, asked in extras if extra != "dev" for each in asked]
+    needed = [
+        Requirement(each) for extra, asked in extras if extra not in dependencies_page.OF_DEVELOPERS for each in asked
+    ]
     return [f"{each.name}=={bound.version}" for each in needed for bound in each.specifier if bound.operator == ">="]
 
 
