@@ -55,7 +55,7 @@ class _Queue:
 
 
 class _Place:
-    """The place of somebody who waits for room."""
+    """The place in the queue of a thread that waits for room."""
 
     def __init__(self, size: int) -> None:
         self.size = size

@@ -1,7 +1,7 @@
 """A latch: an event that a signal handler may set while its own thread waits for it, or sets it.
 
 `threading.Event` has a lock, which its thread may hold when the handler comes: then the handler waits forever. Here a
-token in a queue wakes who waits, and `SimpleQueue` is made to be interrupted.
+token in a queue wakes the thread that waits, and a `SimpleQueue` may be interrupted at any step.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Latch:
         return self._is_set
 
     def set(self) -> None:
-        """Set it, and wake who waits."""
+        """Set it, and wake the thread that waits."""
         self._is_set = True
         self._tokens.put(None)
 
