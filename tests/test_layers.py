@@ -62,6 +62,8 @@ MAY_COME_WITH_A_TASK = {
     "model.batch",
     "model.partition",
     "model.settings",
+    "model.timestamps",
+    "model.topic_config",
     "retry",
 }
 """Modules of the coordinator: small values, and no state machine."""
