@@ -75,8 +75,7 @@ HEAD = """\
 pyspark_log is under the Apache License 2.0, and contains no code of the packages below: pip installs them beside it.
 The versions are those with which the tests run (`requirements/dev.txt`), on Python 3.11 for Linux. The licences are
 those that the packages state in their metadata, as SPDX expressions, or in their files if the metadata only says BSD.
-Wheels may contain further libraries, such as librdkafka in confluent-kafka and the JARs of Spark in pyspark: their
-notices are in the wheels.
+Wheels may contain further libraries, such as the JARs of Spark in pyspark: their notices are in the wheels.
 
 `make dist` fails if a package states another licence than here, or one that is not permissive and not named in the
 last part of this page.

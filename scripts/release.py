@@ -170,13 +170,6 @@ class Trial:
         """Serve the page, and get it."""
         self.execute(python, PROGRAMS / "served.py", "ui", "/topics", "cities")
 
-    def try_kafka(self, python: Path) -> None:
-        """Import from a broker that does not answer."""
-        arguments = ("import", "kafka", "--bootstrap-server", NOBODY, "--topic", "t", "--timeout-ms", "1000")
-        log = str(python.parents[1] / "log")
-        run(python.with_name("pyspark-log"), "topics", "create", "t", "--path", log)
-        self.execute(python, PROGRAMS / "unreachable.py", "Broker transport failure", *arguments, "--path", log)
-
     def try_gcs(self, python: Path) -> None:
         """Look into a bucket whose server does not answer."""
         self.look(python, "gs://bucket/log", {"token": "anon", "endpoint_url": f"http://{NOBODY}"})

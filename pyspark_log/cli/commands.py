@@ -148,8 +148,6 @@ COMMANDS = LazyCommands(
         "backup": "repair.backup:backup",
         "restore": "repair.backup:restore",
         "dump": "repair.dump:dump",
-        "export": _group("export", "Copy topics to Kafka.", {"kafka": "rows.kafka:export_kafka"}),
-        "import": _group("import", "Copy topics from Kafka.", {"kafka": "rows.kafka:import_kafka"}),
     }
 )
 """All commands, in the order in which one meets them."""

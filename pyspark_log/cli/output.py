@@ -144,18 +144,3 @@ def bar(
             wait(done)
 
         yield advance
-
-
-@contextlib.contextmanager
-def row_bar(what: str, total_rows: int) -> Iterator[Callable[[int], object]]:
-    """Yield a function to be called with the number of rows done since the last call."""
-    if not sys.stderr.isatty():
-        yield bool
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=total_rows)
-        yield lambda done: progress.advance(task, done)

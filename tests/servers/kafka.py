@@ -1,8 +1,5 @@
 """A real Kafka broker, for tests and benchmarks: one process that is broker and controller (KRaft), on free ports.
 
-    PLAINTEXT         for everybody
-    SASL_PLAINTEXT    for `USER` with `PASSWORD`
-
 Its data are in a folder of the caller's. It starts in about five seconds.
 """
 
@@ -20,7 +17,6 @@ from pathlib import Path
 from tests.servers import maven_jars
 from tests.servers.maven_jars import Unavailable
 
-USER, PASSWORD = "operator", "the-password-of-the-operator"
 START_SECONDS = 90
 SMALL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms64m", "-Xmx512m")
 """Starts quickly. A benchmark chooses Kafka's own options."""
@@ -29,9 +25,8 @@ SMALL_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms64m", "-Xmx512m
 class Broker:
     """A broker that runs."""
 
-    def __init__(self, port: int, sasl_port: int) -> None:
+    def __init__(self, port: int) -> None:
         self.address = f"127.0.0.1:{port}"
-        self.sasl_address = f"127.0.0.1:{sasl_port}"
 
 
 @contextlib.contextmanager
@@ -47,7 +42,7 @@ def running(
         raise Unavailable("there is no Java")
     command = [java, *jvm, "-cp", os.pathsep.join(map(str, maven_jars.jars("kafka")))]
     folder.mkdir(parents=True, exist_ok=True)
-    ports = free_ports(3)
+    ports = free_ports(2)
     properties = folder / "server.properties"
     properties.write_text(_properties(folder, *ports, settings or {}))
     cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
@@ -60,7 +55,7 @@ def running(
         process = subprocess.Popen([*command, "kafka.Kafka", str(properties)], stdout=log, stderr=log)
         try:
             _wait(process, ports[0], output)
-            yield Broker(ports[0], ports[1])
+            yield Broker(ports[0])
         finally:
             process.kill()  # nobody needs its data any more
             process.wait()
@@ -92,19 +87,15 @@ def _wait(process: "subprocess.Popen[bytes]", port: int, output: Path) -> None:
     raise Unavailable(f"the broker did not start within {START_SECONDS} s: {output.read_text()[-2000:]}")
 
 
-def _properties(folder: Path, port: int, sasl_port: int, controller_port: int, others: Mapping[str, object]) -> str:
-    jaas = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+def _properties(folder: Path, port: int, controller_port: int, others: Mapping[str, object]) -> str:
     settings = {
         "process.roles": "broker,controller",
         "node.id": 1,
         "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
         "controller.listener.names": "CONTROLLER",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl_port},"
-        f"CONTROLLER://127.0.0.1:{controller_port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": jaas,
         "log.dirs": folder / "data",
         "auto.create.topics.enable": "false",
         "group.initial.rebalance.delay.ms": 0,

@@ -68,8 +68,6 @@ class Batch(msgspec.Struct, frozen=True):
     acks: Acks = "all"
     swaps: tuple[SwapSegments, ...] | None = None
     """What the tasks rolled or merged; None if they could not know the topic: then the commit rolls."""
-    begins: dict[int, int] | None = None
-    """The offset that the first row of each partition must get; None: wherever the partition ends."""
 
 
 def commit_staged(  # noqa: PLR0913 -- each is a fact of its own
@@ -117,8 +115,7 @@ def commit(
     if any(file.topic_id != handle.topic_id for file in batch.files):
         name = handle.name
         raise UnknownTopic(name, f"topic {name!r} was deleted and created again during the write; write again")
-    # A process of a version without such batches must not commit a batch that must begin at some offset.
-    inbox = None if batch.claim is None or batch.begins is not None else handle.inbox
+    inbox = None if batch.claim is None else handle.inbox
     attempt = _Attempt(handle, batch, policy.session_timeout_ms, inbox)
     try:
         outcome = retry(handle.log.environment, policy, attempt)
@@ -198,7 +195,11 @@ class _Attempt:
             try:
                 failure_detector_of(handle, self._session_timeout_ms).look_now_and_then(handle)
             except LogError as error:
-                logs.warning("failure detection for topic %(topic)r failed: %(error)s", topic=handle.name, error=error)
+                message = "failure detection for topic %(topic)r failed: %(error)s"
+                handle.log.failures.note(("detection", handle.topic_id), error, message, topic=handle.name)
+            else:
+                message = "failure detection for topic %(topic)r works again"
+                handle.log.failures.end(("detection", handle.topic_id), message, topic=handle.name)
         return self._outcome
 
     def _prepare(self) -> CommitBatch:
@@ -210,7 +211,7 @@ class _Attempt:
             if swaps:
                 handle.refresh()  # a roll takes time
         files = tuple(each.file for each in batch.files)
-        return CommitBatch(batch.claim, files, batch.acks, swaps, batch.begins)
+        return CommitBatch(batch.claim, files, batch.acks, swaps)
 
 
 def _reason(error: LogError) -> str:

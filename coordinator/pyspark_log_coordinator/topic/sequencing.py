@@ -26,7 +26,7 @@ from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk
 from pyspark_log_coordinator.segments import orphans
 from pyspark_log_coordinator.segments.swap import SwapSegments
 from pyspark_log_coordinator.topic import columns
-from pyspark_log_storage.errors import BatchMismatch, InvalidRecord, NotEnoughReplicas
+from pyspark_log_storage.errors import InvalidRecord, NotEnoughReplicas
 from pyspark_log_storage.layout import born_of
 from pyspark_log_storage.stored_fields import Count, Int64
 
@@ -43,8 +43,6 @@ class CommitBatch(msgspec.Struct, frozen=True):
     acks: Acks = "all"
     swaps: tuple[SwapSegments, ...] = ()
     """What inline maintenance rolled and merged; stale ones are dropped."""
-    begins: dict[int, int] | None = None
-    """The offset that the first row of each partition must get; None: wherever the partition ends."""
 
     @property
     def rows(self) -> int:
@@ -79,7 +77,6 @@ def decide(topic: Topic, command: CommitBatch, now: int) -> list[Any]:
     if rows == 0:
         return []
     _check_partitions(topic, command)
-    _check_begins(topic, command)
     columns.check_known(topic, command.files)
     timestamps.check(topic.name, topic.config, command.files, now)
     orphans.check_born(topic, (file.name for file in command.files))
@@ -247,18 +244,3 @@ def _check_partitions(topic: Topic, command: CommitBatch) -> None:
                     f"topic {topic.name!r} has no partition {chunk.partition}: it has {count}, numbered "
                     "from 0; correct the column 'partition' or add partitions"
                 )
-
-
-def _check_begins(topic: Topic, command: CommitBatch) -> None:
-    """Refuse a batch whose rows would get other offsets than its writer counts on: somebody else has written rows."""
-    for number, begin in (command.begins or {}).items():
-        end = topic.partition(number).log_end
-        if end != begin:
-            claim = command.claim
-            raise BatchMismatch(
-                "" if claim is None else claim.producer,
-                0 if claim is None else claim.batch_id,
-                f"topic {topic.name!r}, partition {number}: the rows were to begin at offset {begin}, but the "
-                f"partition ends at offset {end}: another writer has added rows, or an election has cut some; stop the "
-                "other writer, look at the end of the partition, and start again",
-            )
