@@ -70,6 +70,8 @@ class Housekeeper:
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._is_busy = False
+        self._failures = logs.Failures()
+        """Of the thread that maintains."""
 
     def take(self, handle: TopicHandle) -> tuple[SwapSegments, ...]:
         """Return what was rolled of a topic, for its next commit."""
@@ -132,18 +134,20 @@ class Housekeeper:
         while (job := self._jobs.get()) is not None:
             try:
                 job()
+                self._failures.end(None, "maintenance goes on")
             except LogError as error:
-                logs.warning("maintenance was left for later: %(error)s", error=error)
+                self._failures.note(None, error, "maintenance was left for later: %(error)s")
             except BaseException:  # the thread must live for the next job
                 logs.exception("maintenance failed")
             self._is_busy = False
 
     def _roll(self, record: _Record, task: RollTask) -> None:
-        record.rolled = roll_inline(self._store_at, task, self._environment)
+        record.rolled = roll_inline(self._store_at, task, self._environment, self._failures)
 
     def _clean_up(self, topic: str, first: int) -> None:
         log = own_log(
             self._address, self._options
         )  # a new one reads the newest snapshot, not every entry since the last cleanup
+        log.failures = self._failures
         log.open(create=False)
         clean_up(log.topic(topic), first)

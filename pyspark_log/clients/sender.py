@@ -356,4 +356,7 @@ class Sender:
             if not error.retriable:  # the log is another one, or gone
                 raise
             # What is known may be enough; if not, staging or the commit says what is wrong.
-            logs.warning("the nodes of topic %(topic)r could not be looked up: %(error)s", topic=name, error=error)
+            message = "the nodes of topic %(topic)r could not be looked up: %(error)s"
+            self._log.failures.note(("look up", name), error, message, topic=name)
+        else:
+            self._log.failures.end(("look up", name), "the nodes of topic %(topic)r were looked up again", topic=name)

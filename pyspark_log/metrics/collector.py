@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from pyspark_log.metrics.cluster_metrics import measure
 from pyspark_log.metrics.family import MetricKind
 from pyspark_log.opening import own_log
-from pyspark_log_storage import logs
 from pyspark_log_storage.errors import InvalidInput, LogError
 
 try:
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric
 
+    from pyspark_log.metrics.family import Family
     from pyspark_log_storage.stores.storage_options import StorageOptions
 
 
@@ -46,6 +46,8 @@ class ClusterCollector(Collector):
         """
         self._log = own_log(path, options)
         self._lock = threading.Lock()
+        self._failed: frozenset[str] = frozenset()
+        """What could not be measured the last time."""
 
     def describe(self) -> list[Metric]:
         """Return nothing, so that registering does not measure."""
@@ -54,7 +56,7 @@ class ClusterCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics as they are now. What cannot be read is logged, and left out."""
         with self._lock:
-            families = measure(self._log, _warn)
+            families = self._measure()
         for family in families:
             made: Metric
             if family.kind is MetricKind.COUNTER:
@@ -66,6 +68,15 @@ class ClusterCollector(Collector):
             if family.samples:
                 yield made
 
+    def _measure(self) -> list[Family]:
+        failed: set[str] = set()
 
-def _warn(what: str, error: LogError) -> None:
-    logs.warning("%(what)s could not be measured: %(error)s", what=what, error=error)
+        def note(what: str, error: LogError) -> None:
+            failed.add(what)
+            self._log.failures.note(("measure", what), error, "%(what)s could not be measured: %(error)s", what=what)
+
+        families = measure(self._log, note)
+        for what in self._failed - failed:
+            self._log.failures.end(("measure", what), "%(what)s can be measured again, or is gone", what=what)
+        self._failed = frozenset(failed)
+        return families

@@ -20,6 +20,7 @@ from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreError, StoreUnavailable
 from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
+from pyspark_log_storage.stores.store import is_object_store
 from pyspark_log_storage.stores.store_threads import StoreThreads
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class Lane:
     def __init__(self) -> None:
         self._threads = StoreThreads("reads of a")
         self._avoided_until = -float("inf")
+        self.failures = logs.Failures()
+        """Whether the store fails now, and that was logged."""
 
     @property
     def avoided(self) -> bool:
@@ -78,6 +81,7 @@ class TimedReads:
 
     def __init__(self, store: Readable, lane: Lane, seconds: float) -> None:
         self.url = store.url
+        self.is_object_store = is_object_store(store)
         self._store = store
         self._lane = lane
         self._seconds = seconds
@@ -112,6 +116,11 @@ class ReadReplica(msgspec.Struct, frozen=True, array_like=True):
 
     node: NodeId
     url: str
+
+
+def _is_of_store(error: CorruptObject | StoreError) -> bool:
+    """Return whether an error is of a store, and not of a file."""
+    return isinstance(error, StoreError) and not isinstance(error, ObjectMissing)
 
 
 class Failover:
@@ -165,15 +174,20 @@ class Failover:
             store = self._store_at(node.url)
             seconds = ANSWER_SECONDS if len(errors) + 1 < len(nodes) else LAST_ANSWER_SECONDS
             result = call(TimedReads(store, lane_of(store), seconds))
+            lane_of(store).failures.end(_STORE, "node %(node)r can be read again", node=node.node)
             for failed, reason in errors.items():
-                logs.warning(
+                # That a store does not answer is one failure, that a file is damaged is one of each.
+                lane = lane_of(self._store_at(failed.url))
+                failures = lane.failures if _is_of_store(reason) else logs.Failures()
+                failures.note(
+                    _STORE,
+                    reason,
                     "topic %(topic)r, partition %(partition)d, offset %(offset)d cannot be read from node %(node)r: "
                     "%(error)s. It was read from node %(reader)r",
                     topic=self._topic,
                     partition=self._partition,
                     offset=offset,
                     node=failed.node,
-                    error=reason,
                     reader=node.node,
                 )
             return result
@@ -181,7 +195,7 @@ class Failover:
         def note(node: ReadReplica, error: CorruptObject | StoreError) -> None:
             errors[node] = error
             self._failed.add(node.url)
-            if isinstance(error, StoreError) and not isinstance(error, ObjectMissing):
+            if _is_of_store(error):
                 lane_of(self._store_at(node.url)).avoid()
 
         return first_readable(sorted(nodes, key=self._is_avoided), ask, note)  # a stable sort: nearest first

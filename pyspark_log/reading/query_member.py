@@ -186,9 +186,7 @@ class QueryMember:
         self._group_id = group_id
         self._log = opening.own_log(path, storage_options)
         self._lock = threading.RLock()
-        self._thread = MemberThread(
-            self.act, "a query's member of a group failed, and tries again", "pyspark_log query member"
-        )
+        self._thread = MemberThread(self.act, "a query's member of a group failed", "pyspark_log query member")
         settings = MemberSettings(
             instance_id=options.instance_id,
             session_timeout_ms=options.session_timeout_ms,

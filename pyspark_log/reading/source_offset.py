@@ -200,7 +200,7 @@ def _not_ours(value: object, *, is_done: bool) -> str:
     # Spark's Kafka source stores the next offsets to read, which is what startingOffsets takes.
     text = json.dumps(value, separators=(",", ":"))
     return (
-        f"{refused}. To continue with the next row, if the topics were imported with their offsets, also set "
+        f"{refused}. To continue with the next row, if the rows have the same offsets here as in Kafka, also set "
         f"option('startingOffsets', '{text}')"
     )
 

@@ -25,6 +25,7 @@ from pyspark_log_storage import decoding, logs
 from pyspark_log_storage.errors import InvalidOption, NoCluster, ObjectMissing, StoreError, UnknownTopic
 from pyspark_log_storage.objects.envelope import seal, unseal
 from pyspark_log_storage.stores.addresses import absolute_url
+from pyspark_log_storage.stores.failover import rereads
 from pyspark_log_storage.stores.store import is_object_store
 
 if TYPE_CHECKING:
@@ -166,6 +167,7 @@ def _find(options: SinkOptions, address: str) -> tuple[Store, str, SinkRecord | 
     return store, key, _read(store, key)
 
 
+@rereads
 def _read(store: Store, key: str) -> SinkRecord | None:
     try:
         return decode(store.read(key), f"{store.url}/{key}")

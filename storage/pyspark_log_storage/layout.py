@@ -247,7 +247,12 @@ def answers(journal: str) -> str:
 
 def append_file(topic: str, topic_id: str, name: str) -> str:
     """Return the key of an append file."""
-    return f"{topic_folder(topic, topic_id)}append/{name}"
+    return f"{append_files(topic, topic_id)}{name}"
+
+
+def append_files(topic: str, topic_id: str) -> str:
+    """Return the folder of a topic's append files."""
+    return f"{topic_folder(topic, topic_id)}append/"
 
 
 MARKER = "node"

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
 
 FIELDS = ("topic", "partition", "offset", "epoch", "producer", "batch", "entry", "group", "member", "node")
 
@@ -48,6 +48,28 @@ def info(message: str, **facts: object) -> None:
 def debug(message: str, **facts: object) -> None:
     """Log what happens all the time."""
     _log(logging.DEBUG, message, facts)
+
+
+class Failures:
+    """What fails now. A program that fails again and again logs that when it begins and when it ends, not each time.
+
+    Used by one thread; several may log a failure once each.
+    """
+
+    def __init__(self) -> None:
+        self._reasons: dict[Hashable, set[type[Exception]]] = {}
+
+    def note(self, what: Hashable, error: Exception, message: str, /, **facts: object) -> None:
+        """Log a failure, with `error` as a fact, unless `what` has failed with an error of its kind since `end`."""
+        reasons = self._reasons.setdefault(what, set())
+        if type(error) not in reasons:
+            reasons.add(type(error))
+            _log(logging.WARNING, message, {**facts, "error": error})
+
+    def end(self, what: Hashable, message: str, /, **facts: object) -> None:
+        """Log that `what` succeeds again, if it has failed."""
+        if self._reasons.pop(what, None) is not None:
+            _log(logging.WARNING, message, facts)
 
 
 def _log(level: int, message: str, facts: Mapping[str, object], exc_info: BaseException | None = None) -> None:

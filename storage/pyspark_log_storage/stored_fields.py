@@ -15,11 +15,15 @@ from pyspark_log_storage.layout import BORN_NAME, SEGMENT_NAME
 from pyspark_log_storage.names import NAME_LENGTH_MAX
 
 INT64_MAX = 2**63 - 1
+ORDINAL_MAX = 2**62
+"""The most that generations, epochs and the like may be in a stored state, so that they can still grow."""
 
 Int64 = Annotated[int, Meta(ge=-INT64_MAX - 1, le=INT64_MAX)]
 """A timestamp, or a number that a user chose."""
 Count = Annotated[int, Meta(ge=0, le=INT64_MAX)]
 """An offset, a size or an ordinal number."""
+Ordinal = Annotated[int, Meta(ge=0, le=ORDINAL_MAX)]
+"""An offset from which others are counted."""
 UInt32 = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 """A field of four bytes in a chunk's header."""
 

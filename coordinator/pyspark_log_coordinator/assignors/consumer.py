@@ -44,6 +44,7 @@ from pyspark_log_coordinator.assignors.subscription import (
     encode_assignment,
     flat,
 )
+from pyspark_log_storage.errors import InconsistentProtocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -237,7 +238,15 @@ ASSIGNORS = {
 def assign(
     protocol: str, generation: int, members: Sequence[JoinedMember], partitions: Mapping[str, int]
 ) -> dict[str, bytes]:
-    """Return the assignments of a generation. `partitions` says how many each topic has."""
+    """Return the assignments of a generation. `partitions` says how many each topic has.
+
+    Raises `InconsistentProtocol` if the members have chosen an assignor that there is not.
+    """
+    if protocol not in ASSIGNORS:
+        raise InconsistentProtocol(
+            f"the members of the group have chosen the assignor {protocol!r}, and this version has "
+            f"{', '.join(ASSIGNORS)}; give all members the same partition.assignment.strategy"
+        )
     shares = ASSIGNORS[protocol](partitions, [_subscriber(each, generation) for each in members])
     return {name: encode_assignment(Assignment(by_topic(share))) for name, share in shares.items()}
 

@@ -32,7 +32,6 @@ from pyspark_log_coordinator.replication.node_changes import ReplicasFenced, Rep
 from pyspark_log_coordinator.replication.reassignment import PartitionsAdded, ReplicasAltered
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.replication.suspicion import NodeSuspected, SuspicionCancelled
-from pyspark_log_coordinator.segments.first_offsets import FirstOffsetsSet
 from pyspark_log_coordinator.segments.orphans import DeletionsConfirmed, FloorMarked, OrphanFloorRaised
 from pyspark_log_coordinator.segments.retention import LogStartMoved
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged
@@ -200,6 +199,8 @@ def _cluster_said(  # noqa: C901, PLR0912 -- a sentence for each event
                 )
             case cluster.TopicRemoved():
                 yield Lane.SETTINGS, f"topic {event.name!r} was removed", False
+            case cluster.DeletionsFinished():
+                pass
             case GroupCreated():
                 yield Lane.SETTINGS, f"group {event.group.group_id!r} was created", False
             case cluster.AddressesSet():
@@ -254,8 +255,6 @@ def _topic_said(  # noqa: C901, PLR0912, PLR0915 -- a sentence for each event
                 yield Lane.SETTINGS, "the topic was deleted", False
             case PartitionsAdded():
                 yield Lane.SETTINGS, f"{_counted(len(event.assignments), 'partition')} more", False
-            case FirstOffsetsSet():
-                yield Lane.SETTINGS, f"{_listed(event.offsets)} will begin at other offsets than 0", False
             case JournalMoved():
                 yield Lane.NODES, f"the topic's journal moved (generation {event.generation})", False
             case ReplicasAltered():

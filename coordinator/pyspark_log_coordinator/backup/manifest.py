@@ -28,6 +28,7 @@ from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.names import check_topic
 from pyspark_log_storage.objects.envelope import seal, unseal
 from pyspark_log_storage.stored_fields import Count, Int64
+from pyspark_log_storage.stores.failover import rereads
 
 if TYPE_CHECKING:
     from pyspark_log_storage.stores.store import Readable, Store
@@ -138,6 +139,7 @@ def numbers(store: Store) -> list[int]:
     return [each for each in found if each is not None]
 
 
+@rereads
 def read(store: Readable, number: int) -> Backup:
     """Return a backup. Raises `ObjectMissing`, `CorruptObject`, `NewerFormat`, `StoreError`."""
     key = layout.backup(number)

@@ -40,6 +40,8 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     groups: dict[str, GroupRecord] = {}
     addresses: tuple[str, ...] = ()
     """The addresses of the root at which the log acts on its other nodes. Empty as long as the root is all there is."""
+    deletions: dict[str, str] = {}
+    """The names of deleted topics that may have files to delete, by id: `cluster_cleanup` looks at no others."""
 
     @property
     def has_nodes_elsewhere(self) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark_log_coordinator.cluster import groups
 from pyspark_log_coordinator.cluster.cluster_state import Cluster
 from pyspark_log_coordinator.journal.journal_nodes import LEAST
+from pyspark_log_coordinator.journal.state_machine import check_ordinals
 from pyspark_log_storage.layout import is_id
 from pyspark_log_storage.names import check_node, check_rack, check_topic
 
@@ -34,6 +35,10 @@ def check_entry(before: Cluster, events: list[Any], after: Cluster, number: int)
     for name, topic in after.topics.items():
         if before.topics.get(name) is not topic:
             _check_topic(name, topic)
+    for topic_id, name in after.deletions.items():
+        if topic_id not in before.deletions:
+            check_topic(name)
+            _check_id(name, topic_id)
     for name, group in after.groups.items():
         if before.groups.get(name) is not group:
             groups.check(name, group)
@@ -51,22 +56,30 @@ def _check_node(name: str, node: Node) -> None:
         raise ValueError(f"node {node.node_id!r} is stored as {name!r}")
     check_node(name)
     check_rack(node.rack)
+    check_ordinals(node, ("fencings",))
 
 
 def _check_topic(name: str, topic: TopicRecord) -> None:
     if topic.name != name:
         raise ValueError(f"topic {topic.name!r} is stored as {name!r}")
     check_topic(name)
-    if not is_id(topic.topic_id):
-        raise ValueError(f"topic {name!r} has the id {topic.topic_id[:300]!r}")
+    _check_id(name, topic.topic_id)
     topic.config.check()
+    if not topic.assignments:
+        raise ValueError(f"topic {name!r} has no partition")
     for nodes in topic.assignments:
         if not nodes or len(set(nodes)) != len(nodes):
             raise ValueError(f"a partition of topic {name!r} is on {', '.join(nodes) or 'no node'}")
 
 
+def _check_id(name: str, topic_id: str) -> None:
+    if not is_id(topic_id):
+        raise ValueError(f"topic {name!r} has the id {topic_id[:300]!r}")
+
+
 def _check_journals(state: Cluster) -> None:
     journals = state.journals
+    check_ordinals(journals, ("generation",))
     for nodes in (journals.nodes, journals.previous):
         if nodes and len(nodes) < LEAST:
             raise ValueError(f"there are {len(nodes)} journal nodes, and {LEAST} are required")

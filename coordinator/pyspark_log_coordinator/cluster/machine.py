@@ -5,6 +5,7 @@
     RestoreCluster -> ClusterRestored                  the first entry of a cluster whose journals were lost
     CreateTopic    -> TopicCreated
     RemoveTopic    -> TopicRemoved                     after the topic's own journal has ended
+    FinishDeletions-> DeletionsFinished                no files of these topics are left to delete
     CreateGroup    -> GroupCreated
     RecordAddress  -> AddressesSet                     the first time that the log acts on a node besides its root
     MoveCluster    -> AddressesSet                     a copy of the root, which was moved, is the log now
@@ -18,6 +19,7 @@ and configuration; the first process that opens it makes its first entry from th
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -93,6 +95,12 @@ class RemoveTopic(msgspec.Struct, frozen=True):
     topic_id: str
 
 
+class FinishDeletions(msgspec.Struct, frozen=True):
+    """Forget deleted topics of which no store has files to delete, nor will get any."""
+
+    topic_ids: tuple[str, ...]
+
+
 class RecordAddress(msgspec.Struct, frozen=True):
     """Record the address of the cluster root, unless one is known at which the cluster has other nodes."""
 
@@ -134,9 +142,15 @@ class TopicCreated(msgspec.Struct, frozen=True, tag=True, array_like=True, forbi
 
 
 class TopicRemoved(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The name is free again."""
+    """The name is free again. The topic's files are deleted later."""
 
     name: str
+
+
+class DeletionsFinished(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """The files of these deleted topics are deleted."""
+
+    topic_ids: tuple[str, ...]
 
 
 Command = (
@@ -147,6 +161,7 @@ Command = (
     | journal_generations.Command
     | CreateTopic
     | RemoveTopic
+    | FinishDeletions
     | CreateGroup
     | RecordAddress
     | MoveCluster
@@ -158,6 +173,7 @@ Event = (
     | journal_generations.Event
     | TopicCreated
     | TopicRemoved
+    | DeletionsFinished
     | GroupCreated
     | AddressesSet
 )
@@ -184,9 +200,8 @@ def decide(state: Cluster, command: Command, now: int) -> list[Any]:
             return list(journal_generations.decide(state.journals, state.nodes, state.journal_ids(), command))
         case CreateTopic():
             return [TopicCreated(_create(state, command, now))]
-        case RemoveTopic():
-            known = state.topics.get(command.name)
-            return [TopicRemoved(command.name)] if known is not None and known.topic_id == command.topic_id else []
+        case RemoveTopic() | FinishDeletions():
+            return list(_delete(state, command))
         case CreateGroup():
             return list(groups.decide(state.groups, command, now))
         case RecordAddress():
@@ -225,7 +240,11 @@ def evolve(state: Cluster, event: Event) -> Cluster:
             if event.name not in state.topics:
                 raise ValueError(f"topic {event.name!r} is removed, but does not exist")
             topics = {name: topic for name, topic in state.topics.items() if name != event.name}
-            return msgspec.structs.replace(state, topics=topics)
+            deletions = {**state.deletions, state.topics[event.name].topic_id: event.name}
+            return msgspec.structs.replace(state, topics=topics, deletions=deletions)
+        case DeletionsFinished():
+            left = {each: name for each, name in state.deletions.items() if each not in event.topic_ids}
+            return msgspec.structs.replace(state, deletions=left)
         case AddressesSet():
             return msgspec.structs.replace(state, addresses=event.addresses)
         case GroupCreated():
@@ -239,6 +258,15 @@ def _record(state: Cluster, url: str) -> list[AddressesSet]:
     """Return the event that the root is at `url`. A root without other nodes may have been moved since it had some."""
     is_known = not url or url in state.addresses or (state.has_nodes_elsewhere and state.addresses)
     return [] if is_known else [AddressesSet((url,))]
+
+
+def _delete(state: Cluster, command: RemoveTopic | FinishDeletions) -> Iterator[TopicRemoved | DeletionsFinished]:
+    if isinstance(command, RemoveTopic):
+        known = state.topics.get(command.name)
+        if known is not None and known.topic_id == command.topic_id:
+            yield TopicRemoved(command.name)
+    elif known_ids := tuple(each for each in command.topic_ids if each in state.deletions):
+        yield DeletionsFinished(known_ids)
 
 
 def _create(state: Cluster, command: CreateTopic, now: int) -> TopicRecord:
@@ -314,6 +342,7 @@ __all__ = [
     "CreateGroup",
     "CreateTopic",
     "FenceNode",
+    "FinishDeletions",
     "FinishJournalMigration",
     "MoveCluster",
     "Node",

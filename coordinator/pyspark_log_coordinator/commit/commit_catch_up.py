@@ -28,8 +28,13 @@ from pyspark_log_coordinator.model.partitions import Fact
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.sync.replica_file import has_newest
-from pyspark_log_storage import logs
-from pyspark_log_storage.errors import CorruptObject, NotEnoughReplicasAfterAppend, StoreError, is_node_failure
+from pyspark_log_storage.errors import (
+    CorruptObject,
+    LogError,
+    NotEnoughReplicasAfterAppend,
+    StoreError,
+    is_node_failure,
+)
 from pyspark_log_storage.objects.node import require_marker, require_written
 from pyspark_log_storage.segments import transfer
 from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
@@ -200,17 +205,12 @@ def _with_copies(
         def failed(_source: NodeId, error: CorruptObject | StoreError, node: NodeId = node) -> None:
             if not is_node_failure(error):
                 raise error
-            logs.warning(
-                "%(file)s of topic %(topic)r is not on node %(node)r: %(error)s",
-                file=file.name,
-                topic=handle.name,
-                node=node,
-                error=error,
-            )
+            note_behind(handle, node, error)
 
         with contextlib.suppress(AllCopiesFailed):
             first_readable([holder.node for holder in holders], partial(_copy, handle, file, node), failed)
             holders.append(Holder(node, state.incarnations[node]))
+            note_copied(handle, node)
     return msgspec.structs.replace(file, holders=tuple(holders))
 
 
@@ -232,7 +232,21 @@ def _catch_up(handle: TopicHandle, node: NodeId, seconds: float) -> None:
     except (StoreError, CorruptObject) as error:
         if not is_node_failure(error):
             raise
-        logs.warning("node %(node)r is behind in topic %(topic)r: %(error)s", node=node, topic=handle.name, error=error)
+        note_behind(handle, node, error)
+    else:
+        note_copied(handle, node)
+
+
+def note_behind(handle: TopicHandle, node: NodeId, error: LogError) -> None:
+    """Log that nothing can be copied to a node of a topic; once, until `note_copied`."""
+    message = "node %(node)r is behind in topic %(topic)r: %(error)s"
+    handle.log.failures.note((handle.topic_id, node), error, message, node=node, topic=handle.name)
+
+
+def note_copied(handle: TopicHandle, node: NodeId) -> None:
+    """Log that rows can be copied to a node again, if that had failed."""
+    message = "node %(node)r gets the rows of topic %(topic)r again"
+    handle.log.failures.end((handle.topic_id, node), message, node=node, topic=handle.name)
 
 
 class _Followers(NamedTuple):

@@ -41,24 +41,32 @@ def plan_inline(handle: TopicHandle) -> tuple[RollTask, ...]:
     return tuple(roll_task.roll_task_of(handle, job) for job in roll_plan.plan(state, handle.now_ms()))
 
 
-def roll_inline(store_at: Callable[[str], Store], work: RollTask, environment: Environment) -> tuple[SwapSegments, ...]:
-    """Roll or merge; return the swap, or nothing after an error. `store_at` opens a node's store by its address."""
+def roll_inline(
+    store_at: Callable[[str], Store], work: RollTask, environment: Environment, failures: logs.Failures | None = None
+) -> tuple[SwapSegments, ...]:
+    """Roll or merge; return the swap, or nothing after an error. `store_at` opens a node's store by its address.
+
+    `failures` knows which errors were logged before.
+    """
+    failures = failures or logs.Failures()
+    topic, partition = work.topic, work.job.partition
+    what = "roll", topic, partition
     try:
-        return (roll_task.run_roll(store_at, work, environment),)
+        swap = roll_task.run_roll(store_at, work, environment)
     except LogError as error:
-        logs.warning(
-            "maintenance of topic %(topic)r, partition %(partition)d was left for later: %(error)s",
-            topic=work.topic,
-            partition=work.job.partition,
-            error=error,
-        )
+        message = "maintenance of topic %(topic)r, partition %(partition)d was left for later: %(error)s"
+        failures.note(what, error, message, topic=topic, partition=partition)
         return ()
+    failures.end(
+        what, "maintenance of topic %(topic)r, partition %(partition)d goes on", topic=topic, partition=partition
+    )
+    return (swap,)
 
 
 def roll_one_inline(handle: TopicHandle) -> tuple[SwapSegments, ...]:
     """Do the most urgent roll of a topic that no task could know beforehand."""
     for work in plan_inline(handle)[:1]:
-        return roll_inline(handle.log.store_at, work, handle.log.environment)
+        return roll_inline(handle.log.store_at, work, handle.log.environment, handle.log.failures)
     return ()
 
 
@@ -74,16 +82,22 @@ def roll_past_the_cap(handle: TopicHandle) -> None:
     while roll_plan.must_roll(handle.journal.state) and (works := _rolls_past_the_cap(handle)):
         swaps = []
         for work in works:
+            topic, partition, failures = work.topic, work.job.partition, handle.log.failures
+            what = "cap", handle.topic_id, partition
             try:
                 swaps.append(roll_task.run_roll(handle.log.store_at, work, handle.log.environment))
             except (CorruptObject, ObjectMissing) as error:
-                logs.warning(
+                failures.note(
+                    what,
+                    error,
                     "topic %(topic)r, partition %(partition)d is past its cap of unrolled chunks and cannot be rolled, "
                     "so it grows; find the damage with pyspark-log verify and repair it: %(error)s",
-                    topic=work.topic,
-                    partition=work.job.partition,
-                    error=error,
+                    topic=topic,
+                    partition=partition,
                 )
+            else:
+                message = "topic %(topic)r, partition %(partition)d can be rolled again"
+                failures.end(what, message, topic=topic, partition=partition)
         if not swaps:
             return
         handle.submit(MaintainSegments(tuple(swaps)))
@@ -132,15 +146,12 @@ def clean_up(handle: TopicHandle, first: int) -> None:
     """Clean up the topic, and what belongs to no topic if that is due in the entries from `first` on."""
     from pyspark_log_coordinator.maintenance import cluster_cleanup, topic_cleanup
 
-    log = handle.log
+    log, failures, left = handle.log, handle.log.failures, set()
 
     def failed(node: NodeId, error: LogError) -> None:
-        logs.warning(
-            "cleanup of topic %(topic)r on node %(node)r was left for later: %(error)s",
-            topic=handle.name,
-            node=node,
-            error=error,
-        )
+        left.add(node)
+        message = "cleanup of topic %(topic)r on node %(node)r was left for later: %(error)s"
+        failures.note(("cleanup", handle.topic_id, node), error, message, topic=handle.name, node=node)
 
     is_clusters_turn = has_multiple(CLUSTER_CLEAN_UP_EVERY_ENTRIES, first, handle.journal.number)
     try:
@@ -148,4 +159,10 @@ def clean_up(handle: TopicHandle, first: int) -> None:
         if is_clusters_turn:
             cluster_cleanup.clean_up_cluster(log, objects_max=CLUSTER_CLEAN_UP_OBJECTS_MAX)
     except LogError as error:
-        logs.warning("cleanup of topic %(topic)r was left for later: %(error)s", topic=handle.name, error=error)
+        message = "cleanup of topic %(topic)r was left for later: %(error)s"
+        failures.note(("cleanup", handle.topic_id), error, message, topic=handle.name)
+        return
+    failures.end(("cleanup", handle.topic_id), "cleanup of topic %(topic)r goes on", topic=handle.name)
+    for node in handle.state.incarnations.keys() - left - log.missing_nodes.keys():
+        message = "cleanup of topic %(topic)r on node %(node)r goes on"
+        failures.end(("cleanup", handle.topic_id, node), message, topic=handle.name, node=node)

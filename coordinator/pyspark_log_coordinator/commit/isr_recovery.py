@@ -18,11 +18,11 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING
 
+from pyspark_log_coordinator.commit import commit_catch_up
 from pyspark_log_coordinator.model.partitions import Fact
 from pyspark_log_coordinator.replication import file_holders, replicas
 from pyspark_log_coordinator.replication.reassignment import IS_REASSIGNING
 from pyspark_log_coordinator.sync import catch_up, replica_file
-from pyspark_log_storage import logs
 from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
@@ -112,6 +112,6 @@ def _catch_up(handle: TopicHandle, node: NodeId, seconds: float) -> None:
     try:
         catch_up.catch_up(handle, node, deadline=handle.log.environment.monotonic() + seconds)
     except LogError as error:
-        logs.warning(
-            "node %(node)r stays out of sync in topic %(topic)r: %(error)s", node=node, topic=handle.name, error=error
-        )
+        commit_catch_up.note_behind(handle, node, error)
+    else:
+        commit_catch_up.note_copied(handle, node)

@@ -13,7 +13,7 @@ from pyspark_log_coordinator.group import rebalance
 from pyspark_log_coordinator.group.lifecycle import GroupRestored, GroupStarted
 from pyspark_log_coordinator.group.offsets import OffsetsCommitted
 from pyspark_log_coordinator.group.state import GroupState
-from pyspark_log_coordinator.journal.state_machine import JournalMoved
+from pyspark_log_coordinator.journal.state_machine import JournalMoved, check_ordinals
 from pyspark_log_storage.names import check_group
 from pyspark_log_storage.names import check_member as check_name
 
@@ -60,6 +60,7 @@ def check_snapshot(state: Group, number: int) -> None:
 def _check(before: Group | None, group: Group) -> None:
     if not group.started:
         raise ValueError("the group has not been started")
+    check_ordinals(group, _NUMBERS)
     if before is None or before.group_id != group.group_id:
         check_group(group.group_id)
     if before is None or group.config is not before.config:

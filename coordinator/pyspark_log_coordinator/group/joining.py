@@ -88,7 +88,12 @@ def decide(group: Group, command: JoinGroup, now: int) -> list[Any]:
     _check(group, command)
     if command.is_rejoin or member.member_id in group.members:
         known = check_member(group, member.member_id, member.instance_id)
-        assert known.details.instance_id == member.instance_id, "a member keeps its ids for its life"
+        if known.details.instance_id != member.instance_id:
+            raise InvalidOption(
+                "group.instance.id",
+                f"group {group.group_id!r}: member {member.member_id!r} has group.instance.id "
+                f"{known.details.instance_id!r}, and rejoins without it; a member keeps its ids for its life",
+            )
         return _rejoin(group, command, known, now)
     former = group.instance(member.instance_id)
     if former is not None:

@@ -26,7 +26,7 @@ from pyspark_log_coordinator.journal.quorum import ANSWER_SECONDS
 from pyspark_log_storage import decoding, layout
 from pyspark_log_storage.errors import LogError, ObjectMissing, StoreUnavailable
 from pyspark_log_storage.objects.envelope import HEADER_BYTES, seal, unseal
-from pyspark_log_storage.stored_fields import Count
+from pyspark_log_storage.stored_fields import Count, Ordinal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -68,7 +68,7 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
     number: Count
     """An entry: that one or a later one."""
-    outcome: dict[Count, tuple[Count, Count]]
+    outcome: dict[Count, tuple[Ordinal, Ordinal]]
     """See `Machine.answer`."""
 
 

@@ -33,6 +33,7 @@ from pyspark_log_storage.layout import CLUSTER_JOURNAL, JOURNAL_NODES, is_of_clu
 from pyspark_log_storage.objects.envelope import seal, unseal
 from pyspark_log_storage.objects.node import read_marker
 from pyspark_log_storage.stored_fields import Count, NodeName
+from pyspark_log_storage.stores.failover import rereads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -93,14 +94,14 @@ def read(store: Store) -> JournalNodes | None:
     Raises `CorruptObject`, `NewerFormat`, `StoreError`.
     """
     try:
-        newest = decode(store.read(JOURNAL_NODES, 0, BYTES_MAX), f"{store.url}/{JOURNAL_NODES}")
+        newest = _read(store, JOURNAL_NODES)
     except ObjectMissing:
         return None
     for key in store.list(CLUSTER_JOURNAL, JOURNAL_NODES):
         if not key.startswith(JOURNAL_NODES):
             break
         if is_of_cluster(key):
-            newest = decode(store.read(key, 0, BYTES_MAX), f"{store.url}/{key}")
+            newest = _read(store, key)
     return newest
 
 
@@ -109,7 +110,12 @@ def recorded(store: Store) -> list[JournalNodes]:
     if read(store) is None:
         return []
     keys = [JOURNAL_NODES, *(key for key in store.list(CLUSTER_JOURNAL, JOURNAL_NODES) if is_of_list(key))]
-    return [decode(store.read(key, 0, BYTES_MAX), f"{store.url}/{key}") for key in keys]
+    return [_read(store, key) for key in keys]
+
+
+@rereads
+def _read(store: Store, key: str) -> JournalNodes:
+    return decode(store.read(key, 0, BYTES_MAX), f"{store.url}/{key}")
 
 
 def is_of_list(key: str) -> bool:

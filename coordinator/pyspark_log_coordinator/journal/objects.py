@@ -15,6 +15,7 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, LogError, NodeMissing, ObjectMissing
 from pyspark_log_storage.objects import spare
 from pyspark_log_storage.objects.envelope import is_misplaced, is_whole
+from pyspark_log_storage.stores.failover import reread
 from pyspark_log_storage.stores.store import is_object_store
 
 if TYPE_CHECKING:
@@ -186,15 +187,19 @@ class MajorityObjects:
 
     def create(self, key: str, data: bytes, check: Callable[[bytes, str], object]) -> None:
         def create_in(store: Store) -> None:
-            if not store.create(key, data) and (found := store.read(key)) != data:
-                check(found, _name(self._journal, store.url, key))
+            def compare() -> None:
+                if (found := store.read(key)) != data:
+                    check(found, _name(self._journal, store.url, key))
+
+            if not store.create(key, data):
+                reread(store, compare)
 
         answers = self._ask(create_in, enough=self._members.is_majority)
         self._members.require_majority(answers, f"{key} cannot be written")
 
     def read(self, key: str, decode: Callable[[bytes, str], T]) -> T:
         def read_in(store: Store) -> T:
-            return decode(store.read(key), _name(self._journal, store.url, key))
+            return reread(store, lambda: decode(store.read(key), _name(self._journal, store.url, key)))
 
         answers = self._ask(read_in, enough=lambda answers: bool(_results(answers)), settled=self._is_hopeless)
         for result in _results(answers):

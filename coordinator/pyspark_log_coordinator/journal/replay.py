@@ -20,7 +20,7 @@ from pyspark_log_coordinator.journal.snapshot import HASHES_MAX, Snapshot
 from pyspark_log_coordinator.journal.state_machine import C, Machine, S
 from pyspark_log_storage import decoding
 from pyspark_log_storage.decoding import IMPOSSIBLE
-from pyspark_log_storage.errors import CorruptObject, ObjectMissing, OutOfChain, StoreError
+from pyspark_log_storage.errors import CorruptObject, InvalidName, ObjectMissing, OutOfChain, StoreError
 from pyspark_log_storage.objects import spare
 
 if TYPE_CHECKING:
@@ -231,11 +231,14 @@ class Replay(Generic[S, C]):
         self._advance(data, state)
 
     def _after(self, events: list[Any]) -> S:
-        """Return the state after the events of the next entry."""
+        """Return the state after the events of the next entry. Raises `CorruptObject` if that state is impossible."""
         state = self.state
         for event in events:
             state = self._machine.evolve(state, event)
-        self._machine.check_entry(self.state, events, state, self.number + 1)
+        try:
+            self._machine.check_entry(self.state, events, state, self.number + 1)
+        except (ValueError, InvalidName) as error:
+            raise self._impossible(error) from error
         return state
 
     def _advance(self, data: bytes, state: S) -> None:

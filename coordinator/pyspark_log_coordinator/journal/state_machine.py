@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from pyspark_log_storage.stored_fields import Count
+from pyspark_log_storage.stored_fields import ORDINAL_MAX, Count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 S = TypeVar("S")
 C = TypeVar("C")
@@ -79,6 +79,13 @@ class JournalMoved(msgspec.Struct, frozen=True, tag=True, array_like=True, forbi
     """The journal continues in this generation."""
 
     generation: Count
+
+
+def check_ordinals(holder: object, names: Iterable[str]) -> None:
+    """Raise `ValueError` if a number that only grows is so high that one more could not be stored."""
+    for name in names:
+        if getattr(holder, name) > ORDINAL_MAX:
+            raise ValueError(f"{name} is {getattr(holder, name)}")
 
 
 def decide_move(generation: int, command: MoveJournal) -> list[JournalMoved]:

@@ -29,10 +29,11 @@ from pyspark_log_coordinator.replication import write_targets
 from pyspark_log_coordinator.segments.retention import TO_THE_END, future_segments
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.sequencing import CommitBatch
-from pyspark_log_storage import layout
+from pyspark_log_storage import layout, logs
 from pyspark_log_storage.errors import (
     CopiedLog,
     CorruptObject,
+    LogError,
     NewerFormat,
     NoCluster,
     NodeAway,
@@ -48,7 +49,7 @@ from pyspark_log_storage.names import check_topic
 from pyspark_log_storage.objects import node
 from pyspark_log_storage.stores import reserve
 from pyspark_log_storage.stores.addresses import open_store
-from pyspark_log_storage.stores.store import is_object_store
+from pyspark_log_storage.stores.store import is_object_store, make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.batch import Acks
     from pyspark_log_coordinator.model.partition import NodeId, Partition, SegmentRef
     from pyspark_log_coordinator.model.partitions import Partitions
-    from pyspark_log_storage.errors import LogError
     from pyspark_log_storage.stores.store import Store
 
 
@@ -299,10 +299,6 @@ class TopicHandle:
         done = self.log.with_reserves(lambda: self.submit(topic.DeleteRecords(partition, before)))
         return done.state.partitions[partition].log_start
 
-    def set_first_offsets(self, offsets: Mapping[int, int]) -> None:
-        """Let partitions that have never had a row begin at these offsets."""
-        self.submit(topic.SetFirstOffsets(dict(offsets)))
-
     def now_ms(self) -> int:
         """Return the time of the log's clock."""
         return self.log.clock.now_ms()
@@ -339,6 +335,8 @@ class Log:
         self.journals = ClusterJournals(self._stores, msgspec.structs.replace(environment, now_ms=self.clock.now_ms))
         self._handles: dict[str, TopicHandle] = {}
         self._groups: dict[str, GroupHandle] = {}
+        self.failures = logs.Failures()
+        """What fails now, and was logged."""
         self.probe = probe or NodeProbe(environment).missing
         self.missing_nodes: dict[NodeId, LogError] = {}
         """Why nodes cannot be used, as of the last `probe_nodes`, which leaves out fenced nodes.
@@ -681,7 +679,11 @@ class Log:
         check_topic(name)
         self.finish_deletion(name)
         self.cluster.submit(command)
-        return self.topic(name)
+        handle = self.topic(name)
+        for node_id in handle.state.incarnations.keys() - self.missing_nodes.keys():
+            with contextlib.suppress(LogError):  # then the first writer makes it, who may need the right to
+                make_folder(self.node_store(node_id), layout.append_files(name, handle.topic_id))
+        return handle
 
     def ensure_topic(
         self,

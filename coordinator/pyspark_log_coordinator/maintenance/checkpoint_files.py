@@ -21,6 +21,7 @@ from pyspark_log_coordinator.replication import replicas
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreUnavailable
 from pyspark_log_storage.objects import checkpoints
+from pyspark_log_storage.stores.failover import rereads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -69,15 +70,17 @@ def damaged(store: Store, folder: str, state: Topic, node_id: NodeId) -> Iterato
     """
     for name in contents(state, node_id, b""):
         try:
-            _check(state, name, store.read(f"{folder}{name}"), f"checkpoint {store.url}/{folder}{name}")
+            _check(store, f"{folder}{name}", state, name)
         except ObjectMissing:
             continue
         except CorruptObject as error:
             yield name, error
 
 
-def _check(state: Topic, name: str, data: bytes, where: str) -> None:
+@rereads
+def _check(store: Store, key: str, state: Topic, name: str) -> None:
     """Raise `CorruptObject` if a checkpoint cannot be decoded, or never was one of this topic and partition."""
+    data, where = store.read(key), f"checkpoint {store.url}/{key}"
     if name == topic_description.NAME:
         described = topic_description.decode(data, where).topic
         if (described.name, described.topic_id) != (state.name, state.topic_id):

@@ -5,9 +5,12 @@ temporary files    what killed writers left (`Store.delete_unfinished`)
 cluster journal    entries and snapshots that no process needs (`trimming.trim`)
 groups             the same in their journals, and what former members and deleted topics left (`clean_up_groups`)
 
-The delay gives running readers of a deleted topic time to finish; after it they get an error. Each run looks at every
-topic folder, so files that a slow writer adds later, or that are on an unreachable store, are deleted by a later run. A
-store that fails does not prevent the cleanup of the others. Fenced nodes are left out.
+The delay gives running readers of a deleted topic time to finish; after it they get an error. Each run looks at the
+folders of all topics whose deletion the cluster's state has as unfinished, so files that a slow writer adds later, or
+that are on an unreachable store, are deleted by a later run. A deletion is finished when every store was looked at and
+has no files to delete, `orphan.retention.ms` after the topic was deleted; from then on it costs nothing. What comes
+later, as from a writer that slept for longer, a thorough run finds, which lists the folders of all topics. A store that
+fails does not prevent the cleanup of the others. Fenced nodes are left out.
 
 Some objects stay. The last entry and snapshot of a deleted topic's journal stay forever, for processes that slept.
 Folders of names stay, because a topic of the same name may be created at any moment; empty folders of ids are deleted,
@@ -26,6 +29,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.group.offsets import OffsetDelete
 from pyspark_log_coordinator.journal import snapshot, spare_repair, trimming
 from pyspark_log_coordinator.journal.journal import Journal
@@ -71,30 +75,39 @@ def clean_up_cluster(
     log: Log,
     *,
     dry_run: bool = False,
+    thorough: bool = False,
     objects_max: int | None = None,
     failed: Callable[[str, LogError], object] | None = None,
 ) -> ClusterCleanup:
     """Delete what is due; return what was deleted, or would be in a dry run.
 
+    `thorough`: look at the folders of all deleted topics that there are, also of those whose deletion is finished.
     `objects_max` limits, roughly, the objects of deleted topics. `failed` gets the folder of each deleted topic that
     cannot be read, and the address of each store that fails; the others continue. Without it the error is raised, that
     of a store at the end.
     """
     stores = reachable_stores(log)
     deleted: list[DeletedTopic] = []
-    for name, topic_id in _deleted_topics(log, stores):
+    finished: list[str] = []
+    unfinished = log.cluster.refresh().deletions
+    listed = _deleted_topics(log, stores) if thorough else []
+    for name, topic_id in sorted({*((name, each) for each, name in unfinished.items()), *listed}):
         left = None if objects_max is None else objects_max - sum(each.objects for each in deleted)
         if left is not None and left <= 0:
             break
         try:
             delete = partial(_delete_topic_files, log, stores, name, topic_id, left, dry_run=dry_run)
             found = delete() if dry_run else log.with_reserves(delete)
+            if found is None and topic_id in unfinished and _has_no_writers(log, name, topic_id):
+                finished.append(topic_id)
         except LogError as error:
             if failed is None:
                 raise
             failed(layout.topic_folder(name, topic_id), error)
         else:
-            deleted += [found] if found.objects > 0 else []
+            deleted += [found] if found is not None and found.objects > 0 else []
+    if finished and not dry_run and _has_every_store(log, stores):
+        log.cluster.submit(cluster.FinishDeletions(tuple(finished)))
     temporary = tuple(_temporary_files(stores, dry_run=dry_run))
     trimmed = 0 if dry_run else trimming.trim(log.cluster)
     if not dry_run:
@@ -138,7 +151,10 @@ def _forget_deleted_topics(log: Log, handle: GroupHandle) -> None:
 
 
 def deleted_topics(log: Log) -> list[tuple[str, str]]:
-    """Return name and id of every topic that has a folder but is unknown to the cluster. Skips stores that fail."""
+    """Return name and id of every topic that has a folder but is unknown to the cluster. Skips stores that fail.
+
+    There is a list for each name, and the end of a deleted topic's journal stays for ever: not for frequent use.
+    """
     return _deleted_topics(log, reachable_stores(log))
 
 
@@ -172,14 +188,14 @@ def journal_of(log: Log, name: str, topic_id: str) -> Journal[topic.Topic, topic
 
 def _delete_topic_files(
     log: Log, stores: ReachableStores, name: str, topic_id: str, objects_max: int | None, *, dry_run: bool
-) -> DeletedTopic:
-    """Delete the files of a topic if its deletion is long enough ago."""
+) -> DeletedTopic | None:
+    """Delete the files of a topic if its deletion is long enough ago. None if there is nothing to delete any more."""
     nothing = DeletedTopic(name, topic_id, 0, 0)
     folder = layout.topic_folder(name, topic_id)
     if all(stores.each(lambda _, store: _has_only_the_end(log, store, name, topic_id)).values()):
         if not dry_run:
             stores.each(lambda _, store: store.remove_folders(folder))  # in case an earlier run was interrupted
-        return nothing
+        return None
     journal = journal_of(log, name, topic_id)
     state = journal.refresh()
     if state.deleted_ms is None or not log.clock.maintains():
@@ -210,6 +226,21 @@ def _delete_topic_files(
         stores.each(lambda url, store: delete_all(store, found[url]))
         stores.each(lambda _, store: store.remove_folders(folder))
     return DeletedTopic(name, topic_id, len(sizes), sum(sizes))
+
+
+def _has_no_writers(log: Log, name: str, topic_id: str) -> bool:
+    """Return whether a topic was deleted so long ago that nobody is believed to write a file for it any more."""
+    state = journal_of(log, name, topic_id).refresh()
+    if state.deleted_ms is None or not log.clock.maintains():
+        return False
+    return log.clock.now_ms() >= state.deleted_ms + state.config.orphan_retention_ms
+
+
+def _has_every_store(log: Log, stores: ReachableStores) -> bool:
+    """Return whether these are all stores of the cluster, none of which has failed."""
+    state = log.cluster.state
+    is_fenced = any(each.fenced for each in state.nodes.values())
+    return not (stores.failures or log.missing_nodes or is_fenced or state.journals.are_moving)
 
 
 def _is_later(journal: Journal[Any, Any], key: str, folder: str) -> bool:

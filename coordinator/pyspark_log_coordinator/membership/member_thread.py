@@ -36,6 +36,7 @@ class MemberThread:
         `failure` is what the log says of an error that it raises: no error ends the thread.
         """
         self._failure = failure
+        self._failures = logs.Failures()
         self._name = name
         self._is_stopped = False
         self._work = weakref.WeakMethod(work)  # without a callback, which would run at any moment
@@ -64,8 +65,9 @@ class MemberThread:
             pause: float | None = AGAIN_SECONDS
             try:
                 pause = work()
+                self._failures.end(None, "this is over: %(what)s", what=self._failure)
             except LogError as error:
-                logs.warning("%(what)s, and tries again: %(error)s", what=self._failure, error=error)
+                self._failures.note(None, error, "%(what)s, and tries again: %(error)s", what=self._failure)
             except BaseException:  # the thread must live for the next heartbeat
                 logs.exception(self._failure)
             del work

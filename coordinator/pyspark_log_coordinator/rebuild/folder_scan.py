@@ -29,6 +29,7 @@ from pyspark_log_storage.files.row_files import EpochStarts, KeyedCounts, Segmen
 from pyspark_log_storage.names import is_topic
 from pyspark_log_storage.objects import checkpoints, spare
 from pyspark_log_storage.segments import recovery, segment
+from pyspark_log_storage.stores.failover import reread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -226,7 +227,7 @@ class NodeFolder:
         """Return a file of the folder, decoded, or `default` if it is missing. `kind` is what errors call it."""
         key = f"{self.folder.prefix}{name}"
         try:
-            return decode(self.store.read(key), f"{kind}{self.store.url}/{key}")
+            return reread(self.store, lambda: decode(self.store.read(key), f"{kind}{self.store.url}/{key}"))
         except ObjectMissing:
             return default
 

@@ -60,8 +60,8 @@ def decide(topic: Topic, command: RaiseOrphanFloor | ConfirmDeletions, now: int)
         case RaiseOrphanFloor():
             return _raise_floor(topic, command.number, now)
         case ConfirmDeletions():
-            keys = (each.key for each in topic.pending_deletions)
-            return [DeletionsConfirmed(index + 1) for index, key in enumerate(keys) if key == command.last]
+            keys = [each.key for each in topic.pending_deletions]
+            return [DeletionsConfirmed(keys.index(command.last) + 1)] if command.last in keys else []
 
 
 def evolve(topic: Topic, event: Event) -> Topic:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from pyspark_log_coordinator.journal.state_machine import JournalMoved
+from pyspark_log_coordinator.journal.state_machine import JournalMoved, check_ordinals
 from pyspark_log_coordinator.topic import columns
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 
@@ -23,22 +23,24 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.topic_state import Topic
 
 
+_NUMBERS = ("generation", "orphan_floor", "suspicions", "first_file", "next_file")
 OFFSET_MAX = 2**62
 """Batches after this offset still stay below 2**63, the limit of Arrow and Spark."""
 
 
 def check_entry(before: Topic, events: list[Any], after: Topic, number: int) -> None:
     """Raise `ValueError` if the entry `number`, with these events, cannot lead from one state to the other."""
-    if all(type(each) is BatchSequenced for each in events):
+    if before.started and all(type(each) is BatchSequenced for each in events):
         return
     if before.deleted and not all(isinstance(each, JournalMoved) for each in events):
         raise ValueError("the topic is deleted")
     if before.started and (before.name, before.topic_id) != (after.name, after.topic_id):
         raise ValueError(f"the topic becomes {after.name!r} ({after.topic_id})")
-    for what in ("generation", "orphan_floor", "first_file", "next_file"):
+    for what in _NUMBERS:
         if getattr(after, what) < getattr(before, what) and not after.deleted:
             raise ValueError(f"{what} goes back from {getattr(before, what)} to {getattr(after, what)}")
     _check_topic(after, number)
+    _check_producers(before, after)
     if after.config is not before.config:
         after.config.check()
     if before.started and after.schemas is not before.schemas:
@@ -62,6 +64,7 @@ def check_description(state: Topic, number: int) -> None:
 
 def _check_state(state: Topic, number: int, *, rolled: bool) -> None:
     _check_topic(state, number)
+    _check_producers(None, state)
     state.config.check()
     for index, each in enumerate(state.partitions):
         _check_partition(index, state, None, each, rolled=rolled)
@@ -72,10 +75,20 @@ def _check_topic(topic: Topic, number: int) -> None:
         raise ValueError("the topic has not been started")
     if not topic.schemas:
         raise ValueError("the topic has no schema")
+    if not topic.partitions:
+        raise ValueError("the topic has no partition")
+    check_ordinals(topic, _NUMBERS)
     if topic.orphan_floor > number:
         raise ValueError(f"the orphan floor {topic.orphan_floor} is after the journal's newest entry, {number}")
     if topic.floor_mark is not None and topic.floor_mark.number > number:
         raise ValueError(f"it marks entry {topic.floor_mark.number}, after the journal's newest, {number}")
+
+
+def _check_producers(before: Topic | None, topic: Topic) -> None:
+    if before is not None and before.producers is topic.producers:
+        return
+    for each in topic.producers.values():
+        check_ordinals(each, ("rows_lost",))
 
 
 def _check_partition(index: int, topic: Topic, old: Partition | None, new: Partition, *, rolled: bool = True) -> None:
@@ -85,6 +98,8 @@ def _check_partition(index: int, topic: Topic, old: Partition | None, new: Parti
             _check_epochs(new)
         if not topic.deleted:
             _check_rows(topic, old, new, rolled=rolled)
+        elif new.segments or new.chunks or new.staged:
+            raise ValueError("it has rows, but the topic is deleted")
     except ValueError as error:
         raise ValueError(f"partition {index}: {error}") from error
 
@@ -121,6 +136,7 @@ def _check_replicas(topic: Topic, old: Partition | None, new: Partition) -> None
 
 
 def _check_epochs(partition: Partition) -> None:
+    check_ordinals(partition, ("leader_epoch",))
     epoch, start = -1, 0
     for next_epoch, next_start in partition.epoch_starts:
         if next_epoch <= epoch or next_start < start:
@@ -133,6 +149,7 @@ def _check_epochs(partition: Partition) -> None:
 def _check_rows(topic: Topic, old: Partition | None, new: Partition, *, rolled: bool) -> None:
     if not new.log_start <= new.high_watermark <= new.log_end <= OFFSET_MAX:
         raise ValueError(f"log start {new.log_start}, high watermark {new.high_watermark}, log end {new.log_end}")
+    check_ordinals(new, ("compactions",))
     if old is not None and new.log_start < old.log_start:
         raise ValueError(f"the log start goes back from {old.log_start} to {new.log_start}")
     if old is None or new.segments is not old.segments:
@@ -191,6 +208,7 @@ def _check_segments(segments: Iterable[SegmentRef]) -> None:
     for each in segments:
         if each.base_offset >= each.end_offset:
             raise ValueError(f"segment {each.name} goes from {each.base_offset} to {each.end_offset}")
+        check_ordinals(each, ("level",))
         keyed = each.keyed
         if keyed is None:
             continue

@@ -6,7 +6,6 @@
     CommitBatch      -> IsrShrunk, LeaderElected ..., BatchSequenced, SegmentsSwapped, SegmentStaged ...
     MaintainSegments -> SegmentsSwapped, SegmentStaged ...
     ApplyRetention, DeleteRecords -> LogStartMoved ...
-    SetFirstOffsets  -> FirstOffsetsSet
     RaiseOrphanFloor -> OrphanFloorRaised, FloorMarked
     ConfirmDeletions -> DeletionsConfirmed
     AlterConfig      -> ConfigAltered, IsrShrunk ...
@@ -46,8 +45,7 @@ from pyspark_log_coordinator.replication.isr_shrink import ShrinkIsr
 from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
 from pyspark_log_coordinator.replication.reassignment import AddPartitions, AlterReplicas, PartitionReassignment
 from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspect, Suspicion
-from pyspark_log_coordinator.segments import first_offsets, orphans, retention, swap
-from pyspark_log_coordinator.segments.first_offsets import FirstOffsetsSet, SetFirstOffsets
+from pyspark_log_coordinator.segments import orphans, retention, swap
 from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, RaiseOrphanFloor
 from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords, LogStartMoved
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged, SwapSegments
@@ -118,7 +116,6 @@ Command = (
     | MaintainSegments
     | ApplyRetention
     | DeleteRecords
-    | SetFirstOffsets
     | RaiseOrphanFloor
     | ConfirmDeletions
     | AlterConfig
@@ -134,7 +131,6 @@ Event = (
     | SegmentsSwapped
     | SegmentStaged
     | LogStartMoved
-    | FirstOffsetsSet
     | orphans.Event
     | ConfigAltered
     | SchemaEvolved
@@ -180,8 +176,6 @@ def _decide(state: Topic, command: Command, now: int) -> list[Any]:
             else:
                 moved = retention.decide_deletion(state, command, now)
             return list(moved)
-        case SetFirstOffsets():
-            return list(first_offsets.decide(state, command))
         case RaiseOrphanFloor() | ConfirmDeletions():
             return list(orphans.decide(state, command, now))
         case AlterConfig():
@@ -235,8 +229,6 @@ def evolve(state: Topic, event: Event) -> Topic:
             return swap.evolve_staged(state, event) if isinstance(event, SegmentStaged) else swap.evolve(state, event)
         case LogStartMoved():
             return retention.evolve(state, event)
-        case FirstOffsetsSet():
-            return first_offsets.evolve(state, event)
         case orphans.OrphanFloorRaised() | orphans.FloorMarked() | orphans.DeletionsConfirmed():
             return orphans.evolve(state, event)
         case ConfigAltered() | JournalMoved():
@@ -315,7 +307,6 @@ __all__ = [
     "ReportDamage",
     "RestoreTopic",
     "SequencedFile",
-    "SetFirstOffsets",
     "ShrinkIsr",
     "StartTopic",
     "Suspect",

@@ -53,7 +53,8 @@ def maintain(  # noqa: PLR0913, PLR0917 -- the options of a command
         typer.Option(
             "--now",
             help="Write all rows to Parquet, whatever their age, if segment.format is parquet, and compact them, "
-            "whatever min.cleanable.dirty.ratio is, if cleanup.policy has compact.",
+            "whatever min.cleanable.dirty.ratio is, if cleanup.policy has compact. Look through the folders of all "
+            "deleted topics.",
         ),
     ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Repeat until interrupted, and watch all topics.")] = False,
@@ -153,7 +154,7 @@ def _round(
             done.append(document)
         if not topics and (pace is None or pace.cluster_is_due()):
             done.append(cluster)
-            _cluster(log, cluster, dry_run=dry_run)
+            _cluster(log, cluster, dry_run=dry_run, at_once=at_once)
             if pace is not None and (_has_done_something(cluster) or cluster["failures"]):
                 pace.cluster_is_busy()
     except LogError as error:
@@ -225,14 +226,15 @@ def _catch_up(handle: TopicHandle, failures: list[str], *, dry_run: bool) -> int
     return files
 
 
-def _cluster(log: Log, document: dict[str, Any], *, dry_run: bool) -> None:
+def _cluster(log: Log, document: dict[str, Any], *, dry_run: bool, at_once: bool) -> None:
     """Do everything that is due in the cluster, and record it in the document. Raise `LogError` as `_topic` does."""
 
     def failed(where: str, error: LogError) -> None:
         what = f"the deleted topic in {where}" if where.startswith(TOPICS) else where  # a store
         document["failures"].append(f"{what} was not cleaned up: {error.message}")
 
-    document.update(msgspec.to_builtins(cluster_cleanup.clean_up_cluster(log, dry_run=dry_run, failed=failed)))
+    done = cluster_cleanup.clean_up_cluster(log, dry_run=dry_run, thorough=at_once, failed=failed)
+    document.update(msgspec.to_builtins(done))
     if not dry_run:
         trimmed = cluster_cleanup.clean_up_groups(log, lambda name, error: failed(f"group {name!r}", error))
         document["trimmed"] += trimmed

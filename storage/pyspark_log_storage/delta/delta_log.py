@@ -44,6 +44,7 @@ from pyspark_log_storage.delta.delta_actions import (
     Transaction,
 )
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
+from pyspark_log_storage.stores.failover import rereads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -120,6 +121,7 @@ def read(store: Store, folder: str) -> DeltaTable:
     return _read(store, folder)
 
 
+@rereads
 def _read(store: Store, folder: str) -> DeltaTable:
     log = log_of(folder)
     hint = _last_checkpoint(store, log)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.files import chunk
 from pyspark_log_storage.files.row_files import StagedChunk
+from pyspark_log_storage.stores.failover import rereads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -74,6 +75,7 @@ def read_chunk(
     return chunk.decode(data, header, schemas, name, columns)
 
 
+@rereads
 def read_bytes(store: Readable, key: str, place: StagedChunk, name: str) -> tuple[chunk.Header, pa.Buffer]:
     """Return header and bytes of the chunk at `place`, checked.
 
@@ -100,10 +102,17 @@ def scan(store: Readable, key: str, start: int = 0) -> Iterator[tuple[int, chunk
     """
     position, size = start, store.size(key)
     while position < size:
-        name = f"{store.url}/{key} at byte {position}"
-        length = chunk.claimed_length(store.read(key, position, chunk.HEADER_BYTES), name)
-        if length > size - position:
-            raise CorruptObject(name, f"the file ends after {size - position} of the chunk's {length} bytes")
-        data = pa.py_buffer(store.read(key, position, length))
-        yield position, chunk.verify(data, name), data
-        position += length
+        header, data = _chunk_at(store, key, position, size)
+        yield position, header, data
+        position += header.length
+
+
+@rereads
+def _chunk_at(store: Readable, key: str, position: int, size: int) -> tuple[chunk.Header, pa.Buffer]:
+    """Return header and bytes of the chunk at byte `position` of a file of `size` bytes, checked."""
+    name = f"{store.url}/{key} at byte {position}"
+    length = chunk.claimed_length(store.read(key, position, chunk.HEADER_BYTES), name)
+    if length > size - position:
+        raise CorruptObject(name, f"the file ends after {size - position} of the chunk's {length} bytes")
+    data = pa.py_buffer(store.read(key, position, length))
+    return chunk.verify(data, name), data

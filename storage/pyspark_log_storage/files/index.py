@@ -33,6 +33,7 @@ and within the segment that the header describes. Between the row groups of a ke
 
 from __future__ import annotations
 
+import functools
 import struct
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,7 @@ import numpy as np
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, NewerFormat, OtherSegment
 from pyspark_log_storage.files.row_files import StagedChunk
+from pyspark_log_storage.stores.failover import reread, rereads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -156,13 +158,8 @@ class Index:
         self._store = store
         self._key = key
         self._name = f"index {store.url}/{key}"
-        data = store.read(key, 0, HEADER_BYTES)
-        if len(data) < HEADER_BYTES:
-            raise CorruptObject(self._name, f"it ends after {len(data)} bytes, inside its header")
-        fields = data[: _FIELDS.size]
+        fields = _header_fields(store, key, self._name)
         self._header_crc = google_crc32c.value(fields)
-        if self._header_crc != _CRC.unpack_from(data, _FIELDS.size)[0]:
-            raise CorruptObject(self._name, "the checksum of its header does not match")
         magic, version, _, self.base_offset, self.end_offset, self.log_bytes, self.entries, *tail, identity = (
             _FIELDS.unpack(fields)
         )
@@ -262,10 +259,12 @@ class Index:
         """Read the blocks from `first` to `last` inclusive that have not been read, adjacent ones together."""
         missing = (number for number in range(first, last + 1) if number not in self._blocks)
         for number, run in _runs(missing, READ_BLOCKS_MAX):
-            data = self._store.read(self._key, HEADER_BYTES + number * BLOCK_BYTES, run * BLOCK_BYTES)
-            for position in range(run):
-                block = data[position * BLOCK_BYTES : (position + 1) * BLOCK_BYTES]
-                self._blocks[number + position] = self._decode(number + position, block)
+            self._blocks.update(reread(self._store, functools.partial(self._read_blocks, number, run)))
+
+    def _read_blocks(self, first: int, count: int) -> dict[int, tuple[int, NDArray[np.void]]]:
+        data = self._store.read(self._key, HEADER_BYTES + first * BLOCK_BYTES, count * BLOCK_BYTES)
+        blocks = (data[position * BLOCK_BYTES : (position + 1) * BLOCK_BYTES] for position in range(count))
+        return {number: self._decode(number, block) for number, block in enumerate(blocks, first)}
 
     def _decode(self, number: int, data: bytes) -> tuple[int, NDArray[np.void]]:
         if len(data) < BLOCK_BYTES:
@@ -276,6 +275,18 @@ class Index:
         count = min(BLOCK_ENTRIES, self.entries - number * BLOCK_ENTRIES)
         table = np.frombuffer(body, _ENTRY, count, _REACHED.size)
         return _REACHED.unpack_from(body)[0], table
+
+
+@rereads
+def _header_fields(store: Readable, key: str, name: str) -> bytes:
+    """Return the bytes of an index's header that its checksum covers, checked."""
+    data = store.read(key, 0, HEADER_BYTES)
+    if len(data) < HEADER_BYTES:
+        raise CorruptObject(name, f"it ends after {len(data)} bytes, inside its header")
+    fields = data[: _FIELDS.size]
+    if google_crc32c.value(fields) != _CRC.unpack_from(data, _FIELDS.size)[0]:
+        raise CorruptObject(name, "the checksum of its header does not match")
+    return fields
 
 
 def _block_crc(header_crc: int, number: int, body: bytes) -> int:

@@ -19,6 +19,7 @@ from pyspark_log_storage.errors import CorruptObject, NodeAway, NodeMissing, Obj
 from pyspark_log_storage.layout import MARKER
 from pyspark_log_storage.objects.envelope import seal, unseal
 from pyspark_log_storage.stored_fields import NodeName
+from pyspark_log_storage.stores.failover import rereads
 from pyspark_log_storage.stores.store import is_object_store
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def decode(data: bytes, name: str) -> Marker:
     return decoding.decode(_decoder.decode, body, name, CorruptObject)
 
 
+@rereads
 def read_marker(store: Store) -> Marker | None:
     """Return the store's marker, or None if it has none."""
     try:

@@ -22,6 +22,7 @@ import msgspec
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreError
 from pyspark_log_storage.layout import SPARES, is_of_journal
 from pyspark_log_storage.objects.envelope import is_misplaced, is_whole
+from pyspark_log_storage.stores.failover import reread
 from pyspark_log_storage.stores.store import is_object_store
 
 if TYPE_CHECKING:
@@ -83,8 +84,12 @@ def read(store: Store, journal: str, of: str) -> bytes | None:
     Returns damaged bytes if the spare is no better. Raises `StoreError`.
     """
     data = _read(store, of)
-    if is_object_store(store) or (data is not None and is_whole(data, of)):
+    if data is None and is_object_store(store):
+        return None
+    if data is not None and is_whole(data, of):
         return data
+    if is_object_store(store):
+        return _read(store, of)  # as `reread` does
     other = spare_of(store, journal, of)
     if other is None and data is not None:
         return _read(store, of)  # both may have been deleted meanwhile
@@ -105,7 +110,7 @@ def decoded(store: Store, journal: str, of: str, decode: Callable[[bytes], T]) -
     Raises the error of the object if the spare is no better, and `StoreError`.
     """
     try:
-        return decode(store.read(of))
+        return reread(store, lambda: decode(store.read(of)))
     except (CorruptObject, ObjectMissing):
         if is_object_store(store):
             raise

@@ -31,6 +31,7 @@ from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.parquet import parquet_footer, row_group
 from pyspark_log_storage.parquet.parquet_footer import KeyedSections, Section
 from pyspark_log_storage.parquet.parquet_segment import ParquetSegmentWriter, check_offsets
+from pyspark_log_storage.stores.failover import rereads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -185,6 +186,7 @@ def _lists(store: Readable, key: str, footer: Footer | None) -> tuple[Footer, Ke
     return footer, footer.segment.keyed, name
 
 
+@rereads
 def _section(store: Readable, key: str, position: int, section: Section, name: str) -> bytes:
     """Return the bytes of a list, checked. Raises `CorruptObject`, `ObjectMissing`, `StoreError`."""
     data = store.read(key, position, section.length) if section.length else b""

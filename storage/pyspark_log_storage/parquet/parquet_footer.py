@@ -33,6 +33,7 @@ from pyspark_log_storage.files import index
 from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX, IndexEntry, Tail
 from pyspark_log_storage.files.row_files import BASE_OFFSET_MAX, LEADER_EPOCHS_MAX, KeyedCounts
 from pyspark_log_storage.stored_fields import Count, Int64, UInt32
+from pyspark_log_storage.stores.failover import rereads
 
 if TYPE_CHECKING:
     from pyspark_log_storage.files.row_files import SegmentFile
@@ -185,6 +186,7 @@ def sealed(tail: bytes) -> bytes:
     return tail[:start] + b"%08x" % _checksum(tail, start) + tail[end:]
 
 
+@rereads
 def read(store: Readable, key: str) -> Footer:
     """Return the footer of the .parquet at `key`. Reads its tail, in one or two reads.
 

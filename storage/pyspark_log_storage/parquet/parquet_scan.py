@@ -12,6 +12,7 @@ from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.parquet import keyed_segment, parquet_footer, row_group
 from pyspark_log_storage.parquet.parquet_footer import MAGIC
 from pyspark_log_storage.parquet.parquet_segment import POSITIONS, check_offsets
+from pyspark_log_storage.stores.failover import rereads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,8 +37,7 @@ def scan(
     """
     footer = parquet_footer.read(store, key)
     name = f"segment {store.url}/{key}"
-    if store.read(key, 0, len(MAGIC)) != MAGIC:
-        raise CorruptObject(name, f"it does not begin with {MAGIC!r}")
+    _check_begin(store, key, name)
     is_keyed, index = footer.segment.keyed is not None, None
     if is_keyed:
         keyed_segment.read_superseded(store, key, footer)
@@ -57,6 +57,12 @@ def scan(
         found = key_index.newest(key_index.joined(keys, is_versioned=bool(columns.version)))
         if not _are_same(found, index):
             raise CorruptObject(name, "its key index is not that of its rows")
+
+
+@rereads
+def _check_begin(store: Readable, key: str, name: str) -> None:
+    if store.read(key, 0, len(MAGIC)) != MAGIC:
+        raise CorruptObject(name, f"it does not begin with {MAGIC!r}")
 
 
 def _are_same(found: Keys, index: Keys) -> bool:

@@ -22,6 +22,7 @@ from pyspark_log_storage import decoding
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.files import untrusted_batch
 from pyspark_log_storage.parquet import parquet_footer, parquet_pages, row_group_size
+from pyspark_log_storage.stores.failover import rereads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,6 +65,7 @@ def read_by(
     return _decode(footer, entry.place(), data, schemas, where)
 
 
+@rereads
 def read_bytes(store: Readable, key: str, place: StagedChunk, where: str) -> bytes:
     """Return the bytes of a row group, checked. Raises `CorruptObject`, which names it as `where`."""
     if place.position < len(parquet_footer.MAGIC) or not 1 <= place.length < 2**32:

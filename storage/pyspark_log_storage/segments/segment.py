@@ -42,6 +42,8 @@ from pyspark_log_storage.files.row_files import (
     KeyedCounts,
     SegmentFile,
 )
+from pyspark_log_storage.stores.failover import rereads
+from pyspark_log_storage.stores.store import is_object_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -218,9 +220,18 @@ def index_is_right(store: Store, key: str, found: Sequence[IndexEntry]) -> bool:
     """Return whether the index of the segment at `key` has exactly these entries, at least one."""
     wanted = index_of(store, key, found)
     try:
-        return store.read(f"{key}.index", 0, len(wanted) + 1) == wanted  # one byte more tells whether it is longer
+        return has_index(store, key, wanted)
     except ObjectMissing:
         return False
+
+
+def has_index(store: Store, key: str, wanted: bytes) -> bool:
+    """Return whether the index of the segment at `key` has these bytes. Raises `ObjectMissing`."""
+
+    def is_same() -> bool:
+        return store.read(f"{key}.index", 0, len(wanted) + 1) == wanted  # one byte more tells whether it is longer
+
+    return is_same() or (is_object_store(store) and is_same())  # as `reread` does
 
 
 def rebuild_index(store: Store, key: str) -> None:
@@ -244,15 +255,16 @@ def _header_bytes(epochs: int) -> int:
     return -(-used // ALIGNMENT) * ALIGNMENT
 
 
+@rereads
 def read_header(store: Readable, log: str, name: str) -> tuple[int, EpochStarts, int]:
     """Return base offset, leader epochs and the position of the first chunk of the .log at key `log`.
 
     Raises `CorruptObject`, with `name`, and `NewerFormat`.
     """
-    data = store.read(log, 0, _FIELDS.size)
-    if len(data) < _FIELDS.size or data[:4] != _MAGIC:
+    fields = store.read(log, 0, _FIELDS.size)
+    if len(fields) < _FIELDS.size or fields[:4] != _MAGIC:
         raise CorruptObject(name, f"it does not begin with {_MAGIC!r}")
-    _, version, _, length, count, base_offset, identity = _FIELDS.unpack(data)
+    _, version, _, length, count, base_offset, identity = _FIELDS.unpack(fields)
     if count > LEADER_EPOCHS_MAX:
         raise CorruptObject(name, f"its header has {count} leader epochs; the maximum is {LEADER_EPOCHS_MAX}")
     if length < ALIGNMENT or (version <= _VERSION and length != _header_bytes(count)):
@@ -260,6 +272,8 @@ def read_header(store: Readable, log: str, name: str) -> tuple[int, EpochStarts,
     data = store.read(log, 0, length)
     if len(data) < length or google_crc32c.value(data[:-4]) != _CRC.unpack(data[-4:])[0]:
         raise CorruptObject(name, "the checksum of its header does not match")
+    if not data.startswith(fields):
+        raise CorruptObject(name, "its header changed while it was read")
     if version > _VERSION:
         raise NewerFormat(name, f"segment format {version}, this version reads up to {_VERSION}")
     if identity != layout.identity_of(log):

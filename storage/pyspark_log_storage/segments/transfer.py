@@ -18,6 +18,7 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreUnavailable
 from pyspark_log_storage.files import chunk, index
 from pyspark_log_storage.segments import segment
+from pyspark_log_storage.stores.failover import rereads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -49,6 +50,7 @@ def has_object(store: Store, key: str) -> bool:
     return True
 
 
+@rereads
 def copy_append_file(
     source: Store,
     target: Store,
@@ -67,6 +69,7 @@ def copy_append_file(
         _read_through(source, key, _AppendFileCheck(places, f"{source.url}/{key}"), writer.write, moved)
 
 
+@rereads
 def check_append_file(
     store: Store, key: str, places: Sequence[StagedChunk], moved: Callable[[int], object] = lambda _: None
 ) -> None:
@@ -74,6 +77,7 @@ def check_append_file(
     _read_through(store, key, _AppendFileCheck(places, f"{store.url}/{key}"), bool, moved)
 
 
+@rereads
 def copy_segment(
     source: Store,
     target: Store,
@@ -94,6 +98,7 @@ def copy_segment(
         _put_index(target, key, check.index())
 
 
+@rereads
 def check_segment(
     store: Store, key: str, expected: SegmentFile, moved: Callable[[int], object] = lambda _: None
 ) -> bool:
@@ -135,7 +140,7 @@ def _put_index(store: Store, key: str, data: bytes) -> bool:
     if store.create(index_key, data):
         return True
     with contextlib.suppress(StoreUnavailable):  # it may be on a bad sector
-        if store.read(index_key, 0, len(data) + 1) == data:
+        if segment.has_index(store, key, data):
             return False
     store.put(index_key, data)
     return True

@@ -1,19 +1,51 @@
-"""Failover: reading from the first of several copies that can be read.
+"""Failover: reading from the first of several copies that can be read, and once more from one that seems damaged.
 
 All copies of a file have the same bytes, so any copy will do. Every reader that has a choice of nodes uses this loop.
+
+An answer can be damaged on its way through a network, or be cut. So whatever is read from an object store and checked
+is read once more before it counts as damaged (`reread`, `rereads`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+import functools
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreError
+from pyspark_log_storage.stores.store import is_object_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from pyspark_log_storage.stores.store import Readable
+
 T = TypeVar("T")
 C = TypeVar("C")
+R = TypeVar("R", bound="Readable")
+P = ParamSpec("P")
+
+
+def reread(store: Readable, read: Callable[[], T]) -> T:
+    """Return the result of `read`, which reads from an object store and checks: of a second call if it finds damage.
+
+    On any other store there is one call. Raises what `read` raises.
+    """
+    try:
+        return read()
+    except CorruptObject:
+        if not is_object_store(store):
+            raise
+    return read()
+
+
+def rereads(function: Callable[Concatenate[R, P], T]) -> Callable[Concatenate[R, P], T]:
+    """Let a function, whose first argument is the store that it reads from, do what `reread` does."""
+
+    @functools.wraps(function)
+    def read(store: R, /, *arguments: P.args, **named: P.kwargs) -> T:
+        return reread(store, lambda: function(store, *arguments, **named))
+
+    return read
 
 
 class AllCopiesFailed(Exception, Generic[C]):

@@ -176,6 +176,14 @@ class LocalStore:
         with _errors(self.url, key):
             self._tree.delete(key)
 
+    def make_folder(self, prefix: str) -> None:
+        check_prefix(self.url, prefix)
+        folder = prefix.removesuffix("/")
+        with _errors(self.url, folder):
+            self._tree.check(folder)
+            os.stat(self._temporaries.path)  # fails if the disk is not mounted
+            self._make_folders(f"{self._root}/{folder}", below=self._root)
+
     def remove_folders(self, prefix: str) -> None:
         check_prefix(self.url, prefix)
         with _errors(self.url, prefix):

@@ -132,6 +132,16 @@ def is_versioned(store: object) -> bool:
     return look is not None and look()
 
 
+def make_folder(store: object, prefix: str) -> None:
+    """Create a folder if a store has folders: for processes that may create objects in it, and not the folder.
+
+    `prefix` ends with "/". Raises `StoreError`.
+    """
+    make = getattr(store, "make_folder", None)
+    if make is not None:
+        make(prefix)
+
+
 def is_key(key: str) -> bool:
     """Return whether `key` is a valid object key."""
     parts = key.split("/")
