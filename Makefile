@@ -23,13 +23,6 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3
 # all in one process, to look at the output of a single test (ARGS="-s ...").
 PARALLEL ?= --numprocesses=logical --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
-# Where the stores of the tests are: `make prove STORE=s3 RING=` puts those of both rings in a bucket of Ceph's,
-# STORE=chaos gives them faults. A test that was told of such a fault is run again (tests/support/elsewhere.py).
-STORE ?=
-# A request there takes milliseconds, and a test may make 10,000: the limit for tests that hang is longer.
-LONGER := $(if $(STORE),--timeout=1200)
-AGAIN := $(if $(filter chaos,$(STORE)),--reruns 8 --only-rerun "a fault made on purpose")
-
 # What `make prove` runs: the deep ring, and the properties of both rings with more examples.
 RING ?= deep or hypothesis
 
@@ -66,11 +59,11 @@ test: check $(VENV)/spark-classes.jsa ## Check, then run the default ring of the
 prove: $(VENV)/prove.stamp $(VENV)/spark-classes.jsa $(VENV)/kafka.stamp $(VENV)/delta.stamp $(OLDER_VENV)/stamp ## Run the deep ring of the tests: killed processes, other engines, Kafka, Ceph, the older Spark
 	@scripts/install-ceph
 	@scripts/install-chromium >/dev/null || true
-	$(WITH_SPARK) OLDER_SPARK_PYTHON="$(CURDIR)/$(OLDER_VENV)/bin/python" PYSPARK_LOG_STORE=$(STORE) \
-		$(BIN)/python -m pytest -m "$(RING)" --hypothesis-profile=all --timeout=300 $(PARALLEL) $(AGAIN) $(LONGER) $(ARGS)
+	$(WITH_SPARK) OLDER_SPARK_PYTHON="$(CURDIR)/$(OLDER_VENV)/bin/python" \
+		$(BIN)/python -m pytest -m "$(RING)" --hypothesis-profile=all --timeout=300 $(PARALLEL) $(ARGS)
 
 quick: check ## After a change: check, then run the tests that take milliseconds
-	$(BIN)/python -m pytest -m "default and not spark and not slow" $(PARALLEL) $(ARGS)
+	$(BIN)/python -m pytest -m quick $(PARALLEL) $(ARGS)
 
 facts: $(OLDER_VENV)/stamp ## Run the tests of facts about Spark on the oldest supported Spark
 	$(WITH_JAVA) $(OLDER_VENV)/bin/python -m pytest -m deep tests/spark_facts $(ARGS)

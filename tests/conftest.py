@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -23,8 +24,7 @@ from unittest import mock
 
 import pytest
 
-from tests.support import class_archive, elsewhere, rings
-from tests.support.elsewhere import Root
+from tests.support import class_archive, rings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,6 +53,9 @@ with contextlib.suppress(ImportError):
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Far from UTC, so that a time that is taken for one of the local time zone is another one. Spark inherits it.
+os.environ["TZ"] = "Asia/Tokyo"
+time.tzset()
 # Most tests spend more time flushing files than computing. tests/storage stays on the disk.
 if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > MEMORY_BYTES_MIN:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
@@ -88,15 +91,17 @@ def no_process_of_its_own(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give each test its ring, the limit of the ring and its other marks, and put the longest first."""
     for item in items:
-        folder, *_ = [*item.path.relative_to(ROOT / "tests").parts[:-1], ""]
+        folder = "/".join(item.path.relative_to(ROOT / "tests").parts[:-1])
         ring = rings.ring_of(item, folder)
         item.add_marker(ring)
         if ring == rings.DEEP and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(rings.DEEP_SECONDS_MAX))
-        if has_session(item) or folder == "spark":
+        if has_session(item) or folder.partition("/")[0] == "spark":
             item.add_marker(pytest.mark.spark)
             if item.config.pluginmanager.hasplugin("rerunfailures"):
                 item.add_marker(pytest.mark.flaky(reruns=3, only_rerun=[class_archive.TOO_BUSY]))
+        if ring == rings.DEFAULT and rings.is_quick(item, folder):
+            item.add_marker(rings.QUICK)
     items.sort(key=dispatch_order)
 
 
@@ -118,48 +123,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for name, value in report.user_properties:
             if name == "summary" and report.when == "call":
                 terminalreporter.write_line(str(value))
-    if elsewhere.KIND != "local":
-        passed = {report.nodeid for report in terminalreporter.getreports("passed")}
-        reports = [each for each in terminalreporter.stats.get("", ()) if each.nodeid in passed]
-        calls = {each.nodeid: dict(each.user_properties)[CALLS] for each in reports if each.when == "teardown"}
-        there = sum(made > 0 for made in calls.values())
-        terminalreporter.write_line(
-            f"stores were {elsewhere.KIND}: {there} of the {len(passed)} tests that passed made calls to them, "
-            f"{sum(calls.values())} in all; the others need no such store, or are on disks only"
-        )
-
-
-CALLS = "calls to stores elsewhere"
-
-
-@pytest.fixture(scope="session", autouse=elsewhere.KIND != "local")
-def stores_elsewhere(request: pytest.FixtureRequest) -> None:
-    """Make the stores elsewhere reachable."""
-    needs_server = elsewhere.KIND == "s3" and not elsewhere.has_bucket()
-    elsewhere.use(request.getfixturevalue("ceph") if needs_server else None)
-
-
-@pytest.fixture(autouse=elsewhere.KIND != "local")
-def calls_elsewhere(request: pytest.FixtureRequest, stores_elsewhere: None) -> Iterator[None]:
-    """Record how many calls to stores elsewhere a test has made, and skip one that is `on_disk`."""
-    if marker := request.node.get_closest_marker("on_disk"):
-        pytest.skip(f"on disks only: {marker.args[0]}")
-    before = elsewhere.calls.total()
-    yield
-    request.node.user_properties.append((CALLS, elsewhere.calls.total() - before))
-
-
-@pytest.fixture(autouse=elsewhere.KIND == "chaos")
-def faults_are_left_out(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the faults out of the stores of a test with `no_faults`."""
-    if request.node.get_closest_marker("no_faults"):
-        monkeypatch.setenv(elsewhere.FAULTS_OF_STORES, "")
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Root:
-    """A place for the stores of a test: its folder, or where `elsewhere` says."""
-    return elsewhere.new_root(tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -19,10 +19,10 @@ from pyspark_log.reading import groups
 from pyspark_log_coordinator.audit import repair, verify
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance import journal_migration
-from tests.processes.keyed_topic import COMPACTED, KeyedClient
-from tests.processes.small_topic import TOPIC
 from tests.support.coordinator.fault_story import GROUP, ON_THE_ROOT, ON_THREE_STORES, PRODUCER, Process, told
+from tests.support.coordinator.keyed_topic import COMPACTED, KeyedClient
 from tests.support.coordinator.operation_story import KEYED, Operation, OperationStory, crash, crashes_of
+from tests.support.coordinator.small_topic import TOPIC
 from tests.support.coordinator.spares import is_spare, spare_of
 
 NEW = ("/disk/d", "/disk/e", "/disk/f")

@@ -136,20 +136,6 @@ def test_what_is_archived_is_deleted_from_the_log_and_a_read_goes_over_both(spar
     assert in_order(one) == expected("a", "b", "c", "d")[4:]
 
 
-@pytest.mark.parametrize(
-    "change",
-    ["DELETE FROM {} WHERE partition = 1 AND offset = 1", "INSERT INTO {} SELECT * FROM {} WHERE offset = 2"],
-    ids=["missing", "double"],
-)
-def test_nothing_is_deleted_if_a_row_is_missing_or_double_in_the_table(spark, log, table, change):
-    append(log, "a", "b", "c")
-    pyspark_log.archive(spark, log.path, "t", table)
-    spark.sql(change.replace("{}", f"delta.`{table}`"))
-    with pytest.raises(InvalidInput, match="it was altered"):
-        pyspark_log.archive(spark, log.path, "t", table, local_retention=dt.timedelta(0))
-    assert log_starts(log) == [0, 0]
-
-
 def test_a_table_restored_to_before_an_append_is_an_error_and_nothing_is_deleted(spark, log, table):
     append(log, "a")
     pyspark_log.archive(spark, log.path, "t", table)
@@ -192,40 +178,6 @@ def test_rows_at_offsets_whose_archived_rows_the_log_has_lost_are_neither_delete
     assert pyspark_log.archive(spark, log.path, "t", anew) == {0: (0, 4), 1: (0, 4)}
 
 
-def test_rows_of_a_killed_call_that_the_log_has_lost_since_are_not_taken_for_those_that_are_there_now(
-    spark, log, table, monkeypatch
-):
-    append(log, "a")
-    pyspark_log.archive(spark, log.path, "t", table)
-    checkpoint_files.write_on_nodes(log.log.topic("t"))
-    append(log, "b")
-    with monkeypatch.context() as patched:
-        patched.setattr(ArchiveTable, "record", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            pyspark_log.archive(spark, log.path, "t", table)
-    append(rebuilt_without_journals(log), "c", "d")
-    for _ in range(2):
-        with pytest.raises(DataLoss, match="offsets 1 to 1 that the log has lost"):
-            pyspark_log.archive(spark, log.path, "t", table)
-    assert in_order(pyspark_log.read(spark, log.path, "t", archive=table)) == expected("a", "c", "d")
-
-
-def test_what_others_archive_after_a_look_at_the_log_is_not_taken_for_lost(spark, log, table, monkeypatch):
-    append(log, "a")
-    pyspark_log.archive(spark, log.path, "t", table)
-    look = ArchiveTable.state
-
-    def overtaken(self):
-        monkeypatch.setattr(ArchiveTable, "state", look)
-        append(log, "b")
-        with ThreadPoolExecutor(1) as other:  # a thread has a log of its own
-            other.submit(pyspark_log.archive, spark, log.path, "t", table).result()
-        return look(self)
-
-    monkeypatch.setattr(ArchiveTable, "state", overtaken)
-    assert pyspark_log.archive(spark, log.path, "t", table) == {0: (0, 2), 1: (0, 2)}
-
-
 def test_a_store_that_fails_for_a_moment_does_not_end_a_call(spark, log, table, monkeypatch):
     topic_of = archive_module._topic
     monkeypatch.setattr(archive_module, "_topic", lambda given: UnsteadyTopic(topic_of(given)))
@@ -243,26 +195,6 @@ def test_a_store_that_fails_for_a_moment_does_not_end_a_call(spark, log, table, 
     delete = {"local_retention": dt.timedelta(microseconds=1)}
     assert pyspark_log.archive(spark, log.path, "t", table, **delete) == {0: (0, 2), 1: (0, 2)}
     assert log_starts(log) == [2, 2]
-
-
-def test_offsets_of_nineteen_digits_are_archived(spark, log, table):
-    first = 2**60
-    log.log.topic("t").set_first_offsets({0: first})
-    append(log, "a")
-    assert pyspark_log.archive(spark, log.path, "t", table)[0] == (first, first + 1)
-    append(log, "b")
-    assert pyspark_log.archive(spark, log.path, "t", table) == {0: (first, first + 2), 1: (0, 2)}
-
-
-def test_rows_that_expired_before_they_were_archived_are_an_error(spark, log, table):
-    append(log, "a", "b")
-    pyspark_log.archive(spark, log.path, "t", table)
-    append(log, "c", "d")
-    log.log.topic("t").submit(DeleteRecords(1, 3))
-    with pytest.raises(DataLoss, match="partition 1"):
-        pyspark_log.archive(spark, log.path, "t", table)
-    with pytest.raises(DataLoss, match="partition 1"):
-        pyspark_log.read(spark, log.path, "t", archive=table)
 
 
 def test_a_compacted_topic_is_not_archived(spark, log, table):
@@ -292,14 +224,6 @@ def test_times_are_times_also_if_the_session_takes_the_word_timestamp_for_anothe
         assert stored(spark, table).schema["timestamp"].dataType == TimestampType()
 
 
-def test_partitions_must_not_be_empty(spark, log, table):
-    append(log, "a")
-    pyspark_log.archive(spark, log.path, "t", table)
-    for archive in (None, table):
-        with pytest.raises(InvalidInput, match="partitions is empty"):
-            pyspark_log.read(spark, log.path, "t", archive=archive, partitions=[])
-
-
 def test_only_a_table_of_this_topic_is_its_archive(spark, log, table, tmp_path):
     append(log, "a")
     with pytest.raises(InvalidInput, match="there is no table"):
@@ -321,21 +245,6 @@ def test_only_a_table_of_this_topic_is_its_archive(spark, log, table, tmp_path):
         pyspark_log.archive(spark, log.path, "t", table, partition_by=["a"], cluster_by=["b"])
     with pytest.raises(InvalidInput, match="columns has 'value'"):
         pyspark_log.archive(spark, log.path, "t", str(tmp_path / "new"), columns={"value": "1"})
-
-
-def test_columns_and_partitions_that_a_typed_topic_gets_later_are_in_the_table(spark, log, table):
-    def write(*columns):
-        frame = spark.range(5).selectExpr(*columns).write.format("pyspark_log").mode("append")
-        frame.options(topic="typed", schema="columns", mergeSchema="true").save(log.path)
-
-    write("id")
-    pyspark_log.archive(spark, log.path, "typed", table)
-    write("id", "'x' AS name")
-    assert pyspark_log.read(spark, log.path, "typed", archive=table).where("name IS NULL").count() == 5
-    pyspark_log.archive(spark, log.path, "typed", table, local_retention=dt.timedelta(0))
-    frame = pyspark_log.read(spark, log.path, "typed", archive=table)
-    assert {row.name for row in frame.collect()} == {None, "x"}
-    assert sorted(row.id for row in frame.collect()) == sorted([*range(5)] * 2)
 
 
 def test_backfill_live_writes_archive_and_deletion_at_once_and_a_read_of_both_has_what_was_written(spark, log, table):

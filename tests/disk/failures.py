@@ -19,9 +19,9 @@ from pyspark_log_storage.stores import local
 from tests.disk.disk import Disk, State, Tree, digest
 from tests.disk.recorder import replayed, write_tree
 from tests.disk.story import KEYED, PARTITIONS, TOPIC, DiskStory, Promise, assert_kept
-from tests.processes.keyed_topic import KeyedClient
-from tests.processes.small_topic import AT_ONCE
 from tests.support.coordinator.fault_story import CONFIG, PRODUCER, Process, told
+from tests.support.coordinator.keyed_topic import KeyedClient
+from tests.support.coordinator.small_topic import AT_ONCE
 
 AUDITED = 8
 """One of so many states is also cleaned up and audited."""

@@ -24,9 +24,9 @@ from pyspark_log_storage.stores import reserve
 from pyspark_log_storage.stores.local import LocalStore
 from pyspark_log_storage.stores.store import Store
 from tests.disk.recorder import Recorder
-from tests.processes.keyed_topic import COMPACTED, KeyedClient, Row, check_rows, written
-from tests.processes.small_topic import AT_ONCE, PARTITIONS, TOPIC, rows_of_all
 from tests.support.coordinator.fault_story import GROUP, PRODUCER, Process, Story
+from tests.support.coordinator.keyed_topic import COMPACTED, KeyedClient, Row, check_rows, written
+from tests.support.coordinator.small_topic import AT_ONCE, PARTITIONS, TOPIC, rows_of_all
 from tests.support.countdown import Killed
 
 KEYED = "k"

@@ -4,9 +4,28 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 from tests.history.events import Event, encode
-from tests.processes.line_file import LineFile
+
+
+class LineFile:
+    """A file to which processes append lines: what they did, or that others should stop. SIGKILL loses none."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    def append(self, line: object) -> None:
+        """Add a line, at once."""
+        if self._descriptor is None:
+            self._descriptor = os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        os.write(self._descriptor, f"{line}\n".encode())
+
+    def lines(self) -> list[str]:
+        """Return what there is."""
+        path = Path(self._path)
+        return path.read_text().splitlines() if path.exists() else []
 
 
 class Recorder:

@@ -252,6 +252,7 @@ def _repeat(process: Process, checkpoint: dict[str, Any], before: int) -> bool:
     options = {"path": readers.PATH, "subscribe": TOPIC, "startingOffsets": "earliest"}
     options |= readers.compacted_options(world)
     options["maxOffsetsPerTrigger"] = str(chance.choice([3, 10, 100]))
+    options["maxRecordsOnDriver"] = chance.choice(readers.MOST_ON_DRIVER)
     reader = StreamReader(readers.schema_of(world), CaseInsensitiveDict(options))
     start = checkpoint.setdefault("start", reader.initialOffset())
     if "end" not in checkpoint:

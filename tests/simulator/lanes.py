@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
 from pyspark_log_coordinator.log.node_probe import check_node
+from pyspark_log_storage import logs
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.stores.store import Store
 from pyspark_log_storage.stores.store_threads import Answer
@@ -43,6 +44,7 @@ class InlineReads:
         self._now = now
         self._seconds = seconds
         self._avoided_until = -1.0
+        self.failures = logs.Failures()
 
     @property
     def avoided(self) -> bool:

@@ -12,7 +12,7 @@ MANY = 1000
 """So many worlds do, wherever they begin."""
 WRITERS_AND_READERS = (
     *("batches", "acks=all", "acks=1", "acks=0", "crashes", "zombies", "fenced", "strays", "StaleFile"),
-    *("batch reads", "micro-batches read", "rewinds", "rows lost under a reader", "OutcomeUnknown"),
+    *("batch reads", "micro-batches read", "driver reads", "rewinds", "rows lost under a reader", "OutcomeUnknown"),
     *("lost of a journal", "cut of a journal", "flipped of a journal"),
 )
 DISKS = (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
 
 from pyspark_log.options import parse_source
 from pyspark_log.reading import source_offset
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.partition import Partition
 
 PATH = "/simulated"
+MOST_ON_DRIVER = ("0", "10", "10000")
+"""Of how many rows a micro-batch may be that the driver reads."""
 
 
 def stream_reader(process: Process, checkpoint: Checkpoint, name: str) -> None:
@@ -62,7 +65,7 @@ def finish(process: Process, checkpoint: Checkpoint, name: str) -> None:
 
 def _stream(world: World, name: str) -> StreamReader:
     options = {"path": PATH, "subscribe": TOPIC, "startingOffsets": "earliest", "failOnDataLoss": "false"}
-    options |= compacted_options(world)
+    options |= compacted_options(world) | {"maxRecordsOnDriver": MOST_ON_DRIVER[world.counts["micro-batches read"] % 3]}
     if world.settings.grouped:
         options["group.id"] = name
         if starts_at_committed(name):
@@ -154,25 +157,33 @@ def read_all(process: Process) -> None:
     _as_planned(world, read(process, reader, reader.partitions()), world.rows.number, None, None)
 
 
+_HANDED_OVER = 0.7
 Found = dict[int, dict[int, Row]]
 """Rows by partition and offset."""
 
 
 def read(process: Process, reader: Any, splits: Iterable[Any]) -> Found:
-    """Return the rows by partition and offset; each is what was written there, and none comes twice."""
+    """Return the rows by partition and offset; each is what was written there, and none comes twice.
+
+    Rows that the driver has read are handed over, or lost, so that a task reads them.
+    """
     world = process.world
     assert world.rows is not None
     found: Found = {}
     for split in splits:
         process.place = process.chance.choice(["driver", "executor"])
-        at = None
-        for batch in reader.read(split):
+        ends: dict[int, int] = {}
+        handed = reader.getCache({}, {}) if isinstance(reader, _SimpleStreamReaderWrapper) else None
+        is_handed = handed is not None and process.chance.random() < _HANDED_OVER
+        world.counts["driver reads"] += is_handed
+        for batch in handed if is_handed else reader.read(split):
             for p, offset, row in placed_rows(batch):
+                at = ends.get(p)
                 # Rows may lack that were compacted, or expired while the query that may lose them read.
                 may_lack = world.compaction is not None or offset <= world.rows.states[-1].partitions[p].log_start
                 is_next = at in {None, offset} or (may_lack and at is not None and at < offset)
                 require(is_next, f"partition {p}: offset {offset} comes where {at} is due")
-                at = offset + 1
+                ends[p] = offset + 1
                 hold_read(world, p, offset, row)
                 require(offset not in found.setdefault(p, {}), f"partition {p}: offset {offset} comes twice")
                 found[p][offset] = row

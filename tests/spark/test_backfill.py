@@ -4,7 +4,6 @@ import contextlib
 import datetime as dt
 import itertools
 import json
-import logging
 import subprocess
 import sys
 import threading
@@ -18,15 +17,12 @@ from pyspark.sql import functions as f
 import pyspark_log
 from pyspark_log.history import backfill as backfill_module
 from pyspark_log.history import backfill_plan, ordering
-from pyspark_log.history.backfill_plan import BackfillPlan, BackfillSettings
 from pyspark_log_storage.errors import (
     InvalidInput,
     InvalidOption,
     InvalidRecord,
     StoreUnavailable,
-    UnknownTopic,
 )
-from pyspark_log_storage.stores.local import LocalStore
 from tests.support.log_reader import read_topic
 from tests.support.spark.kills import wait_for
 from tests.support.spark.spark_log import SparkLog
@@ -122,15 +118,6 @@ def test_a_store_that_fails_for_a_moment_does_not_end_a_call(spark, log, monkeyp
     assert {number: len(rows) for number, rows in batches(log).items()} == {0: 10, 1: 10}
 
 
-def test_rows_without_a_value_come_first_and_all_equal_values_are_in_one_range(spark, log):
-    frame = history(spark).withColumn("number", f.expr("CASE WHEN number < 100 THEN NULL WHEN number < 300 THEN 1 END"))
-    assert start(log, frame) == ROWS
-    assert sorted(itertools.chain.from_iterable(numbers_by_partition(log).values())) == list(range(ROWS))
-    first, second = (sorted(int(row.value) for row in rows) for rows in batches(log).values())
-    assert first == [*range(100), *range(300, 400)]
-    assert second == list(range(100, 300))
-
-
 @pytest.mark.parametrize("value", ["greatest(number - 300, 0)", "7", "IF(number < 300, -double('Infinity'), number)"])
 def test_the_smallest_value_may_have_more_rows_than_a_range(spark, log, value):
     frame = history(spark).withColumn("order", f.expr(value))
@@ -198,42 +185,6 @@ def test_the_ranges_of_times_do_not_depend_on_the_time_zone_of_a_session(spark):
     assert [row[0] for row in found] == list(seconds)
 
 
-def other_schema(frame):
-    return frame.withColumn("number", f.col("number").cast("string"))
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"order_by": "value"}, "order_by"),
-        ({"rows_per_range": 50}, "rows_per_range 100, and now it is 50"),
-        ({"backfill_id": "c"}, "backfill_id 'b', and now it is 'c'"),
-        ({"checkpoint": "/elsewhere"}, "there is no backfill in /elsewhere"),
-        ({"topic": "u"}, "topic 't', and now it is 'u'"),
-        ({"frame": other_schema}, "columns"),
-    ],
-    ids=["order", "rows", "id", "checkpoint", "topic", "frame"],
-)
-def test_a_backfill_goes_on_only_with_what_it_began_with(spark, done, change, said):
-    given = dict(change)
-    frame = given.pop("frame", lambda same: same)(history(spark))
-    with pytest.raises(InvalidInput, match=said):
-        start(done, frame, **given)
-    assert (done.rows("t"), done.rows("u")) == (ROWS, 0)
-
-
-def test_a_topic_that_was_deleted_since_is_not_filled_from_the_middle(spark, log):
-    log.create("t")
-    start(log, history(spark), rows_per_range=ROWS)
-    log.delete("t")
-    with pytest.raises(UnknownTopic):
-        start(log, history(spark), rows_per_range=ROWS)
-    log.create("t")
-    with pytest.raises(InvalidInput, match="was deleted"):
-        start(log, history(spark), rows_per_range=ROWS)
-    assert log.rows("t") == 0
-
-
 def test_what_cannot_be_written_is_refused_before_anything_is_there(spark, log):
     frame = history(spark)
     with pytest.raises(InvalidInput, match="order_by is 'nothing', and the frame has number, key"):
@@ -250,25 +201,7 @@ def test_what_cannot_be_written_is_refused_before_anything_is_there(spark, log):
     assert log.log.topics() == {}
 
 
-def test_of_two_processes_that_plan_at_once_one_plan_counts(tmp_path):
-    store = LocalStore(str(tmp_path))
-    settings = BackfillSettings("b", "t", ("number",), 10, "struct<number:bigint>")
-    one, other = (BackfillPlan(settings, "id", 100, (bound,)) for bound in "12")
-    assert backfill_plan.create(store, one) == one
-    assert backfill_plan.create(store, other) == one
-
-
-def test_rows_older_than_the_topic_keeps_them_and_each_range_are_logged(spark, log, caplog):
-    log.create("t", retention_ms=86_400_000)
-    with caplog.at_level(logging.INFO, "pyspark_log"):
-        start(log, history(spark), rows_per_range=ROWS)
-    said = [record.getMessage() for record in caplog.records]
-    assert any("rows of the backfill are older than retention.ms (86400000)" in each for each in said)
-    assert "backfill 'b' of topic 't': range 1 of 1 is written, with 400 rows" in said
-
-
 @pytest.mark.slow
-@pytest.mark.no_faults("makes so many calls that every run meets one")
 def test_a_killed_backfill_continues_beside_a_live_producer_and_each_row_is_there_once_in_order(spark, log):
     log.create("t", 3)
     files = str(log.folder / "files")

@@ -8,7 +8,6 @@ from pyspark.errors import PySparkException, StreamingQueryException
 import pyspark_log
 from pyspark_log.source import newest_rows
 from pyspark_log_coordinator.maintenance import topic_roll
-from pyspark_log_storage.errors import DataLoss
 from tests.support.spark.rolled import roll
 from tests.support.spark.spark_log import SparkLog
 
@@ -88,19 +87,6 @@ def test_the_rows_are_fixed_when_the_frame_is_made_though_they_are_compacted_bef
         replayed.collect()
 
 
-def test_a_version_is_read_as_long_as_newer_rows_have_not_been_compacted(spark, log):
-    log.create("t", 1, cleanup_policy="compact")
-    log.write(frame(spark, [(1, 1), (2, 2)]), topic="t")
-    version = log.log.topic("t").refresh() and log.log.topic("t").version
-    log.write(frame(spark, [(1, 3)]), topic="t")
-    assert newest(log, version=version) == {1: 1, 2: 2}
-    compact(log)
-    with pytest.raises(
-        DataLoss, match="partition 0: the rows up to offset 2 have been compacted, and the version ends at 2"
-    ):
-        newest(log, version=version)
-
-
 def test_keys_of_a_typed_topic_are_in_a_column_and_so_is_what_deletes_them(spark, log):
     rows = spark.createDataFrame(
         [(1, "a", False), (2, "b", False), (1, "c", False)], "id long, name string, gone boolean"
@@ -115,39 +101,6 @@ def test_keys_of_a_typed_topic_are_in_a_column_and_so_is_what_deletes_them(spark
         found = pyspark_log.latest(spark, log.path, "t").select("id", "name").collect()
         assert sorted(map(tuple, found)) == [(1, "c"), (3, "e")]
         compact(log)
-
-
-@pytest.mark.parametrize("kind", ["long", "date", "timestamp"])
-def test_versions_that_arrive_out_of_order_are_compared_wherever_the_rows_are(spark, log, kind):
-    columns = f"id long, name string, gone boolean, seq {kind}"
-    version = {"long": "seq", "date": "date_add(date'1970-01-01', seq)", "timestamp": "timestamp_micros(seq)"}[kind]
-    chance, newest_of, sequence = random.Random(3), {}, 0
-    for batch in range(5):
-        rows = []
-        for number in range(30):
-            seq = chance.choice([None, *range(40)])
-            rows.append((chance.randrange(12), f"{batch}-{number}", chance.random() < 0.2, seq))
-            order = -1 if seq is None else seq, sequence + number
-            if order > newest_of.get(rows[-1][0], ((-2, 0), None))[0]:
-                newest_of[rows[-1][0]] = order, rows[-1]
-        sequence += len(rows)
-        frame = spark.createDataFrame(rows, "id long, name string, gone boolean, seq int").repartition(1)
-        frame = frame.selectExpr("id", "name", "gone", f"cast({version} as {kind}) seq")
-        assert frame.schema.simpleString() == spark.createDataFrame([], columns).schema.simpleString()
-        log.write(frame, topic="t", schema="columns", **{"key.column": "id"})
-        handle = log.log.topic("t")
-        if not batch:
-            handle.alter_config(
-                {"cleanup.policy": "compact", "delete.when": "gone", "compaction.version.column": "seq"}
-            )
-            handle.alter_config({"min.cleanable.dirty.ratio": "0"})
-        wanted = sorted(row[:2] for _, row in newest_of.values() if not row[2])
-        for _ in range(2):
-            found = pyspark_log.latest(spark, log.path, "t").select("id", "name").collect()
-            assert sorted(map(tuple, found)) == wanted
-            if batch % 2:
-                break
-            compact(log)
 
 
 def test_filters_skip_pages_by_the_page_index(spark, log):
@@ -236,40 +189,6 @@ def test_a_stream_begins_with_the_newest_rows_and_continues_with_every_row(spark
     assert first_and_then(log) == [(1, [8, 9, 10])]
 
 
-def test_a_query_that_is_stopped_in_the_state_continues_there(spark, log):
-    log.create("t", 1, cleanup_policy="compact")
-    log.write(frame(spark, [(1, 0), (2, 1), (1, 2), (2, 3), (3, 4), (1, 5)]), topic="t")
-    with pytest.raises(StreamingQueryException, match="stopped"):
-        first_and_then(log, maxOffsetsPerTrigger=2, stops=1)
-    log.write(frame(spark, [(3, 6), (3, 7)]), topic="t")
-    assert first_and_then(log, maxOffsetsPerTrigger=2) == [(1, [3]), (2, [4, 5]), (3, [6, 7])]
-
-
-def test_state_and_changes_are_the_newest_state_while_the_topic_is_written_and_compacted(spark, log):
-    log.create("t", 2, cleanup_policy="compact", min_cleanable_dirty_ratio=0.3)
-    chance, table, wanted, numbers = random.Random(5), {}, {}, []
-
-    def upsert(batch, _):
-        for row in batch.orderBy("offset").collect():
-            numbers.append((row.partition, row.offset))
-            table[int(row.key)] = None if row.value is None else int(row.value)
-
-    for step in range(4):
-        rows = [(chance.randrange(60), None if chance.random() < 0.2 else step * 1000 + n) for n in range(80)]
-        log.write(frame(spark, rows), topic="t")
-        wanted.update(rows)
-        if step % 2:
-            compact(log)
-        read = log.stream(subscribe="t", startingOffsets="latest-by-key", maxOffsetsPerTrigger=50)
-        query = read.writeStream.foreachBatch(upsert).option("checkpointLocation", str(log.folder / "c"))
-        query.trigger(availableNow=True).start().awaitTermination()
-        if step == 0:
-            assert len(numbers) == sum(value is not None for value in wanted.values())
-    assert len(numbers) == len(set(numbers)), "a row is there twice"
-    is_there = {key: value for key, value in table.items() if value is not None}
-    assert is_there == {key: value for key, value in wanted.items() if value is not None}
-
-
 def test_foreach_batch_leaves_files_with_rows_of_the_state_to_the_source(spark, log):
     """Spark itself reads files that will not be rewritten, as soon as the topic is not compacted any more."""
     log.create("t", 1, cleanup_policy="compact", segment_format="parquet")
@@ -298,9 +217,3 @@ def test_foreach_batch_leaves_files_with_rows_of_the_state_to_the_source(spark, 
     run()
     assert seen[4:] == [[5, 6]]
     assert plans == [False, False, False, False, True]
-
-
-def test_a_stream_over_a_topic_that_is_not_compacted_is_refused(spark, log):
-    log.create("t", 1)
-    with pytest.raises(StreamingQueryException, match=r"topic 't' has cleanup\.policy=delete, and only a compacted"):
-        first_and_then(log)

@@ -69,7 +69,7 @@ def test_the_page_shows_what_a_query_has_written_and_read(spark: SparkSession, q
     assert (writer.topic, writer.producer.batch_id, writer.producer.rows) == ("out", 2, 100)
     batches = [(each.name, each.producer, each.rows) for each in found["batches"]]
     assert batches == [("out", writer.name, 100)] * 3
-    assert "partition 0 from 100 to 149" in found["batches"][0].words
+    assert "partition 0 from 100 to 199" in found["batches"][0].words
     page = pages.render("queries", view=view, **found)
     assert f"batch 2 of &#39;{writer.name}&#39;" in page
     assert view.groups["g"].lag == 0

@@ -15,10 +15,19 @@ from pyspark.sql import SparkSession
 
 from pyspark_log.opening import open_log
 from pyspark_log_storage.stores.addresses import inner_url
-from tests.support.elsewhere import Root
 from tests.support.log_reader import orphans, read_topic
 from tests.support.rings import default
-from tests.support.spark.faulty_source import COMMITTED, COMMITTING, PLANNING, READING, STAGED, STAGING, Trap, sequenced
+from tests.support.spark.faulty_source import (
+    COMMITTED,
+    COMMITTING,
+    HANDING,
+    PLANNING,
+    READING,
+    STAGED,
+    STAGING,
+    Trap,
+    sequenced,
+)
 from tests.support.spark.kills import Query, driver
 
 ROWS = 300
@@ -37,9 +46,9 @@ def write(spark: SparkSession, path: str, first: int, end: int) -> None:
 
 
 @pytest.fixture
-def make_query(spark: SparkSession, root: Root, tmp_path: Path) -> MakeQuery:
+def make_query(spark: SparkSession, tmp_path: Path) -> MakeQuery:
     """Write the topic `in` and make queries from it, or from another topic, to another."""
-    path = str(root / "log")
+    path = str(tmp_path / "log")
     write(spark, path, 0, ROWS)
 
     def made(source: str = "in", target: str | None = "out", *, columns: tuple[str, ...] = ("key", "value")) -> Query:
@@ -93,12 +102,27 @@ def test_a_killed_python_process_fails_the_query_and_its_restart_writes_each_row
     spark: SparkSession, make_query: MakeQuery, point: str
 ) -> None:
     query = make_query()
+    if point == READING:
+        query.source["maxRecordsOnDriver"] = "0"
     trap = Trap(query.trap)
     trap.set(point, signal.SIGKILL, KILLED_BATCH)
     with pytest.raises(StreamingQueryException):
         query.run(spark)
     assert trap.caught(point)
     check_left(query, point)
+    query.run(spark)
+    query.check_copied("in", "out")
+
+
+def test_a_killed_planner_that_had_read_rows_fails_the_query_and_its_restart_reads_them_again(
+    spark: SparkSession, make_query: MakeQuery
+) -> None:
+    query = make_query()
+    trap = Trap(query.trap)
+    trap.set(HANDING, signal.SIGKILL)
+    with pytest.raises(StreamingQueryException):
+        query.run(spark)
+    assert trap.caught(HANDING)
     query.run(spark)
     query.check_copied("in", "out")
 

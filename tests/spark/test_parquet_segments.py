@@ -60,7 +60,6 @@ def test_the_source_reads_every_row_in_its_place(log):
     assert sum(row[5] is not None for row in found) == len(range(0, ROWS + NEWER, 3))
 
 
-@pytest.mark.on_disk("Spark has no file system for s3://")
 def test_spark_reads_the_files_by_itself(log, files):
     native = log.spark.read.parquet(*files)
     assert native.columns == list(COLUMNS)
@@ -69,7 +68,6 @@ def test_spark_reads_the_files_by_itself(log, files):
     assert rows(native) == rolled
 
 
-@pytest.mark.on_disk("Spark has no file system for s3://")
 @pytest.mark.parametrize(
     "condition", ["offset >= 2990", "timestamp >= timestamp_micros(1700000000000000 + 5990 * 1000)"]
 )

@@ -14,7 +14,6 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from tests.support.elsewhere import Root
 from tests.support.log_reader import orphans, read_topic
 from tests.support.spark.faulty_source import COMMITTED, COMMITTING, STAGED, Trap
 from tests.support.spark.kills import Query, driver
@@ -26,8 +25,8 @@ Write = Callable[..., None]
 
 
 @pytest.fixture
-def path(root: Root) -> str:
-    return str(root / "log")
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "log")
 
 
 @pytest.fixture

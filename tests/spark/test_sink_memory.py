@@ -8,7 +8,6 @@ from tests.support.spark.spark_log import SparkLog
 LIMIT_MIB = 512
 
 
-@pytest.mark.on_disk("its tasks write what they have measured beside the log")
 @pytest.mark.slow
 @pytest.mark.parametrize(("partitions", "rows", "hashes"), [(8, 500_000, 8), (1, 1_000_000, 1)])
 def test_a_task_with_more_rows_than_memory_stays_within_its_memory(spark, tmp_path, partitions, rows, hashes):

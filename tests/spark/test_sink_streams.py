@@ -78,7 +78,6 @@ def new_drivers(spark):
     spark.conf.unset(name)
 
 
-@pytest.mark.on_disk("it moves the folder of the log")
 def test_a_query_whose_disk_is_not_mounted_fails_and_continues_when_it_is(log, tmp_path, new_drivers):
     mount, away = tmp_path / "mount" / "log", tmp_path / "away"
     mount.mkdir(parents=True)

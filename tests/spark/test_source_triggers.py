@@ -49,6 +49,18 @@ def test_available_now_ends_though_its_topic_is_created_again_and_written_to_dur
     assert batches == [[b"a0", b"a1", b"a2", b"a3", b"b0"], [b"again"] * 5]
 
 
+@pytest.mark.parametrize(("options", "tasks"), [({}, 1), ({"minPartitions": 2}, 2)])
+def test_few_rows_of_two_partitions_are_one_task_unless_there_shall_be_more(log, options, tasks):
+    found = []
+    stream = log.stream(subscribe="t", startingOffsets="earliest", **options)
+    writer = stream.writeStream.foreachBatch(
+        lambda frame, _: found.append((frame.rdd.getNumPartitions(), frame.count()))
+    )
+    writer = writer.option("checkpointLocation", str(log.folder / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert found == [(tasks, 10)]
+
+
 @pytest.mark.default
 def test_once_reads_what_is_there_in_one_batch(log):
     frame = log.stream(subscribe="t", startingOffsets="earliest", maxOffsetsPerTrigger=5)
@@ -107,7 +119,6 @@ class Running:
 
 
 @pytest.mark.default
-@pytest.mark.no_faults("a fault ends the query")
 def test_a_running_query_reads_what_comes_and_rests_where_nothing_comes(log):
     with (
         configured(log.spark, spark__sql__streaming__noDataProgressEventInterval="200"),

@@ -76,6 +76,7 @@ def test_a_worker_that_dies_in_mid_batch_costs_a_retry_and_no_row(run):
     assert sorted(contents.numbers()) == list(range(ROWS))
     assert len(contents.of_producer(run.query)) == len(run.batches) > HELD_BATCH + 1
     assert sum(run.batches) == ROWS
+    assert {task["task"] for task in run.tasks} == {0}, "the driver reads small batches, also for executors"
     assert (run.rows, run.distinct) == (ROWS, ROWS)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.elsewhere import Root
 from tests.support.log_reader import entries, read_topic
 from tests.support.spark.faulty_source import COMMITTING, Trap
 from tests.support.spark.kills import Query, driver, wait_for
@@ -19,9 +18,9 @@ STOPPED_BATCH = 1
 
 
 @pytest.fixture
-def query(spark: SparkSession, root: Root, tmp_path: Path) -> Query:
+def query(spark: SparkSession, tmp_path: Path) -> Query:
     """A query from topic `in`, which has rows, to topic `out`."""
-    path = str(root / "log")
+    path = str(tmp_path / "log")
     rows = spark.range(0, ROWS, numPartitions=1).selectExpr("cast(id % 17 as string) key", "cast(id as string) value")
     writer = rows.write.format("pyspark_log").mode("append").option("num.partitions", PARTITIONS)
     writer.option("topic", "in").save(path)

@@ -270,7 +270,6 @@ Rules(s, a) ==
       [] a.kind = "fence" -> [it_was_not_fenced |-> a.node \notin s.fenced]
       [] a.kind = "unfence" -> [it_was_fenced |-> a.node \in s.fenced]
       [] a.kind = "start" -> [it_moves_on |-> a.start > s.start, it_is_committed |-> a.start <= s.hw]
-      [] a.kind = "first" -> [there_was_never_a_row |-> s.end = 0]
       [] a.kind \in {"hold", "seen", "lose", "renew", "config"} -> [always |-> TRUE]
 
 Effect(s, a) ==
@@ -290,7 +289,6 @@ Effect(s, a) ==
       [] a.kind = "suspect" -> [s EXCEPT !.suspects = @ \cup {a.node}]
       [] a.kind = "cancel" -> Alive(s, {a.node})
       [] a.kind = "start" -> StartEffect(s, a)
-      [] a.kind = "first" -> [s EXCEPT !.start = a.start, !.hw = a.start, !.end = a.start, !.from = a.start]
       [] a.kind = "config" -> [s EXCEPT !.min = a.min, !.compacted = a.compacted,
                                         !.staged = {g \in @ : a.compacted \/ ~g.keyed}]
 

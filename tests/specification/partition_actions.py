@@ -22,7 +22,6 @@ from pyspark_log_coordinator.replication.node_changes import ReplicasFenced, Rep
 from pyspark_log_coordinator.replication.reassignment import PartitionsAdded, ReplicasAltered
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.replication.suspicion import NodeSuspected, SuspicionCancelled
-from pyspark_log_coordinator.segments.first_offsets import FirstOffsetsSet
 from pyspark_log_coordinator.segments.orphans import DeletionsConfirmed, FloorMarked, OrphanFloorRaised
 from pyspark_log_coordinator.segments.retention import LogStartMoved
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged
@@ -144,8 +143,6 @@ def _other_actions(p: int, event: Any) -> list[Action]:
             return [{"kind": _OF_A_NODE[type(event)], "node": event.node}]
         case ConfigAltered():
             return [{"kind": "config", **_config(event)}]
-        case FirstOffsetsSet():
-            return [{"kind": "first", "start": event.offsets[p]}] if p in event.offsets else []
     if isinstance(event, _OF_NO_PARTITION):
         return []
     if event.partition != p:

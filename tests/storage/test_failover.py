@@ -3,7 +3,9 @@
 import pytest
 
 from pyspark_log_storage.errors import CorruptObject, NewerFormat, ObjectMissing, StoreUnavailable
-from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable, stop_unless_damaged
+from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable, reread, rereads, stop_unless_damaged
+from tests.support.counted_bucket import CountedBucket
+from tests.support.memory_store import MemoryStore
 
 DAMAGED = CorruptObject("a", "a bit is flipped")
 MISSING = ObjectMissing("/b", "key")
@@ -48,3 +50,22 @@ def test_a_damaged_or_missing_copy_is_skipped_if_only_these_may_be():
     assert first_readable([DAMAGED, MISSING, "good"], read, stop_unless_damaged) == "good"
     with pytest.raises(StoreUnavailable):
         first_readable([SILENT, "good"], read, stop_unless_damaged)
+
+
+@pytest.mark.parametrize(("store", "calls"), [(MemoryStore(), 1), (CountedBucket(), 2)])
+def test_what_an_object_store_answers_counts_as_damaged_the_second_time(store, calls):
+    made = []
+
+    @rereads
+    def check(_store, *answers, named):
+        made.append(named)
+        return read(answers[len(made) - 1])
+
+    with pytest.raises(CorruptObject):
+        check(store, DAMAGED, DAMAGED, "never read", named="it")
+    assert made == ["it"] * calls
+    answers = iter([DAMAGED, "good"])
+    if calls == 2:
+        assert reread(store, lambda: read(next(answers))) == "good"
+    with pytest.raises(StoreUnavailable):
+        reread(store, lambda: read(next(iter([SILENT, "good"]))))

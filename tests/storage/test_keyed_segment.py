@@ -240,7 +240,6 @@ def written(store):
     return found
 
 
-@pytest.mark.no_faults("makes so many calls that every run meets one")
 @pytest.mark.parametrize("every", [9, deep(1)])
 def test_every_flipped_byte_and_every_cut_is_an_error_of_a_scan_and_of_a_copy(store, written, every):
     data = store.read(KEY)

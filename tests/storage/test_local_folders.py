@@ -12,6 +12,8 @@ from pyspark_log_storage.errors import (
 )
 from pyspark_log_storage.stores.local import LocalStore
 from pyspark_log_storage.stores.self_test import self_test
+from pyspark_log_storage.stores.store import make_folder
+from tests.support.memory_store import MemoryStore
 
 # Empty folders
 
@@ -72,6 +74,17 @@ def test_nothing_is_written_below_the_mount_point_of_a_disk_that_is_not_mounted(
     with pytest.raises(NodeMissing, match=f"the store at {mount_point.url} has no marker: is its disk mounted"):
         write(mount_point)
     assert os.listdir(mount_point.url) == []
+
+
+def test_no_folder_is_made_below_it_either(mount_point):
+    with pytest.raises(StoreUnavailable, match=r"\.tmp|topics"):
+        make_folder(mount_point, "topics/t/append/")
+    assert os.listdir(mount_point.url) == []
+    self_test(mount_point, "n")
+    for _ in range(2):
+        make_folder(mount_point, "topics/t/append/")
+    assert list(mount_point.folders("topics/t/")) == ["append"]
+    make_folder(MemoryStore(), "topics/")
 
 
 def test_a_store_that_is_tried_and_marked_is_written_to(mount_point):

@@ -62,25 +62,49 @@ def test_records_are_formatted_as_lines_of_json(log):
     assert second["error"].endswith("ValueError: y")
 
 
+def test_what_fails_again_and_again_is_logged_when_it_begins_and_when_it_ends(log):
+    failures = logs.Failures()
+
+    def fail(what, error):
+        failures.note(what, error, "%(node)r: %(error)s", node=what)
+
+    for what in ("1", "2"):
+        failures.end(what, "%(node)r is back", node=what)
+    for _ in range(3):
+        fail("1", OSError("no answer"))
+        fail("1", ValueError("another disk"))
+        fail("2", OSError("no answer"))
+    assert log.messages == ["'1': no answer", "'1': another disk", "'2': no answer"]
+    assert {each.levelname for each in log.records} == {"WARNING"}
+    for _ in range(2):
+        failures.end("1", "%(node)r is back", node="1")
+    fail("1", OSError("no answer again"))
+    assert log.messages[3:] == ["'1' is back", "'1': no answer again"]
+    assert [each.node for each in log.records] == ["1", "1", "2", "1", "1"]
+
+
 @cache
-def calls():
-    """Every call of `logs` in the product, with the names of its arguments."""
+def messages():
+    """Return every message in the product: where it is, and the names of the facts that are given for it."""
     found = []
     for package in ("pyspark_log", "coordinator", "storage"):
         for file in sorted((ROOT / package).rglob("*.py")):
             for node in ast.walk(ast.parse(file.read_text())):
                 if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
                     continue
-                if isinstance(node.func.value, ast.Name) and node.func.value.id == "logs":
-                    found.append((f"{file.relative_to(ROOT)}:{node.lineno}", node))
+                owner, method = ast.unparse(node.func.value), node.func.attr
+                where, given = f"{file.relative_to(ROOT)}:{node.lineno}", {each.arg for each in node.keywords}
+                if owner == "logs" and method in {"debug", "info", "warning", "exception"}:
+                    found.append((where, node.args[0], given))
+                elif owner.endswith("failures") and method in {"note", "end"}:
+                    found.append((where, node.args[-1], given | ({"error"} if method == "note" else set())))
     return found
 
 
 def test_each_fact_of_a_message_is_given():
     checked = 0
-    for where, call in calls():
-        given = {each.arg for each in call.keywords}
-        texts = [each.value for each in ast.walk(call.args[0]) if isinstance(each, ast.Constant)]
+    for where, message, given in messages():
+        texts = [each.value for each in ast.walk(message) if isinstance(each, ast.Constant)]
         for name in re.findall(r"%\((\w+)\)", " ".join(filter(lambda each: isinstance(each, str), texts))):
             checked += 1
             assert name in given, where
@@ -88,7 +112,7 @@ def test_each_fact_of_a_message_is_given():
 
 
 def test_messages_name_topics_nodes_and_groups_by_their_fields():
-    for where, call in calls():
-        for each in ast.walk(call.args[0]):
+    for where, message, _ in messages():
+        for each in ast.walk(message):
             if isinstance(each, ast.Constant) and isinstance(each.value, str):
                 assert not re.search(r"\b(topic|node|group|member) %(?!\()", each.value), where

@@ -242,7 +242,6 @@ def refused(store):
         segment.scan(store, KEY)
 
 
-@pytest.mark.no_faults("makes so many calls that every run meets one")
 @pytest.mark.parametrize("every", [5, deep(1)])
 def test_every_flipped_byte_and_every_cut_is_an_error_of_a_scan(memory, every):
     data = memory.read(KEY)

@@ -12,7 +12,6 @@ from pyspark_log_storage.columns.schema import RECORD, RECORD_ID, RECORD_SCHEMAS
 from pyspark_log_storage.errors import CorruptObject, NewerFormat, ObjectMissing, StoreError
 from pyspark_log_storage.files import chunk
 from pyspark_log_storage.segments import segment, transfer
-from tests.support import elsewhere
 from tests.support.counting_store import CountingStore
 from tests.support.memory_store import MemoryStore
 from tests.support.segment_reads import entries_between, entry_reaching
@@ -124,10 +123,8 @@ def test_chunks_carry_the_leader_epoch_of_their_rows(memory, epochs, found):
 
 @pytest.fixture(scope="module")
 def large():
-    """A segment of 2,000 chunks of ten rows, in a store without faults: a run of a test makes no other one."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(elsewhere.FAULTS_OF_STORES, "")
-        store = CountingStore()
+    """A segment of 2,000 chunks of ten rows."""
+    store = CountingStore()
     writer = segment.SegmentWriter(store, FOLDER, NAME, BASE, EPOCHS)
     for n in range(2_000):
         writer.append(*chunk.encode(batch_of([(b"v", n * 10 + i) for i in range(10)]), RECORD_ID, "none"))

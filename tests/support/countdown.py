@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark_log_storage.stores.chaos import ChaosStore
 from pyspark_log_storage.stores.faults import Fault
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
 CHANGES = frozenset({"create", "create_unflushed", "put", "close", "delete"})
 """The calls that change a store."""
@@ -31,7 +31,7 @@ class Countdown:
 
     def store(self, url: str = "the url") -> ChaosStore:
         """Return an empty store."""
-        return ChaosStore(PlainStore(url), self, kill=kill)
+        return ChaosStore(MemoryStore(url), self, kill=kill)
 
     def at(self, call: str, key: str) -> Fault | None:
         if call not in DURABLE:

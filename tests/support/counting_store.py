@@ -1,10 +1,10 @@
 """A store in memory that counts what is read from it."""
 
 from pyspark_log_storage.stores.request_counts import RequestCounts
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
 
-class CountingStore(PlainStore):
+class CountingStore(MemoryStore):
     """Counts reads, and the bytes that they gave."""
 
     def __init__(self) -> None:

@@ -81,7 +81,6 @@ def filled() -> ReplicatedTopic:
 
 
 FILLED = filled()
-OBJECTS = {url: {key: store.read(key) for key in store.list("")} for url, store in FILLED.stores.at.items()}
 HANDLE = FILLED.handle
 GROUP = FILLED.log.group("g").journal
 FOLDER = layout.topic_folder("t", HANDLE.topic_id)
@@ -100,13 +99,14 @@ def named(decode: Callable[[bytes, str], object]) -> Decode:
     return lambda data: decode(data, "it")
 
 
-def as_entry(journal: Journal[Any, Any]) -> Decode:
-    """Return what reads an entry as one that follows all but the newest of a journal's entries."""
+def as_entry(journal: Journal[Any, Any], number: int | None = None) -> Decode:
+    """Return what reads an entry as that of a number, by default the newest, after a journal's entries before it."""
+    before = journal.begin()
+    while before.number < (number or journal.number) - 1:
+        before.take_next()
 
     def read(data: bytes) -> object:
-        past = journal.begin()
-        while past.number < journal.number - 1:
-            past.take_next()
+        past = before.copy()
         past._fold(data, past._decode(data, "the entry"))
         return past.state
 

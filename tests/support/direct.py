@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
@@ -57,9 +58,19 @@ class Stream:
         return rows
 
     def between(self, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
-        """The rows of the micro-batch between two offsets."""
+        """The rows of the micro-batch between two offsets. Those that the driver has read are those that tasks read."""
         batches = [batch for split in self.reader.partitions(start, end) for batch in self.reader.read(split)]
-        return pa.Table.from_batches(batches, schema=self.schema).to_pylist()
+        found = pa.Table.from_batches(batches, schema=self.schema)
+        if (handed := self.handed_over(start, end)) is not None:
+            assert handed.equals(found)
+        rows: list[dict[str, Any]] = found.to_pylist()
+        return rows
+
+    def handed_over(self, start: dict[str, Any], end: dict[str, Any]) -> pa.Table | None:
+        """What Spark takes after `partitions`, as it does: the rows that the driver has read, or None."""
+        if not isinstance(self.reader, _SimpleStreamReaderWrapper):
+            return None
+        return pa.Table.from_batches(self.reader.getCache(start, end), schema=self.schema)
 
     def all_available(self) -> list[dict[str, Any]] | None:
         """The next micro-batch, without limits: Trigger.Once."""

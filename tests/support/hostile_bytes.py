@@ -1,4 +1,4 @@
-"""Bytes that every decoder must survive: changed ones, ones that claim to be huge, and whole ones that are wrong.
+"""Bytes that every decoder must survive: changed ones, and ones that claim to be huge.
 
     python -m tests.support.hostile_bytes SEED COUNT
 
@@ -16,20 +16,12 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import google_crc32c
 import msgspec
-import pyarrow as pa
 
-from pyspark_log_storage.columns.schema import RECORD_SCHEMAS
 from pyspark_log_storage.errors import LogError
-from pyspark_log_storage.files import append_file, chunk, index
 from pyspark_log_storage.objects.envelope import HEADER_BYTES, seal
-from pyspark_log_storage.parquet import keyed_segment, parquet_footer, row_group
-from pyspark_log_storage.segments import segment
 from tests.support import mutations
-from tests.support.decoders import APPENDED, ENVELOPED, EVERY, INDEX, KEYED, LOG, PARQUET, SEGMENT
-from tests.support.memory_store import MemoryStore
-from tests.support.segment_reads import entries_between, entry_reaching
+from tests.support.decoders import APPENDED, ENVELOPED, EVERY
 from tests.support.storage import hostile_chunks as hostile
 
 Inputs = Iterator[tuple[str, Callable[[], object]]]
@@ -62,125 +54,6 @@ def changed(dice, data, start=0, end=None):
         )
         data[place : place + size] = (new % 2 ** (8 * size)).to_bytes(size, "little")
     return bytes(data)
-
-
-# Whole, and wrong: each checksum is right again
-
-
-def use(batch):
-    """Touch every value, as readers do: times as numbers, for Python knows none behind the year 9999."""
-    batch = batch.set_column(2, "timestamp", batch.column("timestamp").cast(pa.int64()))
-    batch.to_pylist()
-    assert batch.nbytes >= 0
-    pa.concat_batches([batch, batch]).slice(1).to_pylist()
-
-
-def read_chunk(dice):
-    """Read a chunk whose header, metadata or columns are changed."""
-    data = dice.choice(hostile.good_chunks())
-    metadata = 72 + int.from_bytes(data[68:72], "little")  # it says where all else lies
-    data = changed(dice, data, *dice.choice(((64, metadata), (metadata, len(data)))))
-    buffer = pa.py_buffer(hostile.sealed(changed(dice, data, 8, 60) if dice.randrange(4) == 0 else data))
-    use(chunk.decode(buffer, chunk.verify(buffer, "the chunk"), RECORD_SCHEMAS, "the chunk"))
-
-
-def read_segment(log, index_bytes):
-    store = MemoryStore()
-    store.put(f"{SEGMENT}.log", log)
-    store.put(f"{SEGMENT}.index", index_bytes)
-    segment.scan(store, SEGMENT, RECORD_SCHEMAS)
-    entries_between(store, SEGMENT, 0, 2**63)
-    entry_reaching(store, SEGMENT, 5)
-    for entry in index.Index(store, f"{SEGMENT}.index").read_all():
-        use(append_file.read_chunk(store, f"{SEGMENT}.log", entry.place(), RECORD_SCHEMAS, "the chunk"))
-
-
-def read_header(dice):
-    header = changed(dice, LOG[:60], 8, 60)
-    read_segment(header + hostile.crc(header) + LOG[64:], INDEX)
-
-
-def read_log(dice):
-    """Read a segment in which the header of its first chunk is changed."""
-    end = 64 + int.from_bytes(LOG[72:76], "little")
-    read_segment(LOG[:64] + hostile.sealed(changed(dice, LOG[64:end], 6, 60)) + LOG[end:], INDEX)
-
-
-def changed_index(dice, data):
-    """Return an index with its header or its block changed."""
-    begin, end = dice.choice(((8, 36), (64, 64 + index.BLOCK_BYTES - 4)))
-    data = changed(dice, data, begin, end)
-    header = data[:60] + hostile.crc(data[:60])
-    body = data[64 : 64 + index.BLOCK_BYTES - 4]
-    block_crc = index._block_crc(int.from_bytes(header[60:], "little"), 0, body)
-    return header + body + block_crc.to_bytes(4, "little")
-
-
-def tail_of(data):
-    """Return the tail of a Parquet segment, and where it begins."""
-    store = MemoryStore()
-    store.put(f"{SEGMENT}.parquet", data)
-    position = parquet_footer.read(store, f"{SEGMENT}.parquet").tail.position
-    return data[position:], position
-
-
-def read_row_group(dice):
-    footer = parquet_footer.decode(*tail_of(PARQUET), "the segment")
-    entry = dice.choice(footer.entries)
-    rows = changed(dice, PARQUET[entry.position : entry.position + entry.length])
-    use(row_group._decode(footer, entry.place(), rows, RECORD_SCHEMAS, "the row group"))
-
-
-def read_footer(dice, data):
-    tail, position = tail_of(data)
-    begin = len(tail) - int.from_bytes(tail[-8:-4], "little") - 8
-    tail = changed(dice, tail, begin if dice.randrange(8) else 0)
-    if marks := list(parquet_footer._MARK.finditer(tail)):
-        start, end = marks[-1].span(2)
-        tail = parquet_footer.sealed(tail[:start] + b"0" * 8 + tail[end:])
-    footer = parquet_footer.decode(tail, position, "the segment")
-    for entry in footer.entries:
-        rows = data[entry.position : entry.position + entry.length]
-        use(row_group._decode(footer, entry.place(), rows, RECORD_SCHEMAS, "the row group"))
-
-
-def read_lists(dice):
-    """Read the lists of a keyed segment."""
-    footer = parquet_footer.decode(*tail_of(KEYED), "the segment")
-    at = footer.segment.rows_end
-    data, sections = changed(dice, KEYED, at, footer.tail.position), {}
-    for name in ("superseded", "keys", "versions"):
-        section = getattr(footer.segment.keyed, name)
-        crc = google_crc32c.value(data[at : at + section.length])
-        sections[name] = msgspec.structs.replace(section, crc=crc)
-        at += section.length
-    keyed = msgspec.structs.replace(footer.segment.keyed, **sections)
-    footer = msgspec.structs.replace(footer, segment=msgspec.structs.replace(footer.segment, keyed=keyed))
-    store = MemoryStore()
-    store.put(f"{SEGMENT}.parquet", data)
-    for offsets in (
-        keyed_segment.read_superseded(store, f"{SEGMENT}.parquet", footer),
-        keyed_segment.read_keys(store, f"{SEGMENT}.parquet", footer).offsets,
-    ):
-        assert not len(offsets) or 0 <= offsets.min() <= offsets.max() < footer.entries[-1].end_offset
-
-
-WHOLE: dict[str, Callable[[random.Random], object]] = {
-    "chunk": read_chunk,
-    "header of a segment": read_header,
-    "chunk of a segment": read_log,
-    "index of a segment": lambda dice: read_segment(LOG, changed_index(dice, INDEX)),
-    "row group": read_row_group,
-    "footer": lambda dice: read_footer(dice, PARQUET),
-    "footer of a keyed segment": lambda dice: read_footer(dice, KEYED),
-    "lists of a keyed segment": read_lists,
-}
-"""What checksums protect in files of rows, by which a forger or a faulty machine would have right ones."""
-
-
-def whole_but_wrong(kind: str, seed: int, count: int) -> Inputs:
-    for number in range(count):
-        yield f"{seed} {number}", lambda number=number: WHOLE[kind](random.Random(f"{kind} {seed} {number}"))
 
 
 # Changed
@@ -296,7 +169,7 @@ def main(seed: int, count: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     tried = 0
     attacks = {kind: itertools.chain(too_much(kind), changed_inputs(kind, seed, count)) for kind in EVERY}
-    for kind, inputs in {**attacks, **{kind: whole_but_wrong(kind, seed, 5 * count) for kind in WHOLE}}.items():
+    for kind, inputs in attacks.items():
         print(f"-- {kind}", file=sys.stderr, flush=True)  # if the process dies
         wrong, *ended = attack(inputs)
         tried += len(wrong) + sum(ended)

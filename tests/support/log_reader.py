@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 from pyspark_log_coordinator.environment import real_environment
@@ -20,7 +21,6 @@ from pyspark_log_storage.files.chunk import decode
 from pyspark_log_storage.layout import topic_folder
 from pyspark_log_storage.stores.addresses import inner_url, open_store
 from pyspark_log_storage.stores.store import Store
-from tests.support.elsewhere import Root
 
 
 @dataclass(frozen=True)
@@ -75,19 +75,19 @@ class TopicContents:
         return batches
 
 
-def open_topic(path: Root | str, topic: str) -> TopicHandle:
+def open_topic(path: Path | str, topic: str) -> TopicHandle:
     """Open a topic with caches of its own, and without the faults of its address."""
     log = Log(open_store(inner_url(str(path))), real_environment())
     log.open(create=False)
     return log.topic(topic)
 
 
-def entries(path: Root | str, topic: str) -> int:
+def entries(path: Path | str, topic: str) -> int:
     """How many entries the topic's journal has."""
     return open_topic(path, topic).journal.number
 
 
-def read_topic(path: Root | str, topic: str) -> TopicContents:
+def read_topic(path: Path | str, topic: str) -> TopicContents:
     """Read every row. That offsets have no gap and no overlap is asserted, and that all is below the HW."""
     store, handle = open_store(inner_url(str(path))), open_topic(path, topic)
     replay = handle.journal.begin()
@@ -139,7 +139,7 @@ def _read_batch(
     return Batch(number, event.claim, rows)
 
 
-def orphans(path: Root | str, topic: str) -> dict[str, Counter[bytes | None]]:
+def orphans(path: Path | str, topic: str) -> dict[str, Counter[bytes | None]]:
     """The values in each append file that no entry names: what was staged and never sequenced."""
     store, handle = open_store(inner_url(str(path))), open_topic(path, topic)
     known = {handle.append_file(file.name) for file in handle.journal.state.files}

@@ -18,7 +18,7 @@ from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.stores.addresses import open_store
 from pyspark_log_storage.stores.store import Store
-from tests.support.elsewhere import KIND, Address, PlainStore, Root
+from tests.support.memory_store import MemoryStore
 
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
 NOON_MS = 1_700_000_000_000
@@ -44,12 +44,11 @@ def record(
 
 
 class PlainLog:
-    """A log at an address, or on a `PlainStore` if no path is given, or on a store of the test's own."""
+    """A log at an address, or on a `MemoryStore` if no path is given, or on a store of the test's own."""
 
-    def __init__(self, path: Root | str | None = None, store: Store | None = None) -> None:
+    def __init__(self, path: Path | str | None = None, store: Store | None = None) -> None:
         self.path = str(path)
-        self._root: Root = Path(self.path) if KIND == "local" else Address(self.path)
-        store = store or (PlainStore() if path is None else open_store(self.path))
+        store = store or (MemoryStore() if path is None else open_store(self.path))
         self.log = Log(store, real_environment())
         self.log.open(create=True)
 
@@ -82,20 +81,20 @@ class PlainLog:
             staging.add(each)
         commit_staged(self.log, [staging.finish()], claim, "all", RetryPolicy(), None)
 
-    def files(self, topic: str) -> Iterator[Root]:
+    def files(self, topic: str) -> Iterator[Path]:
         """The topic's append files, in the order in which they were sequenced."""
         handle = self.log.topic(topic)
         for file in handle.journal.state.files:
-            yield self._root / handle.append_file(file.name)
+            yield Path(self.path) / handle.append_file(file.name)
 
-    def newest_entry(self, topic: str) -> Root:
+    def newest_entry(self, topic: str) -> Path:
         """The newest entry of the topic's journal."""
         handle = self.log.topic(topic)
-        folder = self._root / "topics" / topic / handle.topic_id / "journal" / "entries"
-        return max(folder.iterdir())  # type: ignore[type-var]
+        folder = Path(self.path) / "topics" / topic / handle.topic_id / "journal" / "entries"
+        return max(folder.iterdir())
 
 
-def flip_bit(path: Root, bit: int) -> None:
+def flip_bit(path: Path, bit: int) -> None:
     """Turn one bit of a file over."""
     data = bytearray(path.read_bytes())
     data[bit // 8] ^= 1 << bit % 8

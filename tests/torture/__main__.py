@@ -22,18 +22,16 @@ import msgspec
 from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
 from tests.history.checker import Violation, check
 from tests.history.events import Commit, Compact, Event, Poll, Read, Retain, Send, read_history
-from tests.history.recorder import Recorder
-from tests.processes import compaction_workers, jepsen_workers
-from tests.processes.conftest import MEMORY
-from tests.processes.disk import Disk
-from tests.processes.fork_server import ForkServer, Processes, Worker
-from tests.processes.line_file import LineFile
-from tests.processes.nodes import NODES, Nodes
-from tests.processes.small_topic import AT_ONCE, PARTITIONS, TopicClient
+from tests.history.recorder import LineFile, Recorder
+from tests.support.coordinator.small_topic import AT_ONCE, PARTITIONS, TopicClient
 from tests.torture import workers
 from tests.torture.attacks import DISK_BYTES, Attacks
+from tests.torture.fork_server import ForkServer, Processes, Worker
+from tests.torture.mounted_disk import Disk
+from tests.torture.nodes import NODES, Nodes
 from tests.torture.workers import COLUMNS, EXPIRING, GROUP, KEYED, TOPICS, TYPED
 
+MEMORY = Path("/dev/shm")
 RETENTION_MS = 20_000
 CONFIG = msgspec.structs.replace(
     AT_ONCE,
@@ -201,7 +199,7 @@ def _clients(root: str, histories: str, folder: str) -> tuple[dict[str, Begin], 
     writers: dict[str, Begin] = {
         f"producer {n}": lambda server: server.fork(workers.produce, root, histories, stop) for n in range(2)
     }
-    writers["query"] = lambda server: server.fork(jepsen_workers.write, root, "query", progress, histories, stop)
+    writers["query"] = lambda server: server.fork(workers.query, root, "query", progress, histories, stop)
     others: dict[str, Begin] = {
         f"member {n}": lambda server: server.fork(workers.consume, root, histories, end) for n in range(3)
     }
@@ -211,7 +209,7 @@ def _clients(root: str, histories: str, folder: str) -> tuple[dict[str, Begin], 
     }
     for name, work in (("scanner", workers.look), ("maintainer", workers.maintain)):
         others[name] = lambda server, work=work: server.fork(work, root, histories, end)
-    others["keeper"] = lambda server: server.fork(compaction_workers.keep, root, end)
+    others["keeper"] = lambda server: server.fork(workers.keep, root, end)
     return writers, others
 
 

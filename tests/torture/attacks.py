@@ -22,13 +22,12 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import LogError
 from tests.history.events import Row
 from tests.history.recorder import Recorder
-from tests.processes.disk import Disk
-from tests.processes.fork_server import Processes
-from tests.processes.jepsen_workers import SESSION_TIMEOUT_MS
-from tests.processes.nodes import NODES, Nodes
-from tests.processes.small_topic import PARTITIONS, TOPIC, TopicClient
 from tests.support.command_line import CommandLine
+from tests.support.coordinator.small_topic import PARTITIONS, TOPIC, TopicClient
 from tests.torture import workers
+from tests.torture.fork_server import Processes
+from tests.torture.mounted_disk import Disk
+from tests.torture.nodes import NODES, Nodes
 
 DISK_BYTES = 256 << 20
 SECTOR_BYTES = 512
@@ -175,7 +174,7 @@ class Attacks:
             self.nodes.bring_back(node)
 
     def _producer(self, acks: Acks) -> Producer:
-        timeouts = {"delivery.timeout.ms": 500, "broker.session.timeout.ms": SESSION_TIMEOUT_MS}
+        timeouts = {"delivery.timeout.ms": 500, "broker.session.timeout.ms": workers.SESSION_TIMEOUT_MS}
         return Producer(self.nodes.root, {"acks": acks, "linger.ms": 1, **timeouts})
 
     def _send(self, producer: Producer, acks: Acks, seconds: float) -> None:
@@ -303,7 +302,7 @@ class Attacks:
                 handle = client.log.topic(topic)
                 for p, each in enumerate(handle.partitions):
                     if set(each.isr) <= self._lost:  # as an operator does if the whole ISR has lost its disks
-                        words = ("--unclean", "--yes", "--broker-session-timeout-ms", SESSION_TIMEOUT_MS)
+                        words = ("--unclean", "--yes", "--broker-session-timeout-ms", workers.SESSION_TIMEOUT_MS)
                         self._command.run("topics", "elect-leaders", topic, *words, code=None)
                     if set(each.isr) != set(NODES):
                         return f"{topic}, partition {p}: only {each.isr} are in sync"

@@ -11,19 +11,24 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 
+import msgspec
 import pyarrow as pa
 
 from pyspark_log import Consumer, ConsumerRebalanceListener, Producer, scan
 from pyspark_log.clients.records import BatchMetadata, ConsumerBatch, ConsumerRecord, RecordMetadata, TopicPartition
 from pyspark_log_coordinator.journal import pace
+from pyspark_log_coordinator.maintenance import topic_roll
 from pyspark_log_coordinator.model.batch import Acks
+from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.segments.retention import DeleteRecords
+from pyspark_log_coordinator.sync.controller import Controller, ControllerSettings
+from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_storage.errors import LogError, NotEnoughReplicasAfterAppend, OutcomeUnknown, StoreError
 from tests.history.events import Assign, Commit, Committed, Delete, Poll, Read, Result, Row, Send
-from tests.history.recorder import Recorder
-from tests.processes.jepsen_workers import PAUSE_S, SESSION_TIMEOUT_MS
-from tests.processes.line_file import LineFile
-from tests.processes.small_topic import PARTITIONS, TOPIC, TopicClient
+from tests.history.recorder import LineFile, Recorder
+from tests.support.coordinator.keyed_topic import KeyedClient
+from tests.support.coordinator.small_topic import PARTITIONS, TOPIC, TopicClient, make_constants_small, rows_of
+from tests.torture.nodes import NODES
 
 KEYED, EXPIRING, TYPED = "keyed", "expiring", "typed"
 TOPICS = (TOPIC, KEYED, EXPIRING, TYPED)
@@ -35,6 +40,9 @@ KEYS = 40
 ROWS_KEPT = 2_000
 ROWS_AT_ONCE = 30
 DELIVERY_MS = (200, 3_000)
+SESSION_TIMEOUT_MS = 150
+PAUSE_S = 0.02
+PATIENCE = RetryPolicy(retry_backoff_ms=10, delivery_timeout_ms=2_000, session_timeout_ms=SESSION_TIMEOUT_MS)
 NEWEST = 200
 """So many rows of a partition a scan reads, if it does not read all."""
 
@@ -293,3 +301,55 @@ def _delete(history: Recorder, client: TopicClient) -> None:
         if before > each.log_start + ROWS_KEPT / 4:
             history.add(Delete(history.who, history.now(), history.now(), TOPIC, {p: before}))
             handle.submit(DeleteRecords(p, before))
+
+
+def query(root: str, producer: str, progress: str, histories: str, stop: str) -> None:
+    """Write batch after batch, each until it is acknowledged: then the progress file has a line for it."""
+    pace.SLOW_SECONDS = 0.0  # memory is so fast that nobody would use the inbox
+    client, outcomes, history = TopicClient(root), LineFile(progress), Recorder(histories, producer)
+    pending = False
+    while pending or not LineFile(stop).lines():
+        pending = True
+        batch = len(outcomes.lines())
+        sent = _begin_batch(history, producer, batch)
+        try:
+            client.log.open(create=False)  # as Spark does for each batch
+            _end_batch(history, sent, client.write(producer, batch, PATIENCE))
+        except LogError:
+            time.sleep(PAUSE_S)
+            continue
+        time.sleep(PAUSE_S)  # whoever is killed here writes the batch again
+        outcomes.append("written")
+        pending = False
+
+
+def _begin_batch(history: Recorder, producer: str, batch: int) -> Send:
+    """Note that a batch is about to be written; return what was noted."""
+    rows = [Row(p, None, value.decode()) for p, values in rows_of(producer, batch).items() for value in values]
+    now = history.now()
+    sent = Send(history.who, now, now, TOPIC, rows, "unknown")
+    history.add(sent)
+    return sent
+
+
+def _end_batch(history: Recorder, sent: Send, offsets: dict[int, tuple[int, int]]) -> None:
+    """Note that a batch was acknowledged. Where it is may not be known, if it was rolled before it was repeated."""
+    places = {p: itertools.count(begin) for p, (begin, _) in offsets.items()}
+    rows = [row._replace(offset=next(places[row.partition]) if row.partition in places else None) for row in sent.rows]
+    history.add(msgspec.structs.replace(sent, ended=history.now(), rows=rows, result="ok"))
+
+
+def keep(root: str, end: str) -> None:
+    """Do what `pyspark-log node run` does, for every node."""
+    make_constants_small()
+    client = KeyedClient(root)
+    controller = Controller(client.log, ControllerSettings(SESSION_TIMEOUT_MS))
+    followers = [Follower(client.log, node) for node in NODES]
+    while not LineFile(end).lines():
+        with contextlib.suppress(LogError):
+            controller.round(lambda *_: None)
+        for node, follower in zip(NODES, followers, strict=True):
+            with contextlib.suppress(LogError):  # its node is away
+                follower.round()
+                topic_roll.roll_led_by(client.log, node, lambda *_: None)
+        time.sleep(PAUSE_S)

@@ -18,7 +18,7 @@ from pyspark_log_coordinator.assignors.subscription import (
     flat,
 )
 from pyspark_log_coordinator.group.state import JoinedMember
-from pyspark_log_storage.errors import CorruptObject
+from pyspark_log_storage.errors import CorruptObject, InconsistentProtocol
 
 PATIENT = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """The machine may be busy."""
@@ -278,6 +278,11 @@ def test_a_field_of_a_later_version_is_ignored():
     data, _ = subscription.encode_subscription(Subscription(("t",)))
     later = data[:1] + b"\x02" + bytes([data[2] + 1]) + data[3:] + b"\xa4rack"
     assert subscription.decode_subscription(later, b"", "A") == Subscription(("t",))
+
+
+def test_an_assignor_that_there_is_not_is_an_error_that_names_it():
+    with pytest.raises(InconsistentProtocol, match="the assignor 'another', and this version has range, roundrobin"):
+        consumer.assign("another", 1, [], {})
 
 
 def test_what_is_not_understood_names_its_member():

@@ -12,9 +12,6 @@ from tests.support.coordinator.audited_topic import audit, cut_last_chunk, flip
 from tests.support.coordinator.topics import after, commit, file, incarnation, started
 from tests.support.memory_store import MemoryStore
 
-pytestmark = pytest.mark.no_faults("an audit reports what it cannot read")
-
-
 # Repair
 
 

@@ -14,8 +14,6 @@ from tests.support.coordinator.spares import lose_both
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
 from tests.support.coordinator.topics import filled, rolled
 
-pytestmark = pytest.mark.no_faults("an audit reports what it cannot read")
-
 DAMAGE = [0, 5, 40, 100, -1]
 """Positions of flipped bits in a file."""
 

@@ -18,8 +18,6 @@ from pyspark_log_storage.stores.local import LocalStore
 from tests.support.coordinator.audited_topic import finding, flip, said
 from tests.support.coordinator.stored_topic import StoredTopic
 
-pytestmark = pytest.mark.no_faults("an audit reports what it cannot read")
-
 LEFT = "f" * 32
 """The name of a temporary file."""
 

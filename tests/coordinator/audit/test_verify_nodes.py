@@ -20,8 +20,6 @@ from tests.support.coordinator.breakable_store import BreakableStore
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.support.coordinator.several_nodes import Stores
 
-pytestmark = pytest.mark.no_faults("an audit reports what it cannot read")
-
 HOW = ["flipped", "cut", "missing", "another"]
 
 

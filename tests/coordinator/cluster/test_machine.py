@@ -11,6 +11,8 @@ from pyspark_log_coordinator.cluster.machine import (
     PARTITIONS_MAX,
     Cluster,
     CreateTopic,
+    DeletionsFinished,
+    FinishDeletions,
     Node,
     RemoveTopic,
     StartCluster,
@@ -65,6 +67,21 @@ def test_a_name_is_taken_until_its_topic_is_removed(started):
     state = after(state, RemoveTopic("flights", "1"))
     assert cluster.decide(state, RemoveTopic("flights", "1"), NOW) == []
     assert cluster.topic_of(after(state, create(topic_id="2")), "flights").topic_id == "2"
+
+
+def test_a_removed_topic_is_remembered_until_its_deletion_is_finished(started):
+    state = after(started, create(), RemoveTopic("flights", "1"), create(topic_id="2"), RemoveTopic("flights", "2"))
+    assert state.deletions == {"1": "flights", "2": "flights"}
+    assert cluster.decide(state, FinishDeletions(("2", "3")), NOW) == [DeletionsFinished(("2",))]
+    state = after(state, FinishDeletions(("2", "3")))
+    assert state.deletions == {"1": "flights"}
+    assert cluster.decide(state, FinishDeletions(("2",)), NOW) == []
+
+
+@pytest.mark.parametrize("forged", [{"../x": "flights"}, {"1": ".."}])
+def test_a_snapshot_whose_deletions_would_lead_to_other_folders_is_refused(started, forged):
+    with pytest.raises((InvalidName, ValueError)):
+        cluster.MACHINE.check_state(msgspec.structs.replace(started, deletions=forged), 1)
 
 
 def test_an_unknown_topic_is_an_error_that_says_what_there_is(started):

@@ -16,7 +16,7 @@ from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.topic import batch_offsets
-from pyspark_log_coordinator.topic.machine import AlterConfig, CommitBatch, Holder, SequencedFile
+from pyspark_log_coordinator.topic.machine import CommitBatch, Holder, SequencedFile
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import OutcomeUnknown, StoreRefused, StoreUnavailable
 from pyspark_log_storage.files.append_file import AppendFileWriter
@@ -195,16 +195,6 @@ def test_a_batch_without_a_claim_is_never_put_into_the_inbox(topic):
     lose_an_entry(topic)
     after_put(topic, lambda: pytest.fail("its repetition would add its rows again"))
     assert commit(topic.handle, batch(topic, "", b"a", claims=False), NO_RETRIES) == {0: (4, 5)}
-
-
-@pytest.mark.parametrize("begins", [None, {0: 3}])
-def test_only_a_batch_that_may_begin_at_any_offset_is_put_into_the_inbox(topic, begins):
-    put = []
-    lose_an_entry(topic, AlterConfig({"retention.ms": "1000000"}))
-    after_put(topic, lambda: put.append(True))
-    mine = msgspec.structs.replace(batch(topic, "mine", b"a"), begins=begins)
-    assert commit(topic.handle, mine, NO_RETRIES) == {0: (3, 4)}
-    assert put == ([True] if begins is None else [])
 
 
 def test_batches_of_dead_processes_are_deleted_when_they_can_never_be_sequenced(topic):

@@ -36,8 +36,8 @@ from tests.support.plain_log import PlainLog, flip_bit, record
 
 
 @pytest.fixture
-def log(root):
-    log = PlainLog(root)
+def log(tmp_path):
+    log = PlainLog(tmp_path)
     log.create("t")
     return log
 
@@ -64,7 +64,8 @@ def test_a_roll_that_fails_is_logged_and_fails_no_write(log, caplog):
     fill(log, ROLL_CHUNKS)
     assert one(log).segments == ()
     assert one(log).log_end == ROLL_CHUNKS + 3
-    assert "maintenance of topic 't', partition 0 was left for later" in caplog.text
+    [message] = [each for each in caplog.messages if "left for later" in each]
+    assert message.startswith("maintenance of topic 't', partition 0 was left for later: ")
 
 
 @pytest.mark.parametrize("how", ["damaged", "missing"])
@@ -80,12 +81,14 @@ def test_past_the_hard_cap_rows_that_cannot_be_read_are_logged_and_fail_no_write
     monkeypatch.setattr(roll_plan, "ROLL_CHUNKS", 10)
     fill(log, 3)
     assert (one(log).log_end, len(one(log).chunks)) == (13, 13)
-    assert "topic 't', partition 0 is past its cap of unrolled chunks and cannot be rolled" in caplog.text
-    assert first.name in caplog.text
+    [message] = [each for each in caplog.messages if "cannot be rolled" in each]
+    assert message.startswith("topic 't', partition 0 is past its cap of unrolled chunks and cannot be rolled")
+    assert first.name in message
     # Once it is mended the cap holds again, and nothing is lost.
     first.write_bytes(whole)
     fill(log, 1)
     assert (one(log).log_end, one(log).segments[-1].end_offset, len(one(log).chunks)) == (14, 13, 1)
+    assert "topic 't', partition 0 can be rolled again" in caplog.messages
 
 
 def test_past_the_hard_cap_the_other_partitions_are_rolled_although_one_cannot_be(log, monkeypatch):
@@ -167,9 +170,16 @@ def test_a_cleanup_that_fails_is_logged_and_fails_no_write(log, monkeypatch, cap
 
     monkeypatch.setattr(topic_cleanup, "clean_up_topic", fail)
     monkeypatch.setattr(inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", 1)
+    cause = "the test made this up"
     with caplog.at_level(logging.WARNING):
-        run_inline(log.log.topic("t"), first=1)
-    assert "cleanup of topic 't' was left for later" in caplog.text
+        for _ in range(3):
+            run_inline(log.log.topic("t"), first=1)
+        monkeypatch.undo()
+        clean_up(log.log.topic("t"), 1)
+    assert caplog.messages[-2:] == [
+        f"cleanup of topic 't' was left for later: x is damaged: {cause}; restore it from a replica or a backup",
+        "cleanup of topic 't' goes on",
+    ]
 
 
 def test_writers_delete_objects_of_deleted_topics_a_few_at_a_time(log, monkeypatch):

@@ -47,7 +47,7 @@ def test_a_node_that_leaves_the_isr_again_is_left_to_a_follower_again(topic):
     assert isr_after(topic, INLINE_EVERY_SECONDS) == ALL
 
 
-def test_a_copy_that_failed_is_retried_at_the_next_turn_of_its_node(topic, monkeypatch):
+def test_a_copy_that_failed_is_retried_at_the_next_turn_of_its_node(topic, monkeypatch, caplog):
     tried = []
 
     def fails(*_, **__):
@@ -58,6 +58,13 @@ def test_a_copy_that_failed_is_retried_at_the_next_turn_of_its_node(topic, monke
     for _ in range(6):
         isr_after(topic, INLINE_EVERY_SECONDS / 2)
     assert tried == [3.0, 5.0], "found at 1"
+    assert caplog.messages[-1:] == ["node '2' is behind in topic 't': it takes nothing"]
+    monkeypatch.undo()
+    isr_after(topic, INLINE_EVERY_SECONDS)
+    assert caplog.messages[-2:] == [
+        "node '2' is behind in topic 't': it takes nothing",
+        "node '2' gets the rows of topic 't' again",
+    ]
 
 
 def test_a_writer_copies_nothing_to_a_fenced_node_nor_to_one_that_was_missing_when_nodes_were_probed(topic):

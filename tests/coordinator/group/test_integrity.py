@@ -93,6 +93,8 @@ def test_entries_that_no_rule_leads_to_are_found(state, events):
         {"deleted_ms": 5},
         {"members": {"C": STABLE.members["A"]}},
         {"members": {}},
+        {"rewinds": 2**63 - 1},
+        {"barriers": 2**63 - 1},
     ],
 )
 def test_impossible_states_are_found(fields):

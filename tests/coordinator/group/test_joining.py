@@ -173,6 +173,13 @@ def test_a_new_static_member_joins_only_by_its_own_entry():
     assert "B2" in after(begun, join("B2", instance="b")).members
 
 
+def test_a_request_without_its_members_instance_id_is_refused_and_stops_no_other():
+    begun = after(stable(join("A"), join("B", instance="b")), join("C"))
+    forged = request(begun, rejoin("B"))
+    assert after(begun, JoinTogether(rejoin("A"), (forged,))) == after(begun, rejoin("A"))
+    assert "group.instance.id" in str(refusal(InvalidOption, begun, forged.join))
+
+
 def test_a_request_that_is_refused_does_not_stop_the_others_and_ones_own_does():
     group = stable(join("A"), join("B"))
     begun = after(group, join("C"))

@@ -85,7 +85,19 @@ def test_a_snapshot_of_an_impossible_state_is_corrupt(store, monkeypatch):
         Journal(opened.place, FOLDER, machine, fake_environment()).refresh()
 
 
-@pytest.mark.no_faults("makes so many calls that every run meets one")
+def test_a_command_after_which_the_state_would_be_impossible_is_an_error_and_writes_nothing(store):
+    def check_entry(before, events, after, number):
+        raise ValueError("it has too many items")
+
+    opened = open_list(store)
+    journal = Journal(
+        opened.place, FOLDER, msgspec.structs.replace(MACHINE, check_entry=check_entry), fake_environment()
+    )
+    with pytest.raises(CorruptObject, match="it has too many items"):
+        add(journal, "book")
+    assert open_list(another(store)).refresh().items == ()
+
+
 @pytest.mark.parametrize("folder", [ENTRIES, MANIFESTS, SNAPSHOTS])
 def test_a_flipped_bit_of_any_byte_and_a_cut_are_errors_that_name_the_object(journal, store, monkeypatch, folder):
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 2 if folder == SNAPSHOTS else 256)

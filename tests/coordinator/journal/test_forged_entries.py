@@ -1,44 +1,58 @@
 """Entries that are whole, follow the one before, and cannot be: an error that names them, and nothing else.
 
-They are errors too in a process that was started with `python -O`, which leaves assertions out.
+What a state may be is in the tests of integrity of topics, groups and the cluster.
 """
-
-import subprocess
-import sys
 
 import pytest
 
-from pyspark_log_coordinator.cluster import journal_generations
+from pyspark_log_coordinator.cluster import journal_generations, nodes
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode
 from pyspark_log_coordinator.journal.state_machine import JournalMoved
 from pyspark_log_coordinator.maintenance import topic_roll
+from pyspark_log_coordinator.model.partition import SegmentRef
+from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.model.topic_state import FloorMark
 from pyspark_log_coordinator.replication import reassignment
+from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.segments import orphans, retention, swap
+from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_storage.errors import CorruptObject
+from pyspark_log_storage.errors import CorruptObject, NewerFormat
 from tests.support.coordinator.forged import forge, within
-from tests.support.coordinator.forged_worker import CASES, OF_NO_VERSION, outcomes
 from tests.support.coordinator.stored_topic import StoredTopic
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
-EXPECTED = dict.fromkeys(CASES, "CorruptObject") | dict.fromkeys(OF_NO_VERSION, "NewerFormat")
+SEGMENT = SegmentRef("../../../../x", (), 0, 3, 1, 100, 1, 0, 0, 0)
+IMPOSSIBLE = {
+    "a partition that there is not": LeaderElected(1, "0", 1, 6, ("0",)),
+    "a leader that is no replica": LeaderElected(0, "9", 1, 6, ("9",)),
+    "a segment whose name is a path": SegmentsSwapped(0, SEGMENT, 0),
+    "a topic that starts a second time": topic.TopicStarted("t", "1", TopicConfig(), (), {"0": "i"}, (("0",),)),
+    "an event that is none": 1,
+}
+"""Entries of topic t: what `evolve` cannot fold, what the checks of a state refuse, and what cannot be decoded."""
 
 
-def test_an_impossible_entry_is_an_error_that_names_it():
-    assert dict(outcomes()) == EXPECTED
+@pytest.mark.parametrize("what", IMPOSSIBLE)
+def test_an_impossible_entry_of_a_topic_is_an_error_that_names_it(what):
+    stored = StoredTopic(MemoryStore("the url"))
+    stored.fill(2, 3)
+    name = forge(stored.store, stored.handle.journal, IMPOSSIBLE[what])
+    with pytest.raises(NewerFormat if IMPOSSIBLE[what] == 1 else CorruptObject) as raised:
+        stored.open().topic("t")
+    assert raised.value.object == name
 
 
-@pytest.mark.deep
-def test_it_is_one_in_a_process_without_assertions_too():
-    command = [sys.executable, "-O", "-m", "tests.support.coordinator.forged_worker"]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert dict(line.split("\t", 1) for line in printed.splitlines()) == EXPECTED
+def test_an_impossible_entry_of_the_cluster_is_an_error_that_names_it(stored):
+    name = forge(stored.store, stored.log.cluster, nodes.NodeRemoved("0"))
+    with pytest.raises(CorruptObject) as raised:
+        stored.open()
+    assert raised.value.object == name
 
 
 @pytest.fixture
 def stored() -> StoredTopic:
-    return StoredTopic(PlainStore("the url"), partitions=2)
+    return StoredTopic(MemoryStore("the url"), partitions=2)
 
 
 @pytest.mark.parametrize("generation", [2, 7])
@@ -50,8 +64,8 @@ def test_a_topic_on_one_store_that_moved_to_another_is_an_error(stored, generati
 
 
 def test_a_cluster_on_one_store_that_moved_to_others_is_an_error(stored):
-    nodes = tuple(JournalNode(name, f"/{name}", name) for name in "abc")
-    name = forge(stored.store, stored.log.cluster, journal_generations.JournalMigrationStarted(2, nodes, nodes))
+    there = tuple(JournalNode(name, f"/{name}", name) for name in "abc")
+    name = forge(stored.store, stored.log.cluster, journal_generations.JournalMigrationStarted(2, there, there))
     with within(20), pytest.raises(CorruptObject, match="generation 2") as raised:
         stored.open()
     assert raised.value.object == name

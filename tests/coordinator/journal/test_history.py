@@ -22,7 +22,7 @@ from tests.support.coordinator.journal_objects import (
     snapshots_in,
 )
 from tests.support.coordinator.spares import lose_both, replace_both, spare_of
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.usefixtures("snapshots_are_close")
 
@@ -76,7 +76,7 @@ def test_an_entry_that_an_interrupted_trimming_left_to_a_damaged_spare_is_not_ke
 
 
 def test_an_interrupted_trimming_and_a_void_entry_in_its_slot_are_no_damage(store):
-    journal, stranger = open_list(store), PlainStore()
+    journal, stranger = open_list(store), MemoryStore()
     fill(journal, 3 * KEPT)
     kept = {n: store.read(entry_key(n)) for n in entries_in(store)}
     trimming.trim(journal)

@@ -1,5 +1,6 @@
 """The inbox of a journal: a process that has lost an entry leaves its command where the next writer finds it."""
 
+import contextlib
 import threading
 import time
 
@@ -15,13 +16,15 @@ from pyspark_log_coordinator.journal.inbox import (
     COMMANDS_MAX,
     Answer,
     Inbox,
+    decode_answer,
     encode_answer,
 )
 from pyspark_log_coordinator.journal.pace import FRESH_SECONDS
 from pyspark_log_coordinator.journal.trimming import trim
-from pyspark_log_storage.errors import StoreRefused, StoreUnavailable
+from pyspark_log_storage.errors import CorruptObject, StoreRefused, StoreUnavailable
 from pyspark_log_storage.layout import born_name
 from pyspark_log_storage.objects.envelope import seal
+from pyspark_log_storage.stored_fields import ORDINAL_MAX
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.item_list import FOLDER, AddItems, ItemAdded, ListFull, open_list
 from tests.support.coordinator.journal_objects import (
@@ -166,6 +169,14 @@ def test_a_command_whose_process_died_is_carried_out_once(store):
     outcome, _ = submit_after_a_loss(store, "vase", "bowl")
     assert items_of_the_entry(store, outcome) == ["bowl"]
     assert open_list(store).refresh().items == ("cup", "lamp", "book", "vase", "bowl")
+
+
+@one_store
+def test_a_command_that_another_process_carried_out_is_made_durable_before_it_is_acknowledged(store):
+    add(open_list(another(store)), "book")
+    outcome, _ = submit(store, "book")
+    assert outcome.events == []
+    assert entry_key(1) in store.creates, "the other process may have died before it was durable"
 
 
 def test_a_command_that_was_carried_out_long_ago_is_removed_for_its_process(store):
@@ -451,6 +462,12 @@ def test_a_process_that_waits_reads_an_answer_and_no_entries(store):
     assert len(list(store.list(ANSWERS))) == 2
     with pytest.raises(ListFull):
         waiter(store, lead(store)).submit("box", items_max=1)
+
+
+def test_an_answer_with_offsets_that_no_log_reaches_is_none():
+    for begin, is_one in ((ORDINAL_MAX, True), (ORDINAL_MAX + 1, False)):
+        with contextlib.nullcontext() if is_one else pytest.raises(CorruptObject):
+            decode_answer(encode_answer(Answer(1, {0: (begin, begin)}), "key"), "key")
 
 
 @one_store

@@ -10,7 +10,7 @@ from pyspark_log_coordinator.journal.history import history, state_at
 from pyspark_log_storage.errors import UnknownVersion
 from pyspark_log_storage.layout import newest_first
 from tests.support.coordinator.item_list import FOLDER, AddItems, open_list
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
 SNAPSHOTS, ENTRIES = f"{FOLDER}snapshots/", f"{FOLDER}entries/"
 
@@ -19,7 +19,7 @@ class Killed(BaseException):
     """The process has ended."""
 
 
-class MortalStore(PlainStore):
+class MortalStore(MemoryStore):
     """Ends the process at a delete."""
 
     def __init__(self):

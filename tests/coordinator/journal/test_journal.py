@@ -33,7 +33,7 @@ from tests.support.coordinator.journal_objects import (
     snapshots_in,
 )
 from tests.support.coordinator.spares import is_spare, lose_both, replace_both, spare_of
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
 
 @pytest.mark.parametrize(("theirs", "items"), [("vase", ("vase", "book")), ("book", ("book",))])
@@ -298,7 +298,7 @@ def test_a_look_finds_the_entry_of_another_process(store):
 
 
 def test_a_journal_of_a_copy_takes_no_command():
-    store = PlainStore()
+    store = MemoryStore()
     copy = Journal(OneStore(store, "it is a copy"), FOLDER, MACHINE, fake_environment())
     with pytest.raises(CopiedLog, match="it is a copy"):
         add(copy, "book")

@@ -17,7 +17,7 @@ from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.item_list import FOLDER, MACHINE, AddItems, MoveJournal
 from tests.support.coordinator.stand_in_threads import ShuffledThreads
 from tests.support.coordinator.three_stores import mark
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
 
 class Died(BaseException):
@@ -28,7 +28,7 @@ class MovingJournal:
     """A list whose journal is on the first three of six stores in generations 1 and 3, and on the others in 2."""
 
     def __init__(self):
-        self.stores = [PlainStore(f"store-{number}") for number in range(6)]
+        self.stores = [MemoryStore(f"store-{number}") for number in range(6)]
         for number, store in enumerate(self.stores):
             mark(store, number)
 

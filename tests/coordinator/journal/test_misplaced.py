@@ -17,7 +17,6 @@ from tests.support.coordinator.journal_objects import ENTRIES, SNAPSHOTS, add, e
 from tests.support.coordinator.three_stores import ThreeStores
 from tests.support.coordinator.troubled_store import TroubledStore
 
-pytestmark = pytest.mark.no_faults("damages single stores")
 three_stores = pytest.mark.parametrize("store", [ThreeStores], indirect=True, ids=["three stores"])
 no_bucket = pytest.mark.parametrize(
     "store", [TroubledStore, ThreeStores], indirect=True, ids=["one store", "three stores"]

@@ -18,7 +18,7 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, NewerFormat, OutcomeUnknown, StoreRefused, StoreUnavailable
 from tests.support.coordinator.register_stores import FOLDER, JOURNAL, PATIENCE_MS, Stores, fail, mark
 from tests.support.coordinator.troubled_store import TroubledStore
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
 
 @pytest.fixture
@@ -79,7 +79,6 @@ def test_no_process_leads_twice_at_one_entry(stores, leader):
     assert b"three" not in [held["0"] for held in stores.held(2) if "0" in held]
 
 
-@pytest.mark.on_disk("s3fs refuses to work in a forked process")
 def test_a_forked_process_does_not_lead(stores, leader, monkeypatch):
     monkeypatch.setattr(os, "getpid", lambda: -1)
     leader.propose(2, b"two")
@@ -186,7 +185,7 @@ def test_stores_that_refuse_are_an_error_at_once_and_nothing_is_proposed(leader)
 
 @pytest.mark.parametrize("marker", ["missing", "another"])
 def test_a_store_in_another_incarnation_counts_for_nothing(stores, leader, marker):
-    stores.inner[0] = PlainStore("store-a")
+    stores.inner[0] = MemoryStore("store-a")
     if marker == "another":
         mark(stores.inner[0], 0, "incarnation-of-a-new-disk")
     slots = stores.open()
@@ -226,6 +225,21 @@ def test_an_answer_does_not_count_where_the_marker_went_meanwhile(stores, leader
         leader.stores[i].be_slow(FOLDER, lambda i=i: stores.inner[i].delete(layout.MARKER))
     with pytest.raises(OutcomeUnknown, match="2 of 3 stores"):
         leader.propose(2, b"two")
+
+
+@pytest.mark.parametrize("incarnation", [None, "of another disk"])
+def test_a_vote_whose_store_lost_its_marker_after_it_may_be_decided_yet(stores, leader, incarnation):
+    def lose_the_marker():
+        stores.inner[0].delete(layout.MARKER)
+        if incarnation is not None:
+            mark(stores.inner[0], 0, incarnation)
+
+    leader.stores[0].be_slow(FOLDER, lose_the_marker)
+    for store in (1, 2):
+        fail(leader, store, "refusing")
+    with pytest.raises(OutcomeUnknown, match="may or may not be decided"):
+        leader.propose(2, b"two")
+    assert stores.held(2) == [{"0": b"two"}, {}, {}]
 
 
 def test_a_leader_whose_vote_was_closed_elsewhere_does_not_say_that_nothing_was_proposed(stores, leader):
@@ -290,7 +304,6 @@ def test_a_damaged_register_counts_for_nothing(stores, leader):
 # Threads
 
 
-@pytest.mark.on_disk("a hundred entries take longer in a bucket than the limit by themselves")
 def test_a_store_that_hangs_delays_no_process_and_threads_end_with_the_journal(stores):
     release, before = threading.Event(), set(threading.enumerate())
 

@@ -19,7 +19,7 @@ from tests.support.coordinator.journal_objects import ENTRIES, EVERY, KEPT, SNAP
 from tests.support.coordinator.journal_stores import Cluster, assert_whole
 from tests.support.coordinator.spares import spare_of
 from tests.support.coordinator.three_stores import ThreeStores, marked_stores
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.usefixtures("snapshots_are_close")
 
@@ -54,7 +54,6 @@ def test_a_commit_of_who_wrote_last_and_a_refresh_without_news_are_one_call_at_e
 # A store fails
 
 
-@pytest.mark.no_faults("one of three stores is away, so a fault of another is one too many")
 @pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.data())
@@ -105,7 +104,6 @@ def test_a_store_whose_disk_fails_to_read_one_file_is_passed_over(cluster):
 # One register is lost
 
 
-@pytest.mark.on_disk("an object store has no spares")
 def test_a_former_leader_does_not_overrule_a_vote_that_was_closed_and_lost():
     cluster = Cluster()
     leader = cluster.open()
@@ -113,18 +111,17 @@ def test_a_former_leader_does_not_overrule_a_vote_that_was_closed_and_lost():
     cluster.away(2)
     fill(cluster.open(), 1, "other")
     cluster.away()
-    PlainStore.delete(cluster.stores[1], f"{ENTRIES}{number(3)}.0")
+    MemoryStore.delete(cluster.stores[1], f"{ENTRIES}{number(3)}.0")
     leader.submit(AddItems(("late",)))
     assert cluster.open().refresh().items == ("item-0", "item-1", "other-2", "late")
 
 
-@pytest.mark.on_disk("an object store has no spares")
 def test_a_register_that_is_lost_is_made_again_by_mending(cluster):
     journal = cluster.open()
     fill(journal, 3)
     cluster.finish()
     before = cluster.stores[1].keys()
-    PlainStore.delete(cluster.stores[1], f"{ENTRIES}{number(2)}.0")
+    MemoryStore.delete(cluster.stores[1], f"{ENTRIES}{number(2)}.0")
     assert spare_repair.repair(journal) == [f"store-b/{ENTRIES}{number(2)}.0"]
     assert cluster.stores[1].keys() == before
 

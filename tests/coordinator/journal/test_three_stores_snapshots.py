@@ -18,7 +18,7 @@ from pyspark_log_storage.layout import number
 from tests.support.coordinator.item_list import FOLDER
 from tests.support.coordinator.journal_objects import ENTRIES, EVERY, KEPT, MANIFESTS, SNAPSHOTS, add, fill
 from tests.support.coordinator.journal_stores import Cluster, assert_whole
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 from tests.support.rings import sample
 
 pytestmark = pytest.mark.usefixtures("snapshots_are_close")
@@ -40,7 +40,7 @@ def test_a_snapshot_on_one_store_is_good_to_read_and_stands_for_nothing(cluster,
     newest = snapshot.key(FOLDER, 28)
     for i, store in enumerate(cluster.stores):
         if i != one:
-            PlainStore.delete(store, newest)
+            MemoryStore.delete(store, newest)
     assert_whole(cluster, journal.state.items)
     # Who trims by it gives it to a majority first, or leaves everything where it is.
     refused = [i for i in range(3) if i != one]
@@ -74,7 +74,7 @@ def test_entries_stay_where_a_majority_has_damaged_copies_of_the_snapshot(cluste
 def refuse_snapshots(store, key, data, creating=None):
     if key.startswith(SNAPSHOTS):
         raise StoreRefused(store.url, key, "the disk is full")
-    return PlainStore.create(store, key, data)
+    return MemoryStore.create(store, key, data)
 
 
 @pytest.mark.parametrize("damaged", [0, 1, 2])
@@ -105,7 +105,7 @@ def test_a_snapshot_is_done_without_if_the_only_store_that_has_it_answers_only_t
     newest = snapshot.key(FOLDER, EVERY)
     only, *others = cluster.stores
     for store in others:
-        PlainStore.delete(store, newest)
+        MemoryStore.delete(store, newest)
     read, answers = only.read, iter([StoreUnavailable(only.url, newest, "the answer was lost")])
 
     def lose_one_answer(wanted, *where):
@@ -127,7 +127,7 @@ def test_a_snapshot_of_which_nobody_tells_whether_a_majority_has_it_is_no_damage
     newest = snapshot.key(FOLDER, EVERY)
     only, lacking, silent = cluster.stores
     for store in (lacking, silent):
-        PlainStore.delete(store, newest)
+        MemoryStore.delete(store, newest)
 
     def lose_answers(act, key, *more):
         if key == newest:
@@ -147,7 +147,7 @@ def test_a_manifest_is_read_from_any_store_that_has_it_whole(cluster, monkeypatc
     cluster.finish()
     for i, key in enumerate(cluster.stores[lost].keys(MANIFESTS)):
         if i == 0:
-            PlainStore.delete(cluster.stores[lost], key)
+            MemoryStore.delete(cluster.stores[lost], key)
         else:
             cluster.stores[lost].put(key, b"rotten")
     assert cluster.open().refresh() == journal.state

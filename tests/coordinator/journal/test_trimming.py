@@ -33,7 +33,7 @@ from tests.support.coordinator.journal_objects import (
 from tests.support.coordinator.spares import is_spare
 from tests.support.coordinator.three_stores import marked_stores
 from tests.support.coordinator.troubled_store import TroubledStore
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.usefixtures("snapshots_are_close")
 
@@ -119,7 +119,6 @@ def test_stores_that_delete_slowly_keep_no_other_call_waiting_for_long(monkeypat
 # The end of a journal
 
 
-@pytest.mark.no_faults("counts what is deleted at the first attempt")
 def test_of_a_journal_that_is_buried_the_last_entry_and_its_snapshot_stay(store):
     journal = open_list(store)
     fill(journal, 50)
@@ -147,7 +146,6 @@ def test_a_process_suspended_during_the_deletion_of_a_journal_finds_its_end(stor
 # Power failures
 
 
-@pytest.mark.no_faults("makes so many calls that every run meets one")
 @settings(max_examples=20, deadline=None)
 @given(st.data())
 def test_removed_objects_that_come_back_in_any_order_do_no_harm(data):
@@ -180,7 +178,7 @@ def test_removed_objects_that_come_back_in_any_order_do_no_harm(data):
 
 
 def test_strange_files_beside_entries_and_manifests_are_left_alone():
-    store = PlainStore()
+    store = MemoryStore()
     strange = [f"{folder}{name}" for folder in (ENTRIES, MANIFESTS, SNAPSHOTS) for name in (".nfs1", "notes.txt")]
     for key in strange:
         store.create(key, b"mine")

@@ -24,7 +24,7 @@ from pyspark_log_storage.errors import (
 from pyspark_log_storage.objects import node
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.journal_disks import URLS, Disks
-from tests.support.elsewhere import wipe
+from tests.support.memory_store import wipe
 from tests.support.rings import sample
 
 

@@ -10,8 +10,8 @@ from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.errors import LogError, StoreUnfit
 from pyspark_log_storage.stores.addresses import absolute_url, open_store
-from tests.processes.small_topic import TopicClient, seeded
 from tests.support.coordinator.several_nodes import one_after_another
+from tests.support.coordinator.small_topic import TopicClient, seeded
 
 PATIENT = RetryPolicy(retries=50)
 

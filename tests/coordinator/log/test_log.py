@@ -1,6 +1,10 @@
 """Clusters and topics on a store: opened, created, deleted, and found wiped."""
 
 import contextlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +23,7 @@ from pyspark_log_storage.errors import (
 from pyspark_log_storage.objects import node
 from pyspark_log_storage.stores.local import LocalStore
 from tests.support.coordinator.fake_environment import fake_environment
+from tests.support.coordinator.several_nodes import Stores
 from tests.support.coordinator.spares import spare_of
 from tests.support.coordinator.topics import claim, commit, file
 from tests.support.coordinator.troubled_store import TroubledStore
@@ -259,3 +264,44 @@ def test_what_is_refused_while_no_store_has_a_reserve_is_not_tried_again(log):
     with pytest.raises(StoreRefused):
         log.with_reserves(free_space)
     assert tried == [1]
+
+
+# Rights
+
+
+def test_a_new_topic_has_the_folder_that_executors_write_into_on_each_node(tmp_path):
+    log = Stores(lambda url: LocalStore(f"{tmp_path}{url}")).with_nodes(3)
+    shutil.rmtree(tmp_path / "disk/1")  # since the nodes were probed
+    (tmp_path / "disk/1").mkdir()
+    log.missing_nodes = {"2": StoreUnavailable("/disk/2", "", "it is away")}
+    handle = log.create_topic("t", 1, replication_factor=3)
+    folder = layout.append_files("t", handle.topic_id)
+    assert list((tmp_path / "cluster" / folder).iterdir()) == []
+    assert [*(tmp_path / "disk/1").iterdir(), *tmp_path.glob("disk/2/topics")] == []
+
+
+@pytest.fixture
+def open_to_all():
+    """A folder that every user may enter, unlike pytest's."""
+    path = Path(tempfile.mkdtemp())
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+def test_another_user_stages_rows_who_may_write_only_into_tmp_and_append(open_to_all):
+    root = open_to_all / "log"
+    handle = open_log(LocalStore(str(root)), create=True).create_topic("t", 1)
+    topic = root / layout.topic_folder("t", handle.topic_id)
+    for path, mode in ((root / ".tmp", 0o777), (topic / "append", 0o777), (topic / "journal", 0o700)):
+        path.chmod(mode)
+    os.seteuid(60_001)
+    try:
+        store = LocalStore(str(root))
+        assert store.create(handle.append_file(layout.born_name(1, "mine")), b"rows")
+        with pytest.raises(StoreRefused, match=f"permission is denied; check the owner and mode of {topic}, then"):
+            store.create(f"{handle.segment(0, 'name')}.log", b"rows")
+    finally:
+        os.seteuid(0)
+    assert [each.stat().st_uid for each in (topic / "append").iterdir()] == [60_001]

@@ -12,7 +12,7 @@ from pyspark_log_coordinator.topic.machine import RaiseOrphanFloor
 from pyspark_log_storage.errors import StoreUnavailable
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.stored_topic import StoredTopic
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
 DAY = 86_400_000
 
@@ -25,7 +25,7 @@ class Clocks:
         environment = msgspec.structs.replace(
             fake_environment(), now_ms=lambda: self.own, monotonic=lambda: self.seconds, store_clock=self._read
         )
-        self.clock = LogClock(environment, lambda: OneStore(PlainStore()))
+        self.clock = LogClock(environment, lambda: OneStore(MemoryStore()))
 
     def _read(self, _):
         self.asked += 1
@@ -75,7 +75,7 @@ def test_the_store_is_asked_now_and_then_and_when_the_own_clock_has_jumped(caplo
 def test_entries_have_the_time_of_the_store_and_never_an_earlier_one_than_those_before():
     now = 100 * DAY
     environment = msgspec.structs.replace(fake_environment(), now_ms=lambda: now + 8 * DAY, store_clock=lambda _: now)
-    log = Log(PlainStore(), environment)
+    log = Log(MemoryStore(), environment)
     log.open(create=True)
     log.create_topic("t", 1)
     assert log.known_topics["t"].created_ms == now

@@ -9,6 +9,7 @@ from pyspark_log_coordinator.cluster.machine import AT_THE_ROOT, FenceNode, Node
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.node_probe import NodeProbe
+from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     CorruptObject,
@@ -25,14 +26,14 @@ from pyspark_log_storage.objects.envelope import seal
 from pyspark_log_storage.objects.node import Marker
 from tests.support.coordinator.several_nodes import Stores
 from tests.support.coordinator.troubled_store import TroubledStore
-from tests.support.elsewhere import PlainStore, wipe
+from tests.support.memory_store import MemoryStore, wipe
 
 CLUSTER_ENTRIES = f"{layout.CLUSTER_JOURNAL}entries/"
 
 
 @pytest.fixture
 def stores():
-    return Stores(lambda url: TroubledStore(PlainStore(url)))
+    return Stores(lambda url: TroubledStore(MemoryStore(url)))
 
 
 @pytest.fixture
@@ -157,7 +158,7 @@ def test_a_marker_of_a_newer_version_is_not_guessed_at(stores):
         NodeProbe(real_environment()).missing([member])  # with threads as well
 
 
-class Hanging(PlainStore):
+class Hanging(MemoryStore):
     """Blocks reads until it is released."""
 
     def __init__(self, url):
@@ -172,7 +173,7 @@ class Hanging(PlainStore):
 
 
 def test_a_hanging_store_is_given_up_and_not_probed_again_until_it_answers():
-    hanging, well = Hanging("/disk/1"), PlainStore("/disk/2")
+    hanging, well = Hanging("/disk/1"), MemoryStore("/disk/2")
     members = [(Node(name, store.url, "", "i"), store) for name, store in (("1", hanging), ("2", well))]
     for name, store in (("1", hanging), ("2", well)):
         store.create(layout.MARKER, node.encode(Marker("c", name, "i")))
@@ -227,7 +228,7 @@ def test_a_renewal_interrupted_after_the_marker_is_finished_by_the_next_process(
 def test_a_replaced_disk_cannot_come_back(stores):
     log = stores.with_nodes(3)
     old = stores.at["/disk/1"]
-    stores.at["/disk/1"] = TroubledStore(PlainStore("/disk/1"))
+    stores.at["/disk/1"] = TroubledStore(MemoryStore("/disk/1"))
     log = stores.log()
     node_admin.renew(log, "1")
     stores.at["/disk/1"] = old
@@ -244,7 +245,26 @@ def test_a_node_cannot_take_the_store_of_another(stores):
     assert "of another cluster" in refusal(node_admin.renew, log, "1")
 
 
+def test_a_node_that_is_fenced_while_it_is_unfenced_in_a_topic_is_fenced_there(stores):
+    log = stores.with_nodes(3)
+    handle = log.create_topic("t", 1, replicas=[("0", "1")])
+    node_admin.set_fenced(log, "1", fenced=True)
+    entries = f"{layout.topic_journal('t', handle.topic_id)}entries/"
+    stores.at["/cluster"].be_slow(entries, lambda: node_admin.set_fenced(stores.log(), "1", fenced=True))
+    node_admin.set_fenced(log, "1", fenced=False)
+    assert stores.log().cluster.state.nodes["1"].fenced
+    assert handle.refresh().fenced == ("1",)
+
+
 # Leaving
+
+
+def test_a_node_that_got_a_topic_from_another_process_a_moment_ago_is_not_removed(stores):
+    log, other = stores.with_nodes(3), stores.log()
+    log.create_topic("t", 1, replicas=[["0"]])
+    reassigner.begin(other.topic("t"), [("0", "1")])
+    node_admin.set_fenced(other, "1", fenced=True)
+    assert "has replicas of topics t; reassign" in refusal(node_admin.remove, log, "1")
 
 
 def test_a_fenced_node_without_replicas_can_be_removed(stores):
@@ -270,6 +290,17 @@ def test_a_node_does_not_move_to_a_copy_of_its_store_while_processes_may_still_w
     assert copied.keys() == disk.keys()
     disk.delete(layout.MARKER)
     assert node_admin.renew(log, "1", "/copy")[1]
+
+
+def test_a_node_that_another_process_has_moved_does_not_move_to_a_copy_of_the_store_that_it_has_now(stores):
+    log, other = stores.with_nodes(2), stores.log()
+    disk = stores.at["/disk/1"]
+    for address in ("/moved", "/copy"):
+        for key in disk.list(""):
+            stores.open(address).put(key, disk.read(key))
+    disk.delete(layout.MARKER)
+    node_admin.renew(other, "1", "/moved")
+    assert "/moved still has the store of node '1'" in refusal(node_admin.renew, log, "1", "/copy")
 
 
 def test_a_node_moves_to_another_path_of_the_same_store(stores):

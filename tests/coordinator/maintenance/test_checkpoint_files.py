@@ -5,7 +5,7 @@ import pytest
 from pyspark_log_coordinator.maintenance import checkpoint_files, topic_cleanup, topic_description
 from pyspark_log_storage.objects import checkpoints
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def test_the_checkpoints_say_what_the_journal_says(topic):
 
 
 def test_checkpoints_that_have_not_changed_are_not_written_again():
-    class PuttingStore(PlainStore):
+    class PuttingStore(MemoryStore):
         def put(self, key, data):
             put.append(key.rsplit("/", 1)[1])
             super().put(key, data)

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from pyspark_log_coordinator.cluster.machine import FenceNode, UnfenceNode
 from pyspark_log_coordinator.journal import journal as journal_module
 from pyspark_log_coordinator.journal import snapshot, trimming
 from pyspark_log_coordinator.maintenance import cluster_cleanup
@@ -19,7 +20,10 @@ from tests.support.coordinator.rolled_nodes import breakable
 from tests.support.coordinator.spares import lose_both, replace_both
 from tests.support.coordinator.stored_topic import StoredTopic
 from tests.support.countdown import Countdown
+from tests.support.counted_bucket import CountedBucket
 from tests.support.rings import deep
+
+DAY_MS = 24 * 3_600_000
 
 
 @pytest.fixture
@@ -131,6 +135,69 @@ def test_empty_folders_are_deleted_except_those_of_a_topic_created_again(tmp_pat
     assert empty.exists()
 
 
+@pytest.mark.parametrize("generations", [1, 3])
+def test_a_cleanup_costs_the_same_after_one_deleted_topic_and_after_fifty(generations):
+    def requests(deleted, present):
+        topic = StoredTopic(bucket := CountedBucket())
+        for name in [f"u{n}" for n in range(deleted)] * generations:
+            topic.log.create_topic(name, 1)
+            topic.log.delete_topic(name)
+        for number in range(present):
+            topic.log.create_topic(f"v{number}", 1)
+        topic.clock.now_ms = DAY_MS
+        for _ in range(2):
+            clean_up_cluster(topic.log)
+        assert topic.open().cluster.state.deletions == {}
+        bucket.requests.clear()
+        clean_up_cluster(topic.log)
+        return bucket.requests
+
+    assert requests(1, 0) == requests(50, 20)
+
+
+def test_a_deletion_is_unfinished_as_long_as_a_writer_may_be_slow(deleted):
+    for now_ms, unfinished in ((DELETED_MS + DAY_MS - 1, {deleted.handle.topic_id: "t"}), (DELETED_MS + DAY_MS, {})):
+        deleted.clock.now_ms = now_ms
+        clean_up_cluster(deleted.log, dry_run=True)
+        assert deleted.open().cluster.state.deletions == {deleted.handle.topic_id: "t"}
+        for _ in range(2):
+            clean_up_cluster(deleted.log)
+        assert deleted.open().cluster.state.deletions == unfinished
+
+
+def test_a_deletion_is_unfinished_until_every_store_was_looked_at():
+    topic = breakable(file_delete_delay_ms="0", orphan_retention_ms="0")
+    topic.append(on=ALL, acks="all")
+    topic.log.delete_topic("t")
+    clean_up_cluster(topic.log)
+
+    def is_finished():
+        clean_up_cluster(topic.log, failed=lambda *_: None)
+        return topic.log.cluster.refresh().deletions == {}
+
+    topic.stores.at["/disk/1"].broken = StoreUnavailable
+    assert not is_finished(), "a store fails"
+    topic.log.probe_nodes()
+    assert topic.log.missing_nodes.keys() == {"1"}
+    assert not is_finished(), "a node is missing"
+    topic.stores.at["/disk/1"].broken = None
+    topic.log.cluster.submit(FenceNode("1"))
+    topic.log.probe_nodes()
+    assert not is_finished(), "a node is fenced"
+    topic.log.cluster.submit(UnfenceNode("1"))
+    assert is_finished()
+
+
+def test_what_comes_after_a_deletion_was_finished_is_found_by_a_thorough_cleanup(deleted):
+    for _ in range(2):
+        deleted.clock.now_ms += DAY_MS
+        clean_up_cluster(deleted.log)
+    deleted.store.create(deleted.handle.append_file(f"{layout.number(3)}-abc"), b"late")
+    assert cleaned_up(deleted.log) == []
+    assert cleaned_up(deleted.log, thorough=True) == [deleted.handle.topic_id]
+    assert left_of(deleted) == end_of(deleted)
+
+
 # Processes that run meanwhile
 
 
@@ -167,7 +234,6 @@ def test_a_suspended_writer_is_refused_although_its_slot_is_free_again(topic, sl
 # What fails
 
 
-@pytest.mark.no_faults("makes faults of its own, at every call in turn")
 @pytest.mark.parametrize("every", [7, deep(1)])
 def test_an_interrupted_cleanup_is_finished_by_the_next(monkeypatch, every):
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 4)
@@ -214,7 +280,6 @@ def test_a_topic_whose_name_is_not_free_yet_is_left_unchanged(topic):
     assert contents(topic.store) == before
 
 
-@pytest.mark.no_faults("names the store that fails")
 def test_a_store_that_fails_is_an_error_after_the_others_were_cleaned_up():
     topic = breakable(file_delete_delay_ms="0")
     topic.append(on=ALL, acks="all")

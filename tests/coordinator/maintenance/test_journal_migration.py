@@ -28,7 +28,7 @@ from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.journal_disks import URLS, patient
 from tests.support.coordinator.migrated_journals import NEW, assert_whole, cluster_of_six, finish, move, write, written
 from tests.support.coordinator.several_nodes import one_after_another
-from tests.support.elsewhere import PlainStore, wipe
+from tests.support.memory_store import MemoryStore, wipe
 from tests.support.rings import deep, sample
 
 
@@ -129,7 +129,6 @@ def creates_of_a_move():
     return 10**9 - disks.creates_left
 
 
-@pytest.mark.no_faults("makes faults of its own, at every call in turn")
 @pytest.mark.parametrize("part", sample(range(20), 2))
 def test_a_killed_migration_is_finished_by_another_process(part):
     for creates in range(part, creates_of_a_move(), 20):
@@ -146,7 +145,6 @@ def test_a_killed_migration_is_finished_by_another_process(part):
         assert written(disks.log("/disk/3"), "t") == 2
 
 
-@pytest.mark.no_faults("makes faults of its own, at every call in turn")
 @pytest.mark.parametrize(
     ("url", "every"), [(URLS[0], 60), ("/disk/3", 60), *(deep(url, 7) for url in (*URLS, *NEW[:2]))]
 )
@@ -175,7 +173,7 @@ def test_any_store_may_be_lost_at_any_call_of_a_migration(url, every):
 
 
 def test_a_store_has_the_newest_list_and_gets_each_list_once():
-    store = PlainStore("/disk/a")
+    store = MemoryStore("/disk/a")
     first = journal_nodes.JournalNodes("c", ())
     lists = [first, *(msgspec.structs.replace(first, generation=generation) for generation in (2, 9, 10, 11))]
     for each in lists:
@@ -184,7 +182,7 @@ def test_a_store_has_the_newest_list_and_gets_each_list_once():
         assert journal_nodes.read(store) == each
     assert not journal_nodes.write(lists[1], store)
     assert b"generation" not in store.read(layout.JOURNAL_NODES)
-    new = PlainStore("/disk/b")
+    new = MemoryStore("/disk/b")
     assert journal_nodes.write(lists[-1], new)
     assert list(new.list("")) == [layout.JOURNAL_NODES]
     assert journal_nodes.newest([store, new], real_environment()) == lists[-1]
@@ -304,7 +302,7 @@ def test_a_rebuilt_cluster_begins_where_no_store_says_it_was(six):
         for key in list(six.at[url].list("")):
             if "/entries" in key or "/snapshots/" in key:
                 six.at[url].delete(key)
-    old = PlainStore("/disk/5")
+    old = MemoryStore("/disk/5")
     for key in six.at["/disk/5"].list(""):
         old.put(key, six.at["/disk/5"].read(key))
     journal_nodes.write(log.journals.nodes, old)

@@ -18,7 +18,7 @@ from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic, wri
 from tests.support.coordinator.several_nodes import Stores
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
 from tests.support.coordinator.troubled_store import ALWAYS, TroubledStore
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
 NOW = AT_ONCE | {"segment_format": "parquet"}
 
@@ -167,7 +167,7 @@ def test_a_node_rolls_what_it_leads_beside_a_topic_with_a_damaged_journal_and_on
 
 
 def test_a_node_rolls_what_it_leads_beside_a_topic_whose_journal_does_not_answer():
-    topic = ReplicatedTopic(Stores(lambda url: TroubledStore(PlainStore(url))), **NOW | {"parquet_max_lag_ms": "0"})
+    topic = ReplicatedTopic(Stores(lambda url: TroubledStore(MemoryStore(url))), **NOW | {"parquet_max_lag_ms": "0"})
     other = topic.log.create_topic("u", 1, topic.handle.config, replicas=[ALL])
     topic.append(on=ALL, acks="all")
     write(topic.log, other, 0, {0: [b"u"]}, on=ALL, acks="all")

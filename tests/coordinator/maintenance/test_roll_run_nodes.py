@@ -20,7 +20,6 @@ def topic(request, monkeypatch):
     return breakable(retention_ms="-1", file_delete_delay_ms="0", orphan_retention_ms="0", segment_format=request.param)
 
 
-pytestmark = pytest.mark.no_faults("says which nodes hold a segment: one with a fault would not")
 of_logs = pytest.mark.parametrize("topic", ["log"], indirect=True)
 """Of merges: Parquet segments are not merged."""
 
@@ -140,7 +139,6 @@ def test_a_segment_of_which_no_node_has_both_files_is_an_error(topic, monkeypatc
         roll(topic)
 
 
-@pytest.mark.on_disk("a bucket is not mounted, so its marker is not read again")
 def test_a_node_that_was_replaced_while_it_was_written_to_is_no_holder(topic):
     fill(topic, 2)
     work = roll_task_of(topic.handle, job(topic))

@@ -1,16 +1,13 @@
 """Cleaning up a topic deletes only what no process needs, and readers that run meanwhile get every row."""
 
-import random
-
 import pytest
 
-from pyspark_log.reading.fetch import fetch
 from pyspark_log.reading.planning import Range, split_of
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.topic.machine import CommitBatch, MaintainSegments
-from pyspark_log_storage.errors import ObjectMissing, StaleFile
+from pyspark_log_storage.errors import StaleFile
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
 HOUR = 3_600_000
 
@@ -120,7 +117,7 @@ def test_a_deleted_orphan_is_never_sequenced_afterwards(topic):
 
 
 def test_inline_maintenance_lists_all_files_only_when_the_floor_has_risen():
-    class ListingStore(PlainStore):
+    class ListingStore(MemoryStore):
         def list(self, prefix, after=""):
             listed.append(prefix)
             return super().list(prefix, after)
@@ -147,31 +144,3 @@ def find_again(topic, asked):
         return split_of(handle, Range("t", 0, offset, handle.journal.state.partitions[0].high_watermark))
 
     return find
-
-
-def test_a_reader_whose_files_were_deleted_plans_again_or_names_the_missing_file(topic):
-    topic.fill(20)
-    split, asked = split_of(topic.handle, Range("t", 0, 0, 60)), []
-    topic.roll()
-    [first, *_] = topic_cleanup.delete_pending(topic.handle, 0)
-    batches = [each for _, each in fetch(topic.log.store_at, split, find_again(topic, asked))]
-    assert [row for each in batches for row in each["value"].to_pylist()] == topic.expected[0]
-    assert asked == [0]
-    with pytest.raises(ObjectMissing, match=first):
-        list(fetch(topic.log.store_at, split))
-
-
-def test_a_reader_whose_files_are_deleted_while_it_reads_gets_each_row_once(topic):
-    dice = random.Random(5)
-    for _ in range(40):  # more than a reader joins before it gives the first away
-        topic.append({0: [dice.randbytes(600_000)]})
-    split, asked, rows = split_of(topic.handle, Range("t", 0, 0, 40)), [], []
-    for offset, each in fetch(topic.log.store_at, split, find_again(topic, asked)):
-        assert offset == len(rows)
-        rows += each["value"].to_pylist()
-        if not topic.handle.journal.state.partitions[0].segments:
-            topic.roll()
-            topic_cleanup.delete_pending(topic.handle, 0)
-    assert rows == topic.expected[0]
-    assert len(asked) == 1
-    assert asked[0] > 0

@@ -13,7 +13,7 @@ from pyspark_log_coordinator.segments.roll_plan import MERGE_COUNT, ROLL_CHUNKS
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from tests.support.coordinator.compacted_topic import CompactedTopic
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
 NOTHING = {"segments": 0, "bytes": 0}
 
@@ -23,7 +23,6 @@ def topic():
     return StoredTopic(**AT_ONCE)
 
 
-@pytest.mark.no_faults("makes so many calls that every run meets one")
 def test_rolling_goes_on_until_nothing_is_left_to_do_and_returns_what_it_did(topic):
     for _ in range(MERGE_COUNT - 1):
         topic.fill(1)
@@ -49,7 +48,7 @@ def test_small_segments_of_many_partitions_share_journal_entries():
     topic.check()
 
 
-class MeanwhileStore(PlainStore):
+class MeanwhileStore(MemoryStore):
     """Lets another process act before the next large object is begun."""
 
     def __init__(self):

@@ -13,7 +13,7 @@ from pyspark_log_storage.errors import (
 )
 from tests.support.coordinator.breakable_store import BreakableStore
 from tests.support.coordinator.members import SESSION, Processes, shares, told
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("", "", "the answer was lost"), OutcomeUnknown("it may be")])
@@ -167,7 +167,7 @@ def test_a_member_that_commits_often_writes_few_heartbeats(monkeypatch):
 
 
 def test_an_idle_member_asks_its_store_little():
-    class Counted(PlainStore):
+    class Counted(MemoryStore):
         calls = 0
 
         def __getattribute__(self, name):

@@ -56,7 +56,6 @@ def opened(stores):
     return log
 
 
-@pytest.mark.no_faults("makes faults of its own, at every call in turn")
 def test_a_rebuild_that_was_killed_can_be_repeated(lost):
     expected = None
     stores, countdown = clone(lost)

@@ -15,7 +15,6 @@ from pyspark_log_storage.objects import checkpoints
 from tests.support.coordinator.replicated_topic import ReplicatedTopic, write
 from tests.support.coordinator.several_nodes import Stores
 from tests.support.coordinator.troubled_store import ALWAYS, TroubledStore
-from tests.support.elsewhere import PlainStore
 from tests.support.memory_store import MemoryStore
 
 
@@ -77,7 +76,7 @@ def test_what_was_written_for_a_topic_is_forgotten_when_that_is_deleted(topic):
 
 
 def test_an_entry_of_which_no_answer_came_is_a_failure_and_the_next_round_goes_on():
-    topic = ReplicatedTopic(Stores(lambda url: TroubledStore(PlainStore(url))))
+    topic = ReplicatedTopic(Stores(lambda url: TroubledStore(MemoryStore(url))))
     other = topic.log.create_topic("u", 1, replicas=[["0", "1"]])
     topic.append()
     write(topic.log, other, 0, {0: [b"u"]}, on=["0"])
@@ -197,7 +196,6 @@ def test_on_an_object_store_a_file_that_could_not_be_copied_is_tried_again_witho
     assert follower.round() == FollowerRound(1, len(lost), ())
 
 
-@pytest.mark.on_disk("a bucket is not mounted, so it is not asked again")
 def test_a_disk_that_is_unmounted_is_noticed_without_a_new_entry(topic):
     topic.append()
     follower = Follower(topic.log, "1")

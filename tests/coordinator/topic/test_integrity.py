@@ -14,10 +14,10 @@ from pyspark_log_coordinator.journal.state_machine import JournalMoved
 from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.partition import Keyed
 from pyspark_log_coordinator.model.partitions import Partitions
-from pyspark_log_coordinator.model.topic_state import FloorMark, with_partition
+from pyspark_log_coordinator.model.topic_state import FloorMark, Topic, with_partition
 from pyspark_log_coordinator.topic import integrity
 from pyspark_log_coordinator.topic.machine import DeleteRecords, DeleteTopic
-from tests.support.coordinator.topics import after, commit, file, filled, rolled, started, swap
+from tests.support.coordinator.topics import after, claim, commit, file, filled, rolled, started, swap
 
 SEGMENTS = 12
 TOPIC = rolled(filled(SEGMENTS), *range(0, SEGMENTS * 10 + 1, 10))
@@ -80,6 +80,8 @@ IMPOSSIBLE = {
     "a high watermark behind the log": {"high_watermark": 11},
     "no offsets left": {"log_end": 2**63 - 1, "chunks": chunks((0, 2**63 - 1))},
     "a gap after the segments": {"segments": segments((0, 5)), "chunks": chunks((6, 10))},
+    "no epochs left": {"leader_epoch": 2**63 - 1},
+    "no compactions left": {"compactions": 2**63 - 1},
     "an end behind the rows": {"log_end": 11},
     "rows behind the end": {"chunks": chunks((0, 12))},
     "a log start before the rows": {"chunks": chunks((5, 10))},
@@ -137,6 +139,7 @@ def test_what_is_at_the_limit_of_the_possible_is_none(facts):
         (msgspec.structs.replace(NEWER, floor_mark=FloorMark(10, 0)), "it marks entry 10"),
         (msgspec.structs.replace(NEWER, partitions=Partitions(NEWER.partitions[:1])), "it removes partitions"),
         (msgspec.structs.replace(NEWER, schemas=()), "no schema"),
+        (msgspec.structs.replace(NEWER, suspicions=2**63 - 1), "suspicions is 9223372036854775807"),
         (with_facts(leader_epoch=1, epoch_starts=((1, 4),)), "the leader epoch goes back from 2 to 1"),
         (
             with_facts(log_start=3, leader_epoch=2, epoch_starts=((0, 3), (2, 10))),
@@ -154,8 +157,31 @@ def test_an_entry_that_takes_something_back_is_refused(changed, why):
         integrity.check_entry(before, [None], changed, 9)
 
 
+def test_a_first_entry_that_does_not_start_the_topic_and_a_topic_without_partitions_are_found():
+    with pytest.raises(ValueError, match="the topic has not been started"):
+        integrity.check_entry(Topic(), [], Topic(), 1)
+    with pytest.raises(ValueError, match="the topic has no partition"):
+        integrity.check_snapshot(msgspec.structs.replace(NEWER, partitions=Partitions()), 9)
+
+
+def test_a_producer_that_has_lost_more_rows_than_can_be_counted_is_found():
+    written = after(NEWER, commit(claim(0), file({0: 1})))
+    known = {name: msgspec.structs.replace(each, rows_lost=2**63 - 1) for name, each in written.producers.items()}
+    forged = msgspec.structs.replace(written, producers=known)
+    with pytest.raises(ValueError, match="rows_lost is 9223372036854775807"):
+        integrity.check_snapshot(forged, 9)
+    with pytest.raises(ValueError, match="rows_lost is 9223372036854775807"):
+        integrity.check_entry(written, [None], forged, 9)
+
+
 def test_of_a_deleted_topic_only_the_journal_moves():
     deleted = after(NEWER, DeleteTopic())
     integrity.check_entry(deleted, [JournalMoved(2)], deleted, 9)
     with pytest.raises(ValueError, match="the topic is deleted"):
         integrity.check_entry(deleted, [JournalMoved(2), None], deleted, 9)
+
+
+def test_a_deleted_topic_has_no_rows():
+    integrity.check_snapshot(after(NEWER, DeleteTopic()), 9)
+    with pytest.raises(ValueError, match="partition 0: it has rows, but the topic is deleted"):
+        integrity.check_snapshot(msgspec.structs.replace(NEWER, deleted_ms=0), 9)

@@ -66,9 +66,6 @@ COMMANDS = {
     "cluster migrate-journals": ["--to", "0,1,2", "--path", "{folder}/a,{folder}/b,{folder}/c"],
     "cluster rebuild": ["--nodes", "{folder}/a,{folder}/b,{folder}/c"],
 }
-NO_BROKER = ["--bootstrap-server", "127.0.0.1:9", "--topic", "t", "--timeout-ms", "1000"]
-WITH_A_BROKER = {"import kafka": NO_BROKER, "export kafka": NO_BROKER}
-"""Commands that need Kafka: tests/pyspark_log/kafka has what they do."""
 SERVING: dict[str, list[str]] = {"ui": []}
 """Commands that serve until they are interrupted: tests/browser has what they do."""
 
@@ -92,7 +89,7 @@ def all_commands(group: Any = None, name: str = "") -> Iterator[tuple[str, Any]]
 
 
 def words_of(name: str, folder: Path) -> list[str]:
-    words = [*name.split(), *(word.format(folder=folder) for word in (COMMANDS | WITH_A_BROKER | SERVING)[name])]
+    words = [*name.split(), *(word.format(folder=folder) for word in (COMMANDS | SERVING)[name])]
     return words if name in {"dump", *SERVING} else [*words, "--json"]
 
 
@@ -103,7 +100,7 @@ def documents(printed: str) -> list[Any]:
 
 
 def test_every_command_prints_json_and_nothing_else(cli, tmp_path):
-    assert sorted(COMMANDS | WITH_A_BROKER | SERVING) == sorted(name for name, _ in all_commands())
+    assert sorted(COMMANDS | SERVING) == sorted(name for name, _ in all_commands())
     for name in COMMANDS:
         if name == "cluster rebuild":
             for journal_node in "abc":

@@ -9,6 +9,7 @@ import pytest
 
 from pyspark_log import opening
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteTopic
+from pyspark_log_storage import layout
 from tests.support.command_line import CommandLine
 from tests.support.coordinator.spares import spare_file
 from tests.support.plain_log import PlainLog, flip_bit
@@ -204,6 +205,7 @@ def temporary(cli: CommandLine) -> Path:
 def test_the_files_of_deleted_topics_and_killed_writers_are_shown_and_deleted_if_no_topic_is_named(cli):
     log = filled(cli, "t", "old")
     topic_id = log.log.topic("old").topic_id
+    log.log.topic("old").alter_config({"orphan.retention.ms": "0"})
     log.delete("old")
     left, before = temporary(cli), files(cli)
     assert [each["topic"] for each in cli.documents("maintain", "t", "--dry-run")] == ["t"]
@@ -218,6 +220,12 @@ def test_the_files_of_deleted_topics_and_killed_writers_are_shown_and_deleted_if
     assert not left.exists()
     assert cli.documents("maintain")[-1] == NOTHING
     assert values(cli) == [str(batch) for batch in range(10)]
+    late = cli.path / layout.append_file("old", topic_id, layout.born_name(1, "late"))
+    late.parent.mkdir()
+    late.touch()
+    assert cli.documents("maintain")[-1] == NOTHING, "its deletion is finished"
+    [gone] = cli.documents("maintain", "--now")[-1]["deleted_topics"]
+    assert (gone["topic_id"], gone["objects"], late.exists()) == (topic_id, 1, False)
 
 
 def test_a_deletion_that_was_interrupted_is_finished(cli):

@@ -13,8 +13,8 @@ def cluster(monkeypatch):
 
 
 @pytest.fixture
-def log(root):
-    made = PlainLog(root)
+def log(tmp_path):
+    made = PlainLog(tmp_path)
     made.create("t", 3)
     made.create("one")
     return made

@@ -13,8 +13,8 @@ from tests.support.plain_log import PlainLog
 
 
 @pytest.fixture
-def log(root):
-    made = PlainLog(root)
+def log(tmp_path):
+    made = PlainLog(tmp_path)
     made.create("t", 2)
     made.create("one", max_message_bytes=1000)
     return made

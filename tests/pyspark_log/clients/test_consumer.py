@@ -29,8 +29,8 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @pytest.fixture
-def log(root):
-    made = PlainLog(root)
+def log(tmp_path):
+    made = PlainLog(tmp_path)
     made.create("t", 2)
     return made
 
@@ -397,8 +397,8 @@ class TestWhatThereIs:
         assert consumer.offsets_for_times({T0: 401}) == {T0: None}
         assert consumer.offsets_for_times({("t", 0): 150}) == {T0: OffsetAndTimestamp(1, 200)}
 
-    def test_is_nothing_without_a_cluster(self, root):
-        with Consumer(root / "nowhere") as consumer, pytest.raises(NoCluster):
+    def test_is_nothing_without_a_cluster(self, tmp_path):
+        with Consumer(tmp_path / "nowhere") as consumer, pytest.raises(NoCluster):
             consumer.topics()
 
 
@@ -471,11 +471,11 @@ def test_a_cancelled_iteration_keeps_the_position_and_a_closed_consumer_ends_it(
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "clients.md"
 
 
-def test_the_program_of_the_page_runs(root, capsys):
-    PlainLog(root).create("flights")
+def test_the_program_of_the_page_runs(tmp_path, capsys):
+    PlainLog(tmp_path).create("flights")
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     program = next(block for block in blocks if "import Consumer, Producer" in block)
-    exec(program.replace("/data/log", str(root)), {})
+    exec(program.replace("/data/log", str(tmp_path)), {})
     assert capsys.readouterr().out.splitlines() == ["0 0 b'EWR' b'UA 1545'"]
 
 

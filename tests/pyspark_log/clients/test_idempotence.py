@@ -45,6 +45,16 @@ def test_when_the_time_is_over_the_outcome_stays_unknown(cluster):
             future.result(60)
 
 
+def test_a_row_after_one_whose_outcome_stayed_unknown_is_no_repetition_of_it(cluster):
+    with cluster.producer(delivery_timeout_ms=1000) as (producer, store):
+        store.lose_answers(cluster.entries, times=10**6)
+        with pytest.raises(OutcomeUnknown):
+            producer.send("t", b"second").result(60)
+        store.forget_troubles()
+        assert producer.send("t", b"third").result(60).offset == 2
+    assert cluster.values() == [b"first", b"second", b"third"]
+
+
 @pytest.mark.parametrize("first_attempt", ["lose_answers", "be_silent"])
 def test_what_refuses_a_repetition_does_not_replace_an_unknown_outcome(cluster, first_attempt):
     with cluster.producer(delivery_timeout_ms=LONG) as (producer, store):

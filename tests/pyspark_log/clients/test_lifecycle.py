@@ -21,8 +21,8 @@ GUARD = 60
 
 
 @pytest.fixture
-def log(root):
-    made = PlainLog(root)
+def log(tmp_path):
+    made = PlainLog(tmp_path)
     made.create("t")
     return made
 

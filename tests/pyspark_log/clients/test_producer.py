@@ -83,12 +83,12 @@ class TestARow:
             producer.send("missing", b"")
 
     @pytest.mark.parametrize("creates_topics", [True, False])
-    def test_never_creates_a_log(self, root, creates_topics):
-        (root / "nowhere").mkdir()  # where a disk is to be mounted
-        nowhere = Producer(root / "nowhere", auto_create_topics_enable=creates_topics)
+    def test_never_creates_a_log(self, tmp_path, creates_topics):
+        (tmp_path / "nowhere").mkdir()  # where a disk is to be mounted
+        nowhere = Producer(tmp_path / "nowhere", auto_create_topics_enable=creates_topics)
         with nowhere as producer, pytest.raises(NoCluster, match="whether its disk is mounted"):
             producer.send("missing", b"")
-        assert not list((root / "nowhere").iterdir())
+        assert not list((tmp_path / "nowhere").iterdir())
 
     @pytest.mark.parametrize(
         ("row", "reason"),

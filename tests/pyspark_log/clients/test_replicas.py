@@ -134,8 +134,8 @@ def test_each_promise_of_acks_gives_offsets(topic, acks):
         assert [producer.send("t", b"").result(GUARD).offset for _ in range(3)] == [0, 1, 2]
 
 
-def test_several_threads_write_and_one_reads_while_a_node_is_lost(root):
-    disks = [root / name for name in "abc"]
+def test_several_threads_write_and_one_reads_while_a_node_is_lost(tmp_path):
+    disks = [tmp_path / name for name in "abc"]
     CommandLine(disks[0]).out("cluster", "create", "--journal-nodes", ",".join(map(str, disks)))
     path = ",".join(map(str, disks))
     with Producer(path, linger_ms=0) as producer, Consumer(path, auto_offset_reset="earliest") as consumer:

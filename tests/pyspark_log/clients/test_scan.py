@@ -66,8 +66,8 @@ def move(handle):
 
 
 @pytest.fixture
-def topic(root):
-    return Topic(root)
+def topic(tmp_path):
+    return Topic(tmp_path)
 
 
 def rows_of(scanned):
@@ -96,7 +96,6 @@ STEPS = st.lists(
 
 
 @pytest.mark.slow
-@pytest.mark.on_disk("many small logs")
 @settings(max_examples=40, deadline=None)
 @given(before=STEPS, meanwhile=STEPS, after=STEPS, data=st.data())
 def test_a_scan_has_the_rows_that_were_there_whatever_is_written_and_moved(before, meanwhile, after, data):
@@ -258,11 +257,11 @@ def test_a_scan_holds_no_more_than_a_few_chunks(topic):
 
 
 @pytest.mark.deep
-def test_other_libraries_read_a_scan_again_and_at_once(root):
+def test_other_libraries_read_a_scan_again_and_at_once(tmp_path):
     import duckdb
     import polars as pl
 
-    log = PlainLog(root)
+    log = PlainLog(tmp_path)
     topic = log.create("t", 2, segment_format="parquet", segment_bytes=4096, flush_messages=1, file_delete_delay_ms=0)
     for turn in range(3):
         log.append("t", {number: [b"%d of %d" % (turn, number)] * 200 for number in range(2)})

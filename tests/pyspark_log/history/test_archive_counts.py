@@ -22,7 +22,7 @@ from pyspark_log_storage.errors import DataLoss, InvalidInput
 from tests.support.plain_log import PlainLog
 
 WHOLE = _Counted(rows=5, offsets=5, first=0, end=5)
-HOUR_MS = 3_600_000
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 
 
 class Table:
@@ -51,7 +51,7 @@ def log(tmp_path):
     made = PlainLog(tmp_path)
     made.create("t")
     now = int(time.time() * 1000)
-    made.append("t", {0: [b"0", b"1", b"2", b"3", b"4"]}, [now - HOUR_MS] * 3 + [now] * 2)
+    made.append("t", {0: [b"0", b"1", b"2", b"3", b"4"]}, [now - HOUR_MS] * 3 + [now - MINUTE_MS] * 2)
     return made
 
 

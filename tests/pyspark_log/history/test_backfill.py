@@ -21,7 +21,6 @@ from tests.support.direct import read
 from tests.support.plain_frame import Frame, Functions
 from tests.support.plain_log import PlainLog
 
-pytestmark = pytest.mark.on_disk("its plan is in a folder beside the log")
 ROWS, RANGE = 20, 5
 COLUMNS = StructType().add("number", LongType()).add("value", BinaryType())
 

@@ -82,8 +82,8 @@ class Archive:
 
 
 @pytest.fixture
-def log(root):
-    made = PlainLog(root)
+def log(tmp_path):
+    made = PlainLog(tmp_path)
     made.create("t", 2)
     made.append("t", {0: [b"0", b"1"], 1: [b"0"]})
     return made

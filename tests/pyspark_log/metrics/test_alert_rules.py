@@ -10,7 +10,7 @@ from pyspark_log.metrics.cluster_metrics import measure
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_storage.errors import CorruptObject, StoreUnavailable
 from tests.support.coordinator.migrated_journals import cluster_of_six
-from tests.support.elsewhere import wipe
+from tests.support.memory_store import wipe
 from tests.support.pyspark_log.three_nodes import ThreeNodes
 
 FILE = Path(__file__).parents[3] / "examples" / "operations" / "prometheus-rules.yml"

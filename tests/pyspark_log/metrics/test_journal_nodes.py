@@ -7,7 +7,7 @@ from pyspark_log_coordinator.log import node_admin
 from pyspark_log_storage.errors import StoreUnwritable
 from pyspark_log_storage.stores.store_threads import finish_calls
 from tests.support.coordinator.migrated_journals import cluster_of_six, move, write
-from tests.support.elsewhere import wipe
+from tests.support.memory_store import wipe
 from tests.support.plain_log import PlainLog
 
 CALLS_SECONDS_MAX = 60

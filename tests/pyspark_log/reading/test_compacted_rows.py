@@ -8,7 +8,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyspark_log import Consumer, TopicPartition
-from pyspark_log.kafka import offset_headers
 from pyspark_log.reading import native_files
 from pyspark_log.reading.failover import Failover
 from pyspark_log.reading.fetch import fetch, place_in_segment, read_one
@@ -166,7 +165,6 @@ def test_rows_that_are_not_of_their_range_are_an_error(shift):
         read(moved, RECORD_SCHEMAS)
 
 
-@pytest.mark.on_disk("only files on disks are handed over")
 def test_a_segment_of_compacted_rows_is_read_by_the_source(tmp_path):
     """It may be rewritten at any time."""
     log = made([([b"a"] * 9, "fold")], tmp_path / "log")
@@ -175,10 +173,3 @@ def test_a_segment_of_compacted_rows_is_read_by_the_source(tmp_path):
         whole = Range("t", 0, 0, 9)
         native, rest = native_files.divide(Subscribed({"t": log.current}, {}), [whole], in_s3=True)
         assert (native, rest) == ([], [whole])
-
-
-def test_an_offset_of_kafka_is_found_behind_rows_that_are_gone():
-    log = made([([b"a", b"b", b"a", None], "fold"), ([b"c", b"c"], "fold"), ([b"d"], "")])
-    for wanted in range(8):
-        found = offset_headers.offset_here(log.log, log.current, 0, wanted)
-        assert [row for row in log.rows if row.offset >= found] == [row for row in log.rows if row.offset >= wanted]

@@ -1,5 +1,6 @@
 """A reader whose nodes fail or hang continues with the next node, and every row comes once."""
 
+import itertools
 import logging
 import pickle
 import threading
@@ -12,16 +13,27 @@ from pyspark_log.reading import failover
 from pyspark_log.reading.failover import lane_of
 from pyspark_log.reading.planning import Range, find_again, split_of
 from pyspark_log.reading.positions import offset_for_time
+from pyspark_log_coordinator.audit.verify import verify, verify_cluster
+from pyspark_log_coordinator.backup import backup
 from pyspark_log_coordinator.cluster.machine import FenceNode
+from pyspark_log_coordinator.journal import journal
 from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.log.reachable_stores import reachable_nodes
+from pyspark_log_coordinator.maintenance import checkpoint_files, delta_table
 from pyspark_log_coordinator.replication.election import ElectLeaders
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.replica_file import live
 from pyspark_log_coordinator.topic.machine import Holder, Suspect, Suspicion
+from pyspark_log_storage.delta import delta_log
 from pyspark_log_storage.errors import CorruptObject, DataLoss, LogError, NoCluster, StoreRefused, StoreUnavailable
+from pyspark_log_storage.files.index import Index
+from pyspark_log_storage.segments import transfer
 from tests.support import direct
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.support.coordinator.several_nodes import Stores
+from tests.support.coordinator.stored_topic import StoredTopic
+from tests.support.counted_bucket import CountedBucket
+from tests.support.memory_store import MemoryStore
 from tests.support.plain_log import PlainLog
 from tests.support.pyspark_log.replicated_rows import (
     BATCHES,
@@ -48,6 +60,81 @@ def topic():
 
 def file_key(topic, number):
     return topic.handle.append_file(topic.handle.journal.state.file(number).name)
+
+
+# A bucket, whose answers can be damaged on their way
+
+
+class BadConnection(CountedBucket):
+    """A bucket whose answer to one of the next reads is damaged."""
+
+    left = -1
+    """How many reads are answered before it; none is damaged below 0."""
+
+    def __init__(self, url, spoil):
+        super().__init__(url)
+        self.spoil = spoil
+
+    def read(self, key, start=0, length=None):
+        data = super().read(key, start, length)
+        self.left -= 1
+        return self.spoil(data) if self.left == -1 else data
+
+
+def flip(data, at):
+    return data[:at] + bytes(byte ^ 1 for byte in data[at : at + 1]) + data[at + 1 :]
+
+
+SPOILED = {
+    "a bit in the middle": lambda data: flip(data, len(data) // 2),
+    "a bit in the version": lambda data: flip(data, 5),
+    "the first bit": lambda data: flip(data, 0),
+    "the last byte": lambda data: data[:-1],
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED)
+@pytest.mark.parametrize("settings", [{}, {"segment_format": "parquet"}], ids=["chunks", "parquet"])
+def test_a_damaged_answer_of_a_bucket_is_no_damaged_object(monkeypatch, settings, spoil):
+    monkeypatch.setattr(journal, "SNAPSHOT_EVERY", 4)
+    bucket, vault = BadConnection("bucket", spoil), BadConnection("vault", spoil)
+    topic = StoredTopic(bucket, **settings)
+    topic.fill(4)
+    topic.roll(2)
+    topic.fill(2)
+    checkpoint_files.write_on_nodes(topic.handle)
+    if settings:
+        delta_table.publish_on_nodes(topic.handle, reachable_nodes(topic.log))
+        delta_log.write_checkpoint(bucket, topic.folder, delta_log.read(bucket, topic.folder))
+    backup.back_up(topic.log, vault)
+    key, [ref] = topic.segment_key(), topic.handle.state.partitions[0].segments
+
+    def opened():
+        return topic.open().topic("t")
+
+    def backed_up():
+        copy = MemoryStore("a copy")
+        backup.back_up(topic.log, copy)
+        return {name: copy.read(name) for name in copy.list("topics/")}
+
+    acts = {
+        "read": lambda: topic.read(handle=opened()),
+        "look up": lambda: list(Index(bucket, f"{key}.index").read_all()),
+        "check": lambda: transfer.check_segment(bucket, key, ref),
+        "verify": lambda: verify(opened()).document(),
+        "verify the cluster": lambda: verify_cluster(opened().log).document(),
+        "read the table": lambda: delta_log.read(bucket, topic.folder).files,
+        "back up": backed_up,
+        "check a backup": lambda: backup.check(vault, [1]),
+    }
+    for name, act in acts.items():
+        good = act()
+        for number in itertools.count():
+            bucket.left = vault.left = number
+            assert act() == good, f"read {number} of: {name}"
+            if min(bucket.left, vault.left) >= 0:
+                break
+        assert number > 0 or (name == "read the table" and not settings)
 
 
 # One node fails
@@ -89,15 +176,20 @@ def test_a_node_that_lost_its_files_is_asked_once_in_a_task_and_again_in_the_nex
         assert reads(topic) == {"0": 1, "1": BATCHES}
 
 
-def test_a_node_is_trusted_again_after_some_time(topic, monkeypatch):
+def test_a_node_is_trusted_again_after_some_time(topic, monkeypatch, caplog):
+    began, passed = time.monotonic, 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: began() + passed)
     store(topic, "0").error = StoreUnavailable
-    assert read(topic, planned(topic)) == ROWS
+    for _ in range(3):
+        assert read(topic, planned(topic)) == ROWS
+        passed += failover.AVOID_SECONDS
     store(topic, "0").error = None
-    began = time.monotonic
-    monkeypatch.setattr(time, "monotonic", lambda: began() + failover.AVOID_SECONDS)
     reads(topic)
     assert read(topic, planned(topic)) == ROWS
     assert reads(topic) == {"0": BATCHES}
+    away, back = caplog.messages
+    assert away.startswith("topic 't', partition 0, offset 0 cannot be read from node '0': ")
+    assert back == "node '0' can be read again"
 
 
 # All of them fail
@@ -182,7 +274,6 @@ def hanging(topic, monkeypatch):
     store(topic, "0").gate.set()
 
 
-@pytest.mark.no_faults("counts the reads of each node")
 def test_a_node_that_hangs_is_waited_for_once(hanging, caplog):
     begin = time.monotonic()
     for _ in range(3):

@@ -11,7 +11,6 @@ from pyspark_log_storage.parquet import parquet_segment
 from pyspark_log_storage.segments import segment
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.support.coordinator.several_nodes import Stores
-from tests.support.elsewhere import address_in_errors
 from tests.support.pyspark_log.replicated_rows import (
     BATCHES,
     LARGE,
@@ -108,5 +107,5 @@ def test_a_position_by_time_is_found_on_another_node(rolls, trouble):
 def test_a_position_by_time_that_no_node_can_give_is_the_leaders_error(topic):
     for node in ALL:
         lose(topic, node)
-    with pytest.raises(ObjectMissing, match=re.escape(address_in_errors(store(topic, "0")))):
+    with pytest.raises(ObjectMissing, match=re.escape(store(topic, "0").url)):
         offsets_of_times(topic, 0)

@@ -14,7 +14,6 @@ from tests.support.command_line import CommandLine
 from tests.support.plain_log import PlainLog
 from tests.support.spark.rolled import roll
 
-pytestmark = pytest.mark.on_disk("only files on disks are handed over")
 ROWS = Range("t", 0, 0, 400)
 
 

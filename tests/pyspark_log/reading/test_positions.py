@@ -11,14 +11,13 @@ from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidInput, InvalidOption, UnknownTopic
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.support.direct import Stream, read, values
-from tests.support.elsewhere import new_root
 from tests.support.plain_log import NOON_MS, PlainLog
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     """Topic t: six rows in partition 0, a second apart, in two batches; two in partition 1; none in partition 2."""
-    log = PlainLog(new_root(tmp_path_factory.mktemp("log")))
+    log = PlainLog(tmp_path_factory.mktemp("log"))
     log.create("t", 3)
     log.append("t", {0: [b"a0", b"a1", b"a2"], 1: [b"b0"]}, [NOON_MS, NOON_MS + 1000, NOON_MS + 2000, NOON_MS])
     log.append(
@@ -103,14 +102,14 @@ def test_positions_of_other_partitions_are_an_error_that_names_their_option(path
         found(path, **{option: f'{{"t":"{word}","u":"{word}"}}'})
 
 
-def test_a_time_finds_the_first_late_row_among_rows_out_of_order(root):
-    log = PlainLog(root)
+def test_a_time_finds_the_first_late_row_among_rows_out_of_order(tmp_path):
+    log = PlainLog(tmp_path)
     log.create("t")
     for times in ([NOON_MS + 50, NOON_MS], [NOON_MS + 10, NOON_MS + 20], [NOON_MS + 60, NOON_MS + 5]):
         log.append("t", {0: [b"%d" % (time - NOON_MS) for time in times]}, times)
-    rows = read(root, subscribe="t", startingTimestamp=NOON_MS + 51)
+    rows = read(tmp_path, subscribe="t", startingTimestamp=NOON_MS + 51)
     assert [row["value"] for row in rows] == [b"60", b"5"]
-    assert len(read(root, subscribe="t", startingTimestamp=NOON_MS + 15)) == 6
+    assert len(read(tmp_path, subscribe="t", startingTimestamp=NOON_MS + 15)) == 6
 
 
 GLOBAL = {"startingTimestamp": str(NOON_MS + 5000)}
@@ -153,12 +152,12 @@ def test_a_stream_starts_where_its_options_say(path, options, first):
 
 
 @pytest.mark.parametrize(("seconds", "first"), [(0, 2), (2, 2), (3, 3), (4, 4)])
-def test_a_time_is_found_if_the_log_starts_in_the_middle_of_a_chunk(root, seconds, first):
-    log = PlainLog(root)
+def test_a_time_is_found_if_the_log_starts_in_the_middle_of_a_chunk(tmp_path, seconds, first):
+    log = PlainLog(tmp_path)
     log.create("t")
     log.append("t", {0: A}, [NOON_MS + 1000 * i for i in range(len(A))])
     log.log.topic("t").submit(DeleteRecords(0, 2))
-    assert found(root, startingTimestamp=NOON_MS + 1000 * seconds) == {0: A[first:]}
+    assert found(tmp_path, startingTimestamp=NOON_MS + 1000 * seconds) == {0: A[first:]}
 
 
 def test_latest_is_the_high_watermark():

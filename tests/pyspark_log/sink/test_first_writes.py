@@ -201,6 +201,16 @@ class TestACheckpoint:
         self.put_back(path)
         write(path, 1, **query, **given)
 
+    def test_in_an_object_store_is_compared_again_after_it_has_refused_a_log(self, path, query, monkeypatch):
+        monkeypatch.setattr(checkpoint, "is_object_store", lambda _: True)
+        monkeypatch.setattr(checkpoint, "_compared", {})
+        self.take_away(path)
+        batch(path)
+        for _ in range(2):
+            with pytest.raises(NoCluster, match="is the right disk mounted"):
+                write(path, 1, **query)
+        assert rows(path) == 1
+
     def test_of_a_query_refuses_a_topic_that_was_created_again(self, path, query):
         log = PlainLog(path)
         log.delete("t")

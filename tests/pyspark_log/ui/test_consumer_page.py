@@ -16,8 +16,8 @@ HOSTILE = "<b>{{ 7*7 }}\"'&"
 
 
 @pytest.fixture
-def log(root):
-    made = PlainLog(root)
+def log(tmp_path):
+    made = PlainLog(tmp_path)
     made.create("t", 2)
     made.append("t", {0: [b"a", b"b", b"c"], 1: [b"d"]})
     return made
@@ -30,16 +30,16 @@ def texts(consumer):
     return rows[1:], dict(re.findall(r"<dt>([^<]*)</dt><dd>([^<]*)</dd>", shown))
 
 
-def test_it_shows_position_ends_and_lag_of_each_partition_also_while_the_log_is_away(log, root):
-    away = root.with_name(f"{root.name}-away")
+def test_it_shows_position_ends_and_lag_of_each_partition_also_while_the_log_is_away(log, tmp_path):
+    away = tmp_path.with_name(f"{tmp_path.name}-away")
     with Consumer(log.path) as consumer:
         assert "No partitions are assigned." in consumer._repr_html_()
         consumer.assign([("t", 0), ("t", 1)], {TopicPartition("t", 0): 1})
         consumer.pause(("t", 1))
         expected = [["t", "0", "1", "0", "3", "2", "reads"], ["t", "1", "latest", "0", "1", "0", "▲ paused"]]
-        root.rename(away)
+        tmp_path.rename(away)
         assert texts(consumer)[0] == expected
-        away.rename(root)
+        away.rename(tmp_path)
         next(consumer)
         assert texts(consumer)[0][0][2] == "2", "rows that an iteration has only read are not passed"
         consumer.poll()
@@ -64,10 +64,10 @@ def test_it_shows_the_member_and_text_stays_text(log):
 
 
 @pytest.mark.deep
-def test_without_the_extra_a_consumer_reads_and_is_shown_as_other_objects_are(root):
+def test_without_the_extra_a_consumer_reads_and_is_shown_as_other_objects_are(tmp_path):
     program = (
         "import sys; from pyspark_log import Consumer; print({'jinja2', 'pyspark_log.ui'} & {*sys.modules})\n"
-        f"sys.modules['jinja2'] = None; print(Consumer({str(root)!r})._repr_html_())"
+        f"sys.modules['jinja2'] = None; print(Consumer({str(tmp_path)!r})._repr_html_())"
     )
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert shown.stdout.split() == ["set()", "None"]

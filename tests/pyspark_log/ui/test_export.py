@@ -21,8 +21,8 @@ HOSTILE = "<script>document.title='run'</script>{{ 7*7 }}\"'&"
 
 
 @pytest.fixture
-def log(root):
-    made = PlainLog(root)
+def log(tmp_path):
+    made = PlainLog(tmp_path)
     made.create("a.b_c-1", 3)
     made.create("empty", 250)
     made.append("a.b_c-1", {0: [b"secret"] * 10, 2: [b"secret"]})

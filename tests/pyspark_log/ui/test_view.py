@@ -169,7 +169,7 @@ def test_a_topics_page_counts_rows_and_not_offsets_and_one_without_rows_has_no_t
     shown = topic_page(watch_of(compacted).look(), "t")
     cells = re.findall(r'<td class="n">([^<]*)</td>', shown[shown.index("<tbody>") :])
     assert cells[:5] == ["0", "0", "11", "11", "2"], "epoch, log start, HW, LEO and rows"
-    log.create("new", 1).set_first_offsets({0: 50})
+    log.create("new", 1)
     shown = topic_page(watch_of(log).look(), "new")
     assert "From the first row to the newest, by the rows' timestamps" in shown
 

@@ -88,7 +88,6 @@ def test_rows_for_an_earlier_topic_of_the_name_are_refused(log):
     assert rows(log, "t") == 0
 
 
-@pytest.mark.on_disk("a journal in a bucket is not read before each commit, so what became of the entry is unknown")
 def test_a_commit_waits_for_a_journal_that_does_not_answer():
     store, clock = BreakableStore("/log"), fake_environment()
 

@@ -23,8 +23,8 @@ NOW_US = 1_700_000_000_000_000
 
 
 @pytest.fixture
-def log(root):
-    made = PlainLog(root)
+def log(tmp_path):
+    made = PlainLog(tmp_path)
     made.create("t", 2, max_message_bytes=LIMIT)
     made.create("u")
     made.create("dead", 3)

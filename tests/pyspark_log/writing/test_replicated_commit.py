@@ -19,7 +19,7 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
     StoreUnwritable,
 )
-from tests.support.elsewhere import wipe
+from tests.support.memory_store import wipe
 from tests.support.pyspark_log.three_nodes import ALL, QUICK, ThreeNodes, holders
 
 
@@ -101,7 +101,6 @@ def test_a_node_with_a_full_disk_leaves_the_isr():
     assert topic.partition.isr == ("0", "1")
 
 
-@pytest.mark.on_disk("replaces what the writer of a store in memory calls")
 @pytest.mark.parametrize("spoilt", ["damaged", "made while its disk was not mounted"])
 def test_a_copy_makes_no_holder_if_it_is(monkeypatch, spoilt):
     topic = away_for_a_batch()
@@ -249,6 +248,21 @@ def test_rows_with_acks_one_become_visible_when_an_unreachable_follower_has_left
     topic.passed += QUICK.session_timeout_ms / 1000
     topic.commit(topic.stage(b"b", acks="1"), "1")
     assert (topic.partition.isr, topic.partition.high_watermark) == (("0", "1"), 2)
+
+
+def test_a_node_that_is_away_for_many_batches_is_logged_when_it_goes_and_when_it_is_back(caplog):
+    topic = ThreeNodes(min_insync_replicas=2)
+    topic.disk("2").broken = StoreUnavailable
+    for _ in range(5):
+        topic.commit(topic.stage(b"a", acks="1"), "1")
+    topic.disk("2").broken = None
+    topic.refresh()
+    for _ in range(5):
+        topic.passed += 10
+        topic.commit(topic.stage(b"a", acks="1"), "1")
+    behind, back = (each for each in caplog.messages if "node '2'" in each)
+    assert behind.startswith("node '2' is behind in topic 't': ")
+    assert back == "node '2' gets the rows of topic 't' again"
 
 
 def test_an_error_after_the_entry_of_a_batch_leaves_its_outcome_unknown(monkeypatch):

@@ -24,7 +24,7 @@ from pyspark_log_storage.objects import node
 from tests.support.coordinator.breakable_store import BreakableStore
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.several_nodes import Stores
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 from tests.support.plain_log import PlainLog, record
 
 
@@ -157,10 +157,9 @@ def test_a_file_says_which_entry_its_writer_knew(log):
     assert layout.born_of(file.file.name) == log.log.topic("t").version > 0
 
 
-@pytest.mark.on_disk("a bucket is not mounted, so its marker is not read again")
 def test_a_node_of_another_incarnation_after_the_write_is_noticed(log):
     store = log.log.store
-    assert isinstance(store, PlainStore)
+    assert isinstance(store, MemoryStore)
     task = staging(log)
     task.add(Rows(record([b"x"]), None, None))
     marker = node.read_marker(store)
@@ -176,7 +175,7 @@ AWAY_S = 8
 class TwoNodes:
     """A topic on nodes 1 and 2, with the journals on node 0, and a clock that only a wait advances."""
 
-    def __init__(self):
+    def __init__(self, replicas=("1", "2")):
         clock = fake_environment()
         self.stores = Stores(BreakableStore)
         self.until = float("inf")
@@ -187,7 +186,7 @@ class TwoNodes:
                 self.take_away("1", "2", error=None)
 
         self.log = self.stores.with_nodes(3, msgspec.structs.replace(clock, sleep=sleep))
-        self.handle = self.log.create_topic("t", 1, TopicConfig(), replicas=[("1", "2")])
+        self.handle = self.log.create_topic("t", 1, TopicConfig(), replicas=[replicas])
         self.begun = 0
 
     def disk(self, name):
@@ -250,6 +249,19 @@ def test_rows_written_before_the_nodes_failed_are_written_again_and_none_appears
         task.add(rows(value))
     commit(topic, task.finish())
     assert topic.values() == [b"a", b"b", b"c", b"d", b"e"]
+
+
+def test_rows_that_are_given_when_the_block_before_them_cannot_be_written_are_written_too(monkeypatch):
+    monkeypatch.setattr("pyspark_log.writing.staging.BLOCK_ROWS_MAX", 2)
+    topic = TwoNodes(replicas=("1",))
+    task = topic.task()
+    for value in (b"a", b"b"):
+        task.add(rows(value))
+    topic.take_away("1", until=0)  # until somebody waits
+    task.add(rows(b"c"))  # the block of a and b is written now
+    assert topic.begun == 2
+    commit(topic, task.finish())
+    assert topic.values() == [b"a", b"b", b"c"]
 
 
 def test_a_node_that_has_the_file_but_failed_to_say_so_does_not_hold_it(monkeypatch):

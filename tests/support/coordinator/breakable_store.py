@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from pyspark_log_storage.errors import StoreError
 from pyspark_log_storage.stores.store import ObjectWriter
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
 
-class BreakableStore(PlainStore):
+class BreakableStore(MemoryStore):
     """Raises `broken` from whatever it is asked, as long as that is set; `broken_writes` from what writes alone."""
 
     broken: type[StoreError] | None = None

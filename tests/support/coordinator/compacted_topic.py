@@ -22,7 +22,7 @@ from pyspark_log_storage.layout import born_name
 from pyspark_log_storage.parquet import keyed_segment, parquet_footer
 from pyspark_log_storage.segments import segment
 from pyspark_log_storage.stores.store import Store
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
 Key = bytes
 Value = bytes | None
@@ -67,7 +67,7 @@ class CompactedTopic:
         With versions it is a typed topic with the same columns, and two more: `gone` and `version`.
         """
         self.has_versions = has_versions
-        self.store = store or PlainStore("the url")
+        self.store = store or MemoryStore("the url")
         self.now_ms = 1_000_000
         self.log = self._opened(self.store)
         config = {"cleanup.policy": "compact", "file.delete.delay.ms": "0", "delete.retention.ms": "1000"}

@@ -45,10 +45,17 @@ from pyspark_log_storage.parquet import row_group
 from pyspark_log_storage.stores.chaos import ChaosStore
 from pyspark_log_storage.stores.faults import Fault, faults_at
 from pyspark_log_storage.stores.store import Store
-from tests.processes.small_topic import AT_ONCE, PARTITIONS, TOPIC, TopicClient, make_constants_small, rows_of_all
 from tests.simulator import lanes
 from tests.support.coordinator.members import Topics
 from tests.support.coordinator.several_nodes import one_after_another
+from tests.support.coordinator.small_topic import (
+    AT_ONCE,
+    PARTITIONS,
+    TOPIC,
+    TopicClient,
+    make_constants_small,
+    rows_of_all,
+)
 from tests.support.countdown import CHANGES, Killed, kill
 from tests.support.memory_store import MemoryStore
 

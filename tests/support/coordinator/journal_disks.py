@@ -10,7 +10,7 @@ from pyspark_log_storage.errors import (
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.several_nodes import one_after_another
 from tests.support.coordinator.troubled_store import TroubledStore
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
 URLS = ("/disk/a", "/disk/b", "/disk/c")
 
@@ -19,11 +19,11 @@ class Disks:
     """Stores by address, the same for every process; some may be unreachable."""
 
     def __init__(self, *urls):
-        self.at = {url: PlainStore(url) for url in urls or URLS}
+        self.at = {url: MemoryStore(url) for url in urls or URLS}
         self.away = set()
 
     def open(self, url):
-        store = TroubledStore(self.at.setdefault(url, PlainStore(url)))
+        store = TroubledStore(self.at.setdefault(url, MemoryStore(url)))
         reading, creating = store.read, store.create
 
         def check():

@@ -12,45 +12,22 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
     UnknownVersion,
 )
+from tests.support.coordinator.breakable_store import BreakableStore
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.item_list import FOLDER, MACHINE
 from tests.support.coordinator.stand_in_threads import ShuffledThreads
 from tests.support.coordinator.three_stores import mark
-from tests.support.elsewhere import PlainStore, wipe
+from tests.support.memory_store import MemoryStore, wipe
 
 
-class Store(PlainStore):
-    """A store in memory that may be away, for all processes at once."""
-
-    def __init__(self, url):
-        super().__init__(url)
-        self.away = False
-
-    def _answer(self):
-        if self.away:
-            raise StoreUnavailable(self.url, "", "it is away")
-
-    def create(self, key, data):
-        self._answer()
-        return super().create(key, data)
-
-    def read(self, key, start=0, length=None):
-        self._answer()
-        return super().read(key, start, length)
-
-    def list(self, prefix, after=""):
-        self._answer()
-        yield from super().list(prefix, after)
-
-    def delete(self, key):
-        self._answer()
-        super().delete(key)
+class Store(BreakableStore):
+    """A store in memory that may be away, for all processes at once; a test looks at what it has all the same."""
 
     def keys(self, folder=""):
-        return [key for key in PlainStore.list(self, "") if key.startswith(folder)]
+        return [key for key in MemoryStore.list(self, "") if key.startswith(folder)]
 
     def get(self, key):
-        return PlainStore.read(self, key)
+        return MemoryStore.read(self, key)
 
 
 class Cluster:
@@ -77,7 +54,7 @@ class Cluster:
     def away(self, *stores):
         self.finish()
         for i, store in enumerate(self.stores):
-            store.away = i in stores
+            store.broken = StoreUnavailable if i in stores else None
 
     def wipe(self, store):
         wipe(self.stores[store])

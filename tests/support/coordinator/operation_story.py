@@ -16,9 +16,9 @@ from pyspark_log.reading import groups
 from pyspark_log_coordinator.audit.verify import verify, verify_cluster
 from pyspark_log_storage.stores.faults import Fault
 from tests.disk.story import keyed_rows
-from tests.processes.keyed_topic import KeyedClient, check_rows, written
-from tests.processes.small_topic import PARTITIONS, TOPIC
 from tests.support.coordinator.fault_story import CONFIG, GROUP, PRODUCER, Process, Story
+from tests.support.coordinator.keyed_topic import KeyedClient, check_rows, written
+from tests.support.coordinator.small_topic import PARTITIONS, TOPIC
 
 KEYED = "k"
 Act = Callable[[Process], object]

@@ -14,7 +14,7 @@ from pyspark_log_storage.objects.node import Marker
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.stand_in_threads import ShuffledThreads
 from tests.support.coordinator.troubled_store import TroubledStore
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
 JOURNAL = "journal/"
 FOLDER = f"{JOURNAL}entries/"
@@ -25,7 +25,7 @@ class Stores:
     """Three stores, a node each, and processes that open the journal on them."""
 
     def __init__(self) -> None:
-        self.inner = [PlainStore(f"store-{letter}") for letter in "abc"]
+        self.inner = [MemoryStore(f"store-{letter}") for letter in "abc"]
         for i, store in enumerate(self.inner):
             mark(store, i)
 

@@ -42,7 +42,7 @@ from tests.support.coordinator import replica_scenario, topics
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.group_scenario import GroupStage
 from tests.support.coordinator.scenario_words import StoryError, partition_number, settings, split
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
 
 def play(path: Path) -> None:
@@ -135,7 +135,7 @@ class Stage:
 
     def _begin_cluster(self, words: list[str]) -> str:
         settings(words)
-        self._log = Log(PlainStore(), fake_environment())
+        self._log = Log(MemoryStore(), fake_environment())
         self._log.open(create=True)
         return ""
 

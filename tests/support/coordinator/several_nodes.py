@@ -9,13 +9,13 @@ from pyspark_log_coordinator.log.log import Log
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.stores.store import Store
 from tests.support.coordinator.fake_environment import fake_environment
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
 
 class Stores:
     """The stores of a cluster, by address; the root is at /cluster."""
 
-    def __init__(self, make: Callable[[str], Store] = PlainStore) -> None:
+    def __init__(self, make: Callable[[str], Store] = MemoryStore) -> None:
         self._make = make
         self.at: dict[str, Store] = {}
 

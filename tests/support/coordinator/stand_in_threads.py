@@ -4,8 +4,6 @@ import random
 from collections.abc import Callable
 
 from pyspark_log_storage.stores.store_threads import Answer
-from tests.simulator.clock import Clock, Task
-from tests.simulator.store import Crashed
 
 
 class ShuffledThreads:
@@ -36,43 +34,3 @@ class ShuffledThreads:
             pass
 
     end = finish
-
-
-class SimulatedThreads:
-    """Makes each call in a task of its own on simulated time, in which the calls of other processes go on, too.
-
-    A process that crashes in one call is gone: its calls elsewhere were begun, and may be done or not.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._answers: list[Answer] = []
-        self._crashed = False
-        self._waiter: Task | None = None
-
-    def start(self, store: int, function: Callable[[], object], tag: object = None) -> None:
-        self._clock.spawn("call", lambda: self._make(lambda: Answer.of(store, function, tag)))
-
-    def pending(self, store: int) -> int:
-        return 0
-
-    def next(self, seconds: float) -> Answer | None:
-        until = self._clock.now + seconds
-        while not self._answers:
-            if self._crashed:
-                raise Crashed
-            if self._clock.now >= until:
-                return None
-            self._waiter = self._clock.current
-            self._clock.pause(until - self._clock.now)
-            self._waiter = None
-        return self._answers.pop(0)
-
-    def _make(self, call: Callable[[], Answer]) -> None:
-        try:
-            self._answers.append(call())
-        except Crashed:
-            self._crashed = True
-        finally:
-            if self._waiter is not None:
-                self._clock.wake(self._waiter)

@@ -24,7 +24,7 @@ from pyspark_log_storage.files.index import IndexEntry
 from pyspark_log_storage.layout import born_name, topic_folder
 from pyspark_log_storage.segments import segment
 from pyspark_log_storage.stores.store import Store
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
 AT_ONCE = {"file_delete_delay_ms": "0", "orphan_retention_ms": "0", "retention_ms": "-1"}
 """Settings under which nothing waits, as arguments of `StoredTopic`."""
@@ -48,7 +48,7 @@ class StoredTopic:
 
     def __init__(self, store: Store | None = None, partitions: int = 1, **settings: str) -> None:
         """`settings` are of the topic, with "_" for each "." of Kafka's names."""
-        self.store = store or PlainStore("the url")
+        self.store = store or MemoryStore("the url")
         self.clock = Clock()
         self.log = self.open()
         config = {name.replace("_", "."): value for name, value in settings.items()}

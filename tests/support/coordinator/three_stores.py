@@ -13,19 +13,19 @@ from pyspark_log_storage.objects import node
 from pyspark_log_storage.objects.node import Marker
 from tests.support.coordinator.stand_in_threads import ShuffledThreads
 from tests.support.coordinator.troubled_store import ALWAYS, TroubledStore
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
 ENTRIES = "entries/"
 
 
-def mark(store: PlainStore, number: int, incarnation: str = "incarnation") -> None:
+def mark(store: MemoryStore, number: int, incarnation: str = "incarnation") -> None:
     """Give a store the marker under which `ThreeStores` expects it."""
     store.put(layout.MARKER, node.encode(Marker("c", str(number), f"{incarnation}-{number}")))
 
 
-def marked_stores() -> list[PlainStore]:
+def marked_stores() -> list[MemoryStore]:
     """Return three empty stores that belong together."""
-    stores = [PlainStore(f"store-{letter}") for letter in "abc"]
+    stores = [MemoryStore(f"store-{letter}") for letter in "abc"]
     for number, store in enumerate(stores):
         mark(store, number)
     return stores
@@ -37,7 +37,7 @@ class ThreeStores:
     What is written by its methods is on all three. An entry's key is that of a journal on one store.
     """
 
-    def __init__(self, inner: list[PlainStore] | None = None) -> None:
+    def __init__(self, inner: list[MemoryStore] | None = None) -> None:
         self.inner = inner or marked_stores()
         self.connections = [TroubledStore(store) for store in self.inner]
         self._opened: list[ShuffledThreads] = []
@@ -141,7 +141,7 @@ class ThreeStores:
                     return vote
         return None
 
-    def _remove_registers(self, store: PlainStore, key: str) -> None:
+    def _remove_registers(self, store: MemoryStore, key: str) -> None:
         folder, slot = _split(key)
         for each in list(store.list(folder)):
             if registers.slot_of(each.removeprefix(folder)) == slot:

@@ -63,11 +63,9 @@ def claim(
     return ProducerClaim(app or query, query, run, batch, take_over)
 
 
-def commit(
-    claimed: ProducerClaim | None, *files: SequencedFile, acks: Acks = "all", begins: dict[int, int] | None = None
-) -> CommitBatch:
+def commit(claimed: ProducerClaim | None, *files: SequencedFile, acks: Acks = "all") -> CommitBatch:
     """Return the command that appends the files' rows."""
-    return CommitBatch(claimed, files, acks, begins=begins)
+    return CommitBatch(claimed, files, acks)
 
 
 def decide(state: Topic, command: topic.Command) -> list[Any]:

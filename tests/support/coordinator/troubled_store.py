@@ -6,7 +6,7 @@ import msgspec
 
 from pyspark_log_storage.errors import StoreError, StoreRefused, StoreUnavailable
 from pyspark_log_storage.stores.store import ObjectWriter
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
 ALWAYS = 10**9
 
@@ -24,10 +24,10 @@ class Trouble(msgspec.Struct):
 
 
 class TroubledStore:
-    """Passes everything on to a `PlainStore`, which several of these may share."""
+    """Passes everything on to a `MemoryStore`, which several of these may share."""
 
-    def __init__(self, inner: PlainStore | None = None) -> None:
-        self.inner = inner or PlainStore()
+    def __init__(self, inner: MemoryStore | None = None) -> None:
+        self.inner = inner or MemoryStore()
         self.url = self.inner.url
         self.reads: list[str] = []
         self.lists: list[str] = []

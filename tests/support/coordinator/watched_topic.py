@@ -2,10 +2,10 @@
 
 from pyspark_log_coordinator.sync.catch_up import catch_up
 from pyspark_log_storage import layout
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
 
-class Watched(PlainStore):
+class Watched(MemoryStore):
     """Records reads of append files and segments, and may call something else first."""
 
     def __init__(self, url):

@@ -1,6 +1,7 @@
 """A topic of which some rows are compacted, and what its readers must find."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -12,7 +13,6 @@ from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
 from pyspark_log_coordinator.model.partition import Partition
 from pyspark_log_coordinator.topic.machine import MaintainSegments
 from tests.support.coordinator.compacted_topic import fold_job
-from tests.support.elsewhere import Root
 from tests.support.plain_log import NOON_MS, PlainLog, record
 
 
@@ -28,7 +28,7 @@ class Row(NamedTuple):
 class CompactedLog(PlainLog):
     """Topic t, with one partition. Its rows may lack a key, as those from before it was compacted."""
 
-    def __init__(self, path: Root | str | None = None) -> None:
+    def __init__(self, path: Path | str | None = None) -> None:
         super().__init__(path)
         self.handle = self.create("t", file_delete_delay_ms=0)
         self.rows: list[Row] = []

@@ -5,14 +5,14 @@ from collections import Counter
 from pyspark_log.reading.fetch import fetch
 from pyspark_log.reading.planning import Range, split_of
 from pyspark_log_coordinator.sync import catch_up
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
 BATCHES = 30
 LARGE = 700_000
 """Rows of so many bytes are not all joined into one batch, so that something can happen between two."""
 
 
-class Fallible(PlainStore):
+class Fallible(MemoryStore):
     """Notes what is read of rows, and fails or hangs where a test says so."""
 
     def __init__(self, url):

@@ -55,8 +55,6 @@ def leave_to_another_user(folder):
     """Leave the log to another user, with the rights of executors of docs/guides/clusters.md; this program has all."""
     log = folder / "log"
     written = [log / ".tmp", *(topic / "append" for topic in log.glob("topics/*/*"))]
-    for path in written:
-        path.mkdir(exist_ok=True)
     for path in (log, *log.rglob("*")):
         os.chown(path, NOBODY, NOBODY)
         path.chmod(0o755 if path.is_dir() else 0o644)

@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -26,13 +26,14 @@ from pyspark.sql.types import StructType
 from pyspark_log.datasource import DefaultSource
 from pyspark_log.options import parse_sink
 from pyspark_log.sink.writer import BATCH_ID, StreamWriter
-from pyspark_log.source.readers import StreamReader
+from pyspark_log.source.readers import SmallBatch, StreamReader
 from pyspark_log_coordinator.log.log import TopicHandle
 
 FORMAT = "pyspark_log_faulty"
 
 PLANNING = "planning"  # the source has found new rows; Spark has not written them into its offset log
-READING = "reading"  # in an executor, before the first row of a split
+HANDING = "handing"  # beside the driver, when the rows of a small micro-batch have been read
+READING = "reading"  # in an executor, before the first row of a split; not in a small micro-batch
 STAGING = "staging"  # in an executor, before the first row is taken
 STAGED = "staged"  # in an executor, when the task's rows are durable and its message is not sent
 COMMITTING = "committing"  # beside the driver, with all messages
@@ -108,6 +109,12 @@ class FaultyStreamReader(StreamReader):
         found = super().latestOffset(start, limit)
         if found != start:
             self._trap.reach(PLANNING)
+        return found
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        found = super().partitions(start, end)
+        if any(isinstance(each, SmallBatch) for each in found):
+            self._trap.reach(HANDING)
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -20,7 +20,6 @@ from pyspark_log.reading.query_member import handover_of
 from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
 from pyspark_log_coordinator.group.offsets import OffsetsCommitted
 from pyspark_log_storage.stores.addresses import inner_url
-from tests.support.elsewhere import new_root
 from tests.support.spark.kills import Driver, Query, wait_for
 
 PARTITIONS = 6
@@ -92,7 +91,7 @@ class Drivers:
     def __init__(self, folder: Path, seed: int) -> None:
         self._folder = folder
         self._dice = random.Random(seed)
-        path = str(new_root(folder / "log"))
+        path = str(folder / "log")
         self._log = open_log(inner_url(path), create=True)
         for topic in ("in", "out", "again"):
             self._log.ensure_topic(topic, PARTITIONS)

@@ -11,7 +11,6 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from tests.support.elsewhere import new_root
 from tests.support.plain_log import PlainLog
 
 FORMAT = "pyspark_log"
@@ -22,7 +21,7 @@ class SparkLog(PlainLog):
     """A log in a folder, with a checkpoint beside it."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
-        super().__init__(new_root(folder / "log"))
+        super().__init__(folder / "log")
         self.spark = spark
         self.folder = folder
 

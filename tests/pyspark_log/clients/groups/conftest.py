@@ -9,8 +9,8 @@ from tests.support.pyspark_log.clients.group_programs import COOPERATIVE, EAGER,
 
 
 @pytest.fixture
-def log(root):
-    made = PlainLog(root)
+def log(tmp_path):
+    made = PlainLog(tmp_path)
     made.create("t", 6)
     return made
 

@@ -6,11 +6,9 @@ import pytest
 
 from pyspark_log import Consumer, ConsumerRebalanceListener
 from pyspark_log.clients import consumer_group
-from pyspark_log_storage.errors import FencedInstance, InvalidInput, InvalidName, InvalidOption, UnknownMember
+from pyspark_log_storage.errors import InvalidInput, InvalidName, InvalidOption, UnknownMember
 from tests.support.pyspark_log.clients.group_programs import (
     COOPERATIVE,
-    EAGER,
-    GUARD,
     Committing,
     Notes,
     T,
@@ -61,56 +59,6 @@ class TestMembers:
             polls.append(len(consumer.poll(10)))
         assert polls[0] == 0
         assert sum(polls) == 60
-
-    def test_that_are_cooperative_go_on_with_what_they_keep_and_no_position_changes(self, log, programs):
-        fill(log, 10)
-        notes = Notes()
-        first = programs.start(listener=notes, partition_assignment_strategy=COOPERATIVE)
-        programs.poll(lambda: len(programs.all_rows()) == 60)
-        programs.start(partition_assignment_strategy=COOPERATIVE)  # nothing was committed
-        programs.settle()
-        kept = first.assignment()
-        assert {each.partition: first.position(each) for each in kept} == {each.partition: 10 for each in kept}
-        assert notes.all[0] == ("assigned", [0, 1, 2, 3, 4, 5])
-        assert notes.of("revoked") == [sorted({0, 1, 2, 3, 4, 5} - {each.partition for each in kept})]
-        assert not notes.of("lost")
-
-    def test_that_are_eager_give_up_everything_and_begin_at_the_committed_offsets(self, log, programs):
-        fill(log, 10)
-        notes = Notes()
-        first = programs.start(listener=notes, partition_assignment_strategy=EAGER)
-        programs.poll(lambda: len(programs.all_rows()) == 60)
-        first.commit(dict.fromkeys(T, 4))
-        second = programs.start(partition_assignment_strategy=EAGER)
-        programs.poll(lambda: len(programs.all_rows()) == 60 + 36)
-        assert notes.all[:2] == [("assigned", [0, 1, 2, 3, 4, 5]), ("revoked", [0, 1, 2, 3, 4, 5])]
-        assert [len(each) for each in notes.of("assigned")] == [6, 3]
-        assert {offset for _, offset in programs.rows[second]} == set(range(4, 10))
-
-    def test_that_are_static_keep_their_partitions_over_a_restart(self, log, programs):
-        first, second = (programs.start(group_instance_id=name) for name in "ab")
-        programs.settle()
-        had, generation = second.assignment(), programs.state.generation
-        programs.stop(second)
-        again = programs.start(group_instance_id="b")
-        programs.settle()
-        assert again.assignment() == had
-        assert programs.state.generation == generation
-        assert first.group_metadata()[::3] == ("g", "a")
-
-    def test_whose_place_is_taken_are_fenced_and_commit_nothing(self, log, programs):
-        fill(log, 1)
-        first = programs.start(group_instance_id="a")
-        programs.poll(lambda: len(programs.all_rows()) == 6)
-        programs.running.remove(first)
-        programs.start(group_instance_id="a")
-        programs.settle()
-        with pytest.raises(FencedInstance, match="stop this process"):
-            first.commit()
-        with pytest.raises(FencedInstance):
-            first.poll(GUARD * 1000)
-        assert committed(programs, 0) is None
-        first.close()
 
     def test_that_work_too_long_leave_and_are_told_why_and_rejoin_with_the_next_poll(self, log, programs):
         fill(log, 1)

@@ -9,14 +9,14 @@ from pyspark_log import Consumer, Producer
 from pyspark_log_coordinator.log.log import Log
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.troubled_store import TroubledStore
-from tests.support.elsewhere import PlainStore
+from tests.support.memory_store import MemoryStore
 
 
 class TroubledCluster:
     """The store of the cluster, as each client sees it: with troubles of its own."""
 
     def __init__(self, monkeypatch):
-        self.inner = PlainStore("/cluster")
+        self.inner = MemoryStore("/cluster")
         self.stores = []
         Log(self.inner, fake_environment()).open(create=True)
         for module in ("producer", "consumer", "housekeeper"):

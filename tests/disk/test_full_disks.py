@@ -1,73 +1,35 @@
-"""Disks that are full, read-only or broken: a write fails with an error that says so, and goes on when they are well.
+"""Disks of their own that are full or read-only: the command line says so, and what frees space goes on.
 
-The log stays readable meanwhile, the audit finds nothing wrong, and no row is lost or there twice.
+The log stays readable meanwhile, the audit finds nothing wrong, and no row is lost.
 """
 
 import contextlib
-import errno
 import os
-import shutil
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
+from pyspark_log_coordinator.commit import inline_maintenance
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_storage.stores import reserve
-from tests.processes import workers
-from tests.processes.disk import Disk
-from tests.processes.small_topic import TopicClient
-from tests.processes.steps import PRODUCER, STEPS, leave_undone, what_is_left
-from tests.processes.system_calls import CHANGES, FLUSHES, READS, BrokenFrom
 from tests.support.command_line import CommandLine
+from tests.support.coordinator.small_topic import TopicClient, make_constants_small
+from tests.torture.mounted_disk import Disk
 
-FOR_EVER = 10**9
-TAKES_SPACE = tuple(name for name in CHANGES if name != "unlink")
+PRODUCER = "q"
 MEBIBYTE = 2**20
-
-pytestmark = [pytest.mark.usefixtures("small_constants"), pytest.mark.timeout(900)]
-
-
-class Trouble(NamedTuple):
-    """What goes wrong with a disk, and what is said then."""
-
-    error: int
-    times: int
-    calls: tuple[str, ...]
-    words: str
-
-
-EIO_ONCE = Trouble(errno.EIO, 1, (*CHANGES, *FLUSHES), "Input/output error")
-EIO = EIO_ONCE._replace(times=FOR_EVER)
-FULL = Trouble(errno.ENOSPC, FOR_EVER, TAKES_SPACE, "the disk is full; free some space")
-UNREADABLE = EIO._replace(calls=READS)
-TROUBLES = {"EIO once": EIO_ONCE, "EIO": EIO, "full": FULL, "unreadable": UNREADABLE}
-
-
-@pytest.mark.parametrize(
-    ("step", "name"),
-    [*(("append and roll in passing", name) for name in TROUBLES), ("delete-records", "full"), ("compaction", "full")],
+NEVER = 10**9
+UPKEEP = (
+    (roll_plan, "ROLL_CHUNKS"),
+    (roll_plan, "MERGE_COUNT"),
+    (roll_plan, "INLINE_LAG_MS"),
+    (inline_maintenance, "CLEAN_UP_EVERY_ENTRIES"),
 )
-def test_wherever_a_disk_breaks_the_error_says_so_and_the_same_process_goes_on(fork_server, folder, step, name):
-    trouble = TROUBLES[name]
-    prepared = fork_server.run(workers.prepare, step, str(folder), trouble.calls)
-    errors, seen = 0, set()
-    for at in range(len(prepared.calls)):
-        root = folder / str(at)
-        shutil.copytree(prepared.template, root)
-        broken = BrokenFrom(at, trouble.error, trouble.times)
-        failure = fork_server.run(workers.fail_in, step, str(root), prepared.batches, broken, trouble.calls)
-        assert failure.failed > 0
-        if failure.error is not None:
-            errors += 1
-            assert trouble.words in failure.error
-        # Many calls leave the same log, which is checked once.
-        left = (failure.batches, what_is_left(root))
-        if left not in seen:
-            STEPS[step].client(str(root)).check(PRODUCER, failure.batches)
-        seen.add(left)
-        shutil.rmtree(root)
-    assert errors > 0
+
+
+@pytest.fixture(autouse=True)
+def small_constants(monkeypatch):
+    make_constants_small(monkeypatch.setattr)
 
 
 @contextlib.contextmanager
@@ -91,7 +53,8 @@ def test_housekeeping_on_a_full_disk_first_removes_what_is_due(disk, monkeypatch
     client = TopicClient(disk.root)
     client.create()
     with monkeypatch.context() as undone:
-        leave_undone(undone.setattr)
+        for module, name in UPKEEP:
+            undone.setattr(module, name, NEVER)
         client.fill(PRODUCER, range(14))
     client.maintain()
     disk.fill(0)
@@ -130,19 +93,6 @@ def test_the_command_line_reads_a_disk_that_is_read_only_and_says_that_it_is(dis
     assert message.endswith("the file system is read-only; mount it for writing, then try again; nothing was written")
     assert command.out("consume", "t") == "first\n"
     assert "t: no problems" in command.out("verify")
-
-
-def test_a_folder_without_permission_is_refused_and_goes_on_when_there_is_one(fork_server, folder):
-    folder.chmod(0o755)
-    client = TopicClient(str(folder / "root"))
-    client.create()
-    client.fill(PRODUCER, range(7))
-    error = fork_server.run(workers.write_without_permission, client.log.store.url, 7)
-    assert error.startswith("StoreRefused: cannot use")
-    assert f"permission is denied; check the owner and mode of {folder}/root" in error
-    assert client.check(PRODUCER, 7) == 7
-    client.write(PRODUCER, 7)
-    client.check(PRODUCER, 8)
 
 
 @pytest.fixture

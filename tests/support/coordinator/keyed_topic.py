@@ -17,7 +17,7 @@ from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_storage.columns import schema
-from tests.processes.small_topic import AT_ONCE, PARTITIONS, TOPIC, TopicClient, rows_of_all
+from tests.support.coordinator.small_topic import AT_ONCE, PARTITIONS, TOPIC, TopicClient, rows_of_all
 
 KEYS = 7
 COMPACTED = msgspec.structs.replace(

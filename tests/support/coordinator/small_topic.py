@@ -33,7 +33,6 @@ from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.segments import compaction_plan, roll_plan, tiers
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.objects import checkpoints, spare
 from pyspark_log_storage.parquet import parquet_segment
 from pyspark_log_storage.stores import reserve
@@ -293,12 +292,3 @@ def seeded(begin_ms: int) -> Environment:
         uniform=lambda _, high: high,
         nonce=lambda: f"{chance.getrandbits(128):032x}",
     )
-
-
-def error_of(act: Callable[[], object]) -> LogError | None:
-    """Return the error that `act` ends with, None where it succeeds."""
-    try:
-        act()
-    except LogError as error:
-        return error
-    return None

@@ -10,13 +10,8 @@ from pathlib import Path
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import bootstrap, node_admin
 from pyspark_log_coordinator.model.topic_config import TopicConfig
-from pyspark_log_coordinator.sync import replica_file
-from pyspark_log_coordinator.sync.follower import Follower
-from pyspark_log_storage import layout
-from pyspark_log_storage.files.append_file import read_chunk
 from pyspark_log_storage.stores.local import LocalStore
-from tests.processes.small_topic import AT_ONCE, PARTITIONS, TOPIC, TopicClient
-from tests.support.segment_reads import entries_between
+from tests.support.coordinator.small_topic import AT_ONCE, PARTITIONS, TOPIC, TopicClient
 
 NODES = ("0", "1", "2")
 
@@ -95,36 +90,3 @@ class Nodes:
             except OSError:  # somebody has written there in this moment
                 continue
             return
-
-    def fill_up(self, node: str) -> None:
-        """Bring a node up to date, as `pyspark-log node run NODE --once` does."""
-        assert Follower(TopicClient(self.root).log, node).round().failures == ()
-
-    def check_all_are_equal(self, *nodes: str) -> None:
-        """Hold that these nodes are in sync, and have all that they are said to have, with the same bytes."""
-        client = TopicClient(self.root)
-        state = client.handle.journal.state
-        for p, partition in enumerate(state.partitions):
-            assert set(nodes) <= set(partition.isr), f"partition {p}: {partition.isr} are in sync"
-            assert partition.high_watermark == partition.log_end
-        for node in nodes:
-            assert replica_file.absent(client.handle, node) == []
-        rows = [self._rows_on(client, node) for node in nodes]  # those of Parquet segments as their files
-        assert all(each == rows[0] for each in rows)
-
-    def _rows_on(self, client: TopicClient, node: str) -> list[list[bytes]]:
-        handle, store = client.handle, client.log.node_store(node)
-        state, found = handle.journal.state, []
-        for p, partition in enumerate(state.partitions):
-            parquet = [handle.segment(p, each.name) for each in partition.segments if each.is_parquet]
-            found.append([store.read(layout.segment_file(each)) for each in parquet])
-            places = [
-                (f"{handle.segment(p, each.name)}.log", entry.place())
-                for each in partition.segments
-                if not each.is_parquet
-                for entry in entries_between(store, handle.segment(p, each.name), each.base_offset, each.end_offset)
-            ]
-            places += [(handle.append_file(state.file(each.file).name), each.place(p)) for each in partition.chunks]
-            rows = [read_chunk(store, key, place, handle.schemas, f"node {node}, {key}") for key, place in places]
-            found.append([value for each in rows for value in each.column("value").to_pylist()])
-        return found

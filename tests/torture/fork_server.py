@@ -1,6 +1,6 @@
 """A fork server: a process that has imported everything and forks workers, so that tests can kill hundreds in a minute.
 
-    python -m tests.processes.fork_server <folder>      is the process; it reads requests on stdin
+    python -m tests.torture.fork_server <folder>      is the process; it reads requests on stdin
 
 A worker runs one function of a module that can be imported. What that returns, and what it prints, is left in the
 folder. The fork server and its workers are a process group of their own, which ends with the test.
@@ -12,11 +12,16 @@ import pickle
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from pyspark_log_coordinator.environment import real_environment
+from tests.support.coordinator.keyed_topic import KeyedClient
+from tests.support.coordinator.small_topic import TopicClient, make_constants_small
 
 DEADLINE_S = 250
 """Of a machine on which much else runs; nothing here takes long by itself."""
@@ -180,8 +185,22 @@ def _work(name: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -
         os._exit(code)
 
 
-if __name__ == "__main__":
-    from tests.processes.workers import warm_up
+def warm_up() -> None:
+    """Do everything once, so that what is imported or made at its first use is there in every worker."""
+    make_constants_small()
+    with tempfile.TemporaryDirectory() as folder:
+        client = TopicClient(f"{folder}/root", real_environment())
+        client.create()
+        client.fill("warm", range(20))
+        client.clean_up()
+        client.check("warm", 20)
+        compacted = KeyedClient(f"{folder}/compacted", real_environment())
+        compacted.create()
+        compacted.fill("warm", range(20))
+        compacted.clean_up()
+        compacted.check("warm", 20)
 
+
+if __name__ == "__main__":
     warm_up()
     _serve(sys.argv[1])
