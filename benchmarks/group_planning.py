@@ -64,7 +64,7 @@ class _Query:
         while True:
             begun = time.perf_counter()
             end = self._planner.end(self._end, unlimited=False)
-            splits = self._planner.splits(self._end, end)
+            splits = self._planner.plan(self._end, end).splits
             took = (time.perf_counter() - begun) * MILLI
             self._end = json.loads(json.dumps(end))
             if splits:

@@ -1,9 +1,10 @@
 """Latency: a micro-batch of 1,000 rows from a topic to a topic, compared with a source and a sink that do nothing.
 
-Both run with the low-latency settings of spark-conf and with the same number of tasks. The rows to be read were written
-in batches of the same size, as if one query followed another. The time is Spark's own `triggerExecution`; the two
-alternate. The first turn of each does not count: the JVM compiles code that both run, and the first one would pay
-for it. A third chain is that from topic to topic whose query commits its offsets to a group.
+Both run with the low-latency settings of spark-conf. The empty source has a task for each of as many partitions; the
+driver reads those of the topic, for one task. The rows to be read were written in batches of the same size, as if one
+query followed another. The time is Spark's own `triggerExecution`; the two alternate. The first turn of each does not
+count: the JVM compiles code that both run, and the first one would pay for it. A third chain is that from topic to
+topic whose query commits its offsets to a group.
 """
 
 from __future__ import annotations

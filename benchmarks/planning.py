@@ -36,7 +36,7 @@ class Reader:
     """A stream that has read a topic to its end."""
 
     def __init__(self, path: Path | str, topic_name: str, **options: str) -> None:
-        given = {"path": str(path), "subscribe": topic_name, **options}
+        given = {"path": str(path), "subscribe": topic_name, "maxRecordsOnDriver": "0", **options}
         self._reader = StreamReader(row_schema(include_headers=False), given)
         self._limit = self._reader.getDefaultReadLimit()
         self._end = self._reader.latestOffset(self._reader.initialOffset(), self._limit)

@@ -314,6 +314,21 @@ class SourceOptions(Options):
         value=integer(1),
         meaning="Maximum number of rows that one Spark task reads of a batch. Larger ranges of offsets are split.",
     )
+    max_records_on_driver = AlwaysSet(
+        name="maxRecordsOnDriver",
+        kinds=STREAM_READ,
+        value=integer(0),
+        default="10000",
+        meaning=(
+            "The driver itself reads a micro-batch of at most so many rows, and of at most 1 MiB as stored, and Spark"
+            " gets it as one task that starts no Python worker. With 0, and with minPartitions above 1, tasks read all"
+            " rows. See [small"
+            " micro-batches](spark-settings.md#small-micro-batches)."
+        ),
+        differs="Not in Kafka, whose connector needs no Python.",
+        not_here=_NO_TRIGGER,
+        ignored_elsewhere=True,
+    )
     include_headers = AlwaysSet(
         name="includeHeaders",
         kinds=SOURCE,

@@ -4,6 +4,8 @@
 one. `maxBytesPerTrigger` is first turned into a number of rows. `maxOffsetsPerTriggerPerPartition` cuts the backlog of
 each partition before that. `minOffsetsPerTrigger` makes a batch wait until the backlog is that large, or
 `maxTriggerDelay` has passed. Source: Spark's KafkaMicroBatchStream (`rateLimit`, `delayBatch`).
+
+A batch of few rows is one task, whose rows the driver reads (`maxRecordsOnDriver`).
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from __future__ import annotations
 import heapq
 import math
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from pyspark_log_storage.files.chunk import CHUNK_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -71,6 +75,22 @@ def _steps(pieces: Iterable[Piece], backlog: int) -> Iterator[tuple[float, float
     for piece in pieces:
         reached += piece.rows
         yield reached / backlog, piece.stored_bytes / piece.rows * backlog
+
+
+def are_few(pieces: Iterable[Piece], rows_max: int, bytes_max: int) -> bool:
+    """Return whether pieces have at most so many rows and bytes. Looks at no more of them than that takes."""
+    rows, size = 0, 0.0
+    for each in pieces:
+        rows += each.rows
+        size += each.stored_bytes
+        if rows > rows_max or size > bytes_max:
+            return False
+    return True
+
+
+def bytes_read(partition: Partition, start: int, end: int) -> int:
+    """Return about how much is read for the rows `[start, end)`: whole chunks, of a segment about one."""
+    return sum(min(piece.length, CHUNK_BYTES) for piece in partition.pieces_between(start, end))
 
 
 def share_out(limit: int, begin: Mapping[K, int], until: Mapping[K, int]) -> dict[K, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -43,6 +44,18 @@ QUIET_SHARE = 8
 """In an object store, the pause between two looks is this part of the time since the last rows ..."""
 LONGEST_PAUSE = 2.5
 """... but no longer than this for each topic: the default of fetch.max.wait.ms, in seconds."""
+SMALL_STORED_BYTES_MAX = 1024 * 1024
+"""The size of the largest batch that the driver reads, as stored ..."""
+SMALL_READ_BYTES_MAX = 16 * 1024 * 1024
+"""... and of what it reads for one: chunks are read whole, however few of their rows are in a batch."""
+
+
+class Plan(NamedTuple):
+    """The splits of a micro-batch, each with the choice of its rows that count, if not all."""
+
+    splits: list[tuple[Split, Choice | None]]
+    is_small: bool
+    """Whether the rows are so few, and so near, that the driver may read them as one split: `maxRecordsOnDriver`."""
 
 
 class _Begin(NamedTuple):
@@ -188,13 +201,10 @@ class StreamPlanner:
         environment.sleep(min(left, IDLE_WAIT_SECONDS))
         return True
 
-    def splits(self, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[Split, Choice | None]]:
-        """Return the splits of the batch between two offsets, each with the choice of its rows that count, if not all.
-
-        The same offsets always give the same rows.
-        """
+    def plan(self, start: dict[str, Any], end: dict[str, Any]) -> Plan:
+        """Return the splits of the batch between two offsets. The same offsets always give the same rows."""
         if start == end:  # an empty batch has its predecessor's offset, including that one's `begin`
-            return []
+            return Plan([], is_small=False)
         begun, ended = source_offset.parse(start), self._parse(end, is_done=False)
         seen = {name: self._seen_topic(name, positions) for name, positions in ended.topics.items()}
         handles_seen = [handle for handle in seen.values() if handle is not None]
@@ -214,7 +224,20 @@ class StreamPlanner:
         if self._shared is not None and now is not None:
             self._shared.check_owned(now, ended, {(each.topic, each.partition) for each in ranges})
         parts = divide(ranges, self.options.min_partitions, self.options.max_records_per_partition)
-        return [self._planned(handles[part.topic], part) for part in parts]
+        splits = [self._planned(handles[part.topic], part) for part in parts]
+        return Plan(splits, is_small=self._is_small(handles, parts) and _are_near(log, splits))
+
+    def _is_small(self, handles: Mapping[str, TopicHandle], parts: Sequence[Range]) -> bool:
+        options = self.options
+        if not parts or (options.min_partitions or 1) > 1:
+            return False
+        bounds = options.max_records_on_driver, options.max_records_per_partition
+        rows_max = min(each for each in bounds if each is not None)
+        places = [(handles[part.topic].partitions[part.partition], part.start, part.end) for part in parts]
+        pieces = itertools.chain.from_iterable(itertools.starmap(limits.pieces_between, places))
+        if not limits.are_few(pieces, rows_max, SMALL_STORED_BYTES_MAX):
+            return False
+        return sum(itertools.starmap(limits.bytes_read, places)) <= SMALL_READ_BYTES_MAX
 
     def _planned(self, handle: TopicHandle, part: Range) -> tuple[Split, Choice | None]:
         rack = self.options.client_rack
@@ -423,6 +446,14 @@ class StreamPlanner:
             rows = limits.rows_within(options.max_bytes_per_trigger, pieces, [until[key] - begin[key] for key in until])
             maximum = max(1, rows) if maximum is None else max(1, min(maximum, rows))
         return until if maximum is None else limits.share_out(maximum, begin, until)
+
+
+def _are_near(log: Log, splits: Sequence[tuple[Split, Choice | None]]) -> bool:
+    """Return whether a batch needs no rows but its own, and they are on disks or in one bucket.
+
+    Reads from several buckets have time limits, and the threads with which these are kept serve one reader at a time.
+    """
+    return all(choice is None and not (log.is_remote and len(split.nodes) > 1) for split, choice in splits)
 
 
 def _first_that_counts(handle: TopicHandle, part: Range) -> int:

@@ -6,6 +6,8 @@ planning and no state machine.
 Spark's order of calls and its traps are in docs/spark-calls.md. Two of them shape the reader of streams. Spark hides
 an error raised in the constructor, so options are checked in `getDefaultReadLimit`. An idle `latestOffset` is called
 again at once, so it waits a little for new rows.
+
+The rows of a small micro-batch are read on the driver, by the same function: see `read_ahead`.
 """
 
 from __future__ import annotations
@@ -78,6 +80,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._options_given = options
         self._made: StreamPlanner | None = None
+        self.rows: list[pa.RecordBatch] = []
+        """Those that the driver has read and Spark takes next."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the reader for a task: without the planner, which a task must not import."""
@@ -127,12 +131,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @spark_entry
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the splits of the batch between two offsets. The same offsets always give the same rows."""
-        return partitions_of(self._planner.options, self._schema, self._planner.splits(start, end))
+        plan = self._planner.plan(start, end)
+        found = partitions_of(self._planner.options, self._schema, plan.splits)
+        if plan.is_small:
+            from pyspark_log.source import read_ahead  # tasks must not import it
+
+            return read_ahead.hand_over(self, self._schema, found)
+        return found
 
     @spark_iterator
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield a split's rows. Runs in an executor's Python worker."""
-        return read_split(partition, self._schema)
+        for split in partition.splits if isinstance(partition, SmallBatch) else [partition]:
+            yield from read_split(split, self._schema)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: Spark's checkpoint records what was read."""
@@ -147,6 +158,13 @@ class SplitPartition(InputPartition):
     options: StorageOptions = NO_OPTIONS
     choice: Choice | None = None
     fail_on_data_loss: bool = True
+
+
+@dataclass
+class SmallBatch(InputPartition):
+    """The splits of a micro-batch of few rows. A task reads them if it finds no rows that the driver has read."""
+
+    splits: list[SplitPartition]
 
 
 def partitions_of(

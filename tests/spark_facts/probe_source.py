@@ -32,6 +32,7 @@ from pyspark.sql.datasource import (
     InputPartition,
     WriterCommitMessage,
 )
+from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
@@ -153,6 +154,7 @@ class BareStreamReader(DataSourceStreamReader):
         self.schema = schema
         self.per_trigger = int(options.get("pertrigger", "1000"))
         self.reorders = options.get("reorders") == "true"
+        self.splits = int(options.get("splits", "1"))
         journal.called("streamReader.__init__", made=self.made)
 
     def initialOffset(self) -> dict[str, Any]:
@@ -215,6 +217,28 @@ class ProbeStreamReader(LimitedStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         self.journal.called("prepareForTriggerAvailableNow")
+
+
+class AheadStreamReader(ProbeStreamReader):
+    """A stream reader whose planner has read the rows when it answers with the partitions: see `HandingOver`."""
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        planned = super().partitions(start, end) * self.splits
+        self.__class__ = HandingOver  # type: ignore[assignment]
+        return planned
+
+
+class HandingOver(AheadStreamReader, _SimpleStreamReaderWrapper):
+    """That reader until Spark has taken the rows. Only from this class does Spark take any."""
+
+    def getCache(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        self.journal.called("getCache")
+        self.__class__ = AheadStreamReader  # type: ignore[assignment]
+        if given := sorted(self.journal.folder.glob("*.given")):
+            return (batch for file in given for batch in pa.ipc.open_stream(file.read_bytes()))
+        numbers = range(start.get("row", 0), end["row"])
+        columns = {"id": pa.array(numbers, pa.int64()), "text": [f"ahead {n}" for n in numbers]}
+        return iter([pa.record_batch(columns)])
 
 
 class ProbeWriting:
@@ -284,7 +308,7 @@ class Probe(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         self.journal.called("streamReader", schema=schema.simpleString())
-        kinds = {"bare": BareStreamReader, "limited": LimitedStreamReader}
+        kinds = {"bare": BareStreamReader, "limited": LimitedStreamReader, "ahead": AheadStreamReader}
         kind = kinds.get(self.options.get("kind", ""), ProbeStreamReader)
         return kind(self.journal, self.options, schema)
 

@@ -2,9 +2,11 @@
 
 import json
 import os
+from collections.abc import Callable
+from typing import Any
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame
 
 from tests.spark_facts.bench import Bench, Call, MakeBench, Run
@@ -300,3 +302,49 @@ def test_a_frame_with_a_filter_is_planned_for_each_query_if_filters_are_pushed_d
         bench.set_rows(5)
         assert frame.count() == 5
     assert len(bench.calls("partitions")) == 2
+
+
+def frames(bench: Bench, look: Callable[[DataFrame], object], **options: Any) -> list[DataFrame]:
+    """Run the reader that reads ahead, look at the frame of each batch, and return the frames."""
+    found: list[DataFrame] = []
+
+    def keep(frame: DataFrame, _: int) -> None:
+        look(frame)
+        found.append(frame)
+
+    writer = bench.stream(kind="ahead", **options).load().writeStream.foreachBatch(keep)
+    bench.run(writer.option("checkpointLocation", str(bench.checkpoint)).trigger(availableNow=True))
+    return found
+
+
+def texts(frame: DataFrame) -> list[str]:
+    return [row.text for row in frame.collect()]
+
+
+def test_rows_that_the_planner_has_read_need_no_task_in_python_however_often_they_are_used(
+    make_bench: MakeBench,
+) -> None:
+    bench, found = make_bench(2), []
+    frames(bench, lambda frame: found.extend([texts(frame), texts(frame)]))
+    assert found == [["ahead 0", "ahead 1"]] * 2
+    assert bench.names().count("partitions") == bench.names().count("getCache") == 1
+    assert "read" not in bench.names()
+
+
+def test_a_task_reads_the_rows_that_the_planner_has_read_if_the_jvm_has_no_longer_got_them(
+    make_bench: MakeBench,
+) -> None:
+    [frame] = frames(make_bench(2), lambda _: None)  # the end of a query removes them, and so does its next batch
+    assert texts(frame) == ["row 0", "row 1"]
+
+
+def test_rows_that_the_planner_has_read_are_those_of_one_partition(make_bench: MakeBench) -> None:
+    with pytest.raises(StreamingQueryException, match="assertion failed"):
+        frames(make_bench(2), texts, splits=2)
+
+
+def test_a_reader_that_hands_rows_over_only_between_two_calls_is_asked_for_everything(make_bench: MakeBench) -> None:
+    bench = make_bench(25)
+    frames(bench, lambda _: None, perTrigger=10)
+    assert [call for call in bench.names() if call in SOURCE_CALLS][:5] == SOURCE_CALLS[:5]
+    assert bench.names().count("reportLatestOffset") == bench.names().count("latestOffset") == 4

@@ -4,7 +4,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import PythonException
+from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -93,6 +93,37 @@ def test_every_type_but_year_month_intervals_makes_the_round_trip(bench: Bench) 
     give(bench, kept.cast(to_arrow_schema(rows.schema, timezone="UTC")))
     read = bench.batch().schema(rows.schema).load()
     assert repr(read.first()) == repr(rows.first())  # a VariantVal knows no ==
+
+
+def read_ahead(bench: Bench, rows: DataFrame) -> list[str]:
+    """What a stream returns of rows that its planner has read."""
+    (bench.folder / "keep").touch()
+    bench.save(rows.coalesce(1))
+    kept = pa.ipc.open_stream((bench.folder / "kept.arrow").read_bytes()).read_all()
+    give(bench, kept.cast(to_arrow_schema(rows.schema, timezone="UTC")))
+    found: list[str] = []
+    writer = bench.stream(kind="ahead").schema(rows.schema).load().writeStream
+    writer = writer.foreachBatch(lambda frame, _: found.append(repr(frame.first())))
+    bench.run(writer.option("checkpointLocation", str(bench.checkpoint)).trigger(availableNow=True))
+    return found
+
+
+def test_every_flat_type_and_headers_make_it_in_rows_that_the_planner_has_read(make_bench: MakeBench) -> None:
+    bench = make_bench(1)
+    headers = "array(named_struct('key', 'k', 'value', X'01'), named_struct('key', 'l', 'value', null))"
+    flat = f"SELECT * EXCEPT (time, array, map, struct, variant, geometry, collated), {headers} AS headers"
+    rows = bench.spark.sql(f"{flat} FROM ({ALL_TYPES})")
+    assert read_ahead(bench, rows) == [repr(rows.first())]
+    assert "stream read" not in bench.names()
+
+
+@pytest.mark.parametrize("value", ["array(1, null)", "map('k', CAST(null AS INT))", "'co' COLLATE UNICODE_CI"])
+def test_nulls_in_nested_types_and_collations_fail_if_the_planner_has_read_the_rows(
+    make_bench: MakeBench, value: str
+) -> None:
+    bench = make_bench(1)
+    with pytest.raises(StreamingQueryException, match=r"Value at index is null|ARROW_TYPE_MISMATCH"):
+        read_ahead(bench, bench.spark.sql(f"SELECT {value} AS text"))
 
 
 def test_year_month_intervals_break_the_arrow_that_arrives(bench: Bench) -> None:

@@ -3,7 +3,9 @@ import random
 
 import pytest
 
-from pyspark_log.reading.limits import Piece, pieces_between, rows_within, share_out, waits
+from pyspark_log.reading import limits
+from pyspark_log.reading.limits import Piece, bytes_read, pieces_between, rows_within, share_out, waits
+from pyspark_log_coordinator.maintenance import topic_roll
 from tests.support.plain_log import PlainLog
 
 
@@ -102,3 +104,18 @@ def test_the_pieces_of_a_range_are_its_chunks_in_proportion():
     first, second, third = (chunk.length for chunk in partition.chunks)
     assert list(pieces_between(partition, 0, 16)) == [(4, first), (10, second), (2, third)]
     assert list(pieces_between(partition, 2, 9)) == [(2, first / 2), (5, second / 2)]
+
+
+def test_chunks_are_read_whole_and_of_a_segment_about_one(monkeypatch):
+    log = PlainLog()
+    handle = log.create("t")
+    for _ in range(3):
+        log.append("t", {0: [b"x"] * 4})
+    handle.alter_config({"flush.messages": "1"})
+    topic_roll.roll_and_merge(handle)
+    log.append("t", {0: [b"y"] * 4})
+    partition = handle.refresh().partitions[0]
+    [segment], [chunk] = partition.segments, partition.chunks
+    assert bytes_read(partition, 5, 13) == segment.length + chunk.length
+    monkeypatch.setattr(limits, "CHUNK_BYTES", 10)
+    assert bytes_read(partition, 5, 13) == 10 + 10

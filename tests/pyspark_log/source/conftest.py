@@ -21,5 +21,5 @@ def stepwise(monkeypatch, clock):
 
 
 @pytest.fixture
-def queries(root, stepwise):
-    return Queries(str(root))
+def queries(tmp_path, stepwise):
+    return Queries(str(tmp_path))

@@ -14,8 +14,8 @@ from tests.support.pyspark_log.compacted_log import CompactedLog
 
 
 @pytest.fixture
-def log(root):
-    return CompactedLog(root / "log")
+def log(tmp_path):
+    return CompactedLog(tmp_path / "log")
 
 
 def offsets(rows):
@@ -74,14 +74,14 @@ def test_a_batch_behind_all_compacted_rows_is_repeated_whatever_is_compacted(log
 
 def test_a_query_that_may_lose_rows_does_not_mix_those_of_two_states(log):
     log.add([b"a", b"b", b"a", b"b", b"c", b"a"])
-    begun = stream(log, failOnDataLoss="false")
+    begun = stream(log, failOnDataLoss="false", maxRecordsOnDriver=0)
     [split] = begun.reader.partitions(begun.start, begun.reader.latestOffset(begun.start, begun.limit))
     log.fold()
     with pytest.raises(DataLoss, match="offsets 0 to 1 were compacted while they were read; start the read again"):
         list(begun.reader.read(split))
 
 
-def test_that_is_so_though_nothing_was_compacted_in_the_backup(log, root):
+def test_that_is_so_though_nothing_was_compacted_in_the_backup(log, tmp_path):
     for keys in ([b"a", b"b"], [b"a", b"b"], [b"c", b"a"]):
         log.add(keys)
     log.current.alter_config({"cleanup.policy": "compact"})
@@ -90,10 +90,10 @@ def test_that_is_so_though_nothing_was_compacted_in_the_backup(log, root):
     begun = stream(log, maxOffsetsPerTrigger=4)
     end = begun.reader.latestOffset(begun.start, begun.limit)
     assert (offsets(begun.between(begun.start, end)), end["topics"]["t"]["compacted"]) == ([3], {"0": 1})
-    restore(made, saved, open_store(str(root / "restored")), real_environment(), as_new=False)
-    log.log = Log(open_store(str(root / "restored")), real_environment())
+    restore(made, saved, open_store(str(tmp_path / "restored")), real_environment(), as_new=False)
+    log.log = Log(open_store(str(tmp_path / "restored")), real_environment())
     log.log.open(create=False)
     log.handle = log.log.topic("t")
     log.fold(2)
     with pytest.raises(DataLoss, match=r"were compacted after a batch with them was planned"):
-        Stream(root / "restored", subscribe="t", startingOffsets="earliest").between(begun.start, end)
+        Stream(tmp_path / "restored", subscribe="t", startingOffsets="earliest").between(begun.start, end)

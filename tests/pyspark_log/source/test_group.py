@@ -27,9 +27,9 @@ FROM_GROUP = {**IN_GROUP, "startingOffsets": "group"}
 
 
 @pytest.fixture
-def log(root):
+def log(tmp_path):
     """Topic t with ten rows in each of two partitions."""
-    log = PlainLog(root)
+    log = PlainLog(tmp_path)
     log.create("t", 2)
     append(log, range(10))
     return log

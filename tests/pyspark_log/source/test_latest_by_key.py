@@ -65,8 +65,8 @@ class KeyedLog(PlainLog):
 
 
 @pytest.fixture
-def log(root):
-    return KeyedLog(root / "log")
+def log(tmp_path):
+    return KeyedLog(tmp_path / "log")
 
 
 def stream(log, start=None, **options):
@@ -148,8 +148,8 @@ def test_available_now_takes_the_state_of_its_beginning(log):
     assert all_batches(stream(log, begun.start)) == [[2, 3, 4]]
 
 
-def test_partitions_have_their_own_states_and_later_ones_none(root):
-    log = KeyedLog(root / "log", 2)
+def test_partitions_have_their_own_states_and_later_ones_none(tmp_path):
+    log = KeyedLog(tmp_path / "log", 2)
     log.add("aa", 0)
     log.add("bbb", 1)
     begun = stream(log)
@@ -167,8 +167,8 @@ def planned(log, **options):
     return begun.start, end, begun.between(begun.start, end)
 
 
-def test_a_task_finds_rows_of_the_state_that_were_only_moved(root):
-    log = KeyedLog(root / "log", flush_messages=1)
+def test_a_task_finds_rows_of_the_state_that_were_only_moved(tmp_path):
+    log = KeyedLog(tmp_path / "log", flush_messages=1)
     log.add("ab")
     log.fold()
     for text in ("ab", "c", "a"):
@@ -345,9 +345,9 @@ VERSIONED = {"compaction.version.column": "seq"}
 
 
 @pytest.mark.parametrize("folds", [0, 1])
-def test_an_older_version_that_came_after_the_newest_one_is_no_row_of_the_state(root, folds):
+def test_an_older_version_that_came_after_the_newest_one_is_no_row_of_the_state(tmp_path, folds):
     """The newest row of its key may be in a batch before."""
-    log = TypedLog(root / "log", **VERSIONED)
+    log = TypedLog(tmp_path / "log", **VERSIONED)
     log.add((1, 9, None), (2, 5, None))
     log.add((1, 3, None), (2, 6, None))
     for _ in range(folds):
@@ -357,8 +357,8 @@ def test_an_older_version_that_came_after_the_newest_one_is_no_row_of_the_state(
     assert offsets_between(stream(log, start), start, end) == [3]
 
 
-def test_rows_of_larger_versions_that_expired_before_a_batch_is_repeated_are_a_loss(root):
-    log = TypedLog(root / "log", **VERSIONED)
+def test_rows_of_larger_versions_that_expired_before_a_batch_is_repeated_are_a_loss(tmp_path):
+    log = TypedLog(tmp_path / "log", **VERSIONED)
     log.add((1, 9, None), (2, 5, None))
     log.add((1, 3, None), (2, 6, None))
     start, end, found = planned_after(log, 2)
@@ -370,9 +370,9 @@ def test_rows_of_larger_versions_that_expired_before_a_batch_is_repeated_are_a_l
 
 
 @pytest.mark.parametrize("config", [VERSIONED, {}])
-def test_rows_before_a_repeated_batch_may_be_compacted_if_they_have_no_versions(root, config):
+def test_rows_before_a_repeated_batch_may_be_compacted_if_they_have_no_versions(tmp_path, config):
     """A row that deletes its key may be gone then, though it has a larger version than one of the batch."""
-    log = TypedLog(root / "log", **config, **{"delete.when": "gone"})
+    log = TypedLog(tmp_path / "log", **config, **{"delete.when": "gone"})
     log.add((1, 9, True), (2, 5, None))
     log.add((1, 3, None), (2, 6, None))
     start, end, found = planned_after(log, 2)
@@ -391,10 +391,10 @@ def test_rows_before_a_repeated_batch_may_be_compacted_if_they_have_no_versions(
     [("delete.when", "", [3], [2, 3]), ("compaction.version.column", "", [3], [2, 3])],
 )
 def test_a_batch_of_the_state_that_is_repeated_with_another_meaning_of_its_columns_is_a_loss(
-    root, setting, now, planned, rows
+    tmp_path, setting, now, planned, rows
 ):
     then = {"delete.when": "gone", "compaction.version.column": "seq"}[setting]
-    log = TypedLog(root / "log", **{setting: then})
+    log = TypedLog(tmp_path / "log", **{setting: then})
     log.add((1, 9, None), (2, 5, True))
     log.add((1, 3, True), (2, 6, None))
     start, end, found = planned_after(log, 2)
@@ -405,9 +405,9 @@ def test_a_batch_of_the_state_that_is_repeated_with_another_meaning_of_its_colum
     assert offsets_between(stream(log, start, failOnDataLoss="false"), start, end) == rows
 
 
-def test_a_batch_of_the_state_that_an_older_version_planned_is_repeated(root):
+def test_a_batch_of_the_state_that_an_older_version_planned_is_repeated(tmp_path):
     """Its offset has no name of the version column."""
-    log = TypedLog(root / "log", **VERSIONED)
+    log = TypedLog(tmp_path / "log", **VERSIONED)
     log.add((1, 9, None), (2, 5, None))
     log.add((1, 3, None), (2, 6, None))
     start, end, found = planned_after(log, 2)

@@ -19,9 +19,9 @@ VALUE = StructType([StructField("value", BinaryType())])
 
 
 @pytest.fixture
-def log(root):
+def log(tmp_path):
     """Topic t of ten rows in ten chunks, which are due for rolling."""
-    log = PlainLog(root)
+    log = PlainLog(tmp_path)
     handle = log.create("t", file_delete_delay_ms=0)
     for number in range(10):
         log.append("t", {0: [b"%d" % number]})
@@ -38,6 +38,11 @@ def move(log):
     handle = log.log.topic("t")
     topic_roll.roll_and_merge(handle)
     topic_cleanup.clean_up_topic(handle)
+
+
+def read_by_tasks(log):
+    options = {"subscribe": "t", "startingOffsets": "earliest", "failOnDataLoss": "false", "maxRecordsOnDriver": 0}
+    return Stream(log.path, **options)
 
 
 def values(split):
@@ -92,7 +97,7 @@ def test_rows_deleted_during_the_read_are_data_loss(log, before):
 
 @pytest.mark.parametrize("before", [5, 10])
 def test_a_query_that_may_lose_rows_goes_on_with_the_rest(log, caplog, before):
-    stream = Stream(log.path, subscribe="t", startingOffsets="earliest", failOnDataLoss="false")
+    stream = read_by_tasks(log)
     end = stream.reader.latestOffset(stream.start, stream.limit)
     [split] = stream.reader.partitions(stream.start, end)
     log.log.topic("t").submit(DeleteRecords(0, before))
@@ -102,7 +107,7 @@ def test_a_query_that_may_lose_rows_goes_on_with_the_rest(log, caplog, before):
 
 
 def test_rows_behind_those_that_expired_keep_their_offsets(log):
-    stream = Stream(log.path, subscribe="t", startingOffsets="earliest", failOnDataLoss="false")
+    stream = read_by_tasks(log)
     [split] = stream.reader.partitions(stream.start, stream.reader.latestOffset(stream.start, stream.limit))
     log.log.topic("t").submit(DeleteRecords(0, 5))
     log.log.store.delete([*split.split.files.values()][2])
@@ -112,7 +117,7 @@ def test_rows_behind_those_that_expired_keep_their_offsets(log):
 
 @pytest.mark.parametrize("then", ["nothing", "created again", "deletion interrupted"])
 def test_a_query_that_may_lose_rows_goes_on_without_a_topic_that_was_deleted(log, caplog, then):
-    stream = Stream(log.path, subscribe="t", startingOffsets="earliest", failOnDataLoss="false")
+    stream = read_by_tasks(log)
     end = stream.reader.latestOffset(stream.start, stream.limit)
     [split] = stream.reader.partitions(stream.start, end)
     if then == "deletion interrupted":

@@ -13,9 +13,9 @@ LARGE_ROWS, SMALL_ROWS = 4, 400
 
 
 @pytest.fixture
-def log(root):
+def log(tmp_path):
     """Topic t with one chunk of large rows, and then one of small ones."""
-    made = PlainLog(root / "log")
+    made = PlainLog(tmp_path / "log")
     made.create("t")
     made.append("t", {0: [random.Random(number).randbytes(10_000) for number in range(LARGE_ROWS)]})
     made.append("t", {0: [b"small"] * SMALL_ROWS})

@@ -36,9 +36,9 @@ class DirectSpark:
 
 
 @pytest.fixture
-def log(root):
+def log(tmp_path):
     """Topic t with a row in each second since noon, alternating between two partitions."""
-    made = PlainLog(root)
+    made = PlainLog(tmp_path)
     made.create("t", 2)
     times = [[NOON_MS + 1000 * n for n in range(20) if n % 2 == p] for p in (0, 1)]
     rows = {p: [b"%d" % n for n in range(20) if n % 2 == p] for p in (0, 1)}
@@ -87,9 +87,9 @@ def test_a_time_that_no_row_has_reached_is_the_end(log):
     assert replayed(log, second(17), second(100)) == {0: [18], 1: [17, 19]}
 
 
-def test_a_time_between_two_milliseconds_leaves_out_no_row_and_where_ranges_meet_they_share_none(root):
+def test_a_time_between_two_milliseconds_leaves_out_no_row_and_where_ranges_meet_they_share_none(tmp_path):
     us = 500
-    log = PlainLog(root)
+    log = PlainLog(tmp_path)
     log.create("t")
     times = [NOON_MS * 1000 + each for each in (-1, 0, us, 999, 1000)]
     numbers = [pa.array([b"%d" % n for n in range(5)], pa.binary()), pa.array(times, schema.TIMESTAMP)]

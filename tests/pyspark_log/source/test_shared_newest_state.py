@@ -14,10 +14,10 @@ STATE_END = 40
 
 
 @pytest.fixture
-def queries(root, stepwise):
+def queries(tmp_path, stepwise):
     """Queries of a compacted topic with 40 rows of two keys in each partition, two rows a batch."""
     limit = str(2 * PARTITIONS)
-    made = Queries(str(root), startingOffsets="latest-by-key", maxOffsetsPerTrigger=limit)
+    made = Queries(str(tmp_path), startingOffsets="latest-by-key", maxOffsetsPerTrigger=limit)
     made.log.log.topic("t").alter_config({"cleanup.policy": "compact"})
     append(made, 0, b"ab" * (STATE_END // 2))
     return made

@@ -153,21 +153,6 @@ def test_of_two_processes_with_one_instance_id_the_older_one_fails(queries):
         one.plan()
 
 
-def test_a_query_that_keeps_its_partitions_gives_none_to_later_ones(queries):
-    one = queries.query("one", **{"group.keep.partitions": "true"})
-    queries.append(10)
-    for _ in range(20):
-        one.act()
-        one.batch()
-    assert one.planned == set(range(6))
-    two = queries.query("two")
-    queries.append(10)
-    queries.settle()
-    assert one.planned == set(range(6))
-    assert two.planned == set()
-    assert queries.is_once
-
-
 def test_a_rewind_is_taken_up_by_the_query_that_owns_the_partition(queries):
     queries.sharing("one", "two")
     topic_id = queries.log.log.topic("t").topic_id
@@ -267,7 +252,6 @@ class TestAvailableNow:
         assert queries.is_once
 
     @pytest.mark.slow
-    @pytest.mark.no_faults("makes so many calls that every run meets one")
     def test_ends_without_rows_if_a_query_that_is_away_has_all_partitions(self, queries, clock):
         (one,) = queries.sharing("one")
         one.kill()
@@ -288,33 +272,6 @@ def by_pattern(queries, name, **options):
     return query.start()
 
 
-@pytest.mark.no_faults("makes so many calls that every run meets one")
-@pytest.mark.parametrize(
-    ("start", "restarts"),
-    [("latest", True), ("latest-by-key", False), ('{"t":{"0":0,"1":0,"2":0,"3":0,"4":0,"5":0}}', True)],
-)
-def test_a_topic_that_a_pattern_finds_later_is_read_from_its_start(queries, clock, start, restarts):
-    if start == "latest-by-key":
-        queries.log.log.topic("t").alter_config({"cleanup.policy": "compact"})
-    one, two = (by_pattern(queries, name, startingOffsets=start) for name in ("one", "two"))
-    queries.settle()
-    if restarts:
-        one.kill()
-        two.kill()
-    queries.log.create("u", 2)
-    queries.log.append("u", {0: [b"10"], 1: [b"11"]})
-    if restarts:
-        one.start()
-        two.start()
-    for _ in range(20):
-        clock.environment().sleep(NEWS_SECONDS)
-        queries.act()
-        one.batch()
-        two.batch()
-    assert queries.copies() == {(0, 10): 1, (1, 11): 1}
-
-
-@pytest.mark.no_faults("makes so many calls that every run meets one")
 @pytest.mark.parametrize("start", ["latest-by-key", '{"t":{"0":0,"1":0,"2":0,"3":0,"4":0,"5":0}}'])
 def test_where_a_query_begins_is_said_of_the_topics_with_which_it_began(queries, clock, start):
     """The topic that comes before the query has its partitions is not compacted, and no offsets of it are given."""
@@ -332,7 +289,6 @@ def test_where_a_query_begins_is_said_of_the_topics_with_which_it_began(queries,
     assert queries.copies() == {(0, 10): 1, (1, 11): 1}
 
 
-@pytest.mark.no_faults("makes so many calls that every run meets one")
 @pytest.mark.parametrize("of_t", ['"earliest"', '{"0":0,"1":0,"2":0,"3":0,"4":0,"5":0,"6":0,"7":0}'])
 def test_an_offset_may_be_given_for_a_partition_that_was_added_since_the_group_began(queries, of_t):
     queries.sharing("one")
@@ -345,19 +301,6 @@ def test_an_offset_may_be_given_for_a_partition_that_was_added_since_the_group_b
     two = queries.query("two", subscribe="t,v", startingOffsets=f'{{"t":{of_t},"v":{{"0":1}}}}')
     queries.settle()
     assert two.rows() == [(0, 101)]
-
-
-def test_a_query_that_is_restarted_before_it_had_partitions_begins_as_if_it_were_new(queries):
-    queries.log.append("t", {0: [b"-1"]})
-    one = queries.query("one", startingOffsets="latest")
-    one.batch()
-    assert one.planned == set()
-    one.kill()
-    one.start()
-    queries.settle()
-    queries.append(3)
-    queries.settle()
-    assert queries.is_once
 
 
 def test_a_topic_that_was_created_again_is_reported(queries):
@@ -529,24 +472,6 @@ class TestAViewThatIsOutOfDate:
         entries = queries.log.log.group("g").journal.number
         assert not member_of(one).hand_over(msgspec.structs.replace(view, owned=view.owned | foreign), [])
         assert queries.log.log.group("g").journal.number == entries
-
-    def test_does_not_undo_a_rewind_that_it_has_not_seen(self, queries, monkeypatch):
-        (one,) = queries.sharing("one")
-        queries.append(5)
-        assert one.batch()
-
-        def rewind_and_let_the_thread_see_it():
-            topic_id = queries.log.log.topic("t").topic_id
-            queries.log.log.group("g").submit(ResetOffsets({topic_id: {2: Offset(4)}}, running=True))
-            for _ in range(ROUNDS):
-                one.act()
-
-        once(monkeypatch, QueryMember, "hand_over", before=rewind_and_let_the_thread_see_it)
-        one.plan()
-        assert queries.committed(2) == 4
-        queries.settle()
-        again = {row for row, times in queries.copies().items() if times == 2}
-        assert again == set([row for row in queries.written if row[0] == 2][4:])
 
 
 def test_a_query_gives_partitions_up_at_the_end_of_its_batch(queries):

@@ -1,6 +1,5 @@
 """The micro-batches of a streaming read, planned and read step by step."""
 
-import itertools
 import json
 import re
 import types
@@ -15,14 +14,13 @@ from pyspark_log.source.foreach_batch import _Batches
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidOption, NoCluster, UnknownTopic
-from pyspark_log_storage.stores.store import is_object_store
 from tests.support.direct import Stream, values
 from tests.support.plain_log import PlainLog
 
 
 @pytest.fixture
-def log(root):
-    made = PlainLog(root / "log")
+def log(tmp_path):
+    made = PlainLog(tmp_path / "log")
     made.create("t", 2)
     made.append("t", {0: [b"a%d" % i for i in range(8)], 1: [b"b0", b"b1"]})
     return made
@@ -43,12 +41,12 @@ def test_an_idle_stream_keeps_its_offset(log):
 
 
 @pytest.mark.parametrize("options", [{"subscribe": "t"}, {"subscribePattern": "none.*"}])
-def test_another_log_at_the_address_is_refused_and_its_groups_stay_as_they_are(log, root, options):
+def test_another_log_at_the_address_is_refused_and_its_groups_stay_as_they_are(log, tmp_path, options):
     given = {"startingOffsets": "earliest", "failOnDataLoss": "false", "group.id": "g"} | options
     stream = Stream(log.path, **given)
     stream.batch()
     (first,) = stream.ends or [json.loads(json.dumps(stream.start))]
-    other = PlainLog(root / "other")
+    other = PlainLog(tmp_path / "other")
     other.create("t", 2)
     other.append("t", {0: [b"other"]})
     restarted = Stream(other.path, stream.start, **given)
@@ -74,18 +72,6 @@ def test_an_offset_of_an_older_version_without_a_cluster_is_continued(log):
     assert start != stream.start
     log.append("t", {1: [b"new"]})
     assert values(earliest_from(log, start).batch()) == {1: [b"new"]}
-
-
-def test_a_limit_is_shared_by_backlog_until_all_is_read(log):
-    stream = earliest(log, maxOffsetsPerTrigger=5)
-    assert values(stream.batch()) == {0: [b"a0", b"a1", b"a2", b"a3"], 1: [b"b0"]}
-    assert values(stream.batch()) == {0: [b"a4", b"a5", b"a6", b"a7"], 1: [b"b1"]}
-    assert stream.batch() is None
-
-
-def test_all_available_ignores_limits(log):
-    stream = earliest(log, maxOffsetsPerTrigger=1, minOffsetsPerTrigger=1)
-    assert len(stream.all_available()) == 10
 
 
 def test_available_now_ends_where_the_log_ended_at_its_start(log):
@@ -239,13 +225,6 @@ def test_batch_0_replays_from_its_own_begin(log):
     assert values(again.between(initial, stream.ends[0])) == values(first) == {0: [b"a5", b"a6", b"a7"]}
 
 
-def test_minimum_and_maximum_rows_of_a_task_divide_a_batch(log):
-    stream = earliest(log, maxRecordsPerPartition=3)
-    end = stream.reader.latestOffset(stream.start, ReadAllAvailable())
-    assert len(stream.reader.partitions(stream.start, end)) == 4
-    assert len(earliest(log, minPartitions=6).reader.partitions(stream.start, end)) == 6
-
-
 def recreate(log, *values):
     log.delete("t")
     log.create("t", 2)
@@ -293,7 +272,6 @@ def test_available_now_leaves_rows_in_place_of_truncated_ones_to_the_next_run(lo
     assert [len(batch) for batch in iter(stream.batch, None)] == [1]
 
 
-@pytest.mark.on_disk("in a bucket the rows are read for as long as the process relies on what it knows of the topic")
 def test_a_batch_of_a_topic_that_was_recreated_since_is_a_loss(log):
     stream = earliest(log)
     start = stream.start
@@ -317,31 +295,3 @@ def test_the_lag_is_that_of_the_last_plan(log):
         "underReplicatedPartitions": "0",
         "offlinePartitions": "0",
     }
-
-
-def test_a_stream_sees_whole_batches_though_writes_come_between_its_steps(root, monkeypatch):
-    """Each batch has its number in every partition, p + 1 times in partition p."""
-    log, partitions, looks, numbers = PlainLog(root / "log"), range(5), itertools.count(1), itertools.count()
-    log.create("t", len(partitions))
-    store = open_log(log.path).store
-
-    def after_a_write(look):
-        def looked(key, *args):
-            if "/t/" in key and "/journal/" in key and next(looks) % 2 == 0:
-                value = b"%d" % next(numbers)
-                log.append("t", {p: [value] * (p + 1) for p in partitions})
-            return look(key, *args)
-
-        return looked
-
-    look = "list" if is_object_store(store) else "read"
-    monkeypatch.setattr(store, look, after_a_write(getattr(store, look)))
-    stream, so_far = Stream(log.path, subscribe="t", startingOffsets="earliest"), 0
-    for _ in range(15):
-        found = values(stream.batch() or [])
-        batches = sorted({int(value) for each in found.values() for value in each})
-        assert batches == list(range(so_far, so_far + len(batches)))
-        whole = {p: [b"%d" % batch for batch in batches for _ in range(p + 1)] for p in partitions}
-        assert found == (whole if batches else {})
-        so_far += len(batches)
-    assert so_far > 7

@@ -14,10 +14,10 @@ from tests.support.pyspark_log.typed_frames import write
 
 
 @pytest.fixture
-def log(root, monkeypatch):
+def log(tmp_path, monkeypatch):
     """A log that this process has opened. Its store is as far away as an object store, to which few looks are made."""
     monkeypatch.setattr(Log, "is_remote", True)
-    path = str(root / "log")
+    path = str(tmp_path / "log")
     opening.open_log(path, create=True)
     return path
 
@@ -64,8 +64,8 @@ BEGUN = "open BOOLEAN, n BIGINT"
     ],
 )
 @pytest.mark.parametrize("options", [{"subscribePattern": ".*"}, {"subscribe": "a,b"}, {"assign": '{"a":[0],"b":[0]}'}])
-def test_a_stream_makes_no_offset_of_a_later_topic_whose_columns_it_cannot_read(root, options, ddl, refused):
-    path = str(root / "log")
+def test_a_stream_makes_no_offset_of_a_later_topic_whose_columns_it_cannot_read(tmp_path, options, ddl, refused):
+    path = str(tmp_path / "log")
     opening.open_log(path, create=True)
     create(path, "a", BEGUN)
     first = Stream(path, subscribe="a", startingOffsets="earliest")
@@ -83,8 +83,8 @@ def test_a_stream_makes_no_offset_of_a_later_topic_whose_columns_it_cannot_read(
         stream.reader.latestOffset(start, stream.limit)
 
 
-def test_a_stream_of_records_reads_no_typed_topic_that_comes_in_place_of_its_own(root):
-    path = str(root / "log")
+def test_a_stream_of_records_reads_no_typed_topic_that_comes_in_place_of_its_own(tmp_path):
+    path = str(tmp_path / "log")
     opening.open_log(path, create=True)
     log = create(path, "a")
     stream = Stream(path, subscribe="a", startingOffsets="earliest", failOnDataLoss="false")
@@ -95,8 +95,8 @@ def test_a_stream_of_records_reads_no_typed_topic_that_comes_in_place_of_its_own
         stream.reader.latestOffset(start, stream.limit)
 
 
-def test_a_stream_reads_on_in_a_topic_whose_columns_became_wider_since(root):
-    path = str(root / "log")
+def test_a_stream_reads_on_in_a_topic_whose_columns_became_wider_since(tmp_path):
+    path = str(tmp_path / "log")
     opening.open_log(path, create=True)
     create(path, "a", "n INT")
     stream = Stream(path, subscribe="a", startingOffsets="earliest")

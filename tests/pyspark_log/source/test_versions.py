@@ -13,8 +13,8 @@ from tests.support.plain_log import PlainLog
 
 
 @pytest.fixture
-def log(root):
-    made = PlainLog(root)
+def log(tmp_path):
+    made = PlainLog(tmp_path)
     made.create("t", 2)
     return made
 
@@ -76,9 +76,9 @@ def test_a_version_whose_rows_have_expired_is_a_loss_or_empty(log):
     assert as_of(log, version, failOnDataLoss="false") == {}
 
 
-def test_a_version_whose_rows_were_compacted_with_later_ones_is_a_loss(root):
+def test_a_version_whose_rows_were_compacted_with_later_ones_is_a_loss(tmp_path):
     """The newest rows of keys have been removed for some that the version does not have."""
-    log = KeyedLog(root / "compacted")
+    log = KeyedLog(tmp_path / "compacted")
     log.add("abc")
     version = newest(log)
     log.add("ab")
@@ -89,8 +89,8 @@ def test_a_version_whose_rows_were_compacted_with_later_ones_is_a_loss(root):
     assert as_of(log, version, startingOffsets='{"t":{"0":3}}') == {}
 
 
-def test_a_version_that_alone_was_compacted_has_the_newest_row_of_each_key(root):
-    log = KeyedLog(root / "compacted")
+def test_a_version_that_alone_was_compacted_has_the_newest_row_of_each_key(tmp_path):
+    log = KeyedLog(tmp_path / "compacted")
     log.add("aab")
     version = newest(log)
     log.fold()

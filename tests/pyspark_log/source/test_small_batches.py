@@ -1,0 +1,229 @@
+"""Micro-batches of few rows: the driver reads them while it plans, and Spark gets them as one split.
+
+`Stream.between`, with which all tests here read streams, holds that tasks would have read the same rows.
+"""
+
+import sys
+import threading
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StringType, StructField, StructType
+
+from pyspark_log import opening
+from pyspark_log.reading import stream_planner
+from pyspark_log.reading.limits import Piece, are_few
+from pyspark_log.source import read_ahead
+from pyspark_log.source.readers import SmallBatch, SplitPartition, StreamReader
+from pyspark_log.writing.rows import Rows
+from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.log.log import Log
+from pyspark_log_coordinator.topic.machine import DeleteRecords
+from pyspark_log_storage.errors import ObjectMissing
+from tests.support.counted_bucket import CountedCluster
+from tests.support.direct import Stream, source
+from tests.support.plain_log import PlainLog, record
+from tests.support.pyspark_log.typed_frames import write
+
+PARTITIONS = 4
+
+
+@pytest.fixture
+def log(tmp_path):
+    made = PlainLog(tmp_path / "log")
+    made.create("t", PARTITIONS)
+    for number in range(2):
+        made.append("t", {each: [b"%d-%d" % (each, number)] * 3 for each in range(PARTITIONS)})
+    return made
+
+
+def stream(log, **options):
+    return Stream(log.path, **{"subscribe": "t", "startingOffsets": "earliest"} | options)
+
+
+def planned(made):
+    """The kinds of the partitions that Spark gets of the next batch, and the offset with which it ends."""
+    end = made.reader.latestOffset(made.start, made.limit)
+    return [type(each) for each in made.reader.partitions(made.start, end)], end
+
+
+ONE_TASK, ITS_OWN_TASK_EACH = [SmallBatch], [SplitPartition] * PARTITIONS
+
+
+def test_few_rows_of_many_partitions_are_one_split_with_the_rows_of_each_in_order(log):
+    made = stream(log)
+    kinds, end = planned(made)
+    assert kinds == ONE_TASK
+    found = made.handed_over(made.start, end)
+    places = [(row["partition"], row["offset"]) for row in found.to_pylist()]
+    assert places == [(each, offset) for each in range(PARTITIONS) for offset in range(6)]
+
+
+@pytest.mark.parametrize(
+    "options", [{"maxRecordsOnDriver": 0}, {"maxRecordsOnDriver": 23}, {"minPartitions": 2}, {"minPartitions": 4}]
+)
+def test_tasks_read_more_rows_than_the_driver_may_and_those_that_shall_have_several_tasks(log, options):
+    made = stream(log, **options)
+    kinds, end = planned(made)
+    assert kinds == ITS_OWN_TASK_EACH
+    assert made.handed_over(made.start, end) is None
+
+
+@pytest.mark.parametrize("options", [{"maxRecordsOnDriver": 24}, {"minPartitions": 1}, {"maxRecordsPerPartition": 24}])
+def test_the_bounds_are_inclusive(log, options):
+    assert planned(stream(log, **options))[0] == ONE_TASK
+
+
+def test_a_task_has_no_more_rows_than_it_may(log):
+    assert planned(stream(log, maxRecordsPerPartition=23))[0] == ITS_OWN_TASK_EACH
+
+
+def test_a_batch_that_the_trigger_limits_is_small_though_the_backlog_is_not(log):
+    made = stream(log, maxOffsetsPerTrigger=4, maxRecordsOnDriver=4)
+    assert planned(made)[0] == ONE_TASK
+    made.reader.prepareForTriggerAvailableNow()
+    assert [len(each) for each in iter(made.batch, None)] == [4] * 6
+
+
+def test_tasks_read_rows_that_are_large_as_stored(log, monkeypatch):
+    monkeypatch.setattr(stream_planner, "SMALL_STORED_BYTES_MAX", 500)
+    assert planned(stream(log))[0] == ITS_OWN_TASK_EACH
+
+
+def test_tasks_read_few_rows_of_large_chunks(log, monkeypatch):
+    sizes = [file.stat().st_size for file in log.files("t")]
+    assert planned(stream(log, maxOffsetsPerTrigger=4))[0] == ONE_TASK
+    monkeypatch.setattr(stream_planner, "SMALL_READ_BYTES_MAX", max(sizes) // 2)
+    assert planned(stream(log, maxOffsetsPerTrigger=4))[0] == ITS_OWN_TASK_EACH
+
+
+def test_tasks_read_rows_that_are_large_in_memory(log, monkeypatch):
+    monkeypatch.setattr(read_ahead, "BYTES_MAX", 500)
+    assert planned(stream(log))[0] == ITS_OWN_TASK_EACH
+
+
+def test_rows_and_bytes_are_counted_no_further_than_it_takes():
+    assert are_few([Piece(1, 5.0), Piece(2, 5.0)], 3, 10)
+    assert not are_few([Piece(1, 5.0), Piece(2, 5.1)], 3, 10)
+    assert not are_few((Piece(2, 1.0) for _ in iter(int, 1)), 1_000, 10_000)
+
+
+@pytest.mark.parametrize("kind", [StreamReader, type("Derived", (StreamReader,), {})])
+def test_a_reader_hands_over_only_between_two_calls_and_what_it_has_given_is_not_kept(log, kind):
+    made = stream(log)
+    made.reader.__class__ = kind
+    _, end = planned(made)
+    assert type(made.reader) is not kind
+    assert made.handed_over(made.start, end).num_rows == 24
+    assert (type(made.reader), made.reader.rows) == (kind, [])
+    assert made.reader.reportLatestOffset()["offsetsBehindLatest"]["maxOffsetsBehindLatest"] == "0"
+
+
+def test_rows_that_the_driver_cannot_read_are_read_by_tasks_which_say_why(log):
+    made = stream(log)
+    end = made.reader.latestOffset(made.start, made.limit)
+    next(log.files("t")).unlink()
+    partitions = made.reader.partitions(made.start, end)
+    assert [type(each) for each in partitions] == ITS_OWN_TASK_EACH
+    with pytest.raises(ObjectMissing, match="topic 't', partition 0, offset 0"):
+        list(made.reader.read(partitions[0]))
+
+
+def test_rows_that_have_expired_meanwhile_are_left_out_if_the_query_may_lose_them(log):
+    made = stream(log, failOnDataLoss="false")
+    end = made.reader.latestOffset(made.start, made.limit)
+    for each in range(PARTITIONS):
+        log.log.topic("t").submit(DeleteRecords(each, 6 if each else 4))
+    assert [(row["partition"], row["offset"]) for row in made.between(made.start, end)] == [(0, 4), (0, 5)]
+
+
+def test_a_batch_that_is_repeated_has_the_same_rows_whoever_reads_them(log):
+    made = stream(log)
+    first = made.batch()
+    log.append("t", {0: [b"later"]})
+    for options in ({}, {"maxRecordsOnDriver": 0}):
+        again = stream(log, **options)
+        assert again.between(again.start, made.ends[0]) == first
+
+
+def test_headers_are_handed_over(log):
+    headers = [[{"key": "k", "value": None}, {"key": "l", "value": b"v"}], []]
+    log.append_rows("t", Rows(record([b"with", b"without"], headers=headers), None, pa.array([0, 0], pa.int32())))
+    made = stream(log, includeHeaders="true")
+    kinds, end = planned(made)
+    assert kinds == ONE_TASK
+    assert made.handed_over(made.start, end).column("headers").to_pylist()[6:8] == [headers[0], None]
+
+
+@pytest.mark.parametrize(
+    ("ddl", "value", "kinds"),
+    [
+        ("n DECIMAL(9,2), name STRING", {"n": None, "name": "a"}, ONE_TASK),
+        ("n ARRAY<INT>", {"n": [1, None]}, [SplitPartition]),
+        ("n MAP<STRING, INT>", {"n": {"a": None}}, [SplitPartition]),
+    ],
+)
+def test_tasks_read_nested_columns(tmp_path, ddl, value, kinds):
+    opening.open_log(str(tmp_path), create=True)
+    write(tmp_path, ddl, [value], schema="columns")
+    made = source(tmp_path, subscribe="t", startingOffsets="earliest")
+    reader = made.streamReader(made.schema())
+    start = reader.initialOffset()
+    partitions = reader.partitions(start, reader.latestOffset(start, reader.getDefaultReadLimit()))
+    assert [type(each) for each in partitions] == kinds
+
+
+def test_tasks_read_columns_with_metadata():
+    assert not read_ahead._is_taken(StructType([StructField("a", StringType(), metadata={"comment": "b"})]))
+
+
+def test_tasks_read_all_rows_of_a_spark_that_takes_none_from_the_driver(log, monkeypatch):
+    read_ahead._handing_over.cache_clear()
+    monkeypatch.setitem(sys.modules, "pyspark.sql.datasource_internal", None)
+    assert planned(stream(log))[0] == ITS_OWN_TASK_EACH
+    read_ahead._handing_over.cache_clear()
+
+
+def test_tasks_read_the_newest_rows_of_each_key_for_which_all_keys_are_read(log):
+    log.log.topic("t").alter_config({"cleanup.policy": "compact"})
+    rows = record([b"a", b"b"], [b"k", b"l"])
+    log.append_rows("t", Rows(rows, None, pa.array([0, 0], pa.int32())))
+    assert SmallBatch not in planned(stream(log, startingOffsets="latest-by-key"))[0]
+
+
+class Meeting(threading.Barrier):
+    """Where reads wait for one another, once they are expected."""
+
+    def __init__(self):
+        super().__init__(PARTITIONS, timeout=10)
+        self.is_on = False
+
+
+def test_splits_in_a_bucket_are_read_at_once(monkeypatch):
+    cluster, meeting = CountedCluster(monkeypatch), Meeting()
+    cluster.log.create("t", PARTITIONS)
+    cluster.log.append("t", {each: [b"%d" % each] for each in range(PARTITIONS)})
+    read = cluster.bucket.read
+
+    def met(key, *place):
+        if meeting.is_on and "/append/" in key:
+            meeting.wait()
+        return read(key, *place)
+
+    monkeypatch.setattr(cluster.bucket, "read", met)
+    made = stream(cluster)
+    end = made.reader.latestOffset(made.start, made.limit)
+    meeting.is_on = True
+    made.reader.partitions(made.start, end)
+    assert made.handed_over(made.start, end).column("value").to_pylist() == [b"0", b"1", b"2", b"3"]
+
+
+def test_tasks_read_what_is_in_several_buckets(tmp_path, monkeypatch):
+    log = PlainLog(tmp_path / "log")
+    for name in ("1", "2"):
+        node_admin.join(log.log, str(tmp_path / name))
+    log.create("t", PARTITIONS)
+    log.append("t", {each: [b"a"] for each in range(PARTITIONS)})
+    assert planned(stream(log))[0] == ONE_TASK
+    monkeypatch.setattr(Log, "is_remote", True)
+    assert planned(stream(log))[0] == ITS_OWN_TASK_EACH
