@@ -188,7 +188,7 @@ class LocalStore:
     def remove_folders(self, prefix: str) -> None:
         check_prefix(self.url, prefix)
         with _errors(self.url, prefix):
-            for folder, _, _ in os.walk(f"{self._root}/{prefix}", topdown=False):
+            for folder, _, _ in os.walk(self._path(prefix.removesuffix("/")), topdown=False):
                 try:
                     os.rmdir(folder)
                 except OSError as error:
