@@ -4,10 +4,10 @@ import os
 
 import pytest
 
-from pyspark_log_storage.errors import CorruptObject, StoreRefused
+from pyspark_log_storage.errors import StoreRefused
 from pyspark_log_storage.stores.chaos import ChaosStore
 from pyspark_log_storage.stores.faults import ChaosOptions, RandomFaults
-from pyspark_log_storage.stores.local import WHOLE_BYTES_MAX, LocalStore
+from pyspark_log_storage.stores.local import LocalStore
 from pyspark_log_storage.stores.s3 import S3Store
 from pyspark_log_storage.stores.storage_options import StorageOptions
 from tests.support.memory_store import MemoryStore
@@ -88,12 +88,3 @@ def test_a_pipe_is_no_object_and_does_not_block(local):
     assert list(local.list("")) == ["a/x"]
     with pytest.raises(Exception, match="a/pipe"):
         local.read("a/pipe", 0, 10)
-
-
-def test_an_object_that_is_larger_than_any_is_not_read_whole(local):
-    """It may be a file with holes, which takes no space on the disk."""
-    local.create("a", b"hello")
-    os.truncate(f"{local.url}/a", WHOLE_BYTES_MAX + 1)
-    with pytest.raises(CorruptObject, match="the maximum for objects of its kind"):
-        local.read("a")
-    assert local.read("a", 1, 4) == b"ello"

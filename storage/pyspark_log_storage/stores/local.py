@@ -29,7 +29,6 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log_storage.errors import (
-    CorruptObject,
     NodeAway,
     ObjectMissing,
     StoreError,
@@ -47,8 +46,6 @@ EARLY_BYTES = 4 * 1024 * 1024
 """Write-back begins whenever so many bytes were written, so never for smaller files."""
 _SYNC_FILE_RANGE_WRITE = 2
 _NS_PER_MS = 1_000_000
-WHOLE_BYTES_MAX = 2**31
-"""The largest object that is read without a length. Entries and snapshots are far smaller."""
 _TRUSTED_BYTES = 1024 * 1024
 """A longer read looks at the size of the file first, before it allocates memory."""
 STILL_SECONDS = 86_400
@@ -136,9 +133,6 @@ class LocalStore:
             try:
                 if length is None or length > _TRUSTED_BYTES:
                     available = max(0, os.fstat(fd).st_size - start)
-                    if length is None and available > WHOLE_BYTES_MAX:
-                        detail = f"it has {available} bytes; the maximum for objects of its kind is {WHOLE_BYTES_MAX}"
-                        raise CorruptObject(f"{self.url}/{key}", detail)
                     length = available if length is None else min(length, available)
                 data = os.pread(fd, length, start)
                 while len(data) < length:
