@@ -19,7 +19,7 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from pyspark_log.spark_conf.profiles import TESTS
+from pyspark_log.spark_conf.profiles import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +31,7 @@ POLL_SECONDS = 0.2
 SOCKETS = "spark.python.unix.domain.socket.enabled"
 CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
 SHUFFLE = "spark.sql.shuffle.partitions"
+TESTS = settings("tests")
 DEFAULTS = {SHUFFLE: "200"}
 """Those that cannot be unset, because the session was started with them."""
 
@@ -42,9 +43,9 @@ class Session:
         from pyspark.sql import SparkSession
 
         builder = SparkSession.builder
-        for setting in TESTS.settings:
-            if setting.name not in {without, CHECKPOINTS, SHUFFLE}:
-                builder = builder.config(setting.name, setting.value)
+        for name, value in TESTS.items():
+            if name not in {without, CHECKPOINTS, SHUFFLE}:
+                builder = builder.config(name, value)
         self.spark: SparkSession = builder.getOrCreate()
         self.folder = folder
         self._queries = 0
@@ -54,9 +55,8 @@ class Session:
 
     def time(self, query: str, without: str) -> float:
         """Return the median of a query's micro-batches."""
-        for setting in TESTS.settings:
-            if setting.name in {CHECKPOINTS, SHUFFLE}:
-                self.spark.conf.set(setting.name, setting.value)
+        for name in (CHECKPOINTS, SHUFFLE):
+            self.spark.conf.set(name, TESTS[name])
         if without in DEFAULTS:
             self.spark.conf.set(without, DEFAULTS[without])
         elif without == CHECKPOINTS:

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = {
+FOLDERS = {
     "pyspark_log": "pyspark_log",
+    "pyspark_log/spark_conf/files": "spark-conf",
     "pyspark_log_coordinator": "coordinator/pyspark_log_coordinator",
     "pyspark_log_storage": "storage/pyspark_log_storage",
 }
@@ -56,7 +57,7 @@ def _faults_of_wheel(wheel: Path) -> Iterator[str]:
         own = {f"{info}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")}
         files = {
             name + path.removeprefix(folder)
-            for name, folder in PACKAGES.items()
+            for name, folder in FOLDERS.items()
             for path in tracked()
             if path.startswith(f"{folder}/")
         }

@@ -19,7 +19,7 @@ import typer
 import pyspark_log
 from pyspark_log.build import build
 from pyspark_log.cli import signals
-from pyspark_log.cli.commands import COMMANDS, STYLE, Group
+from pyspark_log.cli.commands import COMMANDS, STYLE, LazyGroup
 from pyspark_log_coordinator.model.topic_config import REPLICA_LAG_TIME_MAX_MS
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.stores import store_threads
@@ -45,7 +45,7 @@ _ALTER_PARTITIONS = "use: pyspark-log topics add-partitions TOPIC --partitions N
 _KAFKAS_COMMANDS = dict.fromkeys(("group", "consumer-groups"), "use: pyspark-log groups")
 
 
-class _Program(Group):
+class _Program(LazyGroup):
     """All commands. An error is printed in one sentence; a traceback is a bug."""
 
     def __init__(self, **settings: Any) -> None:

@@ -13,26 +13,15 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from pyspark_log.metrics.cluster_metrics import measure
-from pyspark_log.metrics.family import MetricKind
-from pyspark_log.opening import own_log
-from pyspark_log_storage.errors import InvalidInput, LogError
+from prometheus_client.registry import Collector
 
-try:
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-    from prometheus_client.registry import Collector
-except ImportError as missing:
-    raise InvalidInput(
-        f"an endpoint for Prometheus needs prometheus-client, and it cannot be imported ({missing}); "
-        "pip install prometheus-client"
-    ) from None
+from pyspark_log.metrics.cluster_metrics import measure
+from pyspark_log.opening import own_log
+from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from prometheus_client.metrics_core import Metric
 
-    from pyspark_log.metrics.family import Family
     from pyspark_log_storage.stores.storage_options import StorageOptions
 
 
@@ -46,37 +35,24 @@ class ClusterCollector(Collector):
         """
         self._log = own_log(path, options)
         self._lock = threading.Lock()
-        self._failed: frozenset[str] = frozenset()
+        self._failed: set[str] = set()
         """What could not be measured the last time."""
 
     def describe(self) -> list[Metric]:
         """Return nothing, so that registering does not measure."""
         return []
 
-    def collect(self) -> Iterator[Metric]:
-        """Yield the metrics as they are now. What cannot be read is logged, and left out."""
-        with self._lock:
-            families = self._measure()
-        for family in families:
-            made: Metric
-            if family.kind is MetricKind.COUNTER:
-                made = CounterMetricFamily(family.name, family.help, labels=family.labels)
-            else:
-                made = GaugeMetricFamily(family.name, family.help, labels=family.labels)
-            for labels, value in family.samples:
-                made.add_metric(labels, value)
-            if family.samples:
-                yield made
-
-    def _measure(self) -> list[Family]:
+    def collect(self) -> list[Metric]:
+        """Return the metrics as they are now. What cannot be read is logged, and left out."""
         failed: set[str] = set()
 
         def note(what: str, error: LogError) -> None:
             failed.add(what)
             self._log.failures.note(("measure", what), error, "%(what)s could not be measured: %(error)s", what=what)
 
-        families = measure(self._log, note)
-        for what in self._failed - failed:
-            self._log.failures.end(("measure", what), "%(what)s can be measured again, or is gone", what=what)
-        self._failed = frozenset(failed)
+        with self._lock:
+            families = measure(self._log, note)
+            for what in self._failed - failed:
+                self._log.failures.end(("measure", what), "%(what)s can be measured again, or is gone", what=what)
+            self._failed = failed
         return families

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 import threading
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from pyspark_log.cli import arguments, output
-from pyspark_log.metrics import cluster_metrics, family
 from pyspark_log.opening import canonical, own_log
 from pyspark_log_storage.errors import LogError, NoCluster
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
 
 _ADDRESS = re.compile(r"(?P<host>[\w.-]+|\[[0-9a-fA-F:.]+\])?:(?P<port>[0-9]{1,5})")
 PORT_MAX = 65_535
@@ -27,8 +29,7 @@ def metrics(
         str | None,
         typer.Option(
             metavar="HOST:PORT",
-            help="Serve the metrics at http://HOST:PORT/metrics until Ctrl-C, measured at each request. Needs "
-            "prometheus-client.",
+            help="Serve the metrics at http://HOST:PORT/metrics until Ctrl-C, measured at each request.",
             show_default=False,
         ),
     ] = None,
@@ -38,27 +39,46 @@ def metrics(
 
     They come from the journals: offsets, ISR, partitions in trouble and sizes of all topics, nodes, and the lag of
     groups. Requests to stores are those of this process. If something cannot be read, the rest is printed, and the
-    exit code is 1.
+    exit code is 1. It needs pip install prometheus-client.
     """
     if listen is not None and json:
         arguments.refuse("--json", "--listen serves Prometheus' format; omit one of the two")
     if listen is not None:
         _serve(path, *_address(listen))
         return
-    log = own_log(path)
+
+    from pyspark_log.metrics.cluster_metrics import measure
+
     errors: list[tuple[str, LogError]] = []
-    families = cluster_metrics.measure(log, lambda what, error: errors.append((what, error)))
+    families = measure(own_log(path), lambda what, error: errors.append((what, error)))
     for _, error in errors:
         if isinstance(error, NoCluster):
             raise error  # most likely a wrong address
     if json:
-        output.print_json(*(family.document(each) for each in families if each.samples))
+        output.print_json(*map(_document, families))
     else:
-        typer.echo(family.text(families), nl=False)
+        from prometheus_client import generate_latest
+
+        typer.echo(generate_latest(_Measured(families)), nl=False)
     for what, error in errors:
         output.print_error(f"{what} could not be measured: {error.message}")
     if errors:
         raise typer.Exit(1)
+
+
+class _Measured(NamedTuple):
+    """What was measured, for prometheus-client."""
+
+    families: list[Metric]
+
+    def collect(self) -> list[Metric]:
+        return self.families
+
+
+def _document(family: Metric) -> dict[str, Any]:
+    samples = [{"labels": each.labels, "value": each.value} for each in family.samples]
+    name = family.samples[0].name  # a counter's family is called without _total
+    return {"name": name, "type": family.type, "help": family.documentation, "samples": samples}
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -70,14 +90,14 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _serve(path: str, host: str, port: int) -> None:
-
-    from pyspark_log.metrics.collector import ClusterCollector  # says which package is missing
+    from pyspark_log.metrics.cluster_metrics import PREFIX
+    from pyspark_log.metrics.collector import ClusterCollector
 
     log = own_log(path)  # a wrong address is an error now; a cluster that does not answer may do so later
     try:
         log.open(create=False)
     except LogError as error:
-        output.print_error(f"{error.message}; {cluster_metrics.PREFIX}up is 0 until the cluster can be read")
+        output.print_error(f"{error.message}; {PREFIX}up is 0 until the cluster can be read")
     from prometheus_client import CollectorRegistry, start_http_server
 
     registry = CollectorRegistry()

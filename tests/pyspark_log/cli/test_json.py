@@ -13,8 +13,6 @@ import typer
 
 import pyspark_log
 from pyspark_log.build import build
-from pyspark_log.cli.commands import COMMANDS as TABLE
-from pyspark_log.cli.commands import Group, LazyCommands
 from pyspark_log.cli.main import app
 from tests.support.command_line import CommandLine, on_three_nodes
 from tests.support.lost_folders import lose_folder
@@ -80,8 +78,8 @@ def cli(tmp_path: Path) -> CommandLine:
 def all_commands(group: Any = None, name: str = "") -> Iterator[tuple[str, Any]]:
     """Yield every command with its words."""
     group = group or typer.main.get_command(app)
-    for word, command in group.commands.items():
-        words = f"{name} {word}".strip()
+    for word in group.commands:
+        command, words = group.get_command(None, word), f"{name} {word}".strip()
         if hasattr(command, "commands"):
             yield from all_commands(command, words)
         else:
@@ -166,23 +164,17 @@ def test_every_command_has_help_with_an_example_and_says_on_stderr_what_was_type
         assert (result.stdout, result.stderr.splitlines()[0].split()[:2]) == ("", ["Usage:", "pyspark-log"]), name
 
 
-def test_a_list_shows_the_whole_first_sentence_of_a_commands_own_help(tmp_path, monkeypatch):
+def test_a_list_shows_the_first_sentence_of_a_commands_own_help_without_importing_it(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    for group in ([], ["cluster"], ["nodes"], ["topics"], ["groups"]):
-        _, _, listed = CommandLine(tmp_path).out(*group, "--help").partition("Commands:")
-        assert listed
-        assert [line for line in listed.splitlines() if line.endswith(("...", "…"))] == []
-    for table, name in tables():
-        # It is read from the source, so that the list imports no command.
-        assert table.summary(name) == table[name].get_short_help_str(limit=200)
-
-
-def tables(among: LazyCommands = TABLE) -> Iterator[tuple[LazyCommands, str]]:
-    """Yield each command, also those of groups: the table where it is, and its name."""
-    for name in among:
-        yield among, name
-        if isinstance(among[name], Group):
-            yield from tables(among[name].commands)
+    for words in ([], ["cluster"], ["nodes"], ["topics"], ["groups"], ["node"]):
+        group = typer.main.get_command(app)
+        for word in words:
+            group = group.get_command(None, word)
+        _, _, listed = CommandLine(tmp_path).out(*words, "--help").partition("Commands:")
+        for name, lazy in group.commands.items():
+            command = group.get_command(None, name)
+            assert lazy.help == command.get_short_help_str(limit=200), name
+            assert f"{name} {lazy.help}" in " ".join(listed.split()), name
 
 
 # The systemd units in examples/operations start commands and options that exist
@@ -200,6 +192,6 @@ def test_there_is_a_unit_for_each_program_that_runs_all_the_time_with_options_th
         assert program.endswith("/pyspark-log")
         command = typer.main.get_command(app)
         while getattr(command, "commands", None):
-            command = command.commands[words.pop(0)]
+            command = command.get_command(None, words.pop(0))
         command.make_context(command.name, words)  # raises for an option or a value that it does not take
     assert len(list(UNITS.glob("*.service"))) == 3

@@ -79,13 +79,19 @@ def test_an_endpoint_measures_at_each_request_also_a_cluster_that_is_away_at_fir
         assert [each.get(f"pyspark_log_{name}") for each in scraped] == [None, 2, 3]
 
 
-def test_an_endpoint_needs_a_host_a_free_port_and_its_package(cli, monkeypatch):
+def test_an_endpoint_needs_a_host_and_a_free_port(cli):
     for text in ("9308", "host", "host:", "host:70000", "ho st:1", "http://host:1"):
         assert f"'{text}' is not HOST:PORT" in cli.misuse("metrics", "--listen", text)
     assert "omit one of the two" in cli.misuse("metrics", "--listen", "127.0.0.1:0", "--json")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         assert f"cannot listen at {address}: " in cli.error("metrics", "--listen", address)
-    monkeypatch.setitem(sys.modules, "prometheus_client.core", None)
-    monkeypatch.delitem(sys.modules, "pyspark_log.metrics.collector", raising=False)
-    assert "pip install prometheus-client" in cli.error("metrics", "--listen", "127.0.0.1:0")
+
+
+@pytest.mark.parametrize("how", [[], ["--json"], ["--listen", "127.0.0.1:0"]])
+def test_metrics_need_prometheus_client(cli, monkeypatch, how):
+    for name in ("pyspark_log.metrics", "pyspark_log.metrics.cluster_metrics", "pyspark_log.metrics.collector"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    assert "pip install prometheus-client" in cli.error("metrics", *how)
+    assert "pip install prometheus-client" in cli.out("metrics", "--help")

@@ -1,10 +1,8 @@
 """What is measured of a cluster: partitions, nodes, groups, and the requests of the process, in Prometheus' format."""
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from pyspark_log.metrics.cluster_metrics import measure
-from pyspark_log.metrics.family import Family, MetricKind, text
 from pyspark_log_coordinator.group.lifecycle import DeleteGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.log import node_admin
@@ -32,9 +30,9 @@ def measured(log, *failures):
     families = measure(log, lambda what, error: found.append((what, type(error))))
     assert found == list(failures)
     return {
-        (family.name.removeprefix("pyspark_log_"), *labels): value
+        (each.name.removeprefix("pyspark_log_"), *each.labels.values()): each.value
         for family in families
-        for labels, value in family.samples
+        for each in family.samples
     }
 
 
@@ -102,22 +100,3 @@ def test_requests_are_those_of_stores_that_count_them(log, monkeypatch):
     found = measured(log.log)
     for name, value in (("requests", 1), ("sent_bytes", 5), ("received_bytes", 1)):
         assert found[f"store_{name}_total", "s3://b", "put_object"] == value
-
-
-def test_what_is_written_is_what_prometheus_reads():
-    lag = Family("lag", MetricKind.GAUGE, 'Rows, "behind"\nor \\ not.', ("group", "partition"))
-    lag.add(7, 'a "group"\n\\', 0)
-    lag.add(2**53, "b", 1)
-    requests = Family("requests_total", MetricKind.COUNTER, "Requests.")
-    requests.add(3)
-    empty = Family("nothing", MetricKind.GAUGE, "It has no samples, and is left out.", ("group",))
-    found = list(text_string_to_metric_families(text([lag, requests, empty])))
-    assert [(each.name, each.type, each.documentation) for each in found] == [
-        ("lag", "gauge", 'Rows, "behind"\nor \\ not.'),
-        ("requests", "counter", "Requests."),
-    ]
-    assert [(each.labels, each.value) for each in found[0].samples] == [
-        ({"group": 'a "group"\n\\', "partition": "0"}, 7),
-        ({"group": "b", "partition": "1"}, 2**53),
-    ]
-    assert [(each.name, each.labels, each.value) for each in found[1].samples] == [("requests_total", {}, 3)]

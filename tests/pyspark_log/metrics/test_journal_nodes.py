@@ -26,8 +26,8 @@ def measured(log):
     """Return the samples of journal nodes, by node, and of the others by name."""
     found = {}
     for family in measure(log, lambda *_: None):
-        for labels, value in family.samples:
-            found.setdefault(family.name.removeprefix("pyspark_log_"), {})[labels] = value
+        for each in family.samples:
+            found.setdefault(each.name.removeprefix("pyspark_log_"), {})[tuple(each.labels.values())] = each.value
     return {name: [samples[each] for each in sorted(samples)] for name, samples in found.items()}
 
 

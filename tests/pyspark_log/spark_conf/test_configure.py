@@ -1,4 +1,4 @@
-"""Profiles of settings: one table, from which the files and `configure` come; and the Python that Spark uses."""
+"""Profiles of settings: files, which `configure` reads; and the Python that Spark uses."""
 
 import os
 import sys
@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 import pyspark_log
-from pyspark_log.spark_conf import page
 from pyspark_log.spark_conf.installation import SourceNotFoundWarning
 from pyspark_log.spark_conf.profiles import PROFILES
 from pyspark_log_storage.errors import InvalidInput
 from tests.support.bare_venv import bare_environment, bare_python
 
 FILES = Path(__file__).parents[3] / "spark-conf"
+CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
 
 
 class Builder:
@@ -37,23 +37,30 @@ def outside_the_packages(monkeypatch, tmp_path):
     monkeypatch.setenv("PYTHONPATH", bare_environment().get("PYTHONPATH", ""))
 
 
-def settings_in(text):
-    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-    return dict(line.split(None, 1) for line in lines)
-
-
-def test_the_files_are_those_that_the_profiles_make():
-    written = {str(file.relative_to(FILES)): file.read_text() for file in FILES.rglob("spark-defaults.conf")}
-    assert written == page.files(), "run python -m pyspark_log.spark_conf.page spark-conf"
+def lines(profile):
+    """Yield each setting of a file with the comment above it, as they are written."""
+    for block in (FILES / PROFILES[profile]).read_text().split("\n\n")[1:]:
+        *comment, line = block.strip().splitlines()
+        yield comment, line
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_configure_sets_what_the_file_of_the_profile_sets(profile):
+def test_configure_sets_each_line_of_the_profiles_file_but_the_examples(profile):
     builder = Builder()
     assert pyspark_log.configure(builder, profile) is builder
-    path = "spark-defaults.conf" if profile == "tests" else f"{profile}/spark-defaults.conf"
-    assert builder.settings == settings_in(page.files()[path])
+    set_there = {line.split()[0]: line.split()[1] for _, line in lines(profile) if not line.startswith("#")}
+    assert builder.settings == set_there
     assert builder.settings
+
+
+def test_each_line_says_what_it_is_for_and_is_the_same_in_each_file():
+    found = {}
+    for profile in PROFILES:
+        for comment, line in lines(profile):
+            assert comment, line
+            found.setdefault(line.split()[0], set()).add((*comment, line))
+    # The checkpoints of s3 are elsewhere.
+    assert [name for name, texts in found.items() if len(texts) > 1 and name != "#"] == [CHECKPOINTS]
 
 
 def test_no_profile_sets_what_each_installation_chooses_and_an_unknown_one_is_refused():
