@@ -82,3 +82,9 @@ def files_of_t(folder: Path) -> dict[str, bytes]:
 
 
 PROGRAM = [sys.executable, "-m", "pyspark_log.cli"]
+
+
+def files(folder: Path, *, without: str = "none") -> dict[Path, bytes]:
+    """Return the files below a folder, but for those in one that is directly in it."""
+    found = {each.relative_to(folder): each for each in folder.rglob("*") if each.is_file()}
+    return {path: each.read_bytes() for path, each in found.items() if path.parts[0] != without}

@@ -9,7 +9,6 @@ from urllib.parse import unquote
 
 from pyspark_log_storage.errors import InvalidOption
 from pyspark_log_storage.stores import schemes
-from pyspark_log_storage.stores.copied import ORIGINALS, OriginalsStore
 
 if TYPE_CHECKING:
     from pyspark_log_storage.stores.storage_options import StorageOptions
@@ -140,8 +139,6 @@ def open_store(url: str, options: StorageOptions | None = None) -> Store:
     `options` are those of the environment unless given. Raises `InvalidOption` for a kind of store that this version
     does not support, or whose client is not installed.
     """
-    if url.startswith(ORIGINALS):
-        return OriginalsStore(url)
     if url.startswith("s3://"):
         from pyspark_log_storage.stores.s3 import S3Store
         from pyspark_log_storage.stores.storage_options import StorageOptions

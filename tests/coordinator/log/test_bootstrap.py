@@ -292,7 +292,7 @@ def test_a_damaged_list_is_an_error_that_names_it(founded):
 
 
 def test_a_list_cannot_name_the_root(disks):
-    root = JournalNode("0", ".", "i")
-    disks.open("/disk/a").create(layout.JOURNAL_NODES, journal_nodes.encode(JournalNodes("c", (root, root, root))))
+    root, listed = JournalNode("0", ".", "i"), JournalNode("1", "/disk/a", "i")
+    disks.open("/disk/a").create(layout.JOURNAL_NODES, journal_nodes.encode(JournalNodes("c", (root, listed, root))))
     with pytest.raises(CorruptObject, match=r"the cluster at /disk/a is damaged: a node's address is '\.'"):
         disks.log("/disk/a")

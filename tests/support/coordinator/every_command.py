@@ -119,7 +119,7 @@ def of_cluster(state: Cluster, number: int) -> list[cluster.Command]:
         cluster.FinishDeletions(tuple(state.deletions)),
         groups.CreateGroup("new", ID),
         cluster.RecordAddress("/elsewhere"),
-        cluster.MoveCluster("/elsewhere", keep=True),
+        cluster.MoveCluster("/elsewhere"),
     ]
 
 
