@@ -168,7 +168,7 @@ def _has_later_lists(store: Store) -> bool:
 
 def newest(stores: Sequence[Store], environment: Environment) -> JournalNodes | None:
     """Return the newest list on those of the stores that answer, or None if they have none."""
-    lists, _, _ = _read_all(stores, environment, lambda *_: False)
+    lists, _, _ = _read_all(read, stores, environment, lambda *_: False)
     return max(lists.values(), key=lambda each: each.generation, default=None)
 
 
@@ -187,7 +187,7 @@ def find(stores: Sequence[Store], environment: Environment) -> JournalNodes | No
         known = {*answered, *(url for nodes in lists.values() for url in nodes.urls)}
         return bool(lists) and all(each.url in known for each in stores)
 
-    lists, errors, without = _read_all(stores, environment, suffices)
+    lists, errors, without = _read_all(read_at_its_address, stores, environment, suffices)
     for error in errors.values():
         if isinstance(error, CopiedLog):
             raise error
@@ -215,14 +215,14 @@ def _may_have_left(store: Store, nodes: JournalNodes) -> bool:
 
 
 def _read_all(
+    read: Callable[[Store], JournalNodes | None],
     stores: Sequence[Store],
     environment: Environment,
     suffices: Callable[[Mapping[str, JournalNodes], Collection[str]], bool],
 ) -> tuple[dict[str, JournalNodes], dict[str, LogError], list[str]]:
     """Read the lists of all stores at once, until `suffices` accepts the lists and the addresses that have answered.
 
-    Return the lists and the errors by address, and the addresses without a list. A store at another address than it has
-    recorded is an error.
+    Return the lists and the errors by address, and the addresses without a list.
     """
     lists: dict[str, JournalNodes] = {}
     errors: dict[str, LogError] = {}
@@ -230,7 +230,7 @@ def _read_all(
     waited = 0.0
     threads = environment.store_threads("journal nodes of")
     for position, store in enumerate(stores):
-        threads.start(position, partial(read_at_its_address, store))
+        threads.start(position, partial(read, store))
     while len(lists) + len(errors) + len(without) < len(stores):
         if suffices(lists, {*lists, *errors, *without}):
             break
