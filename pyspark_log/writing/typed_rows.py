@@ -22,7 +22,7 @@ from pyspark_log_storage.columns import column_types, schema
 from pyspark_log_storage.columns.column_conversion import converted
 from pyspark_log_storage.columns.column_types import children
 from pyspark_log_storage.errors import InvalidRecord
-from pyspark_log_storage.files.untrusted_batch import with_first_offsets
+from pyspark_log_storage.files.batch_check import with_first_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

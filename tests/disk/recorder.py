@@ -54,7 +54,7 @@ class Recorder:
             yield
 
     def revive(self) -> None:
-        """Begin another process after one was killed. The files that it had open are closed, and so unlocked."""
+        """Begin another process after one was killed. The files that it had open are closed."""
         self.is_dead, self.kill_at = False, -1
         for fd in list(self._writing):
             self._os_close(fd)
@@ -115,13 +115,6 @@ class Recorder:
             self._writing.add(fd)
         return fd
 
-    def _os_dup(self, fd: int) -> int:
-        other = int(_REAL["dup"](fd))
-        if fd in self._open:
-            self._open[other] = self._open[fd]
-            self._writing.add(other)
-        return other
-
     def _os_close(self, fd: int) -> None:
         self._open.pop(fd, None)
         self._writing.discard(fd)
@@ -141,14 +134,6 @@ class Recorder:
         if place is not None:
             self._record(place[0], Call("write", number=place[1], offset=offset, data=bytes(data)[:count]))
         return count
-
-    def _os_posix_fallocate(self, fd: int, offset: int, length: int) -> None:
-        place = self._open.get(fd)
-        self._before(place)
-        size = os.fstat(fd).st_size
-        _REAL["posix_fallocate"](fd, offset, length)
-        if place is not None and offset + length > size:
-            self._record(place[0], Call("truncate", number=place[1], offset=offset + length))
 
     def _os_ftruncate(self, fd: int, length: int) -> None:
         place = self._open.get(fd)

@@ -132,12 +132,6 @@ def test_types_are_nested_32_levels_deep_and_no_deeper(kind):
         column_types.from_json(nested(33))
 
 
-def test_a_topic_has_no_more_columns_than_readers_accept():
-    parse(", ".join(f"c{i} string" for i in range(5460)))
-    with pytest.raises(InvalidRecord, match="the columns need 16383 Arrow buffers"):
-        parse(", ".join(f"c{i} string" for i in range(5461)))
-
-
 @pytest.mark.parametrize(
     "other",
     [

@@ -141,10 +141,10 @@ def test_an_object_that_comes_while_its_folder_is_removed_stays(tmp_path, monkey
     store, rmdir = LocalStore(str(tmp_path)), os.rmdir
     (tmp_path / "a" / "b").mkdir(parents=True)
 
-    def late(name, dir_fd):
+    def late(folder):
         monkeypatch.setattr(os, "rmdir", rmdir)
         assert LocalStore(str(tmp_path)).create("a/b/x", b"x")
-        rmdir(name, dir_fd=dir_fd)
+        rmdir(folder)
 
     monkeypatch.setattr(os, "rmdir", late)
     store.remove_folders("a/")

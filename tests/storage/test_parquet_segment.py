@@ -14,7 +14,7 @@ from pyspark_log_storage.columns.schema import HEADERS, RECORD_SCHEMAS, RECORD_W
 from pyspark_log_storage.errors import CorruptObject, NewerFormat, StoreError
 from pyspark_log_storage.files import chunk
 from pyspark_log_storage.files.row_files import NotAsParquet
-from pyspark_log_storage.parquet import parquet_footer, parquet_segment, row_group, row_group_size
+from pyspark_log_storage.parquet import parquet_footer, parquet_segment, row_group
 from pyspark_log_storage.segments import segment
 from tests.support.counting_store import CountingStore
 from tests.support.memory_store import MemoryStore
@@ -301,14 +301,6 @@ def test_impossible_metadata_is_damage_unless_it_is_newer(memory, old, new, erro
         segment.scan(memory, KEY, RECORD_SCHEMAS)
 
 
-def test_rows_that_would_take_too_much_memory_are_not_decoded(memory, monkeypatch):
-    monkeypatch.setattr(row_group_size, "DECODED_BYTES", 50)
-    monkeypatch.setattr(pq.ParquetFile, "read_row_group", lambda *_, **__: pytest.fail("it was decoded"))
-    entry, *_ = entries_between(memory, KEY, BASE, BASE + 1)
-    with pytest.raises(CorruptObject, match=r"would take .* bytes; the maximum is 50"):
-        row_group.read(memory, KEY, entry.place(), RECORD_SCHEMAS, "x")
-
-
 def test_columns_that_repeat_have_a_dictionary_and_floats_no_statistics_because_these_leave_out_nan():
     store = MemoryStore()
     kind = pa.schema([("x", pa.float64()), ("y", pa.float32()), ("z", pa.int64()), ("name", pa.string()), TIME])
@@ -335,21 +327,3 @@ def test_the_name_of_a_nested_column_may_have_dots():
     for name in kind.names:
         found = row_group.read(store, KEY, entry.place(), (kind,), "x", [name])
         assert found.to_pylist() == [{name: rows[0][name]}]
-
-
-@pytest.mark.parametrize(("rows", "refused"), [(10, False), (400, True)])
-def test_a_dictionary_that_is_repeated_too_often_is_not_decoded(monkeypatch, rows, refused):
-    monkeypatch.setattr(parquet_segment, "ROW_GROUP_BYTES", 2**30)
-    monkeypatch.setattr(row_group_size, "DECODED_BYTES", 2**20)
-    store = MemoryStore()
-    texts = [{"name": "a" * 50_000, "count": 1, "timestamp": START}, {"name": "b", "count": 1, "timestamp": START}]
-    batch = pa.RecordBatch.from_pylist(texts * (rows // 2), OLD)
-    write(store, [(batch, 0, 3)], schemas=(OLD,))
-    [entry] = parquet_footer.read(store, KEY).entries
-    assert entry.length < 2**17
-    if refused:
-        with pytest.raises(CorruptObject, match="would take"):
-            row_group.read(store, KEY, entry.place(), (OLD,), "x")
-    else:
-        monkeypatch.setattr(row_group_size, "check_pages", lambda *_: True)
-        assert row_group.read(store, KEY, entry.place(), (OLD,), "x") == batch

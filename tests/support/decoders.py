@@ -359,6 +359,6 @@ FILES_OF_ROWS: dict[str, tuple[bytes, Decode]] = {
     "keyed segment": (KEYED, read_as_keyed),
     "index": (INDEX, lambda data: list(Index(segment_with(LOG, data), f"{SEGMENT}.index").read_all())),
 }
-"""Their chunks and blocks have checksums of their own; `hostile_bytes` changes what these protect."""
+"""Their chunks, blocks and row groups have checksums of their own, so every changed byte is noticed."""
 
 EVERY = ENVELOPED | PLAIN | GIVEN | FILES_OF_ROWS

@@ -501,7 +501,7 @@ class Log:
             return act()
         finally:
             for store in released:
-                reserve.reserve_rest(store)
+                reserve.fill(store, rest=True)
 
     def fill_reserves(self) -> None:
         """Make the reserves that the stores of an open log lack, where there is room. Never raises."""

@@ -18,7 +18,7 @@ from pyspark_log_coordinator.log import adoption, bootstrap
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import journal_migration
 from pyspark_log_storage.errors import InvalidOption
-from pyspark_log_storage.stores import self_test, store_check, temporary
+from pyspark_log_storage.stores import self_test, store_check
 from pyspark_log_storage.stores.addresses import absolute_url, absolute_urls, open_store
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ def check_store(
     self_test.self_test(stores[0], environment.nonce(), environment.store_threads)
     nonce = environment.nonce()
     found = store_check.meet_oneself(stores, nonce) if meet is None else store_check.meet(stores[0], meet, nonce)
-    document: dict[str, Any] = {"address": url, "file_system": _file_system(url), "locks": _has_locks(stores[0])}
+    document: dict[str, Any] = {"address": url, "file_system": _file_system(url)}
     document |= {"machines": 1 if meet is None else 2, "rounds": found.rounds, "slowest_ms": found.slowest_ms}
     output.show(document, *_checked_lines(document), json=json)
 
@@ -271,9 +271,6 @@ def _checked_lines(document: dict[str, Any]) -> list[str]:
     ]
     if document["file_system"] is not None:
         lines.append(f"file system  {document['file_system']}")
-    if document["locks"] is not None:
-        without = "none: files of killed writers below .tmp stay for a day"
-        lines.append(f"locks        {'yes' if document['locks'] else without}")
     untested = "whether flushed bytes survive a power failure, and faults that are rare"
     others = "; what other machines see (use --meet)" if document["machines"] == 1 else ""
     return [*lines, f"not tested   {untested}{others}"]
@@ -289,9 +286,3 @@ def _file_system(url: str) -> str | None:
         return None
     above = [(len(point), kind, what) for what, point, kind in mounts if f"{path}/".startswith(f"{point.rstrip('/')}/")]
     return None if "://" in url or not above else "{1} ({2})".format(*max(above, key=lambda each: each[0]))
-
-
-def _has_locks(store: Store) -> bool | None:
-    """Return whether the files of a local store can be locked; None for an object store."""
-    folder = getattr(store, "temporary_folder", None)
-    return None if folder is None else temporary.has_locks(folder)

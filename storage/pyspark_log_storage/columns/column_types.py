@@ -24,7 +24,6 @@ from typing import Any
 import pyarrow as pa
 
 from pyspark_log_storage.errors import InvalidRecord
-from pyspark_log_storage.files.untrusted_batch import BUFFERS_MAX
 
 DEPTH_MAX = 32
 """How deep types may be nested. Arrow reads 64 levels; a list takes one, a map two."""
@@ -118,12 +117,6 @@ def check(columns: pa.Schema) -> None:
     _check_names(columns, "")
     for field in columns:
         _check_type(field.type, field.name, 1)
-    buffers = sum(_buffers(field.type) for field in columns)
-    if buffers + 2 > BUFFERS_MAX:
-        raise InvalidRecord(
-            f"the columns need {buffers} Arrow buffers, and a topic has at most {BUFFERS_MAX - 2} (2 for a number, 3 "
-            "for a string); use fewer columns, or put some into a map"
-        )
 
 
 def _struct(given: object, where: str, depth: int) -> pa.StructType:
@@ -245,16 +238,6 @@ def children(kind: pa.DataType) -> Iterator[pa.Field]:
     elif pa.types.is_map(kind):
         yield kind.key_field
         yield kind.item_field
-
-
-def _buffers(kind: pa.DataType) -> int:
-    """Return the number of Arrow buffers of a column."""
-    nested = sum(_buffers(child.type) for child in children(kind))
-    if pa.types.is_struct(kind):
-        return 1 + nested
-    if pa.types.is_map(kind):
-        return 3 + nested  # its own two, and the validity of its entries
-    return 3 if kind in {pa.string(), pa.binary()} else 2 + nested
 
 
 def _field_json(field: pa.Field) -> dict[str, Any]:

@@ -16,12 +16,9 @@
     ...     0-63   zero padding, so that the next chunk begins aligned
 
 A chunk contains no offsets and does not depend on its position: copying a chunk means copying its bytes. Arrow has no
-checksum, so every read checks the CRC before Arrow sees the body. A right CRC does not make the body safe to decode
-(`untrusted_batch`). Later versions must keep the positions of magic, version, length and CRC, so that a reader can
-distinguish a newer chunk from a damaged one.
-
-The decoded rows of a chunk take at most `decoded_bytes_max` of memory, so that a small file cannot fill a reader's
-memory. A writer stores rows without compression if they would exceed that.
+checksum, so every read checks the CRC before Arrow sees the body, and the rows after (`batch_check`). Later versions
+must keep the positions of magic, version, length and CRC, so that a reader can distinguish a newer chunk from a damaged
+one.
 """
 
 from __future__ import annotations
@@ -37,7 +34,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_log_storage.errors import CorruptObject, InvalidRecord, NewerFormat
-from pyspark_log_storage.files import untrusted_batch
+from pyspark_log_storage.files import batch_check
 from pyspark_log_storage.files.row_files import Compression
 
 if TYPE_CHECKING:
@@ -49,20 +46,12 @@ CHUNK_BYTES = 8 * 1024 * 1024
 """The size of a full chunk before compression: one read, and one batch for Spark."""
 CHUNK_ROWS_MAX = 2**31 - 1
 CHUNK_BYTES_MAX = 2**31 - 1
-DECODED_BYTES = 64 * 1024 * 1024
-"""Memory that the rows of any chunk may take."""
-DECODED_RATIO_MAX = 16
-"""Rows of a larger chunk may take this many times its stored length."""
-_HARMLESS_BYTES = DECODED_BYTES // 32_768
-"""A body of this size cannot take more than `DECODED_BYTES`: zstd decompresses 4 bytes to at most 128 KiB."""
 COMPRESSIONS: tuple[str, ...] = get_args(Compression)
 
 _MAGIC = b"PLCK"
 _VERSION = 1
 _PREFIX = struct.Struct("<Ii")  # of an IPC message: a mark, the length of its metadata with padding
 _END_OF_STREAM_BYTES = 8
-_BUFFER_BYTES = 16
-"""What an IPC message has for each buffer besides its bytes: where it is, and how long."""
 _FIELDS = struct.Struct("<4sHHIIIIqq20x")
 _CRC = struct.Struct("<I")
 _ARROW_ERRORS = (OSError, StopIteration, ValueError, IndexError, OverflowError, MemoryError)
@@ -102,9 +91,6 @@ def encode_in_pieces(batch: pa.RecordBatch, schema_id: int, compression: str) ->
     assert batch.num_rows > 0
     body = _serialize(batch, compression)
     body_length = sum(map(len, body))
-    if compression != "none" and _takes_too_much(batch, body_length):
-        body = _serialize(batch, "none")
-        body_length = sum(map(len, body))
     length = -(-(HEADER_BYTES + body_length) // ALIGNMENT) * ALIGNMENT
     if length > CHUNK_BYTES_MAX:
         raise InvalidRecord(
@@ -118,17 +104,6 @@ def encode_in_pieces(batch: pa.RecordBatch, schema_id: int, compression: str) ->
     crc = _checksum(fields, *body, padding)
     header = Header(length, body_length, batch.num_rows, schema_id, low, high, crc)
     return header, (fields, _CRC.pack(crc), *body, padding)
-
-
-def _takes_too_much(batch: pa.RecordBatch, length: int) -> bool:
-    """Return whether rows that were compressed to `length` bytes take more than half of what a reader allows.
-
-    Half, because writer and reader measure a little differently. A buffer that columns share counts for each of them.
-    """
-    enough = DECODED_BYTES // 2
-    if batch.get_total_buffer_size() * (length // _BUFFER_BYTES) <= enough:
-        return False  # fast, for small chunks: as if each buffer of the message were all of them
-    return int(batch.nbytes) > max(enough, DECODED_RATIO_MAX // 2 * length)
 
 
 def claimed_length(data: bytes, name: str) -> int:
@@ -173,11 +148,6 @@ def _possible(header: Header, name: str) -> Header:
     return header
 
 
-def decoded_bytes_max(length: int) -> int:
-    """Return the memory that the rows of a chunk of `length` stored bytes may take."""
-    return max(DECODED_BYTES, DECODED_RATIO_MAX * length)
-
-
 class Verifier:
     """Checks a chunk that arrives in pieces and is never in memory as a whole; see `verify`."""
 
@@ -215,22 +185,17 @@ def decode(
 
     With `columns` only these are decoded, in the schema's order; at least one of them must be in the schema.
 
-    Raises `CorruptObject` if the body does not fit the schema that the header names, if a value would be outside of the
-    body, or if the rows would take more memory than `decoded_bytes_max`. A schema with other columns of the same layout
-    goes unnoticed.
+    Raises `CorruptObject` if the body does not fit the schema that the header names, or if a value would be outside of
+    the body. A schema with other columns of the same layout goes unnoticed.
     """
     if header.schema_id >= len(schemas):
         raise CorruptObject(name, f"it names schema {header.schema_id}, and the topic has {len(schemas)}")
     body = data[HEADER_BYTES:][: header.body_length]
     try:
-        size = untrusted_batch.measure(body) if body.size > _HARMLESS_BYTES else 0
-        if size > decoded_bytes_max(header.length):
-            detail = f"its rows would take {size} bytes, and {header.length} stored bytes hold no more than"
-            raise CorruptObject(name, f"{detail} {decoded_bytes_max(header.length)}")
         batch = _read(schemas[header.schema_id], body, _read_options(schemas[header.schema_id], columns))
-        untrusted_batch.check(batch)
-        batch = untrusted_batch.with_first_offsets(batch)
-    except (pa.ArrowException, untrusted_batch.WrongBatchError, *_ARROW_ERRORS) as error:
+        batch_check.check(batch)
+        batch = batch_check.with_first_offsets(batch)
+    except (pa.ArrowException, *_ARROW_ERRORS) as error:
         raise CorruptObject(name, f"Arrow cannot read it ({error})") from error
     if batch.num_rows != header.rows:
         raise CorruptObject(name, f"it holds {batch.num_rows} rows where its header says {header.rows}")

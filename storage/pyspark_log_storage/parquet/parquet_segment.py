@@ -30,12 +30,11 @@ from pyspark_log_storage.columns.column_types import children
 from pyspark_log_storage.columns.schema import TIMESTAMP
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.files import index
-from pyspark_log_storage.files.chunk import CHUNK_BYTES, DECODED_BYTES
+from pyspark_log_storage.files.chunk import CHUNK_BYTES
 from pyspark_log_storage.files.index import IndexEntry, Tail
 from pyspark_log_storage.files.row_files import NotAsParquet, SegmentFile
 from pyspark_log_storage.parquet import parquet_footer
 from pyspark_log_storage.parquet.parquet_footer import KeyedSections, RowGroup
-from pyspark_log_storage.parquet.row_group_size import VALUES_MAX, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 
 ROW_GROUP_BYTES = CHUNK_BYTES
 """The decoded size of a full row group."""
-ROW_BYTES_MAX = DECODED_BYTES // 2
+ROW_BYTES_MAX = 32 * 1024 * 1024
 """Larger rows than this cannot be in a row group, which readers decode as a whole."""
 _ZSTD_LEVEL = 1
 _NOT_BY_DICTIONARY = {"offset", "timestamp", "key", "value"}
@@ -97,7 +96,7 @@ class ParquetSegmentWriter:
         self._may_hide_nulls = any(_has_required(each.type) for each in self._columns)
         self._groups: list[RowGroup] = []
         self._rows: list[pa.RecordBatch] = []
-        self._size = self._values = 0
+        self._size = 0
         self._kind = (0, 0)
         self._times = (0, 0)
         self.end_offset = base_offset
@@ -119,9 +118,7 @@ class ParquetSegmentWriter:
         if self._rows and leader_epoch != self._kind[1]:
             self._flush()
         for rows in _pieces(batch):
-            values = _values_of(rows)
-            is_full = self._size + rows.nbytes > ROW_GROUP_BYTES or self._values + values > VALUES_MAX
-            if self._rows and is_full:
+            if self._rows and self._size + rows.nbytes > ROW_GROUP_BYTES:
                 self._flush()
             times = np.asarray(rows.column("timestamp").view(pa.int64()))
             low, high = int(times.min()), int(times.max())
@@ -134,7 +131,6 @@ class ParquetSegmentWriter:
             self._kind, self._times = (schema_id, leader_epoch), (low, high)
             self._rows.append(rows)
             self._size += rows.nbytes
-            self._values += values
             self.end_offset += rows.num_rows
 
     def close(self) -> SegmentFile:
@@ -205,7 +201,7 @@ class ParquetSegmentWriter:
                 span,
             )
         )
-        self._size = self._values = 0
+        self._size = 0
 
     def _offsets_of(self, rows: pa.Table) -> tuple[pa.Array, int]:
         """Return the offsets of the rows of the next row group, and how many it covers; 0 for one of each row."""
@@ -259,11 +255,10 @@ def _has_statistics(kind: pa.DataType) -> bool:
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Yield a batch in pieces that fit into a row group, or of one row. Raises `NotAsParquet`."""
-    values = _values_of(batch)
-    if batch.nbytes <= ROW_GROUP_BYTES and values <= VALUES_MAX:
+    if batch.nbytes <= ROW_GROUP_BYTES:
         yield batch
     elif batch.num_rows == 1:
-        if batch.nbytes > ROW_BYTES_MAX or values > VALUES_MAX:
+        if batch.nbytes > ROW_BYTES_MAX:
             raise NotAsParquet
         yield batch
     else:
@@ -321,12 +316,6 @@ def _filled(column: pa.Array, field: pa.Field, present: NDArray[np.bool_]) -> pa
     return pa.Array.from_buffers(
         kind, len(column), [validity, column.buffers()[1]], offset=column.offset, children=[values]
     )
-
-
-def _values_of(batch: pa.RecordBatch) -> int:
-    """Return how many values rows have in a file, at most."""
-    positions: int = len(POSITIONS) * batch.num_rows
-    return values_of(batch.columns) + positions
 
 
 def _is_empty(field: pa.Field) -> bool:

@@ -1,9 +1,6 @@
 """A row group of a Parquet segment: read by its bytes and the segment's footer, without the rest of the file.
 
-The bytes are checked before Arrow decodes them, as those of a chunk are. Right checksums do not make them safe: a row
-group whose pages would take more memory than `DECODED_BYTES` is refused before it is decoded (`row_group_size`), the
-number of rows is compared, and strings are checked. Of a footer that is not trusted, pyarrow's descriptions of columns
-are not used: to look at one whose sizes are impossible ends the process.
+The bytes are checked before Arrow decodes them, as those of a chunk are, and the rows after.
 """
 
 from __future__ import annotations
@@ -20,8 +17,8 @@ import pyarrow.parquet as pq
 
 from pyspark_log_storage import decoding
 from pyspark_log_storage.errors import CorruptObject
-from pyspark_log_storage.files import untrusted_batch
-from pyspark_log_storage.parquet import parquet_footer, parquet_pages, row_group_size
+from pyspark_log_storage.files import batch_check
+from pyspark_log_storage.parquet import parquet_footer
 from pyspark_log_storage.stores.failover import rereads
 
 if TYPE_CHECKING:
@@ -94,42 +91,16 @@ def _decode(
         schema = pa.schema([each for each in schema if each.name in columns])
     number = bisect_left(footer.entries, position, key=_position)
     try:
-        columns_ = sum(row_group_size.leaves_of(each.type) for each in schema)
-        may_repeat = row_group_size.check_pages(data, rows, columns_, where)
-        batch = _read(footer, number, _Window(position, data, footer.file_bytes), schema, where, may_repeat=may_repeat)
-        untrusted_batch.check(batch)
-    except (untrusted_batch.WrongBatchError, parquet_pages.WrongPagesError, *_ARROW_ERRORS) as error:
+        # Reads ahead would be made by Arrow's threads, and one that is left over may abort the process when it ends.
+        source = pa.PythonFile(_Window(position, data, footer.file_bytes), mode="r")
+        file = pq.ParquetFile(source, metadata=footer.parquet, pre_buffer=False)
+        batch = _as_stored(file.read_row_group(number, columns=schema.names, use_threads=False), schema)
+        batch_check.check(batch)
+    except _ARROW_ERRORS as error:
         raise CorruptObject(where, f"Arrow cannot read it ({decoding.reason(error)})") from error
     if batch.num_rows != rows:
         raise CorruptObject(where, f"it holds {batch.num_rows} rows where the footer says {rows}")
     return batch
-
-
-def _read(
-    footer: Footer, number: int, window: _Window, schema: pa.Schema, where: str, *, may_repeat: bool
-) -> pa.RecordBatch:
-    """Return the rows of a row group. With `may_repeat` texts are measured before their dictionaries are decoded."""
-
-    def opened(dictionaries: Sequence[str]) -> pq.ParquetFile:
-        # Reads ahead would be made by Arrow's threads, and one that is left over may abort the process when it ends.
-        source = pa.PythonFile(window, mode="r")
-        return pq.ParquetFile(source, metadata=footer.parquet, read_dictionary=dictionaries, pre_buffer=False)
-
-    file = opened(())
-    found = file.metadata.row_group(number).num_rows
-    if found != footer.entries[number].rows:
-        raise CorruptObject(where, f"its Parquet footer says {found} rows")
-    row_group_size.check_types(file, schema, where)
-    paths = [file.schema.column(each).path for each in range(len(file.schema))]
-    if may_repeat:
-        texts, nested = row_group_size.texts_of(schema, paths)
-        if nested:
-            read = opened(nested).read_row_group(number, columns=nested, use_threads=False)
-            row_group_size.check_repeated(read, where)
-        file = opened(texts)
-    rows = file.read_row_group(number, columns=schema.names, use_threads=False)
-    row_group_size.check_repeated(rows, where)
-    return _as_stored(rows, schema)
 
 
 def _as_stored(found: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
@@ -139,7 +110,6 @@ def _as_stored(found: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
         column = found.column(field.name)
         array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
         array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-        array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
         columns.append(array if array.type == field.type else array.cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

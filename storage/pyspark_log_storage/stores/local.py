@@ -1,7 +1,8 @@
 """A store in a folder of a shared file system (POSIX: link, rename, fsync of folders).
 
     <root>/<key>            the objects
-    <root>/.tmp/<name>      objects that are being written (`temporary`), and space for a full disk (`reserve`)
+    <root>/.tmp/<nonce>     objects that are being written, and those of killed writers, for a day
+    <root>/.tmp/reserve     space for a full disk (`reserve`)
 
 The first write creates the folder `.tmp`, when the name of the root is durable. So if it is missing, nothing was ever
 written or the disk is not mounted. A node's store then requires its marker, and does not write into the empty folder
@@ -12,7 +13,7 @@ concurrent processes wins and none sees half an object. `put` renames over the n
 the name, and once the folders above it. Reads are `pread` into buffers: a memory map of a damaged disk would kill the
 process with SIGBUS.
 
-Below the root no symbolic link is followed (`tree`), and no key leads out of it (`check_key`).
+No key leads out of the root (`check_key`), and no file that is a symbolic link is opened. Folders are ordinary paths.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ import errno
 import fcntl
 import functools
 import os
+import re
 import stat
+import uuid
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log_storage.errors import (
-    CorruptObject,
     NodeAway,
     ObjectMissing,
     StoreError,
@@ -36,8 +38,6 @@ from pyspark_log_storage.errors import (
     StoreUnwritable,
 )
 from pyspark_log_storage.stores.store import TEMPORARY, check_key, check_prefix
-from pyspark_log_storage.stores.temporary import Temporary, TemporaryFolder
-from pyspark_log_storage.stores.tree import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -46,10 +46,12 @@ EARLY_BYTES = 4 * 1024 * 1024
 """Write-back begins whenever so many bytes were written, so never for smaller files."""
 _SYNC_FILE_RANGE_WRITE = 2
 _NS_PER_MS = 1_000_000
-WHOLE_BYTES_MAX = 2**31
-"""The largest object that is read without a length. Entries and snapshots are far smaller."""
 _TRUSTED_BYTES = 1024 * 1024
 """A longer read looks at the size of the file first, before it allocates memory."""
+STILL_SECONDS = 86_400
+"""A writer counts as dead when it has written nothing to its temporary file for so long."""
+_NONCE = re.compile(r"[0-9a-f]{32}")
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
 _ADVICE = {
     errno.ENOSPC: "the disk is full; free some space",
@@ -62,6 +64,7 @@ _ADVICE = {
     errno.EPERM: "the operation is not permitted; check the owner and mode of {place}",
     errno.ENOTDIR: "a part of the path is a file; choose another path",
     errno.EISDIR: "the path is a folder; choose another path",
+    errno.ELOOP: "it is a symbolic link, and the log makes none; replace it by the file that it leads to",
     errno.ENAMETOOLONG: "the path is too long; choose a shorter one",
 }
 _UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
@@ -88,12 +91,10 @@ class LocalStore:
         if not os.path.isabs(root) or "\0" in root:
             raise StoreRefused(root, "", f"{root!r} is not an absolute path; correct the address of the store")
         self.url = root
-        self._tree = Tree(root)
         self._root = root
         self._marker, self._first = marker, first
         self.temporary_folder = f"{root}/{TEMPORARY}"
         """Where files are that are not objects. It exists once anything was written."""
-        self._temporaries = TemporaryFolder(self.temporary_folder)
         self._reachable: set[str] = set()
         """Folders, relative to the root, whose names this object has flushed."""
         self._flushes_folders = False
@@ -126,16 +127,12 @@ class LocalStore:
     def read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         with _errors(self.url, key):
             try:
-                self._path(key)
-                fd = self._tree.open(key)
+                fd = os.open(self._path(key), _FILE)
             except FileNotFoundError as error:
                 raise ObjectMissing(self.url, key) from error
             try:
                 if length is None or length > _TRUSTED_BYTES:
                     available = max(0, os.fstat(fd).st_size - start)
-                    if length is None and available > WHOLE_BYTES_MAX:
-                        detail = f"it has {available} bytes; the maximum for objects of its kind is {WHOLE_BYTES_MAX}"
-                        raise CorruptObject(f"{self.url}/{key}", detail)
                     length = available if length is None else min(length, available)
                 data = os.pread(fd, length, start)
                 while len(data) < length:
@@ -156,7 +153,7 @@ class LocalStore:
             except FileNotFoundError as error:
                 raise ObjectMissing(self.url, key) from error
             if stat.S_ISLNK(found.st_mode):
-                raise self._tree.refused(key)
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
             if not stat.S_ISREG(found.st_mode):
                 raise ObjectMissing(self.url, key)
             return found.st_size
@@ -164,30 +161,33 @@ class LocalStore:
     def list(self, prefix: str, after: str = "") -> Iterator[str]:
         check_prefix(self.url, prefix)
         with _errors(self.url, prefix):
-            yield from self._tree.walk(prefix, after, f"{TEMPORARY}/")
+            yield from self._walk(prefix, after)
 
     def folders(self, prefix: str) -> Iterator[str]:
         check_prefix(self.url, prefix)
         with _errors(self.url, prefix):
-            yield from self._tree.folders(prefix)
+            yield from sorted(name[:-1] for name in self._names(prefix) if name.endswith("/"))
 
     def delete(self, key: str) -> None:
-        check_key(self.url, key)
-        with _errors(self.url, key):
-            self._tree.delete(key)
+        with _errors(self.url, key), contextlib.suppress(FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            os.unlink(self._path(key))
 
     def make_folder(self, prefix: str) -> None:
         check_prefix(self.url, prefix)
         folder = prefix.removesuffix("/")
         with _errors(self.url, folder):
-            self._tree.check(folder)
-            os.stat(self._temporaries.path)  # fails if the disk is not mounted
+            os.stat(self.temporary_folder)  # fails if the disk is not mounted
             self._make_folders(f"{self._root}/{folder}", below=self._root)
 
     def remove_folders(self, prefix: str) -> None:
         check_prefix(self.url, prefix)
         with _errors(self.url, prefix):
-            self._tree.remove_folders(prefix.removesuffix("/"))
+            for folder, _, _ in os.walk(self._path(prefix.removesuffix("/")), topdown=False):
+                try:
+                    os.rmdir(folder)
+                except OSError as error:
+                    if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT}:
+                        raise
 
     def open_write(self, key: str, *, durable: bool = True, replace: bool = False) -> LocalWriter:
         with _errors(self.url, key):
@@ -197,27 +197,36 @@ class LocalStore:
     def clock_ms(self) -> int | None:
         """Return when a file that was just created was created: on a network file system the server says so."""
         with _errors(self.url, TEMPORARY):
-            self._tree.check(TEMPORARY)
-            fd, temporary = self._temporaries.open()
+            fd, temporary = self._new_temporary()
             try:
                 return os.fstat(fd).st_mtime_ns // _NS_PER_MS
             finally:
                 os.close(fd)
-                temporary.remove()
+                _remove(temporary)
 
     def delete_unfinished(self, *, dry_run: bool = False) -> Sequence[str]:
-        with _errors(self.url, TEMPORARY):
-            self._tree.check(TEMPORARY)
-            return [f"{TEMPORARY}/{name}" for name in self._temporaries.delete_unfinished(dry_run=dry_run)]
+        found = []
+        with _errors(self.url, TEMPORARY), contextlib.suppress(FileNotFoundError):
+            # Compared with the newest change of the folder, of which the file system says when it was, not a process.
+            still_since = os.stat(self.temporary_folder).st_mtime - STILL_SECONDS
+            for name in sorted(filter(_NONCE.fullmatch, os.listdir(self.temporary_folder))):
+                path = f"{self.temporary_folder}/{name}"
+                with contextlib.suppress(FileNotFoundError):  # its writer, or another cleanup, has just removed it
+                    status = os.lstat(path)
+                    if stat.S_ISREG(status.st_mode) and status.st_mtime < still_since:
+                        if not dry_run:
+                            os.unlink(path)
+                        found.append(f"{TEMPORARY}/{name}")
+        return found
 
-    def replace(self, temporary: Temporary, key: str, *, durable: bool = True) -> None:
+    def replace(self, temporary: str, key: str, *, durable: bool = True) -> None:
         """Give a complete file its name, in place of an existing file."""
         self._check_flushes()
         self._name(os.rename, temporary, self._path(key))
         if durable:
             self._flush_name(key)
 
-    def publish(self, temporary: Temporary, key: str, *, durable: bool = True) -> bool:
+    def publish(self, temporary: str, key: str, *, durable: bool = True) -> bool:
         """Give a complete file its name. Return False if the name belongs, or just belonged, to another file.
 
         Either way the name is durable afterwards, so that the loser may rely on the winner's bytes.
@@ -229,7 +238,7 @@ class LocalStore:
             self._name(os.link, temporary, path)
         except FileExistsError:
             # A network file system may lose the answer to a successful link: then the name is our file's.
-            mine = os.stat(temporary.path)
+            mine = os.stat(temporary)
             try:
                 created = os.path.samestat(mine, os.lstat(path))
             except FileNotFoundError:
@@ -249,22 +258,43 @@ class LocalStore:
     def _path(self, key: str) -> str:
         """Return the path of an object. Raises `StoreRefused` if it would lead out of the store."""
         check_key(self.url, key)
-        self._tree.check(key.rpartition("/")[0])
         return f"{self._root}/{key}"
+
+    def _names(self, folder: str) -> Sequence[str]:
+        """Return the names in a folder, sorted as keys are: the name of a folder ends with "/". Links are skipped."""
+        try:
+            with os.scandir(f"{self._root}/{folder}") as entries:
+                return sorted(name for name in map(_name, entries) if name)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def _walk(self, folder: str, after: str) -> Iterator[str]:
+        """Yield the files below `folder`, which is empty or ends with "/", that sort after `after`."""
+        for name in self._names(folder):
+            key = folder + name
+            if not name.endswith("/"):
+                if key > after:
+                    yield key
+            elif key != f"{TEMPORARY}/" and (key > after or after.startswith(key)):
+                yield from self._walk(key, after)
 
     def _open_new(self, path: str) -> int:
         try:
             return os.open(path, _NEW_FILE, 0o666)
         except FileNotFoundError:
-            os.stat(self._temporaries.path)  # fails if the disk is not mounted any more
+            os.stat(self.temporary_folder)  # fails if the disk is not mounted any more
             self._make_folders(os.path.dirname(path), below=self._root)
             return os.open(path, _NEW_FILE, 0o666)
 
-    def _open_temporary(self, key: str) -> tuple[int, Temporary]:
-        self._path(key)
-        self._tree.check(TEMPORARY)
+    def _new_temporary(self) -> tuple[int, str]:
+        """Return a descriptor for writing a new file in the folder of temporary ones, and its path."""
+        path = f"{self.temporary_folder}/{uuid.uuid4().hex}"
+        return os.open(path, _NEW_FILE, 0o666), path
+
+    def _open_temporary(self, key: str) -> tuple[int, str]:
+        check_key(self.url, key)
         try:
-            return self._temporaries.open()
+            return self._new_temporary()
         except FileNotFoundError:
             if self._marker and not key.startswith(self._first) and not os.path.exists(self._path(self._marker)):
                 raise NodeAway(
@@ -274,10 +304,10 @@ class LocalStore:
                     f"one; {key} was not written",
                 ) from None
             self._make_root()
-            return self._temporaries.open()
+            return self._new_temporary()
 
     @contextlib.contextmanager
-    def _written(self, key: str, data: bytes) -> Iterator[Temporary]:
+    def _written(self, key: str, data: bytes) -> Iterator[str]:
         """Write a temporary file, durably, and remove its temporary name in the end."""
         fd, temporary = self._open_temporary(key)
         try:
@@ -288,7 +318,7 @@ class LocalStore:
                 os.close(fd)
             yield temporary
         finally:
-            temporary.remove()
+            _remove(temporary)
 
     def _check_flushes(self) -> None:
         """Flush the root once, before a file gets a name: where folders cannot be flushed nothing must be written."""
@@ -321,14 +351,14 @@ class LocalStore:
             self._flush(folder.rpartition("/")[0])
             self._reachable.add(folder)
 
-    def _name(self, give: Callable[[str, str], None], temporary: Temporary, path: str) -> None:
+    def _name(self, give: Callable[[str, str], None], temporary: str, path: str) -> None:
         """Give a file its name by `os.link` or `os.rename`, and create missing folders."""
         try:
-            give(temporary.path, path)
+            give(temporary, path)
         except FileNotFoundError:
-            os.stat(temporary.path)  # fails if the disk is not mounted any more
+            os.stat(temporary)  # fails if the disk is not mounted any more, or a cleanup took the writer for dead
             self._make_folders(os.path.dirname(path), below=self._root)
-            give(temporary.path, path)
+            give(temporary, path)
 
     def _make_root(self) -> None:
         """Create the root, and `.tmp` when the name of the root is durable: nobody flushes that later.
@@ -344,7 +374,7 @@ class LocalStore:
                 break  # no process of ours made a folder there
             _flush_folder(folder)
         with contextlib.suppress(FileExistsError):
-            os.mkdir(self._temporaries.path)
+            os.mkdir(self.temporary_folder)
 
     def _make_folders(self, folder: str, *, below: str = "/") -> None:
         """Create a folder and its parents. `_flush` makes their names durable.
@@ -365,9 +395,7 @@ class LocalStore:
 class LocalWriter:
     """A file that gets its name when it is complete."""
 
-    def __init__(
-        self, store: LocalStore, key: str, fd: int, temporary: Temporary, *, durable: bool, replace: bool
-    ) -> None:
+    def __init__(self, store: LocalStore, key: str, fd: int, temporary: str, *, durable: bool, replace: bool) -> None:
         self._store = store
         self._key = key
         self._fd = fd
@@ -415,7 +443,7 @@ class LocalWriter:
     def discard(self) -> None:
         with contextlib.suppress(OSError):
             self._close_file()
-        self._temporary.remove()
+        _remove(self._temporary)
 
     def _close_file(self) -> None:
         if self._fd >= 0:
@@ -459,6 +487,19 @@ def _place(error: OSError) -> str:
     while not os.path.lexists(path):
         path = os.path.dirname(path)
     return path
+
+
+def _name(entry: os.DirEntry[str]) -> str:
+    """Return the name of a file, that of a folder with "/", and nothing for anything else."""
+    if entry.is_dir(follow_symlinks=False):
+        return f"{entry.name}/"
+    return entry.name if entry.is_file(follow_symlinks=False) else ""
+
+
+def _remove(temporary: str) -> None:
+    """Remove a temporary file, or its name if it has another one now. Never raises: one that stays costs only space."""
+    with contextlib.suppress(OSError):
+        os.unlink(temporary)
 
 
 def _write_all(fd: int, data: bytes) -> int:

@@ -114,7 +114,7 @@ class Store(Readable, Protocol):
     def delete_unfinished(self, *, dry_run: bool = False) -> Sequence[str]:
         """Delete the unfinished objects of killed writers, and return their names; `dry_run` only returns them.
 
-        Objects of writers that are alive, even suspended ones, are kept.
+        A writer that has written nothing for a day counts as killed; if it is alive after all, its object fails.
         """
 
 

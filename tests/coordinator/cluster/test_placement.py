@@ -29,6 +29,10 @@ def test_without_racks_replicas_go_round_and_followers_move_on_with_each_round()
     ]
 
 
+def test_when_all_distances_have_had_their_turn_each_node_follows_each_other_equally_often():
+    assert set(Counter(spread(FIVE, 20, 2, seed=20)).values()) == {1}
+
+
 def test_nodes_are_put_in_an_order_in_which_racks_alternate_and_numbers_as_numbers():
     assert alternated(SIX_IN_RACKS) == ["0", "3", "1", "5", "4", "2"]
     ten = dict.fromkeys(map(str, range(11)), NO_RACK)

@@ -54,6 +54,8 @@ def test_a_member_that_rejoins_starts_a_rebalance_if_it_leads_or_has_changed():
     assert machine.decide(group, rejoin("B"), NOW) == []
     assert kinds(group, rejoin("B", metadata=b"other")) == [RebalanceStarted, MemberJoined]
     assert kinds(group, rejoin("A")) == [RebalanceStarted, MemberJoined]
+    patient = machine.decide(group, rejoin("A", rebalance_timeout_ms=10**7), NOW)
+    assert patient[0] == RebalanceStarted(10**7), "the others have as much time as the one that asks for most"
     begun = after(group, rejoin("A"))
     assert begun.members["A"].assignment == b"work of A"
     group = after(begun, rejoin("B"))

@@ -1,6 +1,5 @@
 """Maintenance deletes no file in a log's folders that the log did not create, whatever its name."""
 
-import contextlib
 import os
 import shutil
 from pathlib import Path
@@ -21,7 +20,7 @@ from pyspark_log_coordinator.model.topic_state import FileRef, PendingDeletion
 from pyspark_log_coordinator.rebuild.folder_scan import NodeFolder, TopicFolder
 from pyspark_log_coordinator.sync import follower
 from pyspark_log_storage import decoding, layout
-from pyspark_log_storage.errors import CorruptObject, StoreRefused
+from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.objects import checkpoints, node
 from pyspark_log_storage.stores.local import LocalStore
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
@@ -132,31 +131,6 @@ def test_a_folder_has_only_the_segments_of_its_partitions(topic):
     before = folder.segments
     put(topic, *(f"{topic.folder}{place}/{SEGMENT}.log" for place in ("00", "\u0660", "-1", "0/old", "backup")))
     assert NodeFolder(topic.store, folder.folder).segments == before != []
-
-
-@pytest.mark.parametrize("folder", ["append", "0", "journal/manifests", "journal/snapshots"])
-def test_nothing_is_deleted_through_a_link(topic, tmp_path, folder):
-    """The folder of another log, say, whose files have such names too."""
-    other = tmp_path / "other"
-    other.mkdir()
-    for name in (BORN, f"{SEGMENT}.log", f"{SEGMENT}.index", NUMBER):
-        (other / name).write_bytes(b"somebody's")
-        os.utime(other / name, (0, 0))
-    path = Path(topic.store.url) / topic.folder / folder
-    if path.exists():
-        path.rename(tmp_path / "away")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.symlink_to(other)
-    for use in (
-        lambda: topic_cleanup.clean_up_topic(topic.handle),
-        lambda: follower.clean_up_node(topic.log, "0"),
-        lambda: topic.log.delete_topic("t"),
-        lambda: clean_up_cluster(topic.log),
-    ):
-        topic.clock.now_ms += 1
-        with contextlib.suppress(StoreRefused):  # most say so, and some have nothing to do there
-            use()
-    assert untouched(sorted(other.iterdir()))
 
 
 PATHS = ["../../../../outside", "/etc/passwd", "", "a", "a/b", f"{BORN}\n", f"{BORN}/..", f"append/{BORN}.log"]

@@ -87,6 +87,8 @@ def test_a_partition_with_as_much_unrolled_as_a_setting_says_is_rolled(rolled_at
         filled(2, **below), AlterConfig({key.replace("_", "."): str(each) for key, each in rolled_at.items()})
     )
     assert ranges(plan(state, 0)) == [(0, 1, 0, 20)]
+    state = after(rolled(filled(3, **below), 0, 20), commit(None, file({0: 5})))
+    assert plan(state, 0) == [], "the rows that are in segments do not count"
 
 
 def test_a_partition_with_much_unrolled_is_rolled():

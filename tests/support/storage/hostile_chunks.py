@@ -74,13 +74,6 @@ def ordered(rows, fall=None):
     return ends
 
 
-def bomb(mebibytes, rows=1, compression="zstd"):
-    """Return a chunk of one row of so many zeros, compressed further than a writer does."""
-    size = mebibytes << 20
-    batch = with_offsets([0] * rows + [size], np.zeros(size, np.uint8))
-    return chunk_of(message_of(batch, compression), rows)
-
-
 def good_chunks():
     """Return chunks of all kinds, as they are written."""
     rows = [

@@ -1,4 +1,4 @@
-"""Row groups that are small and would become large are refused before they are decoded, and none is written."""
+"""A row group is read as it was written, by its footer and its bytes alone."""
 
 import random
 import threading
@@ -7,28 +7,16 @@ from collections import OrderedDict
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from pyspark_log_storage.columns.schema import HEADERS, RECORD, RECORD_WITH_HEADERS, TIMESTAMP
 from pyspark_log_storage.errors import CorruptObject
-from pyspark_log_storage.files.row_files import NotAsParquet
-from pyspark_log_storage.parquet import parquet_footer, parquet_segment, row_group, row_group_size
+from pyspark_log_storage.parquet import parquet_footer, row_group
 from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
 from tests.support.memory_store import MemoryStore
 from tests.support.rings import sample
 from tests.support.storage import random_columns
 from tests.support.storage.hostile_parquet import BASE, KEY, forged
-
-BYTES_MAX, VALUES_MAX = 2**16, 1000
-TEXT = b"a" * 1000
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch):
-    monkeypatch.setattr(row_group_size, "DECODED_BYTES", BYTES_MAX)
-    monkeypatch.setattr(row_group_size, "VALUES_MAX", VALUES_MAX)
-    monkeypatch.setattr(parquet_segment, "VALUES_MAX", VALUES_MAX)
 
 
 def times(count):
@@ -41,46 +29,12 @@ def records(count, **columns):
     return pa.table(empty | columns)
 
 
-def headers(count, value=TEXT):
-    """Return the headers of one row, which are many."""
-    return pa.array([[{"key": "k", "value": value}] * count], RECORD_WITH_HEADERS.field("headers").type)
-
-
-MANY = VALUES_MAX // 2
-LARGE = {
-    "nulls": records(MANY),
-    "text in place of a time": records(100, timestamp=pa.array([TEXT] * 100)),
-    "texts of one length": records(100, key=pa.array([TEXT] * 100, pa.binary(len(TEXT)))),
-    "a list in place of a text": records(1, key=pa.array([[0] * 100])),
-    "headers without values": records(1, headers=headers(MANY, None)),
-    "a header that is repeated": records(1, headers=headers(100)),
-}
-
-
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
-@pytest.mark.parametrize("name", LARGE)
-def test_a_row_group_that_would_become_large_is_refused_before_it_is_decoded(monkeypatch, name, version):
-    store = forged(LARGE[name], data_page_version=version, compression="zstd")
-    assert len(store.read(KEY)) < 8000
-    reading = pq.ParquetFile.read_row_group
-
-    def only_as_dictionaries(file, *args, **options):
-        assert any("dictionary" in str(each.type) for each in file.schema_arrow), "it is decoded"
-        return reading(file, *args, **options)
-
-    monkeypatch.setattr(pq.ParquetFile, "read_row_group", only_as_dictionaries)
-    schema = RECORD_WITH_HEADERS if "headers" in LARGE[name].column_names else RECORD
-    footer = parquet_footer.read(store, KEY)
-    with pytest.raises(CorruptObject, match=r"would take|values|has type"):
-        row_group.read_by(store, KEY, footer, footer.entries[0], (schema,))
-
-
-def test_a_row_group_of_another_number_of_rows_than_its_parquet_footer_says_is_refused():
-    store = forged(records(5))
-    footer = parquet_footer.read(store, KEY)
-    other = msgspec.structs.replace(footer, parquet=parquet_footer.read(forged(records(6)), KEY).parquet)
-    with pytest.raises(CorruptObject, match="says 6 rows"):
-        row_group.read_by(store, KEY, other, footer.entries[0], (RECORD,))
+def test_a_column_that_is_none_of_the_topics_is_damage():
+    for wrong in ({"timestamp": pa.array([b"text"] * 3)}, {"key": pa.array([[0]] * 3)}, {"headers": pa.array([0] * 3)}):
+        store = forged(records(3, **wrong))
+        footer = parquet_footer.read(store, KEY)
+        with pytest.raises(CorruptObject, match="Arrow cannot read it"):
+            row_group.read_by(store, KEY, footer, footer.entries[0], (RECORD_WITH_HEADERS,))
 
 
 def test_a_row_group_of_a_schema_that_the_topic_does_not_have_is_damage():
@@ -122,21 +76,14 @@ def written(batches, schema):
 
 
 @pytest.mark.parametrize("seed", sample(range(40), 8))
-def test_row_groups_are_written_so_that_they_are_read(monkeypatch, seed):
+def test_row_groups_are_read_as_they_were_written(seed):
     chance = random.Random(seed)
     schema = pa.schema([*random_columns.columns(chance), pa.field("timestamp", TIMESTAMP, nullable=False)])
     batches = [random_columns.rows(chance, schema, 60) for _ in range(3)]
-    monkeypatch.setattr(row_group_size, "DECODED_BYTES", 2**26)
     store = written(batches, schema)
     footer = parquet_footer.read(store, KEY)
     found = [row_group.read_by(store, KEY, footer, entry, (schema,)) for entry in footer.entries]
     assert pa.Table.from_batches(found).to_pylist() == pa.Table.from_batches(batches).to_pylist()
-
-
-def test_a_row_of_too_many_values_is_not_written():
-    rows = records(1, headers=headers(VALUES_MAX, b"")).to_batches()
-    with pytest.raises(NotAsParquet):
-        written(rows, RECORD_WITH_HEADERS)
 
 
 def test_rows_are_decoded_by_the_thread_that_reads_them(monkeypatch):
