@@ -24,7 +24,6 @@ from pyspark_log_storage.stores.addresses import absolute_url, absolute_urls, op
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark_log_storage.stores.store import Store
 
 _MOUNTS = Path("/proc/self/mounts")
 
