@@ -83,7 +83,7 @@ class Destination(msgspec.Struct, frozen=True):
 def destination_of(
     handle: TopicHandle, compression: str | None, max_message_bytes: int, acks: Acks = "all"
 ) -> Destination:
-    """Return the topic as it is known now. `compression` None means the topic's own. Raises `CopiedLog`."""
+    """Return the topic as it is known now. `compression` None means the topic's own."""
     state, targets = handle.state, handle.write_targets(acks)
     return Destination(
         name=handle.name,

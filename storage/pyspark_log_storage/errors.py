@@ -8,7 +8,7 @@
     |   `-- InconsistentProtocol      a member's protocols are not those of the group that it joins
     |-- SourceNotFound                Spark does not find the format "pyspark_log"
     |-- NoCluster                     there is no cluster at the address, or another one than a checkpoint knows
-    |-- CopiedLog                     the log is a copy of another one: it can only be read
+    |-- CopiedLog                     the log is at another address than it has recorded: .recorded
     |-- UnknownTopic                  .topic
     |-- TopicExists                   .topic
     |-- DataLoss                      rows that a reader asked for do not exist any more (failOnDataLoss)
@@ -113,7 +113,17 @@ class NoCluster(LogError):
 
 
 class CopiedLog(LogError):
-    """The log was copied to this address, and nobody has said what it is now. It can only be read."""
+    """The log was moved or copied to this address: it has recorded another one. Nothing was written."""
+
+    def __init__(self, here: str, recorded: str) -> None:
+        super().__init__(
+            f"the log at {here} was moved, or is a copy: it has recorded the address {recorded}. If only its disk is "
+            "mounted elsewhere, mount it there, or make a symbolic link there that leads here. If its folders were "
+            f"moved, and nothing uses {recorded} any more, run `pyspark-log cluster adopt --moved` with the present "
+            "addresses. If this is a copy, use the original; for a log of its own, back up the original and restore "
+            "that (`pyspark-log backup`, `pyspark-log restore --as-new`)"
+        )
+        self.recorded = recorded
 
 
 class UnknownTopic(LogError):

@@ -14,9 +14,9 @@ import pytest
 from pyspark_log_coordinator.journal import single_store
 from pyspark_log_coordinator.model import producers
 from pyspark_log_storage.errors import LogError
-from pyspark_log_storage.stores.faults import Fault
-from tests.support.coordinator.fault_story import LIES, ON_THE_ROOT, ON_THREE_STORES, Process, tell
+from tests.support.coordinator.fault_story import ON_THE_ROOT, ON_THREE_STORES, Process, tell
 from tests.support.countdown import CHANGES
+from tests.support.faulty_store import Fault, lies_at
 
 KINDS = {"root": ON_THE_ROOT, "journals": ON_THREE_STORES}
 """A cluster whose journals are on its root alone, and one with three journal nodes."""
@@ -87,7 +87,7 @@ def test_a_lost_answer_that_is_taken_for_a_refusal_would_be_found(monkeypatch):
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_lie_of_a_store_that_was_tested_gives_the_right_rows_or_an_error(kind, times):
     calls = enumerate(tell(KINDS[kind]).calls)
-    lies = [(n, lie) for n, call in calls if call.step not in {"found", "check"} for lie in LIES if lie in call.lies()]
+    lies = [(n, lie) for n, call in calls if call.step not in {"found", "check"} for lie in lies_at(call.call)]
     for number, lie in lies[:: len(lies) // (times * LIES_TOLD)]:
         with contextlib.suppress(LogError):
             tell(KINDS[kind], number, lie)

@@ -16,7 +16,7 @@ from unittest import mock
 
 from pyspark_log_storage.stores import local
 from tests.disk.disk import Call, Disk, Tree
-from tests.support.countdown import Killed
+from tests.support.faulty_store import Killed
 
 _REAL = {name: getattr(os, name) for name in dir(os) if callable(getattr(os, name))}
 _CREATES = os.O_CREAT | os.O_TRUNC

@@ -27,7 +27,7 @@ from tests.disk.recorder import Recorder
 from tests.support.coordinator.fault_story import GROUP, PRODUCER, Process, Story
 from tests.support.coordinator.keyed_topic import COMPACTED, KeyedClient, Row, check_rows, written
 from tests.support.coordinator.small_topic import AT_ONCE, PARTITIONS, TOPIC, rows_of_all
-from tests.support.countdown import Killed
+from tests.support.faulty_store import Killed
 
 KEYED = "k"
 OTHER = "other"

@@ -12,7 +12,7 @@ import pytest
 from pyspark_log_storage.stores.local import LocalStore
 from tests.disk.disk import Disk
 from tests.disk.recorder import Recorder, replayed
-from tests.support.countdown import Killed
+from tests.support.faulty_store import Killed
 
 KEY, DATA = "a/b/y", b"acknowledged"
 FOLDERS = "new/log"

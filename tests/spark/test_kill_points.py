@@ -14,7 +14,6 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from pyspark_log.opening import open_log
-from pyspark_log_storage.stores.addresses import inner_url
 from tests.support.log_reader import orphans, read_topic
 from tests.support.rings import default
 from tests.support.spark.faulty_source import (
@@ -146,7 +145,7 @@ def test_a_driver_killed_between_two_chained_queries_is_replaced_and_both_topics
     spark: SparkSession, make_query: MakeQuery, tmp_path: Path
 ) -> None:
     first, second = make_query("in", "middle"), make_query("middle", "out")
-    open_log(inner_url(first.path)).create_topic("middle", PARTITIONS)
+    open_log(first.path).create_topic("middle", PARTITIONS)
     trap = Trap(second.trap)
     with driver([first, second], tmp_path / "driver.txt") as doomed:
         doomed.wait_for(lambda: second.newest("commits") >= 0, "the second query's first batch")

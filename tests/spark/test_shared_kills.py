@@ -9,7 +9,6 @@ from collections import Counter
 
 import pytest
 
-from pyspark_log_storage.stores.addresses import inner_url
 from tests.support.direct import read
 from tests.support.spark.shared_drivers import NAMES, PARTITIONS, Story, intervals, run_story, taken_up
 
@@ -30,7 +29,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
 
 
 def numbers(story: Story, topic: str) -> Counter[int]:
-    return Counter(int(row["value"]) for row in read(inner_url(story.path), subscribe=topic))
+    return Counter(int(row["value"]) for row in read(story.path, subscribe=topic))
 
 
 def test_each_row_is_processed_once_by_three_queries_that_share_a_topic_and_are_killed(story: Story) -> None:

@@ -10,8 +10,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from pyspark_log_storage.stores.addresses import absolute_url, open_store
-from pyspark_log_storage.stores.chaos import ChaosStore
-from pyspark_log_storage.stores.faults import ChaosOptions, RandomFaults
 from pyspark_log_storage.stores.local import LocalStore
 from pyspark_log_storage.stores.storage_options import StorageOptions
 from tests.support.memory_store import MemoryStore
@@ -41,14 +39,14 @@ def local(tmp_path):
     return LocalStore(str(tmp_path / "disk" / "root"))
 
 
-KINDS = ["local", "memory", "moto", "fsspec", *map(deep, ["chaos", "ceph", "s3 through fsspec"])]
+KINDS = ["local", "memory", "moto", "fsspec", *map(deep, ["ceph", "s3 through fsspec"])]
 TEST_URL = os.environ.get("PYSPARK_LOG_TEST_URL")
 """The address of one more store to test, such as abfs://container; its options are in PYSPARK_LOG_STORAGE_OPTIONS."""
 
 
 @pytest.fixture(params=KINDS if TEST_URL is None else [TEST_URL])
 def store(request):
-    """Each kind of store in turn: what a test says of one holds for all; `chaos` is one without faults."""
+    """Each kind of store in turn: what a test says of one holds for all."""
     if request.param == TEST_URL:
         return open_store(absolute_url(f"{TEST_URL}/{uuid.uuid4().hex}"))
     if request.param == "fsspec":
@@ -58,9 +56,8 @@ def store(request):
         importlib.import_module("tests.support.fsspec_kinds")
         server, bucket = (request.getfixturevalue(each) for each in ("ceph", "ceph_bucket"))
         return open_store(f"s3again://{bucket}/{uuid.uuid4().hex}/log", StorageOptions.given(server.options))
-    if request.param in {"memory", "chaos"}:
-        inner = MemoryStore()
-        return inner if request.param == "memory" else ChaosStore(inner, RandomFaults(ChaosOptions()))
+    if request.param == "memory":
+        return MemoryStore()
     if request.param == "local":
         return request.getfixturevalue("local")
     from pyspark_log_storage.stores.s3 import S3Store

@@ -81,4 +81,10 @@ def files_of_t(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found if "checkpoint" not in path.name}
 
 
+def files(folder: Path, *, without: str = "none") -> dict[Path, bytes]:
+    """Return the files below a folder, but for those in one that is directly in it."""
+    found = {each.relative_to(folder): each for each in folder.rglob("*") if each.is_file()}
+    return {path: each.read_bytes() for path, each in found.items() if path.parts[0] != without}
+
+
 PROGRAM = [sys.executable, "-m", "pyspark_log.cli"]

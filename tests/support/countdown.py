@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from pyspark_log_storage.stores.chaos import ChaosStore
-from pyspark_log_storage.stores.faults import Fault
+from tests.support.faulty_store import Fault, FaultyStore
 from tests.support.memory_store import MemoryStore
 
 CHANGES = frozenset({"create", "create_unflushed", "put", "close", "delete"})
 """The calls that change a store."""
 DURABLE = CHANGES - {"create_unflushed"}
 """Those on which anything depends."""
-
-
-class Killed(BaseException):
-    """The process has ended. No handler of the product may catch it."""
-
-
-def kill() -> None:
-    raise Killed
 
 
 class Countdown:
@@ -29,11 +20,11 @@ class Countdown:
         """How many more changes are made; None for any number."""
         self._fault = fault
 
-    def store(self, url: str = "the url") -> ChaosStore:
+    def store(self, url: str = "the url") -> FaultyStore:
         """Return an empty store."""
-        return ChaosStore(MemoryStore(url), self, kill=kill)
+        return FaultyStore(MemoryStore(url), self._at)
 
-    def at(self, call: str, key: str) -> Fault | None:
+    def _at(self, call: str, _key: str) -> Fault | None:
         if call not in DURABLE:
             return None
         self.made += 1
@@ -43,9 +34,3 @@ class Countdown:
             return self._fault
         self.left -= 1
         return None
-
-    def delay(self) -> float:
-        return 0.0
-
-    def below(self, count: int) -> int:
-        return count // 2

@@ -54,7 +54,6 @@ from pyspark_log_storage.parquet import keyed_segment, parquet_footer
 from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
 from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
 from pyspark_log_storage.segments import recovery, segment
-from pyspark_log_storage.stores.faults import parse_options
 from pyspark_log_storage.stores.storage_options import StorageOptions
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.support.coordinator.several_nodes import Stores
@@ -241,7 +240,6 @@ GIVEN: dict[str, tuple[bytes, Decode]] = {
         b'{"key":"a","s3://b":{"key":"c"}}',
         lambda data: StorageOptions.parse(text(data)).at("s3://b/x"),
     ),
-    "address with faults": (b"seed=7&lost_answers=0.1&delay_ms=5", lambda data: parse_options(text(data))),
     "file of offsets": (
         b'g,t,0,5\n"g,2",t,1,7\n',
         lambda data: group_offsets._read(data.decode(errors="replace").splitlines(keepends=True), "it"),

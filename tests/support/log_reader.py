@@ -19,7 +19,7 @@ from pyspark_log_storage.columns import schema
 from pyspark_log_storage.files.append_file import read_chunk, scan
 from pyspark_log_storage.files.chunk import decode
 from pyspark_log_storage.layout import topic_folder
-from pyspark_log_storage.stores.addresses import inner_url, open_store
+from pyspark_log_storage.stores.addresses import open_store
 from pyspark_log_storage.stores.store import Store
 
 
@@ -77,7 +77,7 @@ class TopicContents:
 
 def open_topic(path: Path | str, topic: str) -> TopicHandle:
     """Open a topic with caches of its own, and without the faults of its address."""
-    log = Log(open_store(inner_url(str(path))), real_environment())
+    log = Log(open_store(str(path)), real_environment())
     log.open(create=False)
     return log.topic(topic)
 
@@ -89,7 +89,7 @@ def entries(path: Path | str, topic: str) -> int:
 
 def read_topic(path: Path | str, topic: str) -> TopicContents:
     """Read every row. That offsets have no gap and no overlap is asserted, and that all is below the HW."""
-    store, handle = open_store(inner_url(str(path))), open_topic(path, topic)
+    store, handle = open_store(str(path)), open_topic(path, topic)
     replay = handle.journal.begin()
     replayed = [replay.take_next() for _ in range(handle.journal.number)]
     state = replay.state
@@ -141,7 +141,7 @@ def _read_batch(
 
 def orphans(path: Path | str, topic: str) -> dict[str, Counter[bytes | None]]:
     """The values in each append file that no entry names: what was staged and never sequenced."""
-    store, handle = open_store(inner_url(str(path))), open_topic(path, topic)
+    store, handle = open_store(str(path)), open_topic(path, topic)
     known = {handle.append_file(file.name) for file in handle.journal.state.files}
     found = {}
     for key in store.list(f"{topic_folder(topic, handle.topic_id)}append/"):

@@ -203,8 +203,8 @@ def _cluster_said(  # noqa: C901, PLR0912 -- a sentence for each event
                 pass
             case GroupCreated():
                 yield Lane.SETTINGS, f"group {event.group.group_id!r} was created", False
-            case cluster.AddressesSet():
-                yield Lane.NODES, f"the cluster's root is at {' and '.join(event.addresses)}", False
+            case cluster.AddressSet():
+                yield Lane.NODES, f"the cluster's root is at {event.url}", False
             case _:
                 raise AssertionError(event)
 

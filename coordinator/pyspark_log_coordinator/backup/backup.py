@@ -74,13 +74,13 @@ def back_up(log: Log, target: Store, bar: Bar = no_bar) -> tuple[Backup, Copied]
     """
     log.cluster.refresh()
     number, copied = _next_number(log, target), Copied()
-    made = read(log, number, lambda handle, created_ms: _topic(handle, target, created_ms, bar, copied))
+    made = _read(log, number, lambda handle, created_ms: _topic(handle, target, created_ms, bar, copied))
     if not target.create(layout.backup(number), manifest.encode(made)):
         raise InvalidOption(OPTION, f"another process made backup {number} in {target.url}; run one at a time")
     return made, copied
 
 
-def read(log: Log, number: int, save: Callable[[TopicHandle, int], SavedTopic]) -> Backup:
+def _read(log: Log, number: int, save: Callable[[TopicHandle, int], SavedTopic]) -> Backup:
     """Return the present states of a log. `save` returns that of a topic, given when the topic was created."""
     state = log.cluster.state
     entry, at_ms = log.cluster.number, log.clock.now_ms()

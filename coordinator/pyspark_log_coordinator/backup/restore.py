@@ -63,25 +63,16 @@ def restore(
     """
     marker = _mark(backup, target, environment, as_new=as_new)
     copied = _copy_files(backup, source, target, bar)
-    begin_journals(backup, target, environment, marker)
-    return marker.cluster, copied
-
-
-def begin_journals(backup: Backup, target: Store, environment: Environment, marker: Marker) -> None:
-    """Begin the journals of the log in `target`, which has the files; the cluster's comes last.
-
-    Older entries that are there, of the log of which this is a copy, are deleted. Finishes what an interrupted call has
-    begun. Raises `InvalidOption` if there are journals of another backup; `StoreError`.
-    """
     begun = _Journals(backup, target, environment, marker)
     for each in backup.topics:
         begun.begin_topic(each)
     for one in backup.groups:
         begun.begin_group(one)
     begun.begin_cluster()
+    return marker.cluster, copied
 
 
-def first_entry(backup: Backup) -> int:
+def _first_entry(backup: Backup) -> int:
     """Return the number of the first entry of the restored cluster's journal."""
     return next_number(backup.entry)
 
@@ -90,7 +81,7 @@ def _mark(backup: Backup, target: Store, environment: Environment, *, as_new: bo
     """Return the target's marker; create it if there is none. Raises `InvalidOption` if the target is in use."""
     journal = Journal(OneStore(target), layout.CLUSTER_JOURNAL, cluster.MACHINE, environment)
     if journal.refresh().cluster_id and not (
-        journal.number == first_entry(backup) and _is_as_restored(backup, target, environment)
+        journal.number == _first_entry(backup) and _is_as_restored(backup, target, environment)
     ):
         raise _refused(target, "there is a log already")
     marker = node.read_marker(target)
@@ -174,7 +165,7 @@ class _Journals:
             topics=tuple(_record(each, root.node_id) for each in self._backup.topics),
         )
         groups = tuple(each.record for each in self._backup.groups)
-        entry, command = first_entry(self._backup), RestoreCluster(restored, groups=groups)
+        entry, command = _first_entry(self._backup), RestoreCluster(restored, groups=groups)
         self._begin(layout.CLUSTER_JOURNAL, cluster.MACHINE, entry, command, "the journal")
 
     def _begin(self, folder: str, machine: Machine[Any, Any], entry: int, command: Any, what: str) -> None:

@@ -38,8 +38,8 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     former_nodes: tuple[FormerNode, ...] = ()
     journals: Journals = Journals()
     groups: dict[str, GroupRecord] = {}
-    addresses: tuple[str, ...] = ()
-    """The addresses of the root at which the log acts on its other nodes. Empty as long as the root is all there is."""
+    address: str = ""
+    """The address of the root, as of when it had other nodes. Empty as long as the root is all there ever was."""
     deletions: dict[str, str] = {}
     """The names of deleted topics that may have files to delete, by id: `cluster_cleanup` looks at no others."""
 

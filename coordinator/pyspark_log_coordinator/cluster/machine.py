@@ -7,8 +7,7 @@
     RemoveTopic    -> TopicRemoved                     after the topic's own journal has ended
     FinishDeletions-> DeletionsFinished                no files of these topics are left to delete
     CreateGroup    -> GroupCreated
-    RecordAddress  -> AddressesSet                     the first time that the log acts on a node besides its root
-    MoveCluster    -> AddressesSet                     a copy of the root, which was moved, is the log now
+    MoveCluster    -> AddressSet                       the root is at another address now
 
 The commands about nodes are in `nodes`, those that migrate the journals in `journal_generations`.
 
@@ -72,6 +71,8 @@ class RestoreCluster(msgspec.Struct, frozen=True):
     """The journal nodes, if the journals are on several stores."""
     groups: tuple[groups.GroupRecord, ...] = ()
     """The groups, if they are known: a rebuild does not find them."""
+    root: str = ""
+    """The address of the cluster root, if it has other nodes."""
 
 
 class CreateTopic(msgspec.Struct, frozen=True):
@@ -101,17 +102,10 @@ class FinishDeletions(msgspec.Struct, frozen=True):
     topic_ids: tuple[str, ...]
 
 
-class RecordAddress(msgspec.Struct, frozen=True):
-    """Record the address of the cluster root, unless one is known at which the cluster has other nodes."""
-
-    url: str
-
-
 class MoveCluster(msgspec.Struct, frozen=True):
-    """Make this the address of the cluster root; with `keep` besides those that are known."""
+    """Make this the address of the cluster root."""
 
     url: str
-    keep: bool = False
 
 
 class ClusterStarted(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
@@ -129,10 +123,10 @@ class ClusterRestored(msgspec.Struct, frozen=True, tag=True, array_like=True, fo
     topics: tuple[TopicRecord, ...]
 
 
-class AddressesSet(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """These are the addresses of the cluster root. At any other the log is a copy."""
+class AddressSet(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """This is the address of the cluster root. At another one the log is not opened while it has other nodes."""
 
-    addresses: tuple[str, ...]
+    url: str
 
 
 class TopicCreated(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
@@ -163,7 +157,6 @@ Command = (
     | RemoveTopic
     | FinishDeletions
     | CreateGroup
-    | RecordAddress
     | MoveCluster
 )
 Event = (
@@ -175,7 +168,7 @@ Event = (
     | TopicRemoved
     | DeletionsFinished
     | GroupCreated
-    | AddressesSet
+    | AddressSet
 )
 
 
@@ -191,6 +184,7 @@ def decide(state: Cluster, command: Command, now: int) -> list[Any]:
             if begun is not None and begun.generation > 1:
                 events.append(JournalMigrationStarted(begun.generation, begun.nodes, ()))
             events += map(GroupCreated, command.groups)
+            events += [AddressSet(command.root)] if command.root else []
             return [] if state.cluster_id else events
         case RemoveNode():
             unclear = sorted(name for name, each in state.topics.items() if each.topic_id not in command.clear)
@@ -204,11 +198,8 @@ def decide(state: Cluster, command: Command, now: int) -> list[Any]:
             return list(_delete(state, command))
         case CreateGroup():
             return list(groups.decide(state.groups, command, now))
-        case RecordAddress():
-            return list(_record(state, command.url))
         case MoveCluster():
-            kept = tuple(each for each in state.addresses if command.keep and each != command.url)
-            return [] if state.addresses == (*kept, command.url) else [AddressesSet((*kept, command.url))]
+            return [] if state.address == command.url else [AddressSet(command.url)]
         case _:
             changes = nodes.decide(state.nodes, state.former_nodes, command)
             recorded = _record(state, command.root) if isinstance(command, AddNode) and changes else []
@@ -245,8 +236,8 @@ def evolve(state: Cluster, event: Event) -> Cluster:
         case DeletionsFinished():
             left = {each: name for each, name in state.deletions.items() if each not in event.topic_ids}
             return msgspec.structs.replace(state, deletions=left)
-        case AddressesSet():
-            return msgspec.structs.replace(state, addresses=event.addresses)
+        case AddressSet():
+            return msgspec.structs.replace(state, address=event.url)
         case GroupCreated():
             return msgspec.structs.replace(state, groups=groups.evolve(state.groups, event))
         case _:
@@ -254,10 +245,9 @@ def evolve(state: Cluster, event: Event) -> Cluster:
             return msgspec.structs.replace(state, nodes=present, former_nodes=former)
 
 
-def _record(state: Cluster, url: str) -> list[AddressesSet]:
+def _record(state: Cluster, url: str) -> list[AddressSet]:
     """Return the event that the root is at `url`. A root without other nodes may have been moved since it had some."""
-    is_known = not url or url in state.addresses or (state.has_nodes_elsewhere and state.addresses)
-    return [] if is_known else [AddressesSet((url,))]
+    return [] if state.has_nodes_elsewhere or url in {"", state.address} else [AddressSet(url)]
 
 
 def _delete(state: Cluster, command: RemoveTopic | FinishDeletions) -> Iterator[TopicRemoved | DeletionsFinished]:
@@ -346,7 +336,6 @@ __all__ = [
     "FinishJournalMigration",
     "MoveCluster",
     "Node",
-    "RecordAddress",
     "RemoveNode",
     "RemoveTopic",
     "RenewNode",

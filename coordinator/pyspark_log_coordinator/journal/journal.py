@@ -32,7 +32,6 @@ from pyspark_log_coordinator.journal.replay import PATIENCE_MS, EntryMissing, Re
 from pyspark_log_coordinator.journal.state_machine import Machine, Outcome
 from pyspark_log_storage.decoding import IMPOSSIBLE
 from pyspark_log_storage.errors import (
-    CopiedLog,
     CorruptObject,
     LogError,
     ObjectMissing,
@@ -313,11 +312,9 @@ class Journal(Replay[S, C]):
 
         With an `inbox` the command, whose repetition must change nothing, may be carried out by another process. Then
         the outcome has its answer, or is that of the repetition. If the entry also has other processes' commands, the
-        outcome has neither their events nor the state after them. Raises what `decide` raises, `CopiedLog` if the log
-        is a copy, and `OutcomeUnknown` if it cannot be known whether the entry was written.
+        outcome has neither their events nor the state after them. Raises what `decide` raises, and
+        `OutcomeUnknown` if it cannot be known whether the entry was written.
         """
-        if self.place.refusal:
-            raise CopiedLog(self.place.refusal)
         tries = _Tries()
         while True:
             if inbox is not None and (answer := self._answer_of_others(command, inbox, tries)) is not None:

@@ -21,6 +21,7 @@ import msgspec
 from pyspark_log_coordinator.journal.quorum import ANSWER_SECONDS
 from pyspark_log_storage import decoding
 from pyspark_log_storage.errors import (
+    CopiedLog,
     CorruptObject,
     InvalidOption,
     LogError,
@@ -33,6 +34,7 @@ from pyspark_log_storage.layout import CLUSTER_JOURNAL, JOURNAL_NODES, is_of_clu
 from pyspark_log_storage.objects.envelope import seal, unseal
 from pyspark_log_storage.objects.node import read_marker
 from pyspark_log_storage.stored_fields import Count, NodeName
+from pyspark_log_storage.stores.addresses import is_same_place
 from pyspark_log_storage.stores.failover import rereads
 
 if TYPE_CHECKING:
@@ -105,12 +107,23 @@ def read(store: Store) -> JournalNodes | None:
     return newest
 
 
-def recorded(store: Store) -> list[JournalNodes]:
-    """Return every list on a store, the first one first; none if it has no list. Raises what `read` raises."""
-    if read(store) is None:
-        return []
-    keys = [JOURNAL_NODES, *(key for key in store.list(CLUSTER_JOURNAL, JOURNAL_NODES) if is_of_list(key))]
-    return [_read(store, key) for key in keys]
+def read_at_its_address(store: Store) -> JournalNodes | None:
+    """Do the same. Raises `CopiedLog` if the store is a journal node that its lists have at another address.
+
+    Older lists count: a store may have left in a migration. So does one that was wiped since, and has only the newest
+    list, in which its node is not. A store with a list and without a marker may be anything.
+    """
+    newest = read(store)
+    if newest is None or store.url in newest.urls:
+        return newest
+    keys = [JOURNAL_NODES, *filter(is_of_list, store.list(CLUSTER_JOURNAL, JOURNAL_NODES))]
+    lists = [_read(store, key) for key in keys]
+    marker = read_marker(store)
+    known = {each.node for one in lists for each in one.nodes}
+    urls = {url for one in lists for url in one.urls}
+    if (marker is None or marker.node in known) and not any(is_same_place(store.url, each) for each in urls):
+        raise CopiedLog(store.url, ", ".join(newest.urls))
+    return newest
 
 
 @rereads
@@ -155,7 +168,7 @@ def _has_later_lists(store: Store) -> bool:
 
 def newest(stores: Sequence[Store], environment: Environment) -> JournalNodes | None:
     """Return the newest list on those of the stores that answer, or None if they have none."""
-    lists, _, _ = _read_all(stores, environment, lambda *_: False)
+    lists, _, _ = _read_all(read, stores, environment, lambda *_: False)
     return max(lists.values(), key=lambda each: each.generation, default=None)
 
 
@@ -164,16 +177,20 @@ def find(stores: Sequence[Store], environment: Environment) -> JournalNodes | No
 
     One store that answers suffices. But a store that is not among its journal nodes must have a list of the same
     cluster, or may have left the journal nodes in a migration. Raises `InvalidOption` if the stores do not belong to
-    one cluster, or none is a journal node; the error of a store if none can be read.
+    one cluster, or none is a journal node; `CopiedLog` if one is at another address than it has recorded; the error of
+    a store if none can be read.
     """
     if len(stores) == 1:
-        return read(stores[0])
+        return read_at_its_address(stores[0])
 
     def suffices(lists: Mapping[str, JournalNodes], answered: Collection[str]) -> bool:
         known = {*answered, *(url for nodes in lists.values() for url in nodes.urls)}
         return bool(lists) and all(each.url in known for each in stores)
 
-    lists, errors, without = _read_all(stores, environment, suffices)
+    lists, errors, without = _read_all(read_at_its_address, stores, environment, suffices)
+    for error in errors.values():
+        if isinstance(error, CopiedLog):
+            raise error
     if not lists:
         raise _no_list(stores, errors, without)
     first, nodes = max(lists.items(), key=lambda each: each[1].generation)
@@ -198,6 +215,7 @@ def _may_have_left(store: Store, nodes: JournalNodes) -> bool:
 
 
 def _read_all(
+    read: Callable[[Store], JournalNodes | None],
     stores: Sequence[Store],
     environment: Environment,
     suffices: Callable[[Mapping[str, JournalNodes], Collection[str]], bool],

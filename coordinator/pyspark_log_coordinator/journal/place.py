@@ -29,9 +29,7 @@ class OneStore:
     generation = 1
     """The number of the list of stores, from 1. Each migration of the journals begins the next one."""
 
-    def __init__(self, store: Store, refusal: str = "") -> None:
-        """`refusal` is why nothing may be written here; empty if it may."""
-        self.refusal = refusal
+    def __init__(self, store: Store) -> None:
         self.stores: Sequence[Store] = (store,)
         self._store = store
 
@@ -58,8 +56,7 @@ class SeveralStores:
 
     certain = False
 
-    def __init__(self, members: Members, generation: int = 1, refusal: str = "") -> None:
-        self.refusal = refusal
+    def __init__(self, members: Members, generation: int = 1) -> None:
         self.members = members
         self.generation = generation
         self.stores: Sequence[Store] = tuple(each.store for each in members.members)

@@ -19,7 +19,6 @@ from pyspark_log_storage.layout import JOURNAL_NODES
 from pyspark_log_storage.objects import node
 from pyspark_log_storage.objects.node import Marker
 from pyspark_log_storage.stores import reserve
-from pyspark_log_storage.stores.addresses import inner_url
 from pyspark_log_storage.stores.self_test import self_test
 
 if TYPE_CHECKING:
@@ -145,7 +144,7 @@ def _check(stores: Sequence[Store]) -> None:
             f"need at least {journal_nodes.LEAST} (3 tolerate the failure of one, 5 of two); got {len(urls)}"
         )
     for url, other in itertools.combinations(urls, 2):
-        if inner_url(url) == inner_url(other):
+        if url == other:
             raise _refused(f"{url} is given twice; use a store of its own for each")
         if overlap(url, other):
             raise _refused(f"{url} and {other} overlap: one contains the other; use separate directories")
@@ -153,7 +152,7 @@ def _check(stores: Sequence[Store]) -> None:
 
 def overlap(url: str, other: str) -> bool:
     """Return whether one of two addresses contains the other, so that keys of one store would appear in the other."""
-    inner, outer = sorted(f"{inner_url(each)}/" for each in (url, other))
+    inner, outer = sorted(f"{each}/" for each in (url, other))
     return inner != outer and outer.startswith(inner)
 
 

@@ -7,8 +7,6 @@ generation before.
 
 from __future__ import annotations
 
-import contextlib
-import enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +21,12 @@ from pyspark_log_coordinator.journal.quorum import Member, Members
 from pyspark_log_coordinator.journal.registers import journals_behind
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CopiedLog, CorruptObject, InvalidOption, StoreError
+from pyspark_log_storage.errors import CopiedLog
 from pyspark_log_storage.objects.node import read_marker
 from pyspark_log_storage.stores.addresses import is_same_place
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.group.state import Group
@@ -38,47 +36,10 @@ if TYPE_CHECKING:
     from pyspark_log_storage.stores.store import Store
 
 
-def refusal(here: str, recorded: str, what: str) -> str:
-    """Return why nothing is written at an address that the log's own records do not know."""
-    return (
-        f"the log at {here} is a copy: according to its records, {what} at {recorded}. It can be read, and nothing is "
-        "written, deleted or elected. If the log was moved here, run `pyspark-log cluster adopt --moved`; for a log of "
-        "its own, `pyspark-log cluster adopt --as-new`, or back this copy up and restore that (`pyspark-log backup`, "
-        "`pyspark-log restore --as-new`)"
-    )
-
-
-def _is_any(url: str, known: Collection[str]) -> bool:
-    # First without a look at any folder: one whose file server is down would hang.
-    return url in known or any(is_same_place(url, each) for each in known)
-
-
 def _announce_to(nodes: JournalNodes, store: Store) -> None:
     marker = read_marker(store)
     if marker is not None and marker.cluster == nodes.cluster:
         journal_nodes.write(nodes, store)
-
-
-class _Kind(enum.Enum):
-    """What a store is that the user named."""
-
-    JOURNAL_NODE = enum.auto()
-    """A present or former one."""
-    COPY = enum.auto()
-    OTHER = enum.auto()
-    """It has no list, does not answer, or was only told where the journals are after it was wiped."""
-
-
-def _kind_of(store: Store, nodes: JournalNodes) -> _Kind:
-    """Find out whether a store is a journal node, or a copy of one: its lists name its node at another address."""
-    lists, marker = [], None
-    with contextlib.suppress(StoreError, CorruptObject):
-        lists, marker = journal_nodes.recorded(store), read_marker(store)
-    if _is_any(store.url, [url for each in (nodes, *lists) for url in each.urls]):
-        return _Kind.JOURNAL_NODE
-    # Without its marker nobody knows what it was, and a copy that is taken for a node acts on the original.
-    is_named = marker is None or any(marker.node == known.node for each in lists for known in each.nodes)
-    return _Kind.COPY if lists and is_named else _Kind.OTHER
 
 
 class ClusterJournals:
@@ -89,8 +50,6 @@ class ClusterJournals:
         self._stores = stores
         self._environment = environment
         self._generations: dict[int, tuple[JournalNodes, SeveralStores]] = {}
-        self._copied: dict[NodeId, int] = {}
-        """The journal nodes of which there are copies, with the positions of these among the roots."""
         self.are_located = False
         """Whether it is certain where the journals are."""
         self.cluster = self._cluster_journal(OneStore(stores.roots[0]))
@@ -103,97 +62,23 @@ class ClusterJournals:
         nodes = None if self.are_located else journal_nodes.find(self._stores.roots, self._environment)
         if nodes is None:
             return False
-        self._look_for_copy(nodes)
         self.cluster = self._cluster_journal(self._place_of(nodes))
         self.are_located = True
         return True
 
-    def _look_for_copy(self, nodes: JournalNodes) -> None:
-        """Find out whether the stores that the user named are copies of journal nodes.
-
-        A journal node is known by its address in a list, which may be an older one. Raises `InvalidOption` if only some
-        of the stores are copies, `CopiedLog` if these are too few to be read.
-        """
-        roots = self._stores.roots
-        if self._stores.refusal or cluster.AT_THE_ROOT in nodes.urls:
-            return
-        kinds = self._kinds(nodes)
-        copies = [each for each in roots if kinds.get(each.url) is _Kind.COPY]
-        if not copies:
-            return
-        originals = [each.url for each in roots if kinds.get(each.url) is _Kind.JOURNAL_NODE]
-        if originals:
-            raise InvalidOption(
-                "path",
-                f"{copies[0].url} is a copy of a journal node, {originals[0]} is not; give the addresses of one log",
-            )
-        self._stores.become_copy(
-            refusal(", ".join(each.url for each in copies), ", ".join(nodes.urls), "its journal nodes are")
-        )
-        for number, each in enumerate(self._stores.roots):
-            marker = None
-            with contextlib.suppress(StoreError, CorruptObject):  # the others may suffice
-                marker = read_marker(each) if each.url in kinds else None
-            for known in nodes.nodes:
-                if marker is not None and (marker.cluster, marker.node) == (nodes.cluster, known.node):
-                    self._stores.redirect(known.url, number)
-                    self._copied[known.node] = number
-        if len(self._copied) < paxos.majority(len(nodes.nodes)):
-            raise CopiedLog(f"{self._stores.refusal}. Give the addresses of the copies of all journal nodes")
-
-    def _kinds(self, nodes: JournalNodes) -> dict[str, _Kind]:
-        """Find out what the stores are that the user named, by address.
-
-        One that does not answer for seconds is left out if another one is known to be a journal node or a copy.
-        """
-        roots = {each.url: each for each in self._stores.roots}
-        kinds = dict.fromkeys(roots.keys() & nodes.urls, _Kind.JOURNAL_NODE)
-        threads = self._environment.store_threads("look at")
-        for url, each in roots.items():
-            if url not in kinds:
-                threads.start(url, partial(_kind_of, each, nodes))
-        while len(kinds) < len(roots):
-            answer = threads.next(journal_nodes.PATIENCE_SECONDS)
-            if answer is None:
-                if {_Kind.JOURNAL_NODE, _Kind.COPY}.intersection(kinds.values()):
-                    break
-            elif answer.error is not None:
-                raise answer.error
-            else:
-                kinds[answer.store] = answer.result
-        return kinds
-
-    def locate_moved(self, nodes: JournalNodes, roots: Mapping[NodeId, int]) -> None:
-        """Use the roots, by their positions, as these journal nodes, whatever addresses the list has for them."""
-        for each in nodes.nodes:
-            self._stores.redirect(each.url, roots[each.node])
+    def locate_moved(self, nodes: JournalNodes) -> None:
+        """Use these journal nodes, whatever the lists on their stores say."""
         self.cluster = self._cluster_journal(self._place_of(nodes))
         self.are_located = True
 
-    def look_for_copied_root(self) -> bool:
-        """Find out whether the root is a copy of one that has other nodes, once the cluster's journal was read.
+    def check_root_address(self) -> None:
+        """Raise `CopiedLog` if the root, which has other nodes, is at another address than it has recorded.
 
-        Return whether it is; then the journal must be read again, from a store that refuses writes.
+        The cluster's journal was read.
         """
-        state, root = self.cluster.state, self._stores.roots[0]
-        for node, number in self._copied.items():
-            if node in state.nodes:
-                self._stores.redirect(state.nodes[node].url, number)
-        if self.nodes is not None or self._stores.refusal or not state.has_nodes_elsewhere:
-            return False
-        if not state.addresses:  # the last version that acted on the log did not record them
-            with contextlib.suppress(StoreError):
-                state = self.cluster.submit(cluster.RecordAddress(root.url)).state
-        if not state.addresses or _is_any(root.url, state.addresses):
-            return False
-        self._stores.become_copy(refusal(root.url, ", ".join(state.addresses), "its root is"))
-        self.cluster = self._cluster_journal(OneStore(self._stores.roots[0], self._stores.refusal))
-        return True
-
-    @property
-    def refusal(self) -> str:
-        """Why nothing is written if the log is a copy; empty if it is not."""
-        return self._stores.refusal
+        state, here = self.cluster.state, self._stores.roots[0].url
+        if self.nodes is None and state.has_nodes_elsewhere and not is_same_place(here, state.address):
+            raise CopiedLog(here, state.address)
 
     @property
     def place(self) -> JournalPlace:
@@ -301,7 +186,7 @@ class ClusterJournals:
             return known[1]
         members = [Member(self._stores.at(each.url), each.node, each.incarnation) for each in nodes.nodes]
         threads = self._environment.store_threads("journal store")
-        place = SeveralStores(Members(members, threads), nodes.generation, self._stores.refusal)
+        place = SeveralStores(Members(members, threads), nodes.generation)
         self._generations[nodes.generation] = nodes, place
         return place
 

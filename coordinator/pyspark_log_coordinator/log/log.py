@@ -31,7 +31,6 @@ from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage import layout, logs
 from pyspark_log_storage.errors import (
-    CopiedLog,
     CorruptObject,
     LogError,
     NewerFormat,
@@ -238,10 +237,8 @@ class TopicHandle:
     def write_targets(self, acks: Acks) -> WriteTargets:
         """Return where a writing task writes its rows.
 
-        Raises `CopiedLog` if the log is a copy, `StoreUnfit` if an object store does not keep its promise any more.
+        Raises `StoreUnfit` if an object store does not keep its promise any more.
         """
-        if self.log.journals.refusal:
-            raise CopiedLog(self.log.journals.refusal)
         self.log.store_checks.check()
         state, missing = self.journal.state, self.log.broken_nodes  # a node that a task may not use is its error
         used = write_targets.used_nodes(state, acks, missing)
@@ -350,8 +347,8 @@ class Log:
         """Open the cluster, or create it if there is none and `create` is true; then probe the nodes.
 
         Only what a person calls, or a first write, may create one: an empty folder may be the place of a mount. Raises
-        `NoCluster`; `NodeMissing` if the marker of the only node is not the one that the journal names;
-        `StoreUnfit` if the store of a new cluster fails its self-test.
+        `NoCluster`; `CopiedLog` if the log has recorded another address; `NodeMissing` if the marker of the only node
+        is not the one that the journal names; `StoreUnfit` if the store of a new cluster fails its self-test.
         """
         if self._is_fresh:
             return
@@ -366,9 +363,7 @@ class Log:
                     f"Only where there never was a log, begin one: pyspark-log topics create NAME --path {url}"
                 )
             bootstrap.begin(self.journals, self.environment)
-        if self.journals.look_for_copied_root():
-            self._forget_handles()
-            self.cluster.refresh()
+        self.journals.check_root_address()
         if not self.journals.are_located:
             # Journal nodes are written to the root before anything else: if there are none, what was read is right.
             self.locate()
@@ -405,12 +400,6 @@ class Log:
     def _forget_handles(self) -> None:
         self._handles.clear()
         self._groups.clear()
-
-    @property
-    def nodes_to_read(self) -> list[Node]:
-        """The nodes with the addresses at which tasks read them; of a copy these are its own stores."""
-        nodes = self.cluster.state.nodes.values()
-        return [msgspec.structs.replace(each, url=self._stores.address_in_copy(each)) for each in nodes]
 
     @property
     def cluster(self) -> Journal[cluster.Cluster, cluster.Command]:

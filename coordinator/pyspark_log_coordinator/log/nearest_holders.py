@@ -29,7 +29,7 @@ def nearest_first(log: Log, *, rack: str = "", leader: NodeId | None = None) -> 
         is_far = rack == "" or node.rack != rack
         return is_last, is_far, node.node_id != leader, by_number(node.node_id)
 
-    return sorted(log.nodes_to_read, key=distance)
+    return sorted(log.nodes.values(), key=distance)
 
 
 def holding(topic: Topic, nodes: Sequence[Node], holders: Iterable[Holder]) -> list[Node]:

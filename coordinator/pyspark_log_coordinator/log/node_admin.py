@@ -81,9 +81,15 @@ def renew(log: Log, node_id: NodeId, url: str | None = None) -> tuple[Node, bool
     """Use the store now at a node's address, or at `url`, for the node; return the node, and whether that changed it.
 
     An empty store gets a new incarnation, which holds nothing yet. Raises `InvalidInput` if the store belongs to
-    another node, is one that the node had before, or is a copy of the one that it has; `StoreUnfit`, `StoreError`.
+    another node, is one that the node had before, or is a copy of the one that it has, and if the root gets a `url`;
+    `StoreUnfit`, `StoreError`.
     """
     known = nodes.node_of(log.cluster.refresh().nodes, node_id)
+    if known.url == AT_THE_ROOT and url is not None:
+        raise _refused(
+            f"node {node_id!r} is the cluster root, which is at the log's own address; give no address. If the log was "
+            "moved, run `pyspark-log cluster adopt --moved`"
+        )
     address = known.url if url is None else url
     store = log.store_at(address)
     if address != known.url:

@@ -182,7 +182,8 @@ class _Rebuild:
         journal = Journal(self._place(), layout.CLUSTER_JOURNAL, cluster.MACHINE, self._environment)
         self.check_markers()
         moved = None if self._is_at_root else self._journal_nodes()
-        journal.begin_at(topic_plan.next_number(self._found.newest), RestoreCluster(restored, moved))
+        root = self._found.journal_stores[0].url if self._is_at_root and len(restored.nodes) > 1 else ""
+        journal.begin_at(topic_plan.next_number(self._found.newest), RestoreCluster(restored, moved, root=root))
 
     def _url(self, store: Store) -> str:
         return AT_THE_ROOT if self._is_at_root and store is self._found.journal_stores[0] else store.url

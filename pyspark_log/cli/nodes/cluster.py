@@ -11,7 +11,7 @@ import typer
 
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.nodes.nodes import DOES_NOT_VOTE, print_voting_advice
-from pyspark_log.cli.output import Column, bar, counted
+from pyspark_log.cli.output import Column, counted
 from pyspark_log.opening import canonical, open_log, own_log
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import adoption, bootstrap
@@ -24,7 +24,6 @@ from pyspark_log_storage.stores.addresses import absolute_url, absolute_urls, op
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark_log_storage.stores.store import Store
 
 _MOUNTS = Path("/proc/self/mounts")
 
@@ -145,66 +144,30 @@ def adopt(
     moved: Annotated[
         bool, typer.Option("--moved", help="The log was moved to this address, and the original is not used any more.")
     ] = False,
-    same_storage: Annotated[
-        bool,
-        typer.Option("--same-storage", help="This is the root of the original, reached by another path or mount."),
-    ] = False,
-    as_new: Annotated[
-        bool, typer.Option("--as-new", help="Make this copy of a root a cluster of its own, with a new id.")
-    ] = False,
     yes: arguments.Yes = False,
     json: arguments.Json = False,
 ) -> None:
-    """Make a copied log the log itself, or a new one.
+    """Use a log at the address to which its folders were moved.
 
-    A log at an address that its records do not name is a copy: it can be read, and nothing is written, deleted or
-    elected. Give the address of the root, or of all journal nodes. Nodes that have no journals stay where they are.
-    With --as-new they are not used any more: the new cluster has one node, the root, which must have all rows.
+    A log with several nodes is only opened at the address that it has recorded. Give the new address of the root, or of
+    all journal nodes. Nodes that have no journals stay where they are. It is then refused at the former address.
     """
-    from pyspark_log_coordinator.backup import as_new as own
-
-    if moved + same_storage + as_new != 1:
-        arguments.refuse("--moved, --same-storage, --as-new", "give one of these")
-    stores, log = [open_store(each) for each in absolute_urls(path)], own_log(path)
-    if as_new:
-        _adopt_as_new(stores, log, path, yes=yes, json=json)
-        return
-    if own.begun(stores[0]) is not None:
-        arguments.refuse("--as-new", "an adoption with this option was interrupted here; run it again")
-    found = adoption.records(stores, log)
-    was = ", ".join(found.addresses) or "any address"
+    if not moved:
+        arguments.refuse("--moved", "give it if the folders at this address are the original, which was moved here")
+    found = adoption.MovedLog([open_store(each) for each in absolute_urls(path)], own_log(path))
     shared = f" It uses the nodes at {', '.join(found.elsewhere)}." if found.elsewhere else ""
-    if moved:
-        question = (
-            f"make {canonical(path)} the cluster {found.cluster}, which was at {was}?{shared} Rows are lost if the "
-            "original is used afterwards."
-        )
-    else:
-        question = f"use cluster {found.cluster}, at {was}, at {canonical(path)} too?{shared}"
-    arguments.confirm(question, otherwise="nothing was changed", yes=yes)
-    changed = adoption.adopt(stores, log, keep=same_storage)
+    arguments.confirm(
+        f"make {canonical(path)} the cluster {found.cluster_id}, which was at {found.was or 'any address'}?{shared} "
+        "Rows are lost if the original is used afterwards.",
+        otherwise="nothing was changed",
+        yes=yes,
+    )
+    changed = found.record()
     output.show(
-        {"cluster": found.cluster, "addresses": canonical(path).split(","), "changed": changed},
-        f"cluster {found.cluster} is at {canonical(path)}"
+        {"cluster": found.cluster_id, "addresses": canonical(path).split(","), "changed": changed},
+        f"cluster {found.cluster_id} is at {canonical(path)}"
         if changed
-        else f"cluster {found.cluster} is at {canonical(path)} already; nothing was changed",
-        json=json,
-    )
-
-
-def _adopt_as_new(stores: list[Store], log: Log, path: str, *, yes: bool, json: bool) -> None:
-    from pyspark_log_coordinator.backup import as_new
-
-    found = as_new.begun(stores[0]) or as_new.states(stores, log, bar)
-    question = (
-        f"make {canonical(path)}, a copy of cluster {found.cluster}, a cluster of its own? It has one node then, and "
-        "checkpoints of queries that know the original refuse it."
-    )
-    arguments.confirm(question, otherwise="nothing was changed", yes=yes)
-    made = as_new.make(stores[0], found, log.environment)
-    output.show(
-        {"cluster": made, "copy_of": found.cluster, "addresses": [canonical(path)], "changed": True},
-        f"{canonical(path)} is cluster {made} now, with one node",
+        else f"cluster {found.cluster_id} is at {canonical(path)} already; nothing was changed",
         json=json,
     )
 

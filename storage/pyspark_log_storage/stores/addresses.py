@@ -9,7 +9,6 @@ from urllib.parse import unquote
 
 from pyspark_log_storage.errors import InvalidOption
 from pyspark_log_storage.stores import schemes
-from pyspark_log_storage.stores.copied import ORIGINALS, OriginalsStore
 
 if TYPE_CHECKING:
     from pyspark_log_storage.stores.storage_options import StorageOptions
@@ -28,17 +27,12 @@ def absolute_url(path: str) -> str:
 
     `/data/log`, `file:/data/log` and `file:///data/log` all mean the folder `/data/log`. A relative path is relative to
     the working folder of this process, so the driver calls this, not a task. Schemes have other names (`schemes`).
-    `chaos+` before an address, and options behind it, make a store with faults (`faults`). Raises `InvalidOption` for
-    an empty path, for Kafka's `HOST:PORT`, and for a scheme with one slash: as a folder it would be relative.
+    Raises `InvalidOption` for an empty path, for Kafka's `HOST:PORT`, and for a scheme with one slash: as a folder it
+    would be relative.
 
     >>> absolute_url("file:///data/log/"), absolute_url("s3a://bucket/log")
     ('/data/log', 's3://bucket/log')
     """
-    if path.lower().startswith("chaos+"):
-        from pyspark_log_storage.stores import faults
-
-        inner, options = faults.split_address(path)
-        return faults.join_address(absolute_url(inner), options)
     scheme, separator, rest = path.partition("://")
     if separator and scheme.lower() != "file":
         _check_bucket(rest, schemes.canonical(scheme))
@@ -92,27 +86,17 @@ def _is_text(path: str) -> bool:
     return True
 
 
-def inner_url(url: str) -> str:
-    """Return the canonical address of the store itself, without the faults that the address `url` adds to it."""
-    if not url.startswith("chaos+"):
-        return url
-    from pyspark_log_storage.stores import faults
-
-    return inner_url(absolute_url(faults.split_address(url)[0]))
-
-
 def is_same_place(url: str, other: str) -> bool:
     """Return whether two canonical addresses name one place: they are equal, or lead to the same folder.
 
     A symbolic link and a bind mount are the folder to which they lead; a copy of it is another one.
     """
-    one, two = inner_url(url), inner_url(other)
-    if one == two:
+    if url == other:
         return True
-    if not (one.startswith("/") and two.startswith("/")):
+    if not (url.startswith("/") and other.startswith("/")):
         return False
     try:
-        return os.path.samefile(one, two)
+        return os.path.samefile(url, other)
     except OSError:
         return False  # one of them does not exist here
 
@@ -155,15 +139,6 @@ def open_store(url: str, options: StorageOptions | None = None) -> Store:
     `options` are those of the environment unless given. Raises `InvalidOption` for a kind of store that this version
     does not support, or whose client is not installed.
     """
-    if url.startswith("chaos+"):
-        from pyspark_log_storage.stores import faults
-        from pyspark_log_storage.stores.chaos import ChaosStore
-
-        inner, chosen = faults.split_address(url)
-        store = open_store(_path_of_file_url(inner) if inner.startswith("file:") else inner, options)
-        return ChaosStore(store, faults.RandomFaults(faults.parse_options(chosen)), url)
-    if url.startswith(ORIGINALS):
-        return OriginalsStore(url)
     if url.startswith("s3://"):
         from pyspark_log_storage.stores.s3 import S3Store
         from pyspark_log_storage.stores.storage_options import StorageOptions

@@ -4,12 +4,9 @@ import pytest
 
 from pyspark_log_coordinator.journal import journal as journal_module
 from pyspark_log_coordinator.journal import replay, snapshot
-from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.journal_entry import NO_HASH, digest
 from pyspark_log_coordinator.journal.pace import ALONE_ENTRIES
-from pyspark_log_coordinator.journal.place import OneStore
 from pyspark_log_storage.errors import (
-    CopiedLog,
     CorruptObject,
     ObjectMissing,
     OutcomeUnknown,
@@ -18,8 +15,7 @@ from pyspark_log_storage.errors import (
 )
 from pyspark_log_storage.layout import newest_first
 from pyspark_log_storage.stores.local import LocalStore
-from tests.support.coordinator.fake_environment import fake_environment
-from tests.support.coordinator.item_list import FOLDER, MACHINE, AddItems, ItemAdded, ItemList, ListFull, open_list
+from tests.support.coordinator.item_list import AddItems, ItemAdded, ItemList, ListFull, open_list
 from tests.support.coordinator.journal_objects import (
     ENTRIES,
     MANIFESTS,
@@ -33,7 +29,6 @@ from tests.support.coordinator.journal_objects import (
     snapshots_in,
 )
 from tests.support.coordinator.spares import is_spare, lose_both, replace_both, spare_of
-from tests.support.memory_store import MemoryStore
 
 
 @pytest.mark.parametrize(("theirs", "items"), [("vase", ("vase", "book")), ("book", ("book",))])
@@ -295,11 +290,3 @@ def test_a_look_finds_the_entry_of_another_process(store):
     assert journal.may_have_more
     journal.refresh()
     assert not journal.may_have_more
-
-
-def test_a_journal_of_a_copy_takes_no_command():
-    store = MemoryStore()
-    copy = Journal(OneStore(store, "it is a copy"), FOLDER, MACHINE, fake_environment())
-    with pytest.raises(CopiedLog, match="it is a copy"):
-        add(copy, "book")
-    assert list(store.list("")) == []

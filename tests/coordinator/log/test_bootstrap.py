@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pyspark_log_coordinator.journal import journal_nodes
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode, JournalNodes
-from pyspark_log_coordinator.log import bootstrap
+from pyspark_log_coordinator.log import bootstrap, node_admin
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
@@ -20,11 +20,13 @@ from pyspark_log_storage.errors import (
     OutcomeUnknown,
     StoreRefused,
     StoreUnavailable,
+    StoreUnfit,
 )
 from pyspark_log_storage.objects import node
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.journal_disks import URLS, Disks
-from tests.support.memory_store import wipe
+from tests.support.faulty_store import Fault, FaultyStore, lies_at
+from tests.support.memory_store import MemoryStore, wipe
 from tests.support.rings import sample
 
 
@@ -154,6 +156,26 @@ def test_a_store_that_is_used_already_does_not_become_a_journal_node(disks):
         disks.found(*reversed(others))
 
 
+def torn(url):
+    """A store that keeps half of each object."""
+    return FaultyStore(
+        MemoryStore(url), lambda call, _: Fault.TORN_WRITE if Fault.TORN_WRITE in lies_at(call) else None
+    )
+
+
+def test_a_store_that_lies_begins_no_cluster_and_becomes_no_node(disks):
+    with pytest.raises(StoreUnfit, match="choose another kind of store"):
+        Log([torn("/faulty")], fake_environment()).open(create=True)
+    with pytest.raises(StoreUnfit, match="choose another kind of store"):
+        bootstrap.mark([disks.open("/disk/a"), disks.open("/disk/b"), torn("/faulty")], fake_environment())
+    assert {journal_nodes.read(each) for each in disks.at.values()} == {None}
+    log = Log([MemoryStore("/whole")], fake_environment(), open_node=torn)
+    log.open(create=True)
+    with pytest.raises(StoreUnfit, match="choose another kind of store"):
+        node_admin.join(log, "/faulty")
+    assert list(log.cluster.state.nodes) == ["0"]
+
+
 def test_a_node_that_is_no_root_does_not_begin_a_cluster(disks):
     disks.at["/disk/a"].create(layout.MARKER, node.encode(node.Marker("c", "7", "i")))
     with pytest.raises(NoCluster, match="node '7' of cluster c, not a root"):
@@ -270,7 +292,7 @@ def test_a_damaged_list_is_an_error_that_names_it(founded):
 
 
 def test_a_list_cannot_name_the_root(disks):
-    root = JournalNode("0", ".", "i")
-    disks.open("/disk/a").create(layout.JOURNAL_NODES, journal_nodes.encode(JournalNodes("c", (root, root, root))))
+    root, listed = JournalNode("0", ".", "i"), JournalNode("1", "/disk/a", "i")
+    disks.open("/disk/a").create(layout.JOURNAL_NODES, journal_nodes.encode(JournalNodes("c", (root, listed, root))))
     with pytest.raises(CorruptObject, match=r"the cluster at /disk/a is damaged: a node's address is '\.'"):
         disks.log("/disk/a")

@@ -339,7 +339,10 @@ def test_a_topic_whose_journal_is_damaged_does_not_keep_the_others_from_knowing_
     assert second.refresh().fenced == ("1",)
 
 
-def test_the_root_stays(log):
+def test_the_root_stays(log, stores):
     assert log.cluster.state.nodes["0"].url == AT_THE_ROOT
+    for url in ("/elsewhere", "/cluster"):
+        assert "cluster adopt --moved" in refusal(node_admin.renew, log, "0", url)
+    assert "/elsewhere" not in stores.at
     with pytest.raises(InvalidOption, match="is the cluster root"):
         node_admin.remove(log, "0")

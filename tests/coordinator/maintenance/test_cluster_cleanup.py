@@ -12,7 +12,6 @@ from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
 from pyspark_log_coordinator.topic.machine import CommitBatch
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, StoreUnavailable, UnknownTopic
-from pyspark_log_storage.stores.faults import Fault
 from pyspark_log_storage.stores.local import LocalStore
 from tests.support.coordinator.deleted_topics import DELAY_MS, DELETED_MS, LATER_MS, contents, end_of, filled, left_of
 from tests.support.coordinator.replicated_topic import ALL
@@ -21,6 +20,7 @@ from tests.support.coordinator.spares import lose_both, replace_both
 from tests.support.coordinator.stored_topic import StoredTopic
 from tests.support.countdown import Countdown
 from tests.support.counted_bucket import CountedBucket
+from tests.support.faulty_store import Fault
 from tests.support.rings import deep
 
 DAY_MS = 24 * 3_600_000

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from pyspark_log_coordinator.audit.verify import verify
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.topic.machine import DeleteRecords
-from pyspark_log_storage.stores.faults import Fault
 from tests.support.coordinator.compacted_topic import CompactedTopic
 from tests.support.coordinator.compaction_stories import VERSIONS, stories, tell
-from tests.support.countdown import Countdown, Killed
+from tests.support.countdown import Countdown
+from tests.support.faulty_store import Fault, Killed
 from tests.support.rings import deep
 
 

@@ -174,7 +174,9 @@ def test_any_store_may_be_lost_at_any_call_of_a_migration(url, every):
 
 def test_a_store_has_the_newest_list_and_gets_each_list_once():
     store = MemoryStore("/disk/a")
-    first = journal_nodes.JournalNodes("c", ())
+    first = journal_nodes.JournalNodes(
+        "c", tuple(journal_nodes.JournalNode(each, f"/disk/{each}", "i") for each in "ab")
+    )
     lists = [first, *(msgspec.structs.replace(first, generation=generation) for generation in (2, 9, 10, 11))]
     for each in lists:
         assert journal_nodes.write(each, store)

@@ -11,9 +11,9 @@ from pyspark_log_coordinator.maintenance import delta_table, topic_cleanup
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.delta import delta_log
 from pyspark_log_storage.layout import topic_folder
-from pyspark_log_storage.stores.faults import Fault
 from tests.support.coordinator.compacted_topic import CompactedTopic
-from tests.support.countdown import Countdown, Killed
+from tests.support.countdown import Countdown
+from tests.support.faulty_store import Fault, Killed
 from tests.support.rings import deep
 from tests.support.storage import vector_reader
 

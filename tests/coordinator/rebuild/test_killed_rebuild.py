@@ -11,7 +11,8 @@ from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.lost_cluster import read
 from tests.support.coordinator.replicated_topic import ReplicatedTopic
 from tests.support.coordinator.several_nodes import Stores
-from tests.support.countdown import Countdown, Killed
+from tests.support.countdown import Countdown
+from tests.support.faulty_store import Killed
 
 URLS = ("/cluster", "/disk/1", "/disk/2")
 

@@ -5,8 +5,7 @@ import shutil
 import pytest
 
 from pyspark_log.opening import forget_logs
-from tests.pyspark_log.cli.test_copies import files
-from tests.support.command_line import CommandLine, on_three_nodes
+from tests.support.command_line import CommandLine, files, on_three_nodes
 
 
 @pytest.fixture

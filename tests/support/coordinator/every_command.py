@@ -118,8 +118,7 @@ def of_cluster(state: Cluster, number: int) -> list[cluster.Command]:
         *(cluster.RemoveTopic(name, each.topic_id) for name, each in state.topics.items()),
         cluster.FinishDeletions(tuple(state.deletions)),
         groups.CreateGroup("new", ID),
-        cluster.RecordAddress("/elsewhere"),
-        cluster.MoveCluster("/elsewhere", keep=True),
+        cluster.MoveCluster("/elsewhere"),
     ]
 
 

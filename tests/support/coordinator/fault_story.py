@@ -42,8 +42,6 @@ from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.layout import MARKER
 from pyspark_log_storage.parquet import row_group
-from pyspark_log_storage.stores.chaos import ChaosStore
-from pyspark_log_storage.stores.faults import Fault, faults_at
 from pyspark_log_storage.stores.store import Store
 from tests.simulator import lanes
 from tests.support.coordinator.members import Topics
@@ -56,7 +54,8 @@ from tests.support.coordinator.small_topic import (
     make_constants_small,
     rows_of_all,
 )
-from tests.support.countdown import CHANGES, Killed, kill
+from tests.support.countdown import CHANGES
+from tests.support.faulty_store import LIES, Fault, FaultyStore, Killed
 from tests.support.memory_store import MemoryStore
 
 ON_THE_ROOT = ("/root", "/disk/1", "/disk/2")
@@ -70,8 +69,6 @@ ATTEMPTS = 3
 """Of a step in which something goes wrong once."""
 SETTLED_SECONDS = 600
 """Simulated seconds after which a member must have its partitions, also if another one has died."""
-LIES = (Fault.TORN_WRITE, Fault.BIT_ROT, Fault.BAD_READ, Fault.STALE_LIST, Fault.IGNORED_CONDITION)
-"""The faults that no store may make."""
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -86,37 +83,13 @@ class Call(msgspec.Struct, frozen=True):
         """Return the faults that can happen here and differ.
 
         If a call changes nothing, it is the same whether it is done before its answer is lost, and a process that is
-        killed there was killed after the change before. `SLOW_DOWN` is `UNAVAILABLE` in other words.
+        killed there was killed after the change before.
         """
         if self.call in CHANGES:
             return (Fault.UNAVAILABLE, Fault.LOST_ANSWER, Fault.KILL_BEFORE, Fault.KILL_AFTER)
         if self.call == "list":
             return (Fault.UNAVAILABLE, Fault.LOST_ANSWER)
         return (Fault.UNAVAILABLE, Fault.MISSING_MARKER) if self.key == MARKER else (Fault.UNAVAILABLE,)
-
-    def lies(self) -> tuple[Fault, ...]:
-        """Return the broken promises that are possible at this call."""
-        return tuple(each for each in faults_at(self.call, self.key) if each in LIES)
-
-
-class _Calls:
-    """The calls to one store, of which one may go wrong."""
-
-    def __init__(self, story: "Story", url: str) -> None:
-        self._story = story
-        self._url = url
-
-    def at(self, call: str, key: str) -> Fault | None:
-        story = self._story
-        number = len(story.calls)
-        story.calls.append(Call(story.step, self._url, call, key))
-        return story.fault if number == story.broken else None
-
-    def delay(self) -> float:
-        return 0.0
-
-    def below(self, count: int) -> int:
-        return count // 2
 
 
 class Process:
@@ -255,7 +228,12 @@ class Story:
 
     def open(self, url: str) -> Store:
         """Return a connection to a store, whose calls may go wrong."""
-        return ChaosStore(self.inner[url], _Calls(self, url), kill=kill)
+
+        def at(call: str, key: str) -> Fault | None:
+            self.calls.append(Call(self.step, url, call, key))
+            return self.fault if len(self.calls) - 1 == self.broken else None
+
+        return FaultyStore(self.inner[url], at)
 
     def environment(self, number: int) -> Environment:
         """Return the environment of a process, with a clock that all share."""

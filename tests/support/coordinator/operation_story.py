@@ -14,11 +14,11 @@ import msgspec
 
 from pyspark_log.reading import groups
 from pyspark_log_coordinator.audit.verify import verify, verify_cluster
-from pyspark_log_storage.stores.faults import Fault
 from tests.disk.story import keyed_rows
 from tests.support.coordinator.fault_story import CONFIG, GROUP, PRODUCER, Process, Story
 from tests.support.coordinator.keyed_topic import KeyedClient, check_rows, written
 from tests.support.coordinator.small_topic import PARTITIONS, TOPIC
+from tests.support.faulty_store import Fault
 
 KEYED = "k"
 Act = Callable[[Process], object]

@@ -19,7 +19,6 @@ from pyspark_log.reading import groups
 from pyspark_log.reading.query_member import handover_of
 from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
 from pyspark_log_coordinator.group.offsets import OffsetsCommitted
-from pyspark_log_storage.stores.addresses import inner_url
 from tests.support.spark.kills import Driver, Query, wait_for
 
 PARTITIONS = 6
@@ -92,7 +91,7 @@ class Drivers:
         self._folder = folder
         self._dice = random.Random(seed)
         path = str(folder / "log")
-        self._log = open_log(inner_url(path), create=True)
+        self._log = open_log(path, create=True)
         for topic in ("in", "out", "again"):
             self._log.ensure_topic(topic, PARTITIONS)
         self.story = Story(path, {name: self._query(path, name) for name in NAMES}, self._query(path, "alone"))
@@ -146,7 +145,7 @@ class Drivers:
         found = {each.partition: each.committed for each in self._lags("alone")}
         chosen = self._dice.sample(sorted(found), PARTITIONS // 2)
         to = {p: max(0, found[p] - self._dice.randrange(1, BACK_MAX)) for p in chosen}
-        groups.reset(open_log(inner_url(self.story.path)), "alone", {("in", p): offset for p, offset in to.items()})
+        groups.reset(open_log(self.story.path), "alone", {("in", p): offset for p, offset in to.items()})
         rewinds.append(to)
 
     def wait_for(self, condition: Callable[[], Any], what: str) -> None:
@@ -173,12 +172,12 @@ class Drivers:
         self._read_commits()
 
     def _lags(self, group: str) -> list[groups.PartitionLag]:
-        log = open_log(inner_url(self.story.path))
+        log = open_log(self.story.path)
         return groups.lags(log, log.group(group, create=True).journal.state)
 
     def _read_commits(self) -> None:
         """Read the group's journal on, before its older entries are trimmed."""
-        handle = open_log(inner_url(self.story.path)).group("g", create=True)
+        handle = open_log(self.story.path).group("g", create=True)
         while self._commits.number < handle.journal.number:
             for event in self._commits.take_next():
                 if isinstance(event, OffsetsCommitted):
