@@ -57,7 +57,7 @@ def _group(name: str, summary: str, commands: Any) -> LazyGroup:
 _CLUSTER = {
     "create": Lazy("nodes.cluster:create", "Create a cluster, on one store or several journal nodes."),
     "describe": Lazy("nodes.cluster:describe", "Show the cluster and the state of its journal nodes."),
-    "adopt": Lazy("nodes.cluster:adopt", "Make a copied log the log itself, or a new one."),
+    "adopt": Lazy("nodes.cluster:adopt", "Use a log at the address to which its folders were moved."),
     "migrate-journals": Lazy("nodes.cluster:migrate_journals", "Migrate the journals to other nodes of the cluster."),
     "rebuild": Lazy("repair.rebuild:rebuild", "Rebuild a cluster whose journals are all lost."),
     "check-store": Lazy("nodes.cluster:check_store", "Check whether a store can hold a log."),

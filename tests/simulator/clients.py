@@ -113,7 +113,7 @@ def patches(world: World) -> Iterator[None]:
             (sender, "REFRESH_SECONDS", 0.5),
             (member_thread, "AGAIN_SECONDS", 0.05),
             (logs, "exception", unexpected),
-            (logs, "warning", functools.partial(_warned, world)),
+            (logs, "_log", functools.partial(_logged, world)),
         ):
             stack.enter_context(mock.patch.object(module, name, value))
         yield
@@ -159,7 +159,7 @@ def _noted(world: World, commit: Callable[..., Any]) -> Callable[..., Any]:
     return noted
 
 
-def _warned(world: World, message: str, **facts: object) -> None:
+def _logged(world: World, level: int, message: str, *others: object) -> None:
     """Count what the clients say that they do after a failure."""
     if world.process.own and "It was read from node" in message:
         world.counts["reads of a Consumer from a second node"] += 1

@@ -20,6 +20,8 @@ OPERATIONS = 2000
 SEEDS = range(probes.ENOUGH)
 IN_DEFAULT_RING = 22
 """So many, evenly chosen, are of all kinds: compacted, with clients, groups, moves, quorums, unclean elections."""
+RARE = (269, 270)
+"""Worlds that come to a wiped disk at the wrong moment, and to a repetition that is refused."""
 ONE_STORE, ONE_JOURNAL, THREE_JOURNALS = 6, 57, 63
 """A seed of each kind of world."""
 
@@ -42,7 +44,7 @@ def test_whatever_goes_wrong_the_invariants_hold(seed):
 @pytest.mark.deep
 @pytest.mark.timeout(900)
 def test_the_seeds_reach_every_probe():
-    counts = sum((result_of(seed).counts for seed in SEEDS), start=result_of(SEEDS[0]).counts.copy())
+    counts = sum((result_of(seed).counts for seed in (*SEEDS[1:], *RARE)), start=result_of(SEEDS[0]).counts.copy())
     assert probes.unreached(counts) == []
 
 

@@ -103,5 +103,5 @@ def run_here(spark, monkeypatch, program, *arguments):
 
 def test_each_example_is_run():
     programs = {file.name for file in EXAMPLES.glob("*.py")} - set(WITHOUT_SPARK)
-    alone = {"avro_values.py", "first_program.py", "flights_demo.py", "s3.py"}
+    alone = {"avro_values.py", "first_program.py", "flights_demo.py", "s3.py", "from_kafka.py", "to_kafka.py"}
     assert programs == {*alone, *IN_THE_TESTS_SESSION, *WITH_DELTA}
