@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
 )
 
 from pyspark_log.opening import canonical, open_log, stores_at
-from pyspark_log.spark_calls import spark_entry
+from pyspark_log.spark_calls import acknowledge, spark_entry
 from pyspark_log.writing.destination import Destination, destination_of
 from pyspark_log.writing.rows import Rows, rows_of
 from pyspark_log.writing.staging import RetryingStaging, Staging
@@ -160,6 +160,7 @@ class _Sink:
         now_us = time.time_ns() // 1000
         try:
             for batch in batches:
+                acknowledge()
                 for rows in self._rows(batch, now_us):
                     staging.add(rows)
             files, dead_letters = staging.finish(), staging.dead_letters

@@ -1,4 +1,4 @@
-"""A session of its own, run as a script: discovery by name, and tasks that may be tried twice.
+"""A session of its own, run as a script: discovery by name, tasks that may be tried twice, and Spark's default sockets.
 
 Usage: fresh_session.py FOLDER. What it has seen goes to `seen.json` in the folder. Its workers have only the
 PYTHONPATH it was given, on which this repository need not be.
@@ -17,7 +17,8 @@ def main(folder: Path) -> None:
     from tests.spark_facts import probe_source
     from tests.spark_facts.bench import Bench
 
-    spark = SparkSession.builder.master("local[2,2]").getOrCreate()
+    builder = SparkSession.builder.master("local[2,2]")
+    spark = builder.config("spark.python.unix.domain.socket.enabled", "false").getOrCreate()
     found = [row.word for row in spark.read.format("lazy_probe").load().collect()]
 
     cloudpickle.register_pickle_by_value(probe_source)  # type: ignore[no-untyped-call]
@@ -25,7 +26,8 @@ def main(folder: Path) -> None:
     bench = Bench(spark, folder)
     bench.save(spark.range(0, 5, 1, 2), failsIn="write (0, 0)")
     [commit] = bench.calls("sink commit")
-    seen = {"found": found, "writes": bench.calls("write"), "messages": commit["messages"]}
+    over_tcp = {call["call"]: call["over_tcp"] for call in bench.calls()}
+    seen = {"found": found, "writes": bench.calls("write"), "messages": commit["messages"], "over_tcp": over_tcp}
     (folder / "seen.json").write_text(json.dumps(seen))
     spark.stop()
 

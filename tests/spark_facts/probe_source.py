@@ -51,7 +51,8 @@ class Journal:
 
     def called(self, call: str, **facts: Any) -> None:
         """Append one line for `call`, and raise if it is the one that is to fail."""
-        line = json.dumps({"call": call, "pid": os.getpid(), **facts}) + "\n"
+        over_tcp = "PYTHON_WORKER_FACTORY_SECRET" in os.environ
+        line = json.dumps({"call": call, "pid": os.getpid(), "over_tcp": over_tcp, **facts}) + "\n"
         with (self.folder / "calls.jsonl").open("a") as journal:
             journal.write(line)
         if call == self.fails_in:

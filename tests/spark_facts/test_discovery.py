@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.spark_facts.bench import Run
+
 pytestmark = pytest.mark.spark
 
 DEADLINE_S = 600
@@ -110,3 +112,12 @@ def test_a_retried_task_is_written_again_and_sends_one_message(fresh_session: di
 @pytest.mark.slow
 def test_a_retried_task_has_the_same_writer(fresh_session: dict[str, Any]) -> None:
     assert len({call["writer"] for call in fresh_session["writes"]}) == 1
+
+
+@pytest.mark.slow
+def test_a_worker_to_which_spark_talks_over_tcp_knows_it_by_a_variable(
+    fresh_session: dict[str, Any], three_batches: Run
+) -> None:
+    over_tcp = fresh_session["over_tcp"]
+    assert (over_tcp["writer"], over_tcp["write"], over_tcp["sink commit"]) == (True, True, True)
+    assert not any(call["over_tcp"] for call in three_batches.calls)
