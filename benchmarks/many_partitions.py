@@ -21,8 +21,8 @@ from benchmarks.report import Line, at_most, detail
 from pyspark_log import Consumer, Producer
 from pyspark_log.cli.main import app
 from pyspark_log.metrics.cluster_metrics import measure
-from pyspark_log.source.readers import read_split
 from pyspark_log.source.row import row_schema
+from pyspark_log.source.splits import read_split
 from pyspark_log_coordinator.topic.machine import AlterConfig
 
 if TYPE_CHECKING:

@@ -17,15 +17,15 @@ import pyarrow as pa
 from pyspark.sql.types import ArrayType, MapType, StructType
 
 from pyspark_log import opening
-from pyspark_log.source.readers import SmallBatch, SplitPartition, StreamReader, read_split
 from pyspark_log.source.row import COLUMNS
+from pyspark_log.source.splits import SmallBatch, SplitPartition, read_split
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.stores.store import is_object_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyspark.sql.datasource import InputPartition
+    from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 BYTES_MAX = 8 * 1024 * 1024
 """How large the rows may be in the driver's memory."""
@@ -37,12 +37,13 @@ class _TooLargeError(Exception):
     """The rows need more than `BYTES_MAX`."""
 
 
-def hand_over(reader: StreamReader, schema: StructType, splits: list[SplitPartition]) -> Sequence[InputPartition]:
+def hand_over(reader: Any, schema: StructType, splits: list[SplitPartition]) -> Sequence[InputPartition]:
     """Return the splits as one partition, whose rows `reader` has for Spark, or as they are, for tasks to read.
 
     Tasks read what is too large, what Spark does not take, and what cannot be read: their errors name the partition.
     """
-    handing_over = _handing_over(type(reader))
+    kind: type[DataSourceStreamReader] = type(reader)
+    handing_over = _handing_over(kind)
     if handing_over is None or not _is_taken(schema):
         return splits
     try:
@@ -54,7 +55,7 @@ def hand_over(reader: StreamReader, schema: StructType, splits: list[SplitPartit
 
 
 @functools.cache
-def _handing_over(kind: type[StreamReader]) -> type[StreamReader] | None:
+def _handing_over(kind: type[DataSourceStreamReader]) -> type[DataSourceStreamReader] | None:
     """Return the class of a reader of this kind until Spark has taken the rows. None: this Spark takes none."""
     try:
         from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper

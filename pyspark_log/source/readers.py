@@ -12,7 +12,6 @@ The rows of a small micro-batch are read on the driver, by the same function: se
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,22 +23,16 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pyspark_log import opening
-from pyspark_log.reading.arrow_rows import fetch_rows, record_schema
-from pyspark_log.reading.fetch import Split, schemas_of
-from pyspark_log.source.row import chosen_columns
+from pyspark_log.source.splits import SmallBatch, partitions_of, read_split
 from pyspark_log.spark_calls import spark_entry, spark_iterator
-from pyspark_log_storage.columns.schema import is_typed
-from pyspark_log_storage.stores.storage_options import NO_OPTIONS, StorageOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
     from pyspark_log.options import SourceOptions
-    from pyspark_log.reading.newest_rows import Choice
     from pyspark_log.reading.stream_planner import StreamPlanner
 
 
@@ -147,69 +140,3 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: Spark's checkpoint records what was read."""
-
-
-@dataclass
-class SplitPartition(InputPartition):
-    """A split, the choice of its rows if not all count, the address of its log, and the options of its stores."""
-
-    url: str
-    split: Split
-    options: StorageOptions = NO_OPTIONS
-    choice: Choice | None = None
-    fail_on_data_loss: bool = True
-
-
-@dataclass
-class SmallBatch(InputPartition):
-    """The splits of a micro-batch of few rows. A task reads them if it finds no rows that the driver has read."""
-
-    splits: list[SplitPartition]
-
-
-def partitions_of(
-    options: SourceOptions, schema: StructType, planned: Iterable[tuple[Split, Choice | None]]
-) -> list[SplitPartition]:
-    """Return Spark's partitions for the splits of a read. Raises `InvalidInput` if `schema` does not fit a topic."""
-    from pyspark_log.source.topic_columns import check_topic  # tasks must not import it
-
-    url, fail = opening.canonical(options.path), options.fail_on_data_loss
-    found = [SplitPartition(url, split, options.storage_options, choice, fail) for split, choice in planned]
-    for topic, split in {each.split.topic: each.split for each in found}.items():
-        check_topic(schema, topic, schemas_of(split))
-    return found
-
-
-def read_split(partition: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:
-    """Yield a split's rows as Spark expects them. Yield nothing for the dummy partition of an empty plan."""
-    if not isinstance(partition, SplitPartition):
-        return
-    url, options = partition.url, partition.options
-    newest = schemas_of(partition.split)[-1]
-    if is_typed(newest):
-        # Topics of records need nothing of it.
-        from pyspark_log.source import typed_row
-
-        wanted = typed_row.wanted_fields(schema.json())
-    else:
-        wanted = record_schema(chosen_columns(schema))
-
-    def find_again(split: Split, offset: int) -> Split:
-        from pyspark_log.reading import planning  # tasks must not import it
-
-        return planning.find_again(opening.open_log(url, options), split, offset)
-
-    def find_rest(split: Split, offset: int) -> Split | None:
-        from pyspark_log.reading import planning  # tasks must not import it
-
-        return planning.find_rest(opening.open_log(url, options), split, offset)
-
-    stores_at, newest = opening.stores_at(url, options), None
-    if partition.choice is not None:
-        # Few topics need it.
-        from pyspark_log.reading.newest_rows import newest_rows_of
-
-        among, keyed = partition.choice.among, partition.choice.partition
-        newest = newest_rows_of(stores_at, among, keyed, partial(find_again, among), partition.split.end)
-    found = find_again if partition.fail_on_data_loss else find_rest
-    yield from fetch_rows(stores_at, partition.split, wanted, found, newest=newest)

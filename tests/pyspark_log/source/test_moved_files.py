@@ -8,7 +8,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from pyspark_log.reading.fetch import fetch
 from pyspark_log.reading.planning import Range, find_again, split_of
-from pyspark_log.source.readers import SplitPartition, read_split
+from pyspark_log.source.splits import SplitPartition, read_split
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords, DeleteTopic
 from pyspark_log_storage.errors import DataLoss, ObjectMissing

@@ -14,7 +14,8 @@ from pyspark_log import opening
 from pyspark_log.reading import stream_planner
 from pyspark_log.reading.limits import Piece, are_few
 from pyspark_log.source import read_ahead
-from pyspark_log.source.readers import SmallBatch, SplitPartition, StreamReader
+from pyspark_log.source.readers import StreamReader
+from pyspark_log.source.splits import SmallBatch, SplitPartition
 from pyspark_log.writing.rows import Rows
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.log import Log

@@ -26,7 +26,8 @@ from pyspark.sql.types import StructType
 from pyspark_log.datasource import DefaultSource
 from pyspark_log.options import parse_sink
 from pyspark_log.sink.writer import BATCH_ID, StreamWriter
-from pyspark_log.source.readers import SmallBatch, StreamReader
+from pyspark_log.source.readers import StreamReader
+from pyspark_log.source.splits import SmallBatch
 from pyspark_log_coordinator.log.log import TopicHandle
 
 FORMAT = "pyspark_log_faulty"
