@@ -99,7 +99,8 @@ def measure_refill(folder: Path, size: int, say: Callable[[str], object]) -> lis
     _fill(handle, size)
     ours, plain = [], []
     for _ in range(FAILOVERS):
-        shutil.rmtree(folders[-1] / "topics")
+        lost = (folders[-1] / "topics").rename(folder / f"lost-{len(ours)}")  # at once: it may still be written to
+        shutil.rmtree(lost)
         (folders[-1] / "node").unlink()
         begun = time.perf_counter()
         node_admin.renew(log, "2")
