@@ -7,8 +7,9 @@ compaction made and which has only some of the rows, must also be made of what i
 often one was swapped in.
 
 The segment is staged until every member of the ISR holds it, and the ISR has at least min.insync.replicas members.
-Followers copy it meanwhile, and what it replaces stays in the log. One that no replica holds any more is dropped, and a
-keyed one if the topic is not compacted any more. So each member of the ISR always holds the whole log and may lead.
+Followers copy it meanwhile, and what it replaces stays in the log. One is dropped if no replica holds it any more, if
+no whole copy of it is found, and, if it is keyed, when the topic is not compacted any more. So each member of the ISR
+always holds the whole log and may lead.
 With replication.mode=quorum, a majority that has all committed rows must hold the segment, too. The LEO of a replica
 outside the ISR may go back to the segment's base offset.
 """
@@ -60,6 +61,20 @@ class SegmentStaged(msgspec.Struct, frozen=True, tag=True, array_like=True, forb
     segment: SegmentRef
 
 
+class DropStaged(msgspec.Struct, frozen=True):
+    """Give up a staged segment of which no whole copy is left. Nothing is lost: its rows are in the log as before."""
+
+    partition: int
+    name: str
+
+
+class StagedDropped(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """The segment is not staged any more."""
+
+    partition: Count
+    name: str
+
+
 def decide(topic: Topic, swaps: Sequence[SwapSegments], now: int) -> list[SegmentsSwapped | SegmentStaged]:
     """Return the events of those swaps that are not stale, in order."""
     events: list[SegmentsSwapped | SegmentStaged] = []
@@ -80,6 +95,21 @@ def decide(topic: Topic, swaps: Sequence[SwapSegments], now: int) -> list[Segmen
             continue
         events.append(event)
     return events
+
+
+def decide_drop(topic: Topic, command: DropStaged) -> list[StagedDropped]:
+    """Return the event that the segment is given up, none if it is not staged."""
+    if not 0 <= command.partition < len(topic.partitions):
+        return []
+    is_staged = any(each.name == command.name for each in topic.partitions[command.partition].staged)
+    return [StagedDropped(command.partition, command.name)] if is_staged else []
+
+
+def evolve_drop(topic: Topic, event: StagedDropped) -> Topic:
+    """Return the topic without the staged segment."""
+    partition = topic.partitions[event.partition]
+    kept = tuple(each for each in partition.staged if each.name != event.name)
+    return with_partition(topic, event.partition, msgspec.structs.replace(partition, staged=kept))
 
 
 def decide_staged(topic: Topic, now: int) -> list[SegmentsSwapped]:

@@ -183,9 +183,9 @@ def test_copies_that_are_whole_and_differ_are_named(topic):
     assert repair(topic.handle) == []
 
 
-@pytest.mark.parametrize("gives_up", ["repair", "scrub"])
+@pytest.mark.parametrize("gives_up", ["repair", "scrub", "catch-up"])
 @pytest.mark.parametrize("how", ["flipped", "missing"])
-def test_a_staged_segment_of_which_no_copy_is_left_is_given_up(topic, how, gives_up):
+def test_a_staged_segment_of_which_no_copy_is_whole_is_given_up(topic, how, gives_up):
     topic.append(on=("0",), acks="1")
     name = topic.roll(2)
     (staged,) = topic.partition().staged
@@ -193,11 +193,12 @@ def test_a_staged_segment_of_which_no_copy_is_left_is_given_up(topic, how, gives
     for node in nodes:
         spoil(topic, node, layout.segment_file(topic.handle.segment(0, name)), how)
     assert len(audit(topic).findings) == len(nodes)
-    for node in nodes:
-        if gives_up == "repair":
-            assert len(repair(topic.handle, node)) == 1
-        else:
-            assert scrubber.scrub(topic.log, node).failures == ()
+    if gives_up == "repair":
+        assert len(repair(topic.handle)) == 1
+    elif gives_up == "scrub":
+        assert scrubber.scrub(topic.log, nodes[0]).failures == ()
+    else:
+        assert catch_up.catch_up(topic.handle, "1").failures == ()
     assert topic.partition().staged == ()
     assert audit(topic).findings == []
 

@@ -9,9 +9,8 @@ import pytest
 
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance import delta_table, topic_cleanup
-from pyspark_log_coordinator.replication.damage import ReportDamage
 from pyspark_log_coordinator.sync.catch_up import catch_up
-from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords
+from pyspark_log_coordinator.topic.machine import AlterConfig, AlterReplicaNode, DeleteRecords
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.delta import delta_log
 from pyspark_log_storage.delta.delta_actions import Action
@@ -248,9 +247,7 @@ def test_each_node_has_a_table_of_what_it_holds():
     for node in ALL[1:]:
         catch_up(topic.handle, node)
     assert rows() == dict.fromkeys(ALL, 12)
-    incarnation = topic.handle.journal.state.incarnations["2"]
-    lost = (0, topic.partition().segments[0].name, 0)
-    topic.handle.submit(ReportDamage("2", incarnation, segments=(lost,)))
+    topic.handle.submit(AlterReplicaNode("2", "another"))
     assert rows() == {"0": 12, "1": 12, "2": 0}
 
 
