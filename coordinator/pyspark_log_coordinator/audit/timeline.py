@@ -24,6 +24,7 @@ from pyspark_log_coordinator.journal.state_machine import JournalMoved
 from pyspark_log_coordinator.log.group_handle import GroupHandle
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.model.partition import named
+from pyspark_log_coordinator.model.topic_state import changed_partitions
 from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.file_holders import FilesHeld
 from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk
@@ -278,7 +279,7 @@ def _batch(before: Topic | None, after: Topic, event: BatchSequenced) -> Moment:
     """Return a batch, with the offsets that its rows have in each partition."""
     places = []
     if before is not None:
-        for number in after.partitions.changed_since(before.partitions):
+        for number in changed_partitions(before.partitions, after.partitions):
             start = before.partitions[number].log_end if number < len(before.partitions) else 0
             end = after.partitions[number].log_end
             if start < end:
@@ -296,7 +297,7 @@ def _followed(before: Topic, after: Topic) -> Iterator[Said]:
     led: dict[tuple[NodeId | None, NodeId | None], list[int]] = defaultdict(list)
     left: dict[NodeId, list[int]] = defaultdict(list)
     joined: dict[NodeId, list[int]] = defaultdict(list)
-    for number in after.partitions.changed_since(before.partitions):
+    for number in changed_partitions(before.partitions, after.partitions):
         if number >= len(before.partitions):
             continue
         old, new = before.partitions[number], after.partitions[number]

@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.model.partition import Keyed, Partition, SegmentRef
-from pyspark_log_coordinator.model.partitions import Fact
 from pyspark_log_coordinator.model.topic_state import PendingDeletion, Topic, with_partition
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_storage import layout
-from pyspark_log_storage.stored_fields import INT64_MAX, Count, Int64
+from pyspark_log_storage.stored_fields import Count, Int64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,7 +114,7 @@ def evolve_drop(topic: Topic, event: StagedDropped) -> Topic:
 def decide_staged(topic: Topic, now: int) -> list[SegmentsSwapped]:
     """Return the swaps of the staged segments that every member of the ISR now holds."""
     events = []
-    for number, partition in topic.partitions.where(HAS_STAGED):
+    for number, partition in enumerate(topic.partitions):
         for segment in partition.staged:
             if _all_hold(topic, topic.partitions[number], segment):
                 events.append(_swapped(topic, number, segment, now))
@@ -152,7 +151,7 @@ def evolve(topic: Topic, event: SegmentsSwapped) -> Topic:
     changed = msgspec.structs.replace(
         partition,
         segments=(*before, new, *after),
-        chunks=partition.chunks.drop(rolled),
+        chunks=partition.chunks[rolled:],
         staged=tuple(each for each in partition.staged if each.name != new.name),
         compactions=partition.compactions + (new.keyed is not None),
     )
@@ -212,7 +211,7 @@ def without_staged_compactions(topic: Topic) -> Topic:
     """Return the topic without staged keyed segments if it is not compacted any more; their files are orphans."""
     if topic.config.is_compacted:
         return topic
-    for number, partition in topic.partitions.where(HAS_STAGED):
+    for number, partition in enumerate(topic.partitions):
         kept = tuple(each for each in partition.staged if each.keyed is None)
         if kept != partition.staged:
             topic = with_partition(topic, number, msgspec.structs.replace(partition, staged=kept))
@@ -221,32 +220,17 @@ def without_staged_compactions(topic: Topic) -> Topic:
 
 def schedule_deletion(topic: Topic, keys: Sequence[str], at_ms: int) -> Topic:
     """Return the topic with `keys` and the append files that are rolled in all partitions scheduled for deletion."""
-    needed = min((*topic.partitions.facts(_OLDEST_FILE), topic.next_file))
+    needed = min((each.chunks[0].file for each in topic.partitions if each.chunks), default=topic.next_file)
     rolled = topic.files[: needed - topic.first_file]
-    pending = [PendingDeletion(key, at_ms) for key in (*keys, *(f"append/{file.name}" for file in rolled))]
+    pending = tuple(PendingDeletion(key, at_ms) for key in (*keys, *(f"append/{file.name}" for file in rolled)))
     if not pending:
         return topic
     return msgspec.structs.replace(
         topic,
         first_file=needed,
-        files=topic.files.drop(len(rolled)),
-        pending_deletions=topic.pending_deletions.append(pending),
+        files=topic.files[len(rolled) :],
+        pending_deletions=(*topic.pending_deletions, *pending),
     )
-
-
-def _oldest_file(partition: Partition, _: object) -> int:
-    return partition.chunks[0].file if partition.chunks else INT64_MAX
-
-
-_OLDEST_FILE: Fact[int] = Fact(_oldest_file, min)
-"""The number of the oldest append file with unrolled chunks."""
-
-
-def _has_staged(partition: Partition, _: object) -> bool:
-    return bool(partition.staged)
-
-
-HAS_STAGED: Fact[bool] = Fact(_has_staged, any)
 
 
 def segment_key(partition: int, name: str) -> str:

@@ -32,10 +32,8 @@ from pyspark_log_coordinator.journal.state_machine import (
     events_decoder,
 )
 from pyspark_log_coordinator.model import topic_config, topic_state
-from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.batch import SequencedFile
 from pyspark_log_coordinator.model.partition import Holder, NodeId, empty
-from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.model.topic_state import FileRef, Topic
 from pyspark_log_coordinator.replication import isr_shrink
@@ -255,7 +253,7 @@ def evolve(state: Topic, event: Event) -> Topic:
 
 
 def _start(event: TopicStarted) -> Topic:
-    partitions = Partitions(empty(nodes, nodes) for nodes in event.assignments)
+    partitions = tuple(empty(nodes, nodes) for nodes in event.assignments)
     return Topic(
         name=event.name,
         topic_id=event.topic_id,
@@ -269,12 +267,12 @@ def _start(event: TopicStarted) -> Topic:
 
 def _end(state: Topic, event: TopicDeleted) -> Topic:
     """Return the deleted topic without its lists of files, because its last snapshot is kept forever."""
-    emptied = (msgspec.structs.replace(each, segments=(), chunks=AppendList(), staged=()) for each in state.partitions)
+    emptied = (msgspec.structs.replace(each, segments=(), chunks=(), staged=()) for each in state.partitions)
     return msgspec.structs.replace(
         state,
-        partitions=Partitions(emptied),
-        files=AppendList(),
-        pending_deletions=AppendList(),
+        partitions=tuple(emptied),
+        files=(),
+        pending_deletions=(),
         producers={},
         deleted_ms=event.at_ms,
     )

@@ -89,8 +89,7 @@ def may_need_follow_ups(topic: Topic, command: object) -> bool:
         return True
     if len(topic.incarnations) == 1:
         return False
-    partitions = topic.partitions
-    return True in partitions.facts(swap.HAS_STAGED) or True in partitions.facts(reassignment.IS_REASSIGNING)
+    return any(each.staged or reassignment.is_reassigning(each) for each in topic.partitions)
 
 
 def evolve(topic: Topic, event: Event) -> Topic:

@@ -9,7 +9,6 @@ from pyspark_log_coordinator.audit.repair import repair
 from pyspark_log_coordinator.audit.verify import _replication, bytes_to_read, verify
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance import topic_cleanup
-from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.sync import catch_up, scrubber
 from pyspark_log_coordinator.topic.machine import RaiseOrphanFloor
 from pyspark_log_storage import layout
@@ -241,9 +240,7 @@ def test_a_fenced_node_is_read_if_it_answers_and_is_no_fault_otherwise(topic):
 def replication(topic, **facts):
     state = topic.handle.refresh()
     partition = msgspec.structs.replace(state.partitions[0], **facts)
-    return [
-        each.detail for each in _replication(msgspec.structs.replace(state, partitions=Partitions((partition,))), 0)
-    ]
+    return [each.detail for each in _replication(msgspec.structs.replace(state, partitions=(partition,)), 0)]
 
 
 @pytest.mark.parametrize(
