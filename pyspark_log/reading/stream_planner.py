@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark_log.reading.source_offset import TopicPartition
     from pyspark_log_coordinator.log.group_handle import GroupHandle
     from pyspark_log_coordinator.log.log import Log, TopicHandle
-    from pyspark_log_coordinator.model.partitions import Partitions
+    from pyspark_log_coordinator.model.partition import Partition
 
 IDLE_WAIT_SECONDS = 0.1
 """How long a call that finds no new rows waits for some before it returns."""
@@ -74,7 +74,7 @@ class _Known(NamedTuple):
     """All that the end of a batch follows from: its beginning, and the states of the topics and of the group."""
 
     before: SourceOffset
-    topics: dict[str, Partitions]
+    topics: dict[str, tuple[Partition, ...]]
     group: int
 
     def is_still(self, now: _Known) -> bool:

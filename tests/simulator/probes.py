@@ -23,7 +23,7 @@ REPLICAS = (
     *("isr worlds", "quorum worlds", "NotEnoughReplicas", "NotEnoughReplicasAfterAppend"),
     *("LeaderElected", "leaders deposed as gone", "RowsLost", "unclean elections"),
     *("IsrShrunk", "left an ISR as gone", "left an ISR as lagging", "NodeSuspected", "SuspicionCancelled"),
-    *("CopiesDamaged", "ReplicasFenced", "ReplicasUnfenced", "ReplicasRenewed", "ReplicasAltered", "SegmentStaged"),
+    *("ReplicasFenced", "ReplicasUnfenced", "ReplicasRenewed", "ReplicasAltered", "SegmentStaged"),
 )
 MOVES = ("NodeAdded", "NodeRemoved", "taken away", "JournalMigrationFinished", "JournalMoved of shared")
 TABLES = ("versions of tables", "rows of tables", "conversions to Parquet")

@@ -24,7 +24,7 @@ from pyspark_log_coordinator.journal.state_machine import JournalMoved
 from pyspark_log_coordinator.log.group_handle import GroupHandle
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.model.partition import named
-from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged
+from pyspark_log_coordinator.model.topic_state import changed_partitions
 from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.file_holders import FilesHeld
 from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk
@@ -34,7 +34,7 @@ from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.replication.suspicion import NodeSuspected, SuspicionCancelled
 from pyspark_log_coordinator.segments.orphans import DeletionsConfirmed, FloorMarked, OrphanFloorRaised
 from pyspark_log_coordinator.segments.retention import LogStartMoved
-from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged
+from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged, StagedDropped
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.columns import SchemaEvolved
 from pyspark_log_coordinator.topic.restore import TopicRestored
@@ -228,9 +228,6 @@ def _topic_said(  # noqa: C901, PLR0912, PLR0915 -- a sentence for each event
             case RowsLost():
                 rows = f"rows {event.start:,} to {event.end - 1:,} were lost"
                 yield Lane.ELECTIONS, f"partition {event.partition}: {rows}", True
-            case CopiesDamaged():
-                files = _counted(len(event.files) + len(event.segments), "file")
-                yield Lane.NODES, f"node {event.node} has damaged copies of {files}", True
             case NodeSuspected():
                 yield Lane.NODES, f"a process could not reach node {event.node}", True
             case SuspicionCancelled():
@@ -266,7 +263,7 @@ def _topic_said(  # noqa: C901, PLR0912, PLR0915 -- a sentence for each event
                     yield Lane.REASSIGNMENTS, f"partition {event.partition} is being moved: {', '.join(words)}", False
             case LeaderElected() | IsrShrunk() | FilesHeld() | ReplicasFenced() | ReplicasUnfenced():
                 pass  # the states before and after say what follows from it
-            case SegmentStaged() | OrphanFloorRaised() | FloorMarked() | DeletionsConfirmed():
+            case SegmentStaged() | StagedDropped() | OrphanFloorRaised() | FloorMarked() | DeletionsConfirmed():
                 pass  # about files alone
             case _:
                 raise AssertionError(event)
@@ -282,7 +279,7 @@ def _batch(before: Topic | None, after: Topic, event: BatchSequenced) -> Moment:
     """Return a batch, with the offsets that its rows have in each partition."""
     places = []
     if before is not None:
-        for number in after.partitions.changed_since(before.partitions):
+        for number in changed_partitions(before.partitions, after.partitions):
             start = before.partitions[number].log_end if number < len(before.partitions) else 0
             end = after.partitions[number].log_end
             if start < end:
@@ -300,7 +297,7 @@ def _followed(before: Topic, after: Topic) -> Iterator[Said]:
     led: dict[tuple[NodeId | None, NodeId | None], list[int]] = defaultdict(list)
     left: dict[NodeId, list[int]] = defaultdict(list)
     joined: dict[NodeId, list[int]] = defaultdict(list)
-    for number in after.partitions.changed_since(before.partitions):
+    for number in changed_partitions(before.partitions, after.partitions):
         if number >= len(before.partitions):
             continue
         old, new = before.partitions[number], after.partitions[number]

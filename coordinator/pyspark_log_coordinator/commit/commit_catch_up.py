@@ -24,7 +24,6 @@ import msgspec
 
 from pyspark_log_coordinator.model import producers
 from pyspark_log_coordinator.model.partition import Holder
-from pyspark_log_coordinator.model.partitions import Fact
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.sync.replica_file import has_newest
@@ -92,7 +91,7 @@ def follow_up(handle: TopicHandle, command: CommitBatch) -> None:
     if acks == "all" and not ends:
         return
     if acks != "all":
-        waiting = [partition for _, partition in state.partitions.where(_HAS_UNCOMMITTED)]
+        waiting = [each for each in state.partitions if each.high_watermark < each.log_end]
     else:
         waiting = [state.partitions[number] for number in ends]
     behind = {node for each in waiting for node in _behind(each)} - set(state.fenced)
@@ -120,21 +119,14 @@ def note_followers(handle: TopicHandle, acks: Acks) -> None:
 
 def has_uncommitted(state: Topic) -> bool:
     """Return whether some rows are above the high watermark."""
-    return True in state.partitions.facts(_HAS_UNCOMMITTED)
-
-
-def _has_uncommitted(partition: Partition, _: object) -> bool:
-    return partition.high_watermark < partition.log_end
-
-
-_HAS_UNCOMMITTED: Fact[bool] = Fact(_has_uncommitted, any)
+    return any(each.high_watermark < each.log_end for each in state.partitions)
 
 
 def _uncommitted(state: Topic, claim: ProducerClaim) -> dict[int, int]:
     """Return the end of a batch's rows in each partition in which they are not committed."""
     ends: dict[int, int] = {}
     names = producers.names_of(state.producers, claim)
-    for number, partition in state.partitions.where(_HAS_UNCOMMITTED):
+    for number, partition in enumerate(state.partitions):
         for chunk in partition.chunks_between(partition.high_watermark, partition.log_end):
             file = state.file(chunk.file)
             if file.producer in names and file.batch_id == claim.batch_id:
@@ -263,22 +255,12 @@ _reached: weakref.WeakKeyDictionary[TopicHandle, _Followers] = weakref.WeakKeyDi
 
 
 def _followers(state: Topic) -> _Followers:
-    return _sum(state.partitions.facts(_FOLLOWERS))
-
-
-def _followers_of(partition: Partition, _: object) -> _Followers:
-    ends = {node: end for node, end in partition.log_end_offsets.items() if node != partition.leader}
-    return _Followers(partition.leader_epoch, ends)
-
-
-def _sum(of_each: Sequence[_Followers]) -> _Followers:
     ends: Counter[NodeId] = Counter()
-    for each in of_each:
-        ends.update(each.ends)
-    return _Followers(sum(each.leader_epochs for each in of_each), ends)
-
-
-_FOLLOWERS: Fact[_Followers] = Fact(_followers_of, _sum)
+    for each in state.partitions:
+        for node, end in each.log_end_offsets.items():
+            if node != each.leader:
+                ends[node] += end
+    return _Followers(sum(each.leader_epoch for each in state.partitions), ends)
 
 
 def _is_followed(state: Topic, known: _Followers | None, node: NodeId) -> bool:

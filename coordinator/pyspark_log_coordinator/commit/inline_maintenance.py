@@ -10,6 +10,7 @@ Except past the hard cap, an error is logged and the work is left for later: it 
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.maintenance import roll_task
@@ -37,8 +38,7 @@ CLUSTER_CLEAN_UP_OBJECTS_MAX = 1_000
 
 def plan_inline(handle: TopicHandle) -> tuple[RollTask, ...]:
     """Return the rolls and merges for the tasks of the next batch: one each, the most urgent first."""
-    state = handle.journal.state
-    return tuple(roll_task.roll_task_of(handle, job) for job in roll_plan.plan(state, handle.now_ms()))
+    return tuple(roll_task.roll_task_of(handle, job) for job in _due(handle))
 
 
 def roll_inline(
@@ -106,8 +106,17 @@ def roll_past_the_cap(handle: TopicHandle) -> None:
 def _rolls_past_the_cap(handle: TopicHandle) -> list[RollTask]:
     """Return the rolls of the partitions past the cap. What is due in others fails no write, and may never succeed."""
     state = handle.journal.state
-    jobs = roll_plan.plan(state, handle.now_ms())
-    return [roll_task.roll_task_of(handle, job) for job in jobs if roll_plan.is_past_the_cap(state, job.partition)]
+    return [
+        roll_task.roll_task_of(handle, job) for job in _due(handle) if roll_plan.is_past_the_cap(state, job.partition)
+    ]
+
+
+def _due(handle: TopicHandle) -> list[roll_plan.RollJob]:
+    known = _due_times.setdefault(handle, roll_plan.DueTimes())
+    return roll_plan.plan(handle.journal.state, handle.now_ms(), known=known)
+
+
+_due_times: weakref.WeakKeyDictionary[TopicHandle, roll_plan.DueTimes] = weakref.WeakKeyDictionary()
 
 
 def swap_in(handle: TopicHandle, swaps: tuple[SwapSegments, ...]) -> None:

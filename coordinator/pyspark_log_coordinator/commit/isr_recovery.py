@@ -19,13 +19,13 @@ import weakref
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.commit import commit_catch_up
-from pyspark_log_coordinator.model.partitions import Fact
 from pyspark_log_coordinator.replication import file_holders, replicas
-from pyspark_log_coordinator.replication.reassignment import IS_REASSIGNING
 from pyspark_log_coordinator.sync import catch_up, replica_file
 from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId, Partition
 
@@ -44,13 +44,13 @@ _turns: weakref.WeakKeyDictionary[TopicHandle, dict[NodeId, float]] = weakref.We
 
 def recover_now(handle: TopicHandle) -> None:
     """Copy to the replicas that are out of sync."""
-    for node in _usable(handle, _OUT_OF_SYNC):
+    for node in _usable(handle, _not_in_isr):
         _catch_up(handle, node, NOW_SECONDS)
 
 
 def recover_inline(handle: TopicHandle) -> None:
     """Copy a little to the replicas that are out of sync or lack a staged segment, if it is their turn."""
-    behind = _usable(handle, _INCOMPLETE)
+    behind = _usable(handle, _incomplete) if commit_catch_up.has_several_nodes(handle.journal.state) else []
     if not behind:
         _turns.pop(handle, None)
         return
@@ -72,7 +72,7 @@ def _may_have_follower(handle: TopicHandle, node: NodeId) -> bool:
     Segments do not say when they were made, so a node that lacks one counts as having no follower; so does a node that
     lacks nothing and is not in sync. A node that a partition is being reassigned to is left to the reassignment.
     """
-    if any(node in partition.adding for _, partition in handle.journal.state.partitions.where(IS_REASSIGNING)):
+    if any(node in each.adding for each in handle.journal.state.partitions):
         return True
     missing = file_holders.missing(handle.journal.state, node)
     if missing.segments or not missing.files:
@@ -81,31 +81,25 @@ def _may_have_follower(handle: TopicHandle, node: NodeId) -> bool:
     return handle.now_ms() - oldest.sequenced_ms < INLINE_EVERY_SECONDS * 1000
 
 
-def _usable(handle: TopicHandle, fact: Fact[frozenset[NodeId]]) -> list[NodeId]:
-    """Return the replicas of a fact that can be copied to: reachable when nodes were last probed, and not fenced."""
+def _usable(handle: TopicHandle, behind: Callable[[Partition], Iterable[NodeId]]) -> list[NodeId]:
+    """Return the replicas that are behind and can be copied to: reachable when last probed, and not fenced."""
     state = handle.journal.state
-    out = frozenset().union(*state.partitions.facts(fact))
+    out = {node for each in state.partitions for node in behind(each)}
     return sorted(out - set(handle.log.missing_nodes) - set(state.fenced))
 
 
-def _not_in_isr(partition: Partition, _: object) -> frozenset[NodeId]:
-    return frozenset(partition.replicas).difference(partition.isr)
+def _not_in_isr(partition: Partition) -> Iterable[NodeId]:
+    return () if len(partition.isr) == len(partition.replicas) else set(partition.replicas).difference(partition.isr)
 
 
-def _incomplete(partition: Partition, _: object) -> frozenset[NodeId]:
-    return frozenset(
+def _incomplete(partition: Partition) -> Iterable[NodeId]:
+    if not partition.staged:
+        return _not_in_isr(partition)
+    return {
         node
         for node in partition.replicas
         if node not in partition.isr or not all(replicas.is_held(each.holders, node) for each in partition.staged)
-    )
-
-
-def _together(of_each: list[frozenset[NodeId]]) -> frozenset[NodeId]:
-    return frozenset().union(*of_each)
-
-
-_OUT_OF_SYNC: Fact[frozenset[NodeId]] = Fact(_not_in_isr, _together)
-_INCOMPLETE: Fact[frozenset[NodeId]] = Fact(_incomplete, _together)
+    }
 
 
 def _catch_up(handle: TopicHandle, node: NodeId, seconds: float) -> None:

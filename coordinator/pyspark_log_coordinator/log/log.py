@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.journal.state_machine import Outcome
     from pyspark_log_coordinator.model.batch import Acks
     from pyspark_log_coordinator.model.partition import NodeId, Partition, SegmentRef
-    from pyspark_log_coordinator.model.partitions import Partitions
     from pyspark_log_storage.stores.store import Store
 
 
@@ -121,7 +120,7 @@ class TopicHandle:
         return self.journal.number
 
     @property
-    def partitions(self) -> Partitions:
+    def partitions(self) -> tuple[Partition, ...]:
         """The partitions of `state`, by number."""
         return self.journal.state.partitions
 
@@ -241,13 +240,13 @@ class TopicHandle:
         """
         self.log.store_checks.check()
         state, missing = self.journal.state, self.log.broken_nodes  # a node that a task may not use is its error
-        used = write_targets.used_nodes(state, acks, missing)
-        if not used <= self.log.nodes.keys():  # replicas were moved since the last look, and their node was removed
-            state = self.refresh()
-            used = write_targets.used_nodes(state, acks, missing)
+        targets = write_targets.write_targets(state, acks, missing)
+        if not write_targets.used_nodes(targets) <= self.log.nodes.keys():
+            state = self.refresh()  # replicas were moved since the last look, and their node was removed
+            targets = write_targets.write_targets(state, acks, missing)
         return WriteTargets(
-            write_targets.write_targets(state, acks, missing),
-            {each: (self.log.node(each).url, state.incarnations[each]) for each in used},
+            targets,
+            {each: (self.log.node(each).url, state.incarnations[each]) for each in write_targets.used_nodes(targets)},
             write_targets.enough(state, acks),
         )
 

@@ -15,7 +15,6 @@ import msgspec
 
 from pyspark_log_coordinator.cluster.nodes import Node
 from pyspark_log_coordinator.model import topic_state
-from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.topic import integrity
 from pyspark_log_storage import decoding
@@ -61,7 +60,7 @@ def of(handle: TopicHandle) -> Description:
 
 def describe(state: Topic, number: int, created_ms: int, nodes: tuple[Node, ...]) -> Description:
     """Return the description of the state as of entry `number`."""
-    partitions = Partitions(msgspec.structs.replace(each, segments=(), staged=()) for each in state.partitions)
+    partitions = tuple(msgspec.structs.replace(each, segments=(), staged=()) for each in state.partitions)
     return Description(number, created_ms, nodes, msgspec.structs.replace(state, partitions=partitions))
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_storage import layout
 from pyspark_log_storage.files.row_files import StagedChunk
 from pyspark_log_storage.stored_fields import Count, Int64, SegmentName, UInt32
@@ -172,7 +171,7 @@ class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """LEO of each replica: it holds all rows from the log start to there."""
     segments: tuple[SegmentRef, ...]
     """The rolled part of the log, oldest first."""
-    chunks: AppendList[ChunkRef]
+    chunks: tuple[ChunkRef, ...]
     """The unrolled part, which begins at the end of the segments."""
     staged: tuple[SegmentRef, ...] = ()
     """Segments that are swapped in as soon as every member of the ISR holds them."""
@@ -228,7 +227,7 @@ class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         later = [start for number, start in self.epoch_starts if number > epoch]
         return min(later, default=self.log_end)
 
-    def chunks_between(self, start: int, end: int) -> list[ChunkRef]:
+    def chunks_between(self, start: int, end: int) -> tuple[ChunkRef, ...]:
         """Return the unrolled chunks that hold any row of `[start, end)`, in order."""
         return self.chunks[_between(self.chunks, start, end)]
 
@@ -282,7 +281,7 @@ def empty(nodes: tuple[NodeId, ...], in_sync: tuple[NodeId, ...]) -> Partition:
         high_watermark=0,
         log_end_offsets=dict.fromkeys(nodes, 0),
         segments=(),
-        chunks=AppendList(),
+        chunks=(),
     )
 
 

@@ -26,7 +26,6 @@ from pyspark_log_coordinator.journal.paxos import NIL
 from pyspark_log_coordinator.journal.place import OneStore
 from pyspark_log_coordinator.journal.replay import Replay
 from pyspark_log_coordinator.maintenance import topic_description
-from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.topic_state import Topic, with_partition
 from pyspark_log_coordinator.rebuild.folder_scan import NodeFolder, TopicFolder
 from pyspark_log_coordinator.rebuild.topic_plan import EPOCH_MARGIN
@@ -208,6 +207,6 @@ def _in_new_epoch(after: Topic, ends: Mapping[int, int]) -> Topic:
             for each in one.chunks
         ]
         starts = (*one.epoch_starts, (epoch, end))
-        changed = msgspec.structs.replace(one, leader_epoch=epoch, epoch_starts=starts, chunks=AppendList(chunks))
+        changed = msgspec.structs.replace(one, leader_epoch=epoch, epoch_starts=starts, chunks=tuple(chunks))
         after = with_partition(after, number, changed)
     return after

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import msgspec
 
-from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.partition import Partition
 from pyspark_log_coordinator.model.topic_state import Topic, with_partitions
 from pyspark_log_storage.stored_fields import Count, Int64
@@ -67,5 +66,5 @@ def _cut(partition: Partition, end: int) -> Partition:
         log_end_offsets={node: min(reached, end) for node, reached in partition.log_end_offsets.items()},
         segments=tuple(each for each in partition.segments if each.end_offset <= end),
         staged=tuple(each for each in partition.staged if each.end_offset <= end),
-        chunks=AppendList(partition.chunks[: partition.chunks_ending_by(end)]),
+        chunks=partition.chunks[: partition.chunks_ending_by(end)],
     )

@@ -73,7 +73,7 @@ def evolve(topic: Topic, event: Event) -> Topic:
         case FloorMarked():
             return msgspec.structs.replace(topic, floor_mark=event.mark)
         case DeletionsConfirmed():
-            return msgspec.structs.replace(topic, pending_deletions=topic.pending_deletions.drop(event.count))
+            return msgspec.structs.replace(topic, pending_deletions=topic.pending_deletions[event.count :])
 
 
 def _raise_floor(topic: Topic, newest: int, now: int) -> list[Event]:

@@ -7,8 +7,9 @@ compaction made and which has only some of the rows, must also be made of what i
 often one was swapped in.
 
 The segment is staged until every member of the ISR holds it, and the ISR has at least min.insync.replicas members.
-Followers copy it meanwhile, and what it replaces stays in the log. One that no replica holds any more is dropped, and a
-keyed one if the topic is not compacted any more. So each member of the ISR always holds the whole log and may lead.
+Followers copy it meanwhile, and what it replaces stays in the log. One is dropped if no replica holds it any more, if
+no whole copy of it is found, and, if it is keyed, when the topic is not compacted any more. So each member of the ISR
+always holds the whole log and may lead.
 With replication.mode=quorum, a majority that has all committed rows must hold the segment, too. The LEO of a replica
 outside the ISR may go back to the segment's base offset.
 """
@@ -21,11 +22,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.model.partition import Keyed, Partition, SegmentRef
-from pyspark_log_coordinator.model.partitions import Fact
 from pyspark_log_coordinator.model.topic_state import PendingDeletion, Topic, with_partition
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_storage import layout
-from pyspark_log_storage.stored_fields import INT64_MAX, Count, Int64
+from pyspark_log_storage.stored_fields import Count, Int64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +60,20 @@ class SegmentStaged(msgspec.Struct, frozen=True, tag=True, array_like=True, forb
     segment: SegmentRef
 
 
+class DropStaged(msgspec.Struct, frozen=True):
+    """Give up a staged segment of which no whole copy is left. Nothing is lost: its rows are in the log as before."""
+
+    partition: int
+    name: str
+
+
+class StagedDropped(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """The segment is not staged any more."""
+
+    partition: Count
+    name: str
+
+
 def decide(topic: Topic, swaps: Sequence[SwapSegments], now: int) -> list[SegmentsSwapped | SegmentStaged]:
     """Return the events of those swaps that are not stale, in order."""
     events: list[SegmentsSwapped | SegmentStaged] = []
@@ -82,10 +96,25 @@ def decide(topic: Topic, swaps: Sequence[SwapSegments], now: int) -> list[Segmen
     return events
 
 
+def decide_drop(topic: Topic, command: DropStaged) -> list[StagedDropped]:
+    """Return the event that the segment is given up, none if it is not staged."""
+    if not 0 <= command.partition < len(topic.partitions):
+        return []
+    is_staged = any(each.name == command.name for each in topic.partitions[command.partition].staged)
+    return [StagedDropped(command.partition, command.name)] if is_staged else []
+
+
+def evolve_drop(topic: Topic, event: StagedDropped) -> Topic:
+    """Return the topic without the staged segment."""
+    partition = topic.partitions[event.partition]
+    kept = tuple(each for each in partition.staged if each.name != event.name)
+    return with_partition(topic, event.partition, msgspec.structs.replace(partition, staged=kept))
+
+
 def decide_staged(topic: Topic, now: int) -> list[SegmentsSwapped]:
     """Return the swaps of the staged segments that every member of the ISR now holds."""
     events = []
-    for number, partition in topic.partitions.where(HAS_STAGED):
+    for number, partition in enumerate(topic.partitions):
         for segment in partition.staged:
             if _all_hold(topic, topic.partitions[number], segment):
                 events.append(_swapped(topic, number, segment, now))
@@ -122,7 +151,7 @@ def evolve(topic: Topic, event: SegmentsSwapped) -> Topic:
     changed = msgspec.structs.replace(
         partition,
         segments=(*before, new, *after),
-        chunks=partition.chunks.drop(rolled),
+        chunks=partition.chunks[rolled:],
         staged=tuple(each for each in partition.staged if each.name != new.name),
         compactions=partition.compactions + (new.keyed is not None),
     )
@@ -182,7 +211,7 @@ def without_staged_compactions(topic: Topic) -> Topic:
     """Return the topic without staged keyed segments if it is not compacted any more; their files are orphans."""
     if topic.config.is_compacted:
         return topic
-    for number, partition in topic.partitions.where(HAS_STAGED):
+    for number, partition in enumerate(topic.partitions):
         kept = tuple(each for each in partition.staged if each.keyed is None)
         if kept != partition.staged:
             topic = with_partition(topic, number, msgspec.structs.replace(partition, staged=kept))
@@ -191,32 +220,17 @@ def without_staged_compactions(topic: Topic) -> Topic:
 
 def schedule_deletion(topic: Topic, keys: Sequence[str], at_ms: int) -> Topic:
     """Return the topic with `keys` and the append files that are rolled in all partitions scheduled for deletion."""
-    needed = min((*topic.partitions.facts(_OLDEST_FILE), topic.next_file))
+    needed = min((each.chunks[0].file for each in topic.partitions if each.chunks), default=topic.next_file)
     rolled = topic.files[: needed - topic.first_file]
-    pending = [PendingDeletion(key, at_ms) for key in (*keys, *(f"append/{file.name}" for file in rolled))]
+    pending = tuple(PendingDeletion(key, at_ms) for key in (*keys, *(f"append/{file.name}" for file in rolled)))
     if not pending:
         return topic
     return msgspec.structs.replace(
         topic,
         first_file=needed,
-        files=topic.files.drop(len(rolled)),
-        pending_deletions=topic.pending_deletions.append(pending),
+        files=topic.files[len(rolled) :],
+        pending_deletions=(*topic.pending_deletions, *pending),
     )
-
-
-def _oldest_file(partition: Partition, _: object) -> int:
-    return partition.chunks[0].file if partition.chunks else INT64_MAX
-
-
-_OLDEST_FILE: Fact[int] = Fact(_oldest_file, min)
-"""The number of the oldest append file with unrolled chunks."""
-
-
-def _has_staged(partition: Partition, _: object) -> bool:
-    return bool(partition.staged)
-
-
-HAS_STAGED: Fact[bool] = Fact(_has_staged, any)
 
 
 def segment_key(partition: int, name: str) -> str:

@@ -13,6 +13,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log_coordinator.journal.state_machine import JournalMoved, check_ordinals
+from pyspark_log_coordinator.model.topic_state import changed_partitions
 from pyspark_log_coordinator.topic import columns
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 
@@ -48,7 +49,7 @@ def check_entry(before: Topic, events: list[Any], after: Topic, number: int) -> 
     if len(after.partitions) < len(before.partitions):
         raise ValueError("it removes partitions")
     known = len(before.partitions)
-    for index in after.partitions.changed_since(before.partitions):
+    for index in changed_partitions(before.partitions, after.partitions):
         _check_partition(index, after, before.partitions[index] if index < known else None, after.partitions[index])
 
 

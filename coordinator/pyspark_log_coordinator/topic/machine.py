@@ -5,6 +5,7 @@
     RestoreTopic     -> TopicRestored                       the first entry of a topic whose journal was lost
     CommitBatch      -> IsrShrunk, LeaderElected ..., BatchSequenced, SegmentsSwapped, SegmentStaged ...
     MaintainSegments -> SegmentsSwapped, SegmentStaged ...
+    DropStaged       -> StagedDropped
     ApplyRetention, DeleteRecords -> LogStartMoved ...
     RaiseOrphanFloor -> OrphanFloorRaised, FloorMarked
     ConfirmDeletions -> DeletionsConfirmed
@@ -31,14 +32,11 @@ from pyspark_log_coordinator.journal.state_machine import (
     events_decoder,
 )
 from pyspark_log_coordinator.model import topic_config, topic_state
-from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.batch import SequencedFile
 from pyspark_log_coordinator.model.partition import Holder, NodeId, empty
-from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.model.topic_state import FileRef, Topic
 from pyspark_log_coordinator.replication import isr_shrink
-from pyspark_log_coordinator.replication.damage import ReportDamage
 from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred
 from pyspark_log_coordinator.replication.file_holders import HoldFiles
 from pyspark_log_coordinator.replication.isr_shrink import ShrinkIsr
@@ -48,7 +46,13 @@ from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspe
 from pyspark_log_coordinator.segments import orphans, retention, swap
 from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, RaiseOrphanFloor
 from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords, LogStartMoved
-from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged, SwapSegments
+from pyspark_log_coordinator.segments.swap import (
+    DropStaged,
+    SegmentsSwapped,
+    SegmentStaged,
+    StagedDropped,
+    SwapSegments,
+)
 from pyspark_log_coordinator.topic import batch_offsets, columns, integrity, replica_commands, restore, sequencing
 from pyspark_log_coordinator.topic.columns import EvolveSchema, SchemaEvolved
 from pyspark_log_coordinator.topic.restore import RestoreTopic, TopicRestored
@@ -114,6 +118,7 @@ Command = (
     | RestoreTopic
     | CommitBatch
     | MaintainSegments
+    | DropStaged
     | ApplyRetention
     | DeleteRecords
     | RaiseOrphanFloor
@@ -130,6 +135,7 @@ Event = (
     | BatchSequenced
     | SegmentsSwapped
     | SegmentStaged
+    | StagedDropped
     | LogStartMoved
     | orphans.Event
     | ConfigAltered
@@ -170,6 +176,8 @@ def _decide(state: Topic, command: Command, now: int) -> list[Any]:
             return [*batch, *swap.decide(_after(state, batch), command.swaps, now)] if command.swaps else batch
         case MaintainSegments():
             return list(swap.decide(state, command.swaps, now))
+        case DropStaged():
+            return list(swap.decide_drop(state, command))
         case ApplyRetention() | DeleteRecords():
             if isinstance(command, ApplyRetention):
                 moved = retention.decide_retention(state, now)
@@ -227,6 +235,8 @@ def evolve(state: Topic, event: Event) -> Topic:
             return sequencing.evolve(state, event)
         case SegmentStaged() | SegmentsSwapped():
             return swap.evolve_staged(state, event) if isinstance(event, SegmentStaged) else swap.evolve(state, event)
+        case StagedDropped():
+            return swap.evolve_drop(state, event)
         case LogStartMoved():
             return retention.evolve(state, event)
         case orphans.OrphanFloorRaised() | orphans.FloorMarked() | orphans.DeletionsConfirmed():
@@ -243,7 +253,7 @@ def evolve(state: Topic, event: Event) -> Topic:
 
 
 def _start(event: TopicStarted) -> Topic:
-    partitions = Partitions(empty(nodes, nodes) for nodes in event.assignments)
+    partitions = tuple(empty(nodes, nodes) for nodes in event.assignments)
     return Topic(
         name=event.name,
         topic_id=event.topic_id,
@@ -257,12 +267,12 @@ def _start(event: TopicStarted) -> Topic:
 
 def _end(state: Topic, event: TopicDeleted) -> Topic:
     """Return the deleted topic without its lists of files, because its last snapshot is kept forever."""
-    emptied = (msgspec.structs.replace(each, segments=(), chunks=AppendList(), staged=()) for each in state.partitions)
+    emptied = (msgspec.structs.replace(each, segments=(), chunks=(), staged=()) for each in state.partitions)
     return msgspec.structs.replace(
         state,
-        partitions=Partitions(emptied),
-        files=AppendList(),
-        pending_deletions=AppendList(),
+        partitions=tuple(emptied),
+        files=(),
+        pending_deletions=(),
         producers={},
         deleted_ms=event.at_ms,
     )
@@ -293,6 +303,7 @@ __all__ = [
     "ConfirmDeletions",
     "DeleteRecords",
     "DeleteTopic",
+    "DropStaged",
     "ElectLeaders",
     "ElectPreferred",
     "Event",
@@ -304,7 +315,6 @@ __all__ = [
     "MoveJournal",
     "PartitionReassignment",
     "RaiseOrphanFloor",
-    "ReportDamage",
     "RestoreTopic",
     "SequencedFile",
     "ShrinkIsr",

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.partition import ChunkRef, NodeId, Partition, SegmentRef, empty
-from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.producers import Producer
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.model.topic_state import FileRef, Topic
@@ -69,13 +67,13 @@ def evolve(event: TopicRestored) -> Topic:
         config=event.config,
         schemas=event.schemas,
         incarnations=event.incarnations,
-        files=AppendList(list(event.files)),
+        files=tuple(event.files),
         orphan_floor=event.entry,
         producers=event.producers,
         restored=event.entry,
         started=True,
     )
-    return msgspec.structs.replace(topic, partitions=Partitions(_partition(topic, each) for each in event.partitions))
+    return msgspec.structs.replace(topic, partitions=tuple(_partition(topic, each) for each in event.partitions))
 
 
 def _partition(topic: Topic, found: RestoredPartition) -> Partition:
@@ -88,7 +86,7 @@ def _partition(topic: Topic, found: RestoredPartition) -> Partition:
         log_end=found.log_end,
         high_watermark=found.log_end,
         segments=found.segments,
-        chunks=AppendList(list(found.chunks)),
+        chunks=tuple(found.chunks),
         # Which rows had been compacted when a batch was planned is not known: no batch has seen this count.
         compactions=topic.restored if may_be_compacted else 0,
     )

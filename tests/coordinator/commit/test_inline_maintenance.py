@@ -18,7 +18,6 @@ from pyspark_log_coordinator.commit.inline_maintenance import (
 )
 from pyspark_log_coordinator.maintenance import cluster_cleanup, roll_task, topic_cleanup
 from pyspark_log_coordinator.model.batch import StagedFile
-from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.segments import compaction_plan, roll_plan
@@ -121,7 +120,7 @@ def test_rows_that_cannot_be_rolled_do_not_block_a_writer_for_ever(log, monkeypa
     monkeypatch.setattr(roll_plan, "UNROLLED_CHUNKS_MAX", 10)
     handle = log.log.topic("t")
     stuck = msgspec.structs.replace(handle.journal.state.partitions[0], high_watermark=0)
-    handle.journal.state = msgspec.structs.replace(handle.journal.state, partitions=Partitions((stuck,)))
+    handle.journal.state = msgspec.structs.replace(handle.journal.state, partitions=(stuck,))
     roll_past_the_cap(handle)
     assert roll_plan.must_roll(handle.journal.state)
 

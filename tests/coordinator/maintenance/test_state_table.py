@@ -116,7 +116,7 @@ def test_after_an_election_nothing_is_taken_from_the_table(topic):
     state, entry = topic.handle.journal.state, topic.handle.journal.number
     one = topic.partition
     cut = msgspec.structs.replace(one, segments=one.segments[:1], leader_epoch=one.leader_epoch + 1)
-    changed = msgspec.structs.replace(state, partitions=state.partitions.replace({0: cut}))
+    changed = msgspec.structs.replace(state, partitions=(cut, *state.partitions[1:]))
     assert delta_table.publish(topic.store, topic.handle, changed, "0", entry=entry + 1, now=0)
     assert topic.rows() == [(0, b"a", b"1"), (1, b"b", b"1")]
 

@@ -104,7 +104,7 @@ def test_what_is_damaged_on_the_node_is_copied_again_and_told(cli, tmp_path, mon
         return capsys.readouterr().err
 
     key = damaged.relative_to(tmp_path / "disk1")
-    assert scrub_twice() == f"node 1: {key} was damaged or missing; copied it from another node\n"
+    assert scrub_twice() == f"node 1: {key} was damaged or missing; it is repaired\n"
     assert damaged.read_bytes() == whole
     assert not gone.exists()
     gone.parent.rename(gone.parent.with_name("elsewhere"))

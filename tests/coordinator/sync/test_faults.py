@@ -1,18 +1,20 @@
-"""Damaged and lost copies in real files: found by scrubber, catch-up, repair and failure detector, and copied again."""
+"""Damaged and lost copies in real files: one walk finds them, one cure replaces them, and no entry says so."""
 
 import shutil
 
 import pytest
 
 from pyspark_log_coordinator.audit import verify
+from pyspark_log_coordinator.audit.repair import repair
 from pyspark_log_coordinator.journal.history import history
-from pyspark_log_coordinator.log.node_admin import set_fenced
+from pyspark_log_coordinator.log.node_admin import renew, set_fenced
 from pyspark_log_coordinator.model.topic_config import parse
-from pyspark_log_coordinator.sync import catch_up, damage_reports, operator_elections, replica_file, scrubber
+from pyspark_log_coordinator.sync import faults, operator_elections, replica_file, scrubber
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
+from pyspark_log_coordinator.sync.follower import clean_up_node
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import NodeMissing, NotEnoughReplicas, StoreUnavailable
+from pyspark_log_storage.errors import NodeMissing, NotEnoughReplicas, ObjectMissing
 from tests.support.coordinator.lost_cluster import KEEP, LostCluster
 from tests.support.coordinator.replicated_topic import ALL, write
 from tests.support.lost_folders import lose_folder
@@ -38,17 +40,12 @@ def one(cluster):
     return state_of(cluster).partitions[0]
 
 
-def reported(cluster):
-    """Return the nodes whose copies were reported."""
-    journal = cluster.log.topic("t").journal
-    return [each.node for step in history(journal) for each in step.events if type(each).__name__ == "CopiesDamaged"]
-
-
 def paths(cluster, node):
-    """Return the file of the segment and the newest append file of a node."""
+    """Return the file of the segment, its index, and the newest append file of a node."""
     folder = cluster.folder(node, "t")
-    rolled = folder / "0" / layout.segment_file(one(cluster).segments[0].name)
-    return rolled, folder / "append" / state_of(cluster).files[-1].name
+    name = one(cluster).segments[0].name
+    appended = folder / "append" / state_of(cluster).files[-1].name
+    return folder / "0" / layout.segment_file(name), folder / "0" / f"{name}.index", appended
 
 
 def is_sound(cluster):
@@ -57,27 +54,41 @@ def is_sound(cluster):
     cluster.check()
 
 
-# Scrubbing
+SPOILT = {
+    "flipped": lambda path: flip_bit(path, 8 * 100),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "gone": lambda path: path.unlink(),
+}
 
 
 @pytest.mark.parametrize("node", ALL[:2])
-@pytest.mark.parametrize("how", ["damaged", "gone"])
-def test_damaged_and_lost_copies_are_found_and_copied_again(cluster, node, how):
+@pytest.mark.parametrize("how", SPOILT)
+def test_damaged_and_lost_copies_are_found_and_replaced_and_the_journal_says_nothing(cluster, node, how):
     spoiled = paths(cluster, node)
     whole = [path.read_bytes() for path in spoiled]
-    for path in spoiled:
-        flip_bit(path, 8 * 100) if how == "damaged" else path.unlink()
+    number = cluster.log.topic("t").journal.number
+    for path in (spoiled[0], spoiled[2]):
+        SPOILT[how](path)
+    found = list(faults.faults(cluster.log.topic("t"), ALL))
+    rows = [(each.partition, each.base_offset, each.end_offset) for fault in found for each in fault.rows]
+    assert ([each.node for each in found], rows) == ([node] * 2, [(0, 0, 4), (0, 6, 8)])
     done = scrubber.scrub(cluster.log, node)
-    assert (done.objects, done.failures) == (3, ())
-    # What is gone is put back together with the first that was found.
-    assert len(done.repaired) == (2 if how == "damaged" else 1)
+    assert ([key.rsplit("/", 1)[1] for key in done.repaired], done.failures) == ([spoiled[0].name, spoiled[2].name], ())
     assert [path.read_bytes() for path in spoiled] == whole
-    assert set(reported(cluster)) == {node}
+    assert scrubber.scrub(cluster.log, node).repaired == ()
+    assert (cluster.log.topic("t").journal.number, one(cluster).isr) == (number, ALL)
     is_sound(cluster)
-    number, told = cluster.log.topic("t").journal.number, []
-    again = scrubber.scrub(cluster.log, node, told.append)
-    assert (again.objects, again.bytes, again.repaired) == (3, sum(told), ())
-    assert cluster.log.topic("t").journal.number == number
+
+
+@pytest.mark.parametrize("how", SPOILT)
+def test_a_damaged_index_is_made_again_from_the_nodes_own_rows(cluster, how):
+    index = paths(cluster, "1")[1]
+    whole = index.read_bytes()
+    SPOILT[how](index)
+    for path in (paths(cluster, "0")[0], paths(cluster, "2")[0]):
+        path.unlink()
+    assert [key.rsplit("/", 1)[1] for key in scrubber.scrub(cluster.log, "1").repaired] == [index.name]
+    assert index.read_bytes() == whole
 
 
 def test_bytes_behind_the_end_of_a_segment_are_damage(cluster):
@@ -85,61 +96,47 @@ def test_bytes_behind_the_end_of_a_segment_are_damage(cluster):
     whole = path.read_bytes()
     path.write_bytes(whole + b"more")
     done = scrubber.scrub(cluster.log, "1")
-    assert (len(done.repaired), done.failures, reported(cluster)) == (1, (), ["1"])
+    assert (len(done.repaired), done.failures) == (1, ())
     assert path.read_bytes() == whole
-    is_sound(cluster)
 
 
-def test_a_copy_that_is_reported_and_cannot_be_copied_again_is_a_failure_of_the_scrub(cluster, monkeypatch):
-    flip_bit(paths(cluster, "1")[1], 8 * 100)
-    unanswered = catch_up.CopyResult(0, 0, (StoreUnavailable("", "the file", "no holder answers any more"),))
-    monkeypatch.setattr(catch_up, "catch_up", lambda *_: unanswered)
-    done = scrubber.scrub(cluster.log, "1")
-    assert (done.repaired, reported(cluster)) == ((), ["1"])
-    assert [each.endswith("no holder answers any more") for each in done.failures] == [True]
+def test_a_file_that_expires_while_it_is_read_is_not_taken_for_lost(cluster):
+    expired = paths(cluster, "1")[2]
+
+    def expire(_):
+        if expired.exists():
+            cluster.log.topic("t").submit(DeleteRecords(0, one(cluster).log_end))
+            expired.unlink()
+
+    done = scrubber.scrub(cluster.log, "1", expire)
+    assert (done.repaired, done.failures, expired.exists()) == ((), (), False)
 
 
-def test_a_file_that_expires_during_a_scrub_is_not_taken_for_lost(cluster, monkeypatch):
-    check = replica_file.check
-
-    def expire_first(store, piece, moved):
-        monkeypatch.undo()
-        cluster.log.topic("t").submit(DeleteRecords(0, one(cluster).log_end))
-        (cluster.path / "node1" / piece.stored_key).unlink()
-        check(store, piece, moved)
-
-    monkeypatch.setattr(replica_file, "check", expire_first)
-    done = scrubber.scrub(cluster.log, "1")
-    assert (done.objects, done.repaired, done.failures, reported(cluster)) == (2, (), (), [])
+def test_nothing_is_written_in_the_place_of_a_file_that_the_journal_no_longer_names(cluster):
+    handle, path = cluster.log.topic("t"), paths(cluster, "1")[2]
+    (fault,) = [each for each in replica_file.all_files(handle) if each.key.endswith(path.name)]
+    path.unlink()
+    cluster.log.topic("t").submit(DeleteRecords(0, one(cluster).log_end))
+    assert not faults.cure(handle, "1", fault)
+    assert not path.exists()
 
 
-def test_a_file_without_a_whole_copy_stays_and_is_reported(cluster):
+def test_a_file_without_a_whole_copy_stays_and_the_error_names_its_rows(cluster):
     before = {}
     for node in ALL:
-        path = paths(cluster, node)[1]
+        path = paths(cluster, node)[2]
         flip_bit(path, 8 * 100)
         before[path] = path.read_bytes()
-    done = scrubber.scrub(cluster.log, "1")
-    (failure,) = done.failures
-    assert paths(cluster, "1")[1].name in failure
+    (failure,) = scrubber.scrub(cluster.log, "1").failures
+    assert "partition 0, offsets 6 to 7" in failure
+    assert paths(cluster, "1")[2].name in failure
+    assert repair(cluster.log.topic("t")) == []
+    assert [each.repairable for each in verify.verify(cluster.log.topic("t")).findings] == [False] * 3
     assert {path: path.read_bytes() for path in before} == before
-    assert (reported(cluster), one(cluster).isr) == ([], ALL)
+    assert one(cluster).isr == ALL
 
 
-def test_a_copy_that_the_isr_cannot_do_without_is_replaced_in_place(cluster):
-    cluster.create("u", min_insync_replicas="3")
-    name = cluster.append("u")
-    path = cluster.folder("1", "u") / "append" / name
-    whole = path.read_bytes()
-    flip_bit(path, 8 * 100)
-    number = cluster.log.topic("u").journal.number
-    assert [key.rsplit("/", 1)[1] for key in scrubber.scrub(cluster.log, "1").repaired] == [name]
-    assert path.read_bytes() == whole
-    assert cluster.log.topic("u").refresh().partitions[0].isr == ALL
-    assert cluster.log.topic("u").journal.number == number
-
-
-def test_a_disk_that_was_read_wrongly_once_is_not_reported(cluster, monkeypatch):
+def test_a_disk_that_was_read_wrongly_once_is_left_alone(cluster, monkeypatch):
     store, read = cluster.log.node_store("1"), type(cluster.log.node_store("1")).read
 
     def wrongly(self, key, *place):
@@ -152,7 +149,7 @@ def test_a_disk_that_was_read_wrongly_once_is_not_reported(cluster, monkeypatch)
     monkeypatch.setattr(type(store), "read", wrongly)
     done = scrubber.scrub(cluster.log, "1")
     assert type(store).read is read
-    assert (done.repaired, done.failures, reported(cluster)) == ((), (), [])
+    assert (done.repaired, done.failures) == ((), ())
 
 
 def test_nothing_is_copied_to_a_disk_that_is_not_mounted(cluster):
@@ -161,48 +158,44 @@ def test_nothing_is_copied_to_a_disk_that_is_not_mounted(cluster):
     mounted.mkdir()
     with pytest.raises(NodeMissing, match="is its disk mounted"):
         scrubber.scrub(cluster.log, "1")
+    assert repair(cluster.log.topic("t")) == []
     assert [path for path in mounted.rglob("*") if path.is_file()] == []
-    assert reported(cluster) == []
 
 
-# Copying and repair
-
-
-def test_a_follower_reports_the_source_that_it_found_damaged_once_another_was_whole(cluster):
+def test_a_copier_takes_the_next_holder_for_a_damaged_one_and_cures_that(cluster):
     name = cluster.append("t", on=("0", "1"))
-    paths = [cluster.folder(node, "t") / "append" / name for node in ("0", "1")]
-    for path in paths:
+    damaged, whole = (cluster.folder(node, "t") / "append" / name for node in ("0", "1"))
+    for path in (damaged, whole):
         flip_bit(path, 8 * 100)
     cluster.catch_up("t", "2")
-    assert (reported(cluster), one(cluster).isr) == ([], ("0", "1"))
-    flip_bit(paths[1], 8 * 100)
+    assert not (cluster.folder("2", "t") / "append" / name).exists(), "only whole bytes are copied"
+    flip_bit(whole, 8 * 100)
     cluster.catch_up("t", "2")
-    assert reported(cluster) == ["0"]
-    assert (one(cluster).leader, one(cluster).isr) == ("1", ("1", "2"))
-    cluster.catch_up("t", "0")
+    assert damaged.read_bytes() == whole.read_bytes()
     is_sound(cluster)
 
 
-def test_files_that_are_gone_because_the_disk_was_unmounted_meanwhile_are_not_reported(cluster, monkeypatch):
+# A disk is set back to an old copy
+
+
+def test_a_file_that_was_rolled_and_deleted_meanwhile_is_no_reason_for_a_suspicion(cluster, monkeypatch):
     handle, store = cluster.log.topic("t"), cluster.log.node_store("1")
-    listed = type(store).list
+    newest, size = paths(cluster, "1")[2], type(store).size
 
-    def unmount(self, prefix, after=""):
-        if self is store:
-            (cluster.path / "node1").rename(cluster.path / "unmounted")
-            (cluster.path / "node1").mkdir()
-        return listed(self, prefix, after)
+    def expired(self, key):
+        if self is store and key.endswith(newest.name):
+            monkeypatch.undo()
+            cluster.log.topic("t").submit(DeleteRecords(0, 8))
+            raise ObjectMissing(self.url, key)
+        return size(self, key)
 
-    monkeypatch.setattr(type(store), "list", unmount)
-    damage_reports.report_lost(handle, "1")
-    assert (cluster.path / "unmounted").exists()
-    assert (reported(cluster), one(cluster).isr) == ([], ALL)
-
-
-# A leader's disk is restored from an old backup
+    monkeypatch.setattr(type(store), "size", expired)
+    failure_detector_of(handle).look(handle)
+    assert type(store).size is size
+    assert (one(cluster).log_start, handle.refresh().suspects) == (8, {})
 
 
-def test_a_replica_with_every_row_leads_at_once(tmp_path):
+def test_a_leader_whose_newest_file_is_gone_is_suspected_and_gets_it_back(tmp_path):
     cluster = LostCluster(tmp_path)
     handle = cluster.log.create_topic("t", 1, parse(KEEP), replicas=[("1", "2", "0")])
     write(cluster.log, handle, 0, {0: [b"0"]}, ALL, "1")
@@ -213,14 +206,24 @@ def test_a_replica_with_every_row_leads_at_once(tmp_path):
     with pytest.raises(NotEnoughReplicas):
         write(cluster.log, handle, 2, {0: [b"2"]}, ("0", "2"), "1")
     failure_detector_of(handle).look(handle)
+    assert (handle.refresh().partitions[0].leader, set(handle.journal.state.suspects)) == ("1", {"1"})
+    failure_detector_of(handle, session_timeout_ms=0).look(handle)
     one = handle.refresh().partitions[0]
-    assert (one.leader, one.leader_epoch, one.isr, one.log_end) == ("2", 1, ("2", "0"), 2)
-    assert handle.state.suspects == {}
+    assert (one.leader, one.leader_epoch, one.log_end) == ("2", 1, 2)
     write(cluster.log, handle, 2, {0: [b"2"]}, ("2",), "1")
     for node in ("1", "0"):
         cluster.catch_up("t", node)
-    assert handle.refresh().partitions[0].isr == ("1", "2", "0")
+    assert (handle.refresh().partitions[0].isr, handle.journal.state.suspects) == (("1", "2", "0"), {})
     assert cluster.read("t") == [b"0", b"1", b"2"]
+    assert verify.verify(handle).findings == []
+
+
+def test_what_a_disk_that_was_set_back_lacks_comes_back_although_newer_files_were_written_to_it(cluster):
+    for path in paths(cluster, "1"):
+        path.unlink()
+    cluster.append("t")
+    clean_up_node(cluster.log, "1")
+    is_sound(cluster)
 
 
 def test_a_leader_that_lost_rows_which_only_it_had_is_replaced_though_its_newest_file_is_there(tmp_path):
@@ -263,7 +266,7 @@ def test_rows_of_which_the_only_copy_is_damaged_are_given_up_by_fencing_their_le
 
 
 @pytest.mark.parametrize("enabled", [True, False], ids=["by the topic's configuration", "by hand"])
-def test_the_only_disk_left_leads_with_the_rows_that_it_really_has(tmp_path, enabled, caplog):
+def test_the_only_disk_left_leads_with_the_rows_that_it_really_has_once_it_is_renewed(tmp_path, enabled, caplog):
     cluster = LostCluster(tmp_path)
     config = KEEP | {"unclean.leader.election.enable": str(enabled).lower()}
     handle = cluster.log.create_topic("t", 1, parse(config), replicas=[("1", "2")])
@@ -275,12 +278,23 @@ def test_the_only_disk_left_leads_with_the_rows_that_it_really_has(tmp_path, ena
     lose_folder(tmp_path / "node2")
     shutil.move(tmp_path / "backup", tmp_path / "node2")
     failure_detector_of(handle, session_timeout_ms=0).look(handle)
+    assert handle.refresh().partitions[0].leader is None
     if not enabled:
-        assert handle.refresh().partitions[0].leader is None
         command = operator_elections.election_of(handle, failure_detector_of(handle).unreachable)
-        assert [
-            (each.start, each.stop) for each in operator_elections.would_lose(handle.refresh(), command).values()
-        ] == [(1, 4)]
+        assert "node 2 lacks its newest files" in operator_elections.why_leaderless(handle, command, 0)
+    assert not replica_file.is_set_back(cluster.log, "0")
+    assert replica_file.is_set_back(cluster.log, "2")
+    set_fenced(cluster.log, "2", fenced=True)  # it must not lead before its rows are counted
+    renew(cluster.log, "2", is_set_back=True)
+    cluster.log.open(create=False)
+    cluster.catch_up("t", "2")
+    assert handle.refresh().partitions[0].log_end_offsets["2"] == 1
+    set_fenced(cluster.log, "2", fenced=False)
+    failure_detector_of(handle, session_timeout_ms=0).look(handle)
+    if not enabled:
+        command = operator_elections.election_of(handle, failure_detector_of(handle).unreachable)
+        lost = operator_elections.would_lose(handle.refresh(), command)
+        assert [(each.start, each.stop) for each in lost.values()] == [(1, 4)]
         handle.submit(command)
     one = handle.refresh().partitions[0]
     assert (one.leader, one.isr, one.log_end, one.high_watermark) == ("2", ("2",), 1, 1)
