@@ -33,7 +33,7 @@ from pyspark_log_storage.errors import (
 )
 from pyspark_log_storage.files import append_file
 from pyspark_log_storage.objects.node import require_marker
-from pyspark_log_storage.segments import segment
+from pyspark_log_storage.segments import segment, transfer
 from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
 from pyspark_log_storage.stores.read_ahead import ReadAhead
 
@@ -296,7 +296,10 @@ def _of_holders(state: Topic, file: ReplicaFile, stores: Mapping[NodeId, Store])
 def _bad_chunks(
     store: Readable, file: ReplicaFile, state: Topic, schemas: Sequence[pa.Schema], moved: Callable[[int], object]
 ) -> tuple[BadRows, ...]:
-    """Return the rows of an append file that cannot be read."""
+    """Return the rows of an append file that cannot be read.
+
+    Chunks that the journal no longer names are damage, too: nobody could copy the file.
+    """
     found = []
     for place in sorted(file.places, key=lambda each: each.position):
         chunks = state.partitions[place.partition].chunks
@@ -310,6 +313,11 @@ def _bad_chunks(
             except LogError as error:
                 found.append(BadRows(place.partition, ref.base_offset, ref.end_offset, error.message))
         moved(place.length)
+    try:
+        if not found and store.size(file.key) > bytes_of(file):
+            transfer.check_append_file(store, file.key, file.places)
+    except LogError as error:
+        found = [msgspec.structs.replace(each, why=error.message) for each in rows_of(state, file)]
     return tuple(found)
 
 

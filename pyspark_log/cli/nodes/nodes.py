@@ -153,7 +153,7 @@ def renew(
     yes: arguments.Yes = False,
     json: arguments.Json = False,
 ) -> None:
-    """Give a node an empty disk or a new address, or let one whose disk was set back begin anew.
+    """Give a node an empty disk or a new address.
 
     Use it if the node's disk was wiped, replaced, moved, or restored from an old backup. On an empty disk, and on one
     that lacks files of the node, the node starts with a new incarnation. pyspark-log node run then finds what is left
@@ -177,6 +177,8 @@ def renew(
         said = f"node {node_id} is intact; nothing was changed"
     elif node.incarnation == before.incarnation:
         said = f"node {node_id} is now at {_address(log, node)}, with its data"
+    elif was_set_back:
+        said = f"node {node_id} begins anew; count and copy its files with: pyspark-log node run {node_id}"
     else:
         said = f"node {node_id} is now empty at {_address(log, node)}; fill it with: pyspark-log node run {node_id}"
     output.show(_document(log, node) | {"renewed": renewed}, said, json=json)

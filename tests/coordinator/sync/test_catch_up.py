@@ -103,6 +103,25 @@ def test_a_lost_file_that_keeps_its_partition_in_sync_keeps_no_other_one_behind(
     assert [each.node for each in topic.handle.journal.state.file(0).holders] == ["1", "2"]
 
 
+def test_a_suspected_member_of_the_isr_gets_its_lost_file_back_and_is_no_longer_suspected(topic):
+    key = topic.handle.append_file(topic.append(on=("0", "1", "2"), acks="all"))
+    topic.log.node_store("1").delete(key)
+    topic.handle.submit(Suspect("1", topic.handle.journal.state.incarnations["1"]))
+    assert copy(topic).objects == 1
+    assert topic.content("1") == topic.content("0")
+    assert (topic.partition().isr, topic.handle.state.suspects) == (("0", "1", "2"), {})
+
+
+def test_a_suspected_member_that_cannot_get_its_lost_file_back_copies_nothing_and_stays_suspected():
+    topic = ReplicatedTopic(replicas=(("1", "0"), ("0", "1")))
+    lost = topic.append({0: [b"a"]}, on=("1",), acks="1")
+    topic.append({1: [b"b"]}, on=("0",), acks="1")
+    topic.log.node_store("1").delete(topic.handle.append_file(lost))
+    topic.handle.submit(Suspect("1", topic.handle.journal.state.incarnations["1"]))
+    assert (copy(topic, "1").objects, topic.keys("1")) == (0, [])
+    assert set(topic.handle.refresh().suspects) == {"1"}
+
+
 def test_a_node_that_has_lost_the_last_copy_of_a_file_stays_out_of_sync():
     topic = ReplicatedTopic(replicas=(("1", "2"),))
     lost = topic.append(on=("1", "2"), acks="all")

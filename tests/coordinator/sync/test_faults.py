@@ -100,6 +100,20 @@ def test_bytes_behind_the_end_of_a_segment_are_damage(cluster):
     assert path.read_bytes() == whole
 
 
+def test_damage_of_a_chunk_that_is_no_longer_named_is_damage_of_its_file(tmp_path):
+    cluster = LostCluster(tmp_path)
+    cluster.create("t", partitions=2)
+    name = cluster.append("t", 1)
+    cluster.roll("t", partition=0)
+    path = cluster.folder("1", "t") / "append" / name
+    whole = path.read_bytes()
+    flip_bit(path, 8 * 100)
+    (fault,) = faults.faults(cluster.log.topic("t"), ALL)
+    assert (fault.node, [each.partition for each in fault.rows]) == ("1", [1])
+    assert len(scrubber.scrub(cluster.log, "1").repaired) == 1
+    assert path.read_bytes() == whole
+
+
 def test_a_file_that_expires_while_it_is_read_is_not_taken_for_lost(cluster):
     expired = paths(cluster, "1")[2]
 
@@ -136,7 +150,7 @@ def test_a_file_without_a_whole_copy_stays_and_the_error_names_its_rows(cluster)
     assert one(cluster).isr == ALL
 
 
-def test_a_disk_that_was_read_wrongly_once_is_left_alone(cluster, monkeypatch):
+def test_a_disk_that_was_read_wrongly_once_has_no_fault(cluster, monkeypatch):
     store, read = cluster.log.node_store("1"), type(cluster.log.node_store("1")).read
 
     def wrongly(self, key, *place):
@@ -147,9 +161,8 @@ def test_a_disk_that_was_read_wrongly_once_is_left_alone(cluster, monkeypatch):
         return bytes(data)
 
     monkeypatch.setattr(type(store), "read", wrongly)
-    done = scrubber.scrub(cluster.log, "1")
+    assert list(faults.faults(cluster.log.topic("t"), ALL)) == []
     assert type(store).read is read
-    assert (done.repaired, done.failures) == ((), ())
 
 
 def test_nothing_is_copied_to_a_disk_that_is_not_mounted(cluster):
@@ -158,7 +171,10 @@ def test_nothing_is_copied_to_a_disk_that_is_not_mounted(cluster):
     mounted.mkdir()
     with pytest.raises(NodeMissing, match="is its disk mounted"):
         scrubber.scrub(cluster.log, "1")
-    assert repair(cluster.log.topic("t")) == []
+    handle = cluster.log.topic("t")
+    for file in replica_file.all_files(handle):
+        with pytest.raises(NodeMissing):
+            faults.cure(handle, "1", file)
     assert [path for path in mounted.rglob("*") if path.is_file()] == []
 
 
