@@ -299,7 +299,8 @@ def _simulated(world: World) -> Iterator[None]:
 
     def noted(store_at: Any, work: Any, environment: Any) -> Any:
         made = run_job(store_at, work, environment)
-        world.jobs[made.segment.name] = work.job
+        job = msgspec.structs.replace(work.job)  # one of its own for each run
+        world.jobs |= dict.fromkeys((each.name for each in made.made), job)
         return made
 
     logger = logging.getLogger("pyspark_log")

@@ -5,8 +5,7 @@ producers     batch ids rise
 partitions    no gap, no overlap, log start <= HW <= LEO, epochs rise
 replicas      LEO, HW, ISR and leader against the files that each node holds
 segments      on every holder: each chunk's checksum and rows, the index against the .log, both against the journal, and
-              the same bytes on all holders; of keyed segments the key index against the rows' keys, too, and
-              that a key has one live row
+              the same bytes on all holders; of compacted topics also that a key has one live row
 append files  on every holder: each unrolled chunk's checksum and rows
 checkpoints   on every node: whole, of this topic, and no other leader epochs than the journal's
 orphans       files that no entry names; these are no fault
@@ -21,6 +20,7 @@ than the newest snapshot may be missing because the journal was trimmed.
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -41,6 +41,10 @@ from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
 
     from pyspark_log_coordinator.cluster.groups import GroupRecord
     from pyspark_log_coordinator.journal.journal import Journal
@@ -271,7 +275,7 @@ class _Audit:
         whole: dict[NodeId, tuple[EpochStarts, list[IndexEntry]]] = {}
 
         def read(name: NodeId, store: Store) -> None:
-            entries = segment.scan(store, key, self._handle.schemas, self._state.config.compaction_columns)
+            entries = segment.scan(store, key, self._handle.schemas)
             check_segment(ref, entries, store.size(layout.segment_file(key)))
             if not segment.index_is_right(store, key, entries):
                 self._add(rows, f"it does not match the {layout.ending(key)}", name, repairable=True, ending=".index")
@@ -288,27 +292,33 @@ class _Audit:
 
     def read_live_rows(self, number: int) -> None:
         """Check that each key has one live row in a partition's keyed segments, as far as these can be read."""
-        segments = self._state.partitions[number].keyed_segments
+        head = self._state.partitions[number].keyed_segments
+        segments = [each for each in head if each.keyed is not None and each.keyed.placeholder is None]
         if not segments:
             return
         from pyspark_log_coordinator.audit import live_rows
-        from pyspark_log_storage.parquet import keyed_segment  # imports pyarrow.parquet
+        from pyspark_log_storage.parquet import keyed_segment, parquet_footer  # imports pyarrow.parquet
 
-        def by(read: Callable[[Store, str], T]) -> Callable[[SegmentRef], T]:
-            def found(ref: SegmentRef) -> T:
+        schemas, columns = self._handle.schemas, self._state.config.compaction_columns
+
+        def keys() -> Iterator[tuple[pa.Array, NDArray[np.int64]]]:
+            for ref in segments:
                 key, stores = self._handle.segment(number, ref.name), self._copies.of(self._state, ref.holders)
-                return first_readable(stores.values(), lambda store: read(store, key))
-
-            return found
+                footer = first_readable(stores.values(), partial(parquet_footer.read, key=key))
+                for entry in footer.entries:
+                    read = partial(
+                        keyed_segment.read_keys, key=key, footer=footer, entry=entry, schemas=schemas, columns=columns
+                    )
+                    yield first_readable(stores.values(), read)
 
         with contextlib.suppress(AllCopiesFailed, NewerFormat):  # reported already, or replaced meanwhile
-            twice = live_rows.of_one_key(segments, by(keyed_segment.read_superseded), by(keyed_segment.read_keys))
+            twice = live_rows.of_one_key(keys)
             if twice:
-                older, newer = min(twice)
+                older = min(twice)
                 problem = (
-                    f"the key of the row at offset {older} has another live row, at offset {newer}, and readers of the "
-                    f"newest rows get both; there are {len(twice):,} such rows. Write the newest row of the key again, "
-                    "and compact"
+                    f"the key of the row at offset {older} has another row in the head of the partition, and readers "
+                    f"of the newest rows get both; there are {len(twice):,} such rows. Write the newest row of the key "
+                    "again, and compact"
                 )
                 where, topic = f"partition {number}, offset {older}", f"topic {self._handle.name!r}, "
                 finding = Finding(where, problem, partition=number, offset=older, topic=topic)
