@@ -53,7 +53,7 @@ def test_latest_follows_every_write_and_every_compaction(spark, log, monkeypatch
             partitions = log.log.topic("t").refresh().partitions
             assert all(each.keyed_segments for each in partitions)
             rows = sum(each.rows for one in partitions for each in one.keyed_segments)
-            assert rows == len(state), "the head has another row of a key"
+            assert rows <= len(state), "the head has two rows of a key"
 
 
 @pytest.mark.default

@@ -243,12 +243,11 @@ def _fits_keyed(topic: Topic, partition: Partition, swap: SwapSegments) -> bool:
     So no row is compacted twice or left out, and what a suspended process made of an older state is refused.
     """
     end = swap.made[-1].end_offset
-    names = tuple(each.name for each in partition.segments if each.base_offset < end)
-    if end <= partition.compacted_end:
-        names = names[len(names) - len(swap.replaces) :] if swap.replaces else ()
+    is_cleaning = end > partition.compacted_end
+    read = partition.segments_between(partition.log_start if is_cleaning else swap.segment.base_offset, end)
     return (
         topic.config.is_compacted
-        and names == swap.replaces
+        and tuple(each.name for each in read) == swap.replaces
         and not any(each.keyed is not None for each in partition.staged)
         and all(_is_whole(partition, each) for each in swap.made)
         and all(before.end_offset <= after.base_offset for before, after in itertools.pairwise(swap.made))

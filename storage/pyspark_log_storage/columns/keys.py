@@ -63,16 +63,13 @@ def newest(found: Iterable[tuple[pa.Array, Offsets]]) -> NewestKeys:
     some = [each for each in found if each[0].null_count < len(each[0])]
     if not some:
         return NewestKeys(pa.nulls(0), NONE)
-    rows = pa.table(
-        {
-            "key": pa.chunked_array([keys for keys, _ in some]),
-            "offset": pa.chunked_array([pa.array(offsets, pa.int64()) for _, offsets in some]),
-        }
-    )
-    grouped = rows.group_by("key", use_threads=False).aggregate([("offset", "max")])
-    if rows.column("key").null_count:
-        grouped = grouped.filter(grouped.column("key").is_valid())
-    return NewestKeys(grouped.column("key").combine_chunks(), grouped.column("offset_max").to_numpy())
+    encoded = pa.chunked_array([keys for keys, _ in some]).dictionary_encode()
+    keys = encoded.chunk(encoded.num_chunks - 1).dictionary
+    newest_of = np.full(len(keys), -1, np.int64)
+    for chunk, (_, offsets) in zip(encoded.chunks, some, strict=True):
+        with_key = np.asarray(chunk.indices.is_valid())
+        np.maximum.at(newest_of, np.asarray(chunk.indices.drop_null()), offsets[with_key])
+    return NewestKeys(keys, newest_of)
 
 
 def are_among(keys: pa.Array | pa.ChunkedArray, wanted: pa.Array) -> NDArray[np.bool_]:
