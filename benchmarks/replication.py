@@ -97,7 +97,8 @@ def measure_refill(folder: Path, size: int, say: Callable[[str], object]) -> lis
     log, folders = found(folder, "refill")
     handle = log.create_topic("t", 1, TopicConfig(compression_type="none"), replication_factor=NODES)
     _fill(handle, size)
-    ours, plain = [], []
+    ours: list[float] = []
+    plain: list[float] = []
     for _ in range(FAILOVERS):
         lost = (folders[-1] / "topics").rename(folder / f"lost-{len(ours)}")  # at once: it may still be written to
         shutil.rmtree(lost)

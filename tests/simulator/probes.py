@@ -28,7 +28,15 @@ REPLICAS = (
 MOVES = ("NodeAdded", "NodeRemoved", "taken away", "JournalMigrationFinished", "JournalMoved of shared")
 TABLES = ("versions of tables", "rows of tables", "conversions to Parquet")
 COMPACTION = (
-    *("folds", "merges", "rewrites", "tombstones dropped", "keyed swaps refused", "keyed segments staged"),
+    *(
+        "cleanings",
+        "segments cleaned",
+        "merges",
+        "rewrites",
+        "tombstones dropped",
+        "keyed swaps refused",
+        "keyed segments staged",
+    ),
     *("newest rows read of keyed segments", "newest rows read at a version", "newest rows refused", "policy changes"),
     *("batches repeated below the compacted end", "repeated batches refused", "lags below the compacted end"),
 )

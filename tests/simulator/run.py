@@ -246,8 +246,8 @@ def _check(world: World, log: Log) -> None:
 def _small(settings: Settings) -> Iterator[None]:
     """Make the product's constants small, so that much happens in few steps."""
     compaction = settings.compaction
-    rows_max = compaction_plan.KEYED_ROWS_MAX if compaction is None else compaction.keyed_rows_max
-    fold_chunks = compaction_plan.FOLD_CHUNKS if compaction is None else compaction.fold_chunks
+    rows_max = compaction_plan.DIRTY_ROWS_MAX if compaction is None else compaction.dirty_rows_max
+    clean_chunks = compaction_plan.INLINE_CHUNKS if compaction is None else compaction.clean_chunks
     with contextlib.ExitStack() as stack:
         for module, name, value in (
             (journal, "SNAPSHOT_EVERY", settings.snapshot_every),
@@ -259,8 +259,8 @@ def _small(settings: Settings) -> Iterator[None]:
             (roll_plan, "MERGE_COUNT", settings.merge_count),
             (tiers, "MERGE_COUNT", settings.merge_count),
             (roll_plan, "INLINE_LAG_MS", 200),
-            (compaction_plan, "KEYED_ROWS_MAX", rows_max),
-            (compaction_plan, "FOLD_CHUNKS", fold_chunks),
+            (compaction_plan, "DIRTY_ROWS_MAX", rows_max),
+            (compaction_plan, "INLINE_CHUNKS", clean_chunks),
             (inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", settings.clean_up_every),
             (group_handle, "CLEAN_UP_EVERY_ENTRIES", settings.clean_up_every),
             (delta_log, "CHECKPOINT_EVERY", settings.checkpoint_every),
@@ -299,7 +299,8 @@ def _simulated(world: World) -> Iterator[None]:
 
     def noted(store_at: Any, work: Any, environment: Any) -> Any:
         made = run_job(store_at, work, environment)
-        world.jobs[made.segment.name] = work.job
+        job = msgspec.structs.replace(work.job)  # one of its own for each run
+        world.jobs |= dict.fromkeys((each.name for each in made.made), job)
         return made
 
     logger = logging.getLogger("pyspark_log")

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -42,15 +43,16 @@ from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
     from pyspark_log_coordinator.cluster.groups import GroupRecord
     from pyspark_log_coordinator.journal.journal import Journal
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import Holder, NodeId, Partition
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_coordinator.sync.faults import Fault
-    from pyspark_log_storage.stores.store import Store
-
-T = TypeVar("T")
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -197,8 +199,8 @@ def verify(
 
     report.findings += _unreadable(handle, copies)
     report.findings += _faults(handle, copies, read)
-    for number, partition in enumerate(state.partitions):
-        report.findings += _live_rows(handle, number, partition)
+    for number in range(len(state.partitions)):
+        report.findings += _live_rows(handle, number)
     for name in copies.nodes:
         try:
             report.findings += _checkpoints(handle, state, copies, name)
@@ -262,32 +264,37 @@ def _findings(handle: TopicHandle, copies: ReadableCopies, fault: Fault, *, repa
         yield Finding(where, rows.why, repairable, node, rows.partition, rows.base_offset, within, topic)
 
 
-def _live_rows(handle: TopicHandle, number: int, partition: Partition) -> Iterator[Finding]:
-    """Check that each key has one live row in a partition's keyed segments, as far as these can be read."""
-    segments = partition.keyed_segments
+def _live_rows(handle: TopicHandle, number: int) -> Iterator[Finding]:
+    """Check that each key has one live row in a partition's head, as far as that can be read."""
+    state = handle.journal.state
+    head = state.partitions[number].keyed_segments
+    segments = [each for each in head if each.keyed is not None and each.keyed.placeholder is None]
     if not segments:
         return
     from pyspark_log_coordinator.audit import live_rows
-    from pyspark_log_storage.parquet import keyed_segment  # imports pyarrow.parquet
+    from pyspark_log_storage.parquet import keyed_segment, parquet_footer  # imports pyarrow.parquet
 
-    def by(read: Callable[[Store, str], T]) -> Callable[[SegmentRef], T]:
-        def found(ref: SegmentRef) -> T:
-            nodes = [
-                each for each in _current(handle.journal.state, ref.holders) if each not in handle.log.missing_nodes
-            ]
-            key = handle.segment(number, ref.name)
-            return first_readable(nodes, lambda node: read(handle.log.node_store(node), key))
+    schemas, columns = handle.schemas, state.config.compaction_columns
 
-        return found
+    def keys() -> Iterator[tuple[pa.Array, NDArray[np.int64]]]:
+        for ref in segments:
+            key, holders = handle.segment(number, ref.name), _current(state, ref.holders)
+            stores = [handle.log.node_store(each) for each in holders if each not in handle.log.missing_nodes]
+            footer = first_readable(stores, partial(parquet_footer.read, key=key))
+            for entry in footer.entries:
+                read = partial(
+                    keyed_segment.read_keys, key=key, footer=footer, entry=entry, schemas=schemas, columns=columns
+                )
+                yield first_readable(stores, read)
 
     with contextlib.suppress(AllCopiesFailed, NewerFormat):  # reported already, or replaced meanwhile
-        twice = live_rows.of_one_key(segments, by(keyed_segment.read_superseded), by(keyed_segment.read_keys))
+        twice = live_rows.of_one_key(keys)
         if twice:
-            older, newer = min(twice)
+            older = min(twice)
             problem = (
-                f"the key of the row at offset {older} has another live row, at offset {newer}, and readers of the "
-                f"newest rows get both; there are {len(twice):,} such rows. Write the newest row of the key again, "
-                "and compact"
+                f"the key of the row at offset {older} has another row in the head of the partition, and readers of "
+                f"the newest rows get both; there are {len(twice):,} such rows. Write the newest row of the key "
+                "again, and compact"
             )
             where, topic = f"partition {number}, offset {older}", f"topic {handle.name!r}, "
             yield Finding(where, problem, partition=number, offset=older, topic=topic)

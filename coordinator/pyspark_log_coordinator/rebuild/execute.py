@@ -360,7 +360,7 @@ class TopicRebuild:
             reached = max(reached, each.file.max_timestamp)
             holders = _holders(self._segments[number, each.file.name], incarnations)
             counts = each.file.keyed
-            keyed = None if counts is None else Keyed(counts.rows, counts.tombstones, now)
+            keyed = None if counts is None else Keyed(counts.rows, counts.tombstones, now, counts.placeholder)
             segments.append(SegmentRef.of(each.file, holders, _LEVEL, reached, (0, now), keyed))
         chunks: list[ChunkRef] = []
         for chunk in plan.chunks:

@@ -27,6 +27,7 @@ from pyspark_log_coordinator.rebuild.folder_scan import TopicFolder
 from pyspark_log_coordinator.rebuild.longest_prefix import Prefix
 from pyspark_log_coordinator.rebuild.salvage import Salvage
 from pyspark_log_coordinator.replication import truncation
+from pyspark_log_storage import layout
 from pyspark_log_storage.files.row_files import EpochStarts, SegmentFile
 
 if TYPE_CHECKING:
@@ -330,6 +331,7 @@ class PartitionPlanner:
     def _longest(self, segments: Sequence[ChosenSegment], chunks: Sequence[ChunkRef]) -> LogPrefix:
         """Return the longest run. It begins with keyed segments, or has none: a dense one may be what they replaced."""
         keyed = [each for each in segments if each.file.keyed is not None]
+        keyed.sort(key=lambda each: -layout.born_of(each.file.name))  # of two with one range the newer counts
         dense = [each for each in segments if each.file.keyed is None]
         prefix = longest_prefix.longest(dense, chunks, self._log_start)
         if not keyed:

@@ -81,7 +81,7 @@ class RollJob(msgspec.Struct, frozen=True):
     until_ms: int = 0
     """When the last row was."""
     compaction: Compaction | None = None
-    """Of a job whose segment is a keyed one."""
+    """Of a job that makes segments of a partition's head."""
 
     @property
     def base_offset(self) -> int:
@@ -121,14 +121,8 @@ class RollJob(msgspec.Struct, frozen=True):
         return any(
             (each.partition, each.leader_epoch, each.level, each.parquet) == kind
             and _begins_with(each.segments + each.chunks, self.segments + self.chunks)
-            and _begins_with(each.others, self.others)
             for each in planned
         )
-
-    @property
-    def others(self) -> tuple[str, ...]:
-        """The names of the keyed segments that a compaction also reads."""
-        return () if self.compaction is None else tuple(each.name for each in self.compaction.others)
 
 
 def _begins_with(whole: tuple[object, ...], part: tuple[object, ...]) -> bool:
@@ -143,9 +137,9 @@ def plan(
     Without a budget the jobs are small enough for inline maintenance, and convert nothing. With one they leave out what
     has expired, unless the topic is compacted. A segment larger than the budget is converted alone. Partitions with the
     most unrolled chunks come first. Rows below the offsets in `at_once`, one of each partition, become Parquet whatever
-    their age, and of a compacted topic they are folded whatever their share. `known` is what an earlier look has found.
+    their age, and of a compacted topic they are cleaned whatever their share. `known`: what an earlier look has found.
     """
-    if budget is not None and not topic.config.is_compacted:  # a fold must know every keyed segment that is there
+    if budget is not None and not topic.config.is_compacted:  # a cleaning must know every segment that is there
         topic = retention.retained(topic, now)
     jobs = []
     due_now = (known or DueTimes()).due(topic, now) if budget is None else enumerate(topic.partitions)
@@ -270,13 +264,17 @@ def _compaction(
 ) -> RollJob | None:
     partition = topic.partitions[number]
     work = compaction_plan.due(topic, partition, now, budget, inline_lag, at_once)
-    if work is None:
-        return None
+    return None if work is None else compaction_job(topic, number, work, now)
+
+
+def compaction_job(topic: Topic, number: int, work: compaction_plan.Work, now: int) -> RollJob:
+    """Return the job of a partition that does some work of compaction."""
+    partition = topic.partitions[number]
     segments = tuple(each for each in work.pieces if isinstance(each, SegmentRef))
     chunks = tuple(each for each in work.pieces if isinstance(each, ChunkRef))
     level = min(max((each.level for each in segments), default=0) + 1, PARQUET_LEVEL_MAX)
     job = _job(topic, number, level, segments, chunks, parquet=True)
-    needs = compaction_plan.compaction_of(topic, partition, work.others, now, work.older)
+    needs = compaction_plan.compaction_of(topic, partition, work, now)
     return msgspec.structs.replace(job, level=level, compaction=needs)
 
 

@@ -134,7 +134,7 @@ def faults_of(
             continue
         (of_all,) = rows_of(state, file)
         try:
-            entries = _entries(source, file, file.segment, state, schemas, moved)
+            entries = _entries(source, file, file.segment, schemas, moved)
             is_indexed = segment.index_is_right(store, file.key, entries)
             epochs = segment.epochs_of(store, file.key)[1] if len(stores) > 1 else ()
         except LogError as error:
@@ -325,7 +325,6 @@ def _entries(
     store: Readable,
     file: ReplicaFile,
     ref: SegmentRef,
-    state: Topic,
     schemas: Sequence[pa.Schema],
     moved: Callable[[int], object],
 ) -> list[IndexEntry]:
@@ -333,7 +332,7 @@ def _entries(
     entries: list[IndexEntry] = []
     left = ref.log_bytes
     try:
-        for entry in segment.entries(store, file.key, schemas, state.config.compaction_columns):
+        for entry in segment.entries(store, file.key, schemas):
             entries.append(entry)
             moved(min(entry.length, left))
             left -= min(entry.length, left)

@@ -180,7 +180,8 @@ def is_stored(store: Store, file: ReplicaFile) -> bool:
 
 
 def _as_stored(ref: SegmentRef) -> SegmentFile:
-    counts = None if ref.keyed is None else KeyedCounts(ref.keyed.rows, ref.keyed.tombstones)
+    keyed = ref.keyed
+    counts = None if keyed is None else KeyedCounts(keyed.rows, keyed.tombstones, keyed.placeholder)
     times = ref.min_timestamp, ref.max_timestamp
     return SegmentFile(ref.name, ref.base_offset, ref.end_offset, ref.chunks, ref.log_bytes, *times, counts)
 

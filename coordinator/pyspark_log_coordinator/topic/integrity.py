@@ -213,11 +213,14 @@ def _check_segments(segments: Iterable[SegmentRef]) -> None:
         keyed = each.keyed
         if keyed is None:
             continue
-        if not 1 <= keyed.rows <= each.span or max(keyed.tombstones, keyed.superseded) > keyed.rows:
+        if not 1 <= keyed.rows <= each.span or keyed.tombstones > keyed.rows:
             raise ValueError(
-                f"segment {each.name} of {each.span} offsets has {keyed.rows} rows, {keyed.superseded} of "
-                f"them superseded and {keyed.tombstones} that delete their key"
+                f"segment {each.name} of {each.span} offsets has {keyed.rows} rows, {keyed.tombstones} of which delete "
+                "their key"
             )
+        placeholder = keyed.placeholder
+        if placeholder is not None and not (keyed.rows == 1 and each.base_offset <= placeholder < each.end_offset):
+            raise ValueError(f"segment {each.name} has a placeholder at offset {placeholder} and {keyed.rows} rows")
         if not each.is_parquet:
             raise ValueError(f"segment {each.name} is keyed, and not Parquet")
 

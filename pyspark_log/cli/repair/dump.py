@@ -94,7 +94,7 @@ def _segment(store: LocalStore, key: str) -> Iterator[tuple[Document, Any, Any]]
 
 
 def _parquet_segment(store: LocalStore, key: str, file: Path, *, rows: bool) -> Documents:
-    """Yield the row groups of a Parquet segment, and what a keyed one has besides them."""
+    """Yield the row groups of a Parquet segment."""
     from pyspark_log_coordinator.audit import stored_objects
     from pyspark_log_storage.parquet import keyed_segment, parquet_footer, row_group
 
@@ -105,17 +105,8 @@ def _parquet_segment(store: LocalStore, key: str, file: Path, *, rows: bool) -> 
     if found.counts is None:
         yield stored_objects.head(name, "Parquet segment", **fields)
     else:
-        superseded, keys = (
-            keyed_segment.read_superseded(store, key, footer),
-            keyed_segment.read_keys(store, key, footer),
-        )
-        counts = {**msgspec.structs.asdict(found.counts), "superseded_rows": len(superseded), "keys": len(keys.hashes)}
-        if keys.versions is not None:
-            counts["versions"] = len(keys.versions)
-        fields |= {"end_offset": footer.entries[-1].end_offset, **counts}
+        fields |= {"end_offset": footer.entries[-1].end_offset, **msgspec.structs.asdict(found.counts)}
         yield stored_objects.head(name, "keyed segment", **fields)
-        for first in range(0, len(superseded), ROWS_AT_ONCE):
-            yield {"superseded": superseded[first : first + ROWS_AT_ONCE].tolist()}
     for entry in footer.entries:
         place = {"base_offset": entry.base_offset, "leader_epoch": entry.leader_epoch}
         row_group.read_bytes(store, key, entry.place(), f"{name} at byte {entry.position}")

@@ -220,7 +220,7 @@ def test_past_the_hard_cap_rows_of_another_partition_that_cannot_be_compacted_fa
         write(0, 1)
     monkeypatch.setattr(roll_plan, "UNROLLED_CHUNKS_MAX", 10)
     monkeypatch.setattr(roll_plan, "INLINE_LAG_MS", 0)
-    monkeypatch.setattr(compaction_plan, "FOLD_CHUNKS", 9)
+    monkeypatch.setattr(compaction_plan, "INLINE_CHUNKS", 9)
     monkeypatch.setattr(parquet_segment, "ROW_GROUP_BYTES", 1)
     monkeypatch.setattr(parquet_segment, "ROW_BYTES_MAX", 1)  # each row is too large for Parquet
     monkeypatch.setattr(roll_plan, "ROLL_CHUNKS", 10)
