@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_log_coordinator.audit.verify import ReadableCopies
 from pyspark_log_coordinator.journal import spare_repair
-from pyspark_log_coordinator.maintenance import checkpoint_files, topic_description
+from pyspark_log_coordinator.log import topic_description
+from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.replication.file_holders import HoldFiles
 from pyspark_log_coordinator.sync import damage_reports, replica_file
 from pyspark_log_storage import layout
