@@ -41,7 +41,10 @@ def begun(state, *nodes, present=NODES):
 
 
 def test_the_log_goes_on_at_its_end_in_a_new_leader_epoch_on_the_nodes_that_have_all_rows():
-    made, losses = begun(three_pieces(), "AB", "AB", "AB")
+    state = three_pieces()
+    one = msgspec.structs.replace(state.partitions[0], high_watermark=30, log_end_offsets={"A": 40, "B": 30})
+    state = msgspec.structs.replace(state, partitions=state.partitions.replace({0: one}))
+    made, losses = begun(state, "AB", "AB", "AB")
     [one] = made.partitions
     assert losses == ()
     assert (one.log_start, one.high_watermark, one.log_end) == (0, 40, 40)
@@ -64,8 +67,16 @@ def test_a_partition_ends_where_no_node_has_its_file():
         0,
     )
     assert made.producers["query-1"].rows_lost == 10, "of its newest batch, whose replay is an error"
-    _, losses = begun(state, "", "AB", "AB")
-    assert (losses[0].offset, losses[0].rows) == (0, 40)
+    _, [first] = begun(state, "", "", "AB")
+    assert (first.offset, first.rows) == (0, 40)
+
+
+def test_leader_epochs_of_lost_rows_are_lost():
+    state = three_pieces()
+    one = msgspec.structs.replace(state.partitions[0], leader_epoch=4, epoch_starts=((0, 0), (2, 20), (3, 30), (4, 40)))
+    state = msgspec.structs.replace(state, partitions=state.partitions.replace({0: one}))
+    made, _ = begun(state, "AB", "AB", "")
+    assert made.partitions[0].epoch_starts == ((0, 0), (2, 20), (4 + EPOCH_MARGIN, 30))
 
 
 def test_a_replica_that_lacks_rows_is_not_in_sync_and_the_one_with_the_most_gets_what_it_lacks():
