@@ -34,8 +34,8 @@ from pyspark_log_coordinator.journal.paxos import NIL, Register
 from pyspark_log_coordinator.journal.place import OneStore
 from pyspark_log_coordinator.journal.replay import Replay
 from pyspark_log_coordinator.journal.state_machine import Machine
+from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.log.log import topic_inbox
-from pyspark_log_coordinator.maintenance import topic_description
 from pyspark_log_coordinator.membership import member_objects
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.topic import machine as topic

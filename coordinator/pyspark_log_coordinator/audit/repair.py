@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_log_coordinator.audit.verify import ReadableCopies
 from pyspark_log_coordinator.journal import spare_repair
-from pyspark_log_coordinator.maintenance import checkpoint_files, topic_description
+from pyspark_log_coordinator.log import topic_description
+from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.sync import faults
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import LogError

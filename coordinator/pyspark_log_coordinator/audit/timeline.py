@@ -20,7 +20,7 @@ from pyspark_log_coordinator.cluster.journal_generations import JournalMigration
 from pyspark_log_coordinator.group import joining, lifecycle, offsets, rebalance
 from pyspark_log_coordinator.group.sync import WorkAssigned
 from pyspark_log_coordinator.journal.history import history
-from pyspark_log_coordinator.journal.state_machine import JournalMoved
+from pyspark_log_coordinator.journal.state_machine import JournalBegun, JournalMoved
 from pyspark_log_coordinator.log.group_handle import GroupHandle
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.model.partition import named
@@ -37,7 +37,6 @@ from pyspark_log_coordinator.segments.retention import LogStartMoved
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged, StagedDropped
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.columns import SchemaEvolved
-from pyspark_log_coordinator.topic.restore import TopicRestored
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 
 if TYPE_CHECKING:
@@ -168,8 +167,8 @@ def _cluster_said(  # noqa: C901, PLR0912 -- a sentence for each event
         match event:
             case cluster.ClusterStarted():
                 yield Lane.SETTINGS, f"the cluster {event.cluster_id} began", False
-            case cluster.ClusterRestored():
-                yield Lane.SETTINGS, f"the cluster was restored with the nodes {named(after.nodes)}", True
+            case JournalBegun():
+                yield Lane.SETTINGS, f"the cluster's journal began anew, with the nodes {named(after.nodes)}", True
             case nodes.NodeAdded():
                 yield Lane.NODES, f"node {event.node.node_id} joined, at {_at(event.node.url)}", False
             case nodes.NodeFenced():
@@ -245,8 +244,8 @@ def _topic_said(  # noqa: C901, PLR0912, PLR0915 -- a sentence for each event
                 yield Lane.SETTINGS, f"settings changed: {', '.join(changed)}" if changed else "settings changed", False
             case SchemaEvolved():
                 yield Lane.SETTINGS, f"the topic has new columns (schema {len(after.schemas) - 1})", False
-            case topic.TopicStarted() | TopicRestored():
-                how = "began" if isinstance(event, topic.TopicStarted) else "was restored from its files"
+            case topic.TopicStarted() | JournalBegun():
+                how = "began" if isinstance(event, topic.TopicStarted) else "began anew"
                 yield Lane.SETTINGS, f"the topic {how}, with {_counted(len(after.partitions), 'partition')}", False
             case topic.TopicDeleted():
                 yield Lane.SETTINGS, "the topic was deleted", False
@@ -330,8 +329,8 @@ def _group_said(  # noqa: C901, PLR0912 -- a sentence for each event
                 yield Lane.SETTINGS, "the group's settings changed", False
             case lifecycle.GroupDeleted():
                 yield Lane.SETTINGS, "the group was deleted", False
-            case lifecycle.GroupRestored():
-                yield Lane.SETTINGS, "the group was restored, without members", True
+            case JournalBegun():
+                yield Lane.SETTINGS, "the group began anew, without members", True
             case joining.MemberJoined():
                 yield Lane.REBALANCES, f"{_member(event.member)} joined", False
             case joining.StaticMemberReplaced():

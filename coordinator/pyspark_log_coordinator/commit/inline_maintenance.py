@@ -3,7 +3,8 @@
     plan_inline, roll_inline    the tasks of a batch roll or merge segments, planned on the driver
     roll_past_the_cap           the commit rolls before it appends to a topic that is past its hard cap
     swap_in                     the commit swaps in what was rolled, if another process has committed the batch
-    run_inline                  after a batch the commit cleans up and brings replicas back into the ISR
+    run_inline                  after a batch the commit cleans up or describes the topic, and brings replicas back
+                                into the ISR
 
 Except past the hard cap, an error is logged and the work is left for later: it cannot fail a batch.
 """
@@ -13,7 +14,8 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator.maintenance import roll_task
+from pyspark_log_coordinator.maintenance import checkpoint_files, roll_task
+from pyspark_log_coordinator.maintenance.checkpoint_files import DESCRIBE_SECONDS
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
@@ -136,14 +138,29 @@ def swap_in(handle: TopicHandle, swaps: tuple[SwapSegments, ...]) -> None:
 def run_inline(handle: TopicHandle, first: int, *, cleans_up: bool = True) -> None:
     """Copy to replicas that are out of sync when it is their turn, and clean up at every 64th entry of the journal.
 
-    `first` is the number of the batch's entry: others may follow, with which replicas caught up. `cleans_up` false: the
-    caller cleans up elsewhere.
+    A cleanup describes the topic; without one that is done after a minute. `first` is the number of the batch's entry:
+    others may follow, with which replicas caught up. `cleans_up` false: the caller cleans up elsewhere.
     """
     from pyspark_log_coordinator.commit import isr_recovery
 
     isr_recovery.recover_inline(handle)
-    if cleans_up and has_multiple(CLEAN_UP_EVERY_ENTRIES, first, handle.journal.number):
+    if not cleans_up:
+        return
+    if has_multiple(CLEAN_UP_EVERY_ENTRIES, first, handle.journal.number):
         clean_up(handle, first)
+    elif handle.log.environment.monotonic() - handle.described_at >= DESCRIBE_SECONDS:
+        _describe(handle)
+
+
+def _describe(handle: TopicHandle) -> None:
+    what, topic = ("description", handle.topic_id), handle.name
+    try:
+        checkpoint_files.write_on_nodes(handle)
+    except LogError as error:
+        message = "topic %(topic)r was not described, which is left for later: %(error)s"
+        handle.log.failures.note(what, error, message, topic=topic)
+    else:
+        handle.log.failures.end(what, "topic %(topic)r is described again", topic=topic)
 
 
 def has_multiple(of: int, first: int, last: int) -> bool:

@@ -16,7 +16,7 @@ from pyspark_log_coordinator.cluster.groups import group_of
 from pyspark_log_coordinator.cluster.nodes import live, node_of
 from pyspark_log_coordinator.journal import history
 from pyspark_log_coordinator.journal.inbox import Inbox
-from pyspark_log_coordinator.log import bootstrap
+from pyspark_log_coordinator.log import bootstrap, topic_description
 from pyspark_log_coordinator.log.cluster_journals import ClusterJournals
 from pyspark_log_coordinator.log.group_handle import GroupHandle
 from pyspark_log_coordinator.log.log_clock import LogClock
@@ -106,6 +106,8 @@ class TopicHandle:
         self.inbox = topic_inbox(self.journal.folder, log.environment)
         """For batches that have a claim."""
         self.log = log
+        self.described_at = log.environment.monotonic()
+        """When this process described the topic last, or came to know it, by the monotonic clock."""
         self._record = record
         self._schemas: tuple[tuple[bytes, ...], tuple[pa.Schema, ...]] = ((), ())
 
@@ -668,9 +670,12 @@ class Log:
         self.finish_deletion(name)
         self.cluster.submit(command)
         handle = self.topic(name)
+        described = topic_description.encode(topic_description.of(handle))
         for node_id in handle.state.incarnations.keys() - self.missing_nodes.keys():
             with contextlib.suppress(LogError):  # then the first writer makes it, who may need the right to
-                make_folder(self.node_store(node_id), layout.append_files(name, handle.topic_id))
+                store = self.node_store(node_id)
+                make_folder(store, layout.append_files(name, handle.topic_id))
+                store.put(f"{layout.topic_folder(name, handle.topic_id)}{topic_description.NAME}", described)
         return handle
 
     def ensure_topic(

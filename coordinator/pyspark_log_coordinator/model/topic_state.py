@@ -71,7 +71,7 @@ class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The journal generation in which the topic's journal continues."""
     started: bool = False
     restored: Count = 0
-    """The entry that restored the topic from the folders of its nodes; 0 if its journal was never lost."""
+    """The entry with which the topic's journal began anew; 0 if it was never lost."""
     deleted_ms: Int64 | None = None
     """When the topic was deleted, by the clock of the process that deleted it."""
 

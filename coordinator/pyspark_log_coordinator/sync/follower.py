@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.cluster.nodes import node_of
+from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores
-from pyspark_log_coordinator.maintenance import checkpoint_files, delta_table, topic_cleanup, topic_description
+from pyspark_log_coordinator.maintenance import checkpoint_files, delta_table, topic_cleanup
 from pyspark_log_coordinator.sync import catch_up, faults, replica_file
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (

@@ -153,15 +153,17 @@ class Throttle:
         self._environment.sleep(self._free_at - now)
 
 
-def check(store: Store, file: ReplicaFile, moved: Callable[[int], object] = lambda _: None) -> bool:
+def check(
+    store: Store, file: ReplicaFile, moved: Callable[[int], object] = lambda _: None, *, dry_run: bool = False
+) -> bool:
     """Read a node's copy of a file. Rebuild a segment's index if that is missing or damaged; return whether it was.
 
-    Raises `CorruptObject`, `NewerFormat`, `StoreError`.
+    A `dry_run` leaves the index as it is. Raises `CorruptObject`, `NewerFormat`, `StoreError`.
     """
     if file.segment is None:
         transfer.check_append_file(store, file.key, file.places, moved)
         return False
-    return transfer.check_segment(store, file.key, _as_stored(file.segment), moved)
+    return transfer.check_segment(store, file.key, _as_stored(file.segment), moved, dry_run=dry_run)
 
 
 def copy(

@@ -2,7 +2,7 @@
 
     command             events
     StartTopic       -> TopicStarted                        the journal's first entry
-    RestoreTopic     -> TopicRestored                       the first entry of a topic whose journal was lost
+    BeginJournal     -> JournalBegun                        the first entry of a journal that begins anew
     CommitBatch      -> IsrShrunk, LeaderElected ..., BatchSequenced, SegmentsSwapped, SegmentStaged ...
     MaintainSegments -> SegmentsSwapped, SegmentStaged ...
     DropStaged       -> StagedDropped
@@ -25,6 +25,8 @@ from typing import Any
 import msgspec
 
 from pyspark_log_coordinator.journal.state_machine import (
+    BeginJournal,
+    JournalBegun,
     JournalMoved,
     Machine,
     MoveJournal,
@@ -53,9 +55,8 @@ from pyspark_log_coordinator.segments.swap import (
     StagedDropped,
     SwapSegments,
 )
-from pyspark_log_coordinator.topic import batch_offsets, columns, integrity, replica_commands, restore, sequencing
+from pyspark_log_coordinator.topic import batch_offsets, columns, integrity, replica_commands, sequencing
 from pyspark_log_coordinator.topic.columns import EvolveSchema, SchemaEvolved
-from pyspark_log_coordinator.topic.restore import RestoreTopic, TopicRestored
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced, CommitBatch
 from pyspark_log_storage.errors import UnknownTopic
 from pyspark_log_storage.stored_fields import Int64
@@ -115,7 +116,7 @@ class ConfigAltered(msgspec.Struct, frozen=True, tag=True, array_like=True, forb
 
 Command = (
     StartTopic
-    | RestoreTopic
+    | BeginJournal
     | CommitBatch
     | MaintainSegments
     | DropStaged
@@ -131,7 +132,7 @@ Command = (
 )
 Event = (
     TopicStarted
-    | TopicRestored
+    | JournalBegun
     | BatchSequenced
     | SegmentsSwapped
     | SegmentStaged
@@ -163,7 +164,7 @@ def was_deleted(name: str, topic_id: str) -> UnknownTopic:
 
 
 def _decide(state: Topic, command: Command, now: int) -> list[Any]:
-    if isinstance(command, StartTopic | RestoreTopic):
+    if isinstance(command, (BeginJournal, StartTopic)):
         return _begin(state, command)
     assert not isinstance(command, MoveJournal)
     assert state.started, "TopicHandle.refresh begins the journal before any other command"
@@ -208,12 +209,12 @@ def _alter(state: Topic, command: AlterConfig) -> list[Any]:
     return [altered, *isr_shrink.decide_altered(evolve(state, altered))]
 
 
-def _begin(state: Topic, command: StartTopic | RestoreTopic) -> list[Any]:
+def _begin(state: Topic, command: BeginJournal | StartTopic) -> list[Any]:
+    if isinstance(command, BeginJournal):
+        return [] if state.started else [JournalBegun(command.state)]
     if state.started:
         return []
     moved = [JournalMoved(command.generation)] if command.generation > 1 else []
-    if isinstance(command, RestoreTopic):
-        return [*restore.decide(state, command), *moved]
     fields = {name: getattr(command, name) for name in TopicStarted.__struct_fields__}
     return [TopicStarted(**fields), *moved]
 
@@ -227,10 +228,10 @@ def _after(state: Topic, events: list[Any]) -> Topic:
 def evolve(state: Topic, event: Event) -> Topic:
     """Return the state after `event`."""
     match event:
-        case TopicStarted() | TopicRestored():
+        case TopicStarted() | JournalBegun():
             if state.started:
                 raise ValueError("the topic is started twice")
-            return _start(event) if isinstance(event, TopicStarted) else restore.evolve(event)
+            return _start(event) if isinstance(event, TopicStarted) else topic_state.decode(event.state)
         case BatchSequenced():
             return sequencing.evolve(state, event)
         case SegmentStaged() | SegmentsSwapped():
@@ -315,7 +316,6 @@ __all__ = [
     "MoveJournal",
     "PartitionReassignment",
     "RaiseOrphanFloor",
-    "RestoreTopic",
     "SequencedFile",
     "ShrinkIsr",
     "StartTopic",

@@ -183,18 +183,11 @@ def _printed(batch: Any) -> Documents:
 
 @functools.lru_cache(maxsize=1)
 def _schemas(file: str) -> Any:
-    """Return the schemas of a file's topic: those of the description in its folder, else those of records.
-
-    A file that a rebuild has set aside has the description of the folder that it is from.
-    """
-    from pyspark_log_coordinator.maintenance import topic_description
+    """Return the schemas of a file's topic: those of the description in its folder, else those of records."""
+    from pyspark_log_coordinator.log import topic_description
     from pyspark_log_storage.columns import schema
 
-    folder = Path(file).parent.parent
-    above = folder.parents  # of a file that was set aside: the name, topics, when it was, set-aside, the root
-    if len(above) > 4 and above[3].name == "set-aside":  # noqa: PLR2004 -- these five
-        folder = above[4] / folder.relative_to(above[2])
-    description = folder / topic_description.NAME
+    description = Path(file).parent.parent / topic_description.NAME
     if not description.is_file():
         return schema.RECORD_SCHEMAS
     topic = topic_description.decode(description.read_bytes(), str(description)).topic

@@ -100,15 +100,20 @@ def copy_segment(
 
 @rereads
 def check_segment(
-    store: Store, key: str, expected: SegmentFile, moved: Callable[[int], object] = lambda _: None
+    store: Store,
+    key: str,
+    expected: SegmentFile,
+    moved: Callable[[int], object] = lambda _: None,
+    *,
+    dry_run: bool = False,
 ) -> bool:
     """Check a segment as a copy would. Rebuild its index if that is missing or damaged; return whether it was.
 
-    Raises `CorruptObject`, `NewerFormat`, `StoreError`.
+    A `dry_run` leaves the index as it is. Raises `CorruptObject`, `NewerFormat`, `StoreError`.
     """
     check = _check_of(store, key, expected)
     _read_through(store, layout.segment_file(key), check, bool, moved)
-    return _put_index(store, key, check.index())
+    return not dry_run and _put_index(store, key, check.index())
 
 
 @contextlib.contextmanager

@@ -9,7 +9,6 @@ from pyspark_log_coordinator.audit.repair import repair
 from pyspark_log_coordinator.audit.verify import verify
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
-from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.topic.machine import MaintainSegments
 from pyspark_log_storage.errors import InvalidInput
 from tests.support.coordinator.compacted_topic import clean_job
@@ -127,23 +126,6 @@ def test_a_rebuild_without_journals_keeps_what_compaction_made(cluster, nodes):
         cluster.send((b"b", b"9"))
         cluster.compact()
         cluster.check()
-
-
-def test_a_rebuild_leaves_out_what_a_slow_roll_wrote_across_the_compacted_end(tmp_path):
-    cluster = CompactedCluster(tmp_path)
-    cluster.send((b"a", b"0"), (b"b", b"0"))
-    cluster.send((b"a", b"1"), (b"b", b"1"))
-    cluster.send((b"a", b"2"))
-    one = cluster.partition
-    job = roll_plan.RollJob(0, one.leader_epoch, 1, (), tuple(one.chunks[1:]), one.epoch_starts)
-    slow = roll_task_of(cluster.handle, job)
-    cluster.compact(pieces=2)
-    run_roll(cluster.log.store_at, slow, cluster.log.environment)  # [2, 5), which no entry will name
-    cluster.checkpoint("t")
-    cluster.lose_journals()
-    cluster.rebuild()
-    assert [(each.base_offset, each.end_offset) for each in cluster.partition.segments][:1] == [(0, 4)]
-    cluster.check()
 
 
 def table_of(cluster, node):

@@ -24,8 +24,9 @@ from pyspark_log_coordinator.commit.commit import commit_staged
 from pyspark_log_coordinator.commit.inline_maintenance import plan_inline, roll_inline
 from pyspark_log_coordinator.environment import Environment, real_environment
 from pyspark_log_coordinator.journal import journal, journal_entry, trimming
+from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.log.log import Log, TopicHandle
-from pyspark_log_coordinator.maintenance import cluster_cleanup, roll_task, topic_cleanup, topic_description, topic_roll
+from pyspark_log_coordinator.maintenance import cluster_cleanup, roll_task, topic_cleanup, topic_roll
 from pyspark_log_coordinator.model.batch import Acks, StagedFile
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import TopicConfig

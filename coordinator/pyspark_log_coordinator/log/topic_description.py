@@ -1,10 +1,10 @@
-"""A topic's description: a copy of its state on every node that has replicas of it, for recovery without a journal.
+"""A topic's description: its whole state as of an entry, for a log that begins anew.
 
-    topics/<topic>/<topic id>/description    envelope b"PLTD", version 1, body: msgpack map
+    topics/<topic>/<topic id>/description    envelope b"PLTD", version 2, body: msgpack map
 
-It has the topic's state as of a journal entry (configuration, schemas, leader epochs, producers, and the chunks in
-append files) and the nodes of the cluster. Segments are left out, because they describe themselves. It is replaced
-together with the checkpoints. No decision depends on it.
+Each node that has replicas of the topic has one, and a backup has the same bytes in its manifest. It also has the nodes
+of the cluster. A newer one is written before a file that it names is deleted on its node, at every 64th entry of the
+topic's journal, and a minute after the last one (`checkpoint_files`). No decision depends on it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from pyspark_log_coordinator.cluster.nodes import Node
 from pyspark_log_coordinator.model import topic_state
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.topic import integrity
-from pyspark_log_storage import decoding
+from pyspark_log_storage import decoding, layout
+from pyspark_log_storage.names import check_topic
 from pyspark_log_storage.objects.envelope import seal, unseal
 from pyspark_log_storage.stored_fields import Count, Int64
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 NAME = "description"
 _MAGIC = b"PLTD"
-_VERSION = 1
+_VERSION = 2
 
 
 class Description(msgspec.Struct, frozen=True):
@@ -37,7 +38,6 @@ class Description(msgspec.Struct, frozen=True):
     nodes: tuple[Node, ...]
     """The nodes of the cluster."""
     topic: Topic
-    """Without its segments."""
 
 
 class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,13 +55,7 @@ def of(handle: TopicHandle) -> Description:
     cluster = handle.log.cluster.state
     record = cluster.topics.get(handle.name)
     created_ms = record.created_ms if record is not None and record.topic_id == handle.topic_id else 0
-    return describe(handle.journal.state, handle.journal.number, created_ms, tuple(cluster.nodes.values()))
-
-
-def describe(state: Topic, number: int, created_ms: int, nodes: tuple[Node, ...]) -> Description:
-    """Return the description of the state as of entry `number`."""
-    partitions = tuple(msgspec.structs.replace(each, segments=(), staged=()) for each in state.partitions)
-    return Description(number, created_ms, nodes, msgspec.structs.replace(state, partitions=partitions))
+    return Description(handle.journal.number, created_ms, tuple(cluster.nodes.values()), handle.journal.state)
 
 
 def encode(description: Description) -> bytes:
@@ -78,7 +72,10 @@ def decode(data: bytes, name: str) -> Description:
 
     def checked(encoded: bytes | msgspec.Raw) -> Topic:
         topic = topic_state.decode(encoded)
-        integrity.check_description(topic, stored.number)
+        check_topic(topic.name)
+        if not layout.is_id(topic.topic_id):
+            raise ValueError(f"topic {topic.name!r} has the id {topic.topic_id[:300]!r}")
+        integrity.check_snapshot(topic, stored.number)
         return topic
 
     topic = decoding.decode(checked, stored.topic, name)
