@@ -1,7 +1,7 @@
 """Repair of a topic without loss.
 
 indexes       of whole segments are rebuilt
-journal       objects that are missing or damaged are restored from their spares, or from the other journal nodes
+journal       damaged objects on a journal node are replaced from the other journal nodes
 checkpoints   that are damaged are written again
 copies        that are damaged or missing are copied again from another node. A damaged copy is replaced only after a
               whole one was read and, if other holders suffice (`damage`), after the journal stopped counting it.
@@ -14,7 +14,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log_coordinator.audit.verify import ReadableCopies
-from pyspark_log_coordinator.journal import spare_repair
+from pyspark_log_coordinator.journal.trimming import oldest_kept
 from pyspark_log_coordinator.maintenance import checkpoint_files, topic_description
 from pyspark_log_coordinator.replication.file_holders import HoldFiles
 from pyspark_log_coordinator.sync import damage_reports, replica_file
@@ -44,7 +44,7 @@ def repair(handle: TopicHandle, node: NodeId | None = None) -> list[str]:
     for file in replica_file.all_files(handle):
         repairs.file(state, file)
     repairs.checkpoints(state)
-    return [*spare_repair.repair(handle.journal, contents=True), *repairs.made]
+    return [*_repair_journal(handle.journal), *repairs.made]
 
 
 def repair_journals(log: Log) -> list[str]:
@@ -53,7 +53,12 @@ def repair_journals(log: Log) -> list[str]:
         log.cluster,
         *(log.group_handle(each).journal for each in log.groups().values()),
     ]
-    return [key for each in journals for key in spare_repair.repair(each, contents=True)]
+    return [key for each in journals for key in _repair_journal(each)]
+
+
+def _repair_journal(journal: Journal[Any, Any]) -> list[str]:
+    journal.refresh()
+    return journal.objects.repair(oldest_kept(journal))
 
 
 class _Repairs:

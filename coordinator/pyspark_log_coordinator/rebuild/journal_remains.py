@@ -33,7 +33,7 @@ from pyspark_log_coordinator.rebuild.topic_plan import EPOCH_MARGIN
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
-from pyspark_log_storage.objects import spare
+from pyspark_log_storage.objects.envelope import read_if_there
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -139,8 +139,7 @@ class _RemainsReplay(Replay[Topic, Any]):
 
 def _votes(store: Store, journal: str) -> Iterator[tuple[int, _Vote]]:
     """Yield what is left of a journal's entries on a store, each with the entry's number."""
-    spares = f"{journal}{spare.FOLDER}"
-    for key in sorted({key.replace(spares, journal, 1) for key in store.list(journal)}):
+    for key in store.list(journal):
         folder, _, name = key.removeprefix(journal).rpartition("/")
         kind, _, generation = folder.partition(".")
         if kind != "entries" or not layout.is_of_journal(key.removeprefix(journal)):
@@ -150,7 +149,7 @@ def _votes(store: Store, journal: str) -> Iterator[tuple[int, _Vote]]:
         number = int(name) if is_entry else 0 if register is None else register[0]
         if number == 0 or (register is not None and register[1].is_claim):
             continue
-        data = spare.read(store, journal, key)
+        data = read_if_there(store, key)
         if data is None:
             continue
         where = f"{store.url}/{key}"

@@ -64,7 +64,6 @@ def value(cluster, number):
 def remove_votes(cluster, number):
     for path in votes(cluster, number).values():
         path.unlink()
-        (path.parents[1] / "spares" / "entries" / path.name).unlink(missing_ok=True)
 
 
 def epochs(cluster, partition=0):
