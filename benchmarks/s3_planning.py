@@ -59,7 +59,7 @@ class _SortedKeys(dict[str, bytes]):
 
 
 class _Memory(MemoryStore):
-    """An object store in memory: journals are written as in S3, without spares."""
+    """An object store in memory: journals are read as in S3."""
 
     is_object_store = True
 

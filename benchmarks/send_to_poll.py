@@ -57,7 +57,6 @@ STEPS = {
 """The steps that a row waits for, in their order: what ends each, and its name in the table."""
 AFTERWARDS = {
     "created": "folder of the entry flushed",
-    "spared": "spare written",
     "acknowledged": "no newer snapshot, state kept; acknowledged",
 }
 """The steps that come after the entry has its name: the next batch waits for them."""
@@ -75,7 +74,7 @@ class Stamps:
         self._wrap(LocalWriter, "close", SENDER, before="encoded")
         self._wrap(Staging, "finish", SENDER, after="staged")
         self._wrap(Sender, "_commit", COMMITTER, before="begun")
-        self._wrap(EntryLog, "propose", COMMITTER, before=self._decided, after="spared")
+        self._wrap(EntryLog, "propose", COMMITTER, before=self._decided)
         self._wrap(LocalStore, "_name", COMMITTER, after="named")
         self._wrap(LocalStore, "create", COMMITTER, after="created")
         self._wrap(Accumulator, "release", COMMITTER, before="acknowledged")
@@ -165,7 +164,7 @@ def batches_of(stamps: Mapping[str, Sequence[float]], looks: Sequence[Look]) -> 
     versions = [version for _, _, version in looks]
     for batch in found:
         before = "begun"
-        for step in ("decided", "named", "created", "spared"):  # snapshots have a name, too
+        for step in ("decided", "named", "created"):  # snapshots have a name, too
             batch[step] = stamps[step][bisect.bisect(stamps[step], batch[before])]
             before = step
         batch["entry"] = stamps["entries"][bisect.bisect(stamps["decided"], batch["begun"])]

@@ -288,7 +288,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
         options = self._sink.options
         producer = options.txn_app_id or first.query_id
-        claim = ProducerClaim(producer, first.query_id, first.run_id, batchId, options.txn_take_over)
+        claim = ProducerClaim(
+            producer, first.query_id, first.run_id, batchId, options.txn_take_over, follows=options.topic is not None
+        )
         self._sink.commit(messages, claim)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

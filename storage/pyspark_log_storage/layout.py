@@ -6,7 +6,6 @@
     cluster/entries/<number>                        the cluster's journal
     cluster/snapshots/<newest first>
     cluster/manifests/<born>-<nonce>                events that are too large for an entry
-    cluster/spares/...                              a second copy of each of these objects (`spare`)
     topics/<topic>/<topic id>/journal/entries/<number>
     topics/<topic>/<topic id>/journal/snapshots/<newest first>
     topics/<topic>/<topic id>/journal/manifests/<born>-<nonce>
@@ -54,9 +53,8 @@ _ID = re.compile("[0-9A-Za-z_-]{1,64}")
 _SEGMENT_ROWS = re.compile(rf"(.*/)?{_NUMBER}-{_NUMBER}-{_NONCE}\.(log|parquet)")
 _SEGMENT_FILE = re.compile(_SEGMENT_FILE_NAME)
 _MEMBER_OBJECT = re.compile(r"([0-9A-Za-z._-]+)\.([1-9][0-9]{0,18})")
-SPARES = "spares/"
 _ENTRY = rf"entries(\.[0-9]+)?/{_NUMBER}(\.[0-9]+(\.claim)?)?"
-_JOURNAL = rf"({SPARES})?({_ENTRY}|snapshots/{_NUMBER}|manifests/{BORN_NAME})"
+_JOURNAL = rf"({_ENTRY}|snapshots/{_NUMBER}|manifests/{BORN_NAME})"
 _OF_JOURNAL = re.compile(_JOURNAL)
 _OF_CLUSTER = re.compile(rf"cluster/({_JOURNAL}|journal-nodes(\.{_NUMBER})?)")
 _DELTA_LOG = rf"_delta_log/({_NUMBER}\.(json|checkpoint\.parquet)|_last_checkpoint)"

@@ -122,7 +122,7 @@ def _run_query(world: World, query: Query, process: Process, number: int) -> Non
     """Write batch after batch, each again until the checkpoint has it, as Spark does. Returns where the run ends."""
     while world.busy:
         batch = query.committed + 1
-        claim = ProducerClaim(query.name, query.name, f"{query.name}.{number}", batch)
+        claim = ProducerClaim(query.name, query.name, f"{query.name}.{number}", batch, follows=True)
         try:
             write(process, claim, query.name, batch)
         except (ProducerFenced, BatchMismatch) as error:

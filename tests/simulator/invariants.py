@@ -25,7 +25,6 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.files import append_file, chunk
 from pyspark_log_storage.layout import born_of, number_of_newest_first
-from pyspark_log_storage.objects import spare
 from pyspark_log_storage.segments import segment
 from tests.simulator.store import Objects
 from tests.support.memory_store import MemoryStore
@@ -115,13 +114,6 @@ class History:
         elif key.startswith(f"{self.folder}snapshots/"):
             self._snapshot(number_of_newest_first(key.rsplit("/", 1)[1]), data)
 
-    def has_decided(self, key: str, data: bytes) -> bool:
-        """Return whether `key` is that of an entry, and `data` the entry that was decided there."""
-        if not key.startswith(f"{self.folder}entries/"):
-            return False
-        number = int(key.rsplit("/", 1)[1])
-        return number <= self.number and self.hashes[number] == digest(data)
-
     def deleting(self, key: str) -> None:
         """Hold that nothing goes that somebody may still need."""
         name = key.rsplit("/", 1)[1]
@@ -138,10 +130,9 @@ class History:
             require(born_of(name) < self.number, f"manifest {name} goes, which the next entry may name")
 
     def snapshots(self) -> list[int]:
-        """Return the numbers of the snapshots that there are, or their spares, ascending."""
-        folders = f"{self.folder}snapshots/", spare.key(self.folder, f"{self.folder}snapshots/")
-        keys = [key for key in self.objects.data if key.startswith(folders)]
-        return sorted({number_of_newest_first(key.rsplit("/", 1)[1]) for key in keys})
+        """Return the numbers of the snapshots that there are, ascending."""
+        keys = [key for key in self.objects.data if key.startswith(f"{self.folder}snapshots/")]
+        return sorted(number_of_newest_first(key.rsplit("/", 1)[1]) for key in keys)
 
     def kept(self) -> list[int]:
         """Return the numbers of the snapshots that must stay; an older one may come late, from one that slept."""
@@ -179,8 +170,7 @@ class History:
         found = snapshot.decode(data, f"snapshot {number}")
         require(number == found.number, f"snapshot {number} says that it is of entry {found.number}")
         require(number <= self.number, f"snapshot {number} is of an entry that is not there yet")
-        hashes = self.hashes[1 : number + 1][-len(found.hashes) :]
-        require(found.hashes == hashes, f"snapshot {number} is of another history")
+        require(found.hash == self.hashes[number], f"snapshot {number} is of another history")
         state = self.machine.decode_state(bytes(found.state))
         require(state == self.states[number], f"snapshot {number} is not what its entries fold into")
 

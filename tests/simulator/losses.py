@@ -1,22 +1,29 @@
-"""Losses: an object of a journal is lost, cut or flipped, or its spare is. Of the two one is always left whole.
+"""Losses: an object of a journal is damaged, or a register is lost.
 
-So nothing may come of it: no error, no other entry in its place. That holds on the store of a journal, and on each of
-the stores that decide together. Two things are left out, for they are two faults at once: what is taken in the middle
-of an operation at it, and both of a pair one after the other, for who sleeps between the look at the one and at the
-other may find neither.
+On the one store of a journal somebody restores the object after a while. Until then it is an error that names it, and
+nothing is written in its place. On one of several stores nothing comes of it: the others have the same register.
+
+Left out are two faults at once, and what is taken in the middle of an operation at it. Lost objects of the one store
+are in `tests/coordinator/journal/test_damage.py`: a process that has just looked may fill their place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from pyspark_log_storage.objects import spare
+from pyspark_log_coordinator.journal import registers
+from pyspark_log_storage import layout
 from pyspark_log_storage.objects.envelope import is_whole
 from tests.simulator.invariants import History
 from tests.simulator.store import Objects
-from tests.simulator.world import World
+
+if TYPE_CHECKING:
+    from tests.simulator.world import World
 
 _PAUSE_SECONDS = 0.05
+_RESTORED = 0.5
+"""How often somebody restores a damaged register before `verify --repair` does."""
 
 
 def lose(world: World) -> None:
@@ -24,35 +31,58 @@ def lose(world: World) -> None:
     chance = world.chance
     while world.busy:
         world.clock.pause(chance.uniform(0, 2 * _PAUSE_SECONDS))
-        store = chance.choice(world.journal_stores())
+        stores = world.journal_stores()
+        store = chance.choice(stores)
         keys = sorted(_that_may_go(world, store, chance.choice(world.histories())))
         if not keys or not world.busy:
             continue
         key = chance.choice(keys)
         data = store.data[key]
         world.taken.setdefault(key, set()).add(data)
-        what = chance.choice(["lost", "cut", "flipped"])
-        if what == "lost":
+        what = chance.choice(["cut", "flipped", *(["lost"] if len(stores) > 1 else [])])
+        damaged = _damaged(world, data, what)
+        if damaged is None:
             del store.data[key]
-        elif what == "cut":
-            store.data[key] = data[: chance.randrange(len(data))]
         else:
-            position = chance.randrange(len(data))
-            store.data[key] = data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :]
+            store.data[key] = damaged
         world.counts[f"{what} of a journal"] += 1
         world.trace("nemesis", what, key)
+        if len(stores) == 1 or (damaged is not None and chance.random() < _RESTORED):
+            world.clock.pause(chance.uniform(0, 2 * _PAUSE_SECONDS))
+            if store.data.get(key) == damaged:
+                store.data[key] = data
+
+
+def are_damaged(world: World, store: Objects) -> bool:
+    """Return whether a store has damaged objects of the journals."""
+    return any(key in store.data and not is_whole(store.data[key], key) for key in world.taken)
+
+
+def _damaged(world: World, data: bytes, what: str) -> bytes | None:
+    if what == "lost":
+        return None
+    position = world.chance.randrange(len(data))
+    return data[:position] if what == "cut" else data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :]
 
 
 def _that_may_go(world: World, store: Objects, history: History) -> Iterator[str]:
-    """Yield the keys of a store's objects of a journal, and of their spares, where both are whole."""
-    for folder in world.spared(history):
+    """Yield the keys of a store's objects of a journal that a fault may meet: of several stores registers on all."""
+    stores = world.journal_stores()
+    if len(stores) > 1:
+        if not all(layout.MARKER in each.data for each in stores):
+            return
+        folder = layout.entries(history.folder, history.generation)
+        met = {registers.slot_of(key.removeprefix(folder)) for key in world.taken if key.startswith(folder)}
+        yield from (
+            key
+            for key in store.data
+            if key.startswith(folder)
+            and registers.slot_of(key.removeprefix(folder)) not in met
+            and all(each.data.get(key) == store.data[key] and not each.in_hand[key] for each in stores)
+        )
+        return
+    for kind in ("entries", "snapshots", "manifests"):
+        folder = f"{history.folder}{kind}/"
         for key in store.data:
-            if not key.startswith(folder) or (folder.endswith("/manifests/") and key not in history.manifests):
-                continue
-            both = (key, spare.key(history.folder, key))
-            if not world.taken.keys().isdisjoint(both):
-                continue
-            if any(store.in_hand[each] for each in both):
-                continue
-            if all(is_whole(store.data.get(each, b"")) for each in both):
-                yield from both
+            if key.startswith(folder) and (kind != "manifests" or key in history.manifests) and not store.in_hand[key]:
+                yield key

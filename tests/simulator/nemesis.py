@@ -174,6 +174,7 @@ def operator(process: Process) -> None:
                         replace_disk(world, process, each)
                 case 5:
                     repair.repair(handle)
+                    repair.repair_journals(process.log)
                 case 6:
                     handle.submit(AlterReplicas((_moved(world, number),), incarnations(process)))
                 case 7:

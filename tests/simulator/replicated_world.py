@@ -22,7 +22,7 @@ from pyspark_log_storage.errors import (
     StoreUnfit,
     StoreUnwritable,
 )
-from tests.simulator import lanes
+from tests.simulator import lanes, losses
 from tests.simulator.ballots import Ballots, ClusterHistory
 from tests.simulator.departures import Departures
 from tests.simulator.disks import Disk
@@ -81,6 +81,8 @@ class ReplicatedWorld(World):
         """Return whether journals may be lost with a disk: only one of those that hold them may be away or lost."""
         if not self.several_journals:
             return disk is self.root
+        if self.holds_journals(disk) and any(losses.are_damaged(self, each.real) for each in self.journal_disks()):
+            return True
         now = [{name: self.disks[name].incarnation for name in nodes} for nodes in self.candidates.values()]
         return any(
             disk.node_id in nodes
@@ -99,11 +101,6 @@ class ReplicatedWorld(World):
 
     def journal_stores(self) -> list[Objects]:
         return [each.real for each in self.journal_disks()]
-
-    def spared(self, history: History) -> list[str]:
-        if not self.several_journals:
-            return super().spared(history)
-        return [layout.entries(history.folder, history.generation)]
 
     def connect(self, owner: ProcessState, trace: Callable[..., object]) -> dict[str, SimulatedStore]:
         def traced(disk: Disk) -> Callable[..., None]:
@@ -200,6 +197,9 @@ class ReplicatedWorld(World):
             require(is_due, f"{key} is replaced on node {disk.node_id}")
             require(data == self.files.data[key], f"{key} is replaced by something else on node {disk.node_id}")
             disk.written(key)
+        elif key in self.taken and self.several_journals:
+            holders = sum(each.real.data.get(key) == data for each in self.journal_disks())
+            require(holders >= 2, f"{key} is replaced on node {disk.node_id} by what no majority has")
         else:
             self.replaced(key, data)
 

@@ -18,13 +18,11 @@ from pyspark_log.reading import failover, fetch, stream_planner
 from pyspark_log.reading.fetch import RecentChunks
 from pyspark_log.source import topic_columns  # noqa: F401 -- not first in a run, when it would keep a world's `open_log`
 from pyspark_log.writing import staging
-from pyspark_log_coordinator.audit import verify
+from pyspark_log_coordinator.audit import repair, verify
 from pyspark_log_coordinator.commit import inline_maintenance, isr_recovery
 from pyspark_log_coordinator.journal import (
     journal,
     journal_entry,
-    replay,
-    spare_repair,
     trimming,
 )
 from pyspark_log_coordinator.log import bootstrap, group_handle, node_admin
@@ -215,12 +213,11 @@ def _audit(world: World) -> None:
 
 
 def _mend(process: Process) -> None:
-    """Make the lost and damaged objects of the journals again, as `verify --repair` does."""
+    """Replace the damaged objects of the journals, as `verify --repair` does."""
     handle = actors.open_topic(process)
     process.log.journals.announce()
-    groups_ = [process.log.group_handle(each).journal for each in process.log.groups().values()]
-    for each in (process.log.cluster, handle.journal, *groups_):
-        spare_repair.repair(each, contents=True)
+    repair.repair_journals(process.log)
+    repair.repair(handle)
 
 
 def _check(world: World, log: Log) -> None:
@@ -252,7 +249,6 @@ def _small(settings: Settings) -> Iterator[None]:
         for module, name, value in (
             (journal, "SNAPSHOT_EVERY", settings.snapshot_every),
             (trimming, "SNAPSHOTS_KEPT", settings.snapshots_kept),
-            (replay, "HASHES_MAX", settings.hashes_max),
             (journal_entry, "INLINE_BYTES_MAX", settings.inline_bytes_max),
             (roll_plan, "ROLL_CHUNKS", settings.roll_chunks),
             (roll_plan, "UNROLLED_CHUNKS_MAX", settings.unrolled_chunks_max),

@@ -101,7 +101,6 @@ class Settings(msgspec.Struct, frozen=True):
     skew_seconds: float
     snapshot_every: int
     snapshots_kept: int
-    hashes_max: int
     roll_chunks: int
     unrolled_chunks_max: int
     merge_count: int
@@ -164,7 +163,6 @@ def settings_of(seed: int, operations: int) -> Settings:
         skew_seconds=chance.choice([0, 0, 0, 1]),
         snapshot_every=every,
         snapshots_kept=chance.choice([1, 2, 3]),
-        hashes_max=every * chance.choice([1, 2, 8]),
         roll_chunks=roll,
         unrolled_chunks_max=roll * chance.choice([2, 4]),
         merge_count=chance.choice([2, 3]),

@@ -9,6 +9,7 @@ from pyspark_log.clients import sender
 from pyspark_log.clients.accumulator import Accumulator
 from pyspark_log.clients.reading import AssignedPartition
 from pyspark_log_coordinator.group import offsets
+from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.model import producers
 from pyspark_log_coordinator.replication import high_watermark, replicas, row_loss
 from pyspark_log_coordinator.segments import orphans, swap
@@ -52,6 +53,10 @@ FAULTS = {
     "a leader that is elected cuts nothing": (nodes, (row_loss, "cut_from", lambda *_: [])),
     "a segment is swapped in that a member lacks": (nodes, (swap, "_all_hold", lambda *_: True)),
     "a file is sequenced that cleaning up may delete": (everything, (orphans, "check_born", lambda *_: None)),
+    "an entry in a trimmed slot counts": (
+        everything,
+        (Journal, "_is_in_the_chain", lambda _, __, mine, decided: decided == mine),
+    ),
     "a batch is sequenced again": (everything, (producers, "is_replay", lambda *_: False)),
     "a rewind is ignored": (groups, (offsets, "_check_rewinds", lambda *_: None)),
     "a seek keeps the rows of before": (clients, (AssignedPartition, "seek", seek_and_keep_the_rows_of_before)),

@@ -80,8 +80,8 @@ class _Journal:
         if write.name.startswith(_MANIFESTS) and write.data is not None:
             self._manifests[write.name.removeprefix(_MANIFESTS)] = write.data
         elif write.name.startswith(_SNAPSHOTS) and write.data is not None and write.store:
-            hashes = snapshot.decode(write.data, write.name).hashes
-            return [{"kind": "snapshot", "store": write.store, "entry": self._entries[hashes[-1]]}]
+            entry = self._entries[snapshot.decode(write.data, write.name).hash]
+            return [{"kind": "snapshot", "store": write.store, "entry": entry}]
         elif (found := _ENTRIES.fullmatch(write.name)) is not None and (named := registers.parse(found[2])) is not None:
             return self._of_register(write, int(found[1] or 1), *named)
         return []

@@ -1,7 +1,7 @@
 """Repair of a topic without loss.
 
 copies        that are damaged or missing are copied again from another node, and indexes rebuilt (`faults.cure`)
-journal       objects that are missing or damaged are restored from their spares, or from the other journal nodes
+journal       damaged objects on a journal node are replaced from the other journal nodes
 checkpoints   that are damaged are written again
 """
 
@@ -11,7 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log_coordinator.audit.verify import ReadableCopies
-from pyspark_log_coordinator.journal import spare_repair
+from pyspark_log_coordinator.journal.trimming import oldest_kept
 from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.sync import faults
@@ -32,7 +32,7 @@ def repair(handle: TopicHandle, node: NodeId | None = None) -> list[str]:
     """
     copies = ReadableCopies(handle.log, node)
     handle.refresh()
-    made = spare_repair.repair(handle.journal, contents=True)
+    made = _repair_journal(handle.journal)
     for key, name in [*_copies(handle, copies), *_checkpoints(handle, copies)]:
         made.append(key if copies.is_single else f"{key} on node {name!r}")
     return made
@@ -69,4 +69,9 @@ def repair_journals(log: Log) -> list[str]:
         log.cluster,
         *(log.group_handle(each).journal for each in log.groups().values()),
     ]
-    return [key for each in journals for key in spare_repair.repair(each, contents=True)]
+    return [key for each in journals for key in _repair_journal(each)]
+
+
+def _repair_journal(journal: Journal[Any, Any]) -> list[str]:
+    journal.refresh()
+    return journal.objects.repair(oldest_kept(journal))

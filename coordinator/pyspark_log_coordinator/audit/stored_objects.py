@@ -104,7 +104,7 @@ def _plain(value: Any) -> Any:
 
 def _snapshot(data: bytes, name: str) -> Documents:
     found = snapshot.decode(data, name)
-    yield head(name, "snapshot", entry=found.number, hashes=len(found.hashes))
+    yield head(name, "snapshot", entry=found.number, hash=found.hash.hex())
     yield {"state": _plain(msgspec.msgpack.decode(found.state))}
 
 

@@ -11,7 +11,6 @@ append files  on every holder: each unrolled chunk's checksum and rows
 checkpoints   on every node: whole, of this topic, and no other leader epochs than the journal's
 orphans       files that no entry names; these are no fault
 journals' objects   each on each store: whole, and written for the key under which it is
-spares        those of the journal that are missing or damaged; no fault either: a process may die before it writes one
 cluster       its journal in the same way, topic folders that it does not know, and journal nodes that do not answer
 
 Of a journal on several stores the decided entries are read, and the objects on each store are checked. Entries older
@@ -28,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pyspark_log_coordinator.cluster.nodes import node_of
-from pyspark_log_coordinator.journal import spare_repair
 from pyspark_log_coordinator.journal.history import history
+from pyspark_log_coordinator.journal.trimming import oldest_kept
 from pyspark_log_coordinator.maintenance import checkpoint_files, cluster_cleanup, topic_cleanup
 from pyspark_log_coordinator.model.partition import ChunkRef, SegmentRef, named
 from pyspark_log_coordinator.replication import replicas
@@ -37,7 +36,7 @@ from pyspark_log_coordinator.sync import faults, replica_file
 from pyspark_log_coordinator.sync.faults import Wrong
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import LogError, NewerFormat, UnknownTopic
+from pyspark_log_storage.errors import CorruptObject, LogError, NewerFormat, UnknownTopic
 from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
 
 if TYPE_CHECKING:
@@ -117,8 +116,6 @@ class Report(msgspec.Struct):
     segments: int = 0
     orphans: list[str] = []
     """Their keys, after the node's name if there are several nodes."""
-    damaged_spares: list[str] = []
-    """The addresses of the journal's spares that are missing or damaged, and that `repair` writes again."""
 
     @property
     def sound(self) -> bool:
@@ -326,14 +323,18 @@ def verify_cluster(log: Log) -> Report:
 
 
 def _journal(journal: Journal[Any, Any], report: Report) -> Iterator[Finding]:
-    """Read the kept entries again from the oldest snapshot, and compare them with the state."""
-    for url, fault in spare_repair.faults(journal):
-        if fault.key == fault.of:
-            yield Finding(f"journal object {url}/{fault.key}", fault.detail, repairable=True)
-        else:
-            report.damaged_spares.append(f"{url}/{fault.key}")
-    for each in spare_repair.damage(journal):
-        yield Finding(f"journal object {each.url}/{each.key}", each.detail, repairable=each.is_repairable)
+    """Look at each object, then read the kept entries from the oldest snapshot, and compare them with the state."""
+    damage = journal.objects.damage(oldest_kept(journal))
+    for each in damage:
+        yield Finding(f"journal object {each.url}/{each.key}", each.detail, repairable=each.good is not None)
+    try:
+        yield from _entries(journal, report)
+    except CorruptObject as error:
+        if not any(each.key in error.object for each in damage):
+            raise
+
+
+def _entries(journal: Journal[Any, Any], report: Report) -> Iterator[Finding]:
     # Listed before the refresh: an entry that the refresh does not reach is after a hole.
     later = list(journal.entries.numbers_after(journal.number))
     journal.refresh()
@@ -342,7 +343,7 @@ def _journal(journal: Journal[Any, Any], report: Report) -> Iterator[Finding]:
         yield Finding(journal.entries.name(journal.number + 1), detail)
     last: dict[str, int] = {}
     folded, reached = None, 0
-    for number, events, after, _ in history(journal):
+    for number, events, after, *_ in history(journal):
         folded, reached = after, number
         report.entries += 1
         for event in events:

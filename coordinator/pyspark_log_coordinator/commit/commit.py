@@ -96,6 +96,8 @@ def commit_staged(  # noqa: PLR0913 -- each is a fact of its own
     for name in sorted(by_topic):
         handle = retry(log.environment, policy, partial(log.topic, name, recent_suffices=True))
         claimed = (claims or {}).get(name, claim)
+        if claimed is not None and name != topic:
+            claimed = msgspec.structs.replace(claimed, follows=False)  # it gets those batches that have rows for it
         batch = Batch(claimed, tuple(by_topic[name]), acks, tuple(swaps) if name == topic else None)
         done[name] = commit(handle, batch, policy)
     return done

@@ -13,10 +13,11 @@ from pyspark_log_coordinator.journal.replay import EntryMissing
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, OutOfChain, UnknownVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from pyspark_log_coordinator.journal.journal import Journal
     from pyspark_log_coordinator.journal.replay import Replay
+    from pyspark_log_coordinator.journal.snapshot import Snapshot
     from pyspark_log_storage.errors import LogError
 
 S = TypeVar("S")
@@ -29,6 +30,8 @@ class Step(NamedTuple):  # not generic: on Python 3.10 a named tuple cannot be
     events: list[Any]
     state: Any
     time_ms: int
+    is_snapshot: bool = False
+    """Whether this is the snapshot of the entry, at which the kept entries begin, and not the entry itself."""
 
 
 def history(journal: Journal[S, Any], after: int = 0) -> Iterator[Step]:
@@ -41,29 +44,14 @@ def history(journal: Journal[S, Any], after: int = 0) -> Iterator[Step]:
     journal.refresh()
     if known is not None:
         try:
-            yield from _continued(known, journal)
+            yield from _fold(known, journal, journal.number)
         except (CorruptObject, ObjectMissing):
-            after = known.number  # trimmed, or in another place now; if it is damaged, what follows finds that
+            pass  # trimmed, or in another place now; if it is damaged, what follows finds that
         else:
             return
-    past = journal.begin()
-    snapshots = _kept_snapshots(past)
-    begin = snapshots[0] if snapshots and _is_trimmed(past, snapshots[0]) else 0
-    begin = max([begin, *(each for each in snapshots if each <= after)])
-    while past.number < journal.number:
-        try:
-            if begin > past.number:
-                past.load(begin)
-                continue
-            events = _take_next(past, journal)
-        except (CorruptObject, ObjectMissing) as error:
-            begin = _begin_again(past, begin, error)
-            continue
-        if past.number > after:
-            yield Step(past.number, events, past.state, past.time_ms)
-        with contextlib.suppress(ObjectMissing):  # trimmed since it was listed
-            if past.number in snapshots:
-                _check_snapshot(past)
+    for step in _steps(journal, after):
+        if step.number > after and not step.is_snapshot:
+            yield step
 
 
 def state_at(journal: Journal[S, Any], number: int) -> S:
@@ -72,97 +60,100 @@ def state_at(journal: Journal[S, Any], number: int) -> S:
     Raises `UnknownVersion` for an entry that was trimmed, or does not exist yet.
     """
     journal.refresh()
-    before: tuple[int, ...] = ()
+    known = _steps(journal, number) if 0 < number <= journal.number else ()
+    found = next((step for step in known if step.number >= number), None)
+    if found is not None and found.number == number:
+        state: S = found.state
+        return state
+    oldest = max(_first(journal, 0), 1) if found is None else found.number
+    raise UnknownVersion(number, oldest, journal.number)
+
+
+def _steps(journal: Journal[S, Any], after: int) -> Iterator[Step]:
+    """Yield the newest kept snapshot up to entry `after`, and the entries that follow it, oldest first.
+
+    Entries may be trimmed while they are read, and a suspended process may fill their slots again. So entries are
+    yielded together, once their chain has led to the next snapshot, or to the newest entry that `journal` knows.
+    """
+    begin, told = _first(journal, after), 0
     while True:
         past = journal.begin()
-        snapshots = _kept_snapshots(past)
-        oldest = snapshots[0] if snapshots and _is_trimmed(past, snapshots[0]) else 1
-        if not oldest <= number <= journal.number:
-            raise UnknownVersion(number, oldest, journal.number)
         try:
-            if (nearest := max((each for each in snapshots if each <= number), default=0)) > 0:
-                past.load(nearest)
-            while past.number < number:
-                _take_next(past, journal)
-            return past.state
+            if begin > 0:
+                past.load(begin)
+                if begin > told:
+                    yield Step(begin, [], past.state, past.time_ms, is_snapshot=True)
+            while past.number < journal.number:
+                number, found = _next_snapshot(past, journal.number)
+                steps = _fold(past, journal, number)
+                if found is not None:
+                    _check_snapshot(past, found)
+                yield from (each for each in steps if each.number > told)
+                told = max(told, past.number)
         except (CorruptObject, ObjectMissing) as error:
-            # What was trimmed during the read is no damage: then the next look finds other snapshots.
-            if (oldest, *snapshots) == before:
-                later = _next_snapshot(past, past.number, error)
-                if later is None and number < min(snapshots, default=0) and _may_be_void(error, snapshots):
-                    later = snapshots[0]
-                if later is None and isinstance(error, (EntryMissing, ObjectMissing)):
-                    later = _first_kept_after(number, snapshots)
-                if later is None:
-                    raise
-                raise UnknownVersion(number, later, journal.number) from error
-            before = (oldest, *snapshots)
+            journal.refresh()
+            first = _first(journal, max(after, told))
+            begin = first if first > begin else _begin_again(journal, max(begin, told), error)
+        else:
+            return
 
 
-def _continued(past: Replay[S, Any], journal: Journal[S, Any]) -> Iterator[Step]:
-    while past.number < journal.number:
-        events = _take_next(past, journal)
-        yield Step(past.number, events, past.state, past.time_ms)
+def _fold(past: Replay[S, Any], journal: Journal[S, Any], number: int) -> list[Step]:
+    """Return the entries from the one after `past` to entry `number`, up to the newest that `journal` knows.
 
-
-def _take_next(past: Replay[S, Any], journal: Journal[S, Any]) -> list[Any]:
-    """Apply the next entry and return its events. Raise `OutOfChain` if it is not the one that `journal` knows.
-
-    If the entry was trimmed during the read, a suspended process may have filled its slot with a void one.
+    Raises `OutOfChain` if the newest is another one than `journal` knows.
     """
-    events = past.take_next()
-    if journal.hash_of(past.number) not in (None, past.last_hash):
-        raise OutOfChain(past.entries.name(past.number), "it is void: it was written after the entry was trimmed")
-    return events
+    steps: list[Step] = []
+    ahead: dict[int, bytes] = {}
+    while past.number < number:
+        if past.number + 1 not in ahead:
+            ahead = past.entries.read_several(past.number + 1, number)
+        events = past.take_next(ahead.get(past.number + 1))
+        steps.append(Step(past.number, events, past.state, past.time_ms))
+    if number == journal.number and past.last_hash != journal.last_hash:
+        raise OutOfChain(past.entries.name(number), "it is not the entry that is known to be the newest")
+    return steps
 
 
-def _first_kept_after(number: int, snapshots: Sequence[int]) -> int | None:
-    """Return the oldest snapshot that trimming keeps if it is after `number`, else None.
+def _next_snapshot(past: Replay[Any, Any], newest: int) -> tuple[int, Snapshot | None]:
+    """Return the first snapshot after `past` and its number, or `newest` if there is none up to that entry."""
+    for number in sorted(past.snapshot_numbers(everywhere=True)):
+        if past.number < number <= newest:
+            with contextlib.suppress(ObjectMissing):  # trimmed since it was listed, or on a store that is silent now
+                return number, past.read_snapshot(number)
+    return newest, None
 
-    An interrupted trimming may have deleted an older object, and the spare that is left may be damaged.
+
+def _first(journal: Journal[Any, Any], after: int) -> int:
+    """Return the newest kept snapshot up to entry `after`, or the oldest one; 0 to begin with the first entry."""
+    past = journal.begin()
+    snapshots = _kept_snapshots(past)
+    oldest = snapshots[0] if snapshots and _is_trimmed(past, snapshots[0]) else 0
+    return max([oldest, *(each for each in snapshots if each <= after)])
+
+
+def _begin_again(journal: Journal[Any, Any], tried: int, error: LogError) -> int:
+    """Return the snapshot after `tried` at which to continue after `error`. Raises `error` if it means damage.
+
+    An interrupted trimming, or a suspended process that fills a slot again, explains entries that are missing or do not
+    fit before the oldest snapshot that trimming keeps. After a trimming that reached only some of several stores, a
+    majority may have no votes for entries before any snapshot.
     """
-    kept = snapshots[-trimming.SNAPSHOTS_KEPT :]
-    return kept[0] if len(kept) == trimming.SNAPSHOTS_KEPT and number < kept[0] else None
-
-
-def _begin_again(past: Replay[Any, Any], tried: int, error: LogError) -> int:
-    """Return the snapshot at which to continue after `error`. Raises `error` if it means damage."""
-    if (later := _next_snapshot(past, max(tried, past.number), error)) is not None:
-        return later
-    # What was trimmed during the read is no damage.
-    kept = _kept_snapshots(past)
-    if isinstance(error, (EntryMissing, ObjectMissing)) and _first_kept_after(past.number + 1, kept) is not None:
-        return min(each for each in kept if each > max(tried, past.number))
-    begin = min(kept, default=0)
-    if begin <= max(tried, past.number) or not (_is_trimmed(past, begin) or _may_be_void(error, kept)):
+    if not isinstance(error, (EntryMissing, OutOfChain, ObjectMissing)):
         raise error
-    return begin
+    snapshots = sorted(journal.snapshot_numbers(everywhere=True))
+    if journal.place.certain:
+        snapshots = snapshots[-trimming.SNAPSHOTS_KEPT :][:1] if len(snapshots) >= trimming.SNAPSHOTS_KEPT else []
+    later = next((each for each in snapshots if each > tried), None)
+    if later is None:
+        raise error
+    return later
 
 
-def _next_snapshot(past: Replay[Any, Any], number: int, error: LogError) -> int | None:
-    """Return the next snapshot after `number` if several stores may lack the entries before it, or None: damage.
-
-    After a trimming that reached only some stores, a majority may have no votes for an entry, or void ones. These
-    entries are not needed if there is a later snapshot.
-    """
-    if past.place.certain or not isinstance(error, (EntryMissing, OutOfChain, ObjectMissing)):
-        return None
-    return min((each for each in past.snapshot_numbers(everywhere=True) if each > number), default=None)
-
-
-def _may_be_void(error: LogError, snapshots: Sequence[int]) -> bool:
-    """Return whether one of two entries that do not fit may be void: written to a trimmed slot by a suspended process.
-
-    Trimming begins once there are enough snapshots, and deletes only what is older than the oldest of them.
-    """
-    return isinstance(error, OutOfChain) and len(snapshots) >= trimming.SNAPSHOTS_KEPT
-
-
-def _check_snapshot(past: Replay[Any, Any]) -> None:
-    """Raise `CorruptObject` if the snapshot of the newest entry of `past` differs from the folded entries."""
-    found = past.read_snapshot(past.number)
-    if found.hashes[-1:] != [past.last_hash]:
-        raise CorruptObject(past.snapshot_name(past.number), "its hashes differ from those of the entries")
+def _check_snapshot(past: Replay[Any, Any], found: Snapshot) -> None:
+    """Raise `CorruptObject` if a snapshot differs from the folded entries."""
+    if found.hash != past.last_hash:
+        raise CorruptObject(past.snapshot_name(past.number), "its hash differs from that of the entry")
     if past.state_in(found) != past.state:
         raise CorruptObject(past.snapshot_name(past.number), "its state differs from that of the entries")
 

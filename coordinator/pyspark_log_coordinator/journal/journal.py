@@ -7,8 +7,9 @@ entry and decides again. So the decisions of all processes are linearizable, wit
 kept, and a refresh reads only what is new.
 
 Entries before an existing snapshot may be trimmed (`trimming`). A process that was suspended meanwhile finds no next
-entry, or an old slot free. So a missing entry means the end only if there is no newer snapshot, and a created entry
-counts only if no newer snapshot says otherwise. No clock decides this.
+entry, or an old slot free. So a missing entry means the end only if there is no newer snapshot. A created entry counts
+only if there is none either, or if the entries up to that snapshot follow it; if these are gone, the process reloads
+and decides again. No clock decides this.
 
 A journal may migrate to other stores: its last entry here says so, and nothing after it is decided or read here. In
 the new place the journal begins with the snapshot of that entry and the entry itself; the first process that folds the
@@ -126,12 +127,12 @@ class Journal(Replay[S, C]):
 
         Raises `CorruptObject`, `NewerFormat`, `StoreError`.
         """
-        known = self.state, self.number, self._hashes.copy(), self._snapshot_number
+        known = self.state, self.number, self.last_hash, self._snapshot_number
         try:
             return self._refresh()
         except BaseException as error:
             if self.number < known[1]:  # it started again from a snapshot
-                self.state, self.number, self._hashes, self._snapshot_number = known
+                self.state, self.number, self.last_hash, self._snapshot_number = known
                 self._opened = False
             # The journal may have migrated, and the stores that it has left may be unreachable.
             if not isinstance(error, StoreError) or not self._has_migrated():
@@ -142,8 +143,8 @@ class Journal(Replay[S, C]):
     def may_have_more(self) -> bool:
         """Whether `refresh` is likely to find something new; at the least cost, for callers that poll.
 
-        False although there is more if the next entry was trimmed or its first copy is lost, so refresh now and then
-        in any case. Raises `StoreError`.
+        False although there is more if the next entry was trimmed, so refresh now and then in any case. Raises
+        `StoreError`.
         """
         return not self._opened or self._has_moved or self.entries.may_have(self.number + 1)
 
@@ -159,8 +160,8 @@ class Journal(Replay[S, C]):
     def _refresh(self) -> S:
         end: int | None = None  # the newest entry that there was when this began, if one request tells
         ahead: dict[int, bytes] = {}  # entries that were read together
-        void = 0  # the newest snapshot, if it is none
-        damaged = -1  # the entry after which this began again, because the next one is damaged or void
+        incomplete = 0  # the newest snapshot, if a majority of several stores lacks it
+        damaged = -1  # the entry after which this began again, because the next one is damaged
         while True:
             if end is None and self._opened and not self._has_moved:
                 end = self.entries.end_after(self.number)
@@ -179,7 +180,7 @@ class Journal(Replay[S, C]):
             elif not is_end and (data := ahead.get(self.number + 1) or self.entries.read(self.number + 1)) is not None:
                 if not self._take(data, begins_again=self.number != damaged):
                     damaged = self.number
-            elif not is_end and (newest := self.entries.newest_snapshot()) > max(self.number, void):
+            elif not is_end and (newest := self.entries.newest_snapshot()) > max(self.number, incomplete):
                 # This process was suspended: the next entry, or one before it, has been trimmed.
                 known = self.number
                 self._opened = False
@@ -187,32 +188,33 @@ class Journal(Replay[S, C]):
                 self.load_newest()
                 if self.number <= known:  # none was read that leads further
                     later = (each for each in self.snapshot_numbers() if each > known)
-                    needed = next((each for each in later if not self.is_void(each)), 0)
+                    needed = next((each for each in later if not self.is_none(each)), 0)
                     if needed:
                         self.load(needed)
                     else:
-                        void = newest
+                        incomplete = newest
                 self._opened = True
             else:
                 self._require_begun()
-                if not self._is_gapless or not (end is None or is_end):
-                    if self._has_more(void):
+                if not self._is_gapless or not (end is None or is_end) or self.entries.is_followed(self.number + 1):
+                    if self._has_more(incomplete):
                         end = None
                         continue
                     self._is_gapless, self._pace.in_a_row = True, 1
                 self._looked, self._seen = self._environment.monotonic(), self.number
                 return self.state
 
-    def _has_more(self, void: int) -> bool:
+    def _has_more(self, incomplete: int) -> bool:
         """Return whether there is more to read. Raises `EntryMissing` if the next entry is lost.
 
-        Called once after the journal is opened, from when on the process has read every entry that existed, and when a
-        list has shown later ones. Snapshots up to `void` are void.
+        Called once after the journal is opened, from when on the process has read every entry that existed, and when
+        there is a later one. Of snapshots up to `incomplete` a majority has none.
         """
         later = self.entries.newest_after(self.number + 1)
         if later == 0 or (self.number == 0 and self._has_only_begun(later)):
             return False
-        if self.entries.read(self.number + 1) is None and self.entries.newest_snapshot() <= max(self.number, void):
+        is_missing = self.entries.read(self.number + 1) is None
+        if is_missing and self.entries.newest_snapshot() <= max(self.number, incomplete):
             raise EntryMissing(
                 self.entries.name(self.number + 1),
                 f"it is missing, and entry {later} exists; nothing was read or written without it",
@@ -254,8 +256,8 @@ class Journal(Replay[S, C]):
     def _begin_in(self, place: JournalPlace) -> bool:
         """Begin the journal in a place, unless another process has; all of them write the same bytes.
 
-        Return whether it has begun. It has not if the newest known entry may be void, because it lay in a slot that was
-        trimmed before it was filled.
+        Return whether it has begun. It has not if the newest known entry may not count, because it lay in a slot that
+        was trimmed before it was filled.
 
         It has begun when its newest known entry is decided there. Before that its snapshot must be there, on a
         majority, and before that the entry must be durable in the old place, where nobody will look for another one
@@ -270,7 +272,7 @@ class Journal(Replay[S, C]):
             return True
         self.entries.confirm(number)
         data = self.entries.read(number)
-        if (newest := self.entries.newest_snapshot()) > number and not self.is_void(newest):
+        if (newest := self.entries.newest_snapshot()) > number and not self.is_none(newest):
             return False
         if data is not None and digest(data) == self.last_hash:
             self.create_snapshot(self.objects_at(place))
@@ -313,7 +315,8 @@ class Journal(Replay[S, C]):
         With an `inbox` the command, whose repetition must change nothing, may be carried out by another process. Then
         the outcome has its answer, or is that of the repetition. If the entry also has other processes' commands, the
         outcome has neither their events nor the state after them. Raises what `decide` raises, and
-        `OutcomeUnknown` if it cannot be known whether the entry was written.
+        `OutcomeUnknown` if it cannot be known whether the entry was written, or whether it counts. A command with an
+        `inbox` is decided again in the latter case.
         """
         tries = _Tries()
         while True:
@@ -335,7 +338,7 @@ class Journal(Replay[S, C]):
                 inbox.look(self.place)
                 tries.met_others |= inbox.has_others
                 events, after = self._combine(events, after, inbox, others)
-            if self._propose(events, after, tries):
+            if self._propose(events, after, tries, is_repeatable=inbox is not None):
                 if inbox is not None and others:
                     inbox.reply(self.place, others)
                 return own
@@ -433,13 +436,14 @@ class Journal(Replay[S, C]):
             events, after = [*events, *more], then
         return events, after
 
-    def _propose(self, events: list[Any], after: S, tries: _Tries) -> bool:
+    def _propose(self, events: list[Any], after: S, tries: _Tries, *, is_repeatable: bool) -> bool:
         """Propose the next entry, with `after` as the state after it. Return whether it became part of the journal."""
         mine = self._encode(events)
         begin = self._environment.monotonic()
         decided = self.entries.propose(self.number + 1, mine)
         self._pace.measure(self._environment.monotonic() - begin)
-        if self._counts(self.number + 1, mine, decided):
+        counts = self._counts(self.number + 1, mine, decided)
+        if counts:
             self._advance(mine, after)
             self._durable = self._seen = self.number
             self._looked = self._environment.monotonic()
@@ -447,15 +451,25 @@ class Journal(Replay[S, C]):
             self._pace.has_lost = tries.losses > 0 or tries.met_others
             self._write_snapshot_when_due()
             return True
-        if decided == mine:
-            self._opened = False  # this process was suspended, and its entry is void
+        if counts is None or decided == mine:
+            self._opened = False  # this process was suspended, and its entry may not count
+            if counts is None and not is_repeatable:
+                raise OutcomeUnknown(
+                    f"{self.entries.name(self.number + 1)} was proposed by a process that had been suspended, and it "
+                    "cannot be known any more whether it counted; look for its effect before trying again"
+                )
         else:
-            self._take(decided)
+            try:
+                self._take(decided)
+            except CorruptObject as error:
+                if not self.entries.may_have_written:
+                    raise
+                raise OutcomeUnknown(f"{error}; it may be the one that was just proposed") from error
             self._durable = self.number if self._opened else 0
         return False
 
     def _was_suspended(self) -> bool:
-        """Return whether the newest known entry may be a void one, in a slot that was trimmed before it was filled."""
+        """Return whether the newest known entry may not count: its slot may have been trimmed before it was filled."""
         if self._seen == self.number or self.entries.newest_snapshot() <= self.number:
             return False
         self._opened = False
@@ -538,10 +552,11 @@ class Journal(Replay[S, C]):
         self.create_snapshot()
         return Outcome(number, self.state, events)
 
-    def _counts(self, number: int, mine: bytes, decided: bytes) -> bool:
+    def _counts(self, number: int, mine: bytes, decided: bytes) -> bool | None:
         """Return whether the entry `mine`, which was just proposed for slot `number`, is part of the journal.
 
-        Raises `OutcomeUnknown` if it cannot be known, and never a retriable error: the entry may have been written.
+        None if that cannot be known any more. Raises `OutcomeUnknown` if a store fails, and never a retriable error:
+        the entry may have been written.
         """
         if decided != mine and not self.entries.may_have_written:
             return False
@@ -550,32 +565,33 @@ class Journal(Replay[S, C]):
             try:
                 return self._is_in_the_chain(number, mine, decided)
             except StoreError as error:
-                # A snapshot that was listed may have been trimmed since.
-                may_recover = error.retriable or isinstance(error, ObjectMissing)
-                if not may_recover or self._environment.monotonic() > deadline:
+                if not error.retriable or self._environment.monotonic() > deadline:
                     message = f"{self.entries.name(number)} was written, and it cannot be known whether it counts"
                     raise OutcomeUnknown(f"{message}: {error}") from error
             self._environment.sleep(self._environment.uniform(0, _CONFLICT_BACKOFF_SECONDS_MAX))
 
-    def _is_in_the_chain(self, number: int, mine: bytes, decided: bytes) -> bool:
+    def _is_in_the_chain(self, number: int, mine: bytes, decided: bytes) -> bool | None:
         """Return whether the entry at `number` is `mine`. `decided` is what the slot held a moment ago.
 
         If there is a snapshot of that entry or a later one, the slot may have been trimmed before it was filled with
-        `decided`: the hashes in the snapshot tell. Raises `OutcomeUnknown` if they do not go back so far.
+        `decided`. The entry is in the chain if the hash in that snapshot leads back to it. None if entries between the
+        two have been trimmed, too.
         """
-        newest = self.entries.newest_snapshot()
-        if newest >= number and self.is_void(newest):
-            newest = self.newest_intact_snapshot()
-        if newest < number:
+        if self.entries.newest_snapshot() < number:
             return decided == mine
-        hashes = self.read_snapshot(newest).hashes
-        index = len(hashes) - 1 - (newest - number)
-        if index < 0:
-            raise OutcomeUnknown(
-                f"{self.entries.name(number)} was proposed by a process that had been suspended, and it cannot be "
-                "known any more whether it counted; look for its effect before trying again"
-            )
-        return hashes[index] == digest(mine)
+        later = [each for each in self.snapshot_numbers() if each >= number and not self.is_none(each)]
+        if not later:
+            return decided == mine
+        try:
+            expected = self.read_snapshot(later[-1]).hash
+            for each in range(later[-1], number, -1):
+                data = self.entries.read(each)
+                if data is None or digest(data) != expected:
+                    return None
+                expected = journal_entry.decode(data, self.entries.name(each)).previous
+        except (CorruptObject, ObjectMissing):
+            return None
+        return expected == digest(mine)
 
     def _encode(self, events: list[Any]) -> bytes:
         encoded = msgspec.msgpack.encode(events)
@@ -624,6 +640,6 @@ class Journal(Replay[S, C]):
         """
         if self.number % SNAPSHOT_EVERY != 0 and not self._snapshot_was_missed():
             return
-        with contextlib.suppress(StoreError):
+        with contextlib.suppress(StoreError, CorruptObject):
             self.create_snapshot()
         self._snapshot_number = self.number

@@ -5,7 +5,6 @@ They are created once. Processes that create the same one write the same bytes.
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
@@ -13,17 +12,14 @@ import msgspec
 from pyspark_log_coordinator.journal import manifest, registers, single_store, snapshot
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, LogError, NodeMissing, ObjectMissing
-from pyspark_log_storage.objects import spare
-from pyspark_log_storage.objects.envelope import is_misplaced, is_whole
+from pyspark_log_storage.objects.envelope import is_whole, read_if_there
 from pyspark_log_storage.stores.failover import reread
-from pyspark_log_storage.stores.store import is_object_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.quorum import Members
-    from pyspark_log_storage.objects.spare import SpareFault
     from pyspark_log_storage.stores.store import Store
     from pyspark_log_storage.stores.store_threads import Answer
 
@@ -44,35 +40,24 @@ def checked(check: Callable[[bytes, str], object]) -> Callable[[bytes, str], byt
 
 
 class Damage(msgspec.Struct, frozen=True):
-    """A damaged object of a journal, without an intact spare, on one store."""
+    """A damaged object of a journal on one store."""
 
     url: str
     key: str
     store: int
     good: bytes | None
     """The bytes that belong there, if other stores tell."""
-    is_astray: bool
-    """Whether the bytes are whole, and were written for another key."""
-    is_needless: bool
-    """Whether nothing is lost if it is deleted: there never was an object with that key, or the journal does not need
-    it."""
+    is_alone: bool
+    """Whether the journal is on this store alone."""
 
     @property
     def detail(self) -> str:
         """What is wrong, for people."""
-        what = "it is a copy of another object" if self.is_astray else "it is damaged"
         if self.good is not None:
-            return f"{what}; other stores have it intact"
-        if self.is_needless:
-            return f"{what}, and the journal does not need it"
-        if self.is_astray:
-            return f"{what}, and no other store tells what belongs here; until one does, this store has no say in it"
-        return f"{what}, and no intact copy is known; restore it from a backup"
-
-    @property
-    def is_repairable(self) -> bool:
-        """Whether `mend` undoes it."""
-        return self.good is not None or self.is_needless
+            return "it is damaged; other stores have it intact"
+        if self.is_alone:
+            return "it is damaged; restore it from a backup, or rebuild the log (`pyspark-log cluster rebuild`)"
+        return "it is damaged, and the other stores do not tell what belongs here: this store has no say in it"
 
 
 class OneStoreObjects:
@@ -88,15 +73,15 @@ class OneStoreObjects:
 
     def create(self, key: str, data: bytes, check: Callable[[bytes, str], object]) -> None:
         """Make an object durable. `check` raises if other bytes under the same key are no equivalent."""
-        if self._store.create(key, data):
-            spare.add(self._store, self._journal, key, data)
+        if not self._store.create(key, data):
+            self.read(key, check)
 
     def read(self, key: str, decode: Callable[[bytes, str], T]) -> T:
         """Return the result of `decode` for an object's bytes and name; it raises if they are damaged.
 
         Raises `ObjectMissing`, what `decode` raises, `StoreError`.
         """
-        return spare.decoded(self._store, self._journal, key, lambda data: decode(data, self.name(key)))
+        return reread(self._store, lambda: decode(self._store.read(key), self.name(key)))
 
     def snapshots(self, *, everywhere: bool = False) -> Iterator[int]:
         """Yield the numbers of the snapshots, newest first.
@@ -104,65 +89,33 @@ class OneStoreObjects:
         Of several stores a majority is asked, which knows every snapshot that entries were trimmed by; with
         `everywhere` all stores that answer within a second.
         """
-        folders = [self._journal]
-        if not is_object_store(self._store):
-            folders.append(f"{self._journal}{spare.FOLDER}")
-        yield from sorted({each for folder in folders for each in snapshot.numbers(self._store, folder)}, reverse=True)
+        yield from sorted(snapshot.numbers(self._store, self._journal), reverse=True)
 
-    def is_astray(self, key: str) -> bool:
-        """Return whether what is stored under a key was written for another one, and there never was an object here.
-
-        An object store, which has no spares, does not tell the latter. Of several stores a majority has each object.
-        """
-        return not is_object_store(self._store) and spare.is_astray(self._store, self._journal, key)
-
-    def faults(self, oldest: int, *, contents: bool) -> list[tuple[str, SpareFault]]:
-        """Return the missing objects, and damaged ones if `contents` are read, each with the URL of its store.
-
-        Only those that can be repaired and that the snapshot of entry `oldest` does not make obsolete. Of several
-        stores those that do not answer are skipped.
-        """
-        return [(self._store.url, fault) for fault in self._faults(oldest, contents=contents)]
-
-    def repair(self, oldest: int, *, contents: bool) -> list[str]:
-        """Repair what `faults` finds; return what was repaired, for people."""
-        return _repair(self._store, self._faults(oldest, contents=contents))
+    def is_incomplete(self, key: str) -> bool:
+        """Return whether a majority of several stores lacks an object that one of them has."""
+        return False
 
     def damage(self, oldest: int) -> list[Damage]:
-        """Return the damaged objects that have no intact spare. Of several stores those that answer are read.
+        """Return the damaged objects. Of several stores those that answer are read.
 
-        Of those that the snapshot of entry `oldest` makes obsolete, only what may be deleted.
+        Without those that the snapshot of entry `oldest` makes obsolete.
         """
-        obsolete = set(self._obsolete(oldest))
-        has_spares = not is_object_store(self._store)  # so that an entry that lacks one never was there
-        found = [
-            Damage(self._store.url, key, 0, None, *_needless(data, key, self._journal, of_entries=has_spares))
-            for folder in _folders(self._journal)
-            for key, data in spare.damaged(self._store, self._journal, folder)
-        ]
-        return [each for each in found if each.is_needless or each.key not in obsolete]
+        keys = _damaged(self._store, self._journal, oldest, single_store.slot_of)
+        return [Damage(self._store.url, key, 0, None, is_alone=True) for key in keys]
 
-    def mend(self, damage: Damage) -> None:
-        """Undo the damage, which must be repairable. Raises `StoreError`."""
-        _mend(self._store, damage)
+    def repair(self, oldest: int) -> list[str]:
+        """Replace the damaged objects that other stores have intact; return what was replaced, for people."""
+        return []
 
     def delete_before(self, oldest: int, check: Callable[[bytes, str], object]) -> int:
         """Delete objects and entries older than an existing snapshot; return the number of deleted objects.
 
         `check` raises if the bytes of that snapshot are damaged.
         """
-        obsolete = self._obsolete(oldest)
+        obsolete = _obsolete_keys(self._store, self._journal, oldest, single_store.slot_of)
         for key in obsolete:
             self._store.delete(key)
         return len(obsolete)
-
-    def _faults(self, oldest: int, *, contents: bool) -> Iterator[SpareFault]:
-        folders = _folders(self._journal)
-        found = (spare.faults(self._store, self._journal, folder, contents=contents) for folder in folders)
-        return _needed(itertools.chain.from_iterable(found), self._journal, set(self._obsolete(oldest)))
-
-    def _obsolete(self, oldest: int) -> list[str]:
-        return _obsolete_keys(self._store, self._journal, oldest, single_store.slot_of)
 
 
 class MajorityObjects:
@@ -224,7 +177,7 @@ class MajorityObjects:
         self._members.require_majority(answers, f"the snapshots in {self._journal} cannot be listed")
         yield from sorted({number for numbers in _results(answers) for number in numbers}, reverse=True)
 
-    def is_astray(self, key: str) -> bool:
+    def is_incomplete(self, key: str) -> bool:
         """Return whether a majority lacks an object. Raise `StoreError` if those that answer do not tell."""
 
         def has(answers: Sequence[Answer], it: bool) -> bool:  # noqa: FBT001
@@ -236,42 +189,34 @@ class MajorityObjects:
             raise self._members.failure(what, answers, must=len(self._members))
         return has(answers, False)
 
-    def faults(self, oldest: int, *, contents: bool) -> list[tuple[str, SpareFault]]:
-        def faults_in(store: Store) -> list[tuple[str, SpareFault]]:
-            return [(store.url, fault) for fault in self._faults(store, oldest, contents=contents)]
-
-        return [each for found in self._ask_all(faults_in) for each in found]
-
-    def repair(self, oldest: int, *, contents: bool) -> list[str]:
-        def repair_in(store: Store) -> list[str]:
-            return _repair(store, self._faults(store, oldest, contents=contents))
-
-        return [each for made in self._ask_all(repair_in) for each in made]
-
     def damage(self, oldest: int) -> list[Damage]:
         """A register belongs there as a majority of the stores has it: nothing else can be decided in that ballot."""
 
-        def damaged_in(store: Store) -> list[tuple[str, bytes, bool]]:
-            obsolete = set(self._obsolete(store, oldest))
-            folders = _folders(self._journal, self._generation)
-            found = (spare.damaged(store, self._journal, folder) for folder in folders)
-            return [(key, data, key in obsolete) for key, data in itertools.chain.from_iterable(found)]
+        def damaged_in(store: Store) -> list[str]:
+            return _damaged(store, self._journal, oldest, registers.slot_of, self._generation)
 
         answers = self._ask(damaged_in, settled=self._members.is_majority)
-        damage = []
-        for answer in (each for each in answers if each.error is None):
-            for key, data, is_obsolete in answer.result:
-                is_astray, is_needless = _needless(data, key, self._journal)
-                if is_needless or not is_obsolete:
-                    good = None if is_obsolete else self._good(key)
-                    url = self._members.members[answer.store].store.url
-                    damage.append(Damage(url, key, answer.store, good, is_astray, is_needless))
-        return damage
+        urls = [each.store.url for each in self._members.members]
+        return [
+            Damage(urls[each.store], key, each.store, self._good(key), is_alone=False)
+            for each in answers
+            if each.error is None
+            for key in each.result
+        ]
 
-    def mend(self, damage: Damage) -> None:
+    def repair(self, oldest: int) -> list[str]:
+        made = []
+        for damage in self.damage(oldest):
+            if damage.good is not None:
+                self._mend(damage)
+                made.append(f"{damage.url}/{damage.key}")
+        return made
+
+    def _mend(self, damage: Damage) -> None:
         def mend_in(store: Store) -> None:
             if store.url == damage.url:
-                _mend(store, damage)
+                assert damage.good is not None
+                store.put(damage.key, damage.good)
 
         answers = self._ask(mend_in, settled=self._members.is_majority)
         for each in answers:
@@ -282,7 +227,7 @@ class MajorityObjects:
         """Return the bytes that belong under a key, or None if the stores that answer do not tell."""
         copies = [
             data
-            for data in self._ask_all(lambda store: spare.read(store, self._journal, key))
+            for data in self._ask_all(lambda store: read_if_there(store, key))
             if data is not None and is_whole(data, key)
         ]
         folder = layout.entries(self._journal, self._generation)
@@ -331,12 +276,6 @@ class MajorityObjects:
             is_left = any(more for _, more in _results(answers))
         return deleted
 
-    def _faults(self, store: Store, oldest: int, *, contents: bool) -> Iterator[SpareFault]:
-        """Yield the faults of a store's registers. Other stores have copies of snapshots and manifests."""
-        folder = layout.entries(self._journal, self._generation)
-        found = spare.faults(store, self._journal, folder, contents=contents)
-        return _needed(found, self._journal, set(self._obsolete(store, oldest)))
-
     def _obsolete(self, store: Store, oldest: int) -> list[str]:
         return _obsolete_keys(store, self._journal, oldest, registers.slot_of, self._generation)
 
@@ -370,85 +309,50 @@ def _results(answers: Sequence[Answer]) -> list[Any]:
     return [each.result for each in answers if each.error is None]
 
 
-def _needed(faults: Iterable[SpareFault], journal: str, obsolete: set[str]) -> Iterator[SpareFault]:
-    """Yield faults, without missing objects that are obsolete or whose spares are: trimming was interrupted there."""
-    for fault in faults:
-        if not (fault.is_missing and obsolete.intersection([fault.of, spare.key(journal, fault.of)])):
-            yield fault
-
-
-def _folders(journal: str, generation: int = 1) -> list[str]:
-    """Return the folders of a journal's entries, snapshots and manifests."""
-    return [layout.entries(journal, generation), snapshot.folder(journal), manifest.key(journal, "")]
+def _damaged(
+    store: Store, journal: str, oldest: int, slot_of: Callable[[str], int | None], generation: int = 1
+) -> list[str]:
+    """Return the keys of the damaged objects that the snapshot of entry `oldest` does not make obsolete."""
+    found = []
+    for number, key in _numbered(store, journal, slot_of, generation):
+        data = read_if_there(store, key) if number >= oldest else None
+        if data is not None and not is_whole(data, key):
+            found.append(key)
+    return found
 
 
 def _obsolete_keys(
     store: Store, journal: str, oldest: int, slot_of: Callable[[str], int | None], generation: int = 1
 ) -> list[str]:
-    """Return the keys of the objects, and spares, that the snapshot of entry `oldest` makes obsolete.
+    """Return the keys of the objects that the snapshot of entry `oldest` makes obsolete.
 
     They are in the order of their deletion. Snapshots come first, so that each remaining one still has all later ones,
     wherever the deletion is interrupted; then entries in ascending order; then manifests. The entry that may name a
-    manifest is the one after its born: they become obsolete together. Each object comes before its spare, because the
-    object may be the damaged one of the two.
+    manifest is the one after its born: they become obsolete together.
+    """
+    return [key for number, key in _numbered(store, journal, slot_of, generation) if number < oldest]
+
+
+def _numbered(
+    store: Store, journal: str, slot_of: Callable[[str], int | None], generation: int
+) -> Iterator[tuple[int, str]]:
+    """Yield number and key of a journal's snapshots, of its entries, and of its manifests, each in ascending order.
 
     `slot_of` returns the number of the entry to which a file among the entries belongs, None for a foreign file.
     Entries of other generations are not included.
     """
     kinds = (
-        (snapshot.folder(journal), _snapshot_of),
+        (snapshot.folder(journal), snapshot.number_of),
         (layout.entries(journal, generation), slot_of),
         (manifest.key(journal, ""), _entry_of_manifest),
     )
-    keys = []
     for folder, number_of in kinds:
-        objects, spares = spare.listed(store, journal, folder)
-        old = []
-        for of in objects | spares:
-            number = number_of(of.removeprefix(folder))
-            if number is not None and number < oldest:
-                old.append((number, of))
-        for _, of in sorted(old):
-            keys += [of] if of in objects else []
-            keys += [spare.key(journal, of)] if of in spares else []
-    return keys
-
-
-def _snapshot_of(name: str) -> int | None:
-    try:
-        return layout.number_of_newest_first(name)
-    except ValueError:
-        return None
+        numbers = [(number_of(key.removeprefix(folder)), key) for key in store.list(folder)]
+        yield from sorted((number, key) for number, key in numbers if number is not None)
 
 
 def _entry_of_manifest(name: str) -> int | None:
     return layout.born_of(name) + 1 if layout.is_born_name(name) else None
-
-
-def _needless(data: bytes, key: str, journal: str, *, of_entries: bool = False) -> tuple[bool, bool]:
-    """Return whether damaged bytes were written for another key, and whether these may be deleted.
-
-    A snapshot or manifest may: whoever opens a journal that needs it has met an error before. What lies in the place of
-    a register stays, because it shows that there may have been one; on one store, `of_entries` says whether.
-    """
-    is_astray = is_misplaced(data, key)
-    return is_astray, is_astray and (of_entries or not key.startswith(f"{journal}entries"))
-
-
-def _mend(store: Store, damage: Damage) -> None:
-    if damage.good is not None:
-        store.put(damage.key, damage.good)
-    else:
-        assert damage.is_needless
-        store.delete(damage.key)
-
-
-def _repair(store: Store, faults: Iterable[SpareFault]) -> list[str]:
-    made = []
-    for fault in faults:
-        spare.repair(store, fault)
-        made.append(f"{store.url}/{fault.key}")
-    return made
 
 
 def _name(journal: str, url: str, key: str) -> str:

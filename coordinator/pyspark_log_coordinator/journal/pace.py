@@ -14,8 +14,8 @@ FRESH_SECONDS, FRESH_SECONDS_REMOTE = 1.0, 10.0
 request. Safety does not depend on it: it is only much shorter than the time in which the next slot could be trimmed.
 """
 REFRESH_SECONDS, REFRESH_SECONDS_REMOTE = 1.0, 60.0
-"""How often a process that polls refreshes a journal although its looks found nothing: they miss an entry of which only
-a copy is left, and what was trimmed while the process slept. In an object store the former cannot happen.
+"""How often a process that polls refreshes a journal although its looks found nothing: they miss what was trimmed while
+the process slept.
 """
 ALONE_ENTRIES = 8
 """A process that has written so many entries in a row proposes the next one without looking first, also on a fast

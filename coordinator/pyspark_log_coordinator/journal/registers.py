@@ -8,7 +8,7 @@ damaged, neither a vote nor a claim of its store, which counts as silent in that
 entry. A register is created once and never replaced; `paxos` has the rules for what is written and what is decided. All
 registers of a journal are in one folder, because a folder for each entry would cost a local store more flushes. In
 later generations of the journal's stores the folder is `entries.<generation>/`, so that a store in two generations
-keeps their registers apart. Each register has a spare (`spare`), so that a lost one is not filled with another value.
+keeps their registers apart.
 
 **Trimmed slots.** A store deletes registers only when it has a newer snapshot itself. So a call that finds a register
 empty, or fills it, also reads that store's newest snapshot. If a value had been decided in the slot, one of the stores
@@ -38,8 +38,7 @@ from pyspark_log_storage.errors import (
 )
 from pyspark_log_storage.layout import entries as entries_folder
 from pyspark_log_storage.layout import number as digits
-from pyspark_log_storage.objects import spare
-from pyspark_log_storage.objects.envelope import seal, unseal
+from pyspark_log_storage.objects.envelope import is_whole, read_if_there, seal, unseal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -91,8 +90,6 @@ def slot_of(name: str) -> int | None:
 class Registers:
     """The slots of a journal on several stores; see `EntryLog`. Used by one thread."""
 
-    may_have_written = True
-    """Whether the last proposal may have been written although other bytes are decided."""
     loses_cheaply = False
     """Whether to propose for a slot that is filled costs no more than to read it first."""
     fresh_seconds = FRESH_SECONDS
@@ -112,6 +109,8 @@ class Registers:
         """The entry whose vote 0 this process may fill, once; 0 for none."""
         self._led_newest = 0
         """The newest entry for which it ever might: a process must not lead twice at the same entry."""
+        self.may_have_written = False
+        """Whether the last proposal may have been written although other bytes are decided."""
         self._snapshot: int | None = None
         """The newest snapshot of the stores at their last answers; None if they were not asked."""
 
@@ -124,12 +123,11 @@ class Registers:
         return f"{self._folder}{digits(n)}.{register.ballot}{'.claim' if register.is_claim else ''}"
 
     def keys(self, n: int) -> tuple[str, ...]:
-        """Return the keys of entry `n` on any store, with spares. Raises `StoreUnavailable` without a majority."""
+        """Return the keys of entry `n` on any store. Raises `StoreUnavailable` without a majority."""
 
         def keys_in(store: Store) -> list[str]:
             after = store.list(self._folder, f"{self._folder}{digits(n)}")
-            found = list(itertools.takewhile(lambda key: slot_of(key.removeprefix(self._folder)) == n, after))
-            return [*found, *(spare.key(self._journal, key) for key in found)]
+            return list(itertools.takewhile(lambda key: slot_of(key.removeprefix(self._folder)) == n, after))
 
         return tuple(sorted({key for keys in self._list(keys_in) for key in keys}))
 
@@ -149,6 +147,10 @@ class Registers:
         """Return true: to find out costs as much as to read."""
         return True
 
+    def is_followed(self, n: int) -> bool:
+        """Return false: a majority has each entry."""
+        return False
+
     def confirm(self, n: int) -> None:
         """Make the entry in slot `n`, and so all before it, durable. Does nothing for 0."""
         if n > 0:
@@ -165,8 +167,10 @@ class Registers:
         leads = self.leads(n)
         self._leads = 0
         attempt = paxos.propose(len(self._members), self._nonce(), data, leads=leads)
-        decided = self._run(n, attempt, is_proposal=True).value
+        failures = _Failures(self.name(n), self._members, data)
+        decided = self._run(n, attempt, is_proposal=True, failures=failures).value
         assert decided is not None, "a proposal always ends with a value"
+        self.may_have_written = failures.may_have_written
         if decided == data and not shared and n + 1 > self._led_newest:
             # A forked process has this memory, too, and must not lead.
             self._leads = self._led_newest = n + 1
@@ -192,7 +196,7 @@ class Registers:
         return max(self._list(lambda store: next(snapshot.numbers(store, self._journal), 0)))
 
     def newest_after(self, n: int) -> int:
-        """Return the newest entry after slot `n` for which any register exists; 0 if there is none.
+        """Return the newest entry after slot `n` for which any undamaged register exists; 0 if there is none.
 
         Raises `StoreUnavailable` without a majority.
         """
@@ -200,7 +204,7 @@ class Registers:
         def newest_in(store: Store) -> int:
             keys = store.list(self._folder, f"{self._folder}{digits(n)}~")
             found = [(slot, key) for key in keys if (slot := slot_of(key.removeprefix(self._folder))) is not None]
-            return next((s for s, key in reversed(found) if not spare.is_astray(store, self._journal, key)), 0)
+            return next((slot for slot, key in reversed(found) if is_whole(read_if_there(store, key) or b"", key)), 0)
 
         return max(self._list(newest_in))
 
@@ -318,14 +322,9 @@ class Registers:
 
     def _create_or_read(self, n: int, store: Store, call: Call) -> bytes | None:
         key = self.key(n, call.register)
-        if call.content is not None:
-            data = encode(call.register, call.content, key)
-            # A register that was lost must not be filled with another value.
-            if spare.spare_of(store, self._journal, key) in {None, data} and store.create(key, data):
-                # Before the answer: two of three stores may be all that ever get the value.
-                created = spare.add(store, self._journal, key, data)
-                return decode(call.register, created, f"{store.url}/{key}", key)
-        found = spare.read(store, self._journal, key)
+        if call.content is not None and store.create(key, encode(call.register, call.content, key)):
+            return call.content
+        found = read_if_there(store, key)
         if found is not None:
             return decode(call.register, found, f"{store.url}/{key}", key)
         if call.content is None:
@@ -364,6 +363,11 @@ class _Failures:
         self.under_way: set[tuple[bytes, int, Call]] = set()
         """The calls that were started and have not been answered, each with the nonce of its attempt."""
 
+    @property
+    def may_have_written(self) -> bool:
+        """Whether the own value may be on any store, or may come to be."""
+        return self._written or any(self._is_own(call) for *_, call in self.under_way)
+
     def note(self, store: int, call: Call, error: Exception | None) -> None:
         """Note how a call ended."""
         assert error is None or isinstance(error, LogError), error
@@ -377,20 +381,20 @@ class _Failures:
 
     def raise_if_hopeless(self, *, in_time: bool) -> None:
         """Raise if too few stores will answer even after a wait. All stores that do not answer have errors."""
-        spare = len(self._members) - self._members.majority
+        minority = len(self._members) - self._members.majority
         lasting = sum(not error.retriable for error in self._errors.values())
         missing = sum(not error.retriable or isinstance(error, NodeMissing) for error in self._errors.values())
         # A wait may settle a proposal that was written on some store. Otherwise the caller decides whether to wait.
-        if in_time and (lasting if self._written else missing) <= spare:
+        if in_time and (lasting if self._written else missing) <= minority:
             return
         failing = f"{len(self._errors)} of {len(self._members)} stores failed"
-        self.give_up(f"{failing}, and {len(self._members) - spare} must answer", act=lasting > spare)
+        self.give_up(f"{failing}, and {len(self._members) - minority} must answer", act=lasting > minority)
 
     def give_up(self, reason: str, *, act: bool = False) -> NoReturn:
         """Raise an error that tells whether the own value may be decided. `act`: only an operator can help."""
         facts = "; ".join(filter(None, [reason, self._members.describe(self._errors)]))
         first = next(iter(self._errors.values()), None)
-        if self._written or any(self._is_own(call) for *_, call in self.under_way):
+        if self.may_have_written:
             message = (
                 f"{self._name} may or may not be decided as proposed: {facts}. Look for its effect before trying again"
             )

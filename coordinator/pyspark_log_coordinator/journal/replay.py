@@ -8,7 +8,6 @@ Each entry must name the hash of the entry before it, and each manifest must hav
 
 from __future__ import annotations
 
-from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -16,12 +15,11 @@ import msgspec
 
 from pyspark_log_coordinator.journal import journal_entry, manifest, snapshot
 from pyspark_log_coordinator.journal.journal_entry import NO_HASH, Entry, digest
-from pyspark_log_coordinator.journal.snapshot import HASHES_MAX, Snapshot
+from pyspark_log_coordinator.journal.snapshot import Snapshot
 from pyspark_log_coordinator.journal.state_machine import C, Machine, S
 from pyspark_log_storage import decoding
 from pyspark_log_storage.decoding import IMPOSSIBLE
 from pyspark_log_storage.errors import CorruptObject, InvalidName, ObjectMissing, OutOfChain, StoreError
-from pyspark_log_storage.objects import spare
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -77,22 +75,13 @@ class Replay(Generic[S, C]):
         """The number of the newest entry in `state`."""
         self.time_ms = 0
         """When the newest entry that was read was written, by its writer's clock."""
-        self._hashes: deque[bytes] = deque(maxlen=HASHES_MAX)
+        self.last_hash = NO_HASH
+        """The hash of the newest known entry, zeros before the first."""
 
     @property
     def generation(self) -> int:
         """The generation of the place in which the journal continues after the newest known entry."""
         return self._machine.generation(self.state)
-
-    @property
-    def last_hash(self) -> bytes:
-        """The hash of the newest known entry, zeros before the first."""
-        return self._hashes[-1] if self._hashes else NO_HASH
-
-    def hash_of(self, number: int) -> bytes | None:
-        """Return the hash of a known entry, or None if it is not one of the newest `HASHES_MAX`."""
-        back = self.number - number
-        return self._hashes[-1 - back] if 0 <= back < len(self._hashes) else None
 
     def begin(self) -> Replay[S, C]:
         """Return another replay of the same journal, before its first entry."""
@@ -102,7 +91,7 @@ class Replay(Generic[S, C]):
         """Return another replay of the same journal, after the same entry."""
         other = self.begin()
         other.state, other.number, other.time_ms = self.state, self.number, self.time_ms
-        other._hashes = self._hashes.copy()  # noqa: SLF001 -- its own class
+        other.last_hash = self.last_hash
         return other
 
     def load_newest(self) -> None:
@@ -113,15 +102,23 @@ class Replay(Generic[S, C]):
             except (CorruptObject, ObjectMissing) as error:
                 # One that is missing was deleted since it was listed, if there is a newer one.
                 if isinstance(error, CorruptObject) or self.newest_snapshot() == numbers[0]:
-                    if not all(self.is_void(each) or self._is_incomplete(each) for each in numbers):
+                    if not all(self.is_incomplete(each) for each in numbers):
                         raise
                     return
             else:
                 return
 
-    def _is_incomplete(self, number: int) -> bool:
+    def is_incomplete(self, number: int) -> bool:
         """Return whether a majority of several stores lacks a snapshot: then no entry was trimmed because of it."""
-        return not self.place.certain and self.objects.is_astray(snapshot.key(self.folder, number))
+        return self.objects.is_incomplete(snapshot.key(self.folder, number))
+
+    def is_none(self, number: int) -> bool:
+        """Return whether a snapshot that is listed can neither be read nor was ever complete (`is_incomplete`)."""
+        try:
+            self.read_snapshot(number)
+        except (CorruptObject, ObjectMissing):
+            return self.is_incomplete(number)
+        return False
 
     def _load_first(self, numbers: Sequence[int]) -> None:
         """Load the first of several snapshots that is not damaged; on several stores, that can be read.
@@ -143,12 +140,15 @@ class Replay(Generic[S, C]):
         found = self.read_snapshot(number)
         self.state = self.state_in(found)
         self.number = number
-        self._hashes = deque(found.hashes, maxlen=HASHES_MAX)
+        self.last_hash = found.hash
 
-    def take_next(self) -> list[Any]:
-        """Fold the next entry, which must exist, and return its events. Raises `CorruptObject`, `NewerFormat`."""
+    def take_next(self, data: bytes | None = None) -> list[Any]:
+        """Fold the next entry, which must exist, and return its events. `data`: its bytes, if they were read already.
+
+        Raises `CorruptObject`, `NewerFormat`.
+        """
         name = self.entries.name(self.number + 1)
-        data = self.entries.read(self.number + 1)
+        data = data or self.entries.read(self.number + 1)
         if data is None:
             raise EntryMissing(name, "it is missing, and a later one exists")
         events = self._decode(data, name)
@@ -186,31 +186,11 @@ class Replay(Generic[S, C]):
         """Return the number of the newest snapshot, or 0 if there is none."""
         return next(self.snapshot_numbers(), 0)
 
-    def is_void(self, number: int) -> bool:
-        """Return whether a snapshot that is listed never was the snapshot of entry `number`. Raises `StoreError`.
-
-        On one store it was written for another key, and has no spare. Of several stores a majority lacks it, so no
-        entry was trimmed because of it, unless it was itself trimmed since it was listed.
-        """
-        try:
-            self.read_snapshot(number)
-        except (CorruptObject, ObjectMissing):
-            return self.objects.is_astray(snapshot.key(self.folder, number))
-        return False
-
-    def newest_intact_snapshot(self) -> int:
-        """Return the number of the newest snapshot that is not void, or 0 if there is none. Raises `StoreError`."""
-        while True:
-            listed = list(self.snapshot_numbers())
-            found = next((each for each in listed if not self.is_void(each)), 0)
-            if found or self.newest_snapshot() == next(iter(listed), 0):
-                return found
-
     def encoded_snapshot(self) -> tuple[str, bytes]:
         """Return key and bytes of the snapshot of the newest known entry, whether or not it is stored."""
         state = msgspec.Raw(self._machine.encode_state(self.state))
         key = snapshot.key(self.folder, self.number)
-        return key, snapshot.encode(Snapshot(self.number, list(self._hashes), state), key)
+        return key, snapshot.encode(Snapshot(self.number, self.last_hash, state), key)
 
     def create_snapshot(self, objects: Objects | None = None) -> None:
         """Write the snapshot of the newest known entry, here or to `objects` in another place. Raises `StoreError`."""
@@ -218,9 +198,8 @@ class Replay(Generic[S, C]):
         (objects or self.objects).create(key, data, partial(snapshot.decode_of, self.folder, self.number))
 
     def end_keys(self) -> tuple[str, ...]:
-        """Return the keys of the newest known entry, of its snapshot, and of their spares."""
-        stored = snapshot.key(self.folder, self.number)
-        return *self.entries.keys(self.number), stored, spare.key(self.folder, stored)
+        """Return the keys of the newest known entry, and of its snapshot."""
+        return *self.entries.keys(self.number), snapshot.key(self.folder, self.number)
 
     def _fold(self, data: bytes, events: list[Any]) -> None:
         """Fold the next entry. Raises `CorruptObject`, and changes nothing, if its events cannot follow the state."""
@@ -245,7 +224,7 @@ class Replay(Generic[S, C]):
         """Make the next entry, and the state after it, the newest known ones."""
         self.state = state
         self.number += 1
-        self._hashes.append(digest(data))
+        self.last_hash = digest(data)
 
     def _impossible(self, error: Exception) -> CorruptObject:
         name = self.entries.name(self.number + 1)

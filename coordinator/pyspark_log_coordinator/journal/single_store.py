@@ -1,13 +1,13 @@
 """The write-once slots in which one store decides a journal's entries, numbered from 1.
 
     <journal>/entries/<number, 20 digits>
-    <journal>/spares/entries/<number, 20 digits>      its spare (`spare`)
 
 The store decides by put-if-absent. Several stores decide by a majority, with the same methods (`registers`).
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING
 
@@ -20,8 +20,7 @@ from pyspark_log_coordinator.journal.pace import (
 )
 from pyspark_log_storage.errors import CorruptObject, LogError, NodeMissing, OutcomeUnknown
 from pyspark_log_storage.layout import number as digits
-from pyspark_log_storage.objects import spare
-from pyspark_log_storage.objects.envelope import is_misplaced
+from pyspark_log_storage.objects.envelope import read_if_there
 from pyspark_log_storage.stores.store import is_object_store
 
 if TYPE_CHECKING:
@@ -66,26 +65,21 @@ class EntryLog:
         return f"journal entry {self._store.url}/{self._key(n)}"
 
     def keys(self, n: int) -> tuple[str, ...]:
-        """Return the keys of entry `n` and its spare."""
-        return self._key(n), spare.key(self._journal, self._key(n))
+        """Return the keys of entry `n`."""
+        return (self._key(n),)
 
     def read(self, n: int) -> bytes | None:
-        """Return the bytes that are decided for slot `n`, or None if none are yet.
-
-        Also if another object lies there, without a spare: every entry on a disk has one.
-        """
-        data = spare.read(self._store, self._journal, self._key(n))
-        is_none = data is not None and is_misplaced(data, self._key(n)) and not is_object_store(self._store)
-        return None if is_none else data
+        """Return the bytes that are decided for slot `n`, or None if none are yet."""
+        return read_if_there(self._store, self._key(n))
 
     def read_several(self, first: int, last: int) -> dict[int, bytes]:
         """Return some of the entries from `first` to `last`, which are read at once; only those that can be read.
 
-        Empty if there are fewer than two. Used in an object store, where a process that opens an old journal would
-        wait for up to 255 entries, one after the other.
+        Empty if there are fewer than two, and on other stores than an object store. There a process that opens an old
+        journal would wait for up to 255 entries, one after the other.
         """
         numbers = range(first, min(last + 1, first + READ_AT_ONCE))
-        if not numbers[1:]:
+        if not numbers[1:] or not is_object_store(self._store):
             return {}
         threads = self._environment.store_threads("entries")
         try:
@@ -97,20 +91,20 @@ class EntryLog:
         return {each.tag: each.result for each in answers if each and each.error is None and each.result is not None}
 
     def may_have(self, n: int) -> bool:
-        """Return whether slot `n` is filled, at the least cost; false for an entry of which only the spare is left."""
+        """Return whether slot `n` is filled, at the least cost."""
         return self._store.exists(self._key(n))
+
+    def is_followed(self, n: int) -> bool:
+        """Return whether the slot after `n` is filled; false in an object store, where `end_after` tells."""
+        return not is_object_store(self._store) and self.may_have(n + 1)
 
     def newest_snapshot(self) -> int:
         """Return the number of the newest snapshot, or 0 if there is none."""
-        newest = next(snapshot.numbers(self._store, self._journal), 0)
-        if is_object_store(self._store):
-            return newest
-        return newest or next(snapshot.numbers(self._store, f"{self._journal}{spare.FOLDER}"), 0)
+        return next(snapshot.numbers(self._store, self._journal), 0)
 
     def newest_after(self, n: int) -> int:
         """Return the newest entry after slot `n`, with or without gaps before it; 0 if there is none."""
-        later = sorted(self._listed(self._folder, after=n), reverse=True)
-        return next((each for each in later if not spare.is_astray(self._store, self._journal, self._key(each))), 0)
+        return max(self._numbers(after=n), default=0)
 
     def end_after(self, n: int) -> int | None:
         """Return the highest number of an entry or snapshot after `n`, or `n`; None if that takes several requests.
@@ -134,21 +128,15 @@ class EntryLog:
 
     def numbers_below(self, n: int) -> Iterator[int]:
         """Yield the numbers of the entries before `n`, in ascending order."""
-        yield from (slot for slot in self._numbers(after=0) if slot < n)
+        yield from itertools.takewhile(lambda slot: slot < n, self._numbers(after=0))
 
     def numbers_after(self, n: int) -> Iterator[int]:
         """Yield the numbers of the entries after `n`, in ascending order, with or without gaps."""
         yield from self._numbers(after=n)
 
-    def _numbers(self, after: int) -> list[int]:
-        if is_object_store(self._store):
-            return sorted(self._listed(self._folder, after))
-        spares = spare.key(self._journal, self._folder)
-        return sorted({*self._listed(self._folder, after), *self._listed(spares, after)})
-
-    def _listed(self, folder: str, after: int) -> Iterator[int]:
-        for key in self._store.list(folder, f"{folder}{digits(after)}"):
-            slot = slot_of(key.removeprefix(folder))
+    def _numbers(self, after: int) -> Iterator[int]:
+        for key in self._store.list(self._folder, self._key(after)):
+            slot = slot_of(key.removeprefix(self._folder))
             if slot is not None:
                 yield slot
 
@@ -157,7 +145,6 @@ class EntryLog:
         data = self.read(n) if n > 0 else None
         if data is not None:
             self._store.create(self._key(n), data)
-            spare.add(self._store, self._journal, self._key(n), data)
 
     def propose(self, n: int, data: bytes, *, shared: bool = False) -> bytes:
         """Return the bytes that are decided for slot `n`: `data`, or those of another process that was faster.
@@ -174,22 +161,11 @@ class EntryLog:
         self.may_have_written = False
         while True:
             try:
-                # If another process created the entry, and it was lost since this process looked, its spare tells.
-                kept = spare.spare_of(self._store, self._journal, self._key(n))
-                if kept not in {None, data}:
-                    self._store.create(self._key(n), kept)
-                created = self._store.create(self._key(n), data)
-                self.may_have_written |= created
-                if created or (found := self.read(n)) == data:
-                    return spare.add(self._store, self._journal, self._key(n), data)
+                if self._store.create(self._key(n), data):
+                    return data
+                found = self.read(n)
                 if found is not None:
                     return found
-                if spare.is_astray(self._store, self._journal, self._key(n)):
-                    raise CorruptObject(
-                        self.name(n),
-                        "it is a copy of another object, in the place of the next entry; nothing was written, and "
-                        "`pyspark-log verify --repair` deletes it",
-                    )
                 # The existing entry was trimmed in between: this process was suspended, maybe for longer than its
                 # patience. So only what is there as long after that is no entry.
                 now = environment.monotonic()

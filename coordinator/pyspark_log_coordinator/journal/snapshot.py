@@ -1,11 +1,11 @@
 """A snapshot: the folded state of a journal at one entry.
 
-    <journal>/snapshots/<10**20 - 1 - number>     envelope b"PLSS", version 2, body: msgpack array
+    <journal>/snapshots/<10**20 - 1 - number>     envelope b"PLSS", version 3, body: msgpack array
         number      the last entry in the state
-        hashes      hashes of the newest entries up to that one, oldest first, at most 4,096
+        hash        the hash of that entry
         state       the machine's state, msgpack
 
-Its place is that key; version 1 had none. The key makes the newest snapshot list first. Snapshots are created once;
+Its place is that key. The key makes the newest snapshot list first. Snapshots are created once;
 processes that write the snapshot of the same entry write the same state.
 """
 
@@ -25,17 +25,15 @@ if TYPE_CHECKING:
 
     from pyspark_log_storage.stores.store import Store
 
-HASHES_MAX = 4096
-
 _MAGIC = b"PLSS"
-_VERSION = 2
+_VERSION = 3
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The state after entry `number`, still encoded, and the hashes that a suspended writer may need."""
+    """The state after entry `number`, still encoded, and that entry's hash."""
 
     number: int
-    hashes: list[bytes]
+    hash: bytes
     state: msgspec.Raw
 
 

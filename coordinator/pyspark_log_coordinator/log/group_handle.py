@@ -9,7 +9,7 @@ from pyspark_log_coordinator.group import lifecycle, offsets
 from pyspark_log_coordinator.group import machine as group
 from pyspark_log_coordinator.group.offsets import OffsetCommit, OffsetDelete, ResetOffsets
 from pyspark_log_coordinator.group.state import GroupState
-from pyspark_log_coordinator.journal import spare_repair, trimming
+from pyspark_log_coordinator.journal import trimming
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import LogError, UnknownGroup
 
@@ -89,10 +89,8 @@ class GroupHandle:
         return outcome
 
     def clean_up(self) -> int:
-        """Delete entries and snapshots that no process needs, and return how many objects; replace lost spares."""
-        count = trimming.trim(self.journal)
-        spare_repair.repair(self.journal)
-        return count
+        """Delete entries and snapshots that no process needs, and return how many objects."""
+        return trimming.trim(self.journal)
 
     def alter_config(self, changes: Mapping[str, str]) -> GroupConfig:
         """Change settings, and return all. Raises `InvalidOption`."""

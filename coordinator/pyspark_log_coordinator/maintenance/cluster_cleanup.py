@@ -31,14 +31,13 @@ import msgspec
 
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.group.offsets import OffsetDelete
-from pyspark_log_coordinator.journal import snapshot, spare_repair, trimming
+from pyspark_log_coordinator.journal import snapshot, trimming
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores, delete_all, reachable_stores
 from pyspark_log_coordinator.membership.member_objects import Heartbeats, JoinRequests
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import LogError, ObjectMissing
-from pyspark_log_storage.objects import spare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,7 +110,6 @@ def clean_up_cluster(
     temporary = tuple(_temporary_files(stores, dry_run=dry_run))
     trimmed = 0 if dry_run else trimming.trim(log.cluster)
     if not dry_run:
-        spare_repair.repair(log.cluster)
         log.journals.announce()
         log.fill_reserves()
     for url, why in stores.failures.items():
@@ -245,7 +243,7 @@ def _has_every_store(log: Log, stores: ReachableStores) -> bool:
 
 def _is_later(journal: Journal[Any, Any], key: str, folder: str) -> bool:
     """Return whether an object is newer than the known journal: even that of a deleted topic may migrate."""
-    part, _, name = key.removeprefix(f"{folder}journal/").removeprefix(spare.FOLDER).partition("/")
+    part, _, name = key.removeprefix(f"{folder}journal/").partition("/")
     if part == "snapshots":
         with contextlib.suppress(ValueError):
             return layout.number_of_newest_first(name) > journal.number
@@ -264,11 +262,7 @@ def _has_only_the_end(log: Log, store: Store, name: str, topic_id: str) -> bool:
     journal = layout.topic_journal(name, topic_id)
     folder = layout.topic_folder(name, topic_id)
     ours = (key for key in store.list(folder) if layout.is_of_topic(key, folder))
-    listed = list(itertools.islice(ours, _END_OBJECTS_MAX + 1))
-    spares = {key for key in listed if key.startswith(f"{journal}{spare.FOLDER}")}
-    found = [key for key in listed if key not in spares]
-    if not spares.issubset(spare.key(journal, key) for key in found if key.startswith(journal)):
-        return False
+    found = list(itertools.islice(ours, _END_OBJECTS_MAX + 1))
     entries = layout.entries(journal, log.journals.place.generation)
     slots = {log.journals.place.slot_of(key.removeprefix(entries)) for key in found[:-1]}
     if not found or len(slots) > 1:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.journal import spare_repair, trimming
+from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.journal.place import OneStore
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores, delete_all, reachable_nodes
 from pyspark_log_coordinator.maintenance import checkpoint_files
@@ -76,7 +76,6 @@ def clean_up_topic(
     checkpoint_files.write_on_nodes(handle, nodes)
     publish_on_nodes(handle, nodes)
     count += trimming.trim(handle.journal)
-    spare_repair.repair(handle.journal)
     for name, error in nodes.failures.items():
         if failed is None:
             raise error

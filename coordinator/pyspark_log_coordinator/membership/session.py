@@ -40,7 +40,7 @@ PAUSE_SHARE = 8
 PATIENCE_SECONDS = (0.1, 1.0)
 """How much longer than the first member the others wait before they end a wait, so that not all do it at once."""
 REFRESH_INTERVALS = 10
-"""How often the journal is refreshed although looks found nothing: they miss an entry of which only a copy is left."""
+"""How often the journal is refreshed although looks found nothing: they miss what was trimmed while a process slept."""
 
 
 class Session:

@@ -12,6 +12,9 @@ like new rows. The option may therefore stay set.
 
 A query is one writer whatever its name: one that gets a `txnAppId` at a restart, or loses it, repeats its last batch
 under another name.
+
+A query that writes to one topic sends it every batch, also those without rows (`follows`). If one is missing before the
+next, the log has lost its end.
 """
 
 from __future__ import annotations
@@ -50,6 +53,8 @@ class ProducerClaim(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
     take_over: bool = False
     expires: bool = False
     """Whether the producer is one process, which repeats a batch only with the same files."""
+    follows: bool = False
+    """Whether the batch follows the one before it: the producer sends the topic every batch."""
 
 
 class Producer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -67,6 +72,8 @@ class Producer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     """The lowest born of the last batch's files if the producer expires."""
     begins: dict[int, Count] | None = None
     """The first offset of the last batch in each of its partitions, if the producer expires and these are few."""
+    follows: bool = False
+    """Whether the last batch was sent as one that follows the one before it."""
 
 
 def of_claim(known: Mapping[str, Producer], claim: ProducerClaim) -> list[Producer | None]:
@@ -95,6 +102,24 @@ def check_run(known: Mapping[str, Producer], claim: ProducerClaim, topic: str) -
                 f"topic {topic!r}: run {claim.run_id} of producer {claim.producer!r} was replaced by a newer run, "
                 f"which wrote up to batch {known[name].batch_id} as {name!r}: {_TWO_DRIVERS}",
             )
+
+
+def check_follows(known: Mapping[str, Producer], claim: ProducerClaim, topic: str) -> None:
+    """Raise `BatchMismatch` if batches of the query are missing before the claimed one."""
+    if not claim.follows or claim.take_over:
+        return
+    own = [known[name] for name in names_of(known, claim) if name in known]
+    last = max(own, key=lambda each: each.batch_id, default=None)
+    if last is None or not last.follows or last.query_id != claim.query_id or claim.batch_id <= last.batch_id + 1:
+        return
+    raise BatchMismatch(
+        claim.producer,
+        claim.batch_id,
+        f"topic {topic!r}: producer {claim.producer!r} sends batch {claim.batch_id} after batch {last.batch_id}: the "
+        "batches between are missing. The log has lost its end (it is an old copy, or the newest entry of its journal "
+        "is lost), or the query wrote to another topic meanwhile. Restore the log, or look for the rows of these "
+        "batches; with the options txnAppId and txnTakeOver=true the query goes on without them",
+    )
 
 
 def is_replay(known: Producer | None, claim: ProducerClaim, rows: int, topic: str) -> bool:
@@ -169,13 +194,13 @@ def move(known: Producer | None, claim: ProducerClaim, rows: int, born: int, beg
         kept = begins if len(begins) <= BEGINS_MAX else None
         return Producer(claim.query_id, claim.run_id, claim.batch_id, rows, born=born, begins=kept)
     if known is None:
-        return Producer(claim.query_id, claim.run_id, claim.batch_id, rows)
+        return Producer(claim.query_id, claim.run_id, claim.batch_id, rows, follows=claim.follows)
     runs, queries = known.retired_runs, known.retired_queries
     if known.run_id and known.run_id != claim.run_id:
         runs = (*runs, known.run_id)[-RETIRED_MAX:]
     if known.query_id != claim.query_id:
         queries = (*queries, known.query_id)[-RETIRED_MAX:]
-    return Producer(claim.query_id, claim.run_id, claim.batch_id, rows, runs, queries)
+    return Producer(claim.query_id, claim.run_id, claim.batch_id, rows, runs, queries, follows=claim.follows)
 
 
 def unexpired(known: dict[str, Producer], floor: int) -> dict[str, Producer]:

@@ -21,7 +21,7 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from pyspark_log_storage.files import append_file
 from pyspark_log_storage.names import is_topic
-from pyspark_log_storage.objects import checkpoints, spare
+from pyspark_log_storage.objects import checkpoints
 from pyspark_log_storage.stores.failover import reread
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def newest_in(store: Store, journal: str, remains: tuple[str, ...]) -> int:
     """Return the largest number of an entry or a snapshot in the remains of a journal, or 0 if there are none."""
     numbers = [next(filter(_is_entry, snapshot.numbers(store, journal)), 0)]
     for key in remains:
-        folder, _, name = key.removeprefix(journal).removeprefix(spare.FOLDER).rpartition("/")
+        folder, _, name = key.removeprefix(journal).rpartition("/")
         if folder.partition(".")[0] != "entries":
             continue
         numbers += [slot for slot in (slot_of(name), register_slot_of(name)) if slot is not None]

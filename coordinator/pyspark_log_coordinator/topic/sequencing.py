@@ -62,7 +62,7 @@ class BatchSequenced(msgspec.Struct, frozen=True, tag=True, array_like=True, for
 
 
 def decide(topic: Topic, command: CommitBatch, now: int) -> list[Any]:
-    """Return the events of a batch: none for a replay and for a batch without rows.
+    """Return the events of a batch: none for a replay, and for a batch without rows that follows no other.
 
     Raises `ProducerFenced`, `BatchMismatch` (see `producers`; also if a partition ends elsewhere than in `begins`),
     `NotEnoughReplicas`, `StaleFile`, and `InvalidRecord` for a partition or a schema that the topic does not have, and
@@ -74,8 +74,10 @@ def decide(topic: Topic, command: CommitBatch, now: int) -> list[Any]:
         known = producers.of_claim(topic.producers, claim)
         if any(producers.is_replay(each, claim, rows, topic.name) for each in known):
             return []
+        producers.check_follows(topic.producers, claim, topic.name)
     if rows == 0:
-        return []
+        is_counted = claim is not None and claim.follows
+        return [BatchSequenced(claim, 0, command.acks, (), now)] if is_counted else []
     _check_partitions(topic, command)
     columns.check_known(topic, command.files)
     timestamps.check(topic.name, topic.config, command.files, now)

@@ -96,9 +96,6 @@ def _print(report: Report, repaired: list[str]) -> None:
     for finding in report.findings:
         hint = " (verify --repair can fix this)" if finding.repairable else ""
         typer.echo(f"{name}: {finding.sentence}{hint}")
-    if report.damaged_spares:
-        spares = counted(len(report.damaged_spares), "missing or damaged spare")
-        typer.echo(f"{name}: {spares} of the journal; nothing is lost (verify --repair can fix this)")
     verdict = "no problems" if report.sound else counted(len(report.findings), "problem")
     seen = f"{counted(report.entries, 'journal entry')}, {counted(len(report.orphans), 'orphan')}"
     if report.topic is not None:

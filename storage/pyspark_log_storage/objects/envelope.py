@@ -10,16 +10,21 @@ offset  bytes  field
 16 + n  ...    body
 
 An object with a place is damaged under any other key: a write that went astray, a restored backup or a tool that
-copies put it there. The spare of an object has the object's key as its place.
+copies put it there.
 """
 
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
 
 import google_crc32c
 
-from pyspark_log_storage.errors import CorruptObject, NewerFormat
+from pyspark_log_storage.errors import CorruptObject, NewerFormat, ObjectMissing
+from pyspark_log_storage.stores.store import is_object_store
+
+if TYPE_CHECKING:
+    from pyspark_log_storage.stores.store import Store
 
 _MAGIC_BYTES = 4
 _HEADER = struct.Struct("<4sHHI")
@@ -48,9 +53,16 @@ def is_whole(data: bytes, key: str | None = None) -> bool:
     return place == 0 or key is None or body[:place] == key.encode()
 
 
-def is_misplaced(data: bytes, key: str) -> bool:
-    """Return whether `data` is an undamaged envelope that was written for another key."""
-    return is_whole(data) and not is_whole(data, key)
+def read_if_there(store: Store, key: str) -> bytes | None:
+    """Return the bytes of an object, damaged or not, or None if it is missing. Raises `StoreError`.
+
+    An answer of an object store may be damaged on its way, so there a damaged one is read once more.
+    """
+    try:
+        data = store.read(key)
+        return store.read(key) if is_object_store(store) and not is_whole(data, key) else data
+    except ObjectMissing:
+        return None
 
 
 def unseal(magic: bytes, version: int, data: bytes, name: str, key: str | None = None) -> bytes:

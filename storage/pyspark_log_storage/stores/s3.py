@@ -7,8 +7,7 @@ have had its effect. It is repeated, here and invisibly: HTTP clients and proxie
 lost. So the existence of a key proves nothing: a nonce in the object's metadata tells whose object it is.
 
 Large objects are multipart uploads, in bounded memory (`S3Writer`). S3 lists, reads and writes consistently, stores an
-object whole or not at all, and durably before it answers. It keeps copies and checksums of its own, so journals need no
-second copy there (`spare`).
+object whole or not at all, and durably before it answers.
 """
 
 from __future__ import annotations

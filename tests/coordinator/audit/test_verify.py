@@ -10,7 +10,6 @@ from pyspark_log_coordinator.journal import journal_entry
 from pyspark_log_coordinator.journal.replay import EntryMissing
 from pyspark_log_coordinator.maintenance import cluster_cleanup, topic_cleanup, topic_roll
 from tests.support.coordinator.audited_topic import audit, cut_last_chunk, finding, flip, said
-from tests.support.coordinator.spares import lose_both
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
 from tests.support.coordinator.topics import filled, rolled
 
@@ -122,11 +121,11 @@ def test_a_log_that_was_cut_between_two_chunks_is_named_and_not_repairable(topic
 
 
 @pytest.mark.parametrize("number", [-1, -2, -5])
-def test_an_entry_that_is_lost_with_its_spare_is_named_and_the_one_that_it_hides(topic, number):
+def test_an_entry_that_is_lost_is_named_and_the_one_that_it_hides(topic, number):
     topic.fill(7 - topic.handle.journal.number % 8)
     missing = topic.handle.journal.number + number
     key = f"{topic.folder}journal/entries/{missing:020d}"
-    lose_both(topic.store, key)
+    topic.store.delete(key)
     with pytest.raises(EntryMissing, match=f"{key}.*entry {topic.handle.journal.number} exists"):
         audit(topic)
 

@@ -31,7 +31,6 @@ from pyspark_log_storage.errors import CorruptObject, StoreRefused
 from pyspark_log_storage.files.append_file import AppendFileWriter
 from pyspark_log_storage.layout import topic_folder
 from pyspark_log_storage.parquet import parquet_segment
-from pyspark_log_storage.stores.store import is_object_store
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.replicated_topic import ReplicatedTopic
 from tests.support.coordinator.stored_topic import batch_of
@@ -221,9 +220,9 @@ def test_writers_delete_objects_of_deleted_topics_a_few_at_a_time(log, monkeypat
     for _ in range(4):
         counts.append(len(list(log.log.store.list(folder))))
         fill(log, CLEAN_UP_EVERY_ENTRIES)
-    assert counts[0] > counts[1] > counts[-1] == (2 if is_object_store(log.log.store) else 4)
-    # The last entry and its snapshot stay, with their spares. The first time the journal's old entries go too.
-    assert counts[1] > 4
+    assert counts[0] > counts[1] > counts[-1] == 2
+    # The last entry and its snapshot stay. The first time the journal's old entries go too.
+    assert counts[1] > 2
 
 
 def test_a_roll_in_a_task_returns_its_swap(log):

@@ -10,7 +10,7 @@ from tests.support.coordinator.troubled_store import TroubledStore
 
 
 class TroubledBucket(TroubledStore):
-    """An object store: it needs no spares, and one list tells where a journal ends."""
+    """An object store: one list tells where a journal ends."""
 
     is_object_store = True
 

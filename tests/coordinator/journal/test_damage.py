@@ -1,12 +1,13 @@
-"""CopiesDamaged, newer and lost objects of a journal: an error that names the object, or it is read from its spare."""
+"""Damaged, newer and lost objects of a journal: an error that names the object, unless other stores have it."""
 
 import msgspec
 import pytest
 
 from pyspark_log_coordinator.journal import journal as journal_module
-from pyspark_log_coordinator.journal import journal_entry, manifest, snapshot, spare_repair
+from pyspark_log_coordinator.journal import journal_entry, manifest, snapshot
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.journal_entry import NO_HASH
+from pyspark_log_coordinator.journal.pace import FRESH_SECONDS_REMOTE
 from pyspark_log_coordinator.journal.replay import EntryMissing
 from pyspark_log_storage.errors import (
     CorruptObject,
@@ -14,6 +15,7 @@ from pyspark_log_storage.errors import (
 )
 from pyspark_log_storage.layout import newest_first, number
 from pyspark_log_storage.objects.envelope import seal
+from tests.coordinator.journal.conftest import TroubledBucket
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.item_list import FOLDER, MACHINE, open_list
 from tests.support.coordinator.journal_objects import (
@@ -25,16 +27,14 @@ from tests.support.coordinator.journal_objects import (
     another,
     entry_key,
     fill,
-    one_store,
     raw_entry,
 )
-from tests.support.coordinator.spares import lose_both, replace_both, spare_of
 from tests.support.coordinator.three_stores import ThreeStores
 from tests.support.coordinator.troubled_store import TroubledStore
 
-
-def objects_in(store):
-    return {key: store.read(key) for key in store.list("")}
+no_majority = pytest.mark.parametrize(
+    "store", [TroubledStore, TroubledBucket], indirect=True, ids=["one store", "a bucket"]
+)
 
 
 # Damage
@@ -46,8 +46,8 @@ def test_an_entry_that_does_not_follow_the_one_before_is_an_error(store, monkeyp
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", snapshot_every)
     fill(open_list(store), 4 if snapshot_every == 256 else 3)
     if replaced <= 2 and snapshot_every == 2:
-        lose_both(store, snapshot.key(FOLDER, 2))
-    replace_both(store, entry_key(replaced), raw_entry(b"x" * 16, ["ItemAdded", "forged"]))
+        store.delete(snapshot.key(FOLDER, 2))
+    store.put(entry_key(replaced), raw_entry(b"x" * 16, ["ItemAdded", "forged"]))
     with pytest.raises(CorruptObject, match="does not follow"):
         open_list(store).refresh()
 
@@ -56,8 +56,8 @@ def test_an_entry_that_does_not_follow_the_one_before_is_an_error(store, monkeyp
 @pytest.mark.parametrize("damaged", range(EVERY + 1, 2 * EVERY + 1))
 def test_a_damaged_entry_before_a_damaged_snapshot_is_an_error(store, damaged):
     fill(open_list(store), 2 * EVERY + 2)
-    replace_both(store, snapshot.key(FOLDER, 2 * EVERY), b"rotten")
-    replace_both(store, entry_key(damaged), raw_entry(b"x" * 16, ["ItemAdded", "forged"]))
+    store.put(snapshot.key(FOLDER, 2 * EVERY), b"rotten")
+    store.put(entry_key(damaged), raw_entry(b"x" * 16, ["ItemAdded", "forged"]))
     with pytest.raises(CorruptObject, match=number(damaged)):
         open_list(store).refresh()
 
@@ -66,7 +66,7 @@ def test_a_manifest_with_other_events_than_its_entry_says_is_corrupt(journal, st
     monkeypatch.setattr(journal_entry, "INLINE_BYTES_MAX", 10)
     add(journal, "a book of more than ten letters")
     (key,) = store.list(MANIFESTS)
-    replace_both(store, key, manifest.encode(msgspec.msgpack.encode([["ItemAdded", "forged"]]), key))
+    store.put(key, manifest.encode(msgspec.msgpack.encode([["ItemAdded", "forged"]]), key))
     with pytest.raises(CorruptObject, match=key):
         open_list(store).refresh()
 
@@ -108,7 +108,7 @@ def test_a_flipped_bit_of_any_byte_and_a_cut_are_errors_that_name_the_object(jou
     whole = store.read(key)
     flipped = [whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :] for at in range(len(whole))]
     for damaged in [*flipped, whole[:-1], b""]:
-        replace_both(store, key, damaged)
+        store.put(key, damaged)
         with pytest.raises(CorruptObject, match=key.rpartition("/")[2]):
             open_list(store).refresh()
 
@@ -148,7 +148,7 @@ def test_an_entry_of_a_newer_version_stops_this_one(journal, store, data):
 
 def test_a_state_with_another_field_stops_this_version(store):
     state = msgspec.Raw(msgspec.msgpack.encode({"items": [], "colour": "red"}))
-    data = snapshot.encode(snapshot.Snapshot(4, [b"x" * 16], state))
+    data = snapshot.encode(snapshot.Snapshot(4, b"x" * 16, state))
     store.create(f"{SNAPSHOTS}{newest_first(4)}", data)
     with pytest.raises(NewerFormat, match="colour"):
         open_list(store).refresh()
@@ -157,11 +157,12 @@ def test_a_state_with_another_field_stops_this_version(store):
 # Loss
 
 
-@pytest.mark.parametrize("store", [TroubledStore, ThreeStores], indirect=True)
+@pytest.mark.parametrize("store", [ThreeStores], indirect=True)
 @pytest.mark.parametrize("n", [1, 5, 9])
-def test_an_entry_that_is_lost_is_read_from_its_spare_and_written_behind(journal, store, n):
+def test_an_entry_that_one_of_three_stores_has_lost_is_read_from_the_others(journal, store, n):
     fill(journal, 9)
-    first = store.inner if isinstance(store, TroubledStore) else store.inner[0]
+    store.keys()  # all three have it
+    first = store.inner[0]
     for each in [key for key in first.list(ENTRIES) if key.startswith(entry_key(n))]:
         first.delete(each)
     opened = open_list(another(store))
@@ -171,13 +172,49 @@ def test_an_entry_that_is_lost_is_read_from_its_spare_and_written_behind(journal
 
 
 @pytest.mark.parametrize("n", [1, 5, 8])
-def test_an_entry_that_is_lost_with_its_spare_is_an_error_for_readers_and_writers(journal, store, n):
+def test_an_entry_that_is_lost_is_an_error_for_readers_and_writers(journal, store, n):
     fill(journal, 9)
-    lose_both(store, entry_key(n))
+    store.delete(entry_key(n))
     with pytest.raises(EntryMissing, match="it is missing, and entry 9 exists"):
         open_list(another(store)).refresh()
     with pytest.raises(EntryMissing, match="it is missing, and entry 9 exists"):
         add(open_list(another(store)), "new")
+
+
+@no_majority
+def test_a_process_that_does_not_know_a_lost_entry_yet_writes_nothing_in_its_place(journal, store):
+    behind = open_list(another(store), environment := fake_environment())
+    fill(journal, 5)
+    behind.refresh()
+    fill(journal, 2)
+    lost = store.read(entry_key(6))
+    store.delete(entry_key(6))
+    environment.sleep(FRESH_SECONDS_REMOTE)
+    for act in (behind.refresh, lambda: add(behind, "new")):
+        with pytest.raises(EntryMissing, match=f"{number(6)}.*it is missing, and entry 7 exists"):
+            act()
+    store.create(entry_key(6), lost)
+    assert add(behind, "new").number == 8
+
+
+@no_majority
+@pytest.mark.usefixtures("snapshots_are_close")
+@pytest.mark.parametrize("key", [entry_key(9), entry_key(10), snapshot.key(FOLDER, 8)])
+@pytest.mark.parametrize("kind", ["cut", "flipped", "misplaced"])
+def test_a_damaged_object_of_the_one_store_is_named_and_tells_what_to_do(journal, store, key, kind):
+    fill(journal, 10)
+    data = store.read(key)
+    other = store.read(entry_key(7))
+    store.put(key, {"cut": data[:-1], "flipped": data[:-1] + bytes([data[-1] ^ 1]), "misplaced": other}[kind])
+    [found] = journal.objects.damage(0)
+    assert (found.key, found.good) == (key, None)
+    assert "restore it from a backup, or rebuild the log" in found.detail
+    assert journal.objects.repair(0) == []
+    if key != snapshot.key(FOLDER, 8):  # before it lies another one, and the entries
+        with pytest.raises(CorruptObject, match=key):
+            open_list(another(store)).refresh()
+        with pytest.raises(CorruptObject, match=key):
+            add(open_list(another(store)), "new")
 
 
 @pytest.mark.parametrize("name", ["4913", "9" * 21])
@@ -190,60 +227,8 @@ def test_a_file_of_somebody_in_the_place_of_entries_is_no_entry(journal, store, 
     assert add(opened, "book").number == 3
 
 
-@one_store
-def test_a_process_that_knows_what_is_lost_lets_others_go_on_by_mending(journal, store):
-    fill(journal, 9)
-    lose_both(store, entry_key(5))
-    add(journal, "later")
-    assert len(spare_repair.repair(journal)) == 1
-    assert open_list(another(store)).refresh() == journal.state
-    assert spare_repair.repair(journal) == []
-
-
-@one_store
-def test_mending_makes_lost_entries_and_spares_again_and_damaged_ones_if_it_reads_them(journal, store):
-    fill(journal, 9)
-    before = objects_in(store)
-    store.delete(entry_key(4))
-    store.delete(spare_of(entry_key(7)))
-    assert len(spare_repair.repair(journal)) == 2
-    assert objects_in(store) == before
-    store.put(entry_key(4), before[entry_key(4)][:-1])
-    assert spare_repair.repair(journal) == []
-    assert len(spare_repair.repair(journal, contents=True)) == 1
-    assert objects_in(store) == before
-
-
-def test_the_newest_snapshot_that_is_damaged_with_its_spare_gives_way_to_the_one_before(journal, store, monkeypatch):
+def test_the_newest_snapshot_that_is_damaged_gives_way_to_the_one_before(journal, store, monkeypatch):
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 4)
     fill(journal, 10)
-    replace_both(store, f"{SNAPSHOTS}{newest_first(8)}", b"damaged")
+    store.put(f"{SNAPSHOTS}{newest_first(8)}", b"damaged")
     assert open_list(another(store)).refresh() == journal.state
-
-
-@one_store
-def test_an_entry_that_is_lost_while_another_is_created_in_its_slot_stays(journal, store):
-    fill(journal, 3)
-
-    def meanwhile():
-        add(open_list(another(store)), "first")
-        store.inner.delete(entry_key(4))
-
-    store.be_slow(ENTRIES, meanwhile)
-    assert add(journal, "second").number == 5
-    assert open_list(another(store)).refresh().items[-2:] == ("first", "second")
-
-
-@one_store
-def test_a_slot_whose_entry_was_lost_never_holds_another_one(journal, store, monkeypatch):
-    fill(journal, 4)
-    first, create, created = store.read(entry_key(4)), store.create, []
-    store.delete(entry_key(4))
-
-    def note(key, data):
-        created.append((data, create(key, data)))
-        return created[-1][1]
-
-    monkeypatch.setattr(store, "create", note)
-    assert journal.entries.propose(4, raw_entry(NO_HASH, ["ItemAdded", "second"])) == first
-    assert [data for data, is_new in created if is_new] == [first]

@@ -2,14 +2,12 @@
 
 import pytest
 
-from pyspark_log_coordinator.journal import journal as journal_module
-from pyspark_log_coordinator.journal import registers, snapshot, spare_repair
+from pyspark_log_coordinator.journal import registers, snapshot
 from pyspark_log_coordinator.journal.journal_entry import NO_HASH
 from pyspark_log_coordinator.journal.paxos import NIL, Register
 from pyspark_log_coordinator.journal.trimming import trim
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.layout import newest_first
-from pyspark_log_storage.objects import spare
 from pyspark_log_storage.objects.envelope import HEADER_BYTES, seal
 from tests.coordinator.journal.conftest import TroubledBucket
 from tests.support.coordinator.item_list import FOLDER, open_list
@@ -18,8 +16,8 @@ from tests.support.coordinator.three_stores import ThreeStores
 from tests.support.coordinator.troubled_store import TroubledStore
 
 three_stores = pytest.mark.parametrize("store", [ThreeStores], indirect=True, ids=["three stores"])
-no_bucket = pytest.mark.parametrize(
-    "store", [TroubledStore, ThreeStores], indirect=True, ids=["one store", "three stores"]
+no_majority = pytest.mark.parametrize(
+    "store", [TroubledStore, TroubledBucket], indirect=True, ids=["one store", "a bucket"]
 )
 
 
@@ -33,12 +31,11 @@ def of_version_1(data):
 
 
 def found(store):
-    return [(each.key, each.is_repairable) for each in spare_repair.damage(open_list(store))]
+    return [(each.key, each.good is not None) for each in open_list(store).objects.damage(0)]
 
 
-def disk(store):
-    """Return the one store, or the first of three."""
-    return store.inner[0] if isinstance(store, ThreeStores) else store
+def repair(store):
+    return open_list(store).objects.repair(0)
 
 
 @three_stores
@@ -52,10 +49,7 @@ def test_an_entry_under_the_next_number_of_one_store_is_no_vote_there(journal, s
         add(open_list(store), name)
     assert len(open_list(store).refresh().items) == 5
     assert found(store) == [(vote(4), True)]
-    assert spare_repair.repair(open_list(store), contents=True) == [
-        f"{first.url}/{vote(4)}",
-        f"{first.url}/{spare.key(FOLDER, vote(4))}",
-    ]
+    assert repair(store) == [f"{first.url}/{vote(4)}"]
     assert first.read(vote(4)) == second.read(vote(4))
     assert found(store) == []
 
@@ -64,13 +58,12 @@ def test_an_entry_under_the_next_number_of_one_store_is_no_vote_there(journal, s
 def test_a_store_whose_register_is_damaged_gets_what_the_others_decided_and_no_more(journal, store):
     fill(journal, 3)
     first, second, third = store.inner
-    for key in (vote(2), spare.key(FOLDER, vote(2))):
-        first.put(key, first.read(vote(3)))
-        second.delete(key)
+    first.put(vote(2), first.read(vote(3)))
+    second.delete(vote(2))
     assert found(store) == [(vote(2), False)], "one of three is no majority"
     second.put(vote(2), of_version_1(third.read(vote(2))))
     assert found(store) == [(vote(2), True)], "the same vote, written by another version"
-    spare_repair.repair(open_list(store), contents=True)
+    repair(store)
     assert first.read(vote(2)) == third.read(vote(2))
 
 
@@ -97,53 +90,42 @@ def test_an_entry_of_an_older_version_is_read_and_followed(journal, store):
     assert len(journal.refresh().items) == 2
 
 
-@pytest.mark.parametrize("store", [TroubledStore], indirect=True, ids=["one store"])
-def test_a_copy_in_the_place_of_the_next_entry_of_the_one_store_is_refused_until_it_is_deleted(journal, store):
+@no_majority
+@pytest.mark.parametrize("beside", [0, 1])
+def test_a_copy_of_another_entry_on_the_one_store_is_an_error(journal, store, beside):
     fill(journal, 3)
-    store.create(entry_key(4), store.read(entry_key(3)))
-    assert open_list(store).refresh() == journal.refresh()
-    for process in (journal, open_list(store)):
-        with pytest.raises(CorruptObject, match=r"copy of another object, in the place of the next entry.*--repair"):
-            add(process, "more")
-    assert found(store) == [(entry_key(4), True)]
-    spare_repair.repair(open_list(store), contents=True)
-    add(journal, "more")
-    assert len(open_list(store).refresh().items) == 4
+    store.put(entry_key(3 + beside), store.read(entry_key(2)))
+    for act in (open_list(store).refresh, lambda: add(open_list(store), "more")):
+        with pytest.raises(CorruptObject, match=f"{entry_key(3 + beside)}.*it does not belong here"):
+            act()
+    assert len(list(store.list(ENTRIES))) == 3 + beside
 
 
-@pytest.mark.parametrize("store", [TroubledBucket], indirect=True, ids=["a bucket"])
-def test_a_copy_in_the_place_of_an_entry_in_a_bucket_is_an_error_as_the_entry_may_have_been_there(journal, store):
-    fill(journal, 3)
-    store.put(entry_key(3), store.read(entry_key(2)))
-    with pytest.raises(CorruptObject, match="it does not belong here"):
-        open_list(store).refresh()
-
-
-@no_bucket
+@three_stores
 @pytest.mark.parametrize("beside", [-1, 1, 90])
-def test_a_snapshot_under_the_key_of_another_is_none(store, snapshots_are_close, beside):
+def test_a_snapshot_under_the_key_of_another_on_one_of_three_stores_changes_nothing(store, snapshots_are_close, beside):
     fill(open_list(store), 8)
     key = f"{SNAPSHOTS}{newest_first(8 + beside)}"
-    disk(store).create(key, disk(store).read(snapshot.key(FOLDER, 8)))
+    store.inner[0].create(key, store.inner[0].read(snapshot.key(FOLDER, 8)))
     running = open_list(store)
     running.refresh()
-    assert found(store) == [(key, True)]
+    assert found(store) == [(key, False)]
     fill(open_list(store), 12)
     add(running, "one more")
     trim(open_list(store))
     state = open_list(store).refresh()
     assert (len(state.items), state) == (21, running.refresh())
-    spare_repair.repair(open_list(store), contents=True)
-    assert key not in set(disk(store).list(SNAPSHOTS))
 
 
-@no_bucket
-def test_a_journal_whose_only_snapshot_is_that_of_another_one_is_read_from_its_first_entry(store, monkeypatch):
-    fill(open_list(store), 2)
-    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 2)
-    other = open_list(type(store)())
-    fill(other, 2)
-    key = snapshot.key(FOLDER, 2)
-    stray = snapshot.encode(snapshot.decode(other.objects.read(key, lambda data, _: data), key), f"x/{key}")
-    disk(store).create(key, stray)
-    assert len(open_list(store).refresh().items) == 2
+@no_majority
+@pytest.mark.parametrize("beside", [-1, 90])
+def test_a_snapshot_under_the_key_of_another_on_the_one_store_is_passed_over_or_an_error(
+    store, snapshots_are_close, beside
+):
+    fill(open_list(store), 9)
+    store.create(f"{SNAPSHOTS}{newest_first(8 + beside)}", store.read(snapshot.key(FOLDER, 8)))
+    if beside < 0:
+        assert len(open_list(store).refresh().items) == 9
+    else:
+        with pytest.raises(CorruptObject, match="it does not belong here"):
+            open_list(store).refresh()

@@ -1,4 +1,4 @@
-"""A journal in an object store: one list tells where it ends, and there are no spares."""
+"""A journal in an object store: one list tells where it ends."""
 
 import threading
 
@@ -10,7 +10,6 @@ from pyspark_log_storage.errors import StoreUnavailable
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.item_list import open_list
 from tests.support.coordinator.journal_objects import ENTRIES, EVERY, add, entry_key, fill
-from tests.support.coordinator.spares import is_spare
 from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.usefixtures("snapshots_are_close")
@@ -62,7 +61,6 @@ def test_a_look_is_one_list_and_a_read_of_each_entry(bucket):
         bucket.requests.clear()
         assert other.refresh() == journal.state
         assert bucket.requests == ["list", *["read"] * reads]
-    assert not [key for key in bucket.list("") if is_spare(key)]
 
 
 def test_the_entries_after_a_snapshot_are_read_at_once(bucket):

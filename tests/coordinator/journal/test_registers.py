@@ -85,12 +85,6 @@ def test_a_forked_process_does_not_lead(stores, leader, monkeypatch):
     assert b"two" not in [held.get("0") for held in stores.held(2)]
 
 
-def test_votes_that_are_lost_after_the_answer_are_read_from_their_spares(stores, leader):
-    for store in stores.inner:
-        store.delete(leader.key(1, Register(0)))
-    assert stores.open().read(1) == b"one"
-
-
 # Readers
 
 

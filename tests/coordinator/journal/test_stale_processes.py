@@ -1,14 +1,16 @@
-"""Writers and readers that were suspended while others trimmed: they believe no void entry and show no stale state."""
+"""Writers and readers that were suspended while others trimmed: no entry in a trimmed slot counts or is shown."""
 
 import pytest
 
-from pyspark_log_coordinator.journal import replay, trimming
+from pyspark_log_coordinator.journal import trimming
+from pyspark_log_coordinator.journal.inbox import Inbox
 from pyspark_log_coordinator.journal.replay import PATIENCE_MS
 from pyspark_log_storage.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from tests.support.coordinator.fake_environment import fake_environment
-from tests.support.coordinator.item_list import AddItems, ItemAdded, open_list
+from tests.support.coordinator.item_list import FOLDER, AddItems, ItemAdded, open_list
 from tests.support.coordinator.journal_objects import (
     ENTRIES,
+    EVERY,
     KEPT,
     another,
     entries_in,
@@ -27,22 +29,12 @@ def fill_and_trim(store, count=3 * KEPT, name="other"):
     assert trimming.trim(journal) > 0
 
 
+def inbox_of(journal):
+    """Return what says that a command may be repeated."""
+    return Inbox(FOLDER, lambda body: body, journal._environment)
+
+
 # Writers that slept
-
-
-def test_a_suspended_writer_does_not_count_its_entry_in_a_trimmed_slot(store):
-    sleeper = open_list(store)
-    fill(sleeper, 5)
-    store.be_slow(ENTRIES, meanwhile=lambda: fill_and_trim(store))
-    outcome = sleeper.submit(AddItems(("late",)))
-    assert 6 in entries_in(store)  # the sleeper's, which means nothing
-    assert outcome.number == 5 + 3 * KEPT + 1
-    state = open_list(another(store)).refresh()
-    assert state == outcome.state
-    assert state.items.count("late") == 1
-    assert state.items[-1] == "late"
-    fill_and_trim(store)
-    assert min(entries_in(store)) > 6, "the next trimming deletes it"
 
 
 @one_store
@@ -60,40 +52,67 @@ def test_a_writer_suspended_where_another_was_faster_does_not_take_the_trimmed_e
         store.be_slow_to_read(entry_key(6), be_suspended)
 
     store.be_slow(ENTRIES, meanwhile=be_slower)
-    assert sleeper.submit(AddItems(("late",))).state.items[-1] == "late"
+    assert sleeper.submit(AddItems(("late",)), inbox_of(sleeper)).state.items[-1] == "late"
 
 
 @pytest.mark.parametrize("is_filled_again", [False, True])
 def test_a_writer_suspended_after_its_entry_was_written_finds_that_it_counted(store, is_filled_again):
+    """The entries up to the next snapshot, which are kept, lead back to it."""
     sleeper, other = open_list(store), open_list(another(store))
     fill(sleeper, 5)
     other.refresh()
 
     def be_suspended():
-        fill_and_trim(store)
+        fill(open_list(another(store)), 2 * EVERY, "other")
+        store.delete(entry_key(6))
         if is_filled_again:  # by another suspended writer
-            other.entries.propose(6, other._encode([ItemAdded("void")]))
+            other.entries.propose(6, other._encode([ItemAdded("of the other")]))
 
-    # The answer is lost, and the slot is collected before it is asked again.
+    # The answer is lost, and the slot is trimmed before it is asked again.
     store.lose_answers(ENTRIES, meanwhile=be_suspended)
     outcome = sleeper.submit(AddItems(("late",)))
     assert outcome.number == 6
-    state = open_list(another(store)).refresh()
-    assert state.items.count("late") == 1
-    assert state.items[5] == "late"
-    assert "void" not in state.items
-    assert sleeper.refresh() == state
+    assert sleeper.refresh().items[5] == "late"
+    assert "of the other" not in sleeper.refresh().items
 
 
-def test_a_writer_suspended_for_longer_than_hashes_are_kept_has_an_unknown_outcome(store, monkeypatch):
-    monkeypatch.setattr(replay, "HASHES_MAX", 10)
+def test_a_suspended_writer_whose_slot_is_not_the_chains_decides_again(store):
+    sleeper, other = open_list(store), open_list(another(store))
+    fill(sleeper, 5)
+    other.refresh()
+
+    def be_suspended():
+        fill(open_list(another(store)), 2 * EVERY, "other")
+        store.delete(entry_key(6))
+
+    store.be_slow(ENTRIES, meanwhile=be_suspended)
+    assert sleeper.submit(AddItems(("late",))).number == 5 + 2 * EVERY + 1
+
+
+@pytest.mark.parametrize("counted", [False, True])
+@pytest.mark.parametrize("is_repeatable", [False, True])
+def test_a_writer_suspended_until_the_entries_that_tell_were_trimmed_decides_again_or_does_not_know(
+    store, counted, is_repeatable
+):
     sleeper = open_list(store)
     fill(sleeper, 5)
-    store.be_slow(ENTRIES, meanwhile=lambda: fill_and_trim(store))
-    with pytest.raises(OutcomeUnknown, match=r"suspended.*look for its effect"):
-        sleeper.submit(AddItems(("late",)))
-    # By its effect it is found out: the item is not there, and the command is given once more.
-    assert sleeper.submit(AddItems(("late",))).state.items.count("late") == 1
+    if counted:
+        store.lose_answers(ENTRIES, meanwhile=lambda: fill_and_trim(store))
+    else:
+        store.be_slow(ENTRIES, meanwhile=lambda: fill_and_trim(store))
+    if is_repeatable:
+        assert sleeper.submit(AddItems(("late",)), inbox_of(sleeper)).number == 5 + 3 * KEPT + 1
+    else:
+        with pytest.raises(OutcomeUnknown, match=r"suspended.*look for its effect"):
+            sleeper.submit(AddItems(("late",)))
+        assert 6 in entries_in(store), "it means nothing"
+    # By its effect it is found out, and the command is given once more.
+    state = sleeper.submit(AddItems(("late",))).state
+    assert state == open_list(another(store)).refresh()
+    assert state.items.count("late") == 1
+    assert state.items.index("late") == (5 if counted else 5 + 3 * KEPT)
+    fill_and_trim(store)
+    assert min(entries_in(store)) > 6, "the next trimming deletes it"
 
 
 @one_store

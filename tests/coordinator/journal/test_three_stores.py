@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_log_coordinator.journal import journal as journal_module
-from pyspark_log_coordinator.journal import spare_repair, trimming
+from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.journal.quorum import Member, Members
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
@@ -14,12 +14,10 @@ from pyspark_log_storage.errors import (
     StoreError,
 )
 from pyspark_log_storage.layout import number
-from tests.support.coordinator.item_list import AddItems, open_list
+from tests.support.coordinator.item_list import open_list
 from tests.support.coordinator.journal_objects import ENTRIES, EVERY, KEPT, SNAPSHOTS, add, fill
 from tests.support.coordinator.journal_stores import Cluster, assert_whole
-from tests.support.coordinator.spares import spare_of
 from tests.support.coordinator.three_stores import ThreeStores, marked_stores
-from tests.support.memory_store import MemoryStore
 
 pytestmark = pytest.mark.usefixtures("snapshots_are_close")
 
@@ -39,8 +37,8 @@ def test_a_commit_of_who_wrote_last_and_a_refresh_without_news_are_one_call_at_e
     fill(journal, 3)
     vote, next_vote = f"{ENTRIES}{number(4)}.0", f"{ENTRIES}{number(5)}.0"
     for act, reads, creates in (
-        (lambda: add(journal, "book"), [spare_of(vote), layout.MARKER], [vote]),
-        (journal.refresh, [next_vote, spare_of(next_vote), layout.MARKER], []),
+        (lambda: add(journal, "book"), [layout.MARKER], [vote]),
+        (journal.refresh, [next_vote, layout.MARKER], []),
     ):
         store.keys()
         for each in store.connections:
@@ -99,31 +97,6 @@ def test_a_store_whose_disk_fails_to_read_one_file_is_passed_over(cluster):
     cluster.stores[1].read = read
     assert_whole(cluster, journal.state.items)
     assert add(cluster.open(), "book").number == 3 * KEPT + 1
-
-
-# One register is lost
-
-
-def test_a_former_leader_does_not_overrule_a_vote_that_was_closed_and_lost():
-    cluster = Cluster()
-    leader = cluster.open()
-    fill(leader, 2)
-    cluster.away(2)
-    fill(cluster.open(), 1, "other")
-    cluster.away()
-    MemoryStore.delete(cluster.stores[1], f"{ENTRIES}{number(3)}.0")
-    leader.submit(AddItems(("late",)))
-    assert cluster.open().refresh().items == ("item-0", "item-1", "other-2", "late")
-
-
-def test_a_register_that_is_lost_is_made_again_by_mending(cluster):
-    journal = cluster.open()
-    fill(journal, 3)
-    cluster.finish()
-    before = cluster.stores[1].keys()
-    MemoryStore.delete(cluster.stores[1], f"{ENTRIES}{number(2)}.0")
-    assert spare_repair.repair(journal) == [f"store-b/{ENTRIES}{number(2)}.0"]
-    assert cluster.stores[1].keys() == before
 
 
 def test_a_store_whose_disk_is_unmounted_does_not_say_that_an_object_is_missing():

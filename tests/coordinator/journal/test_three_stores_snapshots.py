@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from pyspark_log_coordinator.journal import journal_entry, registers, snapshot, trimming
+from pyspark_log_coordinator.journal.inbox import Inbox
 from pyspark_log_coordinator.journal.paxos import Register
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
@@ -15,7 +16,7 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
 )
 from pyspark_log_storage.layout import number
-from tests.support.coordinator.item_list import FOLDER
+from tests.support.coordinator.item_list import FOLDER, AddItems
 from tests.support.coordinator.journal_objects import ENTRIES, EVERY, KEPT, MANIFESTS, SNAPSHOTS, add, fill
 from tests.support.coordinator.journal_stores import Cluster, assert_whole
 from tests.support.memory_store import MemoryStore
@@ -211,7 +212,8 @@ def test_what_it_has_is_not_shown_and_what_was_never_decided_is_not_believed(ret
     if is_stray:
         returned.stores[returned.back].put(f"{ENTRIES}{number(7)}.0", registers.encode(Register(0), stray))
     assert returned.open().refresh().items == returned.items
-    assert add(returned.sleeper, "late").number == len(returned.items) + 1
+    inbox = Inbox(FOLDER, lambda body: body, returned.sleeper._environment)
+    assert returned.sleeper.submit(AddItems(("late",)), inbox).number == len(returned.items) + 1
     assert_whole(returned, (*returned.items, "late"))
     returned.away()
     assert_whole(returned, (*returned.items, "late"))

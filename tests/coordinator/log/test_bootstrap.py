@@ -204,7 +204,7 @@ def test_no_cluster_begins_over_what_is_left_of_another_one(disks, remains, keep
 def test_journal_nodes_do_not_begin_a_cluster_anew_over_what_is_left_of_it(founded):
     founded.log().create_topic("t", 1).refresh()
     for each in founded.at.values():
-        for key in [*each.list("cluster/entries/"), *each.list("cluster/snapshots/"), *each.list("cluster/spares/")]:
+        for key in [*each.list("cluster/entries/"), *each.list("cluster/snapshots/")]:
             each.delete(key)
     with pytest.raises(NoCluster, match="what is left of one, such as topics/t/"):
         founded.log(create=True)

@@ -24,7 +24,6 @@ from pyspark_log_storage.objects import node
 from pyspark_log_storage.stores.local import LocalStore
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.several_nodes import Stores
-from tests.support.coordinator.spares import spare_of
 from tests.support.coordinator.topics import claim, commit, file
 from tests.support.coordinator.troubled_store import TroubledStore
 
@@ -107,12 +106,12 @@ def test_a_root_without_its_marker_or_in_another_incarnation_is_refused(log, sto
         open_log(store)
 
 
-def test_opening_again_reads_the_next_entry_and_the_marker(log, store):
+def test_opening_again_looks_for_the_next_two_entries_and_the_marker(log, store):
     store.reads.clear()
     store.creates.clear()
     log.open(create=True)
-    next_entry = f"{CLUSTER_ENTRIES}{layout.number(log.cluster.number + 1)}"
-    assert store.reads == [next_entry, spare_of(next_entry), layout.MARKER]
+    next_two = [f"{CLUSTER_ENTRIES}{layout.number(log.cluster.number + number)}" for number in (1, 2)]
+    assert store.reads == [*next_two, layout.MARKER]
     assert store.creates == []
 
 
@@ -132,7 +131,7 @@ def test_a_created_topic_is_found_by_the_next_process(log, store):
         open_log(store).create_topic("flights", 2)
     store.reads.clear()
     log.topic("flights")
-    assert len(store.reads) == 4, "the next entry of each journal, and its spare"
+    assert len(store.reads) == 4, "the next two entries of each journal"
 
 
 def test_opening_a_topic_begins_its_journal_if_nobody_has(log, store):

@@ -16,7 +16,6 @@ from pyspark_log_storage.stores.local import LocalStore
 from tests.support.coordinator.deleted_topics import DELAY_MS, DELETED_MS, LATER_MS, contents, end_of, filled, left_of
 from tests.support.coordinator.replicated_topic import ALL
 from tests.support.coordinator.rolled_nodes import breakable
-from tests.support.coordinator.spares import lose_both, replace_both
 from tests.support.coordinator.stored_topic import StoredTopic
 from tests.support.countdown import Countdown
 from tests.support.counted_bucket import CountedBucket
@@ -85,7 +84,7 @@ def test_what_stays_for_ever_does_not_grow_with_the_topic():
             topic.roll(partition=0)
         delete(topic)
         clean_up_cluster(topic.log)
-        _, _, key, _ = topic.handle.journal.end_keys()
+        _, key = topic.handle.journal.end_keys()
         sizes.append(len(snapshot.decode(topic.store.read(key), key).state))
         assert left_of(topic) == end_of(topic)
     assert sizes[1] - sizes[0] < 30  # the digits of its numbers
@@ -124,7 +123,7 @@ def test_empty_folders_are_deleted_except_those_of_a_topic_created_again(tmp_pat
     empty.mkdir(parents=True, exist_ok=True)
     folder = tmp_path / topic.folder
     end = {tmp_path / key for key in topic.handle.journal.end_keys()}
-    folders = {each.parent for each in end} | {folder / "journal", folder / "journal/spares"}
+    folders = {each.parent for each in end} | {folder / "journal"}
     clean_up_cluster(topic.log)
     assert set(folder.rglob("*")) == end | folders
     (folder / "0").mkdir()  # as an earlier cleanup leaves it
@@ -263,7 +262,7 @@ def test_an_interrupted_cleanup_is_finished_by_the_next(monkeypatch, every):
 def test_a_cluster_that_does_not_know_an_existing_topic_deletes_nothing_of_it(topic):
     """Its own journal was restored from an old backup."""
     newest = topic.log.cluster.number
-    lose_both(topic.store, f"cluster/entries/{layout.number(newest)}")
+    topic.store.delete(f"cluster/entries/{layout.number(newest)}")
     before = contents(topic.store)
     log = topic.open()
     assert log.topics() == {}
@@ -302,7 +301,7 @@ def test_a_deleted_topic_that_cannot_be_read_is_reported_and_the_others_go_on(de
         deleted.log.delete_topic(name)
     deleted.clock.now_ms += DELAY_MS
     entry = min(deleted.handle.journal.end_keys())
-    replace_both(deleted.store, entry, deleted.store.read(entry)[:-1])
+    deleted.store.put(entry, deleted.store.read(entry)[:-1])
     told = []
     done = clean_up_cluster(deleted.log, failed=lambda folder, error: told.append((folder, error)))
     assert [each.topic for each in done.deleted_topics] == ["a", "z"]

@@ -47,7 +47,6 @@ OF_A_TOPIC = [
     f"journal/entries.bak/{NUMBER}",
     f"journal/entries/\u00b2{NUMBER[1:]}",
     f"journal/entries/{NUMBER[1:]}",
-    f"journal/spares/entries/{NUMBER[1:]}",
     f"journal/manifests/{BORN}.bak",
     f"journal/manifests/{SEGMENT}",
 ]

@@ -167,6 +167,34 @@ def test_a_batch_without_rows_is_not_remembered_and_numbers_may_be_left_out():
     assert after(state, commit(claim(9), file({0: 2}))).partitions[0].log_end == 5
 
 
+def test_a_query_that_sends_every_batch_is_refused_if_one_is_missing_and_batches_without_rows_count():
+    state = started()
+    for batch, files in enumerate([[file({0: 3})], [], [file({})], [file({0: 1})]]):
+        state = after(state, commit(claim(batch, follows=True), *files))
+        assert decide(state, commit(claim(batch, run="run-2", follows=True), *files)) == []
+    assert (state.partitions[0].log_end, len(state.files), state.producers["query-1"].batch_id) == (4, 2, 3)
+    for files in ([], [file({0: 1})]):
+        with pytest.raises(BatchMismatch, match="sends batch 5 after batch 3: the batches between are missing"):
+            decide(state, commit(claim(5, follows=True), *files))
+    assert after(state, commit(claim(4, follows=True), file({0: 1}))).partitions[0].log_end == 5
+
+
+def test_a_missing_batch_is_looked_for_under_all_names_of_a_query_and_a_take_over_goes_on_without_it():
+    state = after(started(), commit(claim(3, run="run-1", follows=True), file({0: 3})))
+    state = after(state, commit(claim(4, run="run-2", app="app", follows=True), file({0: 1})))
+    assert after(state, commit(claim(5, run="run-3", follows=True), file({0: 1}))).partitions[0].log_end == 5
+    with pytest.raises(BatchMismatch, match="txnTakeOver=true the query goes on"):
+        decide(state, commit(claim(6, run="run-3", follows=True), file({0: 1})))
+    taken = after(state, commit(claim(6, run="run-3", app="app", follows=True, take_over=True), file({0: 1})))
+    assert taken.partitions[0].log_end == 5
+
+
+@pytest.mark.parametrize(("before", "now"), [(False, True), (True, False)])
+def test_a_query_that_does_not_send_every_batch_may_leave_numbers_out(before, now):
+    state = after(started(), commit(claim(3, follows=before), file({0: 3})))
+    assert after(state, commit(claim(9, follows=now), file({0: 1}))).partitions[0].log_end == 4
+
+
 def test_two_producers_do_not_disturb_each_other_and_a_batch_of_none_is_appended_every_time():
     state = after(started(), commit(claim(7, query="one"), file({0: 3})))
     state = after(state, commit(claim(0, query="two"), file({0: 2})))

@@ -11,7 +11,6 @@ from pyspark_log import opening
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteTopic
 from pyspark_log_storage import layout
 from tests.support.command_line import CommandLine
-from tests.support.coordinator.spares import spare_file
 from tests.support.plain_log import PlainLog, flip_bit
 
 PATIENCE_SECONDS = 60
@@ -91,8 +90,7 @@ def test_what_is_damaged_is_told_at_the_end_and_all_else_is_done(cli):
     [first, *_] = log.files("b")
     first.write_bytes(first.read_bytes()[:-1])
     newest = log.newest_entry("c")
-    for each in (newest, spare_file(newest)):
-        flip_bit(each, 8 * 20)
+    flip_bit(newest, 8 * 20)
     [folder] = cli.path.glob("topics/d/*")
     (folder / "recovery-point-offset-checkpoint").mkdir()
     result = cli.run("maintain", "--json", code=1)
@@ -212,7 +210,7 @@ def test_the_files_of_deleted_topics_and_killed_writers_are_shown_and_deleted_if
     *_, cluster = cli.documents("maintain", "--dry-run")
     [gone] = cluster["deleted_topics"]
     assert (gone["topic"], gone["topic_id"], cluster["temporary_files"]) == ("old", topic_id, [f".tmp/{left.name}"])
-    assert gone["objects"] == sum(topic_id in path for path in before) - len(["the last entry", "its spare"])
+    assert gone["objects"] == sum(topic_id in path for path in before) - len(["the last entry"])
     assert gone["bytes"] > 1000
     assert files(cli) == before
     assert cli.documents("maintain")[-1] == cluster

@@ -19,7 +19,7 @@ from pyspark_log.options import parse_sink
 from pyspark_log.sink import checkpoint
 from pyspark_log_coordinator.model.settings import INT_MAX
 from pyspark_log_coordinator.model.topic_config import MAX_MESSAGE_BYTES
-from pyspark_log_storage.errors import CorruptObject, InvalidOption, NoCluster, UnknownTopic
+from pyspark_log_storage.errors import BatchMismatch, CorruptObject, InvalidOption, NoCluster, UnknownTopic
 from tests.support.direct import read, source
 from tests.support.plain_log import PlainLog
 
@@ -316,3 +316,23 @@ def test_a_micro_batch_that_is_repeated_for_another_application_is_written_once(
 def test_a_write_cannot_overwrite_the_log(path):
     with pytest.raises(InvalidOption, match="would delete the log"):
         source(path, topic="t").writer(RECORDS, overwrite=True)
+
+
+def test_a_query_whose_log_has_lost_its_newest_entry_fails_unless_it_takes_over(path):
+    """The checkpoint knows a micro-batch that the log does not."""
+    for batch_id, row in enumerate([[{"value": b"v"}], [], [{"value": b"v"}]]):
+        write(path, batch_id, row)
+    log = PlainLog(path)
+    assert log.log.topic("t").state.producers["q"].batch_id == 2
+    log.newest_entry("t").unlink()
+    with pytest.raises(BatchMismatch, match="sends batch 3 after batch 1: the batches between are missing"):
+        write(path, 3)
+    write(path, 3, txnAppId="app", txnTakeOver="true")
+    write(path, 4, txnAppId="app")
+    assert rows(path) == 3
+
+
+def test_a_query_whose_rows_name_their_topics_does_not_send_every_batch_to_each(path):
+    for batch_id, topic in enumerate("tut"):
+        write(path, batch_id, [{"topic": topic, "value": b"v"}], frame=NAMED, topic=None)
+    assert rows(path) == 2

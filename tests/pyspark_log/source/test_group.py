@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from pyspark_log.opening import forget_logs
 from pyspark_log_coordinator.group.joining import JoinGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit, ResetOffsets
 from pyspark_log_coordinator.group.state import MemberDetails, Protocol
@@ -95,6 +96,18 @@ def test_a_new_query_starts_at_the_committed_offsets_and_elsewhere_at_latest(log
     append(log, [10])
     rows = query.batch()
     assert (numbers(rows), numbers(rows, 1)) == ([10], [10])
+
+
+def test_a_query_and_a_group_beyond_the_end_of_a_log_that_has_lost_its_newest_entry_fail(log, stream):
+    append(log, [10, 11])
+    query = stream(**IN_GROUP, startingOffsets="earliest")
+    query.batch()
+    commit(log, 12)
+    log.newest_entry("t").unlink()
+    forget_logs()
+    for begin in ({"start": query.start, **IN_GROUP}, FROM_GROUP):
+        with pytest.raises(DataLoss, match="offset 12 of epoch 0 was truncated, that epoch ends at 10"):
+            stream(**begin).batch()
 
 
 def test_a_committed_offset_that_has_expired_fails_the_query_unless_it_may_lose_rows(log, stream):

@@ -150,8 +150,8 @@ def test_a_topic_whose_journal_is_damaged_says_so_beside_the_others(log, tmp_pat
     log.append("a", {0: [b"y"]})
     log.append("b", {0: [b"y"]})
     number = log.newest_entry("a").name
-    for copy in (tmp_path / "log").glob(f"topics/a/*/journal/**/{number}"):  # an entry has a spare
-        copy.write_bytes(b"no entry")
+    for entry in (tmp_path / "log").glob(f"topics/a/*/journal/entries/{number}"):
+        entry.write_bytes(b"no entry")
     view = watch.look()
     assert view.topics["a"].problem
     assert view.topics["a"].figures.rows == 1

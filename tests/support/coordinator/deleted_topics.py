@@ -1,7 +1,5 @@
 """Deleted topics, and what is left of them."""
 
-from pyspark_log_storage.stores.store import is_object_store
-from tests.support.coordinator.spares import is_spare
 from tests.support.coordinator.stored_topic import StoredTopic
 
 DELAY_MS = 60_000
@@ -25,9 +23,8 @@ def contents(store):
 
 
 def end_of(topic):
-    """Return the keys of what stays of a deleted topic forever. In an object store no object has a spare."""
-    has_spares = not is_object_store(topic.store)
-    return sorted(key for key in topic.handle.journal.end_keys() if has_spares or not is_spare(key))
+    """Return the keys of what stays of a deleted topic forever."""
+    return sorted(topic.handle.journal.end_keys())
 
 
 def left_of(topic):

@@ -34,7 +34,7 @@ from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.segments import compaction_plan, roll_plan, tiers
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.objects import checkpoints, spare
+from pyspark_log_storage.objects import checkpoints
 from pyspark_log_storage.parquet import parquet_segment
 from pyspark_log_storage.stores import reserve
 from pyspark_log_storage.stores.local import LocalStore
@@ -236,7 +236,6 @@ class TopicClient:
         has the files that it has.
         """
         stored = {key for key in self.log.store.list("") if "/_delta_log/" not in key}
-        stored -= {key for key in stored if spare.FOLDER in key and key.replace(spare.FOLDER, "", 1) in stored}
         incarnations = {tuple(key.split("/")[1:3]) for key in stored if key.startswith(layout.TOPICS)}
         there = {(name, record.topic_id) for name, record in self.log.topics().items()}
         needed = {layout.MARKER, *self._journal(layout.CLUSTER_JOURNAL, stored)}

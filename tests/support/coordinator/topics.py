@@ -57,10 +57,16 @@ def file(
 
 
 def claim(
-    batch: int, run: str = "run-1", query: str = "query-1", app: str = "", *, take_over: bool = False
+    batch: int,
+    run: str = "run-1",
+    query: str = "query-1",
+    app: str = "",
+    *,
+    take_over: bool = False,
+    follows: bool = False,
 ) -> ProducerClaim:
     """Return what a query says of itself: without an application id it is its own producer."""
-    return ProducerClaim(app or query, query, run, batch, take_over)
+    return ProducerClaim(app or query, query, run, batch, take_over, follows=follows)
 
 
 def commit(claimed: ProducerClaim | None, *files: SequencedFile, acks: Acks = "all") -> CommitBatch:
