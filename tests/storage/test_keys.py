@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyspark_log_storage.columns.compaction_columns import CompactionColumns
@@ -25,6 +25,7 @@ def batch_of(found):
 
 
 @given(rows)
+@example([("a:1", 1, b"x"), ("a", 1, b"1:x")])
 def test_two_rows_have_one_key_if_all_of_its_columns_are_equal(found):
     keys = keys_in(batch_of(found), PAIRS).to_pylist()
     for one, key in zip(found, keys, strict=True):

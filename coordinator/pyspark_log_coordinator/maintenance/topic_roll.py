@@ -38,7 +38,7 @@ def roll_and_merge(
     Segments grow up to `segment.bytes`. `progress` gets the number of bytes read since its last call. `failed` gets
     each job that cannot be done; its partition stays as it is, and the others continue. Without it the error is raised.
     `between` is called whenever a job of each partition is done; it may delete replaced files. With `at_once` all rows
-    that are committed now become Parquet, whatever their age, if the topic's format is that, and are folded if it is
+    that are committed now become Parquet, whatever their age, if the topic's format is that, and are cleaned if it is
     compacted. With `leader` only partitions are worked on that this node leads.
     """
     log = handle.log

@@ -123,6 +123,16 @@ def test_a_cleaning_leaves_out_rows_that_were_deleted(topic):
     topic.handle.submit(DeleteRecords(0, 4))
     topic.do(topic.clean_job())
     assert offsets(topic) == [4]
+    topic.write([(b"e", b"1")])
+    topic.do(topic.clean_job())
+    assert offsets(topic) == [4, 5]
+    topic.handle.submit(DeleteRecords(0, 5))
+    topic.write([(b"f", b"1"), (b"g", b"1")])
+    topic.do(topic.clean_job())
+    topic.handle.submit(DeleteRecords(0, 7))
+    topic.write([(b"h", b"1")])
+    topic.do(topic.clean_job())
+    assert offsets(topic) == [7, 8], "row 6 is in a file with a row that stays"
     assert verify(topic.handle).findings == []
 
 
@@ -151,6 +161,9 @@ def test_a_placeholder_of_a_key_that_has_a_newer_row_is_no_row_of_the_head(topic
     assert [each.keyed.placeholder for each in topic.partition.segments] == [1, None]
     assert (offsets(topic), topic.newest().keys()) == ([2, 4], {b"a", b"b"})
     assert verify(topic.handle).findings == []
+    monkeypatch.undo()
+    cleaned(topic, (b"c", b"1"))
+    assert (offsets(topic), bounds(topic)) == ([2, 4, 5], [(0, 5), (5, 6)])
 
 
 JOBS = {

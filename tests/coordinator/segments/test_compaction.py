@@ -362,6 +362,19 @@ def test_segments_of_a_compaction_wait_until_every_member_of_the_isr_holds_all_o
     assert is_refused(state, merge), "it would be made of what is replaced"
 
 
+def test_nothing_else_is_compacted_while_a_compaction_waits():
+    state = started(replicas=BOTH, **COMPACT)
+    for start in (0, 20):
+        state = after(state, commit(None, file({0: 20}, on=BOTH)))
+        state = taken(state, compacted(state, start, start + 20, on=BOTH))
+    state = after(state, commit(None, file({0: 20}, on=BOTH)))
+    merge = compacted(state, 0, 40, on=BOTH)
+    assert not is_refused(state, merge)
+    state = after(state, MaintainSegments((compacted(state, 40, 60, on=("A",)),)))
+    assert state.partitions[0].staged
+    assert is_refused(state, merge)
+
+
 def test_none_of_a_compaction_waits_any_longer_if_one_of_its_segments_does_not_fit_or_the_policy_changes():
     state, made = waiting(at_b=None)
     assert after(state, DeleteRecords(0, 10)).partitions[0].staged
