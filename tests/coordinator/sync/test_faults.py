@@ -165,17 +165,20 @@ def test_a_disk_that_was_read_wrongly_once_has_no_fault(cluster, monkeypatch):
     assert type(store).read is read
 
 
-def test_nothing_is_copied_to_a_disk_that_is_not_mounted(cluster):
+def test_nothing_is_copied_to_a_disk_that_is_not_mounted_nor_to_another(cluster):
     mounted = cluster.path / "node1"
     mounted.rename(cluster.path / "elsewhere")
     mounted.mkdir()
     with pytest.raises(NodeMissing, match="is its disk mounted"):
         scrubber.scrub(cluster.log, "1")
+    assert list(mounted.iterdir()) == []
+    marker = mounted / layout.MARKER
+    marker.write_bytes((cluster.path / "node2" / layout.MARKER).read_bytes())
     handle = cluster.log.topic("t")
     for file in replica_file.all_files(handle):
         with pytest.raises(NodeMissing):
             faults.cure(handle, "1", file)
-    assert [path for path in mounted.rglob("*") if path.is_file()] == []
+    assert [path for path in mounted.rglob("*") if path.is_file()] == [marker]
 
 
 def test_a_copier_takes_the_next_holder_for_a_damaged_one_and_cures_that(cluster):
