@@ -5,8 +5,8 @@ import os
 import pytest
 
 from pyspark_log_storage.errors import StoreRefused
+from pyspark_log_storage.stores.bucket import BucketStore
 from pyspark_log_storage.stores.local import LocalStore
-from pyspark_log_storage.stores.s3 import S3Store
 from pyspark_log_storage.stores.storage_options import StorageOptions
 from tests.support.memory_store import MemoryStore
 
@@ -32,7 +32,7 @@ def test_a_key_that_leads_out_of_the_store_is_refused(tmp_path, use):
     local.create("selftest/x", b"")
     before = sorted(tmp_path.rglob("*"))
     nowhere = StorageOptions.given({"endpoint_url": "http://127.0.0.1:1", "key": "k", "secret": "s"})
-    for store in (local, MemoryStore(), S3Store("s3://bucket/log", nowhere)):
+    for store in (local, MemoryStore(), BucketStore("s3://bucket/log", nowhere)):
         for key in OUTSIDE:
             if key == "" and use in {"list", "folders", "remove_folders"}:
                 key = "/"  # noqa: PLW2901

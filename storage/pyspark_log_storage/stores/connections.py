@@ -1,7 +1,6 @@
-"""What connections to object stores have in common, with s3fs or through fsspec.
+"""Connections to object stores: shared by the stores of a process, also after its main thread has ended.
 
-The stores of a process share them; they still serve after the main thread has ended; and their libraries do not log
-what pyspark_log raises.
+Their libraries do not log what pyspark_log raises.
 """
 
 from __future__ import annotations
@@ -72,14 +71,11 @@ class LastingThreads(ThreadPoolExecutor):
         future: Future[T] = Future()
 
         def run() -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            try:
-                result = function(*arguments, **named)
-            except BaseException as error:  # noqa: BLE001 -- told by the future, as by other executors
-                future.set_exception(error)
-            else:
-                future.set_result(result)
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(function(*arguments, **named))
+                except BaseException as error:  # noqa: BLE001 -- told by the future, as by other executors
+                    future.set_exception(error)
 
         threading.Thread(target=run, name="pyspark_log request", daemon=True).start()
         return future
