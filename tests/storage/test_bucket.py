@@ -1,5 +1,6 @@
 """The store in a bucket of S3, and with other implementations of fsspec: what the contract does not say."""
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -8,6 +9,7 @@ import sys
 import threading
 import uuid
 from concurrent.futures import Future
+from unittest import mock
 
 import pytest
 from fsspec.registry import _registry
@@ -24,8 +26,9 @@ from pyspark_log_storage.errors import (
 from pyspark_log_storage.stores import bucket_writer, file_system
 from pyspark_log_storage.stores.addresses import absolute_url, open_store
 from pyspark_log_storage.stores.bucket import BucketStore
-from pyspark_log_storage.stores.file_system import Head, Occupied, Page
+from pyspark_log_storage.stores.file_system import Head, Occupied
 from pyspark_log_storage.stores.request_counts import Requests, counts_of
+from pyspark_log_storage.stores.s3 import S3
 from pyspark_log_storage.stores.self_test import self_test
 from pyspark_log_storage.stores.storage_options import StorageOptions
 from tests.servers.broken_link import BrokenLink
@@ -96,13 +99,29 @@ class Scripted(BucketStore):
         return done
 
 
-@pytest.mark.parametrize(("bucket", "keys"), [("bucket", "abcd"), ("bucket--eun1-az1--x-s3", "cadb")])
-def test_a_list_has_the_keys_of_all_pages_in_order_also_if_the_bucket_lists_in_none(bucket, keys):
-    def page(after, more, *, folders):
-        begin = more or 0
-        return Page([f"{bucket}/log/{key}" for key in keys[begin : begin + 3]], more=begin + 3 if begin == 0 else None)
+class Pages(S3):
+    """A server that lists keys in the order in which it has them, three at once."""
 
-    assert list(Scripted(f"s3://{bucket}/log", list_objects=page).list("", "a")) == ["b", "c", "d"]
+    def __init__(self, keys):
+        self.keys, self.begun = keys, []
+
+    async def _send(self, method, path, name, **given):
+        begin = int(given.get("ContinuationToken", 0))
+        self.begun.append(given.get("StartAfter", ""))
+        there = [key for key in self.keys if f"log/{key}" > self.begun[-1]]
+        more = {"IsTruncated": begin + 3 < len(there), "NextContinuationToken": str(begin + 3)}
+        return more | {"Contents": [{"Key": f"log/{key}"} for key in there[begin : begin + 3]]}
+
+
+@pytest.mark.parametrize(("bucket", "keys"), [("bucket", "abcdef"), ("bucket--eun1-az1--x-s3", "fcadbe")])
+def test_a_list_has_the_keys_of_all_pages_in_order_also_if_the_bucket_lists_in_none(bucket, keys):
+    server = Pages(keys)
+
+    def listed(after, more, *, folders):
+        return asyncio.run(server.list_objects(f"{bucket}/log/", after, more, folders=folders))
+
+    assert list(Scripted(f"s3://{bucket}/log", list_objects=listed).list("", "a")) == ["b", "c", "d", "e", "f"]
+    assert set(server.begun) == {"log/a" if bucket == "bucket" else ""}, "a directory bucket cannot begin after a key"
 
 
 UPLOADED = {"create_multipart_upload": "1", "upload_part": "etag"}
@@ -210,13 +229,12 @@ def test_a_create_that_is_refused_after_an_answer_was_lost_stays_in_doubt(monkey
 
 @pytest.mark.parametrize("kind", ["loses", "s3"])
 def test_an_occupied_key_whose_writer_is_not_told_stays_in_doubt(kind, monkeypatch):
-    store = new("loses") if kind == "loses" else Scripted(put_object=Occupied(doubtful=False))
-
-    def refuse(*_):
-        raise StoreRefused(store.url, "a/b", "the token has expired")
-
-    monkeypatch.setattr(store, "read" if kind == "loses" else "nonce_of", refuse)
+    refusal = StoreRefused("s3://bucket/log", "a/b", "the token has expired")
+    store = new("loses")
+    monkeypatch.setattr(store, "read", mock.Mock(side_effect=refusal))
     monkeypatch.setattr(fsspec_kinds.LosesAnswers, "losses", 1)
+    if kind == "s3":
+        store = Scripted(put_object=Occupied(doubtful=False), head_object=refusal)
     with pytest.raises(StoreUnavailable, match="may have written a/b"):
         store.create("a/b", b"second")
 
@@ -522,6 +540,8 @@ def test_a_list_that_fails_in_one_folder_is_not_shorter(monkeypatch):
     monkeypatch.setattr(fsspec_kinds.Fails, "ending", "/b")
     with pytest.raises(StoreRefused):
         list(store.list(""))
+    monkeypatch.setattr(fsspec_kinds.Fails, "error", FileNotFoundError(SECRET))
+    assert list(store.list("")) == ["a/1", "c/3/4"], "the folder was deleted meanwhile"
 
 
 def test_options_that_an_implementation_refuses_are_not_shown_and_those_that_the_log_sets_are_refused(monkeypatch):

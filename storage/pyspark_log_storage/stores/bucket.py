@@ -73,7 +73,7 @@ class BucketStore:
         except Occupied as found:
             try:
                 if self.connection().tells_nonces:
-                    return self.nonce_of(key) == nonce
+                    return bool(self.call("head_object", key).nonce == nonce)
                 return (found.doubtful or alone) and self.read(key, 0, len(body) + 1) == body
             except StoreError as error:
                 raise in_doubt(error) from None  # what is there may be this call's
@@ -98,10 +98,6 @@ class BucketStore:
         check_key(self.url, key)
         return int(self.call("head_object", key).size)
 
-    def nonce_of(self, key: str) -> str:
-        """Return the nonce of the attempt that made an object, "" if it has none. Raises `ObjectMissing`."""
-        return str(self.call("head_object", key).nonce)
-
     def read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
         check_key(self.url, key)
         if length == 0:
@@ -112,10 +108,9 @@ class BucketStore:
 
     def list(self, prefix: str, after: str = "") -> Iterator[str]:
         check_prefix(self.url, prefix)
-        paths = (path for page in self._pages(prefix, after) for path in page.objects)
-        keys = (path.removeprefix(self._base) for path in paths)
-        found = (key for key in keys if key.startswith(prefix) and key > after and is_key(key))
-        yield from found if self.connection().lists_in_order(self._base) else sorted(found)
+        for page in self._pages(prefix, after):
+            keys = (path.removeprefix(self._base) for path in page.objects)
+            yield from sorted(key for key in keys if key.startswith(prefix) and key > after and is_key(key))
 
     def folders(self, prefix: str) -> Iterator[str]:
         check_prefix(self.url, prefix)
@@ -126,9 +121,13 @@ class BucketStore:
     def _pages(self, prefix: str, after: str = "", *, folders: bool = False) -> Iterator[Page]:
         begin, more = f"{self._base}{after}" if after > prefix else "", None
         while True:
-            page = self.call("list_objects", prefix, begin, more, folders=folders)
+            try:
+                page = self.call("list_objects", prefix, begin, more, folders=folders)
+            except ObjectMissing:  # there is no such folder
+                return
             yield page
-            if (more := page.more) is None:
+            more = page.more
+            if not more:
                 return
 
     def delete(self, key: str) -> None:

@@ -149,48 +149,51 @@ TABLES: Mapping[str, Table] = {
 
 
 class Facts(NamedTuple):
-    """What an error and its causes are known by."""
+    """What an error is known by."""
 
     code: str
     """The server's code, or the status, or Python's class."""
     status: int
     names: set[str]
-    """All names, in lower case and without "_"."""
 
 
 def facts_of(error: BaseException) -> Facts:
-    """Return what an error is known by."""
-    codes, status, classes, is_of_network = [], 0, [], False
+    """Return what an error and its causes are known by."""
+    codes, statuses, names, is_of_network = list[str](), list[int](), set[str](), False
     each: BaseException | None = error
     while each is not None:
-        classes += [kind.__name__ for kind in type(each).__mro__]
+        names |= {kind.__name__ for kind in type(each).__mro__}
         is_of_network |= isinstance(each, OSError) or type(each).__module__.startswith(_NETWORK)
-        answer = getattr(each, "response", None)
-        if isinstance(answer, dict):  # botocore's
+        inner = each.__cause__
+        if (answer := getattr(each, "response", None)) and isinstance(answer, dict):  # botocore's
             codes.append(str(answer.get("Error", {}).get("Code", "")))
-            status = status or int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-        codes.append(str(getattr(each, "error_code", None) or "").rpartition(".")[2])  # Azure's
-        names_of_status = (name for name in ("status_code", "status", "code") if hasattr(each, name))
-        value = getattr(each, next(names_of_status, ""), None)
-        if isinstance(value, (int, str)) and str(value).isdecimal():
-            status = status or int(value)
-        if isinstance(each, OSError) and str(each).startswith("Forbidden"):  # gcsfs
-            status = status or 403
-        inner = getattr(each, "kwargs", {}).get("error") if hasattr(each, "fmt") else None  # botocore's
-        each = each.__cause__ or (inner if isinstance(inner, BaseException) else None)
-    codes = [each for each in codes if each]
-    groups = [each.partition(".")[0] for each in codes]
-    names = [*codes, *groups, *classes, str(status), "5xx" if status >= _SERVER_ERROR else ""]
-    names += ["network"] if is_of_network and not status else []
-    code = next(iter(codes), "") or str(status or type(error).__name__)
-    return Facts(code, status, {_plain(each) for each in names})
+            statuses.append(int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)))
+        elif hasattr(each, "kwargs") and isinstance(
+            each.kwargs.get("error"), Exception
+        ):  # botocore's, without an answer
+            inner = inner or each.kwargs["error"]
+        elif hasattr(each, "error_code"):  # Azure's
+            codes.append(str(getattr(each.error_code, "value", each.error_code) or ""))
+        elif isinstance(each, OSError) and str(each).startswith("Forbidden"):  # gcsfs's
+            statuses.append(403)
+        told = next((name for name in ("status_code", "status", "code") if hasattr(each, name)), "")
+        if str(getattr(each, told, "")).isdecimal():
+            statuses.append(int(getattr(each, told)))
+        each = inner
+    code, status = next(filter(None, codes), ""), next(filter(None, statuses), 0)
+    names |= {*codes, *(each.partition(".")[0] for each in codes), str(status)}
+    if status >= _SERVER_ERROR:
+        names.add("5xx")
+    if is_of_network and not status:
+        names.add("network")
+    return Facts(code or str(status or type(error).__name__), status, names)
 
 
 def meaning_of(facts: Facts, scheme: str, operation: str) -> Meaning:
     """Return what an error of an operation means."""
     tables = [TABLES.get(scheme, {})] + ([_GENERAL] if operation != CONNECT else [])
     rows = (row for table in tables for row in table.items())
-    found = next((meaning for meaning, names in rows if facts.names & {_plain(each) for each in names.split()}), None)
+    found = next((meaning for meaning, names in rows if facts.names & set(names.split())), None)
     if found is _MISSING and operation in WRITES:
         return _NO_BUCKET
     if found is None:
@@ -203,7 +206,3 @@ def store_error(meaning: Meaning, at: tuple[str, str], **facts: str) -> StoreErr
     if meaning.kind is ObjectMissing:
         return ObjectMissing(*at)
     return meaning.kind(*at, f"cannot use {'/'.join(filter(None, at))}: {meaning.says.format(**facts)}")
-
-
-def _plain(name: str) -> str:
-    return name.replace("_", "").lower()

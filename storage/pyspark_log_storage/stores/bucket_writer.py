@@ -148,7 +148,7 @@ class Parts:
     def _is_there(self) -> bool:
         """Return whether the object at the key is this upload's."""
         try:
-            return self._store.nonce_of(self._key) == self._nonce
+            return bool(self._store.call("head_object", self._key).nonce == self._nonce)
         except ObjectMissing:
             return False
 

@@ -35,14 +35,11 @@ class PerProcess(Generic[T]):
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return the connection for a key, which is made if there is none."""
         with self._lock:
-            if key in self._made:
-                return self._made[key]
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:
-            found = self._made.get(key)
-            if found is None:
-                found = self._made[key] = make()
-            return found
+            if key not in self._made:
+                self._made[key] = make()
+            return self._made[key]
 
     def known(self, key: Hashable) -> T | None:
         """Return the connection for a key if there is one."""

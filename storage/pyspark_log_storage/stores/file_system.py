@@ -65,7 +65,8 @@ _LOGGERS = ("gcsfs", "azure.identity", "aiobotocore.credentials", "botocore.cred
 """They log errors, with stacks, that pyspark_log raises itself."""
 _TIMES = ("LastModified", "last_modified", "mtime", "created")
 """What implementations call the time at which an object was modified: S3's, Azure's, Google's, and that in memory."""
-_OCCUPIED = {"412", "fileexistserror"}
+_MISSING = {"404", "FileNotFoundError"}
+_OCCUPIED = {"412", "FileExistsError"}
 _NOT_IN_RANGE = 416
 
 
@@ -87,7 +88,7 @@ class Head(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A part of a list: paths. `more` is what to ask for the next part, None if this is the last."""
+    """A part of a list: paths. `more` is what to ask for the next part, of greater keys; None if this is the last."""
 
     objects: Sequence[str]
     folders: Sequence[str] = ()
@@ -237,11 +238,6 @@ class FileSystem:
         del error, operation
         return {}
 
-    def lists_in_order(self, path: str) -> bool:
-        """Return whether the pages of a list are in the order of their keys."""
-        del path
-        return False
-
     async def put_object(self, path: str, data: bytes, *, create: bool = False, nonce: str = "") -> None:
         """Write an object, with `create` only if there is none."""
         del nonce
@@ -270,22 +266,24 @@ class FileSystem:
         `after` is the path after which the list begins, if the server can do that; "" for all. fsspec's own `find`
         leaves out silently what it fails to list, so each folder is listed instead.
         """
-        del after
+        del after, more
         self.fs.invalidate_cache()  # the options switch caches off; not every implementation heeds them
-        here, *others = more or [path.rstrip("/")]
-        is_found = not folders and _is_own(type(self.fs), "find")
-        try:
-            found = await (self._do("find", here) if is_found else self._do("ls", here, detail=True))
-        except Exception as error:
-            if not facts_of(error).names & {"filenotfounderror", "404"}:
+        path = path.rstrip("/")
+        if not folders and _is_own(type(self.fs), "find"):
+            return Page([str(each).lstrip("/") for each in await self._do("find", path)])
+        objects, below, left = list[str](), list[str](), [path]
+        while left:
+            here = left.pop()
+            try:
+                found = {str(each["name"]).strip("/"): each["type"] for each in await self._do("ls", here, detail=True)}
+            except Exception as error:
+                if facts_of(error).names & _MISSING:
+                    continue  # its last object was deleted meanwhile
                 raise
-            found = ()
-        if is_found:
-            return Page([str(each).lstrip("/") for each in found])
-        kinds = {str(each["name"]).strip("/"): each["type"] for each in found}
-        below = [each for each, kind in kinds.items() if kind == "directory" and each != here]
-        objects = [each for each, kind in kinds.items() if kind != "directory"]
-        return Page(objects, below, None if folders else [*others, *below] or None)
+            objects += [name for name, kind in found.items() if kind != "directory"]
+            below = [name for name, kind in found.items() if kind == "directory" and name != here]
+            left += [] if folders else below
+        return Page(objects, below)
 
     async def delete_object(self, path: str) -> None:
         """Delete an object."""

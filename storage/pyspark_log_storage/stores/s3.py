@@ -104,10 +104,7 @@ class S3(FileSystem):
         return {"right": right, "region": f", {region}" if region else " or at another endpoint"}
 
     def _seconds(self, operation: str, size: int) -> float | None:
-        return None if operation == "get_object" else seconds_for(size)
-
-    def lists_in_order(self, path: str) -> bool:
-        return not path.partition("/")[0].endswith(_UNORDERED)
+        return None if operation == "get_object" else super()._seconds(operation, size)
 
     async def put_object(self, path: str, data: bytes, *, create: bool = False, nonce: str = "") -> None:
         condition: dict[str, Any] = {"Metadata": {NONCE: nonce}, "IfNoneMatch": "*"} if create else {}
@@ -140,14 +137,17 @@ class S3(FileSystem):
     async def list_objects(self, path: str, after: str, more: Any, *, folders: bool) -> Page:
         bucket = path.partition("/")[0]
         limits: dict[str, Any] = {"Delimiter": "/"} if folders else {}
-        if after and self.lists_in_order(path):
+        if after and not bucket.endswith(_UNORDERED):
             limits["StartAfter"] = after.removeprefix(f"{bucket}/")
-        if more:
-            limits["ContinuationToken"] = more
-        page = await self._send("list_objects_v2", path, "Prefix", **limits)
-        objects = [f"{bucket}/{each['Key']}" for each in page.get("Contents", ())]
-        below = [f"{bucket}/{each['Prefix']}" for each in page.get("CommonPrefixes", ())]
-        return Page(objects, below, page["NextContinuationToken"] if page.get("IsTruncated") else None)
+        objects, below = [], []
+        while True:
+            limits |= {"ContinuationToken": more} if more else {}
+            page = await self._send("list_objects_v2", path, "Prefix", **limits)
+            objects += [f"{bucket}/{each['Key']}" for each in page.get("Contents", ())]
+            below += [f"{bucket}/{each['Prefix']}" for each in page.get("CommonPrefixes", ())]
+            more = page["NextContinuationToken"] if page.get("IsTruncated") else None
+            if not (more and bucket.endswith(_UNORDERED)):
+                return Page(objects, below, more)
 
     async def get_bucket_versioning(self, path: str) -> bool:
         answer = await self._send("get_bucket_versioning", path, "")
