@@ -171,9 +171,9 @@ def test_a_role_that_must_not_be_assumed_is_told_with_the_right_to_grant(profile
 
 def test_a_web_identity_token_that_is_refused_is_told(profiles, store_of, sts):
     (profiles / "token").write_text(SECRET)
-    sts.instead = answer(400, "InvalidIdentityToken")
+    sts.always = answer(400, "InvalidIdentityToken")
     assert "the web identity token is not valid" in refused(store_of("web"))
-    sts.instead = answer(400, "ExpiredTokenException")
+    sts.always = answer(400, "ExpiredTokenException")
     assert "the session token has expired" in refused(store_of("web"))
 
 

@@ -16,7 +16,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import InvalidOption, ObjectMissing, StoreError, StoreRefused
+from pyspark_log_storage.errors import InvalidOption, ObjectMissing, StoreError
 from pyspark_log_storage.stores.bucket_writer import BucketWriter
 from pyspark_log_storage.stores.file_system import (
     FileSystem,
@@ -187,16 +187,7 @@ class BucketStore:
             return False
 
     def call(self, operation: str, key: str, *arguments: Any, **options: Any) -> Any:
-        """Return what an operation returns for a key or a prefix; see `FileSystem.start`.
-
-        After a refused login it is repeated once with the credentials as they are now: somebody may have renewed them.
-        """
-        known = connections.known(self._place)
-        try:
-            return result_of(self.start(operation, key, *arguments, **options))
-        except StoreRefused:
-            if connections.known(self._place) is known:  # None: its credentials were just read
-                raise
+        """Return what an operation returns for a key or a prefix; see `FileSystem.start`."""
         return result_of(self.start(operation, key, *arguments, **options))
 
     def start(self, operation: str, key: str, *arguments: Any, **options: Any) -> Future[Any]:

@@ -41,17 +41,6 @@ class PerProcess(Generic[T]):
                 self._made[key] = make()
             return self._made[key]
 
-    def known(self, key: Hashable) -> T | None:
-        """Return the connection for a key if there is one."""
-        return self._made.get(key)
-
-    def forget(self, connection: T) -> None:
-        """Make a new connection in place of this one at the next need. Calls that use this one go on."""
-        with self._lock:
-            for key, each in list(self._made.items()):
-                if each is connection:
-                    del self._made[key]
-
     def _start_afresh(self) -> None:
         self._former.append(self._made)
         self._made, self._lock, self._locks = {}, threading.Lock(), {}

@@ -141,16 +141,12 @@ class FileSystem:
         """Raises `InvalidOption`, `StoreError`, without the options' values."""
         self.scheme = scheme
         self.package = kind.__module__.partition(".")[0]
-        settings = {**self._settings(options), **_OWN}
+        self._kind, self._options = kind, {**self._settings(options), **_OWN}
         silence(*_LOGGERS)
+        self.loop = get_loop()
+        self.loop.set_default_executor(LastingThreads())
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                self.fs: Any = kind(**settings)
-            self.loop = self.fs.loop if self.fs.async_impl else get_loop()
-            self.loop.set_default_executor(LastingThreads())
-            connect = asyncio.wait_for(self._connect(), CREDENTIALS_SECONDS)
-            result_of(asyncio.run_coroutine_threadsafe(connect, self.loop))
+            result_of(asyncio.run_coroutine_threadsafe(self._open(), self.loop))
         except asyncio.TimeoutError:
             cure = "check credential_process, and the server that gives credentials to this machine"
             message = f"cannot use {url}: there were no credentials within {CREDENTIALS_SECONDS:g} s; {cure}"
@@ -160,6 +156,17 @@ class FileSystem:
         else:
             return
         raise refused from None
+
+    async def _open(self) -> None:
+        """Open the implementation, with the credentials as they are now."""
+
+        def make() -> Any:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return self._kind(**self._options)
+
+        self.fs = await asyncio.wait_for(asyncio.to_thread(make), CREDENTIALS_SECONDS)
+        await asyncio.wait_for(self._connect(), CREDENTIALS_SECONDS)
 
     def _settings(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return what to open the implementation with. Raises `InvalidOption`."""
@@ -184,7 +191,8 @@ class FileSystem:
     ) -> Future[Any]:
         """Start an operation. `result_of` returns what it returns, and raises `StoreError`.
 
-        It is repeated after a failure that may be transient, until `RETRY_SECONDS` have passed. With `create` it raises
+        It is repeated after a failure that may be transient, until `RETRY_SECONDS` have passed, and once after a
+        refused login with the credentials as they are now: somebody may have renewed them. With `create` it raises
         `Occupied` if the key has an object. `at` are the URL and the key for messages, `sent` and `received` the
         numbers of bytes, as far as they are known.
         """
@@ -197,9 +205,13 @@ class FileSystem:
     ) -> Any:
         counts, began = counts_of(at[0]), time.monotonic()
         doubtful = False  # whether an earlier attempt may have had its effect
+        used = refused = None
         for number in itertools.count():
             received = 0
             try:
+                if refused is not None and self.fs is refused:  # else another call has read the credentials
+                    await self._open()
+                used = self.fs
                 answer = await asyncio.wait_for(run(), seconds)
                 received = len(answer) if isinstance(answer, bytes) else 0
                 return answer
@@ -212,8 +224,9 @@ class FileSystem:
                 meaning, error = self._told(caught, at, operation)
             finally:
                 counts.add(operation, sent=sent, received=received)
-            if meaning.is_login:
-                connections.forget(self)  # somebody may have renewed them since
+            if meaning.is_login and refused is None:
+                refused = used
+                continue
             if not error.retriable and doubtful and operation in WRITES:
                 raise in_doubt(error) from None
             if not error.retriable or time.monotonic() - began >= RETRY_SECONDS:
