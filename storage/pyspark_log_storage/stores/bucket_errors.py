@@ -10,7 +10,7 @@ Therefore nothing is chained: `raise ... from None`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pyspark_log_storage.errors import (
     NodeMissing,
@@ -22,9 +22,6 @@ from pyspark_log_storage.errors import (
     StoreUnwritable,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 CONNECT = "connect"
 """The operation that makes a connection."""
 WRITES = {"put_object", "put_file"}
@@ -34,117 +31,127 @@ _NETWORK = ("aiohttp", "requests", "urllib3", "azure.core", "google.auth")
 
 
 class Meaning(NamedTuple):
-    """What an error is, what is said of it, and whether renewed credentials or a longer pause may help."""
+    """A row: what an error with one of the names is, what is said of it, and what may help."""
 
+    names: str
     kind: type[StoreError]
-    says: str
+    says: str = ""
     is_login: bool = False
+    """Whether renewed credentials may help."""
     is_busy: bool = False
+    """Whether a longer pause may help."""
 
 
-_MISSING = Meaning(ObjectMissing, "")
-_CREDENTIALS = "check storage_options, the environment and the role of this machine"
-_LOGIN = Meaning(StoreRefused, f"{{server}} refuses the credentials ({{code}}); {_CREDENTIALS}", is_login=True)
-_AGAIN = "{server} answered {code}; try again; if this goes on, look at the server"
-_BUSY = Meaning(StoreUnavailable, _AGAIN, is_busy=True)
-_CHECK_NETWORK = "check the network and the endpoint (storage_options, environment), then try again"
-_AWAY = Meaning(StoreUnavailable, f"{{server}} cannot be reached ({{code}}); {_CHECK_NETWORK}")
-_SILENT = Meaning(StoreUnavailable, f"{{server}} does not answer in time; {_CHECK_NETWORK}")
-_FULL = Meaning(StoreUnwritable, "the storage quota is used up; free some space or raise it")
-_NO_BUCKET = Meaning(NodeMissing, "the bucket does not exist at {server}; create it, or correct the address")
-_UNKNOWN = Meaning(StoreRefused, "{server} refused {operation} ({code}); check the address and storage_options")
-_UNHEARD = Meaning(StoreRefused, "{package} failed with {code}; check the address and storage_options")
-_NOT_MADE = Meaning(
-    StoreRefused, "{package} refuses its options or credentials ({code}); check storage_options and the environment"
+def _refusal(names: str, says: str) -> Meaning:
+    return Meaning(names, StoreRefused, says)
+
+
+def _login(names: str, says: str) -> Meaning:
+    return Meaning(names, StoreRefused, f"{{server}} refuses the credentials ({{code}}){says}", is_login=True)
+
+
+def _again(names: str, *, is_busy: bool = False) -> Meaning:
+    says = "{server} answered {code}; try again; if this goes on, look at the server"
+    return Meaning(names, StoreUnavailable, says, is_busy=is_busy)
+
+
+def _no_answer(names: str, what: str) -> Meaning:
+    says = f"{{server}} {what}; check the network and the endpoint (storage_options, environment), then try again"
+    return Meaning(names, StoreUnavailable, says)
+
+
+def _unfit(names: str) -> Meaning:
+    return Meaning(names, StoreUnfit, "{server} or {package} does not support {operation}; use another store")
+
+
+def _full(names: str) -> Meaning:
+    return Meaning(names, StoreUnwritable, "the storage quota is used up; free some space or raise it")
+
+
+_NO_BUCKET = Meaning(
+    "NoSuchBucket", NodeMissing, "the bucket does not exist at {server}; create it, or correct the address"
 )
-
-Table = dict[Meaning, str]
-_GENERAL: Table = {
-    _MISSING: "FileNotFoundError 404",
-    _LOGIN: "401",
-    Meaning(
-        StoreRefused,
-        f"the credentials have no right to do this ({{operation}}, {{code}}); grant it to them, or {_CREDENTIALS}",
-    ): "PermissionError 403",
-    Meaning(
-        StoreRefused,
-        "the server says that a condition does not hold ({code}); end the lease or lock of the object, or ask who "
-        "holds it",
-    ): "412",
-    _FULL: "507",
-    _BUSY: "429 503",
-    Meaning(
-        StoreUnfit, "{package} or {server} does not support {operation} as it is used here; use another store"
-    ): "405 501 NotImplementedError TypeError AttributeError",
-    Meaning(StoreUnavailable, _AGAIN): "408 409 425 5xx",
-    _SILENT: "TimeoutError ClientPayloadError",
-    _AWAY: "network",
-}
-
-
-def _s3() -> Table:
-    new_keys = "give the right ones in storage_options, a profile or the environment (AWS_ACCESS_KEY_ID and others)"
-    expired = "the session token has expired; get a new one, or use a profile or role that renews it"
-    logins = {
-        "InvalidAccessKeyId": f"the access key is unknown; {new_keys}",
-        "SignatureDoesNotMatch": f"the secret key is wrong; {new_keys}",
-        "ExpiredToken ExpiredTokenException TokenRefreshRequired": expired,
-        "InvalidToken": "the session token is not valid; get a new one, or leave it out",
-        "InvalidIdentityToken": "the web identity token is not valid; check its file, and whom the role trusts",
-        "InvalidClientTokenId": f"the credentials are unknown; {new_keys}",
-        "RequestTimeTooSkewed": "the clock of this machine is wrong; correct it (NTP)",
-        "AccountProblem": "the account of the credentials has a problem; ask its owner",
-    }
-    refusals = {
+_UNKNOWN = _refusal("", "{server} refused {operation} ({code}); check the address and storage_options")
+_UNHEARD = _refusal("", "{package} failed with {code}; check the address and storage_options")
+_NOT_MADE = _refusal(
+    "", "{package} refuses its options or credentials ({code}); check storage_options and the environment"
+)
+_CREDENTIALS = "check storage_options, the environment and the role of this machine"
+_GENERAL = (
+    Meaning("FileNotFoundError 404", ObjectMissing),
+    _login("401", f"; {_CREDENTIALS}"),
+    _refusal("PermissionError 403", "the credentials have no right to do this ({operation}, {code}); grant it to them"),
+    _refusal("412", "{server} says that a condition does not hold ({code}); end the lease or lock of the object"),
+    _full("507"),
+    _again("429 503", is_busy=True),
+    _unfit("405 501 NotImplementedError TypeError AttributeError"),
+    _again("408 409 425 5xx"),
+    _no_answer("TimeoutError ClientPayloadError", "does not answer in time"),
+    _no_answer("network", "cannot be reached ({code})"),
+)
+_NEW_KEYS = "give the right ones in storage_options, a profile or the environment (AWS_ACCESS_KEY_ID and others)"
+_S3 = (
+    _NO_BUCKET,
+    Meaning("NoSuchKey NotFound NoSuchVersion NoSuchUpload 404", ObjectMissing),
+    _login("InvalidAccessKeyId", f": the access key is unknown; {_NEW_KEYS}"),
+    _login("SignatureDoesNotMatch", f": the secret key is wrong; {_NEW_KEYS}"),
+    _login(
+        "ExpiredToken ExpiredTokenException TokenRefreshRequired",
+        ": the session token has expired; get a new one, or use a profile or role that renews it",
+    ),
+    _login("InvalidToken", ": the session token is not valid; get a new one, or leave it out"),
+    _login("InvalidIdentityToken", ": the web identity token is not valid; check its file, and whom the role trusts"),
+    _login("InvalidClientTokenId", f": the credentials are unknown; {_NEW_KEYS}"),
+    _login("RequestTimeTooSkewed", ": the clock of this machine is wrong; correct it (NTP)"),
+    _login("AccountProblem", ": the account of the credentials has a problem; ask its owner"),
+    _refusal(
         "PermanentRedirect TemporaryRedirect AuthorizationHeaderMalformed IllegalLocationConstraintException "
-        "IncorrectEndpoint 301 307": "the bucket is in another region{region}; set it with AWS_DEFAULT_REGION or "
+        "IncorrectEndpoint 301 307",
+        "the bucket is in another region{region}; set it with AWS_DEFAULT_REGION or "
         '{{"client_kwargs": {{"region_name": "..."}}}}',
-        "KMS": "the encryption key cannot be used ({code}); check s3_additional_kwargs and the rights to the key",
-        "TooManyRedirects": "{server} redirects again and again; check the endpoint (endpoint_url, AWS_ENDPOINT_URL) "
-        "and what is in front of it",
-        "SSLError": "no secure connection (TLS) to {server}; check that the endpoint speaks HTTPS and that its "
-        "certificate is trusted (AWS_CA_BUNDLE, or http://)",
-        "NoCredentialsError PartialCredentialsError CredentialRetrievalError": "there are no complete credentials; "
-        f'{new_keys}, or {{{{"anon": true}}}} for a public bucket',
-        "ProfileNotFound": "the AWS profile does not exist; correct the profile in storage_options or AWS_PROFILE, or "
-        "add it to ~/.aws/config",
-        "SSOError TokenRetrievalError": "there is no valid SSO session; log in again with: aws sso login",
-        "NoRegionError": "the region in which to assume the role is not known; set AWS_DEFAULT_REGION, or region in "
-        "the profile",
-        "InvalidConfigError ConfigParseError ConfigNotFound": "AWS's configuration is not complete; check the profiles "
-        "in ~/.aws/config, or give credentials in storage_options",
-        "FileNotFoundError PermissionError": "a file of AWS's configuration cannot be read; check "
-        "web_identity_token_file (AWS_WEB_IDENTITY_TOKEN_FILE) and ca_bundle (AWS_CA_BUNDLE)",
-        "AccessDenied AllAccessDisabled Forbidden Unauthorized 401 403": "the credentials have no right to do this; "
-        "grant {right}",
-    }
-    return {
-        _NO_BUCKET: "NoSuchBucket",
-        _MISSING: "NoSuchKey NotFound NoSuchVersion NoSuchUpload 404",
-        **{
-            Meaning(StoreRefused, f"{{server}} refuses the credentials ({{code}}): {says}", is_login=True): codes
-            for codes, says in logins.items()
-        },
-        _FULL: "QuotaExceeded InsufficientStorage XMinioStorageFull 507",
-        _BUSY: "SlowDown RequestLimitExceeded Throttling ThrottlingException ServiceUnavailable 429 503",
-        Meaning(
-            StoreUnavailable, _AGAIN
-        ): "RequestTimeout RequestTimeoutException IncompleteBody OperationAborted ConditionalRequestConflict 409",
-        Meaning(
-            StoreUnfit, "{server} does not support {operation}; use another store"
-        ): "NotImplemented MethodNotAllowed",
-        **{Meaning(StoreRefused, says): names for names, says in refusals.items()},
-        _AWAY: "EndpointConnectionError ConnectTimeoutError ProxyConnectionError",
-        _SILENT: "HTTPClientError IncompleteReadError",
-    }
-
-
-TABLES: Mapping[str, Table] = {
-    "s3": _s3(),
-    "gs": {_AWAY: "TransportError", _LOGIN: "GoogleAuthError"},
-    "abfs": {
-        _LOGIN: "AuthenticationFailed InvalidAuthenticationInfo NoAuthenticationInformation ClientAuthenticationError",
-    },
+    ),
+    _full("QuotaExceeded InsufficientStorage XMinioStorageFull 507"),
+    _unfit("NotImplemented MethodNotAllowed"),
+    _again("SlowDown RequestLimitExceeded Throttling ThrottlingException ServiceUnavailable 429 503", is_busy=True),
+    _again("RequestTimeout RequestTimeoutException IncompleteBody OperationAborted ConditionalRequestConflict 409"),
+    _refusal("KMS", "the encryption key cannot be used ({code}); check s3_additional_kwargs and the rights to the key"),
+    _refusal("TooManyRedirects", "{server} redirects again and again; check the endpoint, and what is in front of it"),
+    _refusal(
+        "SSLError", "no secure connection (TLS) to {server}; check the endpoint and its certificate (AWS_CA_BUNDLE)"
+    ),
+    _refusal(
+        "NoCredentialsError PartialCredentialsError CredentialRetrievalError",
+        f'there are no complete credentials; {_NEW_KEYS}, or {{{{"anon": true}}}} for a public bucket',
+    ),
+    _refusal("ProfileNotFound", "the AWS profile does not exist; correct the profile, or add it to ~/.aws/config"),
+    _refusal("SSOError TokenRetrievalError", "there is no valid SSO session; log in again with: aws sso login"),
+    _refusal("NoRegionError", "the region of the role is not known; set AWS_DEFAULT_REGION, or region in the profile"),
+    _refusal(
+        "InvalidConfigError ConfigParseError ConfigNotFound",
+        "AWS's configuration is not complete; check the profiles in ~/.aws/config, or give credentials in "
+        "storage_options",
+    ),
+    _refusal(
+        "FileNotFoundError PermissionError",
+        "a file of AWS's configuration cannot be read; check web_identity_token_file (AWS_WEB_IDENTITY_TOKEN_FILE) and "
+        "ca_bundle (AWS_CA_BUNDLE)",
+    ),
+    _refusal(
+        "AccessDenied AllAccessDisabled Forbidden Unauthorized 401 403",
+        "the credentials have no right to do this; grant {right}",
+    ),
+    _no_answer("EndpointConnectionError ConnectTimeoutError ProxyConnectionError", "cannot be reached ({code})"),
+    _no_answer("HTTPClientError IncompleteReadError", "does not answer in time"),
+)
+_TABLES = {
+    "s3": _S3,
+    "gs": (_no_answer("TransportError", "cannot be reached ({code})"), _login("GoogleAuthError", f"; {_CREDENTIALS}")),
+    "abfs": (
+        _login(
+            "AuthenticationFailed InvalidAuthenticationInfo NoAuthenticationInformation ClientAuthenticationError",
+            f"; {_CREDENTIALS}",
+        ),
+    ),
 }
 
 
@@ -191,14 +198,11 @@ def facts_of(error: BaseException) -> Facts:
 
 def meaning_of(facts: Facts, scheme: str, operation: str) -> Meaning:
     """Return what an error of an operation means."""
-    tables = [TABLES.get(scheme, {})] + ([_GENERAL] if operation != CONNECT else [])
-    rows = (row for table in tables for row in table.items())
-    found = next((meaning for meaning, names in rows if facts.names & set(names.split())), None)
-    if found is _MISSING and operation in WRITES:
-        return _NO_BUCKET
+    rows = _TABLES.get(scheme, ()) + (() if operation == CONNECT else _GENERAL)
+    found = next((row for row in rows if facts.names & set(row.names.split())), None)
     if found is None:
         return _NOT_MADE if operation == CONNECT else _UNKNOWN if facts.status else _UNHEARD
-    return found
+    return _NO_BUCKET if found.kind is ObjectMissing and operation in WRITES else found
 
 
 def store_error(meaning: Meaning, at: tuple[str, str], **facts: str) -> StoreError:
