@@ -194,46 +194,42 @@ def test_the_right_that_is_missing_is_named(store_with, call, right):
     link.close()
 
 
-@pytest.fixture
-def fails(monkeypatch):
-    """Return a store that fails with an error, for keys with an ending."""
-
-    def make(error, ending=""):
-        monkeypatch.setattr(file_system, "RETRY_SECONDS", 0.0)
-        monkeypatch.setattr(fsspec_kinds.Fails, "ending", ending)
-        monkeypatch.setattr(fsspec_kinds.Fails, "error", error)
-        return open_store(f"fails://{uuid.uuid4().hex}/log")
-
-    return make
-
-
 def with_status(status):
     error = RuntimeError(f"https://host/x?sig={SECRET}")
     error.status_code = status
     return error
 
 
+READ, PUT = (lambda store: store.read("a", 1, 2)), (lambda store: store.put("a", b""))
+LEASE = r"condition does not hold \(412\); end the lease"
+
+
 @pytest.mark.parametrize(
-    ("error", "kind", "says"),
+    ("error", "use", "kind", "says"),
     [
-        (OSError(f"Forbidden: {SECRET}"), StoreRefused, "no right to do this"),
-        (with_status(401), StoreRefused, "refuses the credentials"),
-        (with_status(403), StoreRefused, "no right to do this"),
-        (with_status(404), ObjectMissing, "there is no object"),
-        (with_status(418), StoreRefused, r"refused get_object \(418\)"),
-        (with_status(503), StoreUnavailable, "answered 503"),
-        (with_status(408), StoreUnavailable, "answered 408"),
-        (with_status(507), StoreUnwritable, "quota"),
-        (ConnectionRefusedError(SECRET), StoreUnavailable, "cannot be reached"),
-        (TimeoutError(SECRET), StoreUnavailable, "does not answer in time"),
-        (NotImplementedError(SECRET), StoreUnfit, "does not support get_object"),
-        (ValueError(SECRET), StoreRefused, "failed with ValueError"),
+        (OSError(f"Forbidden: {SECRET}"), READ, StoreRefused, "no right to do this"),
+        (with_status(401), READ, StoreRefused, "refuses the credentials"),
+        (with_status(403), READ, StoreRefused, "no right to do this"),
+        (with_status(404), READ, ObjectMissing, "there is no object"),
+        (FileNotFoundError(SECRET), PUT, NodeMissing, "the bucket does not exist"),
+        (with_status(412), PUT, StoreRefused, LEASE),
+        (with_status(412), lambda store: store.delete("a"), StoreRefused, LEASE),
+        (with_status(418), READ, StoreRefused, r"refused get_object \(418\)"),
+        (with_status(503), READ, StoreUnavailable, "answered 503"),
+        (with_status(408), READ, StoreUnavailable, "answered 408"),
+        (with_status(507), READ, StoreUnwritable, "quota"),
+        (ConnectionRefusedError(SECRET), READ, StoreUnavailable, "cannot be reached"),
+        (TimeoutError(SECRET), READ, StoreUnavailable, "does not answer in time"),
+        (NotImplementedError(SECRET), READ, StoreUnfit, "does not support get_object"),
+        (ValueError(SECRET), READ, StoreRefused, "failed with ValueError"),
     ],
     ids=lambda each: str(getattr(each, "status_code", type(each).__name__)) if isinstance(each, Exception) else "",
 )
-def test_each_error_is_one_line_without_secrets_or_foreign_stack(fails, error, kind, says):
+def test_each_error_is_one_line_without_secrets_or_foreign_stack(monkeypatch, error, use, kind, says):
+    monkeypatch.setattr(file_system, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(fsspec_kinds.Fails, "error", error)
     with pytest.raises(StoreError, match=says) as caught:
-        fails(error, ending="a").read("a", 1, 2)
+        use(open_store(f"fails://{uuid.uuid4().hex}/log"))
     assert isinstance(caught.value, kind)
     text = str(caught.value)
     assert SECRET not in text
@@ -242,13 +238,22 @@ def test_each_error_is_one_line_without_secrets_or_foreign_stack(fails, error, k
     assert caught.value.__suppress_context__
 
 
-def test_a_condition_that_nobody_set_is_refused_with_the_cure(fails):
-    """Azure answers 412 to whoever deletes or replaces an object that has a lease."""
-    for use in (lambda store: store.delete("a"), lambda store: store.put("a", b"")):
-        with pytest.raises(StoreRefused, match=r"condition does not hold \(412\); end the lease"):
-            use(fails(with_status(412)))
+def of_class(*names):
+    """Return an error whose class and those above it have these names."""
+    kind = Exception
+    for name in reversed(names):
+        kind = type(name, (kind,), {})
+    return kind(SECRET)
 
 
-def test_a_missing_bucket_shows_when_something_is_written(fails):
-    with pytest.raises(NodeMissing, match="the bucket does not exist"):
-        fails(FileNotFoundError(SECRET)).create("a", b"")
+@pytest.mark.parametrize(
+    ("scheme", "error", "is_login"),
+    [
+        ("gs", of_class("RefreshError", "GoogleAuthError"), True),
+        ("gs", of_class("TransportError", "GoogleAuthError"), False),
+        ("abfs", of_class("ClientAuthenticationError", "HttpResponseError"), True),
+        ("abfs", with_status(403), False),
+    ],
+)
+def test_a_refused_login_is_told_from_other_errors_of_the_scheme(scheme, error, is_login):
+    assert meaning_of(facts_of(error), scheme, "get_object").is_login == is_login
