@@ -1,4 +1,4 @@
-"""What is said if S3 cannot be used: one line, with the cure, without secrets and without botocore's traceback."""
+"""What is said if a bucket cannot be used: one line, with the cure, without secrets and without foreign tracebacks."""
 
 import socket
 import time
@@ -20,12 +20,16 @@ from pyspark_log_storage.errors import (
     StoreUnwritable,
     is_node_failure,
 )
-from pyspark_log_storage.stores import attempts, s3_errors
-from pyspark_log_storage.stores.s3 import S3Store
-from pyspark_log_storage.stores.s3_client import client_of
+from pyspark_log_storage.stores import file_system
+from pyspark_log_storage.stores.addresses import open_store
+from pyspark_log_storage.stores.bucket import BucketStore
+from pyspark_log_storage.stores.bucket_errors import facts_of, meaning_of
 from pyspark_log_storage.stores.storage_options import StorageOptions
 from tests.servers import ceph as ceph_server
 from tests.servers.broken_link import BrokenLink
+from tests.support import fsspec_kinds
+
+SECRET = "canary-4711"
 
 
 def answer(status, code, more="", header=""):
@@ -82,14 +86,15 @@ def said(store, call=BY_GET):
 def test_an_answer_says_whether_the_store_is_full_or_away_or_refuses(code, status, kind):
     """A store that is full or away is left out; one that refuses stops the writer."""
     said = {"Error": {"Code": code, "Message": "canary"}, "ResponseMetadata": {"HTTPStatusCode": status}}
-    error = s3_errors.translated(ClientError(said, "PutObject"), "s3://b", "a", "put_object", "https://host")
-    assert type(error) is kind
+    meaning = meaning_of(facts_of(ClientError(said, "PutObject")), "s3", "get_object")
+    assert meaning.kind is kind
+    assert meaning.is_busy == (status in {429, 503}), "it is asked again after a longer pause"
 
 
 @pytest.fixture
 def store_with(moto, moto_bucket):
     def made(bucket=moto_bucket, **options):
-        return S3Store(f"s3://{bucket}/log", StorageOptions.given({**moto.options, **options}))
+        return BucketStore(f"s3://{bucket}/log", StorageOptions.given({**moto.options, **options}))
 
     return made
 
@@ -107,21 +112,16 @@ def store_with(moto, moto_bucket):
 )
 @pytest.mark.parametrize("call", [BY_GET, BY_HEAD], ids=["GET", "HEAD"])
 def test_credentials_that_cannot_be_used_are_named_with_the_cure(ceph, ceph_bucket, options, cure, call):
-    error = said(S3Store(f"s3://{ceph_bucket}/log", StorageOptions.given({**ceph.options, **options})), call)
+    error = said(BucketStore(f"s3://{ceph_bucket}/log", StorageOptions.given({**ceph.options, **options})), call)
     assert isinstance(error, StoreRefused)
     assert cure in str(error)
 
 
 def test_a_server_that_redirects_in_a_circle_is_named_as_such():
     error = HTTPClientError(error=aiohttp.TooManyRedirects(SimpleNamespace(real_url="canary"), ()))
-    told = s3_errors.translated(error, "s3://bucket", "a", "get_object", "http://host")
-    assert isinstance(told, StoreRefused)
-    assert "http://host redirects again and again; check the endpoint" in told.message
-
-
-def test_a_server_that_asks_for_fewer_requests_is_asked_after_a_longer_pause():
-    answer = {"Error": {"Code": "TooManyRequests"}, "ResponseMetadata": {"HTTPStatusCode": 429}}
-    assert s3_errors.is_busy(ClientError(answer, "PutObject"))
+    meaning = meaning_of(facts_of(error), "s3", "get_object")
+    assert meaning.kind is StoreRefused
+    assert "redirects again and again; check the endpoint" in meaning.says
 
 
 def test_a_missing_bucket_is_a_node_that_is_gone(store_with):
@@ -133,12 +133,12 @@ def test_a_missing_bucket_is_a_node_that_is_gone(store_with):
 
 
 def test_a_server_that_cannot_be_reached_or_does_not_speak_tls_is_named_with_the_cure(store_with, moto, monkeypatch):
-    monkeypatch.setattr(attempts, "RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(file_system, "RETRY_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     error = said(store_with(endpoint_url=f"http://127.0.0.1:{port}"))
     assert isinstance(error, StoreUnavailable)
-    assert f"http://127.0.0.1:{port} cannot be reached; check the network and the endpoint" in str(error)
+    assert f"http://127.0.0.1:{port} cannot be reached (EndpointConnectionError); check the network" in str(error)
     error = said(store_with(endpoint_url=moto.endpoint.replace("http://", "https://")))
     assert isinstance(error, StoreRefused)
     assert "no secure connection (TLS)" in str(error)
@@ -149,7 +149,7 @@ def test_the_region_is_set_as_errors_say(store_with, monkeypatch):
     by_environment = store_with(config_kwargs={"user_agent_extra": uuid.uuid4().hex})
     by_option = store_with(client_kwargs={"region_name": "eu-south-2"})
     for each in (by_environment, by_option):
-        assert client_of(each._options, each.url).fs._s3.meta.region_name == "eu-south-2"
+        assert each.connection().fs._s3.meta.region_name == "eu-south-2"
 
 
 @pytest.mark.parametrize(
@@ -192,3 +192,68 @@ def test_the_right_that_is_missing_is_named(store_with, call, right):
     link.always = answer(403, "AccessDenied")
     assert f"grant {right}" in str(said(store_with(endpoint_url=link.endpoint), call))
     link.close()
+
+
+def with_status(status):
+    error = RuntimeError(f"https://host/x?sig={SECRET}")
+    error.status_code = status
+    return error
+
+
+READ, PUT = (lambda store: store.read("a", 1, 2)), (lambda store: store.put("a", b""))
+LEASE = r"condition does not hold \(412\); end the lease"
+
+
+@pytest.mark.parametrize(
+    ("error", "use", "kind", "says"),
+    [
+        (OSError(f"Forbidden: {SECRET}"), READ, StoreRefused, "no right to do this"),
+        (with_status(401), READ, StoreRefused, "refuses the credentials"),
+        (with_status(403), READ, StoreRefused, "no right to do this"),
+        (with_status(404), READ, ObjectMissing, "there is no object"),
+        (FileNotFoundError(SECRET), PUT, NodeMissing, "the bucket does not exist"),
+        (with_status(412), PUT, StoreRefused, LEASE),
+        (with_status(412), lambda store: store.delete("a"), StoreRefused, LEASE),
+        (with_status(418), READ, StoreRefused, r"refused get_object \(418\)"),
+        (with_status(503), READ, StoreUnavailable, "answered 503"),
+        (with_status(408), READ, StoreUnavailable, "answered 408"),
+        (with_status(507), READ, StoreUnwritable, "quota"),
+        (ConnectionRefusedError(SECRET), READ, StoreUnavailable, "cannot be reached"),
+        (TimeoutError(SECRET), READ, StoreUnavailable, "does not answer in time"),
+        (NotImplementedError(SECRET), READ, StoreUnfit, "does not support get_object"),
+        (ValueError(SECRET), READ, StoreRefused, "failed with ValueError"),
+    ],
+    ids=lambda each: str(getattr(each, "status_code", type(each).__name__)) if isinstance(each, Exception) else "",
+)
+def test_each_error_is_one_line_without_secrets_or_foreign_stack(monkeypatch, error, use, kind, says):
+    monkeypatch.setattr(file_system, "RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(fsspec_kinds.Fails, "error", error)
+    with pytest.raises(StoreError, match=says) as caught:
+        use(open_store(f"fails://{uuid.uuid4().hex}/log"))
+    assert isinstance(caught.value, kind)
+    text = str(caught.value)
+    assert SECRET not in text
+    assert "\n" not in text
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+def of_class(*names):
+    """Return an error whose class and those above it have these names."""
+    kind = Exception
+    for name in reversed(names):
+        kind = type(name, (kind,), {})
+    return kind(SECRET)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "error", "is_login"),
+    [
+        ("gs", of_class("RefreshError", "GoogleAuthError"), True),
+        ("gs", of_class("TransportError", "GoogleAuthError"), False),
+        ("abfs", of_class("ClientAuthenticationError", "HttpResponseError"), True),
+        ("abfs", with_status(403), False),
+    ],
+)
+def test_a_refused_login_is_told_from_other_errors_of_the_scheme(scheme, error, is_login):
+    assert meaning_of(facts_of(error), scheme, "get_object").is_login == is_login
