@@ -129,6 +129,20 @@ def test_a_rebuild_without_journals_keeps_what_compaction_made(cluster, nodes):
         cluster.check()
 
 
+def test_a_rebuild_takes_the_newest_files_of_the_head_while_older_ones_are_still_there(tmp_path):
+    cluster = CompactedCluster(tmp_path)
+    cluster.handle.alter_config({"file.delete.delay.ms": "3600000"})
+    for number in range(4):
+        cluster.send(*((b"%d" % key, b"%d" % number) for key in range(number, number + 4)))
+        cluster.compact()
+    cluster.send((b"1", b"new"))
+    cluster.checkpoint("t")
+    cluster.lose_journals()
+    cluster.rebuild()
+    cluster.check()
+    assert sum(each.rows for each in cluster.partition.keyed_segments) == 7
+
+
 def test_a_rebuild_leaves_out_what_a_slow_roll_wrote_across_the_compacted_end(tmp_path):
     cluster = CompactedCluster(tmp_path)
     cluster.send((b"a", b"0"), (b"b", b"0"))
