@@ -35,6 +35,7 @@ BATCH_ROWS = 100_000
 """Rows that are written at once where Spark does not write them."""
 CHANGES = 10_000
 """Changes in a micro-batch."""
+ROUNDS = 20
 TAIL = 100_000
 """Rows that are not compacted."""
 COMPACT = {"cleanup.policy": "compact", "file.delete.delay.ms": "0"}
@@ -57,10 +58,10 @@ def measure_compaction(folder: Path, rows: int, log: Callable[[str], object]) ->
         came = sum(each.length for each in topic.refresh().partitions[0].pieces_from(0))
         spent, written = _compacted(topic)
         read = timed(partial(_consume, folder / "compacted", keys))
-        for seed in range(1, 5):  # with what is there by now the share is reached more and more seldom
-            _write(folder / "compacted", _random(rows // 4, keys, seed))
-            known = topic.refresh().partitions[0]
-            came += sum(each.length for each in known.pieces_from(known.compacted_end))
+        for seed in range(1, ROUNDS + 1):
+            end = topic.refresh().partitions[0].log_end
+            _write(folder / "compacted", _random(keys // 4, keys, seed))
+            came += sum(each.length for each in topic.refresh().partitions[0].pieces_from(end))
             written += _compacted(topic)[1]
     speed = rows / spent.wall / 1e6
     return [

@@ -61,11 +61,12 @@ def roll_and_merge(
         swapped = {each.segment.name for each in events if isinstance(each, SegmentsSwapped | SegmentStaged)}
         refused = [job for job, swap in done if swap.segment.name not in swapped]
         taken = [job for job, swap in done if swap.segment.name in swapped]
+        segments = sum(len(swap.made) for _, swap in done if swap.segment.name in swapped)
         done.clear()
         if refused:
             planned = due()
             stuck.update(job.partition for job in refused if job.is_in(planned))  # a later run may succeed
-        made += len(taken)
+        made += segments
         size += sum(job.bytes for job in taken)
         progress(sum(job.bytes for job in taken))
 

@@ -92,7 +92,7 @@ def decide(topic: Topic, swaps: Sequence[SwapSegments], now: int) -> list[Segmen
             msgspec.structs.replace(each, holders=replicas.of_current_incarnations(topic, each.holders))
             for each in swap.made
         ]
-        if all(_all_hold(topic, partition, each) for each in segments):
+        if _all_hold(topic, partition, segments):
             done = [_swapped(partition, number, each, now) for each in segments]
             topic = functools.reduce(evolve, done, topic)
             events += done
@@ -127,7 +127,7 @@ def decide_staged(topic: Topic, now: int) -> list[SegmentsSwapped]:
         dense = [(each,) for each in partition.staged if each.keyed is None]
         for together in (*dense, tuple(each for each in partition.staged if each.keyed is not None)):
             known = topic.partitions[number]
-            if all(_all_hold(topic, known, each) for each in together):
+            if _all_hold(topic, known, together):
                 done = [_swapped(known, number, each, now) for each in together]
                 events += done
                 topic = functools.reduce(evolve, done, topic)  # replicas that lack one lag from now on
@@ -271,14 +271,14 @@ def _fits_keyed(topic: Topic, partition: Partition, swap: SwapSegments) -> bool:
     )
 
 
-def _all_hold(topic: Topic, partition: Partition, segment: SegmentRef) -> bool:
-    """Return whether every member of the ISR holds the segment, and the ISR is large enough for acknowledged rows."""
+def _all_hold(topic: Topic, partition: Partition, segments: Sequence[SegmentRef]) -> bool:
+    """Return whether every member of the ISR holds all segments, and the ISR is large enough for acknowledged rows."""
     if len(partition.isr) < max(1, replicas.required_acks(partition, topic.config)):
         return False
-    holding = [node for node in partition.replicas if replicas.is_held(segment.holders, node)]
+    holding = [node for node in partition.replicas if all(replicas.is_held(each.holders, node) for each in segments)]
     if not replicas.keeps_committed(partition, holding, len(partition.replicas), topic.config):
         return False
-    return all(replicas.is_held(segment.holders, node) for node in partition.isr)
+    return set(partition.isr) <= set(holding)
 
 
 def _is_whole(partition: Partition, segment: SegmentRef) -> bool:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_log_coordinator.maintenance import topic_cleanup
+from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.segments import compaction_plan, roll_plan
 from pyspark_log_coordinator.segments.compaction_plan import DIRTY_ROWS_MAX, INLINE_CHUNKS, Output, Source, outputs
 from pyspark_log_coordinator.segments.roll_plan import INLINE_LAG_MS
@@ -29,6 +30,7 @@ from tests.support.coordinator.topics import (
     decide,
     file,
     filled,
+    incarnation,
     pieces,
     rolled,
     started,
@@ -360,6 +362,24 @@ def test_segments_of_a_compaction_wait_until_every_member_of_the_isr_holds_all_o
     assert (held.partitions[0].compactions, held.partitions[0].staged) == (3, ())
     merge = compacted(state, 0, 20, on=BOTH)
     assert is_refused(state, merge), "it would be made of what is replaced"
+
+
+def test_a_compaction_waits_if_with_all_its_segments_a_majority_would_lack_what_a_quorum_committed():
+    state = started(replicas="ABCDE", replication_mode="quorum", **COMPACT)
+    for _ in range(2):
+        state = after(state, commit(None, file({0: 20}, on="ABCDE")))
+    state = taken(state, compacted(state, 0, 20, on="ABCDE"))
+    state = after(state, commit(None, file({0: 10}, on="ABDE"), acks="1"))
+    one = msgspec.structs.replace(state.partitions[0], isr=("A", "B", "C"))
+    state = msgspec.structs.replace(state, partitions=Partitions((one,)))
+    made = compacted(state, 0, 20, on="ABD", others=[compacted(state, 20, 40, on="ABE")])
+    state = after(state, MaintainSegments((made,)))
+    # C, which lags, is the last one of the ISR. D and E lack a segment each, so with both only A and B had all rows.
+    names = tuple((0, each.name) for each in made.made)
+    state = after(state, HoldFiles("C", incarnation("C"), (), names))
+    assert ([each.base_offset for each in state.partitions[0].staged], state.partitions[0].compactions) == ([0, 20], 1)
+    state = after(state, HoldFiles("D", incarnation("D"), (), names))
+    assert (state.partitions[0].staged, state.partitions[0].compactions) == ((), 3)
 
 
 def test_nothing_else_is_compacted_while_a_compaction_waits():
