@@ -26,7 +26,7 @@ from tests.support.plain_log import PlainLog
 
 SMALL, LARGE = 64, 512
 UNTOUCHED_MAX = 100
-UNTOUCHED_ON_SEVERAL_NODES_MAX = 200
+UNTOUCHED_ON_SEVERAL_NODES_MAX = 250
 FEW = range(0, SMALL, 8)
 
 

@@ -19,7 +19,7 @@ from pyspark_log.reading.fetch import RecentChunks
 from pyspark_log.source import topic_columns  # noqa: F401 -- not first in a run, when it would keep a world's `open_log`
 from pyspark_log.writing import staging
 from pyspark_log_coordinator.audit import repair, verify
-from pyspark_log_coordinator.commit import inline_maintenance, isr_recovery
+from pyspark_log_coordinator.commit import inline_maintenance, settling
 from pyspark_log_coordinator.journal import (
     journal,
     journal_entry,
@@ -267,7 +267,7 @@ def _small(settings: Settings) -> Iterator[None]:
             (staging, "CHUNK_BYTES", 200),
             (fetch, "BATCH_ROWS", 5),
             (stream_planner, "IDLE_WAIT_SECONDS", 0),
-            (isr_recovery, "INLINE_EVERY_SECONDS", 0.2),
+            (settling, "TURN_EVERY_SECONDS", 0.2),
             (reassigner, "PATIENCE_SECONDS", 0.02),
             (group_member, "NEWS_SECONDS", 0.1),
         ):

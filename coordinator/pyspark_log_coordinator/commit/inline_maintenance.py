@@ -3,8 +3,7 @@
     plan_inline, roll_inline    the tasks of a batch roll or merge segments, planned on the driver
     roll_past_the_cap           the commit rolls before it appends to a topic that is past its hard cap
     swap_in                     the commit swaps in what was rolled, if another process has committed the batch
-    run_inline                  after a batch the commit cleans up or describes the topic, and brings replicas back
-                                into the ISR
+    run_inline                  after a batch the commit cleans up, or describes the topic
 
 Except past the hard cap, an error is logged and the work is left for later: it cannot fail a batch.
 """
@@ -136,14 +135,11 @@ def swap_in(handle: TopicHandle, swaps: tuple[SwapSegments, ...]) -> None:
 
 
 def run_inline(handle: TopicHandle, first: int, *, cleans_up: bool = True) -> None:
-    """Copy to replicas that are out of sync when it is their turn, and clean up at every 64th entry of the journal.
+    """Clean up at every 64th entry of the journal.
 
     A cleanup describes the topic; without one that is done after a minute. `first` is the number of the batch's entry:
     others may follow, with which replicas caught up. `cleans_up` false: the caller cleans up elsewhere.
     """
-    from pyspark_log_coordinator.commit import isr_recovery
-
-    isr_recovery.recover_inline(handle)
     if not cleans_up:
         return
     if has_multiple(CLEAN_UP_EVERY_ENTRIES, first, handle.journal.number):

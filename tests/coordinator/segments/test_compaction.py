@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_log_coordinator.maintenance import topic_cleanup
-from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.segments import compaction_plan, roll_plan
 from pyspark_log_coordinator.segments.compaction_plan import DIRTY_ROWS_MAX, INLINE_CHUNKS, Output, Source, outputs
 from pyspark_log_coordinator.segments.roll_plan import INLINE_LAG_MS
@@ -371,7 +370,7 @@ def test_a_compaction_waits_if_with_all_its_segments_a_majority_would_lack_what_
     state = taken(state, compacted(state, 0, 20, on="ABCDE"))
     state = after(state, commit(None, file({0: 10}, on="ABDE"), acks="1"))
     one = msgspec.structs.replace(state.partitions[0], isr=("A", "B", "C"))
-    state = msgspec.structs.replace(state, partitions=Partitions((one,)))
+    state = msgspec.structs.replace(state, partitions=(one,))
     made = compacted(state, 0, 20, on="ABD", others=[compacted(state, 20, 40, on="ABE")])
     state = after(state, MaintainSegments((made,)))
     # C, which lags, is the last one of the ISR. D and E lack a segment each, so with both only A and B had all rows.
