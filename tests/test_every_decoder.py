@@ -19,13 +19,11 @@ from hypothesis import strategies as st
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.group import machine as group
-from pyspark_log_coordinator.group.joining import JoinGroup, JoinRequest, JoinTogether
-from pyspark_log_coordinator.group.state import Group, GroupState, MemberDetails, joined_members
+from pyspark_log_coordinator.group.state import Group, GroupState, joined_members
 from pyspark_log_coordinator.journal.snapshot import Snapshot
 from pyspark_log_coordinator.journal.state_machine import Outcome
 from pyspark_log_coordinator.log import partition_health
 from pyspark_log_coordinator.log.log import topic_inbox
-from pyspark_log_coordinator.membership import member_objects
 from pyspark_log_coordinator.membership.shared_partitions import PartitionSharing, QueryPartitions
 from pyspark_log_coordinator.replication import file_holders, write_targets
 from pyspark_log_coordinator.segments import roll_plan
@@ -229,28 +227,6 @@ def test_what_is_forged_is_an_error_of_the_log_when_it_is_read_or_used(kind, rea
         for act in (reader.look, reader.lead, *(partial(reader.carry_out, each) for each in reader.commands)):
             with contextlib.suppress(LogError):
                 act()
-
-
-@settings(max_examples=EXAMPLES)
-@given(dice=st.randoms(use_true_random=True))
-def test_a_forged_join_request_fails_no_other_member(dice):
-    reader = Reader("group", dice)
-    joins = [each for each in reader.commands if isinstance(each, JoinGroup)]
-    own, theirs, others = (dice.choice(joins) for _ in range(3))
-    field = dice.choice(MemberDetails.__struct_fields__)
-    stolen = msgspec.structs.replace(theirs.member, **{field: getattr(others.member, field)})
-    theirs = msgspec.structs.replace(theirs, member=stolen)
-    state = reader.past.state
-    known = state.members.get(theirs.member.member_id)
-    encoded = msgspec.msgpack.encode(JoinRequest(theirs, state.generation, known.acted if known else 0))
-    with contextlib.suppress(LogError):
-        reader.carry_out(own)
-        encoded = forged(dice, encoded) if dice.random() < 0.5 else encoded
-        request = member_objects.decode_request(seal(b"PLJQ", 1, encoded), "the request")
-        try:
-            reader.carry_out(JoinTogether(own, (request,)))
-        except LogError as error:
-            raise AssertionError(request) from error
 
 
 @settings(max_examples=EXAMPLES)

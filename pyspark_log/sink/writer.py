@@ -288,9 +288,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
         options = self._sink.options
         producer = options.txn_app_id or first.query_id
-        claim = ProducerClaim(
-            producer, first.query_id, first.run_id, batchId, options.txn_take_over, follows=options.topic is not None
-        )
+        claim = ProducerClaim(producer, first.query_id, first.run_id, batchId, options.txn_take_over, follows=True)
         self._sink.commit(messages, claim)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

@@ -20,7 +20,6 @@
     topics/<topic>/<topic id>/_delta_log/<version>.json, <version>.checkpoint.parquet, _last_checkpoint
     groups/<journal id>/journal/...                 the journal of a group, as that of a topic
     groups/<journal id>/heartbeats/<member id>.<counter>     the newest heartbeat of a member
-    groups/<journal id>/joins/<member id>.<generation>       what a member asks for that is about to join
     backups/<number>                                a backup, beside the files of topics that it names
     set-aside/<when>-<nonce>/<key>                  files that a rebuild could not use
     selftest/                                       objects of the store's self-test; empty afterwards
@@ -52,7 +51,7 @@ _BORN = re.compile(BORN_NAME)
 _ID = re.compile("[0-9A-Za-z_-]{1,64}")
 _SEGMENT_ROWS = re.compile(rf"(.*/)?{_NUMBER}-{_NUMBER}-{_NONCE}\.(log|parquet)")
 _SEGMENT_FILE = re.compile(_SEGMENT_FILE_NAME)
-_MEMBER_OBJECT = re.compile(r"([0-9A-Za-z._-]+)\.([1-9][0-9]{0,18})")
+_HEARTBEAT = re.compile(r"([0-9A-Za-z._-]+)\.([1-9][0-9]{0,18})")
 _ENTRY = rf"entries(\.[0-9]+)?/{_NUMBER}(\.[0-9]+(\.claim)?)?"
 _JOURNAL = rf"({_ENTRY}|snapshots/{_NUMBER}|manifests/{BORN_NAME})"
 _OF_JOURNAL = re.compile(_JOURNAL)
@@ -212,19 +211,14 @@ def heartbeats(journal_id: str) -> str:
     return f"{GROUPS}{journal_id}/heartbeats/"
 
 
-def join_requests(journal_id: str) -> str:
-    """Return the folder of the requests of those who are about to join a group."""
-    return f"{GROUPS}{journal_id}/joins/"
+def heartbeat(member_id: str, count: int) -> str:
+    """Return the name of a heartbeat of a member."""
+    return f"{member_id}.{count}"
 
 
-def member_object(member_id: str, number: int) -> str:
-    """Return the name of an object of a member, with the counter of a heartbeat, or the generation to join."""
-    return f"{member_id}.{number}"
-
-
-def of_member_object(name: str) -> tuple[str, int] | None:
-    """Return the member id and the number in a name, or None for a foreign file."""
-    found = _MEMBER_OBJECT.fullmatch(name)
+def of_heartbeat(name: str) -> tuple[str, int] | None:
+    """Return the member id and the counter in the name of a heartbeat, or None for a foreign file."""
+    found = _HEARTBEAT.fullmatch(name)
     return (found[1], int(found[2])) if found else None
 
 

@@ -198,7 +198,7 @@ class ReplicatedWorld(World):
             require(data == self.files.data[key], f"{key} is replaced by something else on node {disk.node_id}")
             disk.written(key)
         elif key in self.taken and self.several_journals:
-            holders = sum(each.real.data.get(key) == data for each in self.journal_disks())
+            holders = sum(each.real.data.get(key) == data for each in self.disks.values())
             require(holders >= 2, f"{key} is replaced on node {disk.node_id} by what no majority has")
         else:
             self.replaced(key, data)

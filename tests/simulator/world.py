@@ -107,8 +107,8 @@ def is_copy_for_people(key: str) -> bool:
 
 
 def is_of_member(key: str) -> bool:
-    """Return whether an object is a sign of life of a member, or its request to join."""
-    return key.startswith(layout.GROUPS) and ("/heartbeats/" in key or "/joins/" in key)
+    """Return whether an object is a sign of life of a member."""
+    return key.startswith(layout.GROUPS) and "/heartbeats/" in key
 
 
 class World:

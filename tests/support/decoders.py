@@ -23,7 +23,7 @@ from pyspark_log_coordinator.backup import manifest as backup_manifest
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.group import machine as group
-from pyspark_log_coordinator.group.joining import JoinGroup, JoinRequest
+from pyspark_log_coordinator.group.joining import JoinGroup
 from pyspark_log_coordinator.group.offsets import CommittedOffset, Offset, OffsetCommit
 from pyspark_log_coordinator.group.state import MemberDetails, Protocol
 from pyspark_log_coordinator.journal import journal_nodes, manifest, registers, snapshot
@@ -36,7 +36,6 @@ from pyspark_log_coordinator.journal.replay import Replay
 from pyspark_log_coordinator.journal.state_machine import Machine
 from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.log.log import topic_inbox
-from pyspark_log_coordinator.membership import member_objects
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import AlterConfig, CommitBatch
@@ -142,7 +141,6 @@ SETTINGS = backfill_plan.BackfillSettings("b", "t", ("n",), 10, "struct<n:int>")
 SINK = sink_checkpoint.SinkRecord("/data/log", "c", "t", "9f")
 BACKFILL = backfill_plan.BackfillPlan(SETTINGS, "9f", 20, ("5",))
 BACKUP = backup.back_up(FILLED.log, MemoryStore("backups"))[0]
-REQUEST = JoinRequest(JoinGroup(MemberDetails("m", (Protocol("range", b"a", b"b"),)), "consumer"), 3, 7)
 
 ENVELOPED: dict[str, tuple[bytes, Decode]] = {
     "entry of a topic": (entry_of(HANDLE.journal), as_entry(HANDLE.journal)),
@@ -169,7 +167,6 @@ ENVELOPED: dict[str, tuple[bytes, Decode]] = {
     "backup": (backup_manifest.encode(BACKUP), named(backup_manifest.decode)),
     "plan of a backfill": (backfill_plan.encode(BACKFILL), named(backfill_plan.decode)),
     "sink in a checkpoint": (sink_checkpoint.encode(SINK), named(sink_checkpoint.decode)),
-    "join request": (member_objects.encode_request(REQUEST), lambda data: member_objects.decode_request(data, "it")),
 }
 PLAIN: dict[str, tuple[bytes, Decode]] = {
     "offset checkpoint": (OFFSETS, lambda data: checkpoints.decode_offsets(data, "it")),

@@ -14,7 +14,6 @@ from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.group import machine as group
 from pyspark_log_coordinator.journal import journal_entry, journal_nodes, manifest, registers, snapshot
 from pyspark_log_coordinator.log import topic_description
-from pyspark_log_coordinator.membership.member_objects import decode_request
 from pyspark_log_coordinator.model import topic_state
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage.errors import CorruptObject
@@ -115,12 +114,6 @@ def _description(data: bytes, name: str) -> Documents:
     yield {"state": _plain(msgspec.msgpack.decode(topic_state.encode(found.topic)))}
 
 
-def _join_request(data: bytes, name: str) -> Documents:
-    found = decode_request(data, name)
-    yield head(name, "join request", generation=found.generation, acted=found.acted)
-    yield _plain(msgspec.to_builtins(found.join))
-
-
 _BY_MAGIC: dict[bytes, Callable[[bytes, str], Documents]] = {
     b"PLND": _marker,
     b"PLJN": _journal_nodes,
@@ -129,5 +122,4 @@ _BY_MAGIC: dict[bytes, Callable[[bytes, str], Documents]] = {
     b"PLMF": _manifest,
     b"PLSS": _snapshot,
     b"PLTD": _description,
-    b"PLJQ": _join_request,
 }

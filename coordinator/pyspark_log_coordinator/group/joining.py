@@ -38,31 +38,6 @@ class JoinGroup(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     is_rejoin: bool = False
     """Whether the member has been in a generation of the group: it is refused if it was removed since."""
 
-    @property
-    def is_new_static_member(self) -> bool:
-        """Return whether a process wants the place of a `group.instance.id`.
-
-        It has to join itself: if it is dead, a younger process may have that place by now.
-        """
-        return bool(self.member.instance_id) and not self.is_rejoin
-
-
-class JoinRequest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The request of a member that is about to join. A member that joins earlier may include it in its entry."""
-
-    join: JoinGroup
-    generation: int
-    """The group's generation when it asked. The request is void in another one."""
-    acted: int = 0
-    """The number of the member's newest action then, 0 if it was none. The request is void if it has acted since."""
-
-
-class JoinTogether(msgspec.Struct, frozen=True):
-    """Join, and take others along that ask for it, in one entry. Requests that are void or refused are left out."""
-
-    own: JoinGroup
-    others: tuple[JoinRequest, ...] = ()
-
 
 class MemberJoined(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """A member takes part in the rebalance. It is new, or tells something new about itself."""
@@ -78,7 +53,7 @@ class StaticMemberReplaced(msgspec.Struct, frozen=True, tag=True, array_like=Tru
     member: MemberDetails
 
 
-Command = JoinGroup | JoinTogether
+Command = JoinGroup
 Event = MemberJoined | StaticMemberReplaced
 
 
@@ -100,12 +75,6 @@ def decide(group: Group, command: JoinGroup, now: int) -> list[Any]:
         return _replace(group, member, former, now)
     joined = MemberJoined(member, command.protocol_type)
     return [*rebalance.start(group, now, member), *rebalance.extend(group, now), joined]
-
-
-def is_current(group: Group, request: JoinRequest) -> bool:
-    """Return whether a request is not void: it is as if the member joined itself now."""
-    known = group.members.get(request.join.member.member_id)
-    return request.generation == group.generation and request.acted == (known.acted if known else 0)
 
 
 def evolve(group: Group, event: Event) -> Group:

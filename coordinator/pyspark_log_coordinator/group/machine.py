@@ -3,7 +3,7 @@
     command                         events
     StartGroup, AlterGroupConfig, DeleteGroup       see `lifecycle`
     BeginJournal                    see `journal.state_machine`
-    JoinGroup, JoinTogether         see `joining`
+    JoinGroup                       see `joining`
     CompleteJoin, ExpireSync        see `rebalance`
     SyncGroup                       see `sync`
     LeaveGroup, ExpireMember        see `leaving`
@@ -16,7 +16,7 @@ recorded, and bounds the wait of a first rebalance: safety does not depend on a 
 
 from __future__ import annotations
 
-import contextlib
+import functools
 from typing import Any
 
 import msgspec
@@ -30,7 +30,7 @@ from pyspark_log_coordinator.group import (
     rebalance,
     sync,
 )
-from pyspark_log_coordinator.group.joining import JoinGroup, JoinTogether
+from pyspark_log_coordinator.group.joining import JoinGroup
 from pyspark_log_coordinator.group.leaving import ExpireMember, LeaveGroup
 from pyspark_log_coordinator.group.lifecycle import (
     AlterGroupConfig,
@@ -57,12 +57,11 @@ from pyspark_log_coordinator.journal.state_machine import (
     decide_move,
     events_decoder,
 )
-from pyspark_log_storage.errors import LogError, UnknownGroup
+from pyspark_log_storage.errors import UnknownGroup
 
 Command = (
     lifecycle.Command
     | JoinGroup
-    | JoinTogether
     | rebalance.Command
     | SyncGroup
     | leaving.Command
@@ -94,8 +93,6 @@ def decide(state: Group, command: Command, now: int) -> list[Any]:
             return list(lifecycle.decide(state, command, now))
         case JoinGroup():
             return _with_completion(state, joining.decide(state, command, now))
-        case JoinTogether():
-            return _with_completion(state, _join_together(state, command, now))
         case LeaveGroup() | ExpireMember():
             return _with_completion(state, leaving.decide(state, command, now))
         case CompleteJoin() | ExpireSync():
@@ -132,30 +129,12 @@ def _start(state: Group, command: StartGroup, now: int) -> list[Any]:
     return [*lifecycle.decide(state, command, now), *moved]
 
 
-def _join_together(state: Group, command: JoinTogether, now: int) -> list[Any]:
-    """Return the events of several joins, as if one came after the other. The caller's own may be refused."""
-    events = joining.decide(state, command.own, now)
-    after = _after(state, events)
-    for request in command.others:
-        with contextlib.suppress(LogError):
-            if joining.is_current(after, request) and not request.join.is_new_static_member:
-                more = joining.decide(after, request.join, now)
-                after = _after(after, more)
-                events = [*events, *more]
-    return events
-
-
-def _after(state: Group, events: list[Any]) -> Group:
-    for event in events:
-        state = evolve(state, event)
-    return state
-
-
 def _with_completion(state: Group, events: list[Any]) -> list[Any]:
     """Return the events, and those of a rebalance that then waits for nobody, in the same entry."""
     if not events:
         return []
-    return [*events, *rebalance.decide_completion(_after(state, events))]
+    after = functools.reduce(evolve, events, state)
+    return [*events, *rebalance.decide_completion(after)]
 
 
 MACHINE: Machine[Group, Command] = Machine(

@@ -34,7 +34,7 @@ from pyspark_log_coordinator.group.offsets import OffsetDelete
 from pyspark_log_coordinator.journal import snapshot, trimming
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores, delete_all, reachable_stores
-from pyspark_log_coordinator.membership.member_objects import Heartbeats, JoinRequests
+from pyspark_log_coordinator.membership.heartbeats import Heartbeats
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import LogError, ObjectMissing
@@ -123,7 +123,7 @@ def clean_up_groups(log: Log, failed: Callable[[str, LogError], object]) -> int:
     """Clean up after all groups; return the number of objects deleted. `failed` gets each group that fails.
 
     It does what a process that commits offsets does from time to time for its group (`GroupHandle.clean_up`), and
-    deletes the heartbeats and join requests of former members, and the committed offsets of deleted topics.
+    deletes the heartbeats of former members, and the committed offsets of deleted topics.
     """
     count = 0
     for record in log.groups().values():
@@ -132,7 +132,6 @@ def clean_up_groups(log: Log, failed: Callable[[str, LogError], object]) -> int:
             _forget_deleted_topics(log, handle)
             count += handle.clean_up()
             count += Heartbeats(handle, log.environment).delete_left_over(handle.journal.state.members)
-            count += JoinRequests(handle, log.environment).delete_void(handle.journal.state.generation)
         except LogError as error:
             failed(record.group_id, error)
     return count

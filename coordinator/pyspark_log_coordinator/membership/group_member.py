@@ -20,7 +20,7 @@ from typing import Protocol as Interface
 import msgspec
 
 from pyspark_log_coordinator.group.fencing import check_member
-from pyspark_log_coordinator.group.joining import JoinGroup, JoinRequest, JoinTogether, is_current
+from pyspark_log_coordinator.group.joining import JoinGroup
 from pyspark_log_coordinator.group.leaving import LeaveGroup
 from pyspark_log_coordinator.group.offsets import OffsetCommit
 from pyspark_log_coordinator.group.state import GroupState, MemberDetails, joined_members
@@ -30,11 +30,9 @@ from pyspark_log_coordinator.membership.next_step import (
     Step,
     after_join,
     after_loss,
-    after_request,
     after_take,
     has_joined_newer,
     has_missed_a_join,
-    is_joined,
     next_step,
 )
 from pyspark_log_storage import logs
@@ -57,8 +55,6 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.group.state import Group, JoinedMember, MemberId, Protocol
     from pyspark_log_coordinator.membership.session import Session
 
-JOIN_SECONDS, JOIN_SECONDS_MAX = 0.005, 0.3
-"""If n members are about to join, each waits for up to n times this, so that some can be taken along by others."""
 NEWS_SECONDS = 5.0
 """How often a working member asks whether the work has to be assigned anew; its settings may have a longer time."""
 BACKOFF_SECONDS = 0.1
@@ -106,18 +102,6 @@ class Participant(Interface):
         """Drop everything: the member was removed, and others may have its work. Nothing can be committed."""
 
 
-class _Joining(msgspec.Struct):
-    """A join in progress: the participant has given up what others may get, and has not joined yet."""
-
-    request: JoinRequest | None = None
-    """What the member asks for."""
-    says_news: bool = False
-    """Whether that is not what the group knows of the member."""
-    asked_at: float = 0.0
-    at: float | None = None
-    """Until when the member waits for somebody who takes it along."""
-
-
 class GroupMember:
     """A member, driven by one thread. A second one may call `stay`."""
 
@@ -128,7 +112,8 @@ class GroupMember:
         self._settings = session.settings
         self._environment = session.environment
         self._standing = self._new_standing()
-        self._joining: _Joining | None = None
+        self._is_prepared = False
+        """Whether the participant has given up what others may get, and the member has not joined since."""
         self._has_news = self._is_changed = False
         self._asked = self._resting_until = -float("inf")
         self._polled: float | None = None
@@ -157,11 +142,6 @@ class GroupMember:
         return (
             self.session.group.state is GroupState.STABLE and self._standing.generation == self.session.group.generation
         )
-
-    @property
-    def is_joining(self) -> bool:
-        """Return whether the member has asked to join, and waits a moment for others that do."""
-        return self._joining is not None and self._joining.at is not None
 
     def poll(self) -> None:
         """Carry out all steps that are due.
@@ -193,8 +173,6 @@ class GroupMember:
         now = self._environment.monotonic()
         if now < self._resting_until:
             return self._resting_until - now
-        if self._joining is not None and self._joining.at is not None:
-            return max(0.0, self._joining.at - now)
         return self.session.pause()
 
     def rejoin(self) -> None:
@@ -216,9 +194,7 @@ class GroupMember:
         try:
             return self.session.submit(command).state
         except IllegalGeneration as error:
-            join = self._joining  # first: `poll`, in another thread, forgets it last
-            request, is_news = (None, False) if join is None else (join.request, join.says_news)
-            if has_joined_newer(self.session.group, self._standing, request, command, is_news=is_news):
+            if has_joined_newer(self.session.group, self._standing, command):
                 raise _in_a_rebalance(error) from None
             raise
         except UnknownGroup as error:
@@ -262,11 +238,9 @@ class GroupMember:
 
         If a store does not answer, that is logged, and the member is expired after its session time-out.
         """
-        has_asked = self._joining is not None and self._joining.request is not None
         try:
-            self._end_join()
-            if not self._standing.is_member and has_asked:
-                self.session.refresh()  # another member may have taken it along, or the answer to its join was lost
+            if not self._standing.is_member and self._is_prepared:
+                self.session.refresh()  # the answer to its join may have been lost
             is_member = self._standing.is_member or self.member_id in self.session.group.members
             if is_member and not self.dropped and not self._settings.instance_id:
                 self._leave(self._standing)
@@ -275,7 +249,7 @@ class GroupMember:
             logs.warning(message, group=self.session.group_id, error=error)
         finally:
             self.session.end()
-            self._standing = self._new_standing()
+            self._standing, self._is_prepared = self._new_standing(), False
 
     def _warn(self, what: str) -> None:
         message = "member %(member)r of group %(group)r %(what)s"
@@ -288,10 +262,7 @@ class GroupMember:
     def _go_on(self) -> bool:
         """Carry out the next step, and return whether there may be another one."""
         group = self.session.group
-        join = self._joining
-        if join is not None and join.request is not None and is_joined(group, join.request, is_news=join.says_news):
-            self._has_joined(after_request(self._standing, join.request))
-        elif not self._standing.is_member and self.member_id in group.members:
+        if not self._standing.is_member and self.member_id in group.members:
             self.session.begin(self.member_id)
             self._standing = msgspec.structs.replace(self._standing, is_member=True)  # the answer to the join was lost
         step = next_step(group, self._standing, has_news=self._has_news or self._wants_rebalance(group))
@@ -324,30 +295,15 @@ class GroupMember:
         return self._has_news
 
     def _join(self, group: Group) -> bool:
-        """Join, or wait a moment if many others do; return whether there may be another step."""
-        join = self._joining
-        if join is None:
+        """Join, after the participant has given up what others may get; return whether there may be another step."""
+        if not self._is_prepared:
             if has_missed_a_join(group, self._standing):
                 self._participant.lose()
                 self._standing = after_loss(self._standing)
             self._participant.prepare()
-            join = self._joining = _Joining()
-            group = self.session.group
-        if join.at is None or join.request is None or self._is_changed or not is_current(group, join.request):
-            self._ask(group, join)
-        assert join.at is not None
-        assert join.request is not None
-        if self._environment.monotonic() < join.at:
-            return False
-        if join.at > join.asked_at:  # it has waited
-            join.asked_at = join.at
-            self.session.refresh()
-            return True
-        return self._join_now(join.request)
-
-    def _ask(self, group: Group, join: _Joining) -> None:
-        """Leave a request to join, and choose how long to wait for somebody who takes it along."""
-        standing, known = self._standing, group.members.get(self.member_id)
+            self._is_prepared = True
+        standing = self._standing
+        self._is_changed = False
         details = MemberDetails(
             standing.member_id,
             self._participant.protocols(standing.generation),
@@ -357,49 +313,22 @@ class GroupMember:
             self._settings.client_id,
             self._settings.host,
         )
-        self._is_changed = False
         command = JoinGroup(details, self._participant.protocol_type, standing.is_member)
-        request = join.request = JoinRequest(command, group.generation, known.acted if known else 0)
-        join.says_news = known is None or known.details != details
-        crowd = self._crowd(group)
-        if not command.is_new_static_member:
-            crowd = max(crowd, self.session.ask(request))
-        if join.at is None:
-            join.asked_at = self._environment.monotonic()
-            longest = min(JOIN_SECONDS * crowd, JOIN_SECONDS_MAX)
-            join.at = join.asked_at + self._environment.uniform(0, longest)
-
-    def _join_now(self, request: JoinRequest) -> bool:
-        """Join, with all who ask for it."""
-        command = JoinTogether(request.join, self.session.asking(self.member_id))
         try:
-            state = self.session.submit(command).state
+            # A commit in another thread that sees the group after the join also sees what is known of the join.
+            with self.session.lock:
+                self._standing = after_join(self.session.submit(command).state, standing)
         except FencedInstance:
             self._fail()
         except (MemberError, UnknownGroup):
             return True  # what the group is now says what comes next
         except InvalidInput:
-            self._end_join()
+            self._is_prepared = False
             raise
-        self._has_joined(after_join(state, self._standing))
-        return True
-
-    def _has_joined(self, standing: Standing) -> None:
-        if not self._standing.is_member:
+        if not standing.is_member:
             self.session.begin(standing.member_id)
-        self._standing = standing
-        self._has_news = self._is_changed
-        self._end_join()
-
-    def _end_join(self) -> None:
-        """Forget how the member joined, or was about to."""
-        if self._joining is not None and self._joining.request is not None:
-            self.session.withdraw(self._joining.request.join.member.member_id)
-        self._joining = None
-
-    def _crowd(self, group: Group) -> int:
-        """Return how many members are about to join now, apart from this one."""
-        return max(0, sum(not each.joined for each in group.members.values()) - 1) if self.session.is_rebalancing else 0
+        self._has_news, self._is_prepared = self._is_changed, False
+        return True
 
     def _assign(self, group: Group) -> None:
         work = dict(self._participant.assign(group, joined_members(group)))
@@ -416,7 +345,7 @@ class GroupMember:
         before, self._standing = self._standing, after_take(group, self._standing)
         try:
             self._asked = self._environment.monotonic()
-            self._end_join()
+            self._is_prepared = False
             gave_up = self._participant.take(group, self.member_id)
         except BaseException:
             # It takes the assignment again, and then rejoins, as it may have given something up.
@@ -431,9 +360,8 @@ class GroupMember:
 
     def _lose(self) -> None:
         self._participant.lose()  # first, so that it is repeated if it is interrupted
-        self._end_join()
         self.session.end()
-        self._standing = self._new_standing()
+        self._standing, self._is_prepared = self._new_standing(), False
         self._has_news, self._is_changed, self.dropped = False, False, ""
 
     def _fail(self) -> NoReturn:

@@ -10,8 +10,8 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pyspark_log_coordinator.membership.heartbeats import Heartbeats
 from pyspark_log_coordinator.membership.liveness import Liveness
-from pyspark_log_coordinator.membership.member_objects import Heartbeats
 from pyspark_log_storage.errors import UnknownGroup
 
 if TYPE_CHECKING:

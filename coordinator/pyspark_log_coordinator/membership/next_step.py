@@ -29,7 +29,6 @@ import msgspec
 from pyspark_log_coordinator.group.state import NO_GENERATION, GroupState
 
 if TYPE_CHECKING:
-    from pyspark_log_coordinator.group.joining import JoinRequest
     from pyspark_log_coordinator.group.offsets import OffsetCommit
     from pyspark_log_coordinator.group.state import Group, MemberId
 
@@ -98,7 +97,9 @@ def after_join(group: Group, standing: Standing) -> Standing:
     """
     if group.state is GroupState.STABLE:
         return msgspec.structs.replace(after_loss(standing), is_member=True)
-    return _told(standing, group.generation + (group.state is GroupState.PREPARING_REBALANCE))
+    generation = group.generation + (group.state is GroupState.PREPARING_REBALANCE)
+    follows = generation <= standing.reported + 1 or standing.generation == NO_GENERATION
+    return msgspec.structs.replace(standing, is_member=True, reported=generation if follows else standing.reported)
 
 
 def after_take(group: Group, standing: Standing) -> Standing:
@@ -106,26 +107,6 @@ def after_take(group: Group, standing: Standing) -> Standing:
     return msgspec.structs.replace(
         standing, generation=group.generation, reported=group.generation, rewinds=group.rewinds
     )
-
-
-def is_joined(group: Group, request: JoinRequest, *, is_news: bool) -> bool:
-    """Return whether somebody has taken a member along that asked to join the next generation.
-
-    `is_news`: what it said then was not what the group knew. So the group has it from this request.
-    """
-    member = group.members.get(request.join.member.member_id)
-    if member is None or member.details != request.join.member:
-        return False
-    if group.state is GroupState.PREPARING_REBALANCE and group.generation == request.generation:
-        return member.joined
-    if group.generation != request.generation + 1:
-        return False
-    return is_news or (member.joined and group.state is not GroupState.PREPARING_REBALANCE)
-
-
-def after_request(standing: Standing, request: JoinRequest) -> Standing:
-    """Return what a member knows of itself when somebody has taken it along."""
-    return _told(standing, request.generation + 1)
 
 
 def after_loss(standing: Standing) -> Standing:
@@ -143,18 +124,9 @@ def has_missed_a_join(group: Group, standing: Standing) -> bool:
     return has_something and standing.reported < group.generation
 
 
-def has_joined_newer(
-    group: Group, standing: Standing, request: JoinRequest | None, commit: OffsetCommit, *, is_news: bool
-) -> bool:
+def has_joined_newer(group: Group, standing: Standing, commit: OffsetCommit) -> bool:
     """Return whether the group knows what the member had, and has assigned to nobody else what it keeps.
 
-    `commit` is one for an older generation. With the `request` somebody may have taken the member along (`is_joined`).
+    `commit` is one for an older generation.
     """
-    if request is not None and is_joined(group, request, is_news=is_news):
-        standing = after_request(standing, request)
-    return standing.member_id == commit.member_id and commit.generation < standing.reported == group.generation
-
-
-def _told(standing: Standing, generation: int) -> Standing:
-    follows = generation <= standing.reported + 1 or standing.generation == NO_GENERATION
-    return msgspec.structs.replace(standing, is_member=True, reported=generation if follows else standing.reported)
+    return standing.member_id == commit.member_id and commit.generation < group.generation <= standing.reported

@@ -12,14 +12,13 @@ import threading
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.group.state import Group, GroupState
+from pyspark_log_coordinator.membership.heartbeats import Heartbeats
 from pyspark_log_coordinator.membership.liveness import Liveness
-from pyspark_log_coordinator.membership.member_objects import Heartbeats, JoinRequests
 from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.group import machine as group
     from pyspark_log_coordinator.group.config import MemberSettings
-    from pyspark_log_coordinator.group.joining import JoinRequest
     from pyspark_log_coordinator.group.state import MemberId
     from pyspark_log_coordinator.journal.state_machine import Outcome
     from pyspark_log_coordinator.log.group_handle import GroupHandle
@@ -54,10 +53,10 @@ class Session:
         self.settings = settings
         self.interval = settings.interval_ms(is_remote=log.is_remote) / 1000
         """heartbeat.interval.ms, in seconds."""
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
+        """Held while a thread reads or writes: what it has submitted, and what it makes of that, is one step."""
         self._handle: GroupHandle | None = None
         self._heartbeats: Heartbeats | None = None
-        self._requests: JoinRequests | None = None
         self._liveness = Liveness(min(GAP_INTERVALS * self.interval, self.interval + GAP_SECONDS))
         self._patience = self.environment.uniform(*PATIENCE_SECONDS)
         self._member_id: MemberId | None = None
@@ -73,26 +72,25 @@ class Session:
 
     def open(self) -> GroupHandle:
         """Return the handle of the group, which is created if it does not exist. Raises `LogError`."""
-        with self._lock:
+        with self.lock:
             if self._handle is None:
                 self._log.open(create=False)
                 handle = self._log.group(self.group_id, create=True)
                 self._heartbeats = Heartbeats(handle, self.environment)
-                self._requests = JoinRequests(handle, self.environment)
                 self._handle = handle
                 self._note(handle.journal.state)
             return self._handle
 
     def refresh(self, *, create: bool = False) -> Group:
         """Read everything that is new in the journal. Raises `LogError`, `UnknownGroup` unless `create`."""
-        with self._lock:
+        with self.lock:
             self._refreshed = self._looked = self.environment.monotonic()
             self._note(self.open().refresh(create=True) if create else self.open().journal.refresh())
             return self.group
 
     def submit(self, command: group.Command) -> Outcome[Group]:
         """Carry out a command of the member. Raises `LogError`; the newest state is known afterwards, if it can be."""
-        with self._lock:
+        with self.lock:
             handle = self.open()
             self._log.check_root()
             try:
@@ -103,34 +101,16 @@ class Session:
                 self._show_life(self.environment.monotonic())
             return outcome
 
-    def ask(self, request: JoinRequest) -> int:
-        """Let others take the member along when they join, and return how many ask for the same."""
-        with self._lock:
-            assert self._requests is not None, "the session is open"
-            return self._requests.post(request)
-
-    def asking(self, member_id: MemberId) -> tuple[JoinRequest, ...]:
-        """Return the requests of others."""
-        with self._lock:
-            assert self._requests is not None, "the session is open"
-            return self._requests.others(member_id, self.group.generation)
-
-    def withdraw(self, member_id: MemberId) -> None:
-        """Delete the request of the member, which has joined, or does not want to any more."""
-        with self._lock:
-            if self._requests is not None:
-                self._requests.withdraw(member_id)
-
     def begin(self, member_id: MemberId) -> None:
         """Beat for this member from now on."""
-        with self._lock:
+        with self.lock:
             self._member_id = member_id
             self.beaten, self.longest_silence = self.environment.monotonic(), 0.0
             self._due = self.beaten + self.interval * self.environment.uniform(0.0, 1.0)
 
     def end(self) -> None:
         """Beat no longer."""
-        with self._lock:
+        with self.lock:
             if self._member_id is not None and self._heartbeats is not None:
                 self._heartbeats.end(self._member_id)
             self._member_id = None
@@ -153,14 +133,14 @@ class Session:
 
     def look(self) -> None:
         """Look for changes, often in a rebalance, and end one that has waited long enough. Raises `LogError`."""
-        with self._lock:
+        with self.lock:
             now = self.environment.monotonic()
             if now - self._looked >= self._look_pause(now):
                 self._look(now)
 
     def keep_alive(self) -> None:
         """Beat if that is due, and look at the journal and the other members. Raises `LogError`."""
-        with self._lock:
+        with self.lock:
             now = self.environment.monotonic()
             if self._member_id is None or now < self._due or self._heartbeats is None:
                 return

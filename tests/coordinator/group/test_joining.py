@@ -1,13 +1,10 @@
 """Joining a group: new members, members that rejoin, restarted static members, and protocols that do not fit."""
 
 import msgspec
-import pytest
 
 from pyspark_log_coordinator.group import machine
 from pyspark_log_coordinator.group.joining import (
     JoinGroup,
-    JoinRequest,
-    JoinTogether,
     MemberJoined,
     StaticMemberReplaced,
 )
@@ -132,60 +129,6 @@ def test_the_former_process_is_fenced():
     refusal(FencedInstance, group, SyncGroup("B1", 1, {}, "b"))
 
 
-def request(state, command):
-    known = state.members.get(command.member.member_id)
-    return JoinRequest(command, state.generation, known.acted if known else 0)
-
-
-@pytest.mark.parametrize(
-    ("begun", "joins"),
-    [
-        (after(stable(join("A"), join("B"), join("C")), join("D")), [rejoin(name) for name in "ABC"]),
-        (started(delay=3_000), [join(name) for name in "ABC"]),
-    ],
-    ids=["rejoins", "a new group"],
-)
-def test_who_joins_takes_others_along_and_the_result_is_that_of_their_joins_one_by_one(begun, joins):
-    together = after(begun, JoinTogether(joins[0], tuple(request(begun, each) for each in joins[1:])))
-    assert together == after(begun, *joins)
-    assert list(together.members)[:3] == ["A", "B", "C"]
-
-
-def test_a_request_is_void_when_its_generation_is_over_or_its_member_has_acted_since():
-    group = stable(join("A"), join("B"))
-    begun = after(group, join("C"))
-    old = request(group, rejoin("B"))
-    for void in (
-        msgspec.structs.replace(old, generation=0),
-        msgspec.structs.replace(old, acted=old.acted - 1),
-        msgspec.structs.replace(old, acted=0),
-        JoinRequest(join("D"), begun.generation, 5),
-    ):
-        found = after(begun, JoinTogether(rejoin("A"), (void,)))
-        assert found == after(begun, rejoin("A"))
-    left = after(group, LeaveGroup("B"))
-    assert "B" not in after(left, JoinTogether(rejoin("A"), (old,))).members, "it was removed"
-
-
-def test_a_new_static_member_joins_only_by_its_own_entry():
-    # Its process may be dead, and a younger one may have the place by now.
-    begun = after(stable(join("A"), join("B1", instance="b")), join("C"))
-    asked = request(begun, join("B2", instance="b"))
-    assert after(begun, JoinTogether(rejoin("A"), (asked,))) == after(begun, rejoin("A"))
-    assert "B2" in after(begun, join("B2", instance="b")).members
-
-
-def test_a_request_without_its_members_instance_id_is_refused_and_stops_no_other():
+def test_a_member_with_an_instance_id_cannot_rejoin_without_it():
     begun = after(stable(join("A"), join("B", instance="b")), join("C"))
-    forged = request(begun, rejoin("B"))
-    assert after(begun, JoinTogether(rejoin("A"), (forged,))) == after(begun, rejoin("A"))
-    assert "group.instance.id" in str(refusal(InvalidOption, begun, forged.join))
-
-
-def test_a_request_that_is_refused_does_not_stop_the_others_and_ones_own_does():
-    group = stable(join("A"), join("B"))
-    begun = after(group, join("C"))
-    foreign, right = request(begun, join("D", protocol_type="connect")), request(begun, rejoin("B"))
-    found = after(begun, JoinTogether(rejoin("A"), (foreign, right)))
-    assert found == after(begun, rejoin("A"), rejoin("B"))
-    assert refusal(InconsistentProtocol, begun, JoinTogether(foreign.join, (right,)))
+    assert "group.instance.id" in str(refusal(InvalidOption, begun, rejoin("B")))

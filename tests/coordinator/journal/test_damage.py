@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from pyspark_log_coordinator.journal import journal as journal_module
-from pyspark_log_coordinator.journal import journal_entry, manifest, snapshot
+from pyspark_log_coordinator.journal import journal_entry, manifest, snapshot, trimming
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.journal_entry import NO_HASH
 from pyspark_log_coordinator.journal.pace import FRESH_SECONDS_REMOTE
@@ -12,6 +12,7 @@ from pyspark_log_coordinator.journal.replay import EntryMissing
 from pyspark_log_storage.errors import (
     CorruptObject,
     NewerFormat,
+    OutcomeUnknown,
 )
 from pyspark_log_storage.layout import newest_first, number
 from pyspark_log_storage.objects.envelope import seal
@@ -232,3 +233,30 @@ def test_the_newest_snapshot_that_is_damaged_gives_way_to_the_one_before(journal
     fill(journal, 10)
     store.put(f"{SNAPSHOTS}{newest_first(8)}", b"damaged")
     assert open_list(another(store)).refresh() == journal.state
+
+
+@no_majority
+def test_the_entries_of_a_journal_that_ends_stay_if_its_last_snapshot_is_damaged(journal, store):
+    fill(journal, 5)
+    journal.create_snapshot()
+    key = snapshot.key(FOLDER, 5)
+    store.put(key, store.read(key)[:-1])
+    with pytest.raises(CorruptObject, match=key):
+        trimming.delete_history(journal)
+    assert len(list(store.list(ENTRIES))) == 5
+
+
+@no_majority
+def test_a_snapshot_that_is_due_and_damaged_already_does_not_fail_the_command_that_is_done(journal, store, monkeypatch):
+    monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 4)
+    store.be_slow(SNAPSHOTS, meanwhile=lambda: store.inner.create(snapshot.key(FOLDER, 4), b"rotten"))
+    fill(journal, 4)
+    assert journal.number == 4
+
+
+@no_majority
+def test_an_entry_that_was_damaged_before_its_writer_got_the_answer_leaves_the_outcome_unknown(journal, store):
+    fill(journal, 2)
+    store.lose_answers(ENTRIES, meanwhile=lambda: store.put(entry_key(3), store.read(entry_key(3))[:-1]))
+    with pytest.raises(OutcomeUnknown, match=f"{number(3)}.*it may be the one that was just proposed"):
+        add(journal, "book")

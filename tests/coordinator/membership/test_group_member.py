@@ -240,7 +240,6 @@ def test_a_static_member_that_missed_a_rebalance_and_finds_out_when_it_joins_has
 
     def submit_after_others(command):
         b.member.session.submit = submit
-        b.member.session.withdraw(b.member.member_id)
         world.kill(b.member)
         a.member.rejoin()
         world.run(400)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log_coordinator.membership.member_objects import Heartbeats
+from pyspark_log_coordinator.membership.heartbeats import Heartbeats
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import StoreUnavailable
 from tests.support.coordinator.breakable_store import BreakableStore
@@ -40,7 +40,7 @@ def test_a_process_that_is_killed_between_two_heartbeats_leaves_the_older_one_to
     mine = of(log)
     for _ in range(9):
         mine.beat("a")
-    stores.open("/cluster").create(layout.heartbeats(log.group("g").journal_id) + layout.member_object("a", 10), b"")
+    stores.open("/cluster").create(layout.heartbeats(log.group("g").journal_id) + layout.heartbeat("a", 10), b"")
     assert mine.listen() == {"a": 10}
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from pyspark_log_coordinator.group.offsets import Offset
+from pyspark_log_coordinator.membership.heartbeats import Heartbeats
 from pyspark_log_coordinator.membership.last_members import expire_last
-from pyspark_log_coordinator.membership.member_objects import Heartbeats
 from tests.support.coordinator.members import Processes, shares
 
 
@@ -47,9 +47,8 @@ def test_are_removed_after_the_longest_session(world):
 def test_of_whom_one_shows_life_stay(world, monkeypatch):
     alive = world.running[1]
     lets_live(world, monkeypatch, alive)
-    said, took = expire(world)
-    assert not said
-    assert took <= 3
+    _, took = expire(world)
+    assert took <= 5, "until it sends its next heartbeat"
     assert len(world.group.members) == 2
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from pyspark_log_coordinator.group.leaving import ExpireMember, LeaveGroup
 from pyspark_log_coordinator.group.lifecycle import DeleteGroup
-from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
+from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit, ResetOffsets
 from pyspark_log_coordinator.group.rebalance import CompleteJoin
 from pyspark_log_coordinator.group.state import Group, GroupState
 from pyspark_log_coordinator.group.sync import SyncGroup
@@ -14,6 +14,7 @@ from pyspark_log_coordinator.membership.next_step import (
     Step,
     after_join,
     after_take,
+    has_joined_newer,
     has_missed_a_join,
     next_step,
 )
@@ -135,6 +136,24 @@ def test_who_has_joined_every_generation_may_keep_what_it_had():
     assert not has_missed_a_join(group, mine)
 
 
+def test_a_commit_for_an_older_generation_waits_for_the_next_poll_if_the_member_has_joined_all_since():
+    group = stable(join("a"), join("b"))
+    mine = working(group, "b")
+    late = OffsetCommit({}, "b", mine.generation)
+    assert not has_joined_newer(group, mine, late), "it is for this generation"
+    for _ in range(2):  # the second comes before the first was taken
+        group = after(group, rejoin("a"))
+        assert has_joined_newer(group, mine, late) == (mine.reported > 1)
+        group = after(group, rejoin("b", metadata=b"other"))
+        mine = after_join(group, mine)
+        group = after(group, SyncGroup("a", group.generation, {}))
+        assert has_joined_newer(group, mine, late)
+    assert not has_joined_newer(group, mine, OffsetCommit({}, "c", 1)), "it is another member's"
+    missed = after(group, rejoin("a"))
+    missed = after(missed, CompleteJoin(missed.barriers), SyncGroup("a", missed.generation + 1, {}))
+    assert not has_joined_newer(missed, mine, late)
+
+
 def test_a_static_member_that_missed_a_generation_may_not_keep_what_it_had():
     group = stable(join("a"), join("b", instance="i"))
     mine = working(group, "b", "i")
@@ -153,7 +172,7 @@ def test_a_dynamic_member_that_is_still_one_has_missed_nothing():
     group = stable(join("a"), join("b"))
     mine = working(group, "b")
     group = after(group, rejoin("a"), rejoin("b"), SyncGroup("a", 2, {}))
-    assert not has_missed_a_join(group, mine), "others took it along"
+    assert not has_missed_a_join(group, mine), "it has joined"
 
 
 def test_a_new_process_has_nothing_to_lose():
