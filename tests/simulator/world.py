@@ -17,6 +17,7 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     InvalidRecord,
     LogError,
+    LogMoved,
     ObjectMissing,
     OutcomeUnknown,
     StaleFile,
@@ -293,6 +294,8 @@ class World:
         match error:
             case StoreUnavailable() | OutcomeUnknown() | StaleFile():
                 return
+            case LogMoved() if self.settings.nodes.movers:
+                return  # who goes on opens the log again
             case ObjectMissing() if self.rows is not None and error.key in self.rows.gone:
                 return  # whoever slept longer than the delay
             case InvalidRecord() if self.settings.far_clocks and "message.timestamp" in error.message:

@@ -10,8 +10,8 @@
     ConfirmDeletions -> DeletionsConfirmed
     AlterConfig      -> ConfigAltered, IsrShrunk ...
     EvolveSchema     -> SchemaEvolved
-    DeleteTopic      -> TopicDeleted                        the last entry, except that the journal may still move
-    MoveJournal -> JournalMoved
+    DeleteTopic      -> TopicDeleted                        nothing but JournalEnded follows
+    EndJournal       -> JournalEnded                        the last entry: the journal goes on at other stores
 
 The commands about replicas are in `replica_commands`. One entry sequences a whole batch: readers see it in all
 partitions or in none.
@@ -25,11 +25,11 @@ import msgspec
 
 from pyspark_log_coordinator.journal.state_machine import (
     BeginJournal,
+    EndJournal,
     JournalBegun,
-    JournalMoved,
+    JournalEnded,
     Machine,
-    MoveJournal,
-    decide_move,
+    decide_end,
     events_decoder,
 )
 from pyspark_log_coordinator.model import topic_config, topic_state
@@ -67,8 +67,6 @@ class StartTopic(msgspec.Struct, frozen=True):
     schemas: tuple[bytes, ...]
     incarnations: dict[NodeId, str]
     assignments: tuple[tuple[NodeId, ...], ...]
-    generation: int = 1
-    """The journal generation in which the journal begins."""
 
 
 class DeleteTopic(msgspec.Struct, frozen=True):
@@ -122,7 +120,7 @@ Command = (
     | AlterConfig
     | EvolveSchema
     | DeleteTopic
-    | MoveJournal
+    | EndJournal
     | replica_commands.Command
 )
 Event = (
@@ -136,15 +134,15 @@ Event = (
     | ConfigAltered
     | SchemaEvolved
     | TopicDeleted
-    | JournalMoved
+    | JournalEnded
     | replica_commands.Event
 )
 
 
 def decide(state: Topic, command: Command, now: int) -> list[Any]:
     """Return the events that carry out `command`, none if it is done. Raise `LogError` if it is refused."""
-    if isinstance(command, MoveJournal):
-        return list(decide_move(state.generation, command))
+    if isinstance(command, EndJournal):
+        return list(decide_end(state.generation, command))
     events = _decide(state, command, now)
     if events and replica_commands.may_need_follow_ups(state, command):
         return [*events, *replica_commands.decide_follow_ups(_after(state, events), now)]
@@ -161,8 +159,9 @@ def _decide(state: Topic, command: Command, now: int) -> list[Any]:
     if isinstance(command, BeginJournal):
         return [] if state.started else [JournalBegun(command.state)]
     if isinstance(command, StartTopic):
-        return _begin(state, command)
-    assert not isinstance(command, MoveJournal)
+        fields = {name: getattr(command, name) for name in TopicStarted.__struct_fields__}
+        return [] if state.started else [TopicStarted(**fields)]
+    assert not isinstance(command, EndJournal)
     assert state.started, "TopicHandle.refresh begins the journal before any other command"
     if state.deleted and not isinstance(command, DeleteTopic):
         raise was_deleted(state.name, state.topic_id)
@@ -203,14 +202,6 @@ def _alter(state: Topic, command: AlterConfig) -> list[Any]:
     return [altered, *isr_shrink.decide_altered(evolve(state, altered))]
 
 
-def _begin(state: Topic, command: StartTopic) -> list[Any]:
-    if state.started:
-        return []
-    moved = [JournalMoved(command.generation)] if command.generation > 1 else []
-    fields = {name: getattr(command, name) for name in TopicStarted.__struct_fields__}
-    return [TopicStarted(**fields), *moved]
-
-
 def _after(state: Topic, events: list[Any]) -> Topic:
     for event in events:
         state = evolve(state, event)
@@ -232,9 +223,10 @@ def evolve(state: Topic, event: Event) -> Topic:
             return retention.evolve(state, event)
         case orphans.OrphanFloorRaised() | orphans.FloorMarked() | orphans.DeletionsConfirmed():
             return orphans.evolve(state, event)
-        case ConfigAltered() | JournalMoved():
-            changed = msgspec.structs.replace(state, **msgspec.structs.asdict(event))
-            return swap.without_staged_compactions(changed)
+        case ConfigAltered():
+            return swap.without_staged_compactions(msgspec.structs.replace(state, config=event.config))
+        case JournalEnded():
+            return msgspec.structs.replace(state, generation=event.generation)
         case SchemaEvolved():
             return columns.evolve(state, event)
         case TopicDeleted():
@@ -296,13 +288,13 @@ __all__ = [
     "DeleteTopic",
     "ElectLeaders",
     "ElectPreferred",
+    "EndJournal",
     "Event",
     "EvolveSchema",
     "FileRef",
     "HoldFiles",
     "Holder",
     "MaintainSegments",
-    "MoveJournal",
     "PartitionReassignment",
     "RaiseOrphanFloor",
     "ReportDamage",
