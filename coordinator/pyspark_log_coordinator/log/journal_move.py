@@ -173,7 +173,8 @@ def _begin(journal: Journal[Any, Any], place: SeveralStores) -> None:
     assert data is not None, "the last entry of a journal is never trimmed"
     journal.create_snapshot(journal.objects_at(place))
     try:
-        journal.entries_at(place).propose(journal.number, data, shared=True)
+        # Registers of its own, which are not used again: of those who write these bytes nobody leads at the next slot.
+        journal.entries_at(place).propose(journal.number, data)
     except OutcomeUnknown as error:  # of bytes that all processes write: nobody has to look for an effect
         message = f"it is unknown whether the journal in {journal.folder} has begun at {place.url}: try again"
         raise StoreUnavailable(place.url, journal.folder, message) from error

@@ -94,11 +94,16 @@ def test_a_journal_begins_nowhere_else_before_its_last_entry_here_is_durable(jou
     assert [list(store.list("")) for store in journals.stores[3:]] == [[layout.MARKER]] * 3
 
 
-def test_an_entry_that_several_processes_may_have_proposed_makes_none_the_leader(journals):
-    for shared, proposed in ((True, b"same"), (False, b"own")):
-        slots = journals.place(1).entries(f"{shared}/", fake_environment(), 10_000)
-        assert slots.propose(1, proposed, shared=shared) == proposed
-        assert slots.leads(2) is not shared
+def test_whoever_began_it_there_does_not_lead_at_the_next_entry(journals):
+    """Others may have written the same bytes: vote 0 of the next slot is for one of them alone."""
+    journal = journals.open()
+    ended = journal.submit(END).number
+    journals.begin_there()
+    there = journals.open(2)
+    there.refresh()
+    assert not there.entries.leads(ended + 1)
+    assert there.submit(AddItems(("clock",))).number == ended + 1
+    assert there.entries.leads(ended + 2)
 
 
 def test_whoever_was_suspended_finds_the_end_after_everything_before_it_was_deleted(journals):

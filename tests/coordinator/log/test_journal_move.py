@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from pyspark_log_coordinator.audit import verify
+from pyspark_log_coordinator.cluster.journal_stores import JournalStores
 from pyspark_log_coordinator.cluster.machine import FinishDeletions, MoveJournals
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
@@ -19,6 +20,7 @@ from pyspark_log_coordinator.rebuild.survey import survey
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
+    CorruptObject,
     InvalidOption,
     LogError,
     LogMoved,
@@ -109,6 +111,33 @@ def can_be_used(disks):
     for value in (9, 1):
         write(log, "t", value)
     return written(disks.log(), "t") == 1
+
+
+def test_nothing_is_moved_if_a_journal_is_damaged(six):
+    log = six.log()
+    folder = log.topic("u").journal.folder
+    log.topic("u").journal.create_snapshot()
+    store_threads.finish_calls(60)  # a majority has answered; the third store may still be written
+    for url in URLS:
+        for key in list(six.at[url].list(folder)):
+            six.at[url].put(key, b"damaged")
+    before = log.cluster.number
+    with pytest.raises(CorruptObject):
+        move(six, "3", "4", "5")
+    assert six.log().cluster.number == before
+    write(six.log(), "t", 2)
+
+
+def test_a_log_that_took_a_void_entry_for_the_end_goes_on_where_it_is(six):
+    """A suspended process had filled a slot that was trimmed: who was suspended, too, may have read it."""
+    log = six.log()
+    there = JournalStores(2, tuple(journal_nodes.JournalNode(each, f"/disk/{each}", "i") for each in "345"))
+    log.cluster.state = msgspec.structs.replace(log.cluster.state, journals=there)
+    with pytest.raises(LogMoved):
+        log.cluster.refresh()
+    log.open(create=False)
+    assert log.journals.nodes.urls == URLS
+    write(log, "t", 2)
 
 
 def creates_of_a_move():
@@ -202,6 +231,18 @@ def test_a_process_that_runs_gets_an_error_and_goes_on_after_it_has_opened_the_l
     log.open(create=False)
     write(log, "t", 3)
     assert written(six.log(*NEW), "t") == 3
+
+
+def test_a_log_in_an_object_store_that_was_opened_a_moment_ago_is_opened_again_after_the_error(six, monkeypatch):
+    log = six.log()
+    monkeypatch.setattr(Log, "is_remote", True)
+    log.open(create=False)
+    handle = log.topic("t")
+    move(six, "3", "4", "5")
+    with pytest.raises(LogMoved):
+        handle.refresh()
+    log.open(create=False)
+    assert log.topic("t").journal.place.generation == 2
 
 
 @pytest.mark.parametrize("also", [(), ("3", "4", "0")], ids=["one move", "two moves"])
@@ -317,7 +358,7 @@ def test_the_files_of_a_deleted_topic_are_deleted_after_a_migration_too(six):
     cluster_cleanup.clean_up_cluster(log)
     for store in six.at.values():
         store.create(f"{folder}append/{layout.born_name(0, 'x')}", b"bytes")
-    move(six, "0", "3", "4")
+    move(six, "3", "4", "5")
     for _ in range(2):
         cluster_cleanup.clean_up_cluster(later(six, *URLS))
     journal = cluster_cleanup.journal_of(later(six, *URLS), name, topic_id)
