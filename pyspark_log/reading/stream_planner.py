@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from pyspark_log import opening
-from pyspark_log.options import CommittedOffsets
+from pyspark_log.options.position import CommittedOffsets
 from pyspark_log.reading import limits, source_offset
 from pyspark_log.reading.group_offsets import GroupOffsets
 from pyspark_log.reading.newest_rows import Choice, keyed_partition

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log.options import LatestByKey
+from pyspark_log.options.position import LatestByKey
 from pyspark_log.reading.newest_rows import check_compacted
 from pyspark_log.reading.planning import Range
 from pyspark_log.reading.positions import report_loss, resolve

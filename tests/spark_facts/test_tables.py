@@ -78,7 +78,9 @@ def test_a_temporary_view_reads_a_topic(way: Way, view: str) -> None:
 
 def test_a_temporary_view_of_a_topic_is_not_written_and_not_a_stream(way: Way, view: str) -> None:
     insert = "INSERT INTO seen SELECT key, value, topic, partition, offset, timestamp, timestampType FROM seen"
-    assert "option subscribe is for reads and cannot be used in a batch write" in refusal(lambda: way.sql(insert))
+    assert "option subscribe is for a batch read or a streaming read, not for a batch write" in refusal(
+        lambda: way.sql(insert)
+    )
     assert "not a temp view of streaming logical plan" in refusal(lambda: way.spark.readStream.table(view).schema)
 
 

@@ -210,7 +210,7 @@ def test_other_topics_and_reads_are_refused_with_what_to_do(log):
         stream(log, subscribe="t,u").batch()
     with pytest.raises(InvalidOption, match=r"for streams; pyspark_log.latest returns the newest row of each key"):
         read("/nowhere", **OPTIONS)
-    with pytest.raises(InvalidOption, match=r"'latest-by-key' of topic t is neither earliest nor latest"):
+    with pytest.raises(InvalidOption, match=r"'latest-by-key' of topic t is no offset"):
         stream(log, startingOffsets='{"t": "latest-by-key"}')
 
 
