@@ -38,19 +38,19 @@ _RESETS |= {"latest": "latest", "largest": "latest", "end": "latest", "none": "n
 class ProducerOptions(Options, kinds=PRODUCER):
     """The options of a Producer. Sizes in bytes, times without a unit in the name in seconds."""
 
-    acks = replace(SinkOptions.acks, also=("request.required.acks",))
+    acks = replace(SinkOptions.acks, also="request.required.acks")
     linger = opt("linger.ms", seconds(0), "5", also="queue.buffering.max.ms")
     batch_size = opt("batch.size", COUNT, str(4 * 1024 * 1024))
     buffer_memory = opt("buffer.memory", integer(1), str(32 * 1024 * 1024))
     max_block = opt("max.block.ms", seconds(0), "60000")
-    compression = replace(SinkOptions.compression, also=("compression.codec",))
+    compression = replace(SinkOptions.compression, also="compression.codec")
     idempotent = opt("enable.idempotence", boolean, "true")
-    delivery_timeout_ms = replace(SinkOptions.delivery_timeout_ms, also=("message.timeout.ms",))
-    retries = replace(SinkOptions.retries, also=("message.send.max.retries",))
-    retry_backoff_ms = replace(SinkOptions.retry_backoff_ms, also=())
-    request_timeout = replace(SinkOptions.request_timeout_ms, value=seconds(1), also=())
-    max_message_bytes = replace(SinkOptions.max_message_bytes, name="max.request.size", also=("message.max.bytes",))
-    auto_create_topics = replace(SinkOptions.auto_create_topics, also=("allow.auto.create.topics",))
+    delivery_timeout_ms = replace(SinkOptions.delivery_timeout_ms, also="message.timeout.ms")
+    retries = replace(SinkOptions.retries, also="message.send.max.retries")
+    retry_backoff_ms = replace(SinkOptions.retry_backoff_ms, also="")
+    request_timeout = replace(SinkOptions.request_timeout_ms, value=seconds(1), also="")
+    max_message_bytes = replace(SinkOptions.max_message_bytes, name="max.request.size", also="message.max.bytes")
+    auto_create_topics = replace(SinkOptions.auto_create_topics, also="allow.auto.create.topics")
     num_partitions = SinkOptions.num_partitions
     replication_factor = SinkOptions.replication_factor
     broker_session_timeout_ms = SinkOptions.broker_session_timeout_ms
@@ -95,7 +95,7 @@ class ConsumerOptions(Options, kinds=CONSUMER):
     partition_fetch_bytes = opt("max.partition.fetch.bytes", COUNT, str(1024 * 1024), also="fetch.message.max.bytes")
     fetch_bytes = opt("fetch.max.bytes", COUNT, str(50 * 1024 * 1024))
     longest_pause = opt("fetch.max.wait.ms", seconds(1), also="fetch.wait.max.ms")
-    rack = replace(SourceOptions.client_rack, also=())
+    rack = replace(SourceOptions.client_rack, also="")
     _of_a_member = GroupOptions
     group: GroupOptions | None
     """None without `group.id`."""

@@ -20,7 +20,7 @@ from pyspark_log.options.source import SourceOptions
 from pyspark_log_storage.errors import InvalidOption
 from pyspark_log_storage.stores.storage_options import StorageOptions
 
-STORAGE_OPTIONS = replace(SourceOptions.storage_options, also=("storage.options",))
+STORAGE_OPTIONS = replace(SourceOptions.storage_options, also="storage.options")
 """As programs in Python have it."""
 
 
@@ -90,7 +90,6 @@ def gather(options: Mapping[str, object], kind: Kind, keywords: Mapping[str, obj
     In those of a client, `_` means `.`.
     """
     texts: dict[str, str] = {}
-    said: dict[str, str] = {}
     ignored = []
     for name, value in [*options.items(), *(keywords or {}).items()]:
         key = name.lower() if kind in QUERIES else name.lower().replace("_", ".")
@@ -102,12 +101,9 @@ def gather(options: Mapping[str, object], kind: Kind, keywords: Mapping[str, obj
         text = as_text(value)
         if option is None or (key, text.strip().lower()) in foreign.ONLY_KAFKAS:
             ignored.append(name)
-            continue
-        spelt = option.name if key == option.name.lower() else name
-        if texts.setdefault(option.name, text).strip() != text.strip():
-            message = f"options {said[option.name]} and {spelt} mean the same but have different values; remove one of"
-            raise InvalidOption(option.name, f"{message} them")
-        said.setdefault(option.name, spelt)
+        elif texts.setdefault(option.name, text).strip() != text.strip():
+            message = f"option {option.name} is given twice, also as {name}, with different values; remove one of them"
+            raise InvalidOption(option.name, message)
     return Given(kind, texts, tuple(name for name in ignored if name.lower() not in foreign.SILENT))
 
 

@@ -57,15 +57,20 @@ CLIENTS = PRODUCER | MEMBERS
 
 
 class Option(msgspec.Struct, Generic[T_co], frozen=True):
-    """An option, see `opt`."""
+    """A declared option, see `opt`."""
 
     name: str
     value: Value[T_co]
     default: str | None
+    """As a user would write it."""
     kinds: Kinds
-    also: tuple[str, ...]
-    unset: T_co | Callable[[], T_co]
-    lenient: bool
+    """Those that have it; empty: all of the class."""
+    also: str = ""
+    """Other names that mean it."""
+    unset: Any = None
+    """Its value, or what makes it, if it is neither given nor has a default."""
+    lenient: bool = False
+    """Whether the other kind of read ignores it, with a warning."""
 
     @overload
     def __get__(self, instance: None, owner: object) -> Option[T_co]: ...
@@ -77,34 +82,14 @@ class Option(msgspec.Struct, Generic[T_co], frozen=True):
 
 
 @overload
-def opt(
-    name: str, value: Value[T], default: str, kinds: Kinds = ..., *, also: str = ..., lenient: bool = ...
-) -> Option[T]: ...
+def opt(name: str, value: Value[T], default: str, kinds: Kinds = ..., **more: Any) -> Option[T]: ...
 @overload
-def opt(
-    name: str, value: Value[T], *, kinds: Kinds = ..., also: str = ..., unset: T | Callable[[], T]
-) -> Option[T]: ...
+def opt(name: str, value: Value[T], *, unset: T | Callable[[], T], **more: Any) -> Option[T]: ...
 @overload
-def opt(
-    name: str, value: Value[T], *, kinds: Kinds = ..., also: str = ..., lenient: bool = ...
-) -> Option[T | None]: ...
-def opt(  # noqa: PLR0913
-    name: str,
-    value: Value[Any],
-    default: str | None = None,
-    kinds: Kinds = frozenset(),
-    *,
-    also: str = "",
-    unset: Any = None,
-    lenient: bool = False,
-) -> Option[Any]:
-    """Declare an option by its canonical name, its values and its default, as a user would write it.
-
-    `kinds` are those that have the option, if not all of the class do; `also` are other names that mean it; `unset` is
-    its value, or what makes it, if it is neither given nor has a default. One that is lenient is ignored, with a
-    warning, in the other kind of read.
-    """
-    return Option(name, value, default, kinds, tuple(also.split()), unset, lenient)
+def opt(name: str, value: Value[T], **more: Any) -> Option[T | None]: ...
+def opt(name: str, value: Any, default: str | None = None, kinds: Kinds = frozenset(), **more: Any) -> Option[Any]:
+    """Declare an option by its canonical name, its values and its default; `more` are other fields of `Option`."""
+    return Option(name, value, default, kinds, **more)
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -128,7 +113,8 @@ class Given(msgspec.Struct, frozen=True):
         """Return the option's value, else its default. Raise `InvalidOption`."""
         text = self.texts.get(option.name, option.default)
         if text is None:
-            return option.unset() if callable(option.unset) else option.unset
+            unset: T = option.unset() if callable(option.unset) else option.unset
+            return unset
         expected = f"expected {option.value.takes}"
         if option.default == REQUIRED and not self.has(option):
             raise InvalidOption(option.name, f"option {option.name} is required for {self.kind.value}; {expected}")
@@ -159,7 +145,7 @@ class Options:  # noqa: PLW1641 -- some values are dicts
         cls._own = {name: each for name, each in fields.items() if isinstance(each, Option) and name[0] != "_"}
         for kind in kinds:
             declared = [option for option in cls.declared if kind in (option.kinds or kinds)]
-            cls.OF[kind] = {name.lower(): option for option in declared for name in (option.name, *option.also)}
+            cls.OF[kind] = {name.lower(): option for option in declared for name in [option.name, *option.also.split()]}
 
     def __init__(self, given: Given) -> None:
         """Raise `InvalidOption`."""

@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from pyspark_log.options.value import Value, check_partition, integer, of_partitions, read_topic
+from pyspark_log.options.value import Value, check_partition, integer, of_topics, read_topic
 from pyspark_log_coordinator.model.settings import LONG_MAX
 from pyspark_log_storage.errors import InvalidOption
 
@@ -76,48 +76,35 @@ class NoMatch(enum.Enum):
 _NUMBERS = {"earliest": EARLIEST_OFFSET, "latest": LATEST_OFFSET}
 
 
-def _offsets(words: Mapping[str, Position | str]) -> Value[Position]:
-    """Return positions that are one of `words`, or offsets. A word may have the reason why it is refused instead."""
-    taken = [word for word, position in words.items() if not isinstance(position, str)]
-    takes = f"{', '.join(taken)}, or JSON with an offset for each partition, such as "
-    takes += f'{{"t":{{"0":23,"1":{_NUMBERS[taken[0]]}}},"u":"{taken[0]}"}}, where {_NUMBERS[taken[0]]} is {taken[0]}'
-    refused = {_NUMBERS[word]: why for word, why in words.items() if isinstance(why, str) and word in _NUMBERS}
+def _offsets(words: Mapping[str, Position]) -> Value[Position]:
+    """Return positions that are one of `words`, or offsets, also those that stand for one of these words."""
+    numbers = {word: number for word, number in _NUMBERS.items() if word in words}
+    word, number = next(iter(numbers.items()))
+    example = f'such as {{"t":{{"0":23,"1":{number}}},"u":"{word}"}}, where {number} is {word}'
 
     def read(text: str) -> Position:
-        match words.get(text.lower()):
-            case None:
-                return _read_offsets(text, refused)
-            case str() as why:
-                raise ValueError(why)
-            case position:
-                return position
+        return words.get(text.lower()) or SpecificOffsets(*_read(text, "offset", numbers))
 
-    return Value(takes, read)
+    return Value(f"{', '.join(words)}, or JSON with an offset for each partition, {example}", read)
 
 
-def _read_offsets(text: str, refused: Mapping[int, str]) -> SpecificOffsets:
-    offsets, whole_topics = _read(text, "offset", EARLIEST_OFFSET, _NUMBERS)
-    for place, offset in (whole_topics | _flat(offsets)).items():
-        if offset in refused:
-            raise ValueError(f"{place} has offset {offset}, and {refused[offset]}")
-    return SpecificOffsets(offsets, whole_topics)
-
-
-def _read(text: str, what: str, low: int, words: Mapping[str, int]) -> tuple[PartitionNumbers, dict[str, int]]:
-    """Return the numbers of partitions, and those of whole topics, which have a word."""
-    given: dict[str, dict[int, int] | str] = of_partitions(text, dict[str, dict[int, int] | str])
-    of_topics = {read_topic(topic): each.lower() for topic, each in given.items() if isinstance(each, str)}
-    if wrong := next((topic for topic, word in of_topics.items() if word not in words), None):
+def _read(text: str, what: str, words: Mapping[str, int]) -> tuple[PartitionNumbers, dict[str, int]]:
+    """Return the numbers of partitions, and those of whole topics, which are `words`."""
+    if not text.startswith("{"):
+        raise ValueError("it is not a known value")
+    given: dict[str, dict[int, int] | str] = of_topics(text, dict[str, dict[int, int] | str])
+    whole = {read_topic(topic): each.lower() for topic, each in given.items() if isinstance(each, str)}
+    if wrong := next((topic for topic, word in whole.items() if word not in words), None):
         raise ValueError(f"{given[wrong]!r} of topic {wrong} is no {what}")
     numbers = {read_topic(topic): each for topic, each in given.items() if not isinstance(each, str)}
-    if not of_topics and not any(numbers.values()):
+    if not whole and not any(numbers.values()):
         raise ValueError("it names no partition")
     for topic, partitions in numbers.items():
         for partition, number in partitions.items():
             check_partition(topic, partition)
-            if not low <= number <= LONG_MAX:
+            if not 0 <= number <= LONG_MAX and number not in words.values():
                 raise ValueError(f"the {what} {number} of {topic}-{partition} is out of range")
-    return numbers, {topic: words[word] for topic, word in of_topics.items()}
+    return numbers, {topic: words[word] for topic, word in whole.items()}
 
 
 def _flat(numbers: PartitionNumbers, whole_topics: Collection[str] = ()) -> dict[str, int]:
@@ -132,20 +119,14 @@ def _flat(numbers: PartitionNumbers, whole_topics: Collection[str] = ()) -> dict
 STREAM_START = _offsets(
     {"earliest": Earliest(), "latest": Latest(), "latest-by-key": LatestByKey(), "group": CommittedOffsets()}
 )
-BATCH_START = _offsets(
-    {
-        "earliest": Earliest(),
-        "latest": "a batch read cannot start at the latest offset (-1)",
-        "latest-by-key": "it is for streams; pyspark_log.latest returns the newest row of each key as a batch frame",
-    }
-)
-BATCH_END = _offsets({"latest": Latest(), "earliest": "a batch read cannot end at the earliest offset (-2)"})
+BATCH_START = _offsets({"earliest": Earliest()})
+BATCH_END = _offsets({"latest": Latest()})
 GLOBAL_TIMESTAMP: Value[Position] = Value(
     "milliseconds since 1970-01-01 UTC", lambda text: GlobalTimestamp(integer(0).read(text))
 )
 TIMESTAMPS: Value[Position] = Value(
     'JSON with milliseconds since 1970-01-01 UTC for each partition, such as {"t":{"0":1700000000000}}',
-    lambda text: Timestamps(_read(text, "timestamp", 0, {})[0]),
+    lambda text: Timestamps(_read(text, "timestamp", {})[0]),
 )
 
 

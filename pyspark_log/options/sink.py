@@ -18,8 +18,6 @@ from pyspark_log_storage.files.row_files import Compression
 
 _ACKS: dict[str, Acks] = {"all": "all", "-1": "all", "1": "1", "0": "0"}
 _CODECS: dict[str, Compression] = {codec: codec for codec in get_args(Compression)}
-_UNSUPPORTED = "chunks are Arrow data, and Arrow does not support this codec"
-_COMPRESSION = choice(_CODECS, dict.fromkeys(("gzip", "snappy"), _UNSUPPORTED))
 _FACTOR = settings.DEFAULT_REPLICATION_FACTOR
 
 
@@ -33,7 +31,7 @@ class SinkOptions(Options, kinds=SINK):
     path = SourceOptions.path
     topic = opt("topic", TOPIC)
     acks = opt("acks", choice(_ACKS), "all", also="kafka.acks")
-    compression = opt("compression.type", _COMPRESSION, also="kafka.compression.type")
+    compression = opt("compression.type", choice(_CODECS), also="kafka.compression.type")
     txn_app_id = opt("txnAppId", TEXT)
     txn_version = opt("txnVersion", integer(0), kinds={Kind.SINK_BATCH})
     txn_take_over = opt("txnTakeOver", boolean, "false")

@@ -13,8 +13,6 @@ from pyspark_log_coordinator.group.config import HEARTBEAT_INTERVAL_MS
 from pyspark_log_storage.errors import InvalidOption
 from pyspark_log_storage.stores.storage_options import StorageOptions
 
-_ASYNCHRONOUS = "Spark would store offsets only after the rows are written, which breaks exactly-once"
-
 
 class GroupMembership(Options):
     """How a streaming query is a member of its group. Times in ms."""
@@ -69,7 +67,7 @@ class SourceOptions(Options, kinds=SOURCE):
     client_rack = opt("client.rack", value.RACK, unset="", also="kafka.client.rack")
     native_s3 = opt("nativeS3", boolean, "false")
     storage_options = opt("storage_options", value.JSON, unset=StorageOptions.of_environment)
-    async_progress = opt("asyncProgressTrackingEnabled", choice({"false": False}, {"true": _ASYNCHRONOUS}), "false")
+    async_progress = opt("asyncProgressTrackingEnabled", choice({"false": False}), "false")
 
     def __init__(self, given: Given) -> None:
         """Raise `InvalidOption`."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from pyspark_log.options.value import Value, check_partition, of_json, of_partitions, read_topic
+from pyspark_log.options.value import Value, check_partition, of_topics, read_topic
 
 
 class Subscribe(msgspec.Struct, frozen=True, tag=True):
@@ -65,7 +65,7 @@ def _read_pattern(text: str) -> Subscription:
 
 
 def _read_assign(text: str) -> Subscription:
-    assigned: dict[str, list[int]] = of_partitions(text or "{}", dict[str, list[int]])
+    assigned: dict[str, list[int]] = of_topics(text or "{}", dict[str, list[int]])
     for topic, partitions in assigned.items():
         read_topic(topic)
         for partition in partitions:
@@ -79,9 +79,9 @@ SUBSCRIBE: Value[Subscription] = Value("topic names separated by commas", _read_
 SUBSCRIBE_PATTERN: Value[Subscription] = Value("a regular expression that matches whole topic names", _read_pattern)
 ASSIGN: Value[Subscription] = Value('JSON with the partitions of each topic, such as {"t":[0,1]}', _read_assign)
 TOPIC_IDS: Value[Mapping[str, str]] = Value(
-    'JSON with the id of each topic, such as {"t":"5f0c..."}', lambda text: of_json(text, dict[str, str])
+    'JSON with the id of each topic, such as {"t":"5f0c..."}', lambda text: of_topics(text, dict[str, str])
 )
 COMPACTIONS: Value[Mapping[str, Mapping[int, int]]] = Value(
     'JSON with counts of the partitions of each topic, such as {"t":{"0":3}}',
-    lambda text: of_json(text, dict[str, dict[int, int]]),
+    lambda text: of_topics(text, dict[str, dict[int, int]]),
 )

@@ -63,13 +63,13 @@ def seconds(low: int) -> Value[float]:
     return Value(ms.takes, lambda text: ms.read(text) / 1000)
 
 
-def choice(meanings: Mapping[str, T], reasons: Mapping[str, str] | None = None) -> Value[T]:
-    """Return one of the values of `meanings`, by lower-case name; `reasons` says why some other names are refused."""
+def choice(meanings: Mapping[str, T]) -> Value[T]:
+    """Return one of the values of `meanings`, by lower-case name."""
     *others, last = meanings
 
     def read(text: str) -> T:
         if text.lower() not in meanings:
-            raise ValueError((reasons or {}).get(text.lower(), "it is not a known value"))
+            raise ValueError("it is not a known value")
         return meanings[text.lower()]
 
     return Value(f"{', '.join(others)} or {last}" if others else last, read)
@@ -109,22 +109,17 @@ def _with_unit(text: str, units: Mapping[str, int]) -> int:
     return int(match[1]) * units[match[2]]
 
 
-def of_partitions(text: str, kind: Any) -> Any:
+def of_topics(text: str, kind: Any) -> Any:
     """Return a JSON text of topics, and of their partitions. Raise `ValueError`, also if it names one twice."""
-    found = of_json(text, kind)
+    try:
+        found = msgspec.json.decode(text, type=kind, strict=False)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"it cannot be parsed ({error})") from None
     named = json.loads(text, object_pairs_hook=_once)  # of two values, both parsers would keep the last one
     for topic, partitions in found.items():
         if len(partitions) != len(named[topic]):  # 0 and -0 are one partition
             raise ValueError(f"it names a partition of {topic} twice")
     return found
-
-
-def of_json(text: str, kind: Any) -> Any:
-    """Return a JSON text as a value of a type. Raise `ValueError`."""
-    try:
-        return msgspec.json.decode(text, type=kind, strict=False)
-    except msgspec.MsgspecError as error:
-        raise ValueError(f"it cannot be parsed ({error})") from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

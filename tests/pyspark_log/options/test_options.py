@@ -24,7 +24,7 @@ def test_each_default_is_a_value_that_its_option_takes():
 def test_no_name_means_two_options(options):
     for kind in (SOURCE | SINK | {Kind.PRODUCER}) - {Kind.READ}:
         declared = [each for each in options.declared if kind in (each.kinds or {kind})]
-        found = [name.lower() for each in declared for name in (each.name, *each.also)]
+        found = [name.lower() for each in declared for name in [each.name, *each.also.split()]]
         assert len(found) == len(set(found))
 
 
@@ -100,7 +100,7 @@ class TestNotKnownYetWhetherBatchOrStream:
         [
             ({"path": ""}, "option path is ''"),
             ({"acks": "1"}, "option acks is for a batch write or a streaming write, not for a read; remove it"),
-            ({"startingoffsets": "sooner"}, "option startingOffsets is 'sooner': it cannot be parsed"),
+            ({"startingoffsets": "sooner"}, "option startingOffsets is 'sooner': it is not a known value"),
             ({"maxoffsetspertrigger": "0"}, "option maxOffsetsPerTrigger is '0': "),
             ({"endingoffsets": "earliest"}, "option endingOffsets is 'earliest': "),
             ({"versionasof": "-1"}, "option versionAsOf is '-1': "),

@@ -35,7 +35,7 @@ def default_cell(option, cell):
 
 
 def names_cell(option):
-    return ", ".join(f"`{name}`" for name in (option.name, *option.also))
+    return ", ".join(f"`{name}`" for name in [option.name, *option.also.split()])
 
 
 @pytest.mark.parametrize(

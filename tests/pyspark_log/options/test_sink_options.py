@@ -33,11 +33,9 @@ def test_values_are_read():
 
 
 def test_progress_is_never_asynchronous_as_that_breaks_exactly_once():
-    for error in (
-        refusal(write, {"asyncprogresstrackingenabled": "true"}),
-        refusal(stream, asyncprogresstrackingenabled="true"),
-    ):
-        assert "which breaks exactly-once" in str(error)
+    said = "option asyncProgressTrackingEnabled is 'true': it is not a known value; expected false"
+    assert str(refusal(write, {"asyncprogresstrackingenabled": "true"})) == said
+    assert str(refusal(stream, asyncprogresstrackingenabled="true")) == said
     write({"asyncprogresstrackingenabled": "false", "asyncprogresstrackingcheckpointintervalms": "5"})
 
 
@@ -47,7 +45,7 @@ def test_progress_is_never_asynchronous_as_that_breaks_exactly_once():
         ("topic", "", "a topic name cannot be empty"),
         ("topic", "a/b", "only ASCII letters"),
         ("acks", "2", "it is not a known value; expected all, -1, 1 or 0"),
-        ("compression.type", "gzip", "Arrow does not support this codec; expected none, lz4 or zstd"),
+        ("compression.type", "gzip", "it is not a known value; expected none, lz4 or zstd"),
         ("retries", "-1", "it is less than 0"),
         ("retry.backoff.ms", "soon", "it is not a whole number"),
         ("max.message.bytes", "2147483648", "it is more than 2147483647"),

@@ -208,7 +208,7 @@ def test_other_topics_and_reads_are_refused_with_what_to_do(log):
     log.create("u")
     with pytest.raises(InvalidInput, match=r"'u' has cleanup.policy=delete.*set it with: pyspark-log topics alter u"):
         stream(log, subscribe="t,u").batch()
-    with pytest.raises(InvalidOption, match=r"for streams; pyspark_log.latest returns the newest row of each key"):
+    with pytest.raises(InvalidOption, match="it is not a known value; expected earliest, or JSON"):
         read("/nowhere", **OPTIONS)
     with pytest.raises(InvalidOption, match=r"'latest-by-key' of topic t is no offset"):
         stream(log, startingOffsets='{"t": "latest-by-key"}')
