@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from pyspark_log.options.given import STORAGE_OPTIONS, gather_client
+from pyspark_log.options.given import STORAGE_OPTIONS, gather, warned
 from pyspark_log.options.option import CONSUMER, PRODUCER, Given, Kind, Options, opt
 from pyspark_log.options.sink import SinkOptions, retry_policy
 from pyspark_log.options.source import SourceOptions, check_heartbeat
@@ -60,7 +60,7 @@ class ProducerOptions(Options, kinds=PRODUCER):
     def __init__(self, given: Given) -> None:
         """Raise `InvalidOption`."""
         super().__init__(given)
-        self._set(retry=retry_policy(self))
+        vars(self).update(retry=retry_policy(self))
 
 
 class GroupOptions(Options):
@@ -83,8 +83,8 @@ class GroupOptions(Options):
     def __init__(self, given: Given) -> None:
         """Raise `InvalidOption`."""
         super().__init__(given)
-        interval = given.get(GroupOptions._auto_commit_seconds)
-        self._set(member=_member_settings(self), auto_commit_interval=interval if self.enable_auto_commit else None)
+        interval = given.get(GroupOptions._auto_commit_seconds) if self.enable_auto_commit else None
+        vars(self).update(member=_member_settings(self), auto_commit_interval=interval)
 
 
 class ConsumerOptions(Options, kinds=CONSUMER):
@@ -106,7 +106,7 @@ class ConsumerOptions(Options, kinds=CONSUMER):
         super().__init__(given)
         for option in (GroupOptions.group_instance_id, GroupOptions.enable_auto_commit):
             given.require(option, GroupOptions.group_id)
-        self._set(group=GroupOptions(given) if given.has(GroupOptions.group_id) else None)
+        vars(self).update(group=GroupOptions(given) if given.has(GroupOptions.group_id) else None)
 
 
 class WorkerOptions(Options, kinds={Kind.WORKER}):
@@ -126,7 +126,7 @@ class WorkerOptions(Options, kinds={Kind.WORKER}):
     def __init__(self, given: Given) -> None:
         """Raise `InvalidOption`."""
         super().__init__(given)
-        self._set(member=_member_settings(self))
+        vars(self).update(member=_member_settings(self))
 
 
 def _member_settings(options: GroupOptions | WorkerOptions) -> MemberSettings:
@@ -143,14 +143,14 @@ def _member_settings(options: GroupOptions | WorkerOptions) -> MemberSettings:
 
 def parse_producer(config: Mapping[str, object] | None, keywords: Mapping[str, object]) -> ProducerOptions:
     """Return the options. Raise `InvalidOption`."""
-    return ProducerOptions(gather_client(config, keywords, Kind.PRODUCER))
+    return ProducerOptions(warned(gather(config or {}, Kind.PRODUCER, keywords)))
 
 
 def parse_consumer(config: Mapping[str, object] | None, keywords: Mapping[str, object]) -> ConsumerOptions:
     """Return the options. Raise `InvalidOption`."""
-    return ConsumerOptions(gather_client(config, keywords, Kind.CONSUMER))
+    return ConsumerOptions(warned(gather(config or {}, Kind.CONSUMER, keywords)))
 
 
 def parse_worker(config: Mapping[str, object] | None, keywords: Mapping[str, object]) -> WorkerOptions:
     """Return the options. Raise `InvalidOption`."""
-    return WorkerOptions(gather_client(config, keywords, Kind.WORKER))
+    return WorkerOptions(warned(gather(config or {}, Kind.WORKER, keywords)))

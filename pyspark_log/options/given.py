@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import textwrap
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -50,7 +50,7 @@ def parse_source(options: Mapping[str, object], *, streaming: bool) -> SourceOpt
     """Return the options of a read; warn once of options without effect. Raise `InvalidOption`."""
     given = gather(options, Kind.SOURCE_STREAM if streaming else Kind.SOURCE_BATCH)
     parsed = SourceOptions(given)
-    warn([*given.ignored, *SourceOptions.shadowed(given)], given.kind)
+    warned(replace(given, ignored=(*given.ignored, *SourceOptions.shadowed(given))))
     return parsed
 
 
@@ -73,21 +73,14 @@ def parse_sink(options: Mapping[str, object], *, streaming: bool) -> SinkOptions
     """Return the options of a write; warn once of options without effect. Raise `InvalidOption`."""
     given = gather(options, Kind.SINK_STREAM if streaming else Kind.SINK_BATCH)
     parsed = SinkOptions(given, options)
-    warn(given.ignored, given.kind)
+    warned(given)
     return parsed
 
 
-def gather_client(config: Mapping[str, object] | None, keywords: Mapping[str, object], kind: Kind) -> Given:
-    """Return the options in a dict, as keywords, or in both; warn of those without effect. Raise `InvalidOption`."""
-    given = gather(config or {}, kind, keywords)
-    warn(given.ignored, kind)
-    return given
-
-
 def gather(options: Mapping[str, object], kind: Kind, keywords: Mapping[str, object] | None = None) -> Given:
-    """Sort the given options. Raise `InvalidOption` for one that is unknown, refused, or given with two values.
+    """Sort the given options; in those of a client, `_` means `.`.
 
-    In those of a client, `_` means `.`.
+    Raise `InvalidOption` for one that is unknown, refused, or given with two values.
     """
     texts: dict[str, str] = {}
     ignored = []
@@ -149,7 +142,9 @@ def names(kind: Kind) -> list[str]:
     return list(dict.fromkeys(option.name for option in Options.OF[kind].values()))
 
 
-def warn(ignored: Iterable[str], kind: Kind) -> None:
-    """Warn of options without effect. Python's default filter shows the same text once in a process."""
-    if listed := ", ".join(ignored):
-        warnings.warn(f"ignored options of {kind.value}, which have no effect: {listed}", IgnoredOptionWarning, 1)
+def warned(given: Given) -> Given:
+    """Return the options; warn of those without effect. Python's filter shows the same text once in a process."""
+    if listed := ", ".join(given.ignored):
+        message = f"ignored options of {given.kind.value}, which have no effect: {listed}"
+        warnings.warn(message, IgnoredOptionWarning, stacklevel=1)
+    return given

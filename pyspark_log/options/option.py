@@ -149,10 +149,7 @@ class Options:  # noqa: PLW1641 -- some values are dicts
 
     def __init__(self, given: Given) -> None:
         """Raise `InvalidOption`."""
-        self._set(**{field: given.get(option) for field, option in self._own.items()})
-
-    def _set(self, **values: object) -> None:
-        vars(self).update(values)
+        vars(self).update({field: given.get(option) for field, option in self._own.items()})
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         """Refuse: parsed options are not changed."""

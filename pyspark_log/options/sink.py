@@ -59,7 +59,7 @@ class SinkOptions(Options, kinds=SINK):
         super().__init__(given)
         places = [str(text) for name, text in options.items() if name.lower() == "checkpointlocation"]
         is_stream = given.kind is Kind.SINK_STREAM
-        self._set(retry=retry_policy(self), checkpoint=places[0] if places and is_stream else None)
+        vars(self).update(retry=retry_policy(self), checkpoint=places[0] if places and is_stream else None)
         given.require(SinkOptions.txn_version, SinkOptions.txn_app_id)
         if not is_stream:
             given.require(SinkOptions.txn_app_id, SinkOptions.txn_version)

@@ -73,7 +73,7 @@ class SourceOptions(Options, kinds=SOURCE):
         """Raise `InvalidOption`."""
         super().__init__(given)
         (starting, *_), (ending, *_) = self._starts_and_ends(given)
-        self._set(
+        vars(self).update(
             subscription=self._read_subscription(given),
             starting=given.get(starting),
             ending=given.get(ending),
@@ -133,7 +133,5 @@ def check_heartbeat(session_ms: int, heartbeat_ms: int | None) -> None:
     """Raise `InvalidOption` unless a living member sends a heartbeat before its group removes it."""
     shortest_ms = HEARTBEAT_INTERVAL_MS if heartbeat_ms is None else heartbeat_ms
     if shortest_ms >= session_ms:
-        message = (
-            f"heartbeat.interval.ms={shortest_ms} must be less than session.timeout.ms={session_ms}; a third of it"
-        )
-        raise InvalidOption("heartbeat.interval.ms", f"{message} or less is advised")
+        message = f"heartbeat.interval.ms={shortest_ms} must be less than session.timeout.ms={session_ms}"
+        raise InvalidOption("heartbeat.interval.ms", f"{message}; a third of it or less is advised")

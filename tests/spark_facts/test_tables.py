@@ -138,7 +138,7 @@ def test_a_table_may_choose_columns(way: Way) -> None:
 
 def test_a_table_does_not_keep_options_so_they_are_refused(way: Way, table: str) -> None:
     create = f"CREATE TABLE kept USING pyspark_log OPTIONS (path '{way.path}', subscribe 'in')"
-    assert "give them with each statement: FROM events WITH" in refusal(lambda: way.sql(create))
+    assert "give options with each statement: FROM events WITH" in refusal(lambda: way.sql(create))
     unnamed = refusal(lambda: way.sql("SELECT * FROM events").count())
     assert "option path is required for a batch read" in unnamed
     assert "FROM events WITH (path='...', subscribe='...')" in unnamed

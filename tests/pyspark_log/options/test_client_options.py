@@ -69,8 +69,9 @@ def test_names_and_words_of_other_clients_mean_the_same():
         ("acks", "-1", "acks", "all"),
     ):
         assert getattr(producer({name: value}), field) == found, name
-    for word, reset in (("smallest", "earliest"), ("end", "latest"), ("error", "none")):
-        assert consumer({"auto.offset.reset": word}).reset == reset
+    for reset, words in (("earliest", "smallest beginning"), ("latest", "largest end"), ("none", "error")):
+        for word in (reset, *words.split()):
+            assert consumer({"auto.offset.reset": word}).reset == reset
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,11 @@ def test_names_are_found_in_any_case_and_stand_in_messages_as_the_docs_spell_the
         (stream, {"acks": "all"}, "option acks is for a batch write or a streaming write, not for a streaming read"),
         (write, {"startingoffsets": "latest"}, "startingOffsets is for a batch read or a streaming read, not for a"),
         (stream, {"endingoffsets": "latest"}, "endingOffsets is for a batch read, not for a streaming read; remove it"),
+        (
+            write,
+            {"maxoffsetspertrigger": "5"},
+            "maxOffsetsPerTrigger is for a streaming read, not for a streaming write",
+        ),
         (batch, {"group.id": "g"}, "option group.id is for a streaming read, not for a batch read; remove it"),
         (stream, {"paths": '["/a","/b"]'}, "remove it, and load one path"),
         (stream, {"option.path": "/cluster"}, "remove it, and give options with each statement"),

@@ -198,8 +198,10 @@ def test_limits_are_read_as_spark_reads_them_and_ignored_in_a_batch_read():
     sizes = {"7": 7, "7b": 7, "64k": 65_536, " 3M ": 3 << 20, "10gb": 10 << 30, "1t": 1 << 40}
     for text, size in sizes.items():
         assert stream(maxbytespertrigger=text).max_bytes_per_trigger == size, text
-    with pytest.warns(IgnoredOptionWarning, match="which have no effect: maxoffsetspertrigger, maxtriggerdelay$"):
-        batch(maxoffsetspertrigger="x", maxtriggerdelay="1m")
+    limits = "maxoffsetspertrigger maxoffsetspertriggerperpartition maxbytespertrigger minoffsetspertrigger"
+    triggers = f"{limits} maxtriggerdelay maxrecordsondriver".split()
+    with pytest.warns(IgnoredOptionWarning, match=f"which have no effect: {', '.join(triggers)}$"):
+        batch(**dict.fromkeys(triggers, "x"))
 
 
 @pytest.mark.parametrize(
