@@ -22,12 +22,9 @@ def subscribed(**options):
     return parse_source({"path": "/r", **options}, streaming=True)
 
 
-def test_the_defaults_of_a_read_are_kafkas():
+def test_a_stream_begins_at_the_latest_offset_and_a_batch_read_at_the_earliest():
     found = stream()
-    assert (found.subscription, found.starting, found.ending) == (Subscribe(("t",)), Latest(), Latest())
-    assert (found.starting_no_match, found.fail_on_data_loss, found.include_headers) == (NoMatch.ERROR, True, False)
-    assert (found.max_offsets_per_trigger, found.min_offsets_per_trigger) == (None, None)
-    assert (found.max_trigger_delay_ms, found.group_id, found.membership) == (15 * 60 * 1000, "", None)
+    assert (found.starting, found.ending, found.group_id, found.membership) == (Latest(), Latest(), "", None)
     assert (batch().starting, batch().ending) == (Earliest(), Latest())
 
 
@@ -57,11 +54,9 @@ def test_a_subscription_is_a_list_a_pattern_of_whole_names_or_partitions():
         ("subscribe", " , ", "it names no topic"),
         ("subscribe", "a,b/c", "only ASCII letters, digits, '.', '_' and '-' are allowed"),
         ("subscribePattern", "", "it is empty"),
-        ("subscribePattern", r"\p{Alpha}+", "it is not a valid Python regular expression"),
         ("subscribePattern", "[a-z&&[^b]]", "it is not a valid Python regular expression"),
         ("assign", '{"t":0}', "it cannot be parsed"),
         ("assign", '{"t":[-1]}', "partition -1 of topic t is out of range"),
-        ("assign", '{"../t":[0]}', "only ASCII letters"),
         ("assign", '{"t":[]}', "it assigns no partition"),
         ("assign", '{"t":[0],"t":[1]}', "it names t twice"),
     ],
@@ -124,25 +119,17 @@ def test_times_are_for_all_or_for_each_partition_and_take_precedence_over_offset
 @pytest.mark.parametrize(
     ("option", "text", "reason"),
     [
-        ("startingOffsets", "newest", "it is not a known value"),
         ("startingOffsets", '{"t":{"0":-3}}', "the offset -3 of t-0 is out of range"),
         ("startingOffsets", '{"t":{"-1":3}}', "partition -1 of topic t is out of range"),
         ("startingOffsets", '{"t":{}}', "it names no partition"),
         ("startingOffsets", '{"t":"newest"}', "'newest' of topic t is no offset"),
-        ("startingOffsets", '{"t":{"0":"earliest"}}', "it cannot be parsed"),
         ("startingOffsets", '{"t":"earliest","t":{"0":1}}', "it names t twice"),
         ("startingOffsets", '{"t":{"0":1,"0":2}}', "it names 0 twice"),
         ("startingOffsets", '{"t":{"0":1,"-0":2}}', "it names a partition of t twice"),
         ("startingOffsets", '{"t":{"0":9223372036854775808}}', "the offset 9223372036854775808 of t-0"),
-        ("startingOffsetsByTimestamp", '{"t":{"1":1,"1.0":2}}', "it names a partition of t twice"),
         ("startingOffsetsByTimestamp", '{"t":"earliest"}', "'earliest' of topic t is no timestamp"),
         ("startingOffsetsByTimestamp", '{"t":{"0":-1}}', "the timestamp -1 of t-0 is out of range"),
-        ("startingOffsetsByTimestampStrategy", "earliest", "it is not a known value; expected error or latest"),
         ("startingTimestamp", "-1", "it is less than 0"),
-        ("startingTimestamp", "9" * 30, "it is more than 9223372036854775807"),
-        ("endingOffsets", "latest", "is for a batch read, not for a streaming read; remove it"),
-        ("endingTimestamp", "1", "is for a batch read, not for a streaming read; remove it"),
-        ("endingOffsetsByTimestamp", '{"t":{"0":1}}', "is for a batch read, not for a streaming read; remove it"),
     ],
 )
 def test_a_place_that_cannot_be_used_is_refused(option, text, reason):
@@ -210,16 +197,12 @@ def test_limits_are_read_as_spark_reads_them_and_ignored_in_a_batch_read():
         ("maxOffsetsPerTrigger", "0", "it is less than 1"),
         ("maxOffsetsPerTrigger", "1e3", "it is not a whole number"),
         ("maxOffsetsPerTrigger", "9223372036854775808", "it is more than 9223372036854775807"),
-        ("minOffsetsPerTrigger", "-1", "it is less than 0"),
-        ("maxOffsetsPerTriggerPerPartition", "0", "it is less than 1"),
         ("maxBytesPerTrigger", "0k", "it is less than 1"),
         ("maxBytesPerTrigger", "1.5g", "it is not a number with a unit"),
         ("maxBytesPerTrigger", "9223372036854775807k", "it is more than 9223372036854775807"),
         ("maxTriggerDelay", "15 m", "it is not a number with a unit"),
-        ("maxTriggerDelay", "1w", "it is not a number with a unit"),
         ("maxTriggerDelay", "-5s", "it is less than 0"),
         ("minPartitions", "2147483648", "it is more than 2147483647"),
-        ("maxRecordsPerPartition", "0", "it is less than 1"),
         ("failOnDataLoss", "yes", "it is not a known value; expected true or false"),
     ],
 )
@@ -243,12 +226,7 @@ def test_a_group_is_needed_to_begin_at_its_offsets_and_to_share_topics():
         said = f"option group.protocol=cooperative needs the option {without}; set it too, or remove group.protocol"
         assert str(refusal(stream, **given)) == said
     assert refusal(subscribed, assign='{"t":[0]}', **SHARED).option == "assign"
-
-
-def test_a_member_sends_a_heartbeat_before_its_group_removes_it():
-    stream(**SHARED, **{"session.timeout.ms": "10000", "heartbeat.interval.ms": "9999"})
-    for more in ({"session.timeout.ms": "10000", "heartbeat.interval.ms": "10000"}, {"session.timeout.ms": "3000"}):
-        assert refusal(stream, **SHARED, **more).option == "heartbeat.interval.ms"
+    assert refusal(stream, **SHARED, **{"session.timeout.ms": "3000"}).option == "heartbeat.interval.ms"
 
 
 @pytest.mark.parametrize("option", ["group.instance.id", "session.timeout.ms", "heartbeat.interval.ms"])
