@@ -117,7 +117,8 @@ class Given(msgspec.Struct, frozen=True):
             return unset
         expected = f"expected {option.value.takes}"
         if option.default == REQUIRED and not self.has(option):
-            raise InvalidOption(option.name, f"option {option.name} is required for {self.kind.value}; {expected}")
+            message = f"option {option.name} is required for {self.kind.value}; {expected}; in SQL: FROM events WITH"
+            raise InvalidOption(option.name, f"{message} ({option.name}='...')")
         try:
             return option.value.read(text if option.value.verbatim else text.strip())
         except ValueError as error:

@@ -141,7 +141,7 @@ def test_a_table_does_not_keep_options_so_they_are_refused(way: Way, table: str)
     assert "give options with each statement: FROM events WITH" in refusal(lambda: way.sql(create))
     unnamed = refusal(lambda: way.sql("SELECT * FROM events").count())
     assert "option path is required for a batch read" in unnamed
-    assert "FROM events WITH (path='...', subscribe='...')" in unnamed
+    assert "FROM events WITH (path='...')" in unnamed
     assert "option path is required" in refusal(lambda: way.frame().write.option("topic", "x").insertInto(table))
 
 
