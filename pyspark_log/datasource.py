@@ -7,15 +7,20 @@ from typing import TYPE_CHECKING
 import pyspark
 from pyspark.sql.datasource import DataSource
 
-from pyspark_log.options import check_source, is_table_without_options, parse_sink, parse_source
+from pyspark_log.options import check_source, parse_sink, parse_source
 from pyspark_log.spark_calls import spark_entry
 from pyspark_log.spark_conf.installation import check_spark
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql.types import StructType
 
     from pyspark_log.sink.writer import BatchWriter, StreamWriter
     from pyspark_log.source.readers import BatchReader, StreamReader
+
+_TABLE_PROPERTIES = frozenset({"owner", "provider", "comment", "collation", "external", "is_managed_location"})
+"""Those of each table in Spark's catalog: `TableCatalog`'s reserved ones."""
 
 
 class DefaultSource(DataSource):
@@ -38,7 +43,7 @@ class DefaultSource(DataSource):
         from pyspark_log.source.row import row_schema
         from pyspark_log_storage.stores.addresses import absolute_urls, open_store
 
-        if is_table_without_options(self.options):
+        if _is_table_without_options(self.options):
             return row_schema(include_headers=False)
         # Called by `load()`, before it is known whether a batch or a stream will be read.
         options = check_source(self.options)
@@ -78,3 +83,13 @@ class DefaultSource(DataSource):
 
         del overwrite
         return StreamWriter(schema, parse_sink(self.options, streaming=True))
+
+
+def _is_table_without_options(options: Mapping[str, str]) -> bool:
+    """Return whether Spark asks for the schema of a new table of its catalog: `CREATE TABLE events USING pyspark_log`.
+
+    Spark passes the OPTIONS of a table neither to a read nor to a write, only those that a statement gives: `FROM
+    events WITH (path='...', subscribe='...')`. So a table has none, and no location. When it is created without
+    columns, Spark asks for the schema with the table's properties as options.
+    """
+    return "owner" in options and _TABLE_PROPERTIES.issuperset(options)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark_log.clients.producer_batch import Delivery, OnDelivery
     from pyspark_log.clients.row_input import InputRow
-    from pyspark_log.options.producer import ProducerOptions
+    from pyspark_log.options.clients import ProducerOptions
 
 ROOM_BYTES = 16 * 1024
 """The room that an open batch takes of `buffer.memory` in advance, so that only every hundredth row has to ask."""

@@ -30,7 +30,7 @@ from pyspark_log.clients.records import (
     partitions_of,
 )
 from pyspark_log.opening import own_log
-from pyspark_log.options.consumer import parse_consumer
+from pyspark_log.options.clients import parse_consumer
 from pyspark_log.reading.planning import Range, split_of
 from pyspark_log.reading.positions import offset_for_time
 from pyspark_log_coordinator.membership.latch import Latch

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark_log.clients.looks import Looks
     from pyspark_log.clients.own_lock import OwnTurn
     from pyspark_log.clients.reading import Reading
-    from pyspark_log.options.consumer import ConsumerOptions, GroupOptions
+    from pyspark_log.options.clients import ConsumerOptions, GroupOptions
     from pyspark_log_coordinator.group.state import Group
 
 FIND_AGAIN_SECONDS = 5.0

@@ -17,7 +17,7 @@ from pyspark_log.clients.records import BatchMetadata, RecordMetadata, address_o
 from pyspark_log.clients.row_input import arrow_rows, checked_row, lasting
 from pyspark_log.clients.sender import Sender
 from pyspark_log.opening import canonical, own_log
-from pyspark_log.options.producer import parse_producer
+from pyspark_log.options.clients import parse_producer
 from pyspark_log_storage.errors import BufferExhausted, InvalidInput, InvalidRecord
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pyspark_log.clients.looks import Looks
-    from pyspark_log.options.consumer import ConsumerOptions
+    from pyspark_log.options.clients import ConsumerOptions
     from pyspark_log.reading.fetch import Split
     from pyspark_log_coordinator.group.state import Group
     from pyspark_log_coordinator.log.log import TopicHandle

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark_log.clients.accumulator import Accumulator, Request
     from pyspark_log.clients.housekeeper import Housekeeper
     from pyspark_log.clients.producer_batch import ProducerBatch
-    from pyspark_log.options.producer import ProducerOptions
+    from pyspark_log.options.clients import ProducerOptions
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.batch import StagedFile
     from pyspark_log_storage.errors import InvalidRecord

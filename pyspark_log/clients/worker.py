@@ -15,7 +15,7 @@ import msgspec
 from pyspark_log.clients.own_lock import Busy, OfOneProcess, OwnTurn
 from pyspark_log.clients.records import address_of
 from pyspark_log.opening import own_log
-from pyspark_log.options.consumer import parse_worker
+from pyspark_log.options.clients import parse_worker
 from pyspark_log_coordinator.assignors import connect
 from pyspark_log_coordinator.group.state import Protocol
 from pyspark_log_coordinator.membership.group_member import GroupMember

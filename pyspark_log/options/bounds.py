@@ -39,19 +39,26 @@ def options_between(
     more = as_texts(options)
     if taken := [name for name in more if name.lower().startswith(_CHOOSE)]:
         raise InvalidInput(f"options has {taken[0]}; which rows are read is said by the arguments path to version")
-    start, end = _with_ints("start", start), _with_ints("end", end)
-    named = {number for bound in (start, end) if isinstance(bound, Mapping) for number in bound}
-    chosen = named if partitions is None else {_int("partitions", each) for each in partitions}
     more = {_HEADERS if name.lower() == _HEADERS.lower() else name: value for name, value in more.items()}
     given = {_HEADERS: "true", "startingOffsetsByTimestampStrategy": "latest"} | more
-    if named or partitions is not None:
-        given["assign"] = json.dumps({topic: sorted(chosen)})
-    else:
-        given["subscribe"] = topic
-    given |= _option("start", start, topic, chosen) | _option("end", end, topic, chosen)
-    if version is not None:
-        given["versionAsOf"] = str(version)
-    return given
+    starts, ends = _offsets("start", start), _offsets("end", end)
+    chosen = starts.keys() | ends.keys() if partitions is None else {_int("partitions", each) for each in partitions}
+    given |= {"assign": json.dumps({topic: sorted(chosen)})} if chosen else {"subscribe": topic}
+    for name, bound, offsets in (("start", start, starts), ("end", end, ends)):
+        prefix, natural = {"start": ("starting", "earliest"), "end": ("ending", "latest")}[name]
+        if isinstance(bound, Mapping):
+            if wrong := sorted(chosen ^ offsets.keys())[:1]:
+                has = "has no offset for" if wrong[0] in chosen else "has an offset for"
+                message = f"{name} {has} partition {wrong[0]}; give start and end offsets of the partitions to read"
+                raise InvalidInput(message)
+            given[f"{prefix}Offsets"] = json.dumps({topic: dict(sorted(offsets.items()))})
+        elif isinstance(bound, datetime):
+            given[f"{prefix}Timestamp"] = str(_ms(name, bound))
+        elif bound == natural:
+            given[f"{prefix}Offsets"] = natural
+        else:
+            raise InvalidInput(f"{name} is {bound!r}; expected {natural!r}, a datetime, or a dict of offsets")
+    return given | ({} if version is None else {"versionAsOf": str(version)})
 
 
 def check_partitions(partitions: Collection[int] | None) -> None:
@@ -60,11 +67,9 @@ def check_partitions(partitions: Collection[int] | None) -> None:
         raise InvalidInput("partitions is empty; name those to read, or omit it to read all")
 
 
-def _with_ints(name: str, bound: Bound) -> Bound:
-    """Return a bound whose offsets are ints of Python; those of NumPy and pandas are none. Raises `InvalidInput`."""
-    if not isinstance(bound, Mapping):
-        return bound
-    return {_int(name, partition): _int(name, offset) for partition, offset in bound.items()}
+def _offsets(name: str, bound: Bound) -> dict[int, int]:
+    """Return offsets as ints of Python; those of NumPy and pandas are none."""
+    return {_int(name, p): _int(name, o) for p, o in bound.items()} if isinstance(bound, Mapping) else {}
 
 
 def _int(name: str, value: SupportsIndex) -> int:
@@ -74,27 +79,7 @@ def _int(name: str, value: SupportsIndex) -> int:
         raise InvalidInput(f"{name} has {value!r}; expected a whole number") from None
 
 
-def _option(name: Literal["start", "end"], bound: Bound, topic: str, partitions: Collection[int]) -> dict[str, str]:
-    """Return the option for a bound. Raises `InvalidInput`."""
-    prefix = {"start": "starting", "end": "ending"}[name]
-    natural = {"start": "earliest", "end": "latest"}[name]
-    match bound:
-        case str():
-            if bound != natural:
-                raise InvalidInput(f"{name} is {bound!r}; expected {natural!r}, a datetime, or a dict of offsets")
-            return {f"{prefix}Offsets": bound}
-        case datetime():
-            if bound.tzinfo is None:
-                raise InvalidInput(f"{name} is {bound}, which has no time zone; give it one, such as timezone.utc")
-            if bound < _EPOCH:
-                raise InvalidInput(f"{name} is {bound}; expected a time since 1970")
-            return {f"{prefix}Timestamp": str((bound - _EPOCH) // timedelta(milliseconds=1))}
-        case Mapping():
-            if missing := sorted(set(partitions) ^ set(bound)):
-                wrong = "has no offset for" if missing[0] in partitions else "has an offset for"
-                raise InvalidInput(
-                    f"{name} {wrong} partition {missing[0]}; give start and end offsets of the partitions to read"
-                )
-            return {f"{prefix}Offsets": json.dumps({topic: dict(sorted(bound.items()))})}
-        case _:
-            raise InvalidInput(f"{name} is {bound!r}; expected {natural!r}, a datetime, or a dict of offsets")
+def _ms(name: str, time: datetime) -> int:
+    if time.tzinfo is None or time < _EPOCH:
+        raise InvalidInput(f"{name} is {time}; expected a time since 1970 with a time zone, such as timezone.utc")
+    return (time - _EPOCH) // timedelta(milliseconds=1)

@@ -12,12 +12,12 @@ turns timestamps into offsets. Source: Spark's `KafkaSourceProvider.checkOffsetL
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
 
 import msgspec
 
-from pyspark_log.options.value import LONG_MAX, Value, decoded, read_topic
-from pyspark_log_coordinator.model.settings import INT_MAX
+from pyspark_log.options.value import Value, check_partition, integer, of_topics, read_topic
+from pyspark_log_coordinator.model.settings import LONG_MAX
 from pyspark_log_storage.errors import InvalidOption
 
 LATEST_OFFSET = -1
@@ -69,109 +69,58 @@ class NoMatch(enum.Enum):
     LATEST = "latest"
 
 
-_WORDS = {"earliest": EARLIEST_OFFSET, "latest": LATEST_OFFSET}
+_NUMBERS = {"earliest": EARLIEST_OFFSET, "latest": LATEST_OFFSET}
 
 
-def _check_numbers(numbers: PartitionNumbers, low: int, what: str) -> None:
+def _offsets(words: Mapping[str, Position]) -> Value[Position]:
+    """Return positions that are one of `words`, or offsets, also those that stand for one of these words."""
+    numbers = {word: number for word, number in _NUMBERS.items() if word in words}
+    word, number = next(iter(numbers.items()))
+    example = f'such as {{"t":{{"0":23,"1":{number}}},"u":"{word}"}}, where {number} is {word}'
+
+    def read(text: str) -> Position:
+        return words.get(text.lower()) or SpecificOffsets(*_read(text, "offset", numbers))
+
+    return Value(f"{', '.join(words)}, or JSON with an offset for each partition, {example}", read)
+
+
+def _read(text: str, what: str, words: Mapping[str, int]) -> tuple[PartitionNumbers, dict[str, int]]:
+    """Return the numbers of partitions, and those of whole topics, which are `words`."""
+    if not text.startswith("{"):
+        raise ValueError("it is not a known value")
+    given: dict[str, dict[int, int] | str] = of_topics(text, dict[str, dict[int, int] | str])
+    whole = {read_topic(topic): each.lower() for topic, each in given.items() if isinstance(each, str)}
+    if wrong := next((topic for topic, word in whole.items() if word not in words), None):
+        raise ValueError(f"{given[wrong]!r} of topic {wrong} is no {what}")
+    numbers = {read_topic(topic): each for topic, each in given.items() if not isinstance(each, str)}
+    if not whole and not any(numbers.values()):
+        raise ValueError("it names no partition")
     for topic, partitions in numbers.items():
-        read_topic(topic)
         for partition, number in partitions.items():
-            if not 0 <= partition <= INT_MAX:
-                raise ValueError(f"partition {partition} of topic {topic} is out of range")
-            if not low <= number <= LONG_MAX:
+            check_partition(topic, partition)
+            if not 0 <= number <= LONG_MAX and number not in words.values():
                 raise ValueError(f"the {what} {number} of {topic}-{partition} is out of range")
+    return numbers, {topic: words[word] for topic, word in whole.items()}
 
 
-def _read_offsets(text: str, refused: int | None = None, why: str = "") -> SpecificOffsets:
-    given: dict[str, dict[int, int] | str] = decoded(text, dict[str, dict[int, int] | str])
-    offsets = {topic: each for topic, each in given.items() if not isinstance(each, str)}
-    whole_topics = {}
-    for topic, each in given.items():
-        if isinstance(each, str):
-            read_topic(topic)
-            if each.lower() not in _WORDS:
-                raise ValueError(f"{each!r} of topic {topic} is neither earliest nor latest")
-            whole_topics[topic] = _WORDS[each.lower()]
-            if whole_topics[topic] == refused:
-                raise ValueError(f"topic {topic} has {each}, and {why}")
-    if not whole_topics and not any(offsets.values()):
-        raise ValueError("it names no partition")
-    _check_numbers(offsets, EARLIEST_OFFSET, "offset")
-    for topic, partitions in offsets.items():
-        for partition, offset in partitions.items():
-            if offset == refused:
-                raise ValueError(f"{topic}-{partition} has {offset}, and {why}")
-    return SpecificOffsets(offsets, whole_topics)
+def _flat(numbers: PartitionNumbers, whole_topics: Collection[str] = ()) -> dict[str, int]:
+    """Return the numbers by what they are for. A topic that is compared as a whole has none."""
+    return {
+        topic if topic in whole_topics else f"{topic}-{partition}": LATEST_OFFSET if topic in whole_topics else number
+        for topic, partitions in numbers.items()
+        for partition, number in partitions.items()
+    }
 
 
-def _read_stream_start(text: str) -> Position:
-    match text.lower():
-        case "earliest":
-            return Earliest()
-        case "latest":
-            return Latest()
-        case "group":
-            return CommittedOffsets()
-        case _:
-            return _read_offsets(text)
-
-
-def _read_batch_start(text: str) -> Position:
-    why = "a batch read cannot start at the latest offset (-1)"
-    match text.lower():
-        case "earliest":
-            return Earliest()
-        case "latest":
-            raise ValueError(why)
-        case _:
-            return _read_offsets(text, LATEST_OFFSET, why)
-
-
-def _read_batch_end(text: str) -> Position:
-    why = "a batch read cannot end at the earliest offset (-2)"
-    match text.lower():
-        case "latest":
-            return Latest()
-        case "earliest":
-            raise ValueError(why)
-        case _:
-            return _read_offsets(text, EARLIEST_OFFSET, why)
-
-
-def _read_global_timestamp(text: str) -> Position:
-    if text.startswith("-") and text[1:].isdigit():
-        raise ValueError("it is negative")
-    if not (text.isascii() and text.isdigit() and int(text) <= LONG_MAX):
-        raise ValueError("it is not a number of milliseconds")
-    return GlobalTimestamp(int(text))
-
-
-def _read_timestamps(text: str) -> Position:
-    times: PartitionNumbers = decoded(text, PartitionNumbers)
-    if not any(times.values()):
-        raise ValueError("it names no partition")
-    _check_numbers(times, 0, "timestamp")
-    return Timestamps(times)
-
-
-STREAM_START: Value[Position] = Value(
-    "earliest, latest, group, or JSON with an offset for each partition, such as"
-    ' {"t":{"0":23,"1":-2},"u":"latest"}, where -2 is earliest and -1 is latest',
-    _read_stream_start,
+STREAM_START = _offsets({"earliest": Earliest(), "latest": Latest(), "group": CommittedOffsets()})
+BATCH_START = _offsets({"earliest": Earliest()})
+BATCH_END = _offsets({"latest": Latest()})
+GLOBAL_TIMESTAMP: Value[Position] = Value(
+    "milliseconds since 1970-01-01 UTC", lambda text: GlobalTimestamp(integer(0).read(text))
 )
-BATCH_START: Value[Position] = Value(
-    'earliest, or JSON with an offset for each partition, such as {"t":{"0":23,"1":-2},"u":"earliest"}, where -2 is'
-    " earliest",
-    _read_batch_start,
-)
-BATCH_END: Value[Position] = Value(
-    'latest, or JSON with an offset for each partition, such as {"t":{"0":50,"1":-1},"u":"latest"}, where -1 is latest',
-    _read_batch_end,
-)
-GLOBAL_TIMESTAMP: Value[Position] = Value("milliseconds since 1970-01-01 UTC", _read_global_timestamp)
 TIMESTAMPS: Value[Position] = Value(
     'JSON with milliseconds since 1970-01-01 UTC for each partition, such as {"t":{"0":1700000000000}}',
-    _read_timestamps,
+    lambda text: Timestamps(_read(text, "timestamp", {})[0]),
 )
 
 
@@ -186,86 +135,37 @@ def is_named(position: Position, topic: str, partition: int) -> bool:
             return False
 
 
-def starting_option(position: Position) -> str:
-    """Return the name of the option for such a start."""
-    return _option("starting", position)
-
-
-def ending_option(position: Position) -> str:
-    """Return the name of the option for such an end."""
-    return _option("ending", position)
-
-
-def _option(prefix: str, position: Position) -> str:
-    match position:
-        case GlobalTimestamp():
-            return f"{prefix}Timestamp"
-        case Timestamps():
-            return f"{prefix}OffsetsByTimestamp"
-        case _:
-            return f"{prefix}Offsets"
+def option_name(prefix: str, position: Position) -> str:
+    """Return the name of the option for such a start or end; `prefix` is starting or ending."""
+    suffixes: dict[type, str] = {GlobalTimestamp: "Timestamp", Timestamps: "OffsetsByTimestamp"}
+    return prefix + suffixes.get(type(position), "Offsets")
 
 
 def check_range(start: Position, end: Position) -> None:
     """Raise `InvalidOption` if both positions are of one form and do not make a range."""
-    names = starting_option(start), ending_option(end)
+    begin, until = option_name("starting", start), option_name("ending", end)
     match start, end:
         case SpecificOffsets(), SpecificOffsets():
-            whole = start.whole_topics.keys() | end.whole_topics.keys()
-            _check_same(
-                _topics(start.offsets) | start.whole_topics.keys(),
-                _topics(end.offsets) | end.whole_topics.keys(),
-                names,
-                "topics",
+            whole = {**start.whole_topics, **end.whole_topics}
+            begins, ends = (
+                _flat(each.offsets, whole) | dict.fromkeys(each.whole_topics, LATEST_OFFSET) for each in (start, end)
             )
-            begins, ends = ({each: of[each] for each in of.keys() - whole} for of in (start.offsets, end.offsets))
-            _check_partitions(begins, ends, names)
-        case Timestamps(begins), Timestamps(ends):
-            _check_partitions(begins, ends, names)
-        case GlobalTimestamp(first), GlobalTimestamp(last):
-            if first > last:
-                raise _backwards(names, "", first, last)
-        case GlobalTimestamp(first), Timestamps(ends):
-            for topic, partition in sorted(_partitions(ends)):
-                _check_order(names, topic, partition, first, ends[topic][partition])
-        case Timestamps(begins), GlobalTimestamp(last):
-            for topic, partition in sorted(_partitions(begins)):
-                _check_order(names, topic, partition, begins[topic][partition], last)
+        case ((GlobalTimestamp() | Timestamps()), (GlobalTimestamp() | Timestamps())):
+            begins, ends = _times(start, end), _times(end, start)
         case _:
-            pass
+            return
+    if apart := ", ".join(sorted(begins.keys() ^ ends.keys())[:5]):
+        message = f"options {begin} and {until} must name the same topics and partitions, but only one names {apart}"
+        raise InvalidOption(until, message)
+    for place, first in sorted(begins.items()):
+        if first > ends[place] >= 0:  # -1 and -2 stand for latest and earliest
+            where = f" for {place}" if place else ""
+            message = f"option {until} is {ends[place]}{where}, which is before {begin} ({first}); set a later end"
+            raise InvalidOption(until, message)
 
 
-def _check_partitions(begins: PartitionNumbers, ends: PartitionNumbers, names: tuple[str, str]) -> None:
-    starts, stops = _partitions(begins), _partitions(ends)
-    _check_same({f"{t}-{p}" for t, p in starts}, {f"{t}-{p}" for t, p in stops}, names, "partitions")
-    for topic, partition in sorted(starts):
-        _check_order(names, topic, partition, begins[topic][partition], ends[topic][partition])
-
-
-def _check_same(of_start: Iterable[str], of_end: Iterable[str], names: tuple[str, str], what: str) -> None:
-    if apart := set(of_start) ^ set(of_end):
-        raise InvalidOption(
-            names[1],
-            f"options {names[0]} and {names[1]} must name the same {what}, but only one names"
-            f" {', '.join(sorted(apart)[:5])}",
-        )
-
-
-def _check_order(names: tuple[str, str], topic: str, partition: int, begin: int, end: int) -> None:
-    if begin > end >= 0:  # -1 and -2 stand for latest and earliest
-        raise _backwards(names, f" for {topic}-{partition}", begin, end)
-
-
-def _backwards(names: tuple[str, str], where: str, begin: int, end: int) -> InvalidOption:
-    return InvalidOption(
-        names[1],
-        f"option {names[1]} is {end}{where}, which is before {names[0]} ({begin}); set a later end",
-    )
-
-
-def _partitions(numbers: PartitionNumbers) -> set[tuple[str, int]]:
-    return {(topic, partition) for topic, partitions in numbers.items() for partition in partitions}
-
-
-def _topics(numbers: PartitionNumbers) -> set[str]:
-    return {topic for topic, partitions in numbers.items() if partitions}
+def _times(position: GlobalTimestamp | Timestamps, other: GlobalTimestamp | Timestamps) -> dict[str, int]:
+    """Return the time of each partition that one of the two names."""
+    if isinstance(position, Timestamps):
+        return _flat(position.ms)
+    return dict.fromkeys(_flat(other.ms) if isinstance(other, Timestamps) else [""], position.ms)

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from pyspark_log.options.value import Value, decoded, read_topic
-from pyspark_log_coordinator.model.settings import INT_MAX
+from pyspark_log.options.value import Value, check_partition, of_topics, read_topic
 
 
 class Subscribe(msgspec.Struct, frozen=True, tag=True):
@@ -42,8 +41,6 @@ class Assign(msgspec.Struct, frozen=True, tag=True):
     partitions: dict[str, tuple[int, ...]]
 
 
-_NOTHING_ASSIGNED = "it assigns no partition"
-
 Subscription = Subscribe | SubscribePattern | Assign
 
 
@@ -68,37 +65,23 @@ def _read_pattern(text: str) -> Subscription:
 
 
 def _read_assign(text: str) -> Subscription:
-    if not text:
-        raise ValueError(_NOTHING_ASSIGNED)
-    assigned: dict[str, list[int]] = decoded(text, dict[str, list[int]])
+    assigned: dict[str, list[int]] = of_topics(text or "{}", dict[str, list[int]])
     for topic, partitions in assigned.items():
         read_topic(topic)
         for partition in partitions:
-            if not 0 <= partition <= INT_MAX:
-                raise ValueError(f"partition {partition} of topic {topic} is out of range")
+            check_partition(topic, partition)
     if not any(assigned.values()):
-        raise ValueError(_NOTHING_ASSIGNED)
+        raise ValueError("it assigns no partition")
     return Assign({topic: tuple(sorted(set(partitions))) for topic, partitions in assigned.items() if partitions})
-
-
-def _read_ids(text: str) -> dict[str, str]:
-    try:
-        return msgspec.json.decode(text, type=dict[str, str])
-    except msgspec.MsgspecError as error:
-        raise ValueError(f"it cannot be parsed ({error})") from None
-
-
-def _read_compactions(text: str) -> dict[str, dict[int, int]]:
-    try:
-        return msgspec.json.decode(text, type=dict[str, dict[int, int]], strict=False)
-    except msgspec.MsgspecError as error:
-        raise ValueError(f"it cannot be parsed ({error})") from None
 
 
 SUBSCRIBE: Value[Subscription] = Value("topic names separated by commas", _read_subscribe)
 SUBSCRIBE_PATTERN: Value[Subscription] = Value("a regular expression that matches whole topic names", _read_pattern)
 ASSIGN: Value[Subscription] = Value('JSON with the partitions of each topic, such as {"t":[0,1]}', _read_assign)
-TOPIC_IDS: Value[Mapping[str, str]] = Value('JSON with the id of each topic, such as {"t":"5f0c..."}', _read_ids)
+TOPIC_IDS: Value[Mapping[str, str]] = Value(
+    'JSON with the id of each topic, such as {"t":"5f0c..."}', lambda text: of_topics(text, dict[str, str])
+)
 COMPACTIONS: Value[Mapping[str, Mapping[int, int]]] = Value(
-    'JSON with counts of the partitions of each topic, such as {"t":{"0":3}}', _read_compactions
+    'JSON with counts of the partitions of each topic, such as {"t":{"0":3}}',
+    lambda text: of_topics(text, dict[str, dict[int, int]]),
 )

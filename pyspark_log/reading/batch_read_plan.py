@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_log import opening
-from pyspark_log.options.position import ending_option, starting_option
+from pyspark_log.options.position import option_name
 from pyspark_log.reading.planning import Range, splits
 from pyspark_log.reading.positions import report_loss, resolve, subscribed
 from pyspark_log_storage.errors import DataLoss, InvalidInput, InvalidOption
@@ -65,7 +65,7 @@ def _check_order(options: SourceOptions, start: dict[tuple[str, int], int], end:
     for (topic, p), first in start.items():
         last = end[topic, p]
         if first > last:
-            start_name, end_name = starting_option(options.starting), ending_option(options.ending)
+            start_name, end_name = option_name("starting", options.starting), option_name("ending", options.ending)
             raise InvalidOption(
                 end_name,
                 f"topic {topic!r}, partition {p}: {end_name} is at offset {last}, which is before {start_name},"

@@ -13,20 +13,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from pyspark_log.options import (
+from pyspark_log.options.position import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,
-    Assign,
     CommittedOffsets,
     Earliest,
     GlobalTimestamp,
     Latest,
     NoMatch,
     SpecificOffsets,
-    Subscribe,
-    SubscribePattern,
     Timestamps,
 )
+from pyspark_log.options.subscription import Assign, Subscribe, SubscribePattern
 from pyspark_log.reading.failover import Failover
 from pyspark_log.reading.fetch import ChunkPlace, place_in_segment, read_one
 from pyspark_log.reading.planning import read_replicas
@@ -38,7 +36,8 @@ from pyspark_log_storage.segments import segment
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pyspark_log.options import Position, Subscription
+    from pyspark_log.options.position import Position
+    from pyspark_log.options.subscription import Subscription
     from pyspark_log.reading.failover import ReadReplica
     from pyspark_log_coordinator.cluster.nodes import Node
     from pyspark_log_coordinator.log.log import Log, TopicHandle

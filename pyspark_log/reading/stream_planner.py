@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from pyspark_log import opening
-from pyspark_log.options import CommittedOffsets
+from pyspark_log.options.position import CommittedOffsets
 from pyspark_log.reading import limits, source_offset
 from pyspark_log.reading.group_offsets import GroupOffsets
 from pyspark_log.reading.planning import divide, split_of

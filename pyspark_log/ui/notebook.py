@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log import opening
-from pyspark_log.options.given import CLIENT_STORAGE_OPTIONS, gather_client
+from pyspark_log.options.given import DescribeOptions, gather
 from pyspark_log.options.option import Kind
 from pyspark_log.ui import content, pages
 from pyspark_log.ui.content import PARTITIONS_SHOWN
@@ -52,8 +52,8 @@ def describe(
     Needs pip install jinja2. `options` may have `storage_options`. Reads no rows and writes nothing. Raises
     `UnknownTopic`, `UnknownGroup`, and `LogError` if the cluster cannot be read.
     """
-    given = gather_client(options, {}, [CLIENT_STORAGE_OPTIONS], Kind.DESCRIBE)
-    log = opening.own_log(path, given.get(CLIENT_STORAGE_OPTIONS))
+    parsed = DescribeOptions(gather(options or {}, Kind.DESCRIBE))
+    log = opening.own_log(path, parsed.storage_options)
     log.open(create=False)
     if topic is not None:
         log.topic(topic)

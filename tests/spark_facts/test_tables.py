@@ -78,7 +78,9 @@ def test_a_temporary_view_reads_a_topic(way: Way, view: str) -> None:
 
 def test_a_temporary_view_of_a_topic_is_not_written_and_not_a_stream(way: Way, view: str) -> None:
     insert = "INSERT INTO seen SELECT key, value, topic, partition, offset, timestamp, timestampType FROM seen"
-    assert "option subscribe is for reads and cannot be used in a batch write" in refusal(lambda: way.sql(insert))
+    assert "option subscribe is for a batch read or a streaming read, not for a batch write" in refusal(
+        lambda: way.sql(insert)
+    )
     assert "not a temp view of streaming logical plan" in refusal(lambda: way.spark.readStream.table(view).schema)
 
 
@@ -136,10 +138,10 @@ def test_a_table_may_choose_columns(way: Way) -> None:
 
 def test_a_table_does_not_keep_options_so_they_are_refused(way: Way, table: str) -> None:
     create = f"CREATE TABLE kept USING pyspark_log OPTIONS (path '{way.path}', subscribe 'in')"
-    assert "give them with each statement: FROM events WITH" in refusal(lambda: way.sql(create))
+    assert "give options with each statement: FROM events WITH" in refusal(lambda: way.sql(create))
     unnamed = refusal(lambda: way.sql("SELECT * FROM events").count())
     assert "option path is required for a batch read" in unnamed
-    assert "FROM events WITH (path='...', subscribe='...')" in unnamed
+    assert "FROM events WITH (path='...')" in unnamed
     assert "option path is required" in refusal(lambda: way.frame().write.option("topic", "x").insertInto(table))
 
 

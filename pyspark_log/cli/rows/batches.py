@@ -22,8 +22,9 @@ from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from pyspark_log.options import Acks, Compression
     from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.model.batch import Acks
+    from pyspark_log_storage.files.row_files import Compression
 
 
 _TAKEN = (SinkOptions.retries, SinkOptions.retry_backoff_ms, SinkOptions.delivery_timeout_ms)
@@ -50,7 +51,7 @@ def parse_produce(settings: Mapping[str, str]) -> RetryPolicy:
         hint = f"did you mean {nearest}?" if nearest is not None else f"expected one of {', '.join(names)}"
         raise InvalidOption(error.option, f"unknown --config {error.option}; {hint}") from None
     others = [(name, f"use {_FLAGS[name]} instead" if name in _FLAGS else None) for name in given.texts]
-    others += [(each.name, each.why) for each in given.ignored]
+    others += [(name, "it has no effect") for name in given.ignored]
     for name, why in others:
         if name not in names:
             raise InvalidOption(

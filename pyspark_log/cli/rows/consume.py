@@ -28,7 +28,7 @@ from pyspark_log.cli.output import counted
 from pyspark_log.cli.rows import row_positions
 from pyspark_log.clients.reading import AssignedPartition
 from pyspark_log.opening import open_log
-from pyspark_log.options.consumer import parse_consumer
+from pyspark_log.options.clients import parse_consumer
 from pyspark_log.reading.fetch import BATCH_BYTES_MAX, BATCH_ROWS, fetch, newest_rows
 from pyspark_log.reading.newest_rows import check_compacted, keyed_partition, newest_rows_of
 from pyspark_log.reading.planning import Range, find_again, split_of

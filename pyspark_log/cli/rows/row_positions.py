@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from pyspark_log.cli import arguments
-from pyspark_log.options import Earliest, GlobalTimestamp, Latest, NoMatch
+from pyspark_log.options.position import Earliest, GlobalTimestamp, Latest, NoMatch
 from pyspark_log.reading.positions import Subscribed, resolve
 from pyspark_log_storage.errors import DataLoss, InvalidInput
 

@@ -126,7 +126,7 @@ def test_what_is_typed_wrong_is_told_with_what_is_right(cli, words, said):
         ("delivery.timeout.ms=soon", "it is not a whole number"),
         ("acks=1", "use --acks instead"),
         ("txnAppId=a", "remove it"),
-        ("kafka.linger.ms=5", "there is no Kafka producer"),
+        ("kafka.linger.ms=5", "it has no effect"),
         ("delivery.timeout=5", "did you mean delivery"),
         ("acsk=all", "did you mean --acks?"),
         ("zzz=1", "expected one of retries, retry.backoff.ms, delivery.timeout.ms"),

@@ -13,7 +13,7 @@ from pyspark_log.clients import housekeeper, sender
 from pyspark_log.clients.accumulator import Accumulator
 from pyspark_log.clients.housekeeper import Housekeeper
 from pyspark_log.clients.sender import Sender
-from pyspark_log.options.producer import parse_producer
+from pyspark_log.options.clients import parse_producer
 from pyspark_log.writing.staging import Staging
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log.log import TopicHandle

@@ -4,7 +4,8 @@ import warnings
 
 import pytest
 
-from pyspark_log.options import IgnoredOptionWarning, Latest, NoMatch
+from pyspark_log.options import IgnoredOptionWarning
+from pyspark_log.options.position import Latest, NoMatch
 from pyspark_log.reading.positions import Subscribed, offset_for_time, resolve, warn_of_loss
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.topic.machine import DeleteRecords

@@ -4,7 +4,7 @@ from itertools import count
 import msgspec
 import pytest
 
-from pyspark_log.options import Subscribe
+from pyspark_log.options.subscription import Subscribe
 from pyspark_log.reading.positions import report_loss, subscribed
 from pyspark_log.reading.source_offset import Position, SourceOffset, TopicPositions
 from pyspark_log.reading.tracking import Start, committed_start, go_on, ranges_between, within

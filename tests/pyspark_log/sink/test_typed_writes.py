@@ -303,7 +303,7 @@ def test_records_are_refused_by_a_typed_topic_and_columns_by_a_topic_of_records(
     frame = StructType([StructField("value", StringType()), StructField("topic", StringType())])
     with pytest.raises(InvalidRecord, match="topic 't' is typed: it has columns of its own"):
         write(typed, frame, [{"value": "v", "topic": "t"}], topic=None)
-    with pytest.raises(InvalidOption, match="set the option topic, or remove schema"):
+    with pytest.raises(InvalidOption, match="needs the option topic; set it too, or remove schema"):
         source(typed, schema="columns").writer(frame, False)
     with pytest.raises(InvalidOption, match=r"dead.letter.topic is 't', a typed topic"):
         write(typed, "value STRING", topic="r", **{"dead.letter.topic": "t"})

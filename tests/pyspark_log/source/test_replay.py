@@ -137,7 +137,7 @@ def test_read_returns_all_rows_of_a_topic_or_of_partitions_or_of_a_version(log):
         (("latest",), "start is 'latest'; expected 'earliest', a datetime, or a dict of offsets"),
         (("earliest", "earliest"), "end is 'earliest'; expected 'latest', a datetime, or a dict of offsets"),
         ((5,), "start is 5; expected 'earliest', a datetime, or a dict of offsets"),
-        ((datetime(2026, 1, 1),), "start is 2026-01-01 00:00:00, which has no time zone"),  # noqa: DTZ001 -- it is tested
+        ((datetime(2026, 1, 1),), "start is 2026-01-01 00:00:00; expected a time since 1970 with a time zone"),  # noqa: DTZ001 -- it is tested
         ((NOON - timedelta(days=50_000 // 2),), "expected a time since 1970"),
         (({0: 1}, {1: 5}), "start has no offset for partition 1; give start and end offsets of the partitions to read"),
     ],

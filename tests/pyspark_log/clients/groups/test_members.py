@@ -193,8 +193,8 @@ class TestListeners:
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"enable_auto_commit": True}, "enable.auto.commit needs a group"),
-        ({"group_instance_id": "a"}, "group.instance.id needs a group"),
+        ({"enable_auto_commit": True}, "enable.auto.commit=true needs the option group.id"),
+        ({"group_instance_id": "a"}, "group.instance.id=a needs the option group.id"),
         ({"group_id": "g", "heartbeat_interval_ms": 45_000}, "must be less than session.timeout.ms=45000"),
         ({"group_id": "g", "partition_assignment_strategy": "range,best"}, "there is no assignor 'best'"),
         ({"group_id": "g", "partition_assignment_strategy": "range,range"}, "names an assignor twice"),

@@ -1,0 +1,103 @@
+"""What docs/reference/options.md says of each option and setting is what the code takes."""
+
+import re
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+from pyspark_log.options import SinkOptions, SourceOptions
+from pyspark_log.options.clients import ConsumerOptions, ProducerOptions, WorkerOptions
+from pyspark_log.options.foreign import IGNORED, KAFKA_PREFIX, REFUSED
+from pyspark_log.options.given import gather
+from pyspark_log.options.option import CLIENTS, QUERIES, REQUIRED, SINK, SOURCE, Kind
+from pyspark_log_coordinator.group.config import GroupConfig
+from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_storage.errors import InvalidOption
+
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "options.md").read_text()
+WHO = {"both": QUERIES, "source": SOURCE, "sink": SINK, "all": CLIENTS}
+WHO |= {name: {Kind[name.upper()]} for name in ("Producer", "Consumer", "Worker")}
+
+
+def rows(title):
+    """Return the cells of the table below a heading, without those that are prose."""
+    (section,) = re.findall(rf"^## {re.escape(title)}\n(.*?)(?:^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    lines = [line for line in section.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:]]
+
+
+def default_cell(option, cell):
+    """Return what the page has to say, which is its own words if the option has no default."""
+    if option.default is None:
+        return "words" if re.fullmatch("`[^`]*`", cell) else cell
+    return cell if option.default == REQUIRED and "required" in cell else f"`{option.default}`"
+
+
+def names_cell(option):
+    return ", ".join(f"`{name}`" for name in [option.name, *option.also.split()])
+
+
+@pytest.mark.parametrize(
+    ("title", "options", "side"),
+    [
+        ("Source: `spark.read` and `spark.readStream`", SourceOptions, SOURCE - {Kind.READ}),
+        ("Sink: `df.write` and `df.writeStream`", SinkOptions, SINK),
+    ],
+)
+def test_each_option_of_a_query_is_on_the_page_with_its_kinds_values_and_default(title, options, side):
+    said = [row[:4] for row in rows(title)]
+    for option, (names, kinds, values, default) in zip(options.declared, said, strict=True):
+        found = (option.kinds or side) & side
+        which = "both" if found == side else "batch" if found <= {Kind.SOURCE_BATCH, Kind.SINK_BATCH} else "streaming"
+        taken = (names_cell(option), which, option.value.takes, default_cell(option, default))
+        assert (names, kinds, values, default) == taken
+
+
+@pytest.mark.parametrize(
+    ("title", "options"), [("Producer", ProducerOptions), ("Consumer", ConsumerOptions), ("Worker", WorkerOptions)]
+)
+def test_each_option_of_a_client_is_on_the_page_with_its_values_and_default(title, options):
+    for option, (names, values, default, _) in zip(options.declared, rows(title), strict=True):
+        assert (names, values, default) == (names_cell(option), option.value.takes, default_cell(option, default))
+
+
+@pytest.mark.parametrize(
+    ("title", "config"), [("Settings of a topic", TopicConfig), ("Settings of a group", GroupConfig)]
+)
+def test_each_setting_is_on_the_page_with_its_values_and_default(title, config):
+    defaults = config().words()
+    settings = [[f"`{each.name}`", each.takes, f"`{defaults[each.name] or 'none'}`"] for each in config.settings()]
+    assert [row[:3] for row in rows(title)] == settings
+
+
+def foreign(title):
+    """Return the names of a table of Kafka's settings, each with the kinds that it is about."""
+    return [
+        (name, frozenset().union(*(WHO[who] for who in kinds.split(", "))))
+        for names, kinds, _ in rows(title)
+        for name in re.findall("`([^`]+)`", names)
+    ]
+
+
+@pytest.mark.parametrize("title", ["Accepted and ignored", "Accepted and ignored by the Python clients"])
+def test_what_the_page_calls_ignored_is_ignored(title):
+    for name, kinds in foreign(title):
+        for kind in kinds:
+            assert gather({name.replace("*", "x"): "1"}, kind).texts == {}, (name, kind)
+
+
+@pytest.mark.parametrize("title", ["Refused", "Refused by the Python clients"])
+def test_what_the_page_calls_refused_is_refused(title):
+    for name, kinds in foreign(title):
+        for kind in kinds:
+            with pytest.raises(InvalidOption, match="cannot be used in"):
+                gather({name.replace("*", "x"): "1"}, kind)
+
+
+def test_all_that_is_ignored_or_refused_is_on_the_page():
+    titles = [f"{what}{by}" for what in ("Accepted and ignored", "Refused") for by in ("", " by the Python clients")]
+    names = [name.lower().replace("_", ".") for title in titles for name, _ in foreign(title)]
+    names += [name.removeprefix(KAFKA_PREFIX) for name in names]
+    words = {word for listed in (*IGNORED.values(), *(words for _, words, _ in REFUSED)) for word in listed.split()}
+    assert not [word for word in words if not any(fnmatchcase(name, word) for name in names)]
