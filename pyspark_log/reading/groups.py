@@ -17,7 +17,7 @@ from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_storage.errors import UnknownGroup, UnknownTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark_log_coordinator.group.state import CommittedOffset, Group
     from pyspark_log_coordinator.log.log import Log, TopicHandle
@@ -57,19 +57,21 @@ def lag_in(topic: str, number: int, partition: Partition, at: CommittedOffset) -
 
 
 def lags(log: Log, group: Group) -> list[PartitionLag]:
-    """Return the partitions with committed offsets, by topic and number. Leaves out topics that were deleted."""
-    names = {record.topic_id: name for name, record in log.topics().items()}
+    """Return `lags_in` the newest state of the topics. Leaves out those that were deleted."""
+    topics = {}
+    for name, record in log.topics().items():
+        if record.topic_id in group.offsets:
+            with contextlib.suppress(UnknownTopic):  # its deletion was interrupted, or came meanwhile
+                topics[record.topic_id] = name, log.topic(name).partitions
+    return lags_in(group, topics)
+
+
+def lags_in(group: Group, topics: Mapping[str, tuple[str, Sequence[Partition]]]) -> list[PartitionLag]:
+    """Return how far a group is in the partitions with committed offsets, by topic and number; `topics` are by id."""
     found = []
     for topic_id, offsets in group.offsets.items():
-        if topic_id not in names:
-            continue
-        try:
-            partitions = log.topic(names[topic_id]).partitions
-        except UnknownTopic:  # its deletion was interrupted, or came meanwhile
-            continue
-        for number, at in offsets.items():
-            if number < len(partitions):
-                found.append(lag_in(names[topic_id], number, partitions[number], at))
+        name, partitions = topics.get(topic_id, ("", ()))
+        found += [lag_in(name, n, partitions[n], at) for n, at in offsets.items() if n < len(partitions)]
     return sorted(found, key=lambda each: (each.topic, each.partition))
 
 

@@ -22,7 +22,6 @@ import typer
 
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.dead_members import expire_dead_members
-from pyspark_log.cli.output import Column, counted
 from pyspark_log.opening import open_log
 from pyspark_log.reading.groups import check_reset, lags, offsets_at, reset, within_log
 from pyspark_log_coordinator.group.state import GroupState
@@ -40,7 +39,6 @@ _DURATION = re.compile(
     r"P(?:(?P<days>\d{1,6})D)?"
     r"(?:T(?:(?P<hours>\d{1,6})H)?(?:(?P<minutes>\d{1,9})M)?(?:(?P<seconds>\d{1,9}(?:\.\d+)?)S)?)?"
 )
-_COLUMNS = ("topic", Column("partition", show=str), "committed", "new")
 STDIN = "-"
 _PARTITION = re.compile(r"[0-9]{1,9}")
 _OFFSET = re.compile(r"[0-9]{1,18}")
@@ -209,16 +207,8 @@ def _show(group: str, offsets: Offsets, committed: Offsets, *, executed: bool, e
     if export:
         _print_offsets({group: offsets}, named=False)
         return
-    documents = _documents(offsets, "new", committed)
-    if json:
-        output.print_json({"group": group, "reset": executed, "partitions": documents})
-        return
-    output.print_table(_COLUMNS, documents)
-    typer.echo(
-        f"reset group {group} in {counted(len(offsets), 'partition')}"
-        if executed
-        else "nothing was changed; add --execute to reset the offsets"
-    )
+    document = {"group": group, "reset": executed, "partitions": _documents(offsets, "new", committed)}
+    output.show(document, json=json)
 
 
 @arguments.examples(
@@ -290,15 +280,8 @@ def import_(
         _check_resettable(log, offsets)
         _reset_all(log, offsets)
     found = {name: _documents(each, "new", before[name]) for name, each in offsets.items()}
-    if json:
-        output.print_json(*({"group": name, "reset": execute, "partitions": each} for name, each in found.items()))
-        return
-    rows = [{"group": name, **each} for name, partitions in found.items() for each in partitions]
-    output.print_table(("group", *_COLUMNS), rows)
-    typer.echo(
-        f"reset {counted(len(offsets), 'group')} in {counted(len(rows), 'partition')}"
-        if execute
-        else "nothing was changed; add --execute to reset the offsets"
+    output.show(
+        [{"group": name, "reset": execute, "partitions": each} for name, each in found.items()], json=json, records=True
     )
 
 

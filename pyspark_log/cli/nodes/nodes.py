@@ -7,21 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyspark_log.cli import arguments, output
-from pyspark_log.cli.output import Column, counted
+from pyspark_log.documents import cluster as documents
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.log import node_admin
-from pyspark_log_coordinator.model.partition import by_number
 from pyspark_log_storage.errors import UnknownTopic
 from pyspark_log_storage.names import check_node, check_rack
 from pyspark_log_storage.objects.node import read_marker
 from pyspark_log_storage.stores.addresses import absolute_url
 
 if TYPE_CHECKING:
-    from pyspark_log_coordinator.cluster.nodes import Node
     from pyspark_log_coordinator.log.log import Log
-    from pyspark_log_coordinator.model.topic_state import Topic
-
-VOTES, DOES_NOT_VOTE = "votes", "does not vote"
 
 
 @arguments.examples(
@@ -50,13 +45,7 @@ def add(
     check_rack(rack)
     log = open_log(path)
     node, new = node_admin.join(log, absolute_url(address), node_id, rack)
-    output.show(
-        _document(log, node) | {"added": new},
-        f"added node {node.node_id} at {node.url}"
-        if new
-        else f"{_address(log, node)} is already node {node.node_id}; nothing was changed",
-        json=json,
-    )
+    output.show(documents.node(log, node) | {"added": new}, json=json)
 
 
 @arguments.examples("pyspark-log nodes list --path /data/log")
@@ -66,35 +55,20 @@ def list_(path: arguments.Path, json: arguments.Json = False) -> None:
     With several journal nodes, it also says which of them vote in the journals.
     """
     log = open_log(path)
-    nodes = log.nodes
-    voters = _voting_states(log)
-    documents = [_document(log, nodes[name]) | {"journals": voters.get(name)} for name in sorted(nodes, key=by_number)]
-    output.show_table(("node", "address", "rack", "state", *(["journals"] if voters else [])), documents, json=json)
-    if json:
-        return
-    _print_missing(documents)
-    print_voting_advice(log)
+    output.show(documents.nodes(log), json=json)
+    if not json:
+        print_voting_advice(log)
 
 
 @arguments.examples("pyspark-log nodes describe 1")
 def describe(node_id: arguments.NodeId, path: arguments.Path, json: arguments.Json = False) -> None:
     """Show a node and its replicas of each topic.
 
-    "Rows behind" is the number of rows that the leaders have and the node lacks.
+    "Behind" is the number of rows that the leaders have and the node lacks.
     """
     log = open_log(path)
-    document = _document(log, log.node(node_id))
-    document["topics"] = _replicas(log, node_id)
-    if json:
-        output.print_json(document)
-        return
-    for field in ("node", "address", "rack", "state", "incarnation"):
-        typer.echo(f"{field:<13}{document[field] or 'none'}")
-    if document["topics"]:
-        typer.echo()
-        columns = ("topic", "replicas", "leads", Column("in_sync", "in sync"), Column("behind", "rows behind"))
-        output.print_table(columns, document["topics"])
-    _print_missing([document])
+    found = documents.node(log, log.node(node_id))
+    output.show(found | {"topics": documents.topics_on(log, node_id)}, json=json)
 
 
 @arguments.examples(
@@ -113,15 +87,9 @@ def alter(
     move them.
     """
     log = open_log(path)
-    before = log.node(node_id).rack
+    log.node(node_id)
     changed = node_admin.set_rack(log, node_id, rack)
-    output.show(
-        _document(log, log.nodes[node_id]) | {"changed": changed},
-        f"node {node_id}: rack={rack or 'none'} (was {before or 'none'})"
-        if changed
-        else f"node {node_id} already has rack={rack or 'none'}; nothing was changed",
-        json=json,
-    )
+    output.show(documents.node(log, log.nodes[node_id]) | {"changed": changed}, json=json)
 
 
 @arguments.examples("pyspark-log nodes fence 1")
@@ -164,13 +132,8 @@ def renew(
         typer.echo(f"{log.store_at(url).url} has no node marker: the disk is empty, or it is not mounted", err=True)
         arguments.confirm(f"start node {node_id} there without data?", otherwise="nothing was changed", yes=False)
     node, renewed = node_admin.renew(log, node_id, url)
-    if not renewed:
-        said = f"node {node_id} is intact; nothing was changed"
-    elif node.incarnation == before.incarnation:
-        said = f"node {node_id} is now at {_address(log, node)}, with its data"
-    else:
-        said = f"node {node_id} is now empty at {_address(log, node)}; fill it with: pyspark-log node run {node_id}"
-    output.show(_document(log, node) | {"renewed": renewed}, said, json=json)
+    log.probe_nodes()
+    output.show(documents.node(log, node) | {"renewed": renewed}, json=json)
     print_voting_advice(log)
 
 
@@ -221,21 +184,7 @@ def drain(
         if not is_fenced:
             node_admin.set_fenced(log, node_id, fenced=True)
             wanted = reassigner.topics_to_drain(log, node_id)
-    if node_admin.has_journals(log, node_id):
-        advice = "it holds journals and cannot be removed"
-    else:
-        advice = f"remove it with: pyspark-log nodes remove {node_id}"
-    copied = [
-        f"moved {counted(each['partitions'], 'replica')} of topic {each['topic']}: copied "
-        f"{counted(each['objects'], 'file')}, {each['bytes']:,} bytes"
-        for each in moved.values()
-    ]
-    output.show(
-        {"node": node_id, "fenced": True, "topics": list(moved.values())},
-        *copied,
-        f"node {node_id} has no replicas and is fenced; {advice}",
-        json=json,
-    )
+    output.show({"node": node_id, "fenced": True, "topics": list(moved.values())}, json=json)
 
 
 @arguments.examples("pyspark-log nodes remove 1 --yes")
@@ -251,69 +200,13 @@ def remove(
     node_admin.check_removable(log, node_id)  # before asking
     arguments.confirm(f"remove node {node_id}? This cannot be undone.", otherwise="nothing was removed", yes=yes)
     removed = node_admin.remove(log, node_id)
-    output.show({"node": node_id, "removed": removed}, f"removed node {node_id}", json=json)
+    output.show({"node": node_id, "removed": removed}, json=json)
 
 
 def _set_fenced(path: str, node_id: str, *, fenced: bool, json: bool) -> None:
     log = open_log(path)
     changed = node_admin.set_fenced(log, node_id, fenced=fenced)
-    state = "fenced" if fenced else "in service"
-    output.show(
-        {"node": node_id, "fenced": fenced, "changed": changed},
-        f"node {node_id} is now {state}" if changed else f"node {node_id} is already {state}; nothing was changed",
-        json=json,
-    )
-
-
-def _document(log: Log, node: Node) -> dict[str, Any]:
-    missing = log.missing_nodes.get(node.node_id)
-    return {
-        "node": node.node_id,
-        "address": _address(log, node),
-        "rack": node.rack or None,
-        "state": "fenced" if node.fenced else "live" if missing is None else "missing",
-        "missing": None if missing is None else missing.message,
-        "incarnation": node.incarnation,
-    }
-
-
-def _address(log: Log, node: Node) -> str:
-    return log.store_at(node.url).url
-
-
-def _print_missing(documents: list[dict[str, Any]]) -> None:
-    for each in documents:
-        if each["missing"] is not None:
-            output.print_error(each["missing"])
-
-
-def _replicas(log: Log, node_id: str) -> list[dict[str, Any]]:
-    """Return the counts of each topic with replicas on the node."""
-    found = []
-    for name in sorted(log.topics()):
-        try:
-            state = log.topic(name).state
-        except UnknownTopic:
-            continue  # deleted after the names were listed
-        if any(node_id in each.replicas for each in state.partitions):
-            found.append({"topic": name} | _counts(state, node_id))
-    return found
-
-
-def _counts(state: Topic, node_id: str) -> dict[str, int]:
-    mine = [each for each in state.partitions if node_id in each.replicas]
-    return {
-        "replicas": len(mine),
-        "leads": sum(each.leader == node_id for each in mine),
-        "in_sync": sum(node_id in each.isr for each in mine),
-        "behind": sum(each.log_end - each.log_end_offsets.get(node_id, each.log_start) for each in mine),
-    }
-
-
-def _voting_states(log: Log) -> dict[str, str]:
-    """Return whether each journal node votes now, by node id; empty if the journals are on the root alone."""
-    missing = log.journals.missing_nodes()
-    return {node: DOES_NOT_VOTE if node in missing else VOTES for node in log.journals.node_ids}
+    output.show({"node": node_id, "fenced": fenced, "changed": changed}, json=json)
 
 
 def print_voting_advice(log: Log) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pyspark_log.cli import arguments, output
-from pyspark_log.cli.output import Column, counted
+from pyspark_log.cli.output import counted
+from pyspark_log.documents import topics as documents
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.model import settings
@@ -20,8 +20,7 @@ from pyspark_log_storage.names import check_topic
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyspark_log_coordinator.cluster.cluster_state import TopicRecord
-    from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.log.log import TopicHandle
 
 NO_TOPICS = "no topics yet; create one with: pyspark-log topics create NAME"
 _CONFIG_EXAMPLE = "compression.type=zstd"
@@ -97,15 +96,8 @@ def create(  # noqa: PLR0913, PLR0917 -- the options of a command
         handle, created = log.topic(name), False
     found = handle.partitions
     factor = max(len(each.replicas) for each in found)
-    size = counted(len(found), "partition") + (f" and replication factor {factor}" if factor > 1 else "")
     facts = {"partitions": len(found), "replication_factor": factor, "created": created}
-    output.show(
-        {"topic": name, "id": handle.topic_id} | facts,
-        f"created topic {name} with {size}"
-        if created
-        else f"topic {name} already exists with {size}; nothing was changed",
-        json=json,
-    )
+    output.show({"topic": name, "id": handle.topic_id} | facts, json=json)
 
 
 def _columns(schema: str | None) -> pa.Schema | None:
@@ -123,26 +115,7 @@ def _columns(schema: str | None) -> pa.Schema | None:
 @arguments.examples("pyspark-log topics list --path /data/log")
 def list_(path: arguments.Path, json: arguments.Json = False) -> None:
     """List the topics."""
-    log = open_log(path)
-    topics = [
-        {
-            "topic": name,
-            "id": record.topic_id,
-            "partitions": _partition_count(log, record),
-            "created_ms": record.created_ms,
-        }
-        for name, record in sorted(log.topics().items())
-    ]
-    columns = ("topic", "partitions", Column("created_ms", "created (UTC)", _time), "id")
-    output.show_table(columns, topics, NO_TOPICS, json=json)
-
-
-def _partition_count(log: Log, record: TopicRecord) -> int:
-    """Return the number of partitions; the initial number if the topic's deletion was interrupted."""
-    try:
-        return len(log.topic(record.name).partitions)
-    except UnknownTopic:
-        return len(record.assignments)
+    output.show(documents.topics(open_log(path)), json=json, empty=NO_TOPICS)
 
 
 @arguments.examples(
@@ -166,15 +139,8 @@ def alter(
     handle = open_log(path).topic(name)
     before = handle.config
     after = handle.alter_config(changes)
-    old, new = before.words(), after.words()
-    changed = [key for key in new if new[key] != old[key]]
-    shown = after.show()
-    lines = [f"topic {name}: {key}={new[key]} (was {old[key] or 'not set'})" for key in changed]
-    output.show(
-        {"topic": name, "changed": {key: shown[key] for key in changed}},
-        *(lines or [f"topic {name} already has these settings; nothing was changed"]),
-        json=json,
-    )
+    old, new = before.show(), after.show()
+    output.show({"topic": name, "changed": {key: new[key] for key in new if new[key] != old[key]}}, json=json)
 
 
 @arguments.examples("pyspark-log topics delete flights --yes")
@@ -197,8 +163,7 @@ def delete(
         if name not in log.topics():
             if not if_exists:
                 raise
-            document = {"topic": name, "deleted": False, "partitions": 0, "rows": 0}
-            output.show(document, f"topic {name} does not exist; nothing was deleted", json=json)
+            output.show({"topic": name, "deleted": False, "partitions": 0, "rows": 0}, json=json)
             return
         # An interrupted deletion has ended the topic's journal but not removed its name.
     else:
@@ -213,8 +178,7 @@ def delete(
     if now is not None and now.topic_id != topic_id:  # the question may have waited for hours
         raise UnknownTopic(name, f"topic {name!r} was deleted and created again meanwhile; nothing was deleted")
     log.delete_topic(name)
-    document = {"topic": name, "deleted": True, "partitions": partitions, "rows": rows}
-    output.show(document, f"deleted topic {name} with {size}", json=json)
+    output.show({"topic": name, "deleted": True, "partitions": partitions, "rows": rows}, json=json)
 
 
 @arguments.examples(
@@ -243,12 +207,8 @@ def add_partitions(
     handle = open_log(path).topic(name)
     first, added = reassigner.add_partitions(handle, partitions, wanted)
     checkpoint_files.write_on_nodes(handle)  # if all journals are lost, nothing else tells how many there are
-    documents = [{"partition": number, "replicas": nodes} for number, nodes in enumerate(added, first)]
-    output.show(
-        {"topic": name, "partitions": partitions, "added": documents},
-        f"topic {name} now has {partitions:,} partitions (was {first:,})",
-        json=json,
-    )
+    new = [{"partition": number, "replicas": nodes} for number, nodes in enumerate(added, first)]
+    output.show({"topic": name, "partitions": partitions, "added": new}, json=json)
 
 
 @arguments.examples(
@@ -276,11 +236,7 @@ def delete_records(
     arguments.confirm(question, otherwise="nothing was deleted", yes=yes)
     start = handle.delete_records(partition, before)
     rows = found.rows_between(found.log_start, start)
-    output.show(
-        {"topic": topic, "partition": partition, "log_start": start, "rows": rows},
-        f"deleted {counted(rows, 'row')}; topic {topic}, partition {partition} now starts at offset {start}",
-        json=json,
-    )
+    output.show({"topic": topic, "partition": partition, "log_start": start, "rows": rows}, json=json)
 
 
 @arguments.examples(
@@ -314,7 +270,7 @@ def offsets(
             {"topic": topic, "partition": number, "offset": _offset_at(handle, number, ms)}
             for number in range(len(handle.partitions))
         ]
-        output.show_table(("partition", "offset"), found, json=json)
+        output.show(found, json=json)
         return
     partitions = [
         {
@@ -326,8 +282,7 @@ def offsets(
         }
         for number, each in enumerate(handle.partitions)
     ]
-    columns = ("partition", "earliest", "latest", Column("rows", total=True))
-    output.show_table(columns, partitions, json=json)
+    output.show(partitions, json=json)
 
 
 def _milliseconds(text: str) -> int:
@@ -352,11 +307,3 @@ def _offset_at(handle: TopicHandle, number: int, time: int) -> int | None:
     from pyspark_log.reading.positions import offset_for_time
 
     return offset_for_time(handle, number, time)
-
-
-def _time(ms: int) -> str:
-    """Return a time for people. A writer's clock may be wrong, and Python has no year 10000."""
-    try:
-        return datetime.fromtimestamp(ms / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
-    except (ValueError, OverflowError, OSError):
-        return f"{ms:,} ms since 1970"

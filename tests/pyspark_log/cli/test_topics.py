@@ -54,9 +54,8 @@ def test_settings_change_and_get_their_defaults_back_and_the_others_stay(cli):
     expected = {"retention.ms": 604_800_000, "segment.bytes": 5, "compression.type": "zstd"}
     assert described["config"].items() >= expected.items()
     assert "segment.bytes=5" in cli.out("topics", "describe", "t")
-    shown = [line.split() for line in cli.out("topics", "describe", "t", "--all-configs").splitlines()]
-    assert ["segment.bytes", "5", "1073741824"] in shown
-    assert ["replication.mode", "isr", "isr"] in shown
+    assert "replication.mode=isr" not in cli.out("topics", "describe", "t")
+    assert "replication.mode=isr" in cli.out("topics", "describe", "t", "--all-configs")
 
 
 @pytest.mark.parametrize(
@@ -150,8 +149,6 @@ def test_partitions_are_described_with_their_replicas_and_offsets(cli):
     empty |= {"offline": [], "future": []}
     full = {"partition": 1, "log_end": 2, "high_watermark": 2, "rows": 2, "log_end_offsets": {"0": 2}}
     assert described["partitions"] == [empty | {"log_end_offsets": {"0": 0}}, empty | full]
-    lines = [line.split() for line in cli.out("topics", "describe", "t").splitlines() if line.strip(" ─")]
-    assert lines[-2:] == [["1", "0", "0", "0", "0", "0", "2", "2", "2"], ["total", "2"]]
 
 
 def test_offsets_are_told_and_found_by_time(cli):
