@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from pyspark_log.documents import cluster, groups, topics
+from pyspark_log.documents.figures import figures_of, size_of
 from pyspark_log.reading.groups import lags
 from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_coordinator.log.partition_health import Trouble, troubles
-from pyspark_log_storage.errors import LogError, NodeAway, StoreUnavailable, UnknownTopic
+from pyspark_log_storage.errors import LogError, UnknownTopic
 from pyspark_log_storage.stores.request_counts import all_counts
 
 if TYPE_CHECKING:
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.log.group_handle import GroupHandle
     from pyspark_log_coordinator.log.log import Log, TopicHandle
-    from pyspark_log_coordinator.model.partition import Partition
 
 PREFIX = "pyspark_log_"
 _PARTITION = ("topic", "partition")
@@ -77,7 +78,7 @@ def measure(log: Log, failed: Callable[[str, LogError], object]) -> list[Metric]
     found = _Metrics()
     try:
         log.open(create=False)
-        topics, groups = sorted(log.topics()), sorted(log.groups().items())
+        names, records = sorted(log.topics()), sorted(log.groups().items())
     except LogError as error:
         failed("the cluster", error)
         found.add("up", 0)
@@ -86,7 +87,7 @@ def measure(log: Log, failed: Callable[[str, LogError], object]) -> list[Metric]
         found.add("up", 1)
         found.add_nodes(log)
         found.add_journal_nodes(log)
-        for name in topics:
+        for name in names:
             try:
                 found.add_topic(log.topic(name))
             except UnknownTopic:
@@ -94,7 +95,7 @@ def measure(log: Log, failed: Callable[[str, LogError], object]) -> list[Metric]
             except LogError as error:
                 found.add("unreadable", 1, "topic", name)
                 failed(f"topic {name}", error)
-        for name, record in groups:
+        for name, record in records:
             try:
                 found.add_group(log, log.group_handle(record))
             except LogError as error:
@@ -126,51 +127,63 @@ class _Metrics:
 
     def add_nodes(self, log: Log) -> None:
         """Add the nodes, as of the last probe."""
-        unfenced = log.live_nodes
-        self.add("active_nodes", len(unfenced.keys() - log.missing_nodes.keys()))
+        unfenced = [cluster.node(log, each) for each in log.live_nodes.values()]
+        self.add("active_nodes", sum(each["missing"] is None for each in unfenced))
         self.add("fenced_nodes", len(log.nodes) - len(unfenced))
-        for name in unfenced:
-            self.add("node_up", int(name not in log.missing_nodes), name)
+        for each in unfenced:
+            self.add("node_up", int(each["missing"] is None), each["node"])
 
     def add_journal_nodes(self, log: Log) -> None:
         """Add the journal nodes, if there are several and they are known. They answer now, or not."""
-        journals = log.journals.nodes
-        if journals is None:
+        if log.journals.nodes is None:
             return
-        missing = log.journals.missing_nodes()
-        for each in journals.nodes:
-            away = isinstance(missing.get(each.node), (StoreUnavailable, NodeAway))
-            self.add("journal_node_up", int(not away), each.node)
-            self.add("journal_node_votes", int(each.node not in missing), each.node)
+        found, replaced = cluster.journal_nodes(log), log.journals.replaced_nodes()
+        missing = [each["node"] for each in found if each["missing"] is not None]
+        for each in found:
+            name = each["node"]
+            is_renewed = name in replaced and name not in log.missing_nodes  # it answers, with another marker
+            self.add("journal_node_up", int(name not in missing or is_renewed), name)
+            self.add("journal_node_votes", int(name not in missing), name)
         self.add("journal_failures_tolerated", log.journals.failures_tolerated(missing))
 
     def add_topic(self, handle: TopicHandle) -> None:
         """Add a topic and its partitions."""
-        state = handle.state
+        state, broken = handle.state, handle.log.broken_nodes
         self._topics += 1
         self._partitions += len(state.partitions)
+        self._troubles.update(figures_of(state, broken).troubles)
         self.add("topic_journal_entries_total", handle.version, handle.name)
         self._read.append(handle)
         for number, each in enumerate(state.partitions):
-            found = troubles(each, state.config, handle.log.broken_nodes)
-            self._troubles.update(found)
-            for name, value in _of_partition(each, found).items():
+            found, document = troubles(each, state.config, broken), topics.partition(number, each, broken)
+            values = {
+                "high_watermark": document["high_watermark"],
+                "log_end_offset": document["log_end"],
+                "log_start_offset": document["log_start"],
+                "size_bytes": size_of(each),
+                "leader_epoch": document["leader_epoch"],
+                "replicas": len(document["replicas"]),
+                "in_sync_replicas": len(document["isr"]),
+                "under_replicated": int(Trouble.UNDER_REPLICATED in found),
+                "offline": int(Trouble.UNAVAILABLE in found),
+            }
+            for name, value in values.items():
                 self.add(f"partition_{name}", value, handle.name, number)
 
     def add_group(self, log: Log, handle: GroupHandle) -> None:
         """Add a group and its committed offsets."""
-        group = handle.begin()
+        state = handle.begin()
         self._read.append(handle)
-        if group.state is GroupState.DEAD:
+        if state.state is GroupState.DEAD:
             return
-        name = group.group_id
-        behind = lags(log, group)
-        self.add("consumer_group_members", len(group.members), name)
-        self.add("consumer_group_state", 1, name, group.state.value)
-        self.add("consumer_group_generation", group.generation, name)
-        for each in behind:
-            self.add("consumer_group_committed_offset", each.committed, name, each.topic, each.partition)
-            self.add("consumer_group_lag", each.lag, name, each.topic, each.partition)
+        document = groups.group(state, handle.address, lags(log, state), lambda _: None)
+        name = document["group"]
+        self.add("consumer_group_members", document["member_count"], name)
+        self.add("consumer_group_state", 1, name, document["state"])
+        self.add("consumer_group_generation", document["generation"], name)
+        for each in document["partitions"]:
+            self.add("consumer_group_committed_offset", each["committed"], name, each["topic"], each["partition"])
+            self.add("consumer_group_lag", each["lag"], name, each["topic"], each["partition"])
 
     def add_totals(self, log: Log) -> None:
         """Add what was counted over all topics, and in how many of the journals each journal node is behind."""
@@ -189,18 +202,3 @@ class _Metrics:
                 self.add("store_requests_total", found.number, url, operation)
                 self.add("store_sent_bytes_total", found.sent, url, operation)
                 self.add("store_received_bytes_total", found.received, url, operation)
-
-
-def _of_partition(partition: Partition, found: set[Trouble]) -> dict[str, int]:
-    stored = (each.length for kind in (partition.segments, partition.chunks) for each in kind)
-    return {
-        "high_watermark": partition.high_watermark,
-        "log_end_offset": partition.log_end,
-        "log_start_offset": partition.log_start,
-        "size_bytes": sum(stored),
-        "leader_epoch": partition.leader_epoch,
-        "replicas": len(partition.replicas),
-        "in_sync_replicas": len(partition.isr),
-        "under_replicated": int(Trouble.UNDER_REPLICATED in found),
-        "offline": int(Trouble.UNAVAILABLE in found),
-    }

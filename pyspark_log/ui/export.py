@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log import opening
+from pyspark_log.documents.text import number, time_of
 from pyspark_log.ui import content, pages
 from pyspark_log.ui.past import Past
 from pyspark_log.ui.view import Watch
@@ -40,12 +41,12 @@ def export(path: str, options: StorageOptions | None = None) -> str:
         f'<section id="{escape(address)}">{without_server(html, found)}</section>' for address, html in found.items()
     )
     left = [
-        f"Only the first {PARTS_MAX} of {pages.number(len(some))} {what} have a part of their own."
+        f"Only the first {PARTS_MAX} of {number(len(some))} {what} have a part of their own."
         for what, some in (("topics", view.topics), ("groups", view.groups))
         if len(some) > PARTS_MAX
     ]
-    said = " ".join([f"As it was at {pages.time_of(view.at_ms)}.", *left])
-    return pages.document(f"{path} at {pages.time_of(view.at_ms)}", f'<p class="legend">{said}</p>\n{parts}')
+    said = " ".join([f"As it was at {time_of(view.at_ms)}.", *left])
+    return pages.document(f"{path} at {time_of(view.at_ms)}", f'<p class="legend">{said}</p>\n{parts}')
 
 
 def _pages(view: ClusterView, past: Past) -> Iterator[tuple[str, str]]:
