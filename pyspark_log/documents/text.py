@@ -1,9 +1,15 @@
-"""Values as text for people, in terminals and on pages."""
+"""Values as text for people, in terminals and on pages, and the times that they type."""
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+import re
+from datetime import datetime, timedelta, timezone
 
+from pyspark_log_storage.errors import InvalidInput
+
+_MS = re.compile("-?[0-9]{1,15}")
+"""More digits are no ms that microseconds in 64 bits can be."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 _THOUSAND = 1000
 
@@ -52,6 +58,26 @@ def time_of(ms: int) -> str:
     except (OverflowError, ValueError, OSError):
         return f"{ms} ms"  # a row may have any timestamp
     return f"{found:%Y-%m-%d %H:%M:%S}.{ms % 1000:03}Z"
+
+
+def time_ms_of(text: str) -> int:
+    """Return a time in ms: a number of ms since 1970, or ISO 8601, which is UTC unless it says otherwise.
+
+    It is rounded down, so that no row of that time is left out. Before 1970 it is negative. Raises `InvalidInput`.
+
+    >>> time_ms_of("1700000000123"), time_ms_of("2023-11-14T22:13:20Z"), time_ms_of("2023-11-14 22:13")
+    (1700000000123, 1700000000000, 1699999980000)
+    >>> time_ms_of("-1000"), time_ms_of("1969-12-31T23:59:59Z")
+    (-1000, -1000)
+    """
+    text = text.strip()
+    if _MS.fullmatch(text):
+        return int(text)
+    try:
+        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise InvalidInput(f"time {text[:40]!r} is not a time; write it as 2026-01-31T12:00:00Z, or as ms") from None
+    return ((found if found.tzinfo else found.replace(tzinfo=timezone.utc)) - _EPOCH) // timedelta(milliseconds=1)
 
 
 def duration(ms: float) -> str:

@@ -13,8 +13,8 @@ import msgspec
 from pyspark_log.documents import groups as group_documents
 from pyspark_log.documents import topics as topic_documents
 from pyspark_log.documents.queries import queries as query_documents
-from pyspark_log.documents.text import number, size, time_of
-from pyspark_log.reading.groups import check_reset, lags, offsets_at, within_log
+from pyspark_log.documents.text import number, size, time_ms_of, time_of
+from pyspark_log.reading.groups import LATEST, check_reset, lags, reset_to, within_log
 from pyspark_log.reading.groups import reset as reset_offsets
 from pyspark_log.ui import rows as stored_rows
 from pyspark_log.ui.past import MOMENTS_LISTED, Past, drawn, span_of
@@ -191,7 +191,7 @@ def reset(open_: Callable[[], Log], parameters: Mapping[str, str], mask: Collect
             offsets = {(topic_name, number): offset for number, offset in stored_rows.cursor_of(shown).items()}
             reset_offsets(log, name, within_log(log, offsets))
         else:
-            offsets = within_log(log, _new_offsets(log, topic_name, to, parameters.get("value", ""), committed))
+            offsets = _new_offsets(log, topic_name, to, parameters.get("value", ""), committed)
             check_reset(log, name, offsets)
     except LogError as error:
         return context | {"problem": error.message}
@@ -204,26 +204,21 @@ def _new_offsets(
     log: Log, name: str, to: str, value: str, committed: Mapping[tuple[str, int], int]
 ) -> dict[tuple[str, int], int]:
     """Return the offsets that a form asks for, of each partition of the topic. Raises `InvalidInput`."""
-    handle = log.topic(name)
-    numbers = range(len(handle.partitions))
-    if to == "earliest":
-        return {(name, number): handle.partitions[number].log_start for number in numbers}
-    if to == "latest":
-        return {(name, number): handle.partitions[number].high_watermark for number in numbers}
+    partitions = [(name, number) for number in range(len(log.topic(name).partitions))]
+    if to in {"earliest", "latest"}:
+        return reset_to(log, partitions, committed, offset=LATEST if to == "latest" else 0)
     if to == "time":
-        found = offsets_at(handle, numbers, stored_rows.time_ms_of(value))
-        return {(name, number): offset for number, offset in found.items()}
+        return reset_to(log, partitions, committed, ms=time_ms_of(value))
     sign, digits = (-1, value[1:]) if to == "shift" and value.startswith("-") else (1, value)
     if to not in {"offset", "shift"} or not (digits.isascii() and digits.isdigit() and len(digits) < 19):  # noqa: PLR2004
         raise InvalidInput(
             f"{value[:40]!r} is not a number of rows; choose where the group is to continue, and a number"
         )
     if to == "offset":
-        return {(name, number): int(digits) for number in numbers}
-    mine = {key: offset for key, offset in committed.items() if key[0] == name}
-    if not mine:
-        raise InvalidInput(f"the group has no committed offsets of topic {name!r} to move; choose another position")
-    return {key: offset + sign * int(digits) for key, offset in mine.items()}
+        return reset_to(log, partitions, committed, offset=int(digits))
+    return reset_to(
+        log, [key for key in partitions if key in committed] or partitions, committed, shift=sign * int(digits)
+    )
 
 
 def rows(open_: Callable[[], Log], parameters: Mapping[str, str], mask: Collection[str]) -> dict[str, Any]:

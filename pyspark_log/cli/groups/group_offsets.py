@@ -14,7 +14,7 @@ import csv
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,8 +22,9 @@ import typer
 
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.dead_members import expire_dead_members
+from pyspark_log.documents.text import time_ms_of
 from pyspark_log.opening import open_log
-from pyspark_log.reading.groups import check_reset, lags, offsets_at, reset, within_log
+from pyspark_log.reading.groups import LATEST, check_reset, lags, reset, reset_to, within_log
 from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_storage.errors import InvalidInput, LogError, UnknownGroup
 from pyspark_log_storage.names import check_group
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 TopicPartition = tuple[str, int]
 Offsets = dict[TopicPartition, int]
-LATEST = 2**63 - 1
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _DURATION = re.compile(
     r"P(?:(?P<days>\d{1,6})D)?"
     r"(?:T(?:(?P<hours>\d{1,6})H)?(?:(?P<minutes>\d{1,9})M)?(?:(?P<seconds>\d{1,9}(?:\.\d+)?)S)?)?"
@@ -120,22 +119,20 @@ def reset_offsets(  # noqa: PLR0913 -- the options of a command
     log = open_log(path)
     committed = _committed_if_any(log, group)
     if from_file is not None:
-        wanted = _read_file(from_file, group)
+        offsets = within_log(log, _read_file(from_file, group))
     else:
         partitions = sorted(committed) if all_topics else _partitions(log, topic or ())
-        time = _time(log, to_datetime, by_duration)
-        if to_current or shift_by is not None:
-            _require_committed(group, partitions, committed)
-            wanted = {key: committed[key] + (shift_by or 0) for key in partitions}
-        elif time is not None:
-            wanted = _at_time(log, partitions, time)
-        else:
-            wanted = dict.fromkeys(partitions, to_offset if to_offset is not None else LATEST if to_latest else 0)
-    offsets = within_log(log, wanted)
+        offset = to_offset if to_offset is not None else LATEST if to_latest else 0
+        ms = _time(log, to_datetime, by_duration)
+        offsets = reset_to(log, partitions, committed, offset=offset, ms=ms, shift=0 if to_current else shift_by)
     if execute:
         expire_dead_members(log, group, queries=False)
         reset(log, group, offsets)
-    _show(group, offsets, committed, executed=execute, export=export, json=json)
+    if export:
+        _print_offsets({group: offsets}, named=False)
+    else:
+        found = _documents(offsets, "new", committed)
+        output.show({"group": group, "reset": execute, "partitions": found}, json=json)
 
 
 def _require_one(chosen: dict[str, bool], what: str) -> None:
@@ -159,22 +156,13 @@ def _partitions(log: Log, topics: Iterable[str]) -> list[TopicPartition]:
     return found
 
 
-def _require_committed(group: str, partitions: Iterable[TopicPartition], committed: Offsets) -> None:
-    missing = [f"{topic}:{number}" for topic, number in partitions if (topic, number) not in committed]
-    if missing:
-        raise InvalidInput(
-            f"group {group!r} has no committed offset of {', '.join(missing)}; choose another position for it"
-        )
-
-
 def _time(log: Log, to_datetime: str | None, by_duration: str | None) -> int | None:
     """Return the chosen time in ms. End the program if it is invalid."""
     if to_datetime is not None:
         try:
-            time = datetime.fromisoformat(to_datetime.replace("Z", "+00:00"))
-        except ValueError:
-            arguments.refuse("--to-datetime", f"{to_datetime!r} is not a time such as 2026-01-31T12:00:00+01:00")
-        return ((time if time.tzinfo else time.replace(tzinfo=timezone.utc)) - _EPOCH) // timedelta(milliseconds=1)
+            return time_ms_of(to_datetime)
+        except InvalidInput as error:
+            arguments.refuse("--to-datetime", error.message)
     if by_duration is not None:
         parts = _DURATION.fullmatch(by_duration)
         given = {unit: float(n) for unit, n in parts.groupdict().items() if n} if parts else {}
@@ -184,16 +172,6 @@ def _time(log: Log, to_datetime: str | None, by_duration: str | None) -> int | N
     return None
 
 
-def _at_time(log: Log, partitions: Iterable[TopicPartition], ms: int) -> Offsets:
-    by_topic: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        by_topic.setdefault(topic, []).append(number)
-    found: Offsets = {}
-    for topic, numbers in by_topic.items():
-        found |= {(topic, number): at for number, at in offsets_at(log.topic(topic), numbers, ms).items()}
-    return found
-
-
 def _read_file(file: Path, group: str) -> Offsets:
     """Return the offsets of the group, or those of lines without one."""
     found = _read_offsets(str(file))
@@ -201,14 +179,6 @@ def _read_file(file: Path, group: str) -> Offsets:
     if chosen is None:
         raise InvalidInput(f"{file} has no offsets of group {group!r}; choose another file, or correct it")
     return chosen
-
-
-def _show(group: str, offsets: Offsets, committed: Offsets, *, executed: bool, export: bool, json: bool) -> None:
-    if export:
-        _print_offsets({group: offsets}, named=False)
-        return
-    document = {"group": group, "reset": executed, "partitions": _documents(offsets, "new", committed)}
-    output.show(document, json=json)
 
 
 @arguments.examples(
