@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Document = Mapping[str, Any]
+Documents = Sequence[Document]
 _TIMES = {"created_ms", "committed_ms"}
 """Fields that are times; others in ms are durations."""
 _ALWAYS = {"leader", "isr", "offset"}
@@ -30,9 +31,7 @@ class Column(NamedTuple):
     show: Callable[[Any], Any] = lambda value: value
 
 
-def show(
-    found: Document | Sequence[Document], *lines: str, json: bool, empty: str = "none", records: bool = False
-) -> None:
+def show(found: Document | Documents, *lines: str, json: bool, empty: str = "none", records: bool = False) -> None:
     """Print documents as JSON if `json` is set, otherwise as text.
 
     One is a record: a line for each field, and tables below for its lists of documents. Several are a table, or

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyspark_log.cli import arguments, output
+from pyspark_log.cli.command import command
 from pyspark_log.cli.dead_members import expire_dead_members
 from pyspark_log.documents.text import time_ms_of
 from pyspark_log.opening import open_log
@@ -30,6 +31,7 @@ from pyspark_log_storage.errors import InvalidInput, LogError, UnknownGroup
 from pyspark_log_storage.names import check_group
 
 if TYPE_CHECKING:
+    from pyspark_log.cli.output import Documents
     from pyspark_log_coordinator.log.log import Log
 
 TopicPartition = tuple[str, int]
@@ -212,13 +214,14 @@ def export(
         _print_offsets(found, named=all_groups or len(wanted) > 1)
 
 
-@arguments.examples(
+@command(
     "pyspark-log groups import offsets.csv",
     "pyspark-log groups import offsets.csv --execute",
     "pyspark-log groups import offsets.csv --group etl --execute",
+    records=True,
 )
 def import_(
-    path: arguments.Path,
+    log: Log,
     file: Annotated[str, typer.Argument(metavar="FILE", help="File to read; - is stdin.", show_default=False)],
     group: Annotated[
         list[str] | None,
@@ -230,8 +233,7 @@ def import_(
         ),
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Reset the offsets; without it, only show them.")] = False,
-    json: arguments.Json = False,
-) -> None:
+) -> Documents:
     """Reset the offsets of groups to those of a file.
 
     The file comes from groups export, or from kafka-consumer-groups --export. A running streaming query follows the
@@ -240,7 +242,6 @@ def import_(
     nevertheless, the command names those that were reset before it.
     """
     wanted = _chosen(_read_offsets(file), group, file)
-    log = open_log(path)
     offsets = {}
     for name, each in wanted.items():
         check_group(name)
@@ -249,10 +250,10 @@ def import_(
     if execute:
         _check_resettable(log, offsets)
         _reset_all(log, offsets)
-    found = {name: _documents(each, "new", before[name]) for name, each in offsets.items()}
-    output.show(
-        [{"group": name, "reset": execute, "partitions": each} for name, each in found.items()], json=json, records=True
-    )
+    return [
+        {"group": name, "reset": execute, "partitions": _documents(each, "new", before[name])}
+        for name, each in offsets.items()
+    ]
 
 
 def _chosen(found: dict[str | None, Offsets], group: list[str] | None, file: str) -> dict[str, Offsets]:

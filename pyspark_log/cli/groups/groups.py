@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyspark_log.cli import arguments, output
+from pyspark_log.cli.command import command
 from pyspark_log.cli.dead_members import expire_dead_members
 from pyspark_log.documents import groups as documents
 from pyspark_log.opening import open_log
@@ -16,7 +17,9 @@ from pyspark_log_coordinator.group.config import GroupConfig
 from pyspark_log_storage.errors import UnknownGroup
 
 if TYPE_CHECKING:
+    from pyspark_log.cli.output import Document, Documents
     from pyspark_log.reading.groups import PartitionLag
+    from pyspark_log_coordinator.log.log import Log
 
 NO_GROUPS = "no groups yet; a streaming query or a Consumer creates one with option group.id"
 
@@ -27,10 +30,10 @@ CLEAR = "\x1b[2J\x1b[H"
 """Clears a terminal."""
 
 
-@arguments.examples("pyspark-log groups list")
-def list_groups(path: arguments.Path, json: arguments.Json = False) -> None:
+@command("pyspark-log groups list", empty=NO_GROUPS)
+def list_groups(log: Log) -> Documents:
     """List the groups."""
-    output.show(documents.groups(open_log(path)), json=json, empty=NO_GROUPS)
+    return documents.groups(log)
 
 
 @arguments.examples(
@@ -75,17 +78,16 @@ def describe(
         time.sleep(WATCH_SECONDS)
 
 
-@arguments.examples(
+@command(
     "pyspark-log groups alter etl --config group.initial.rebalance.delay.ms=0",
     "pyspark-log groups alter etl --delete-config group.initial.rebalance.delay.ms",
 )
 def alter(
+    log: Log,
     group: arguments.GroupId,
-    path: arguments.Path,
     config: arguments.GroupConfigs = None,
     delete_config: arguments.DeleteConfigs = None,
-    json: arguments.Json = False,
-) -> None:
+) -> Document:
     """Change the settings of a group.
 
     Changes apply to the next join or commit. Either all of them are made or none. A group that does not exist yet is
@@ -94,7 +96,6 @@ def alter(
     changes = arguments.changes(config, delete_config, _CONFIG_EXAMPLE)
 
     changes |= GroupConfig.defaults(delete_config or ())
-    log = open_log(path)
     try:
         before = log.group(group).state.config
     except UnknownGroup:
@@ -104,36 +105,31 @@ def alter(
     old = handle.state.config.show()
     new = handle.alter_config(changes).show()
     changed = {key: value for key, value in new.items() if value != old[key]}
-    output.show({"group": group, "changed": changed}, json=json)
+    return {"group": group, "changed": changed}
 
 
-@arguments.examples("pyspark-log groups delete-offsets etl --topic flights")
+@command("pyspark-log groups delete-offsets etl --topic flights")
 def delete_offsets(
+    log: Log,
     group: arguments.GroupId,
-    path: arguments.Path,
     topic: Annotated[str, typer.Option(metavar="TOPIC", help="Topic whose committed offsets are deleted.")],
-    json: arguments.Json = False,
-) -> None:
+) -> Document:
     """Delete a group's committed offsets of a topic. The group must not have members."""
-    log = open_log(path)
     handle, topic_id = log.group(group), log.topic(topic).topic_id
     expire_dead_members(log, group, queries=True)
     deleted = handle.delete_offsets(topic_id)
-    output.show({"group": group, "topic": topic, "deleted": deleted}, json=json)
+    return {"group": group, "topic": topic, "deleted": deleted}
 
 
-@arguments.examples("pyspark-log groups delete etl --yes")
-def delete(
-    group: arguments.GroupId, path: arguments.Path, yes: arguments.Yes = False, json: arguments.Json = False
-) -> None:
+@command("pyspark-log groups delete etl --yes")
+def delete(log: Log, group: arguments.GroupId, yes: arguments.Yes = False) -> Document:
     """Delete a group with its committed offsets. The group must not have members."""
-    log = open_log(path)
     handle = log.group(group)
     question = f"delete group {group} and its committed offsets? This cannot be undone."
     arguments.confirm(question, otherwise="nothing was deleted", yes=yes)
     expire_dead_members(log, group, queries=True)
     handle.delete()
-    output.show({"group": group, "deleted": True}, json=json)
+    return {"group": group, "deleted": True}
 
 
 def _is_wanted(key: str, *, state: bool, members: bool) -> bool:

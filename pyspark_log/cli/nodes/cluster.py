@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyspark_log.cli import arguments, output
+from pyspark_log.cli.command import command
 from pyspark_log.cli.nodes.nodes import print_voting_advice
 from pyspark_log.documents import cluster as documents
-from pyspark_log.opening import canonical, open_log, own_log
+from pyspark_log.opening import canonical, own_log
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import adoption, bootstrap
 from pyspark_log_coordinator.log.log import Log
@@ -23,6 +24,8 @@ from pyspark_log_storage.stores.addresses import absolute_url, absolute_urls, op
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pyspark_log.cli.output import Document
 
 
 _MOUNTS = Path("/proc/self/mounts")
@@ -60,39 +63,26 @@ def create(
     With --journal-nodes the journals survive the loss of a minority of the nodes, and can later be migrated to others;
     --path is ignored. Each store is tested and must be empty. `topics create` also creates a cluster on one store.
     """
-    if nodes is None:
-        _create_on_one(path, json=json)
-        return
-
-    stores = [open_store(absolute_url(each)) for each in nodes.split(",")]
-    environment = real_environment()
-    bootstrap.mark(stores, environment)
-    log = Log(stores, environment)
-    log.locate()
-    created = not log.cluster.refresh().cluster_id
-    log.open(create=True)
-    found = log.journals.nodes
-    assert found is not None
-    output.show({"cluster": found.cluster, "journal_nodes": list(found.urls), "created": created}, json=json)
-
-
-def _create_on_one(path: str | None, *, json: bool) -> None:
-    if path is None or "," in path:
+    if nodes is not None:
+        stores, environment = [open_store(absolute_url(each)) for each in nodes.split(",")], real_environment()
+        bootstrap.mark(stores, environment)
+        log = Log(stores, environment)
+    elif path is not None and "," not in path:
+        log = own_log(path)
+    else:
         arguments.refuse("--path", "give the address of one store, or --journal-nodes with those of several")
-
-    log = own_log(path)
     log.locate()
     created = not log.cluster.refresh().cluster_id
     log.open(create=True)
-    output.show({"cluster": log.cluster_id, "journal_nodes": [], "created": created}, json=json)
+    urls = [] if log.journals.nodes is None else log.journals.nodes.urls
+    output.show({"cluster": log.cluster_id, "journal_nodes": urls, "created": created}, json=json)
 
 
-@arguments.examples("pyspark-log cluster describe")
-def describe(path: arguments.Path, json: arguments.Json = False) -> None:
+@command("pyspark-log cluster describe")
+def describe(log: Log) -> Document:
     """Show the cluster and the state of its journal nodes."""
-    log = open_log(path)
     print_voting_advice(log)
-    output.show(documents.cluster(log), json=json)
+    return documents.cluster(log)
 
 
 @arguments.examples("pyspark-log cluster adopt --moved --path /new/disk1,/new/disk2,/new/disk3")
@@ -124,9 +114,9 @@ def adopt(
     output.show(document, json=json)
 
 
-@arguments.examples("pyspark-log cluster migrate-journals --to 0,1,3")
+@command("pyspark-log cluster migrate-journals --to 0,1,3")
 def migrate_journals(
-    path: arguments.Path,
+    log: Log,
     to: Annotated[
         str,
         typer.Option(
@@ -136,21 +126,19 @@ def migrate_journals(
         ),
     ],
     json: arguments.Json = False,
-) -> None:
+) -> Document:
     """Migrate the journals to other nodes of the cluster.
 
     Use it to replace a journal node that is lost or was renewed. Writers and readers continue meanwhile. A majority of
     the current journal nodes must be reachable. If the command is interrupted, run it again to continue. Afterwards,
     versions of a topic from before the migration can no longer be read (versionAsOf).
     """
-    log = open_log(path)
     ids = tuple(each.strip() for each in to.split(","))
     done = journal_migration.migrate(log, ids, _progress(json=json))
     for folder, error in done.damaged.items():
         output.print_error(f"{folder}, of a deleted topic, was not migrated: {error.message}")
     facts = {"generation": done.nodes.generation, "journal_nodes": list(done.nodes.urls)}
-    document = {"cluster": done.nodes.cluster, **facts, "migrated": done.changed, "topics": done.topics}
-    output.show(document, json=json)
+    return {"cluster": done.nodes.cluster, **facts, "migrated": done.changed, "topics": done.topics}
 
 
 def _progress(*, json: bool) -> Callable[[str], object]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyspark_log.cli import arguments, output
+from pyspark_log.cli.command import command
 from pyspark_log.documents import cluster as documents
-from pyspark_log.opening import open_log
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_storage.errors import UnknownTopic
 from pyspark_log_storage.names import check_node, check_rack
@@ -16,16 +16,17 @@ from pyspark_log_storage.objects.node import read_marker
 from pyspark_log_storage.stores.addresses import absolute_url
 
 if TYPE_CHECKING:
+    from pyspark_log.cli.output import Document, Documents
     from pyspark_log_coordinator.log.log import Log
 
 
-@arguments.examples(
+@command(
     "pyspark-log nodes add /mnt/disk1/log",
     "pyspark-log nodes add /mnt/disk2/log --rack b",
 )
 def add(
+    log: Log,
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Address of the node's store.", show_default=False)],
-    path: arguments.Path,
     node_id: Annotated[
         str | None,
         typer.Option("--id", metavar="NODE", help="Id of the node (default: the lowest free number)."),
@@ -33,8 +34,7 @@ def add(
     rack: Annotated[
         str, typer.Option(metavar="NAME", help="Rack of the node (default: none). Replicas are spread over racks.")
     ] = "",
-    json: arguments.Json = False,
-) -> None:
+) -> Document:
     """Add a store to the cluster as a node.
 
     The store is tested first, and refused if it could lose rows. Every process of the cluster must be able to reach it
@@ -43,111 +43,104 @@ def add(
     if node_id is not None:
         check_node(node_id)
     check_rack(rack)
-    log = open_log(path)
     node, new = node_admin.join(log, absolute_url(address), node_id, rack)
-    output.show(documents.node(log, node) | {"added": new}, json=json)
+    return documents.node(log, node) | {"added": new}
 
 
-@arguments.examples("pyspark-log nodes list --path /data/log")
-def list_(path: arguments.Path, json: arguments.Json = False) -> None:
+@command("pyspark-log nodes list --path /data/log")
+def list_(log: Log, json: arguments.Json = False) -> Documents:
     """List the nodes and their state.
 
     With several journal nodes, it also says which of them vote in the journals.
     """
-    log = open_log(path)
-    output.show(documents.nodes(log), json=json)
     if not json:
         print_voting_advice(log)
+    return documents.nodes(log)
 
 
-@arguments.examples("pyspark-log nodes describe 1")
-def describe(node_id: arguments.NodeId, path: arguments.Path, json: arguments.Json = False) -> None:
+@command("pyspark-log nodes describe 1")
+def describe(log: Log, node_id: arguments.NodeId) -> Document:
     """Show a node and its replicas of each topic.
 
     "Behind" is the number of rows that the leaders have and the node lacks.
     """
-    log = open_log(path)
     found = documents.node(log, log.node(node_id))
-    output.show(found | {"topics": documents.topics_on(log, node_id)}, json=json)
+    return found | {"topics": documents.topics_on(log, node_id)}
 
 
-@arguments.examples(
+@command(
     "pyspark-log nodes alter 0 --rack a",
     "pyspark-log nodes alter 0 --rack ''",
 )
 def alter(
+    log: Log,
     node_id: arguments.NodeId,
-    path: arguments.Path,
     rack: Annotated[str, typer.Option(metavar="NAME", help="New rack of the node; '' for none.", show_default=False)],
-    json: arguments.Json = False,
-) -> None:
+) -> Document:
     """Change the rack of a node.
 
     The new rack applies to new replicas and to reads. Existing replicas stay where they are; use topics reassign to
     move them.
     """
-    log = open_log(path)
     log.node(node_id)
     changed = node_admin.set_rack(log, node_id, rack)
-    output.show(documents.node(log, log.nodes[node_id]) | {"changed": changed}, json=json)
+    return documents.node(log, log.nodes[node_id]) | {"changed": changed}
 
 
-@arguments.examples("pyspark-log nodes fence 1")
-def fence(node_id: arguments.NodeId, path: arguments.Path, json: arguments.Json = False) -> None:
+@command("pyspark-log nodes fence 1")
+def fence(log: Log, node_id: arguments.NodeId) -> Document:
     """Take a node out of service.
 
     It gets no new data, leads no partition, and no write waits for it. Fence a node before repairing its disk.
     """
-    _set_fenced(path, node_id, fenced=True, json=json)
+    return _set_fenced(log, node_id, fenced=True)
 
 
-@arguments.examples("pyspark-log nodes unfence 1")
-def unfence(node_id: arguments.NodeId, path: arguments.Path, json: arguments.Json = False) -> None:
+@command("pyspark-log nodes unfence 1")
+def unfence(log: Log, node_id: arguments.NodeId) -> Document:
     """Return a fenced node to service."""
-    _set_fenced(path, node_id, fenced=False, json=json)
+    return _set_fenced(log, node_id, fenced=False)
 
 
-@arguments.examples(
+@command(
     "pyspark-log nodes renew 1",
     "pyspark-log nodes renew 1 --address /mnt/new/log",
 )
 def renew(
+    log: Log,
     node_id: arguments.NodeId,
-    path: arguments.Path,
     address: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="New address of the node's store (default: unchanged).")
     ] = None,
     yes: arguments.Yes = False,
-    json: arguments.Json = False,
-) -> None:
+) -> Document:
     """Give a node an empty disk or a new address.
 
     Use it if the node's disk was wiped, replaced or moved. On an empty disk the node starts with a new incarnation, and
     its data is copied from other replicas. A store that was only moved keeps its data.
     """
-    log = open_log(path)
-    before = log.node(node_id)
-    url = before.url if address is None else absolute_url(address)
+    url = log.node(node_id).url if address is None else absolute_url(address)
     if read_marker(log.store_at(url)) is None and not yes:
         typer.echo(f"{log.store_at(url).url} has no node marker: the disk is empty, or it is not mounted", err=True)
         arguments.confirm(f"start node {node_id} there without data?", otherwise="nothing was changed", yes=False)
     node, renewed = node_admin.renew(log, node_id, url)
     log.probe_nodes()
-    output.show(documents.node(log, node) | {"renewed": renewed}, json=json)
     print_voting_advice(log)
+    return documents.node(log, node) | {"renewed": renewed}
 
 
-@arguments.examples(
+@command(
     "pyspark-log nodes drain 1 --dry-run",
     "pyspark-log nodes drain 1 --throttle 50000000",
+    empty="nothing would be moved",
 )
 def drain(
+    log: Log,
     node_id: arguments.NodeId,
-    path: arguments.Path,
     throttle: arguments.Throttle = None,
     dry_run: arguments.DryRun = False,
     json: arguments.Json = False,
-) -> None:
+) -> Document | Documents:
     """Move all replicas off a node and fence it.
 
     Afterwards the node can be removed. It stays in service until its replicas are in sync on other nodes. If its disk
@@ -156,12 +149,10 @@ def drain(
     from pyspark_log.cli.topics import reassign
     from pyspark_log_coordinator.sync import reassigner
 
-    log = open_log(path)
     log.node(node_id)
     wanted = reassigner.topics_to_drain(log, node_id)  # raises if it is impossible, before anything moves
     if dry_run:
-        reassign.show_plan(wanted, json=json)
-        return
+        return reassign.plan(wanted, json=json)
     moved: dict[str, dict[str, Any]] = {}
     while True:
         for handle, _ in wanted:
@@ -184,29 +175,25 @@ def drain(
         if not is_fenced:
             node_admin.set_fenced(log, node_id, fenced=True)
             wanted = reassigner.topics_to_drain(log, node_id)
-    output.show({"node": node_id, "fenced": True, "topics": list(moved.values())}, json=json)
+    return {"node": node_id, "fenced": True, "topics": list(moved.values())}
 
 
-@arguments.examples("pyspark-log nodes remove 1 --yes")
-def remove(
-    node_id: arguments.NodeId, path: arguments.Path, yes: arguments.Yes = False, json: arguments.Json = False
-) -> None:
+@command("pyspark-log nodes remove 1 --yes")
+def remove(log: Log, node_id: arguments.NodeId, yes: arguments.Yes = False) -> Document:
     """Remove a fenced node without replicas.
 
     Its id is never used again. The files on its disk are not deleted.
     """
-    log = open_log(path)
     log.node(node_id)
     node_admin.check_removable(log, node_id)  # before asking
     arguments.confirm(f"remove node {node_id}? This cannot be undone.", otherwise="nothing was removed", yes=yes)
     removed = node_admin.remove(log, node_id)
-    output.show({"node": node_id, "removed": removed}, json=json)
+    return {"node": node_id, "removed": removed}
 
 
-def _set_fenced(path: str, node_id: str, *, fenced: bool, json: bool) -> None:
-    log = open_log(path)
+def _set_fenced(log: Log, node_id: str, *, fenced: bool) -> Document:
     changed = node_admin.set_fenced(log, node_id, fenced=fenced)
-    output.show({"node": node_id, "fenced": fenced, "changed": changed}, json=json)
+    return {"node": node_id, "fenced": fenced, "changed": changed}
 
 
 def print_voting_advice(log: Log) -> None:

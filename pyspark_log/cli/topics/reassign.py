@@ -58,7 +58,7 @@ def reassign(  # noqa: PLR0913, PLR0917 -- the options of a command
     handle = log.topic(name)
     wanted = _wanted(handle, replica_assignment, to_nodes, replication_factor, cancel=cancel)
     if dry_run:
-        show_plan([(handle, wanted)], json=json)
+        output.show(plan([(handle, wanted)], json=json), json=json, empty="nothing would be moved")
         return
     moves = reassigner.begin(handle, wanted)
     done = carry_out(handle, throttle)
@@ -102,8 +102,8 @@ def document(topic: str, moves: Iterable[PartitionMove]) -> dict[str, Any]:
     return {"topic": topic, "partitions": [{field: getattr(each, field) for field in fields} for each in moves]}
 
 
-def show_plan(wanted: Iterable[tuple[TopicHandle, Placement]], *, json: bool) -> None:
-    """Print which partitions would move, and about how many bytes would be copied."""
+def plan(wanted: Iterable[tuple[TopicHandle, Placement]], *, json: bool) -> list[dict[str, Any]]:
+    """Return which partitions would move, and about how many bytes would be copied: by topic as JSON."""
     plans = []
     rows: list[dict[str, Any]] = []
     for handle, assignment in wanted:
@@ -115,7 +115,7 @@ def show_plan(wanted: Iterable[tuple[TopicHandle, Placement]], *, json: bool) ->
             {"topic": handle.name, **each, "bytes": reassigner.bytes_to_copy(state, [move])}
             for each, move in zip(found["partitions"], moves, strict=True)
         ]
-    output.show(plans if json else rows, json=json, empty="nothing would be moved")
+    return plans if json else rows
 
 
 def check_complete(topic: str, done: ReassignmentProgress) -> None:

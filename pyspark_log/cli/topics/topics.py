@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyspark_log.cli import arguments, output
+from pyspark_log.cli.command import command
 from pyspark_log.cli.output import counted
 from pyspark_log.documents import topics as documents
 from pyspark_log.opening import open_log
@@ -20,7 +21,8 @@ from pyspark_log_storage.names import check_topic
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log.cli.output import Document, Documents
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
 
 NO_TOPICS = "no topics yet; create one with: pyspark-log topics create NAME"
 _CONFIG_EXAMPLE = "compression.type=zstd"
@@ -112,23 +114,22 @@ def _columns(schema: str | None) -> pa.Schema | None:
         arguments.refuse("--schema", str(error))
 
 
-@arguments.examples("pyspark-log topics list --path /data/log")
-def list_(path: arguments.Path, json: arguments.Json = False) -> None:
+@command("pyspark-log topics list --path /data/log", empty=NO_TOPICS)
+def list_(log: Log) -> Documents:
     """List the topics."""
-    output.show(documents.topics(open_log(path)), json=json, empty=NO_TOPICS)
+    return documents.topics(log)
 
 
-@arguments.examples(
+@command(
     "pyspark-log topics alter flights --config retention.ms=86400000",
     "pyspark-log topics alter flights --delete-config retention.ms",
 )
 def alter(
+    log: Log,
     name: arguments.Topic,
-    path: arguments.Path,
     config: arguments.Configs = None,
     delete_config: arguments.DeleteConfigs = None,
-    json: arguments.Json = False,
-) -> None:
+) -> Document:
     """Change the settings of a topic.
 
     Changes apply to the next write or maintenance. Either all of them are made or none.
@@ -136,26 +137,24 @@ def alter(
     changes = arguments.changes(config, delete_config, _CONFIG_EXAMPLE)
 
     changes |= TopicConfig.defaults(delete_config or ())
-    handle = open_log(path).topic(name)
+    handle = log.topic(name)
     before = handle.config
     after = handle.alter_config(changes)
     old, new = before.show(), after.show()
-    output.show({"topic": name, "changed": {key: new[key] for key in new if new[key] != old[key]}}, json=json)
+    return {"topic": name, "changed": {key: new[key] for key in new if new[key] != old[key]}}
 
 
-@arguments.examples("pyspark-log topics delete flights --yes")
+@command("pyspark-log topics delete flights --yes")
 def delete(
+    log: Log,
     name: arguments.Topic,
-    path: arguments.Path,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Do nothing if the topic does not exist.")] = False,
     yes: arguments.Yes = False,
-    json: arguments.Json = False,
-) -> None:
+) -> Document:
     """Delete a topic and all its rows.
 
     A topic created later with the same name shares nothing with it.
     """
-    log = open_log(path)
     rows, partitions = 0, 0
     try:
         state = log.topic(name).state
@@ -163,8 +162,7 @@ def delete(
         if name not in log.topics():
             if not if_exists:
                 raise
-            output.show({"topic": name, "deleted": False, "partitions": 0, "rows": 0}, json=json)
-            return
+            return {"topic": name, "deleted": False, "partitions": 0, "rows": 0}
         # An interrupted deletion has ended the topic's journal but not removed its name.
     else:
         partitions = len(state.partitions)
@@ -178,23 +176,22 @@ def delete(
     if now is not None and now.topic_id != topic_id:  # the question may have waited for hours
         raise UnknownTopic(name, f"topic {name!r} was deleted and created again meanwhile; nothing was deleted")
     log.delete_topic(name)
-    output.show({"topic": name, "deleted": True, "partitions": partitions, "rows": rows}, json=json)
+    return {"topic": name, "deleted": True, "partitions": partitions, "rows": rows}
 
 
-@arguments.examples(
+@command(
     "pyspark-log topics add-partitions flights --partitions 8",
     "pyspark-log topics add-partitions flights --partitions 4 --replica-assignment 0:1,1:2",
 )
 def add_partitions(
+    log: Log,
     name: arguments.Topic,
-    path: arguments.Path,
     partitions: Annotated[int, typer.Option(min=1, metavar="N", help="Total number of partitions after the change.")],
     replica_assignment: Annotated[
         str | None,
         typer.Option(metavar="NODES", help="Nodes of the new partitions only, such as 0:1,1:2 for two partitions."),
     ] = None,
-    json: arguments.Json = False,
-) -> None:
+) -> Document:
     """Add partitions to a topic.
 
     Partitions cannot be removed. As in Kafka, most keys map to other partitions afterwards: new rows of a key are not
@@ -204,48 +201,47 @@ def add_partitions(
 
     from pyspark_log_coordinator.sync import reassigner
 
-    handle = open_log(path).topic(name)
+    handle = log.topic(name)
     first, added = reassigner.add_partitions(handle, partitions, wanted)
     checkpoint_files.write_on_nodes(handle)  # if all journals are lost, nothing else tells how many there are
     new = [{"partition": number, "replicas": nodes} for number, nodes in enumerate(added, first)]
-    output.show({"topic": name, "partitions": partitions, "added": new}, json=json)
+    return {"topic": name, "partitions": partitions, "added": new}
 
 
-@arguments.examples(
+@command(
     "pyspark-log delete-records flights --partition 0 --before 1000",
     "pyspark-log delete-records flights --partition 0 --before -1 --yes",
 )
 def delete_records(
+    log: Log,
     topic: arguments.Topic,
-    path: arguments.Path,
     partition: Annotated[int, typer.Option(min=0, metavar="N", help="Partition to delete rows from.")],
     before: Annotated[
         int, typer.Option(min=-1, metavar="OFFSET", help="Delete the rows before this offset; -1 deletes all rows.")
     ],
     yes: arguments.Yes = False,
-    json: arguments.Json = False,
-) -> None:
+) -> Document:
     """Delete the oldest rows of a partition.
 
     A query that still needs these rows fails, or skips them if failOnDataLoss is false.
     """
-    handle = open_log(path).topic(topic)
+    handle = log.topic(topic)
     found = handle.partition(partition)
     which = "all rows" if before < 0 else f"the rows before offset {before}"
     question = f"delete {which} of topic {topic}, partition {partition}? This cannot be undone."
     arguments.confirm(question, otherwise="nothing was deleted", yes=yes)
     start = handle.delete_records(partition, before)
     rows = found.rows_between(found.log_start, start)
-    output.show({"topic": topic, "partition": partition, "log_start": start, "rows": rows}, json=json)
+    return {"topic": topic, "partition": partition, "log_start": start, "rows": rows}
 
 
-@arguments.examples(
+@command(
     "pyspark-log offsets flights",
     "pyspark-log offsets flights --time 1700000000000 --json",
 )
 def offsets(
+    log: Log,
     topic: arguments.Topic,
-    path: arguments.Path,
     time: Annotated[
         str | None,
         typer.Option(
@@ -255,24 +251,20 @@ def offsets(
             show_default=False,
         ),
     ] = None,
-    json: arguments.Json = False,
-) -> None:
+) -> Documents:
     """Show the earliest and latest offsets of a topic.
 
     The latest offset is that of the next row that readers will see.
     """
     ms = None if time is None else _milliseconds(time)
 
-    log = open_log(path)
     handle = log.topic(topic)
     if ms is not None:
-        found = [
+        return [
             {"topic": topic, "partition": number, "offset": _offset_at(handle, number, ms)}
             for number in range(len(handle.partitions))
         ]
-        output.show(found, json=json)
-        return
-    partitions = [
+    return [
         {
             "topic": topic,
             "partition": number,
@@ -282,7 +274,6 @@ def offsets(
         }
         for number, each in enumerate(handle.partitions)
     ]
-    output.show(partitions, json=json)
 
 
 def _milliseconds(text: str) -> int:
