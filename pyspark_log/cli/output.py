@@ -43,6 +43,7 @@ def show(found: Document | Documents, *lines: str, json: bool, empty: str = "non
     else:
         shown = _records(several) if records or isinstance(found, Mapping) else _table(several)
         sys.stdout.writelines(f"{line}\n" for line in lines or (shown if several else [empty]))
+    sys.stdout.flush()  # whoever follows it reads it now
 
 
 def print_json(*documents: Any) -> None:

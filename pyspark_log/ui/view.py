@@ -20,7 +20,6 @@ from pyspark_log_coordinator.audit.timeline import Scope
 from pyspark_log_coordinator.group.state import Group, GroupState
 from pyspark_log_coordinator.log.partition_health import Trouble
 from pyspark_log_coordinator.model.partition import by_number
-from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import LogError, UnknownGroup, UnknownTopic
 
 if TYPE_CHECKING:
@@ -52,7 +51,6 @@ class TopicView(msgspec.Struct, frozen=True):
     figures: Figures
     rate: float | None
     """Rows a second; None until two looks are some time apart."""
-    typed: bool
     problem: str = ""
 
     @property
@@ -225,7 +223,7 @@ class Watch:
         except LogError as error:
             if before is not None:
                 return msgspec.structs.replace(before, problem=error.message)
-            return TopicView(name, now, None, 0, Figures(), None, typed=False, problem=error.message)
+            return TopicView(name, now, None, 0, Figures(), None, problem=error.message)
         figures = figures_of(handle.state, self._log.broken_nodes)
         return TopicView(
             name=name,
@@ -234,7 +232,6 @@ class Watch:
             version=handle.version,
             figures=figures,
             rate=self._rate(handle, figures.ends),
-            typed=schema.is_typed(handle.schemas[-1]),
         )
 
     def _rate(self, handle: TopicHandle, ends: int) -> float | None:

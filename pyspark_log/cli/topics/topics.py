@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,7 +29,6 @@ EARLIEST_TIME = -2
 LATEST_TIME = -1
 TIME_MS_MAX = 2**63 // 1000 - 1
 """The latest timestamp of a row, which is stored in microseconds."""
-_INTEGER = re.compile(r"-?[0-9]{1,30}", re.ASCII)
 
 
 @arguments.examples(
@@ -243,8 +241,10 @@ def offsets(
     log: Log,
     topic: arguments.Topic,
     time: Annotated[
-        str | None,
+        int | None,
         typer.Option(
+            min=EARLIEST_TIME,
+            max=TIME_MS_MAX,
             metavar="MS",
             help="Show the offset of the first row of each partition at or after this time, in milliseconds since "
             "1970; -1 means latest, -2 earliest.",
@@ -256,12 +256,10 @@ def offsets(
 
     The latest offset is that of the next row that readers will see.
     """
-    ms = None if time is None else _milliseconds(time)
-
     handle = log.topic(topic)
-    if ms is not None:
+    if time is not None:
         return [
-            {"topic": topic, "partition": number, "offset": _offset_at(handle, number, ms)}
+            {"topic": topic, "partition": number, "offset": _offset_at(handle, number, time)}
             for number in range(len(handle.partitions))
         ]
     return [
@@ -274,18 +272,6 @@ def offsets(
         }
         for number, each in enumerate(handle.partitions)
     ]
-
-
-def _milliseconds(text: str) -> int:
-    """Return the time of `text`. End the program if it is invalid."""
-    ms = int(text) if _INTEGER.fullmatch(text) else None
-    if ms is None or not EARLIEST_TIME <= ms <= TIME_MS_MAX:
-        arguments.refuse(
-            "--time",
-            f"{text!r} is not a valid time; expected milliseconds since 1970 (at most {TIME_MS_MAX}), -1 for latest or"
-            " -2 for earliest",
-        )
-    return ms
 
 
 def _offset_at(handle: TopicHandle, number: int, time: int) -> int | None:

@@ -33,9 +33,6 @@ def test_topics_are_shown_in_the_order_of_their_names_and_without_any_it_is_said
         cli.run("topics", "create", name)
     for command in ("list", "describe"):
         assert [each["topic"] for each in cli.documents("topics", command)] == ["a.b", "b", "c"]
-    assert [line.split()[0] for line in cli.out("topics", "list").splitlines()[2:]] == ["a.b", "b", "c"]
-    shown = [line.split()[1] for line in cli.out("topics", "describe").splitlines() if line.startswith("topic ")]
-    assert shown == ["a.b", "b", "c"]
     assert [each["topic"] for each in cli.documents("topics", "describe", "c", "b")] == ["c", "b"]
     for name in ("a.b", "b", "c"):
         cli.run("topics", "delete", name, "--yes")
@@ -163,7 +160,7 @@ def test_offsets_are_told_and_found_by_time(cli):
     for time, expected in times.items():
         assert [each["offset"] for each in cli.documents("offsets", "t", "--time", time)] == expected
     for impossible in ("-3", "99999999999999999", "noon"):
-        assert f"'{impossible}' is not a valid time" in cli.misuse("offsets", "t", "--time", impossible)
+        assert "--time" in cli.misuse("offsets", "t", "--time", impossible)
 
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", ""])
