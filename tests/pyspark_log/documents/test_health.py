@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from pyspark_log.opening import own_log
@@ -74,3 +76,17 @@ def test_what_does_not_answer_is_unhealthy_before_a_process_has_noticed(cli, tmp
         lose_folder(tmp_path / lost)
     expected = dict(zip(("nodes", "journals", "leaders"), map(list, unhealthy), strict=True))
     assert shown(cli) == expected
+
+
+def test_a_cluster_that_cannot_be_read_is_unhealthy(cli, tmp_path):
+    watch = Watch(own_log(cli.path), cli.path)
+    seen = watch.look()
+    assert "✓ healthy" in pages.render("cluster", view=seen)
+    for name in "bc":
+        lose_folder(tmp_path / name)
+    for view in (watch.look(), Watch(own_log(cli.path), cli.path).look()):
+        shown = pages.render("cluster", view=view)
+        assert ("✓ healthy" in shown, "✕ unreadable" in shown) == (False, True)
+    samples = [json.loads(line) for line in cli.run("metrics", "--json", code=1).stdout.splitlines()]
+    assert {each["name"]: each["samples"][0]["value"] for each in samples}["pyspark_log_up"] == 0
+    assert "2 of 3 stores failed" in cli.error("nodes", "list")
