@@ -133,13 +133,13 @@ def renew(
     "pyspark-log nodes drain 1 --dry-run",
     "pyspark-log nodes drain 1 --throttle 50000000",
     empty="nothing would be moved",
+    records=True,
 )
 def drain(
     log: Log,
     node_id: arguments.NodeId,
     throttle: arguments.Throttle = None,
     dry_run: arguments.DryRun = False,
-    json: arguments.Json = False,
 ) -> Document | Documents:
     """Move all replicas off a node and fence it.
 
@@ -152,7 +152,7 @@ def drain(
     log.node(node_id)
     wanted = reassigner.topics_to_drain(log, node_id)  # raises if it is impossible, before anything moves
     if dry_run:
-        return reassign.plan(wanted, json=json)
+        return reassign.plan(wanted)
     moved: dict[str, dict[str, Any]] = {}
     while True:
         for handle, _ in wanted:

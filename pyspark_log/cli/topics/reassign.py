@@ -58,7 +58,7 @@ def reassign(  # noqa: PLR0913, PLR0917 -- the options of a command
     handle = log.topic(name)
     wanted = _wanted(handle, replica_assignment, to_nodes, replication_factor, cancel=cancel)
     if dry_run:
-        output.show(plan([(handle, wanted)], json=json), json=json, empty="nothing would be moved")
+        output.show(plan([(handle, wanted)]), json=json, records=True)
         return
     moves = reassigner.begin(handle, wanted)
     done = carry_out(handle, throttle)
@@ -102,20 +102,12 @@ def document(topic: str, moves: Iterable[PartitionMove]) -> dict[str, Any]:
     return {"topic": topic, "partitions": [{field: getattr(each, field) for field in fields} for each in moves]}
 
 
-def plan(wanted: Iterable[tuple[TopicHandle, Placement]], *, json: bool) -> list[dict[str, Any]]:
-    """Return which partitions would move, and about how many bytes would be copied: by topic as JSON."""
-    plans = []
-    rows: list[dict[str, Any]] = []
-    for handle, assignment in wanted:
-        state = handle.state
-        moves = reassigner.moves(state, assignment)
-        found = document(handle.name, moves)
-        plans.append(found | {"bytes": reassigner.bytes_to_copy(state, moves)})
-        rows += [
-            {"topic": handle.name, **each, "bytes": reassigner.bytes_to_copy(state, [move])}
-            for each, move in zip(found["partitions"], moves, strict=True)
-        ]
-    return plans if json else rows
+def plan(wanted: Iterable[tuple[TopicHandle, Placement]]) -> list[dict[str, Any]]:
+    """Return which partitions would move, and about how many bytes would be copied."""
+    found = [(handle, reassigner.moves(handle.state, assignment)) for handle, assignment in wanted]
+    return [
+        document(each.name, moves) | {"bytes": reassigner.bytes_to_copy(each.state, moves)} for each, moves in found
+    ]
 
 
 def check_complete(topic: str, done: ReassignmentProgress) -> None:

@@ -53,7 +53,6 @@ def rows(cli: CommandLine) -> int:
 
 def test_a_topic_moves_to_the_nodes_that_are_named_after_a_look_at_what_would_move(cli):
     [planned] = cli.documents("topics", "reassign", "t", "--to-nodes", "2,3", "--dry-run")
-    assert "nothing would be moved" in cli.out("topics", "reassign", "t", "--to-nodes", "0,1", "--dry-run")
     assert where(cli) == ["0:1", "1:0"]
     [done] = cli.documents("topics", "reassign", "t", "--to-nodes", "2,3")
     moved = {"before": ["0", "1"], "after": ["2", "3"], "adding": ["2", "3"], "removing": ["0", "1"]}
