@@ -17,7 +17,7 @@ from pyspark_log.options.given import CLIENT_STORAGE_OPTIONS, gather_client
 from pyspark_log.options.option import Kind
 from pyspark_log.ui import content, pages
 from pyspark_log.ui.content import PARTITIONS_SHOWN
-from pyspark_log.ui.export import rendered, without_server
+from pyspark_log.ui.export import rendered
 from pyspark_log.ui.view import Watch
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def describe(
         shown = [("cluster", content.cluster(view, {})), ("topics", content.topics(view, {}))]
         shown.append(("groups", content.groups(view, {})))
         lines = _cluster_lines(view)
-    html = "".join(without_server(rendered(page, view, context)) for page, context in shown)
+    html = "".join(rendered(page, view, context) for page, context in shown)
     return Description(html, "\n".join(lines))
 
 

@@ -16,11 +16,12 @@ from pyspark_log_storage.errors import InvalidInput
 
 try:
     import jinja2
+    from markupsafe import Markup
 except ImportError as missing:
     raise InvalidInput(f"the page needs Jinja2, and it cannot be imported ({missing}); pip install jinja2") from None
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
 PAGES = {
     "cluster": ("/", "Cluster"),
@@ -32,9 +33,13 @@ PAGES = {
 """The pages of the navigation: address and title, by the names of their templates."""
 
 
-def render(page: str, *, offline: bool = False, **context: Any) -> str:
-    """Return the HTML of a template, without what stands around it. `offline`: nothing that only a server can do."""
-    return _environment().get_template(f"{page}.html").render(page=page, offline=offline, **context)
+def render(page: str, *, offline: bool = False, sections: Collection[str] = (), **context: Any) -> str:
+    """Return the HTML of a template, without what stands around it.
+
+    `offline`: nothing that only a server can do, and links only to `sections`, which are addresses of pages.
+    """
+    template = _environment().get_template(f"{page}.html")
+    return template.render(page=page, offline=offline, sections=sections, **context)
 
 
 def whole(page: str, *, live: str = "", **context: Any) -> str:
@@ -78,9 +83,20 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals["link"] = link
     filters: dict[str, Callable[..., str]] = {"time": time_of, "segment": segment_of}
     environment.filters.update({each.__name__: each for each in (number, size, rate, duration, query)} | filters)
     return environment
+
+
+@jinja2.pass_context
+def link(context: jinja2.runtime.Context, address: str, text: object) -> Markup:
+    """Return a link to a page. Offline it leads to one of the document's `sections`, or is its text."""
+    if context["offline"]:
+        if address not in context["sections"]:
+            return Markup("{}").format(text)
+        address = f"#{address}"
+    return Markup('<a href="{}">{}</a>').format(address, text)
 
 
 def segment_of(text: str) -> str:
