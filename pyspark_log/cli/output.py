@@ -75,15 +75,16 @@ def _records(documents: Iterable[Document]) -> Iterator[str]:
 def _table(rows: Sequence[Document], columns: Sequence[str] = ()) -> Iterator[str]:
     """Yield a table as wide as it needs to be: a number folded in a narrow terminal could be misread."""
     every = dict.fromkeys(name for row in rows for name in row)
-    fields = columns or [name for name in every if name in _ALWAYS or any(not _is_empty(row[name]) for row in rows)]
-    cells = [list(map(_title, fields)), *([_cell(name, row[name]) for name in fields] for row in rows)]
+    fields = columns or [name for name in every if name in _ALWAYS or any(not _is_empty(row.get(name)) for row in rows)]
+    cells = [list(map(_title, fields)), *([_cell(name, row.get(name)) for name in fields] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    right = [bool(rows) and all(isinstance(row[name], int) for row in rows) for name in fields]
+    right = [bool(rows) and all(isinstance(row.get(name), int) for row in rows) for name in fields]
     for number, line in enumerate(cells):
         aligned = (f"{cell:{'>' if r else '<'}{w}}" for cell, w, r in zip(line, widths, right, strict=True))
         yield "  ".join(aligned).rstrip()
         if number == 0:
-            yield "─" * (sum(widths) + 2 * (len(widths) - 1))
+            rule = "─" if (sys.stdout.encoding or "").lower().startswith("utf") else "-"
+            yield rule * (sum(widths) + 2 * (len(widths) - 1))
 
 
 def _title(name: str) -> str:

@@ -1,5 +1,8 @@
 """Documents as text: a record, a list, and what is left out."""
 
+import io
+import sys
+
 import pytest
 
 from pyspark_log.cli import output
@@ -32,6 +35,13 @@ def test_a_list_is_a_table_without_columns_that_are_empty_but_that_nobody_leads_
     rows[1]["adding"] = ()
     assert printed(capsys, rows) == ["name  lag  leader", "─────────────────", "long   12  none", "b       3  none"]
     assert printed(capsys, [], empty="no groups yet") == ["no groups yet"]
+
+
+def test_a_terminal_without_unicode_gets_none(monkeypatch):
+    printed = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", printed)
+    output.show([{"topic": "t"}], json=False)
+    assert printed.buffer.getvalue() == b"topic\n-----\nt\n"
 
 
 def test_several_records_have_an_empty_line_between_them(capsys):
