@@ -1,30 +1,49 @@
-"""What commands print: sentences and tables for people, JSON for machines, errors and progress bars on stderr."""
+"""What commands print: documents as text for people or as JSON, errors and progress bars on stderr."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import typer
+
+from pyspark_log.documents.text import duration, time_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Document = Mapping[str, Any]
-WIDTH_MAX = 10_000
-"""Tables are as wide as they need to be: a number folded in a narrow terminal could be misread."""
+Documents = Sequence[Document]
+_TIMES = {"created_ms", "committed_ms"}
+"""Fields that are times; others in ms are durations."""
+_ALWAYS = {"leader", "isr", "offset"}
+"""A table leaves out a column that is empty in all rows, but for these: that nobody leads is news."""
 
 
-def show(document: Any, *lines: str, json: bool) -> None:
-    """Print `document` as JSON if `json` is set, otherwise the lines."""
+class Column(NamedTuple):
+    """A column of a table that has another title than its field, or shows its values differently."""
+
+    field: str
+    title: str = ""
+    show: Callable[[Any], Any] = lambda value: value
+
+
+def show(found: Document | Documents, *lines: str, json: bool, empty: str = "none", records: bool = False) -> None:
+    """Print documents as JSON if `json` is set, otherwise as text.
+
+    One is a record: a line for each field, and tables below for its lists of documents. Several are a table, or
+    `records` if that is set; `empty` stands for none. `lines` are printed in place of all this.
+    """
+    several = [found] if isinstance(found, Mapping) else found
     if json:
-        print_json(document)
+        print_json(*several)
     else:
-        for line in lines:
-            typer.echo(line)
+        shown = _records(several) if records or isinstance(found, Mapping) else _table(several)
+        sys.stdout.writelines(f"{line}\n" for line in lines or (shown if several else [empty]))
+    sys.stdout.flush()  # whoever follows it reads it now
 
 
 def print_json(*documents: Any) -> None:
@@ -32,66 +51,76 @@ def print_json(*documents: Any) -> None:
     sys.stdout.buffer.write(msgspec.json.Encoder().encode_lines(documents))
 
 
-class Column(NamedTuple):
-    """A column of a table: a field of the documents that --json prints, and how people see it."""
-
-    field: str
-    title: str = ""
-    """Default: the name of the field."""
-    show: Callable[[Any], Any] = lambda value: value
-    """Returns what to show for a value."""
-    total: bool = False
-    """Whether a table of several rows ends with the sum of the column."""
-
-
-def show_table(columns: Iterable[Column | str], documents: Sequence[Document], empty: str = "", *, json: bool) -> None:
-    """Print documents as JSON if `json` is set, otherwise as a table, or `empty` in place of one without rows."""
-    if json:
-        print_json(*documents)
-    elif empty and not documents:
-        typer.echo(empty)
-    else:
-        print_table(columns, documents)
-
-
 def print_table(columns: Iterable[Column | str], documents: Iterable[Document]) -> None:
-    """Print a table with a row for each document. A column that needs no more than its name may be a string.
-
-    Numbers are grouped and right-aligned, totals set apart. None is shown as none, a list with commas.
-    """
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
+    """Print these columns of documents."""
     chosen = [Column(each) if isinstance(each, str) else each for each in columns]
-    rows = [[column.show(document[column.field]) for column in chosen] for document in documents]
-    totals = len(rows) > 1 and any(column.total for column in chosen)
-    style = box.SIMPLE if totals else box.SIMPLE_HEAD
-    table = Table(box=style, pad_edge=False, show_edge=False, collapse_padding=True, show_footer=totals)
-    for index, column in enumerate(chosen):
-        cells = [row[index] for row in rows]
-        numeric = bool(cells) and all(isinstance(cell, int) for cell in cells)
-        footer = _shown(sum(cells)) if column.total else "" if index else "total"
-        justify: Literal["left", "right"] = "right" if numeric else "left"
-        table.add_column(column.title or column.field, footer=footer, justify=justify, no_wrap=True)
-    for row in rows:
-        table.add_row(*map(_shown, row))
-    console = Console(width=WIDTH_MAX, highlight=False, markup=False, emoji=False)  # names may look like either
-    with console.capture() as printed:  # printing directly would end the program if stdout is closed
-        console.print(table)
-    sys.stdout.writelines(f"{line.rstrip()}\n" for line in printed.get().splitlines())
+    rows = [{each.title or each.field: each.show(row[each.field]) for each in chosen} for row in documents]
+    sys.stdout.writelines(f"{line}\n" for line in _table(rows, [each.title or each.field for each in chosen]))
 
 
-def _shown(cell: Any) -> str:
-    match cell:
-        case None:
-            return "none"
+def _records(documents: Iterable[Document]) -> Iterator[str]:
+    for number, document in enumerate(documents):
+        yield from [""] * bool(number)
+        tables = {name: each for name, each in document.items() if _is_table(each)}
+        width = max(map(len, map(_title, document))) + 2
+        for name, value in document.items():
+            several = _pairs(value) if isinstance(value, Mapping) else []
+            for index, cell in enumerate([] if name in tables else several or [_cell(name, value)]):
+                yield f"{'' if index else _title(name):{width}}{cell}"
+        for rows in tables.values():
+            yield ""
+            yield from _table(rows)
+
+
+def _table(rows: Sequence[Document], columns: Sequence[str] = ()) -> Iterator[str]:
+    """Yield a table as wide as it needs to be: a number folded in a narrow terminal could be misread."""
+    every = dict.fromkeys(name for row in rows for name in row)
+    fields = columns or [name for name in every if name in _ALWAYS or any(not _is_empty(row.get(name)) for row in rows)]
+    cells = [list(map(_title, fields)), *([_cell(name, row.get(name)) for name in fields] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    right = [bool(rows) and all(isinstance(row.get(name), int) for row in rows) for name in fields]
+    for number, line in enumerate(cells):
+        aligned = (f"{cell:{'>' if r else '<'}{w}}" for cell, w, r in zip(line, widths, right, strict=True))
+        yield "  ".join(aligned).rstrip()
+        if number == 0:
+            rule = "─" if (sys.stdout.encoding or "").lower().startswith("utf") else "-"
+            yield rule * (sum(widths) + 2 * (len(widths) - 1))
+
+
+def _title(name: str) -> str:
+    return (f"{name[:-3]}_at" if name in _TIMES else name.removesuffix("_ms")).replace("_", " ")
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and bool(value) and isinstance(value[0], Mapping)
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or value in ("", [], (), {})
+
+
+def _pairs(value: Document) -> list[str]:
+    return [f"{key}={each if type(each) is int else _cell(key, each)}" for key, each in value.items()]
+
+
+def _cell(name: str, value: Any) -> str:
+    if _is_empty(value):
+        return "none"
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case int() if name in _TIMES:
+            return time_of(value)
+        case int() | float() if name.endswith("_ms"):
+            return duration(value)
         case int():
-            return f"{cell:,}"
+            return f"{value:,}"
         case list() | tuple():
-            return ", ".join(map(_shown, map(str, cell)))
+            return ", ".join(_cell(name, each) for each in value)
+        case Mapping():
+            return ", ".join(_pairs(value))
     # What a client says of itself may hold a line break, or what moves a terminal's cursor.
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in str(cell))
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in str(value))
 
 
 def print_error(message: str) -> None:

@@ -6,25 +6,27 @@ them reads the journals, and no rows.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from pyspark_log.documents import cluster, groups, topics
+from pyspark_log.documents.figures import figures_of, size_of
 from pyspark_log.reading.groups import lags
 from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_coordinator.log.partition_health import Trouble, troubles
-from pyspark_log_storage.errors import LogError, NodeAway, StoreUnavailable, UnknownTopic
+from pyspark_log_storage.errors import LogError, UnknownTopic
 from pyspark_log_storage.stores.request_counts import all_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from prometheus_client.metrics_core import Metric
 
     from pyspark_log_coordinator.log.group_handle import GroupHandle
     from pyspark_log_coordinator.log.log import Log, TopicHandle
-    from pyspark_log_coordinator.model.partition import Partition
 
 PREFIX = "pyspark_log_"
 _PARTITION = ("topic", "partition")
@@ -68,139 +70,127 @@ FAMILIES = (
 """Name, meaning and labels of each metric, in the order in which they are shown. Those with `_total` are counters."""
 
 
+Sample = tuple[Any, ...]
+"""Name, value, and the values of the labels."""
+
+
 def measure(log: Log, failed: Callable[[str, LogError], object]) -> list[Metric]:
     """Return the metrics of the cluster, which is opened first.
 
     `failed` gets what cannot be read, such as `topic flights`, and why; the rest is measured. If that is the cluster,
     there is `pyspark_log_up 0`, and of the cluster no more than its journal nodes, if they are known.
     """
-    found = _Metrics()
+    families = {
+        name: (CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily)(
+            PREFIX + name, meaning, labels=labels
+        )
+        for name, meaning, *labels in FAMILIES
+    }
+    for name, value, *labels in itertools.chain(_of_cluster(log, failed), _of_requests()):
+        families[name].add_metric([str(each) for each in labels], value)
+    return [family for family in families.values() if family.samples]
+
+
+def _of_cluster(log: Log, failed: Callable[[str, LogError], object]) -> Iterator[Sample]:
     try:
         log.open(create=False)
-        topics, groups = sorted(log.topics()), sorted(log.groups().items())
+        names, records = sorted(log.topics()), sorted(log.groups().items())
     except LogError as error:
         failed("the cluster", error)
-        found.add("up", 0)
-        found.add_journal_nodes(log)
-    else:
-        found.add("up", 1)
-        found.add_nodes(log)
-        found.add_journal_nodes(log)
-        for name in topics:
-            try:
-                found.add_topic(log.topic(name))
-            except UnknownTopic:
-                continue  # deleted meanwhile
-            except LogError as error:
-                found.add("unreadable", 1, "topic", name)
-                failed(f"topic {name}", error)
-        for name, record in groups:
-            try:
-                found.add_group(log, log.group_handle(record))
-            except LogError as error:
-                found.add("unreadable", 1, "group", name)
-                failed(f"group {name}", error)
-        found.add_totals(log)
-    found.add_requests()
-    return [family for family in found.families.values() if family.samples]
+        yield "up", 0
+        yield from _of_journal_nodes(log)
+        return
+    yield "up", 1
+    yield from _of_nodes(log)
+    yield from _of_journal_nodes(log)
+    handles: list[TopicHandle] = []
+    read: list[GroupHandle] = []
+    for name in names:
+        try:
+            handles.append(log.topic(name))
+        except UnknownTopic:
+            continue  # deleted meanwhile
+        except LogError as error:
+            yield "unreadable", 1, "topic", name
+            failed(f"topic {name}", error)
+        else:
+            yield from _of_topic(handles[-1])
+    for name, record in records:
+        handle = log.group_handle(record)
+        try:
+            yield from list(_of_group(log, handle))
+            read.append(handle)
+        except LogError as error:
+            yield "unreadable", 1, "group", name
+            failed(f"group {name}", error)
+    found = sum((Counter(figures_of(each.state, log.broken_nodes).troubles) for each in handles), Counter[Trouble]())
+    yield "topics", len(handles)
+    yield "partitions", sum(len(each.partitions) for each in handles)
+    yield "under_replicated_partitions", found[Trouble.UNDER_REPLICATED]
+    yield "offline_partitions", found[Trouble.UNAVAILABLE]
+    yield "under_min_isr_partitions", found[Trouble.UNDER_MIN_ISR]
+    for name, count in log.journals_behind([*handles, *read]).items():
+        yield "journal_node_behind", count, name
 
 
-class _Metrics:
-    """The families, being filled."""
-
-    def __init__(self) -> None:
-        self.families = {
-            name: (CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily)(
-                PREFIX + name, meaning, labels=labels
-            )
-            for name, meaning, *labels in FAMILIES
-        }
-        self._read: list[TopicHandle | GroupHandle] = []
-        """The topics and groups whose journals could be read."""
-        self._topics = self._partitions = 0
-        self._troubles: Counter[Trouble] = Counter()
-
-    def add(self, name: str, value: float, *labels: object) -> None:
-        """Add a sample; `labels` are the values of the labels in their order."""
-        self.families[name].add_metric([str(each) for each in labels], value)
-
-    def add_nodes(self, log: Log) -> None:
-        """Add the nodes, as of the last probe."""
-        unfenced = log.live_nodes
-        self.add("active_nodes", len(unfenced.keys() - log.missing_nodes.keys()))
-        self.add("fenced_nodes", len(log.nodes) - len(unfenced))
-        for name in unfenced:
-            self.add("node_up", int(name not in log.missing_nodes), name)
-
-    def add_journal_nodes(self, log: Log) -> None:
-        """Add the journal nodes, if there are several and they are known. They answer now, or not."""
-        journals = log.journals.nodes
-        if journals is None:
-            return
-        missing = log.journals.missing_nodes()
-        for each in journals.nodes:
-            away = isinstance(missing.get(each.node), (StoreUnavailable, NodeAway))
-            self.add("journal_node_up", int(not away), each.node)
-            self.add("journal_node_votes", int(each.node not in missing), each.node)
-        self.add("journal_failures_tolerated", log.journals.failures_tolerated(missing))
-
-    def add_topic(self, handle: TopicHandle) -> None:
-        """Add a topic and its partitions."""
-        state = handle.state
-        self._topics += 1
-        self._partitions += len(state.partitions)
-        self.add("topic_journal_entries_total", handle.version, handle.name)
-        self._read.append(handle)
-        for number, each in enumerate(state.partitions):
-            found = troubles(each, state.config, handle.log.broken_nodes)
-            self._troubles.update(found)
-            for name, value in _of_partition(each, found).items():
-                self.add(f"partition_{name}", value, handle.name, number)
-
-    def add_group(self, log: Log, handle: GroupHandle) -> None:
-        """Add a group and its committed offsets."""
-        group = handle.begin()
-        self._read.append(handle)
-        if group.state is GroupState.DEAD:
-            return
-        name = group.group_id
-        behind = lags(log, group)
-        self.add("consumer_group_members", len(group.members), name)
-        self.add("consumer_group_state", 1, name, group.state.value)
-        self.add("consumer_group_generation", group.generation, name)
-        for each in behind:
-            self.add("consumer_group_committed_offset", each.committed, name, each.topic, each.partition)
-            self.add("consumer_group_lag", each.lag, name, each.topic, each.partition)
-
-    def add_totals(self, log: Log) -> None:
-        """Add what was counted over all topics, and in how many of the journals each journal node is behind."""
-        self.add("topics", self._topics)
-        self.add("partitions", self._partitions)
-        self.add("under_replicated_partitions", self._troubles[Trouble.UNDER_REPLICATED])
-        self.add("offline_partitions", self._troubles[Trouble.UNAVAILABLE])
-        self.add("under_min_isr_partitions", self._troubles[Trouble.UNDER_MIN_ISR])
-        for name, count in log.journals_behind(self._read).items():
-            self.add("journal_node_behind", count, name)
-
-    def add_requests(self) -> None:
-        """Add the requests of this process to stores that count them."""
-        for url, counts in sorted(all_counts().items()):
-            for operation, found in sorted(counts.by_operation().items()):
-                self.add("store_requests_total", found.number, url, operation)
-                self.add("store_sent_bytes_total", found.sent, url, operation)
-                self.add("store_received_bytes_total", found.received, url, operation)
+def _of_nodes(log: Log) -> Iterator[Sample]:
+    """Yield the samples of the nodes, as of the last probe."""
+    unfenced = [cluster.node(log, each) for each in log.live_nodes.values()]
+    yield "active_nodes", sum(each["missing"] is None for each in unfenced)
+    yield "fenced_nodes", len(log.nodes) - len(unfenced)
+    for each in unfenced:
+        yield "node_up", int(each["missing"] is None), each["node"]
 
 
-def _of_partition(partition: Partition, found: set[Trouble]) -> dict[str, int]:
-    stored = (each.length for kind in (partition.segments, partition.chunks) for each in kind)
-    return {
-        "high_watermark": partition.high_watermark,
-        "log_end_offset": partition.log_end,
-        "log_start_offset": partition.log_start,
-        "size_bytes": sum(stored),
-        "leader_epoch": partition.leader_epoch,
-        "replicas": len(partition.replicas),
-        "in_sync_replicas": len(partition.isr),
-        "under_replicated": int(Trouble.UNDER_REPLICATED in found),
-        "offline": int(Trouble.UNAVAILABLE in found),
-    }
+def _of_journal_nodes(log: Log) -> Iterator[Sample]:
+    """Yield the samples of the journal nodes, if there are several and they are known. They answer now, or not."""
+    if log.journals.nodes is None:
+        return
+    found, replaced = cluster.journal_nodes(log), log.journals.replaced_nodes()
+    missing = [each["node"] for each in found if each["missing"] is not None]
+    for each in found:
+        name = each["node"]
+        is_renewed = name in replaced and name not in log.missing_nodes  # it answers, with another marker
+        yield "journal_node_up", int(name not in missing or is_renewed), name
+        yield "journal_node_votes", int(name not in missing), name
+    yield "journal_failures_tolerated", log.journals.failures_tolerated(missing)
+
+
+def _of_topic(handle: TopicHandle) -> Iterator[Sample]:
+    state, broken = handle.state, handle.log.broken_nodes
+    yield "topic_journal_entries_total", handle.version, handle.name
+    for number, each in enumerate(state.partitions):
+        found, document = troubles(each, state.config, broken), topics.partition(number, each, broken)
+        where = handle.name, number
+        yield "partition_high_watermark", document["high_watermark"], *where
+        yield "partition_log_end_offset", document["log_end"], *where
+        yield "partition_log_start_offset", document["log_start"], *where
+        yield "partition_size_bytes", size_of(each), *where
+        yield "partition_leader_epoch", document["leader_epoch"], *where
+        yield "partition_replicas", len(document["replicas"]), *where
+        yield "partition_in_sync_replicas", len(document["isr"]), *where
+        yield "partition_under_replicated", int(Trouble.UNDER_REPLICATED in found), *where
+        yield "partition_offline", int(Trouble.UNAVAILABLE in found), *where
+
+
+def _of_group(log: Log, handle: GroupHandle) -> Iterator[Sample]:
+    state = handle.begin()
+    if state.state is GroupState.DEAD:
+        return
+    document = groups.group(state, handle.address, lags(log, state), lambda _: None)
+    name = document["group"]
+    yield "consumer_group_members", document["member_count"], name
+    yield "consumer_group_state", 1, name, document["state"]
+    yield "consumer_group_generation", document["generation"], name
+    for each in document["partitions"]:
+        yield "consumer_group_committed_offset", each["committed"], name, each["topic"], each["partition"]
+        yield "consumer_group_lag", each["lag"], name, each["topic"], each["partition"]
+
+
+def _of_requests() -> Iterator[Sample]:
+    """Yield the requests of this process to stores that count them."""
+    for url, counts in sorted(all_counts().items()):
+        for operation, found in sorted(counts.by_operation().items()):
+            yield "store_requests_total", found.number, url, operation
+            yield "store_sent_bytes_total", found.sent, url, operation
+            yield "store_received_bytes_total", found.received, url, operation

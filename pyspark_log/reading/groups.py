@@ -14,16 +14,17 @@ import pyarrow as pa
 from pyspark_log.reading.planning import next_row
 from pyspark_log.reading.positions import offset_for_time
 from pyspark_log_coordinator.group.offsets import Offset
-from pyspark_log_storage.errors import UnknownGroup, UnknownTopic
+from pyspark_log_storage.errors import InvalidInput, UnknownGroup, UnknownTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark_log_coordinator.group.state import CommittedOffset, Group
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import Partition
 
 US_PER_MS = 1000
+LATEST = 2**63 - 1
 
 
 class PartitionLag(msgspec.Struct, frozen=True):
@@ -57,19 +58,21 @@ def lag_in(topic: str, number: int, partition: Partition, at: CommittedOffset) -
 
 
 def lags(log: Log, group: Group) -> list[PartitionLag]:
-    """Return the partitions with committed offsets, by topic and number. Leaves out topics that were deleted."""
-    names = {record.topic_id: name for name, record in log.topics().items()}
+    """Return `lags_in` the newest state of the topics. Leaves out those that were deleted."""
+    topics = {}
+    for name, record in log.topics().items():
+        if record.topic_id in group.offsets:
+            with contextlib.suppress(UnknownTopic):  # its deletion was interrupted, or came meanwhile
+                topics[record.topic_id] = name, log.topic(name).partitions
+    return lags_in(group, topics)
+
+
+def lags_in(group: Group, topics: Mapping[str, tuple[str, Sequence[Partition]]]) -> list[PartitionLag]:
+    """Return how far a group is in the partitions with committed offsets, by topic and number; `topics` are by id."""
     found = []
     for topic_id, offsets in group.offsets.items():
-        if topic_id not in names:
-            continue
-        try:
-            partitions = log.topic(names[topic_id]).partitions
-        except UnknownTopic:  # its deletion was interrupted, or came meanwhile
-            continue
-        for number, at in offsets.items():
-            if number < len(partitions):
-                found.append(lag_in(names[topic_id], number, partitions[number], at))
+        name, partitions = topics.get(topic_id, ("", ()))
+        found += [lag_in(name, n, partitions[n], at) for n, at in offsets.items() if n < len(partitions)]
     return sorted(found, key=lambda each: (each.topic, each.partition))
 
 
@@ -98,6 +101,34 @@ def check_reset(log: Log, group_id: str, offsets: Mapping[tuple[str, int], int])
     """Raise what `reset` would raise, and change nothing."""
     with contextlib.suppress(UnknownGroup):
         log.group(group_id).check_reset(_new_offsets(log, offsets), log.clock.now_ms())
+
+
+def reset_to(
+    log: Log,
+    partitions: Sequence[tuple[str, int]],
+    committed: Mapping[tuple[str, int], int],
+    *,
+    offset: int = 0,
+    ms: int | None = None,
+    shift: int | None = None,
+) -> dict[tuple[str, int], int]:
+    """Return the offsets of a reset, within the log.
+
+    They are `shift` rows after the committed ones, at the first row at or after a time (`ms`), or at `offset`.
+    Raises `InvalidInput` if there is nothing to shift, and what `within_log` raises.
+    """
+    if shift is not None:
+        if missing := [f"{topic}:{number}" for topic, number in partitions if (topic, number) not in committed]:
+            names = ", ".join(missing)
+            raise InvalidInput(f"the group has no committed offset of {names}; choose another position for it")
+        return within_log(log, {key: committed[key] + shift for key in partitions})
+    if ms is None:
+        return within_log(log, dict.fromkeys(partitions, offset))
+    by_topic: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        by_topic.setdefault(topic, []).append(number)
+    found = {topic: offsets_at(log.topic(topic), numbers, ms) for topic, numbers in by_topic.items()}
+    return within_log(log, {(topic, number): at for topic, each in found.items() for number, at in each.items()})
 
 
 def _new_offsets(log: Log, offsets: Mapping[tuple[str, int], int]) -> dict[str, dict[int, Offset]]:

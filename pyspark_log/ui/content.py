@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from pyspark_log.reading.groups import check_reset, lags, offsets_at, within_log
+from pyspark_log.documents import groups as group_documents
+from pyspark_log.documents import topics as topic_documents
+from pyspark_log.documents.queries import queries as query_documents
+from pyspark_log.documents.text import number, size, time_ms_of, time_of
+from pyspark_log.reading.groups import LATEST, check_reset, lags, reset_to, within_log
 from pyspark_log.reading.groups import reset as reset_offsets
 from pyspark_log.ui import rows as stored_rows
-from pyspark_log.ui.pages import number, size, time_of
 from pyspark_log.ui.past import MOMENTS_LISTED, Past, drawn, span_of
 from pyspark_log_coordinator.audit.timeline import Lane, Scope
-from pyspark_log_storage.columns import column_types, schema
+from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import InvalidInput, LogError
 
 if TYPE_CHECKING:
@@ -25,9 +28,7 @@ if TYPE_CHECKING:
     from pyspark_log.reading.groups import PartitionLag
     from pyspark_log.ui.view import ClusterView, TopicView
     from pyspark_log_coordinator.log.log import Log
-    from pyspark_log_coordinator.model.partition import ChunkRef, Partition, SegmentRef
-    from pyspark_log_coordinator.model.producers import Producer
-    from pyspark_log_coordinator.model.topic_config import TopicConfig
+    from pyspark_log_coordinator.model.partition import ChunkRef, NodeId, Partition, SegmentRef
 
 Content = Callable[["ClusterView", "Mapping[str, str]"], dict[str, Any]]
 """`content(view, parameters)`; the parameters are those of the address's path and query."""
@@ -77,12 +78,12 @@ def topic(view: ClusterView, parameters: Mapping[str, str]) -> dict[str, Any]:
     if found is None or found.topic is None:
         return context
     state = found.topic
-    (newest,) = schema.decode_all(state.schemas[-1:], f"topic {name!r}")
+    columns = topic_documents.columns(schema.decode_all(state.schemas[-1:], f"topic {name!r}"))
     return context | {
-        "shown": _shown(state.partitions, whole_number(parameters.get("page", ""), 0)),
-        "ddl": column_types.ddl(schema.columns_of(newest)) if found.typed else "",
+        "shown": _shown(state.partitions, view.broken, whole_number(parameters.get("page", ""), 0)),
+        "ddl": columns.get("schema", ""),
         "groups": [each for each in view.groups.values() if any(lag.topic == name for lag in each.lags)],
-        "settings_of_topic": settings_of(state.config),
+        "settings_of_topic": topic_documents.settings(state.config),
     }
 
 
@@ -100,10 +101,11 @@ def group(view: ClusterView, parameters: Mapping[str, str]) -> dict[str, Any]:
     context: dict[str, Any] = {"title": name, "name": name, "group": found}
     if found is None or found.group is None:
         return context
-    unread = {(each.topic, each.partition): _unread_ms(view, each) for each in found.lags}
+    document = group_documents.group(found.group, found.address, found.lags, lambda each: _unread_ms(view, each))
+    behind = [each["behind_ms"] for each in document["partitions"] if each["behind_ms"] is not None]
     return context | {
-        "unread": unread,
-        "oldest": max((each for each in unread.values() if each is not None), default=None),
+        "document": document,
+        "oldest": max(behind, default=None),
         "chart": _chart(found.history),
         "topics": sorted({each.topic for each in found.lags} or view.topics),
     }
@@ -144,16 +146,10 @@ def _chart(history: Sequence[tuple[int, int]]) -> Chart | None:
 def queries(past: Past, view: ClusterView, parameters: Mapping[str, str]) -> dict[str, Any]:
     """Return the queries and applications that write topics, their newest batches, and the groups of queries."""
     del parameters
-    writers = [
-        Writer(each.name, name, producer)
-        for each in view.topics.values()
-        if each.topic is not None
-        for name, producer in each.topic.producers.items()
-        if producer.born is None
-    ]
+    topics = {name: each.topic for name, each in view.topics.items() if each.topic is not None}
     context: dict[str, Any] = {
         "title": "Queries",
-        "writers": writers,
+        "writers": [one for name, each in topics.items() for one in query_documents(name, each)],
         "readers": [each for each in view.groups.values() if each.group and each.group.protocol_type == "spark"],
         "problem": "",
         "batches": [],
@@ -177,14 +173,6 @@ def queries(past: Past, view: ClusterView, parameters: Mapping[str, str]) -> dic
     }
 
 
-class Writer(NamedTuple):
-    """A query, or an application that names itself, that writes a topic."""
-
-    topic: str
-    name: str
-    producer: Producer
-
-
 def reset(open_: Callable[[], Log], parameters: Mapping[str, str], mask: Collection[str]) -> dict[str, Any]:
     """Return what a reset of a group's offsets changes. With `offsets`, which are those that were shown, do it."""
     del mask
@@ -203,7 +191,7 @@ def reset(open_: Callable[[], Log], parameters: Mapping[str, str], mask: Collect
             offsets = {(topic_name, number): offset for number, offset in stored_rows.cursor_of(shown).items()}
             reset_offsets(log, name, within_log(log, offsets))
         else:
-            offsets = within_log(log, _new_offsets(log, topic_name, to, parameters.get("value", ""), committed))
+            offsets = _new_offsets(log, topic_name, to, parameters.get("value", ""), committed)
             check_reset(log, name, offsets)
     except LogError as error:
         return context | {"problem": error.message}
@@ -216,26 +204,21 @@ def _new_offsets(
     log: Log, name: str, to: str, value: str, committed: Mapping[tuple[str, int], int]
 ) -> dict[tuple[str, int], int]:
     """Return the offsets that a form asks for, of each partition of the topic. Raises `InvalidInput`."""
-    handle = log.topic(name)
-    numbers = range(len(handle.partitions))
-    if to == "earliest":
-        return {(name, number): handle.partitions[number].log_start for number in numbers}
-    if to == "latest":
-        return {(name, number): handle.partitions[number].high_watermark for number in numbers}
+    partitions = [(name, number) for number in range(len(log.topic(name).partitions))]
+    if to in {"earliest", "latest"}:
+        return reset_to(log, partitions, committed, offset=LATEST if to == "latest" else 0)
     if to == "time":
-        found = offsets_at(handle, numbers, stored_rows.time_ms_of(value))
-        return {(name, number): offset for number, offset in found.items()}
+        return reset_to(log, partitions, committed, ms=time_ms_of(value))
     sign, digits = (-1, value[1:]) if to == "shift" and value.startswith("-") else (1, value)
     if to not in {"offset", "shift"} or not (digits.isascii() and digits.isdigit() and len(digits) < 19):  # noqa: PLR2004
         raise InvalidInput(
             f"{value[:40]!r} is not a number of rows; choose where the group is to continue, and a number"
         )
     if to == "offset":
-        return {(name, number): int(digits) for number in numbers}
-    mine = {key: offset for key, offset in committed.items() if key[0] == name}
-    if not mine:
-        raise InvalidInput(f"the group has no committed offsets of topic {name!r} to move; choose another position")
-    return {key: offset + sign * int(digits) for key, offset in mine.items()}
+        return reset_to(log, partitions, committed, offset=int(digits))
+    return reset_to(
+        log, [key for key in partitions if key in committed] or partitions, committed, shift=sign * int(digits)
+    )
 
 
 def rows(open_: Callable[[], Log], parameters: Mapping[str, str], mask: Collection[str]) -> dict[str, Any]:
@@ -335,25 +318,6 @@ def whole_number(text: str, default: int) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else default  # noqa: PLR2004 -- of int64
 
 
-class SettingRow(NamedTuple):
-    """A setting of a topic as a user would set it."""
-
-    name: str
-    value: str
-    default: str
-    meaning: str
-
-
-def settings_of(config: TopicConfig) -> list[SettingRow]:
-    """Return the settings of a topic, those that are not default first."""
-    values, defaults = config.words(), type(config)().words()
-    rows = [
-        SettingRow(each.name, values[each.name] or "none", defaults[each.name] or "none", each.meaning.text)
-        for each in config.settings()
-    ]
-    return sorted(rows, key=lambda each: each.value == each.default)
-
-
 class Piece(NamedTuple):
     """A part of a strip: rows of one kind of file, by the timestamps of their rows."""
 
@@ -363,19 +327,11 @@ class Piece(NamedTuple):
     words: str
 
 
-class PartitionRow(NamedTuple):
-    """A partition, and its files as a strip of time."""
-
-    number: int
-    state: Partition
-    strip: list[Piece]
-    summary: str
-
-
 class Shown(NamedTuple):
     """One page of a topic's partitions. `since` and `until` (ms) are where the strips begin and end."""
 
-    partitions: list[PartitionRow]
+    partitions: list[dict[str, Any]]
+    """Their documents, each with its files as a `strip` of time, and in words (`summary`)."""
     page: int
     pages: int
     size: int
@@ -384,7 +340,7 @@ class Shown(NamedTuple):
     until: int | None
 
 
-def _shown(partitions: Sequence[Partition], page: int) -> Shown:
+def _shown(partitions: Sequence[Partition], broken: Collection[NodeId], page: int) -> Shown:
     pages = max(1, -(-len(partitions) // PARTITIONS_SHOWN))
     page = min(page, pages - 1)
     first = page * PARTITIONS_SHOWN
@@ -392,7 +348,10 @@ def _shown(partitions: Sequence[Partition], page: int) -> Shown:
     firsts = [next(partition.pieces_from(0), None) for _, partition in here]
     since = min((each.min_timestamp for each in firsts if each is not None), default=None)
     until = None if since is None else max(partition.timestamp_reached for _, partition in here)
-    rows = [PartitionRow(number, each, *_strip(each, since, until)) for number, each in here]
+    rows = []
+    for number_, each in here:
+        strip, summary = _strip(each, since, until)
+        rows.append(topic_documents.partition(number_, each, broken) | {"strip": strip, "summary": summary})
     return Shown(
         rows,
         page,

@@ -11,11 +11,13 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log import opening
+from pyspark_log.documents import groups
+from pyspark_log.documents.text import number, size
 from pyspark_log.options.given import DescribeOptions, gather
 from pyspark_log.options.option import Kind
 from pyspark_log.ui import content, pages
 from pyspark_log.ui.content import PARTITIONS_SHOWN
-from pyspark_log.ui.export import rendered, without_server
+from pyspark_log.ui.export import rendered
 from pyspark_log.ui.view import Watch
 
 if TYPE_CHECKING:
@@ -72,7 +74,7 @@ def describe(
         shown = [("cluster", content.cluster(view, {})), ("topics", content.topics(view, {}))]
         shown.append(("groups", content.groups(view, {})))
         lines = _cluster_lines(view)
-    html = "".join(without_server(rendered(page, view, context)) for page, context in shown)
+    html = "".join(rendered(page, view, context) for page, context in shown)
     return Description(html, "\n".join(lines))
 
 
@@ -86,9 +88,10 @@ def _boxed(html: str) -> str:
 
 
 def _cluster_lines(view: ClusterView) -> list[str]:
-    nodes = ", ".join(f"{each.node_id} ({each.state})" for each in view.nodes)
+    nodes = ", ".join(f"{each['node']} ({each['state']})" for each in view.nodes)
+    silent = ", ".join(each["node"] for each in view.journals if each["missing"] is not None)
     return [
-        f"cluster {view.address}, nodes: {nodes}",
+        f"cluster {view.address}, nodes: {nodes}" + (f", do not vote in the journals: {silent}" if silent else ""),
         *(_topic_line(each) for each in view.topics.values()),
         *(_group_line(each) for each in view.groups.values()),
     ]
@@ -97,11 +100,11 @@ def _cluster_lines(view: ClusterView) -> list[str]:
 def _topic_line(view: TopicView) -> str:
     if view.topic is None:
         return f"topic {view.name}: {view.problem}"
-    troubles = [f"{pages.number(count)} {kind.value}" for kind, count in view.figures.troubles.items()]
+    troubles = [f"{number(count)} {kind.value}" for kind, count in view.figures.troubles.items()]
     facts = [
-        f"partitions: {pages.number(len(view.topic.partitions))}",
-        f"rows: {pages.number(view.figures.rows)}",
-        pages.size(view.figures.bytes),
+        f"partitions: {number(len(view.topic.partitions))}",
+        f"rows: {number(view.figures.rows)}",
+        size(view.figures.bytes),
         *(troubles if view.is_troubled else ["healthy"]),
     ]
     return f"topic {view.name}, {', '.join(facts)}"
@@ -110,8 +113,8 @@ def _topic_line(view: TopicView) -> str:
 def _group_line(view: GroupView) -> str:
     if view.group is None:
         return f"group {view.group_id}: {view.problem}"
-    state = view.group.state.value
-    return f"group {view.group_id}, {state}, members: {len(view.members)}, lag: {pages.number(view.lag)} rows"
+    found = groups.summary(view.group)
+    return f"group {found['group']}, {found['state']}, members: {found['members']}, lag: {number(view.lag)} rows"
 
 
 @functools.cache

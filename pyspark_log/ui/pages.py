@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
+from pyspark_log.documents.text import duration, number, rate, size, time_of
 from pyspark_log_storage.errors import InvalidInput
 
 try:
     import jinja2
+    from markupsafe import Markup
 except ImportError as missing:
     raise InvalidInput(f"the page needs Jinja2, and it cannot be imported ({missing}); pip install jinja2") from None
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
-_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
-_THOUSAND = 1000
 PAGES = {
     "cluster": ("/", "Cluster"),
     "topics": ("/topics", "Topics"),
@@ -34,9 +33,13 @@ PAGES = {
 """The pages of the navigation: address and title, by the names of their templates."""
 
 
-def render(page: str, *, offline: bool = False, **context: Any) -> str:
-    """Return the HTML of a template, without what stands around it. `offline`: nothing that only a server can do."""
-    return _environment().get_template(f"{page}.html").render(page=page, offline=offline, **context)
+def render(page: str, *, offline: bool = False, sections: Collection[str] = (), **context: Any) -> str:
+    """Return the HTML of a template, without what stands around it.
+
+    `offline`: nothing that only a server can do, and links only to `sections`, which are addresses of pages.
+    """
+    template = _environment().get_template(f"{page}.html")
+    return template.render(page=page, offline=offline, sections=sections, **context)
 
 
 def whole(page: str, *, live: str = "", **context: Any) -> str:
@@ -80,67 +83,20 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals["link"] = link
     filters: dict[str, Callable[..., str]] = {"time": time_of, "segment": segment_of}
     environment.filters.update({each.__name__: each for each in (number, size, rate, duration, query)} | filters)
     return environment
 
 
-def number(value: int) -> str:
-    """Return a number with separators.
-
-    >>> number(1234567)
-    '1,234,567'
-    """
-    return f"{value:,}"
-
-
-def size(value: float) -> str:
-    """Return a size in bytes for people.
-
-    >>> size(999), size(36_480), size(2_500_000_000)
-    ('999 B', '36.5 kB', '2.5 GB')
-    """
-    unit = 0
-    while value >= _THOUSAND and unit < len(_UNITS) - 1:
-        value /= _THOUSAND
-        unit += 1
-    return f"{value:.1f} {_UNITS[unit]}" if unit else f"{value:.0f} {_UNITS[0]}"
-
-
-def rate(value: float | None) -> str:
-    """Return rows a second for people; None is not known yet.
-
-    >>> rate(None), rate(0.0), rate(0.26), rate(12345.6)
-    ('…', '0/s', '0.3/s', '12,346/s')
-    """
-    if value is None:
-        return "…"
-    return f"{value:.1f}/s" if 0 < value < 10 else f"{value:,.0f}/s"  # noqa: PLR2004 -- a digit for small ones
-
-
-def time_of(ms: int) -> str:
-    """Return a time (ms since 1970) in UTC.
-
-    >>> time_of(1_700_000_000_123)
-    '2023-11-14 22:13:20.123Z'
-    """
-    try:
-        found = datetime.fromtimestamp(ms // 1000, timezone.utc)
-    except (OverflowError, ValueError, OSError):
-        return f"{ms} ms"  # a row may have any timestamp
-    return f"{found:%Y-%m-%d %H:%M:%S}.{ms % 1000:03}Z"
-
-
-def duration(ms: int) -> str:
-    """Return a duration in ms in its largest unit.
-
-    >>> duration(300), duration(45_000), duration(7_200_000), duration(604_800_000)
-    ('300 ms', '45 s', '2 h', '7 d')
-    """
-    for unit, length in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
-        if ms >= length:
-            return f"{ms / length:.0f} {unit}"
-    return f"{ms} ms"
+@jinja2.pass_context
+def link(context: jinja2.runtime.Context, address: str, text: object) -> Markup:
+    """Return a link to a page. Offline it leads to one of the document's `sections`, or is its text."""
+    if context["offline"]:
+        if address not in context["sections"]:
+            return Markup("{}").format(text)
+        address = f"#{address}"
+    return Markup('<a href="{}">{}</a>').format(address, text)
 
 
 def segment_of(text: str) -> str:

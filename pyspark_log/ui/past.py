@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from pyspark_log.documents.text import time_ms_of
 from pyspark_log.ui.budget import DEBT_MAX, REQUESTS_PER_SECOND, requests_made
-from pyspark_log.ui.rows import time_ms_of
 from pyspark_log.ui.view import CLUSTER
 from pyspark_log_coordinator.audit import timeline
 from pyspark_log_coordinator.audit.timeline import Lane, Moment, Scope

@@ -11,7 +11,6 @@ import base64
 import functools
 import io
 import re
-from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,10 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyspark_log.documents.figures import size_of
+from pyspark_log.documents.text import time_ms_of
 from pyspark_log.reading.fetch import fetch, newest_rows
 from pyspark_log.reading.planning import Range, find_again, split_of
 from pyspark_log.reading.positions import offset_for_time
-from pyspark_log.ui.view import size_of
 from pyspark_log.writing import row_lines, typed_json
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.columns.row_offsets import end_of, first_of, offsets_from
@@ -50,10 +50,7 @@ PARTITIONS_MERGED = 64
 SHORT = 200
 """How many characters of a value a list shows."""
 MASKED = "masked"
-_MS = re.compile("-?[0-9]{1,15}")
-"""More digits are no ms that microseconds in 64 bits can be."""
 _INDEX = re.compile("[0-9]{1,9}")
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _US_PER_MS = 1000
 _KEY, _VALUE, _HEADERS = "key", "value", "headers"
 
@@ -140,26 +137,6 @@ def _number(name: str, parameters: Mapping[str, str]) -> int | None:
     if not (text.isascii() and text.isdigit() and len(text) < 20):  # noqa: PLR2004 -- the digits of an int64
         raise InvalidInput(f"{name} {text[:40]!r} is not a whole number; choose one from 0 on")
     return int(text)
-
-
-def time_ms_of(text: str) -> int:
-    """Return a time in ms: a number of ms since 1970, or ISO 8601, which is UTC unless it says otherwise.
-
-    It is rounded down, so that no row of that time is left out. Before 1970 it is negative. Raises `InvalidInput`.
-
-    >>> time_ms_of("1700000000123"), time_ms_of("2023-11-14T22:13:20Z"), time_ms_of("2023-11-14 22:13")
-    (1700000000123, 1700000000000, 1699999980000)
-    >>> time_ms_of("-1000"), time_ms_of("1969-12-31T23:59:59Z")
-    (-1000, -1000)
-    """
-    text = text.strip()
-    if _MS.fullmatch(text):
-        return int(text)
-    try:
-        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        raise InvalidInput(f"time {text[:40]!r} is not a time; write it as 2026-01-31T12:00:00Z, or as ms") from None
-    return ((found if found.tzinfo else found.replace(tzinfo=timezone.utc)) - _EPOCH) // timedelta(milliseconds=1)
 
 
 def cursor(at: Mapping[int, int]) -> str:

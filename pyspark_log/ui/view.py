@@ -7,29 +7,26 @@ says how old it is.
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pyspark_log.reading.groups import PartitionLag, lag_in
+from pyspark_log.documents import cluster as documents
+from pyspark_log.documents.figures import Figures, OnNode, figures_of
+from pyspark_log.reading.groups import PartitionLag, lags_in
 from pyspark_log.ui.budget import Budget
-from pyspark_log_coordinator.assignors.consumer import PROTOCOL_TYPE, QUERY_PROTOCOL_TYPE
-from pyspark_log_coordinator.assignors.subscription import decode_assignment, flat
 from pyspark_log_coordinator.audit.timeline import Scope
 from pyspark_log_coordinator.group.state import Group, GroupState
-from pyspark_log_coordinator.log.partition_health import Trouble, troubles
+from pyspark_log_coordinator.log.partition_health import Trouble
 from pyspark_log_coordinator.model.partition import by_number
-from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import LogError, UnknownGroup, UnknownTopic
-from pyspark_log_storage.stores import reserve
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId, Partition
-    from pyspark_log_coordinator.model.topic_config import TopicConfig
     from pyspark_log_coordinator.model.topic_state import Topic
 
 RATE_SECONDS = 60.0
@@ -39,56 +36,7 @@ HISTORY_SECONDS = 3600.0
 HISTORY_POINTS = 360
 OPEN_SECONDS = 60.0
 """How often the cluster's own journal and its nodes are looked at in an object store."""
-_OF_PARTITIONS = {PROTOCOL_TYPE, QUERY_PROTOCOL_TYPE}
-
-
-FULL_BYTES = 2 * reserve.RESERVE_BYTES
-"""A disk with less room than this is full: it has none for the reserve, from which rows can still be deleted."""
-
-
-class OnNode(msgspec.Struct, frozen=True):
-    """What a node has of one or several topics. `behind` is in rows, `bytes` as they are stored."""
-
-    replicas: int = 0
-    leads: int = 0
-    in_sync: int = 0
-    behind: int = 0
-    bytes: int = 0
-
-    def __add__(self, other: OnNode) -> OnNode:
-        return OnNode(*(getattr(self, name) + getattr(other, name) for name in self.__struct_fields__))
-
-
-class Figures(msgspec.Struct, frozen=True):
-    """The sums over some partitions. `ends` is the sum of their high watermarks; `bytes` are those of one copy."""
-
-    rows: int = 0
-    ends: int = 0
-    bytes: int = 0
-    troubles: dict[Trouble, int] = {}
-    nodes: dict[str, OnNode] = {}
-
-
-class NodeView(msgspec.Struct, frozen=True):
-    """A node, and what it has. `state` is live, full, missing or fenced; `why` says why it is missing.
-
-    `free` is how many bytes its disk has room for, None if that is not known or without a limit.
-    """
-
-    node_id: str
-    address: str
-    rack: str
-    state: str
-    why: str
-    free: int | None
-    has: OnNode
-
-
-class JournalNodeView(msgspec.Struct, frozen=True):
-    """A node on whose store the journals are, and why it does not vote, empty if it does."""
-
-    node_id: str
-    why: str
+Document = dict[str, Any]
 
 
 class TopicView(msgspec.Struct, frozen=True):
@@ -102,7 +50,6 @@ class TopicView(msgspec.Struct, frozen=True):
     figures: Figures
     rate: float | None
     """Rows a second; None until two looks are some time apart."""
-    typed: bool
     problem: str = ""
 
     @property
@@ -111,25 +58,15 @@ class TopicView(msgspec.Struct, frozen=True):
         return any(kind is not Trouble.AT_MIN_ISR for kind in self.figures.troubles)
 
 
-class MemberView(msgspec.Struct, frozen=True):
-    """A member of a group. `work` is what it has: names and numbers of partitions, or what else the group shares."""
-
-    member_id: str
-    instance_id: str
-    client_id: str
-    host: str
-    joined: bool
-    work: tuple[tuple[str, int], ...]
-
-
 class GroupView(msgspec.Struct, frozen=True):
     """A group, with its lag in each partition, and the lag over time while somebody looked: (ms, rows)."""
 
     group_id: str
     at_ms: int
     group: Group | None
+    address: str
+    """Where its journal is."""
     version: int
-    members: tuple[MemberView, ...]
     lags: tuple[PartitionLag, ...]
     history: tuple[tuple[int, int], ...]
     problem: str = ""
@@ -148,9 +85,13 @@ class ClusterView(msgspec.Struct, frozen=True):
     version: int = 0
     """The newest entry of the cluster's own journal."""
     cluster_id: str = ""
-    nodes: tuple[NodeView, ...] = ()
-    journals: tuple[JournalNodeView, ...] = ()
+    nodes: tuple[Document, ...] = ()
+    """Those of `documents`, with what they have of all topics (`has`), and the room on their disks (`free`)."""
+    journals: tuple[Document, ...] = ()
+    """The journal nodes, if there are several."""
     failures_tolerated: int = 0
+    broken: frozenset[NodeId] = frozenset()
+    """The nodes that did not answer."""
     topics: dict[str, TopicView] = {}
     groups: dict[str, GroupView] = {}
     problem: str = ""
@@ -210,7 +151,7 @@ class Watch:
         self._ends: dict[str, deque[tuple[float, int]]] = {}
         self._lags: dict[str, deque[tuple[int, int]]] = {}
         self._turns = Turns()
-        self._journals: tuple[JournalNodeView, ...] = ()
+        self._journals: tuple[Document, ...] = ()
         self._failures_tolerated = 0
 
     def look(self, wanted: Collection[str] = ()) -> ClusterView:
@@ -232,7 +173,11 @@ class Watch:
             return self.view
         names = sorted(log.known_topics)
         topics = {name: self._topic(name, read=turn in {None, (Scope.TOPIC, name)}) for name in names}
-        ids = {each.topic.topic_id: each for each in topics.values() if each is not None and each.topic is not None}
+        ids = {
+            each.topic.topic_id: (name, each.topic.partitions)
+            for name, each in topics.items()
+            if each is not None and each.topic is not None
+        }
         groups = {
             name: self._group(name, ids, read=turn in {None, (Scope.GROUP, name)}) for name in sorted(log.known_groups)
         }
@@ -244,6 +189,7 @@ class Watch:
             nodes=tuple(self._nodes(topics.values())),
             journals=self._journals,
             failures_tolerated=self._failures_tolerated,
+            broken=log.broken_nodes,
             topics={name: each for name, each in topics.items() if each is not None},
             groups={name: each for name, each in groups.items() if each is not None},
         )
@@ -260,10 +206,8 @@ class Watch:
         if log.is_remote:
             log.topics(polls=True)
         if log.journals.nodes is not None:
-            missing = log.journals.missing_nodes()
-            nodes = [each.node for each in log.journals.nodes.nodes]
-            why = {node: missing[node].message if node in missing else "" for node in nodes}
-            self._journals = tuple(JournalNodeView(node, text) for node, text in why.items())
+            self._journals = tuple(documents.journal_nodes(log))
+            missing = [each["node"] for each in self._journals if each["missing"] is not None]
             self._failures_tolerated = log.journals.failures_tolerated(missing)
 
     def _topic(self, name: str, *, read: bool) -> TopicView | None:
@@ -278,7 +222,7 @@ class Watch:
         except LogError as error:
             if before is not None:
                 return msgspec.structs.replace(before, problem=error.message)
-            return TopicView(name, now, None, 0, Figures(), None, typed=False, problem=error.message)
+            return TopicView(name, now, None, 0, Figures(), None, problem=error.message)
         figures = figures_of(handle.state, self._log.broken_nodes)
         return TopicView(
             name=name,
@@ -287,7 +231,6 @@ class Watch:
             version=handle.version,
             figures=figures,
             rate=self._rate(handle, figures.ends),
-            typed=schema.is_typed(handle.schemas[-1]),
         )
 
     def _rate(self, handle: TopicHandle, ends: int) -> float | None:
@@ -301,7 +244,9 @@ class Watch:
         (since, first), seconds = points[0], now - points[0][0]
         return max(0.0, (ends - first) / seconds) if seconds > 0.5 and since < now else None  # noqa: PLR2004
 
-    def _group(self, name: str, topics: Mapping[str, TopicView], *, read: bool) -> GroupView | None:
+    def _group(
+        self, name: str, topics: Mapping[str, tuple[str, tuple[Partition, ...]]], *, read: bool
+    ) -> GroupView | None:
         before = self.view.groups.get(name)
         now = self._log.environment.now_ms()
         try:
@@ -317,114 +262,23 @@ class Watch:
         except LogError as error:
             if before is not None:
                 return msgspec.structs.replace(before, problem=error.message)
-            return GroupView(name, now, None, 0, (), (), (), problem=error.message)
+            return GroupView(name, now, None, "", 0, (), (), problem=error.message)
         if state.state is GroupState.DEAD:
             self._lags.pop(name, None)  # one of its name begins its own
             return None
-        behind = tuple(lags_of(state, topics))
+        behind = tuple(lags_in(state, topics))
         points = self._lags.setdefault(name, deque(maxlen=HISTORY_POINTS))
         if not points or points[-1][0] <= now - HISTORY_SECONDS * 1000 / HISTORY_POINTS:
             points.append((now, sum(each.lag for each in behind)))
-        members = tuple(_member(each, state) for each in state.members)
         at_ms = now if read or before is None else before.at_ms
-        return GroupView(name, at_ms, state, handle.version, members, behind, tuple(points))
+        return GroupView(name, at_ms, state, handle.address, handle.version, behind, tuple(points))
 
-    def _nodes(self, topics: Iterable[TopicView | None]) -> Iterable[NodeView]:
-        log = self._log
+    def _nodes(self, topics: Iterable[TopicView | None]) -> Iterable[Document]:
         has: dict[str, OnNode] = {}
         for topic in topics:
             for holder, found in topic.figures.nodes.items() if topic is not None else ():
                 has[holder] = has.get(holder, OnNode()) + found
-        for name in sorted(log.nodes, key=by_number):
-            node, missing = log.nodes[name], log.missing_nodes.get(name)
-            store = log.store_at(node.url)
-            free = reserve.free_bytes(store) if missing is None else None
-            state = "live" if missing is None else "missing"
-            if free is not None and free < FULL_BYTES:
-                state = "full"
-            yield NodeView(
-                node_id=name,
-                address=store.url,
-                rack=node.rack,
-                state="fenced" if node.fenced else state,
-                why="" if missing is None else missing.message,
-                free=free,
-                has=has.get(name, OnNode()),
-            )
-
-
-def lags_of(group: Group, topics: Mapping[str, TopicView]) -> list[PartitionLag]:
-    """Return how far a group is in the partitions with committed offsets, by topic and number; `topics` are by id."""
-    found = []
-    for topic_id, offsets in group.offsets.items():
-        view = topics.get(topic_id)
-        if view is None or view.topic is None:
-            continue
-        partitions = view.topic.partitions
-        for number, at in offsets.items():
-            if number < len(partitions):
-                found.append(lag_in(view.name, number, partitions[number], at))
-    return sorted(found, key=lambda each: (each.topic, each.partition))
-
-
-def figures_of(topic: Topic, broken: frozenset[NodeId]) -> Figures:
-    """Return the sums over a topic's partitions."""
-    return _together([_of_partition(each, (topic.config, broken)) for each in topic.partitions])
-
-
-def size_of(partition: Partition) -> int:
-    """Return the bytes of a partition's rows on one node, as they are stored."""
-    return sum(each.length for kind in (partition.segments, partition.chunks) for each in kind)
-
-
-def _of_partition(partition: Partition, context: tuple[TopicConfig, frozenset[NodeId]]) -> Figures:
-    size = size_of(partition)
-    rows = partition.log_end - partition.log_start
-    nodes = {}
-    for node in partition.replicas:
-        behind = partition.log_end - partition.log_end_offsets.get(node, partition.log_start)
-        held = size if not behind or not rows else round(size * (rows - min(behind, rows)) / rows)
-        nodes[node] = OnNode(1, int(partition.leader == node), int(node in partition.isr), behind, held)
-    return Figures(
-        rows=partition.rows_between(partition.log_start, partition.high_watermark),
-        ends=partition.high_watermark,
-        bytes=size,
-        troubles=dict.fromkeys(troubles(partition, *context), 1),
-        nodes=nodes,
-    )
-
-
-def _together(several: list[Figures]) -> Figures:
-    counted: Counter[Trouble] = Counter()
-    nodes: dict[str, OnNode] = {}
-    for each in several:
-        counted.update(each.troubles)
-        for node, found in each.nodes.items():
-            nodes[node] = nodes[node] + found if node in nodes else found
-    return Figures(
-        rows=sum(each.rows for each in several),
-        ends=sum(each.ends for each in several),
-        bytes=sum(each.bytes for each in several),
-        troubles=dict(counted),
-        nodes=nodes,
-    )
-
-
-def _member(member_id: str, group: Group) -> MemberView:
-    member = group.members[member_id]
-    details = member.details
-    return MemberView(
-        member_id=member_id,
-        instance_id=details.instance_id,
-        client_id=details.client_id,
-        host=details.host,
-        joined=member.joined,
-        work=_work(member.assignment, member_id, group.protocol_type),
-    )
-
-
-def _work(assignment: bytes, member_id: str, protocol_type: str) -> tuple[tuple[str, int], ...]:
-    """Return the partitions of a member. Members of other groups than consumers' and queries' share something else."""
-    if not assignment or protocol_type not in _OF_PARTITIONS:
-        return ()
-    return tuple(sorted(flat(decode_assignment(assignment, member_id).partitions)))
+        for name in sorted(self._log.nodes, key=by_number):
+            node = self._log.nodes[name]
+            more = {"has": has.get(name, OnNode()), "free": documents.free_bytes(self._log, node)}
+            yield documents.node(self._log, node) | more

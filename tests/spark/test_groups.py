@@ -66,12 +66,12 @@ def test_the_page_shows_what_a_query_has_written_and_read(spark: SparkSession, q
     view = Watch(log, query.path).look()
     found = content.queries(Past(log), view, {})
     [writer] = found["writers"]
-    assert (writer.topic, writer.producer.batch_id, writer.producer.rows) == ("out", 2, 100)
+    assert (writer["topic"], writer["batch"], writer["rows"]) == ("out", 2, 100)
     batches = [(each.name, each.producer, each.rows) for each in found["batches"]]
-    assert batches == [("out", writer.name, 100)] * 3
+    assert batches == [("out", writer["query"], 100)] * 3
     assert "partition 0 from 100 to 199" in found["batches"][0].words
     page = pages.render("queries", view=view, **found)
-    assert f"batch 2 of &#39;{writer.name}&#39;" in page
+    assert f"batch 2 of &#39;{writer['query']}&#39;" in page
     assert view.groups["g"].lag == 0
 
 

@@ -31,6 +31,7 @@ FOLDERS = {
     "pyspark_log": DEFAULT,
     "pyspark_log/clients": QUICK,
     "pyspark_log/history": QUICK,
+    "pyspark_log/documents": QUICK,
     "pyspark_log/metrics": QUICK,
     "pyspark_log/options": QUICK,
     "pyspark_log/reading": QUICK,

@@ -247,13 +247,6 @@ class TopicHandle:
 
         return roll_plan.table_end(self.partitions[partition], self.config)
 
-    def is_kept_in_chunks(self, partition: int, offset: int) -> bool:
-        """Return whether the segment with the row of this offset keeps its chunks: a row is too large for Parquet."""
-        from pyspark_log_coordinator.segments import roll_plan  # NumPy, which most commands do without
-
-        found = self.partitions[partition].segments_between(offset, offset + 1)
-        return any(each.level >= roll_plan.KEPT_LEVEL for each in found)
-
     def will_stay(self, segment: SegmentRef) -> bool:
         """Return whether a segment will not be rewritten: its file is there until its rows expire."""
         from pyspark_log_coordinator.segments import roll_plan  # NumPy, which most commands do without

@@ -14,33 +14,32 @@ import csv
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pyspark_log.cli import arguments, output
+from pyspark_log.cli.command import command
 from pyspark_log.cli.dead_members import expire_dead_members
-from pyspark_log.cli.output import Column, counted
+from pyspark_log.documents.text import time_ms_of
 from pyspark_log.opening import open_log
-from pyspark_log.reading.groups import check_reset, lags, offsets_at, reset, within_log
+from pyspark_log.reading.groups import LATEST, check_reset, lags, reset, reset_to, within_log
 from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_storage.errors import InvalidInput, LogError, UnknownGroup
 from pyspark_log_storage.names import check_group
 
 if TYPE_CHECKING:
+    from pyspark_log.cli.output import Documents
     from pyspark_log_coordinator.log.log import Log
 
 TopicPartition = tuple[str, int]
 Offsets = dict[TopicPartition, int]
-LATEST = 2**63 - 1
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _DURATION = re.compile(
     r"P(?:(?P<days>\d{1,6})D)?"
     r"(?:T(?:(?P<hours>\d{1,6})H)?(?:(?P<minutes>\d{1,9})M)?(?:(?P<seconds>\d{1,9}(?:\.\d+)?)S)?)?"
 )
-_COLUMNS = ("topic", Column("partition", show=str), "committed", "new")
 STDIN = "-"
 _PARTITION = re.compile(r"[0-9]{1,9}")
 _OFFSET = re.compile(r"[0-9]{1,18}")
@@ -122,22 +121,20 @@ def reset_offsets(  # noqa: PLR0913 -- the options of a command
     log = open_log(path)
     committed = _committed_if_any(log, group)
     if from_file is not None:
-        wanted = _read_file(from_file, group)
+        offsets = within_log(log, _read_file(from_file, group))
     else:
         partitions = sorted(committed) if all_topics else _partitions(log, topic or ())
-        time = _time(log, to_datetime, by_duration)
-        if to_current or shift_by is not None:
-            _require_committed(group, partitions, committed)
-            wanted = {key: committed[key] + (shift_by or 0) for key in partitions}
-        elif time is not None:
-            wanted = _at_time(log, partitions, time)
-        else:
-            wanted = dict.fromkeys(partitions, to_offset if to_offset is not None else LATEST if to_latest else 0)
-    offsets = within_log(log, wanted)
+        offset = to_offset if to_offset is not None else LATEST if to_latest else 0
+        ms = _time(log, to_datetime, by_duration)
+        offsets = reset_to(log, partitions, committed, offset=offset, ms=ms, shift=0 if to_current else shift_by)
     if execute:
         expire_dead_members(log, group, queries=False)
         reset(log, group, offsets)
-    _show(group, offsets, committed, executed=execute, export=export, json=json)
+    if export:
+        _print_offsets({group: offsets}, named=False)
+    else:
+        found = _documents(offsets, "new", committed)
+        output.show({"group": group, "reset": execute, "partitions": found}, json=json)
 
 
 def _require_one(chosen: dict[str, bool], what: str) -> None:
@@ -161,22 +158,13 @@ def _partitions(log: Log, topics: Iterable[str]) -> list[TopicPartition]:
     return found
 
 
-def _require_committed(group: str, partitions: Iterable[TopicPartition], committed: Offsets) -> None:
-    missing = [f"{topic}:{number}" for topic, number in partitions if (topic, number) not in committed]
-    if missing:
-        raise InvalidInput(
-            f"group {group!r} has no committed offset of {', '.join(missing)}; choose another position for it"
-        )
-
-
 def _time(log: Log, to_datetime: str | None, by_duration: str | None) -> int | None:
     """Return the chosen time in ms. End the program if it is invalid."""
     if to_datetime is not None:
         try:
-            time = datetime.fromisoformat(to_datetime.replace("Z", "+00:00"))
-        except ValueError:
-            arguments.refuse("--to-datetime", f"{to_datetime!r} is not a time such as 2026-01-31T12:00:00+01:00")
-        return ((time if time.tzinfo else time.replace(tzinfo=timezone.utc)) - _EPOCH) // timedelta(milliseconds=1)
+            return time_ms_of(to_datetime)
+        except InvalidInput as error:
+            arguments.refuse("--to-datetime", error.message)
     if by_duration is not None:
         parts = _DURATION.fullmatch(by_duration)
         given = {unit: float(n) for unit, n in parts.groupdict().items() if n} if parts else {}
@@ -186,16 +174,6 @@ def _time(log: Log, to_datetime: str | None, by_duration: str | None) -> int | N
     return None
 
 
-def _at_time(log: Log, partitions: Iterable[TopicPartition], ms: int) -> Offsets:
-    by_topic: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        by_topic.setdefault(topic, []).append(number)
-    found: Offsets = {}
-    for topic, numbers in by_topic.items():
-        found |= {(topic, number): at for number, at in offsets_at(log.topic(topic), numbers, ms).items()}
-    return found
-
-
 def _read_file(file: Path, group: str) -> Offsets:
     """Return the offsets of the group, or those of lines without one."""
     found = _read_offsets(str(file))
@@ -203,22 +181,6 @@ def _read_file(file: Path, group: str) -> Offsets:
     if chosen is None:
         raise InvalidInput(f"{file} has no offsets of group {group!r}; choose another file, or correct it")
     return chosen
-
-
-def _show(group: str, offsets: Offsets, committed: Offsets, *, executed: bool, export: bool, json: bool) -> None:
-    if export:
-        _print_offsets({group: offsets}, named=False)
-        return
-    documents = _documents(offsets, "new", committed)
-    if json:
-        output.print_json({"group": group, "reset": executed, "partitions": documents})
-        return
-    output.print_table(_COLUMNS, documents)
-    typer.echo(
-        f"reset group {group} in {counted(len(offsets), 'partition')}"
-        if executed
-        else "nothing was changed; add --execute to reset the offsets"
-    )
 
 
 @arguments.examples(
@@ -252,13 +214,14 @@ def export(
         _print_offsets(found, named=all_groups or len(wanted) > 1)
 
 
-@arguments.examples(
+@command(
     "pyspark-log groups import offsets.csv",
     "pyspark-log groups import offsets.csv --execute",
     "pyspark-log groups import offsets.csv --group etl --execute",
+    records=True,
 )
 def import_(
-    path: arguments.Path,
+    log: Log,
     file: Annotated[str, typer.Argument(metavar="FILE", help="File to read; - is stdin.", show_default=False)],
     group: Annotated[
         list[str] | None,
@@ -270,8 +233,7 @@ def import_(
         ),
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Reset the offsets; without it, only show them.")] = False,
-    json: arguments.Json = False,
-) -> None:
+) -> Documents:
     """Reset the offsets of groups to those of a file.
 
     The file comes from groups export, or from kafka-consumer-groups --export. A running streaming query follows the
@@ -280,7 +242,6 @@ def import_(
     nevertheless, the command names those that were reset before it.
     """
     wanted = _chosen(_read_offsets(file), group, file)
-    log = open_log(path)
     offsets = {}
     for name, each in wanted.items():
         check_group(name)
@@ -289,17 +250,10 @@ def import_(
     if execute:
         _check_resettable(log, offsets)
         _reset_all(log, offsets)
-    found = {name: _documents(each, "new", before[name]) for name, each in offsets.items()}
-    if json:
-        output.print_json(*({"group": name, "reset": execute, "partitions": each} for name, each in found.items()))
-        return
-    rows = [{"group": name, **each} for name, partitions in found.items() for each in partitions]
-    output.print_table(("group", *_COLUMNS), rows)
-    typer.echo(
-        f"reset {counted(len(offsets), 'group')} in {counted(len(rows), 'partition')}"
-        if execute
-        else "nothing was changed; add --execute to reset the offsets"
-    )
+    return [
+        {"group": name, "reset": execute, "partitions": _documents(each, "new", before[name])}
+        for name, each in offsets.items()
+    ]
 
 
 def _chosen(found: dict[str | None, Offsets], group: list[str] | None, file: str) -> dict[str, Offsets]:

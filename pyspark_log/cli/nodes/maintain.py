@@ -11,7 +11,7 @@ import typer
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.nodes import watching
 from pyspark_log.cli.output import bar, counted
-from pyspark_log.cli.topics.describe import future, future_lines
+from pyspark_log.documents.topics import future
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.maintenance import cluster_cleanup, topic_cleanup, topic_roll
 from pyspark_log_coordinator.maintenance.topic_cleanup import is_clean
@@ -258,8 +258,12 @@ def _print(done: list[dict[str, Any]], *, dry_run: bool) -> None:
                 f"topic {each['topic']}, partition {one['partition']}: {counted(one['rows'], 'row')} expired; log "
                 f"start {moved} from {one['from']} to {one['log_start']}"
             )
-        for line in future_lines(each["future"]):
-            typer.echo(f"topic {each['topic']}, {line}")
+        for one in each["future"]:
+            for found in one["future"]:
+                typer.echo(
+                    f"topic {each['topic']}, partition {one['partition']}: a row of offsets {found['from']} to "
+                    f"{found['to']} has a timestamp in the future; they expire retention.ms after they were written"
+                )
         if each["scheduled"]:
             files = counted(each["scheduled"], "file")
             typer.echo(f"topic {each['topic']}: {files} to be deleted after file.delete.delay.ms")

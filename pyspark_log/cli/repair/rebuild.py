@@ -8,7 +8,7 @@ import typer
 
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.output import counted
-from pyspark_log.cli.topics.describe import handles_of
+from pyspark_log.documents.topics import handles_of
 from pyspark_log.opening import open_log
 
 if TYPE_CHECKING:

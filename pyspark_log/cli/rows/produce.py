@@ -22,7 +22,7 @@ import typer
 
 from pyspark_log.cli import arguments, output, signals
 from pyspark_log.cli.arguments import Format
-from pyspark_log.cli.output import Column, bar, counted
+from pyspark_log.cli.output import bar, counted
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.model import settings
@@ -291,5 +291,4 @@ def _print_written(topic: str, batches: Batches, *, json: bool) -> None:
         json=json,
     )
     if written and not json:
-        columns = ("partition", "rows", Column("first_offset", "first offset"), Column("last_offset", "last offset"))
-        output.print_table(columns, partitions)
+        output.show(partitions, json=False)

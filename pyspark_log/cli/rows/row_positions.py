@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from pyspark_log.cli import arguments
+from pyspark_log.documents.text import time_ms_of
 from pyspark_log.options.position import Earliest, GlobalTimestamp, Latest, NoMatch
 from pyspark_log.reading.positions import Subscribed, resolve
 from pyspark_log_storage.errors import DataLoss, InvalidInput
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 FROM, TO = "--from", "--to"
 WORDS = {FROM: ("earliest", "latest"), TO: ("latest",)}
 _OFFSET = re.compile(r"[0-9]{1,18}")
-_MS = re.compile(r"@[0-9]{1,15}")
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def check(option: str, text: str) -> None:
@@ -49,14 +47,11 @@ def offsets_at(option: str, text: str, handle: TopicHandle, partitions: Sequence
 
 def ms_of(text: str) -> int | None:
     """Return the time of a position in milliseconds since 1970, or None if it is none."""
-    if _MS.fullmatch(text):
-        return int(text[1:])
     try:
-        time = datetime.fromisoformat(text[1:].replace("Z", "+00:00"))
-    except ValueError:
+        ms = time_ms_of(text[1:])
+    except InvalidInput:
         return None
-    time = time if time.tzinfo else time.replace(tzinfo=timezone.utc)
-    return (time - _EPOCH) // timedelta(milliseconds=1) if time >= _EPOCH else None
+    return ms if ms >= 0 else None
 
 
 def _at_offset(option: str, handle: TopicHandle, partitions: Sequence[int], offset: int) -> dict[int, int]:

@@ -8,7 +8,7 @@ import typer
 
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.output import counted
-from pyspark_log.cli.topics.describe import handles_of
+from pyspark_log.documents.topics import handles_of
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.model.settings import BROKER_SESSION_TIMEOUT_MS
 from pyspark_log_coordinator.sync import operator_elections
@@ -52,13 +52,8 @@ def elect_leaders(
         documents = [one for handle in handles for one in _unclean(handle, timeout_ms, yes=yes)]
     else:
         documents = [one for handle in handles for one in _preferred(handle)]
-    if json:
-        output.print_json(*documents)
-    else:
-        for each in documents:
-            typer.echo(_sentence(each, unclean=unclean))
-        if not documents:
-            typer.echo("no partition is without a leader" if unclean else "all partitions have their preferred leaders")
+    nothing = "no partition is without a leader" if unclean else "all partitions have their preferred leaders"
+    output.show(documents, json=json, empty=nothing)
     if not_elected := sum(each["not_elected"] is not None for each in documents):
         what = "a leader" if unclean else "the preferred leader"
         output.print_error(f"{counted(not_elected, 'partition')} still without {what}")
@@ -128,19 +123,6 @@ def _document(
         "preferred": preferred,
         "not_elected": why,
     }
-
-
-def _sentence(each: dict[str, Any], *, unclean: bool) -> str:
-    where = f"topic {each['topic']}, partition {each['partition']}:"
-    why, leader = each["not_elected"], each["leader"]
-    if why is None:
-        first, rows = each["first_lost_offset"], each["rows_lost"]
-        lost = f"; {_rows(range(first, first + rows))} lost" if rows else ""
-        return f"{where} node {leader} is now the leader{lost}"
-    if unclean:
-        return f"{where} no leader was elected: {why}"
-    now = "no leader" if leader is None else f"the leader is node {leader}"
-    return f"{where} {now}; preferred leader {each['preferred']} was not elected: {why}"
 
 
 def _rows(offsets: range) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyspark_log.cli import arguments, output
-from pyspark_log.cli.output import Column, bar, counted
+from pyspark_log.cli.output import bar
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.sync.replica_file import Throttle
@@ -58,25 +58,12 @@ def reassign(  # noqa: PLR0913, PLR0917 -- the options of a command
     handle = log.topic(name)
     wanted = _wanted(handle, replica_assignment, to_nodes, replication_factor, cancel=cancel)
     if dry_run:
-        show_plan([(handle, wanted)], json=json)
+        output.show(plan([(handle, wanted)]), json=json, records=True)
         return
     moves = reassigner.begin(handle, wanted)
-    if cancel:
-        nothing_begun = "no reassignment to cancel; nothing was changed"
-    elif any(chosen):
-        nothing_begun = "all replicas are already on these nodes; nothing was changed"
-    else:
-        nothing_begun = (
-            "no reassignment to continue; begin one with --to-nodes, --replication-factor or --replica-assignment"
-        )
-    has_begun = bool(moves or reassigner.reassigning_partitions(handle.refresh()))
     done = carry_out(handle, throttle)
-    output.show(
-        document(name, moves)
-        | {"objects": done.objects, "bytes": done.bytes, "unfinished": done.unfinished, "failures": done.failures},
-        *(_sentences(name, moves, done, cancelled=cancel) if has_begun else [f"topic {name}: {nothing_begun}"]),
-        json=json,
-    )
+    copied = {"objects": done.objects, "bytes": done.bytes, "unfinished": done.unfinished, "failures": done.failures}
+    output.show(document(name, moves) | copied, json=json)
     check_complete(name, done)
 
 
@@ -115,28 +102,12 @@ def document(topic: str, moves: Iterable[PartitionMove]) -> dict[str, Any]:
     return {"topic": topic, "partitions": [{field: getattr(each, field) for field in fields} for each in moves]}
 
 
-def show_plan(wanted: Iterable[tuple[TopicHandle, Placement]], *, json: bool) -> None:
-    """Print which partitions would move, and about how many bytes would be copied."""
-    rows: list[dict[str, Any]] = []
-    for handle, assignment in wanted:
-        state = handle.state
-        moves = reassigner.moves(state, assignment)
-        found = document(handle.name, moves)
-        if json:
-            output.print_json(found | {"bytes": reassigner.bytes_to_copy(state, moves)})
-        rows += [
-            {"topic": handle.name, **each, "bytes": reassigner.bytes_to_copy(state, [move])}
-            for each, move in zip(found["partitions"], moves, strict=True)
-        ]
-    if not json:
-        columns = (
-            "topic",
-            "partition",
-            Column("before", "nodes"),
-            Column("after", "new nodes"),
-            Column("bytes", "bytes to copy", total=True),
-        )
-        output.show_table(columns, rows, "nothing would be moved", json=False)
+def plan(wanted: Iterable[tuple[TopicHandle, Placement]]) -> list[dict[str, Any]]:
+    """Return which partitions would move, and about how many bytes would be copied."""
+    found = [(handle, reassigner.moves(handle.state, assignment)) for handle, assignment in wanted]
+    return [
+        document(each.name, moves) | {"bytes": reassigner.bytes_to_copy(each.state, moves)} for each, moves in found
+    ]
 
 
 def check_complete(topic: str, done: ReassignmentProgress) -> None:
@@ -152,17 +123,3 @@ def check_complete(topic: str, done: ReassignmentProgress) -> None:
         f"with: pyspark-log topics reassign {topic}"
     )
     raise typer.Exit(1)
-
-
-def _sentences(
-    topic: str, moves: tuple[PartitionMove, ...], done: ReassignmentProgress, *, cancelled: bool
-) -> list[str]:
-    said = [
-        f"topic {topic}, partition {each.partition}: {', '.join(each.before)} -> {', '.join(each.after)}"
-        for each in moves
-    ]
-    if done.objects:
-        said.append(f"copied {counted(done.objects, 'file')}, {done.bytes:,} bytes")
-    if not done.unfinished:
-        said.append(f"the reassignment of topic {topic} is {'cancelled' if cancelled else 'complete'}")
-    return said

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pyspark_log.cli import arguments, output
-from pyspark_log.cli.output import Column, counted
+from pyspark_log.cli.command import command
+from pyspark_log.cli.output import counted
+from pyspark_log.documents import topics as documents
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.model import settings
@@ -20,7 +20,7 @@ from pyspark_log_storage.names import check_topic
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyspark_log_coordinator.cluster.cluster_state import TopicRecord
+    from pyspark_log.cli.output import Document, Documents
     from pyspark_log_coordinator.log.log import Log, TopicHandle
 
 NO_TOPICS = "no topics yet; create one with: pyspark-log topics create NAME"
@@ -29,7 +29,6 @@ EARLIEST_TIME = -2
 LATEST_TIME = -1
 TIME_MS_MAX = 2**63 // 1000 - 1
 """The latest timestamp of a row, which is stored in microseconds."""
-_INTEGER = re.compile(r"-?[0-9]{1,30}", re.ASCII)
 
 
 @arguments.examples(
@@ -95,15 +94,8 @@ def create(  # noqa: PLR0913, PLR0917 -- the options of a command
         handle, created = log.topic(name), False
     found = handle.partitions
     factor = max(len(each.replicas) for each in found)
-    size = counted(len(found), "partition") + (f" and replication factor {factor}" if factor > 1 else "")
     facts = {"partitions": len(found), "replication_factor": factor, "created": created}
-    output.show(
-        {"topic": name, "id": handle.topic_id} | facts,
-        f"created topic {name} with {size}"
-        if created
-        else f"topic {name} already exists with {size}; nothing was changed",
-        json=json,
-    )
+    output.show({"topic": name, "id": handle.topic_id} | facts, json=json)
 
 
 def _columns(schema: str | None) -> pa.Schema | None:
@@ -118,42 +110,22 @@ def _columns(schema: str | None) -> pa.Schema | None:
         arguments.refuse("--schema", str(error))
 
 
-@arguments.examples("pyspark-log topics list --path /data/log")
-def list_(path: arguments.Path, json: arguments.Json = False) -> None:
+@command("pyspark-log topics list --path /data/log", empty=NO_TOPICS)
+def list_(log: Log) -> Documents:
     """List the topics."""
-    log = open_log(path)
-    topics = [
-        {
-            "topic": name,
-            "id": record.topic_id,
-            "partitions": _partition_count(log, record),
-            "created_ms": record.created_ms,
-        }
-        for name, record in sorted(log.topics().items())
-    ]
-    columns = ("topic", "partitions", Column("created_ms", "created (UTC)", _time), "id")
-    output.show_table(columns, topics, NO_TOPICS, json=json)
+    return documents.topics(log)
 
 
-def _partition_count(log: Log, record: TopicRecord) -> int:
-    """Return the number of partitions; the initial number if the topic's deletion was interrupted."""
-    try:
-        return len(log.topic(record.name).partitions)
-    except UnknownTopic:
-        return len(record.assignments)
-
-
-@arguments.examples(
+@command(
     "pyspark-log topics alter flights --config retention.ms=86400000",
     "pyspark-log topics alter flights --delete-config retention.ms",
 )
 def alter(
+    log: Log,
     name: arguments.Topic,
-    path: arguments.Path,
     config: arguments.Configs = None,
     delete_config: arguments.DeleteConfigs = None,
-    json: arguments.Json = False,
-) -> None:
+) -> Document:
     """Change the settings of a topic.
 
     Changes apply to the next write or maintenance. Either all of them are made or none.
@@ -161,33 +133,24 @@ def alter(
     changes = arguments.changes(config, delete_config, _CONFIG_EXAMPLE)
 
     changes |= TopicConfig.defaults(delete_config or ())
-    handle = open_log(path).topic(name)
+    handle = log.topic(name)
     before = handle.config
     after = handle.alter_config(changes)
-    old, new = before.words(), after.words()
-    changed = [key for key in new if new[key] != old[key]]
-    shown = after.show()
-    lines = [f"topic {name}: {key}={new[key]} (was {old[key] or 'not set'})" for key in changed]
-    output.show(
-        {"topic": name, "changed": {key: shown[key] for key in changed}},
-        *(lines or [f"topic {name} already has these settings; nothing was changed"]),
-        json=json,
-    )
+    old, new = before.show(), after.show()
+    return {"topic": name, "changed": {key: new[key] for key in new if new[key] != old[key]}}
 
 
-@arguments.examples("pyspark-log topics delete flights --yes")
+@command("pyspark-log topics delete flights --yes")
 def delete(
+    log: Log,
     name: arguments.Topic,
-    path: arguments.Path,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Do nothing if the topic does not exist.")] = False,
     yes: arguments.Yes = False,
-    json: arguments.Json = False,
-) -> None:
+) -> Document:
     """Delete a topic and all its rows.
 
     A topic created later with the same name shares nothing with it.
     """
-    log = open_log(path)
     rows, partitions = 0, 0
     try:
         state = log.topic(name).state
@@ -195,9 +158,7 @@ def delete(
         if name not in log.topics():
             if not if_exists:
                 raise
-            document = {"topic": name, "deleted": False, "partitions": 0, "rows": 0}
-            output.show(document, f"topic {name} does not exist; nothing was deleted", json=json)
-            return
+            return {"topic": name, "deleted": False, "partitions": 0, "rows": 0}
         # An interrupted deletion has ended the topic's journal but not removed its name.
     else:
         partitions = len(state.partitions)
@@ -211,24 +172,22 @@ def delete(
     if now is not None and now.topic_id != topic_id:  # the question may have waited for hours
         raise UnknownTopic(name, f"topic {name!r} was deleted and created again meanwhile; nothing was deleted")
     log.delete_topic(name)
-    document = {"topic": name, "deleted": True, "partitions": partitions, "rows": rows}
-    output.show(document, f"deleted topic {name} with {size}", json=json)
+    return {"topic": name, "deleted": True, "partitions": partitions, "rows": rows}
 
 
-@arguments.examples(
+@command(
     "pyspark-log topics add-partitions flights --partitions 8",
     "pyspark-log topics add-partitions flights --partitions 4 --replica-assignment 0:1,1:2",
 )
 def add_partitions(
+    log: Log,
     name: arguments.Topic,
-    path: arguments.Path,
     partitions: Annotated[int, typer.Option(min=1, metavar="N", help="Total number of partitions after the change.")],
     replica_assignment: Annotated[
         str | None,
         typer.Option(metavar="NODES", help="Nodes of the new partitions only, such as 0:1,1:2 for two partitions."),
     ] = None,
-    json: arguments.Json = False,
-) -> None:
+) -> Document:
     """Add partitions to a topic.
 
     Partitions cannot be removed. As in Kafka, most keys map to other partitions afterwards: new rows of a key are not
@@ -238,83 +197,70 @@ def add_partitions(
 
     from pyspark_log_coordinator.sync import reassigner
 
-    handle = open_log(path).topic(name)
+    handle = log.topic(name)
     first, added = reassigner.add_partitions(handle, partitions, wanted)
     checkpoint_files.write_on_nodes(handle)  # if all journals are lost, nothing else tells how many there are
-    documents = [{"partition": number, "replicas": nodes} for number, nodes in enumerate(added, first)]
-    output.show(
-        {"topic": name, "partitions": partitions, "added": documents},
-        f"topic {name} now has {partitions:,} partitions (was {first:,})",
-        json=json,
-    )
+    new = [{"partition": number, "replicas": nodes} for number, nodes in enumerate(added, first)]
+    return {"topic": name, "partitions": partitions, "added": new}
 
 
-@arguments.examples(
+@command(
     "pyspark-log delete-records flights --partition 0 --before 1000",
     "pyspark-log delete-records flights --partition 0 --before -1 --yes",
 )
 def delete_records(
+    log: Log,
     topic: arguments.Topic,
-    path: arguments.Path,
     partition: Annotated[int, typer.Option(min=0, metavar="N", help="Partition to delete rows from.")],
     before: Annotated[
         int, typer.Option(min=-1, metavar="OFFSET", help="Delete the rows before this offset; -1 deletes all rows.")
     ],
     yes: arguments.Yes = False,
-    json: arguments.Json = False,
-) -> None:
+) -> Document:
     """Delete the oldest rows of a partition.
 
     A query that still needs these rows fails, or skips them if failOnDataLoss is false.
     """
-    handle = open_log(path).topic(topic)
+    handle = log.topic(topic)
     found = handle.partition(partition)
     which = "all rows" if before < 0 else f"the rows before offset {before}"
     question = f"delete {which} of topic {topic}, partition {partition}? This cannot be undone."
     arguments.confirm(question, otherwise="nothing was deleted", yes=yes)
     start = handle.delete_records(partition, before)
     rows = found.rows_between(found.log_start, start)
-    output.show(
-        {"topic": topic, "partition": partition, "log_start": start, "rows": rows},
-        f"deleted {counted(rows, 'row')}; topic {topic}, partition {partition} now starts at offset {start}",
-        json=json,
-    )
+    return {"topic": topic, "partition": partition, "log_start": start, "rows": rows}
 
 
-@arguments.examples(
+@command(
     "pyspark-log offsets flights",
     "pyspark-log offsets flights --time 1700000000000 --json",
 )
 def offsets(
+    log: Log,
     topic: arguments.Topic,
-    path: arguments.Path,
     time: Annotated[
-        str | None,
+        int | None,
         typer.Option(
+            min=EARLIEST_TIME,
+            max=TIME_MS_MAX,
             metavar="MS",
             help="Show the offset of the first row of each partition at or after this time, in milliseconds since "
             "1970; -1 means latest, -2 earliest.",
             show_default=False,
         ),
     ] = None,
-    json: arguments.Json = False,
-) -> None:
+) -> Documents:
     """Show the earliest and latest offsets of a topic.
 
     The latest offset is that of the next row that readers will see.
     """
-    ms = None if time is None else _milliseconds(time)
-
-    log = open_log(path)
     handle = log.topic(topic)
-    if ms is not None:
-        found = [
-            {"topic": topic, "partition": number, "offset": _offset_at(handle, number, ms)}
+    if time is not None:
+        return [
+            {"topic": topic, "partition": number, "offset": _offset_at(handle, number, time)}
             for number in range(len(handle.partitions))
         ]
-        output.show_table(("partition", "offset"), found, json=json)
-        return
-    partitions = [
+    return [
         {
             "topic": topic,
             "partition": number,
@@ -324,20 +270,6 @@ def offsets(
         }
         for number, each in enumerate(handle.partitions)
     ]
-    columns = ("partition", "earliest", "latest", Column("rows", total=True))
-    output.show_table(columns, partitions, json=json)
-
-
-def _milliseconds(text: str) -> int:
-    """Return the time of `text`. End the program if it is invalid."""
-    ms = int(text) if _INTEGER.fullmatch(text) else None
-    if ms is None or not EARLIEST_TIME <= ms <= TIME_MS_MAX:
-        arguments.refuse(
-            "--time",
-            f"{text!r} is not a valid time; expected milliseconds since 1970 (at most {TIME_MS_MAX}), -1 for latest or"
-            " -2 for earliest",
-        )
-    return ms
 
 
 def _offset_at(handle: TopicHandle, number: int, time: int) -> int | None:
@@ -350,11 +282,3 @@ def _offset_at(handle: TopicHandle, number: int, time: int) -> int | None:
     from pyspark_log.reading.positions import offset_for_time
 
     return offset_for_time(handle, number, time)
-
-
-def _time(ms: int) -> str:
-    """Return a time for people. A writer's clock may be wrong, and Python has no year 10000."""
-    try:
-        return datetime.fromtimestamp(ms / 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
-    except (ValueError, OverflowError, OSError):
-        return f"{ms:,} ms since 1970"

@@ -29,11 +29,10 @@ def consumed(cli, *options):
 def test_consume_prints_the_newest_row_of_each_key_and_offsets_stay(cli):
     produce(cli, {"a": "1"}, {"b": "1"}, {"a": "2"}, {"c": "1"})
     assert sorted(consumed(cli, "--latest")) == [("a", "2"), ("b", "1"), ("c", "1")]
-    assert "\ntable " not in cli.out("topics", "describe", "t")
     cli.run("maintain", "t")
-    assert "\ntable          the newest row of each key\n" in cli.out("topics", "describe", "t")
     produce(cli, {"b": None}, {"d": "1"})
-    assert "as of the last compaction: 2 rows came later\n" in cli.out("topics", "describe", "t")
+    [found] = cli.documents("topics", "describe", "t")[0]["partitions"]
+    assert (found["table_end"], found["high_watermark"]) == (4, 6), "as of the last compaction"
     assert consumed(cli, "--latest") == [("a", "2"), ("c", "1"), ("d", "1")]
     assert consumed(cli) == [("b", "1"), ("a", "2"), ("c", "1"), ("b", None), ("d", "1")]
     assert [row["offset"] for row in cli.documents("consume", "t")] == [1, 2, 3, 4, 5]

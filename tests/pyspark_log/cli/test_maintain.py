@@ -124,7 +124,7 @@ def test_rows_of_the_future_are_told(cli):
     cli.run("maintain")
     said = "partition 0: a row of offsets 0 to 1 has a timestamp in the future; they expire retention.ms after"
     assert f"topic t, {said}" in cli.out("maintain", "t")
-    assert f"retention      {said}" in cli.out("topics", "describe", "t")
+    assert "from=0, to=1" in cli.out("topics", "describe", "t")
     assert cli.documents("maintain", "t")[0]["future"] == [{"partition": 0, "future": [{"from": 0, "to": 1}]}]
 
 
@@ -152,41 +152,32 @@ def young(cli: CommandLine) -> PlainLog:
     return log
 
 
-def described(cli: CommandLine) -> list[str]:
-    """What is said of the table, each line without what is before it."""
-    lines = cli.out("topics", "describe", "t").splitlines()
-    first = next(number for number, line in enumerate(lines) if line.startswith("table "))
-    return [line[15:] for line in lines[first : lines.index("", first)]]
+def table_ends(cli: CommandLine) -> list[tuple[int, int]]:
+    """How far the table has the rows of each partition, and how far readers have them."""
+    partitions = cli.documents("topics", "describe", "t")[0]["partitions"]
+    return [(each["table_end"], each["high_watermark"]) for each in partitions]
 
 
-def test_new_rows_become_parquet_at_once_if_they_are_to_and_it_is_said_why_others_wait(cli):
-    log = young(cli)
+def test_new_rows_become_parquet_at_once_if_they_are_to(cli):
+    young(cli)
     assert cli.documents("maintain", "t")[0]["segments"] == 0
-    first, why = described(cli)
-    assert (first, "parquet.max.lag.ms" in why) == ("0 of 10 rows", True)
+    assert table_ends(cli) == [(0, 5), (0, 5)]
     assert cli.documents("maintain", "t", "--now", "--dry-run")[0]["segments"] == 2
     assert not parquet(cli)
     for segments in (2, 0):
         assert cli.documents("maintain", "t", "--now")[0]["segments"] == segments
         assert len(parquet(cli)) == 2
-    assert described(cli) == ["10 of 10 rows"]
-    assert [each["table_end"] for each in cli.documents("topics", "describe", "t")[0]["partitions"]] == [5, 5]
-    log.append("t", {1: [b"x"]})
-    handle = log.log.topic("t")
-    handle.submit(AlterConfig({"parquet.max.lag.ms": "-1"}))
-    assert described(cli)[1].startswith("parquet.max.lag.ms is -1: newer rows wait for more")
-    handle.submit(AlterConfig({"segment.format": "log"}))
-    assert described(cli)[1].startswith("segment.format is log;")
+    assert table_ends(cli) == [(5, 5), (5, 5)]
 
 
-def test_a_row_that_cannot_be_parquet_is_said_to_end_the_table(cli, monkeypatch):
+def test_a_row_that_cannot_be_parquet_ends_the_table(cli, monkeypatch):
     log = young(cli)
     cli.out("maintain", "--now")
     monkeypatch.setattr("pyspark_log_storage.parquet.parquet_segment.ROW_GROUP_BYTES", 5_000)
     monkeypatch.setattr("pyspark_log_storage.parquet.parquet_segment.ROW_BYTES_MAX", 10_000)
     log.append("t", {1: [bytes(20_000)]})
     cli.out("maintain", "--now")
-    assert described(cli)[:2] == ["10 of 11 rows", "partition 1 ends at offset 5: a later row is too large for Parquet"]
+    assert table_ends(cli) == [(5, 5), (5, 6)]
 
 
 # What no existing topic needs

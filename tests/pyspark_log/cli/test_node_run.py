@@ -1,5 +1,6 @@
 """`pyspark-log node run`: three nodes on a disk, without Spark."""
 
+import json
 import re
 import signal
 import time
@@ -73,14 +74,14 @@ def test_a_node_whose_disk_was_set_back_begins_anew_with_what_is_left_on_it(cli,
     newest = max(tmp_path.glob("disk1/topics/t/*/append/*"))
     newest.unlink()
     assert "nothing was changed" in cli.run("nodes", "renew", "1", stdin="n\n", code=1).stderr
-    asked = cli.run("nodes", "renew", "1", stdin="y\n")
+    asked = cli.run("nodes", "renew", "1", "--json", stdin="y\n")
     assert "lacks files that the node holds" in asked.stderr
-    assert asked.stdout == "node 1 begins anew; count and copy its files with: pyspark-log node run 1\n"
+    assert json.loads(asked.stdout)["renewed"]
     assert [each["isr"] for each in partitions(cli)] == [["0", "2"]] * 2
     cli.run("node", "run", "1", "--once")
     assert [each["isr"] for each in partitions(cli)] == [["0", "1", "2"], ["0", "2", "1"]]
     assert files_of_t(tmp_path / "disk1") == files_of_t(cli.path)
-    assert "intact; nothing was changed" in cli.out("nodes", "renew", "1")
+    assert not json.loads(cli.out("nodes", "renew", "1", "--json"))["renewed"]
 
 
 def test_a_damaged_file_is_copied_from_another_node(cli, tmp_path):

@@ -75,7 +75,7 @@ def imports(cli: CommandLine, *command: str) -> tuple[set[str], list[str]]:
     [
         ("topics --help", set()),
         ("topics list --json", set()),
-        ("nodes list", {"rich"}),
+        ("nodes list", set()),
         ("consume t", {"pyarrow", "numpy"}),
     ],
 )

@@ -32,9 +32,6 @@ def test_topics_are_shown_in_the_order_of_their_names_and_without_any_it_is_said
         cli.run("topics", "create", name)
     for command in ("list", "describe"):
         assert [each["topic"] for each in cli.documents("topics", command)] == ["a.b", "b", "c"]
-    assert [line.split()[0] for line in cli.out("topics", "list").splitlines()[2:]] == ["a.b", "b", "c"]
-    shown = [line.split()[1] for line in cli.out("topics", "describe").splitlines() if line.startswith("topic ")]
-    assert shown == ["a.b", "b", "c"]
     assert [each["topic"] for each in cli.documents("topics", "describe", "c", "b")] == ["c", "b"]
     for name in ("a.b", "b", "c"):
         cli.run("topics", "delete", name, "--yes")
@@ -53,9 +50,8 @@ def test_settings_change_and_get_their_defaults_back_and_the_others_stay(cli):
     expected = {"retention.ms": 604_800_000, "segment.bytes": 5, "compression.type": "zstd"}
     assert described["config"].items() >= expected.items()
     assert "segment.bytes=5" in cli.out("topics", "describe", "t")
-    shown = [line.split() for line in cli.out("topics", "describe", "t", "--all-configs").splitlines()]
-    assert ["segment.bytes", "5", "1073741824"] in shown
-    assert ["replication.mode", "isr", "isr"] in shown
+    assert "replication.mode=isr" not in cli.out("topics", "describe", "t")
+    assert "replication.mode=isr" in cli.out("topics", "describe", "t", "--all-configs")
 
 
 @pytest.mark.parametrize(
@@ -148,8 +144,6 @@ def test_partitions_are_described_with_their_replicas_and_offsets(cli):
     empty |= {"offline": [], "future": []}
     full = {"partition": 1, "log_end": 2, "high_watermark": 2, "rows": 2, "log_end_offsets": {"0": 2}}
     assert described["partitions"] == [empty | {"log_end_offsets": {"0": 0}}, empty | full]
-    lines = [line.split() for line in cli.out("topics", "describe", "t").splitlines() if line.strip(" ─")]
-    assert lines[-2:] == [["1", "0", "0", "0", "0", "0", "2", "2", "2"], ["total", "2"]]
 
 
 def test_offsets_are_told_and_found_by_time(cli):
@@ -164,7 +158,7 @@ def test_offsets_are_told_and_found_by_time(cli):
     for time, expected in times.items():
         assert [each["offset"] for each in cli.documents("offsets", "t", "--time", time)] == expected
     for impossible in ("-3", "99999999999999999", "noon"):
-        assert f"'{impossible}' is not a valid time" in cli.misuse("offsets", "t", "--time", impossible)
+        assert "--time" in cli.misuse("offsets", "t", "--time", impossible)
 
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", ""])

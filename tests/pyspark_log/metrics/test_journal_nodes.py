@@ -56,6 +56,9 @@ def test_a_renewed_journal_node_is_live_and_does_not_vote_until_the_journals_are
     assert (found["node_up"], found["active_nodes"]) == ([1] * 6, [6])
     assert of_journals(log) == [[1, 1, 1], [1, 0, 1], [0, 0], [0]]
     assert log.journals.replaced_nodes() == ["1"]
+    six.away = {"/disk/b"}
+    assert of_journals(six.log())[:2] == [[1, 0, 1], [1, 0, 1]], "a renewed store may be away, too"
+    six.away = set()
     move(six, "0", "1", "2")
     finish_calls(CALLS_SECONDS_MAX)
     log = six.log()

@@ -10,7 +10,7 @@ import pytest
 
 import pyspark_log
 from pyspark_log.ui import past
-from pyspark_log.ui.export import export, without_server
+from pyspark_log.ui.export import export
 from pyspark_log.ui.notebook import describe
 from pyspark_log_storage.errors import InvalidOption, UnknownGroup, UnknownTopic
 from tests.support.command_line import CommandLine
@@ -39,6 +39,9 @@ def test_an_export_has_no_rows_no_scripts_and_nothing_that_only_a_server_can_do(
     assert not re.search(r"<(script|form|input|button|select)\b|\son\w+=", shown)
     assert not re.search(r"Earlier|Zoom|zoom|Later|Click|class=\"(tabs|bucket)\"", shown)
     assert "The first 200 of 250 partitions." in shown
+    links, parts = (set(re.findall(found, shown)) for found in (r'<a [^>]*href="([^"]*)"', r'<section id="([^"]*)"'))
+    assert links - {"#content"} == {f"#{part}" for part in parts}
+    assert len(parts) > 7
 
 
 def test_an_export_has_all_journals_and_more_of_the_timeline_than_the_page(monkeypatch):
@@ -54,13 +57,6 @@ def test_an_export_has_all_journals_and_more_of_the_timeline_than_the_page(monke
     assert shown.count(">the topic began") == 3
     monkeypatch.setattr("pyspark_log.ui.export.MOMENTS_LISTED", 50)
     assert "<p>The newest 50 of " in export(cluster.path)
-
-
-def test_what_is_text_stays_text_without_a_server():
-    html = "<p>&lt;a href=/topics/t&gt; &#39;&amp;amp;</p>"
-    assert without_server(html, {"/topics/t"}) == html
-    title = 'title="&quot;&gt;&lt;script&gt;"'
-    assert without_server(f'<p id="a" {title}>') == f"<p {title}>"
 
 
 def test_a_description_is_text_outside_of_notebooks_and_of_what_exists(log):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from pyspark_log.documents.text import time_of
 from pyspark_log.opening import own_log
 from pyspark_log.ui import past
-from pyspark_log.ui.pages import time_of
 from pyspark_log.ui.past import Past, Span, drawn, span_of
 from pyspark_log.ui.view import Watch
 from pyspark_log_coordinator.audit.timeline import Lane, Moment, Scope

@@ -11,9 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pyspark_log.documents.cluster import FULL_BYTES
+from pyspark_log.documents.figures import figures_of
+from pyspark_log.documents.text import size
 from pyspark_log.opening import own_log
+from pyspark_log.reading.groups import lags_in
 from pyspark_log.ui import content, pages
-from pyspark_log.ui.view import FULL_BYTES, Watch, figures_of, lags_of
+from pyspark_log.ui.view import Watch
 from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.group.state import CommittedOffset
 from pyspark_log_coordinator.log import node_admin
@@ -125,16 +129,16 @@ def test_a_cluster_that_is_gone_keeps_what_was_seen_says_why_and_comes_back(log,
 def test_a_node_whose_disk_has_no_room_left_is_full(log, monkeypatch, left, said):
     monkeypatch.setattr(reserve, "_free", lambda _: left)
     view = watch_of(log).look()
-    assert [(each.state, each.free) for each in view.nodes] == [(said[2:], left)]
+    assert [(each["state"], each["free"]) for each in view.nodes] == [(said[2:], left)]
     page = pages.render("cluster", view=view)
-    assert (said in page, pages.size(left) in page) == (True, True)
+    assert (said in page, size(left) in page) == (True, True)
 
 
 def test_a_fenced_node_is_said_to_be_fenced():
     made = ReplicatedTopic()
     node_admin.set_fenced(made.log, "1", fenced=True)
     nodes = Watch(made.log, "/cluster").look().nodes
-    assert {each.node_id: each.state for each in nodes} == {"0": "live", "1": "fenced", "2": "live"}
+    assert {each["node"]: each["state"] for each in nodes} == {"0": "live", "1": "fenced", "2": "live"}
 
 
 def test_offsets_of_partitions_that_a_topic_does_not_have_yet_make_no_lag(log):
@@ -142,7 +146,8 @@ def test_offsets_of_partitions_that_a_topic_does_not_have_yet_make_no_lag(log):
     topic, group = watch.view.topics["a"], log.log.group("g", create=True)
     at = CommittedOffset(0, 0, "", 0)
     state = msgspec.structs.replace(group.state, offsets={topic.topic.topic_id: {0: at, 2: at}})
-    assert [each.partition for each in lags_of(state, {topic.topic.topic_id: topic})] == [0]
+    topics = {topic.topic.topic_id: ("a", topic.topic.partitions)}
+    assert [each.partition for each in lags_in(state, topics)] == [0]
 
 
 def test_a_topic_whose_journal_is_damaged_says_so_beside_the_others(log, tmp_path):

@@ -1,0 +1,69 @@
+"""Documents as text: a record, a list, and what is left out."""
+
+import io
+import sys
+
+import pytest
+
+from pyspark_log.cli import output
+
+
+def printed(capsys, found, **how):
+    output.show(found, json=False, **how)
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_record_has_a_line_for_each_field_and_a_table_for_each_list_of_documents(capsys):
+    record = {"topic": "t", "high_watermark": 1234, "is_typed": False, "rack": None, "config": {"a.ms": 5000, "b": "x"}}
+    assert printed(capsys, record | {"none_yet": [], "rows": [{"partition": 0, "isr": ["0", "2"]}]}) == [
+        "topic           t",
+        "high watermark  1,234",
+        "is typed        no",
+        "rack            none",
+        "config          a.ms=5000",
+        "                b=x",
+        "none yet        none",
+        "",
+        "partition  isr",
+        "───────────────",
+        "        0  0, 2",
+    ]
+
+
+def test_a_list_is_a_table_without_columns_that_are_empty_but_that_nobody_leads_is_shown(capsys):
+    rows = [{"name": "long", "lag": 12, "leader": None, "adding": []}, {"name": "b", "lag": 3, "leader": None}]
+    rows[1]["adding"] = ()
+    assert printed(capsys, rows) == ["name  lag  leader", "─────────────────", "long   12  none", "b       3  none"]
+    assert printed(capsys, [], empty="no groups yet") == ["no groups yet"]
+
+
+def test_a_terminal_without_unicode_gets_none(monkeypatch):
+    printed = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", printed)
+    output.show([{"topic": "t"}], json=False)
+    assert printed.buffer.getvalue() == b"topic\n-----\nt\n"
+
+
+def test_several_records_have_an_empty_line_between_them(capsys):
+    assert printed(capsys, [{"group": "a"}, {"group": "b"}], records=True) == ["group  a", "", "group  b"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "shown"),
+    [
+        ("created_ms", 1_700_000_000_123, "2023-11-14 22:13:20.123Z"),
+        ("behind_ms", 45_000, "45 s"),
+        ("behind_ms", 2_000_000_000_000, "23148 d"),
+        ("assigned", {"t": [0, 1]}, "t=0, 1"),
+        ("future", [{"from": 0, "to": 1}], "from=0, to=1"),
+        ("client", "a\x1b[2J\nb", r"a\x1b[2J\nb"),
+    ],
+)
+def test_values_are_shown_for_people_and_nothing_that_a_terminal_would_obey(capsys, field, value, shown):
+    assert printed(capsys, [{field: value}])[2].strip() == shown
+
+
+def test_json_has_each_document_on_a_line(capfdbinary):
+    output.show([{"a": 1}, {"a": [{"b": None}]}], json=True)
+    output.show({"a": True}, json=True)
+    assert capfdbinary.readouterr().out == b'{"a":1}\n{"a":[{"b":null}]}\n{"a":true}\n'
