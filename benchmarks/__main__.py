@@ -100,7 +100,7 @@ class Run:
         with benchmark_session(self.folder) as spark:
             if Part.BESIDE in self.parts:
                 beside = Beside(spark, self.folder, self.rows // 5, self.runs, self.say)
-                lines, self.plots["beside.svg"] = beside.measure(20 if self.quick else 100)
+                lines, self.plots["beside.svg"] = beside.measure(20 if self.quick else 50)
                 yield lines
             if self.parts & THROUGHPUT:
                 throughput = Throughput(spark, self.folder, self.rows, self.runs, self.say)

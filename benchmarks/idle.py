@@ -34,7 +34,7 @@ POLLING_SECONDS = 0.01
 TRIGGER_SECONDS = 10.0
 MINUTES = 30 * 24 * 60
 """Of a month."""
-DOLLARS = {"put_object": 5e-6, "list_objects_v2": 5e-6, "list_multipart_uploads": 5e-6}
+DOLLARS = {"put_object": 5e-6, "list_objects": 5e-6, "list_multipart_uploads": 5e-6}
 DOLLARS_OF_A_READ = 0.4e-6
 FREE = frozenset({"delete_object", "abort_multipart_upload"})
 REQUESTS_TARGET = 30

@@ -97,9 +97,11 @@ def measure_refill(folder: Path, size: int, say: Callable[[str], object]) -> lis
     log, folders = found(folder, "refill")
     handle = log.create_topic("t", 1, TopicConfig(compression_type="none"), replication_factor=NODES)
     _fill(handle, size)
-    ours, plain = [], []
+    ours: list[float] = []
+    plain: list[float] = []
     for _ in range(FAILOVERS):
-        shutil.rmtree(folders[-1] / "topics")
+        lost = (folders[-1] / "topics").rename(folder / f"lost-{len(ours)}")  # at once: it may still be written to
+        shutil.rmtree(lost)
         (folders[-1] / "node").unlink()
         begun = time.perf_counter()
         node_admin.renew(log, "2")

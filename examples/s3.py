@@ -1,7 +1,7 @@
 """A topic in a bucket: `python examples/s3.py s3://BUCKET/FOLDER '{"profile": "prod"}'`.
 
 The second argument has the credentials and settings, by s3fs's names; without it they are those that AWS's own tools
-use, such as AWS_PROFILE. It needs `pip install s3fs aiobotocore tenacity`.
+use, such as AWS_PROFILE. It needs `pip install s3fs`.
 """
 
 import sys

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pyspark_log.history.backfill import backfill
     from pyspark_log.history.whole_topic import read
     from pyspark_log.source.foreach_batch import foreach_batch
-    from pyspark_log.source.newest_rows import latest
+    from pyspark_log.source.newest_rows import latest, latest_with_offsets
     from pyspark_log.source.replay import replay
     from pyspark_log.spark_conf.profiles import configure
     from pyspark_log.ui.notebook import Description, describe
@@ -81,6 +81,7 @@ __all__ = [
     "describe",
     "foreach_batch",
     "latest",
+    "latest_with_offsets",
     "read",
     "replay",
     "scan",
@@ -102,6 +103,7 @@ _MODULES = {
     "describe": "pyspark_log.ui.notebook",
     "foreach_batch": "pyspark_log.source.foreach_batch",
     "latest": "pyspark_log.source.newest_rows",
+    "latest_with_offsets": "pyspark_log.source.newest_rows",
     "read": "pyspark_log.history.whole_topic",
     "replay": "pyspark_log.source.replay",
     "scan": "pyspark_log.clients.scan",

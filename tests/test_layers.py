@@ -58,7 +58,6 @@ MAY_COME_WITH_A_TASK = {
     "cluster.nodes",
     "environment",
     "model",
-    "model.append_list",
     "model.batch",
     "model.partition",
     "model.settings",

@@ -4,7 +4,8 @@ Other writers do this between two batches (`inline_maintenance`). A producer com
 its rows would wait for it.
 
     roll         oldest chunks into segments, as the tasks of a Spark write do; the next commit swaps them in
-    clean up     as after every 64th journal entry, with a log of its own, and at most every `CLEAN_UP_SECONDS`
+    clean up     as after every 64th journal entry, with a log of its own, and at most every `CLEAN_UP_SECONDS`; also
+                 after a minute, since it describes the topic
 
 Many producers of one topic would all do the same job, and all but one in vain. So after an entry of its own each does
 what is due only with a probability: its share of the entries that were written since its previous one. A producer whose
@@ -28,6 +29,7 @@ from pyspark_log_coordinator.commit.inline_maintenance import (
     plan_inline,
     roll_inline,
 )
+from pyspark_log_coordinator.maintenance.checkpoint_files import DESCRIBE_SECONDS
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import LogError
 
@@ -53,6 +55,7 @@ class _Record:
         self.owed_from: int | None = None
         """The first of the journal entries that are a reason to clean up, None if nothing is due."""
         self.next_cleanup = 0.0
+        self.next_description = monotonic() + DESCRIBE_SECONDS
         self.rolled: tuple[SwapSegments, ...] = ()
         """What waits for the next commit."""
 
@@ -94,12 +97,14 @@ class Housekeeper:
         known, record.own = record.own, number
         if self._environment.uniform(0, number - known) > 1:
             return
-        if record.owed_from is None and has_multiple(CLEAN_UP_EVERY_ENTRIES, record.number + 1, number):
+        is_due = has_multiple(CLEAN_UP_EVERY_ENTRIES, record.number + 1, number)
+        if record.owed_from is None and (is_due or monotonic() >= record.next_description):
             record.owed_from = record.number + 1
         if self._is_busy:
             return
         if record.owed_from is not None and monotonic() >= record.next_cleanup:
             record.next_cleanup = monotonic() + CLEAN_UP_SECONDS
+            record.next_description = monotonic() + DESCRIBE_SECONDS
             self._start(partial(self._clean_up, handle.name, record.owed_from))
             record.owed_from = None
         elif not record.rolled:

@@ -22,7 +22,7 @@ from pyspark_log.clients.records import ConsumerBatch, ConsumerRecord, TopicPart
 from pyspark_log.reading.fetch import fetch, newest_rows
 from pyspark_log.reading.planning import Range, find_again, split_of
 from pyspark_log_coordinator.group.state import NO_EPOCH
-from pyspark_log_coordinator.model.partitions import Partitions
+from pyspark_log_coordinator.model.topic_state import changed_partitions
 from pyspark_log_storage.columns.row_offsets import end_of, first_of, offsets_from
 from pyspark_log_storage.columns.schema import is_typed
 from pyspark_log_storage.errors import DataLoss, InvalidInput, LogError, ObjectMissing
@@ -282,7 +282,7 @@ class Reading:
         """The topics of the partitions, by id."""
         self._counts: Counter[str] = Counter()
         """How many partitions of a topic are assigned, by id."""
-        self._seen: dict[str, Partitions] = {}
+        self._seen: dict[str, tuple[Partition, ...]] = {}
         """The partitions of the topics, as of the last look."""
         self.ahead: list[ConsumerRecord] = []
         """Rows that an iteration has not come to, the next one last."""
@@ -367,7 +367,7 @@ class Reading:
             now = handle.partitions
             seen, self._seen[topic_id] = self._seen.get(topic_id), now
             if now is not seen:
-                for number in now.changed_since(seen or Partitions()):
+                for number in changed_partitions(seen or (), now):
                     key = TopicPartition(handle.name, number)
                     if key in self._partitions:
                         self._wait(key)

@@ -59,11 +59,7 @@ class CommittedOffsets(msgspec.Struct, frozen=True, tag=True):
     """The committed offsets of the query's group; the high watermark of a partition without one."""
 
 
-class LatestByKey(msgspec.Struct, frozen=True, tag=True):
-    """The newest row of each key, and then all that is written after it."""
-
-
-Position = Earliest | Latest | SpecificOffsets | GlobalTimestamp | Timestamps | CommittedOffsets | LatestByKey
+Position = Earliest | Latest | SpecificOffsets | GlobalTimestamp | Timestamps | CommittedOffsets
 
 
 class NoMatch(enum.Enum):
@@ -116,8 +112,6 @@ def _read_stream_start(text: str) -> Position:
             return Latest()
         case "group":
             return CommittedOffsets()
-        case "latest-by-key":
-            return LatestByKey()
         case _:
             return _read_offsets(text)
 
@@ -129,10 +123,6 @@ def _read_batch_start(text: str) -> Position:
             return Earliest()
         case "latest":
             raise ValueError(why)
-        case "latest-by-key":
-            raise ValueError(
-                "it is for streams; pyspark_log.latest returns the newest row of each key as a batch frame"
-            )
         case _:
             return _read_offsets(text, LATEST_OFFSET, why)
 
@@ -165,7 +155,7 @@ def _read_timestamps(text: str) -> Position:
 
 
 STREAM_START: Value[Position] = Value(
-    "earliest, latest, latest-by-key, group, or JSON with an offset for each partition, such as"
+    "earliest, latest, group, or JSON with an offset for each partition, such as"
     ' {"t":{"0":23,"1":-2},"u":"latest"}, where -2 is earliest and -1 is latest',
     _read_stream_start,
 )

@@ -142,9 +142,7 @@ class SourceOptions(Options):
         default="latest",
         meaning=(
             "Where a new query starts; group means the committed offsets of `group.id`, and latest for a partition"
-            " without one. latest-by-key means the newest row of each key of a topic with cleanup.policy=compact, and"
-            " then every row that is written after it, see [the newest row of each key](../guides/compaction.md)."
-            " A restarted query resumes from its checkpoint; new partitions start at earliest."
+            " without one. A restarted query resumes from its checkpoint; new partitions start at earliest."
         ),
     )
     _starting_timestamp = Option(

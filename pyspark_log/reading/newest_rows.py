@@ -1,29 +1,26 @@
 """Which rows of a compacted partition are the newest of their keys, without Spark.
 
-    keyed segments     all but those that a later keyed segment supersedes, and those whose keys the tail has
-    the tail           the rows after the keyed segments, and of these the newest of each key
+    the head    at most one row of each key: all but those whose keys the tail has
+    the tail    the rows after the head, and of these the newest of each key
 
-In a topic with compaction.version.column a row of the tail is not the newest if the row of its key in the keyed
-segments has a larger version, and that one is. A row that deletes its key is left out, and so is one without a key: a
-topic may have such rows from before it was compacted, and a fold keeps one of them if nothing else is left. To find the
-newest rows, the keys of the tail and the lists of the keyed segments are read: some 70 bytes for each row of the tail
-are in memory, with versions 16 more, and one key index.
+A row that deletes its key is left out, and so is one without a key: a topic may have such rows from before it was
+compacted, and the head may have one as a placeholder. To find the newest rows, the keys of the tail and those of the
+head are read: the former are in memory, and as many of the latter at once.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
 from pyspark_log.reading.failover import Failover
-from pyspark_log.reading.fetch import fetch
+from pyspark_log.reading.fetch import fetch, schemas_of
 from pyspark_log_storage import layout
-from pyspark_log_storage.columns import key_index
-from pyspark_log_storage.columns.key_index import NONE, deletes, is_in
+from pyspark_log_storage.columns.keys import NONE, deletes, is_in, keys_in, matched, newest
 from pyspark_log_storage.columns.row_offsets import each_of
 from pyspark_log_storage.errors import DataLoss, InvalidInput, ObjectMissing
 
@@ -39,23 +36,15 @@ if TYPE_CHECKING:
     from pyspark_log_storage.columns.row_offsets import Offsets
     from pyspark_log_storage.stores.store import Store
 
-T = TypeVar("T")
-
 
 class KeyedPartition(msgspec.Struct, frozen=True):
     """What a reader of the newest rows of a partition needs besides its split."""
 
     compacted_end: int
     columns: CompactionColumns
-    """The columns that say a row's key and version, and whether it deletes its key."""
-
-
-class Choice(msgspec.Struct, frozen=True):
-    """Which rows of a split count: those that are the newest of their keys."""
-
-    among: Split
-    """The rows among which they are the newest: those of the split, and those after it up to some end."""
-    partition: KeyedPartition
+    """The columns that say a row's key, and whether it deletes its key."""
+    placeholders: tuple[int, ...] = ()
+    """The offsets of rows of the head that are not the newest of a key."""
 
 
 class NewestRows(msgspec.Struct, frozen=True):
@@ -63,15 +52,15 @@ class NewestRows(msgspec.Struct, frozen=True):
 
     partition: KeyedPartition
     superseded: NDArray[np.int64]
-    """The offsets of the rows of keyed segments that are not, ascending; some may be gone."""
+    """The offsets of the rows of the head that are not, ascending."""
     tail: NDArray[np.int64]
     """The offsets of the rows of the tail that are, ascending."""
 
     def only(self, offsets: Offsets, rows: pa.RecordBatch) -> tuple[NDArray[np.int64], pa.RecordBatch]:
         """Return those of some rows that are the newest of their keys, and do not delete them."""
         each = each_of(offsets, rows.num_rows)
-        is_keyed = each < self.partition.compacted_end
-        chosen = np.where(is_keyed, ~is_in(each, self.superseded), is_in(each, self.tail)) & self._sets_a_key(rows)
+        is_of_head = each < self.partition.compacted_end
+        chosen = np.where(is_of_head, ~is_in(each, self.superseded), is_in(each, self.tail)) & self._sets_a_key(rows)
         return each[chosen], rows.filter(pa.array(chosen))
 
     def older(self, start: int, end: int) -> NDArray[np.int64]:
@@ -115,81 +104,57 @@ def check_compacted(handle: TopicHandle, ranges: Iterable[Range]) -> None:
 
 def keyed_partition(handle: TopicHandle, number: int) -> KeyedPartition:
     """Return what a reader of the newest rows of a partition needs."""
-    return KeyedPartition(handle.partitions[number].compacted_end, handle.config.compaction_columns)
+    partition = handle.partitions[number]
+    places = (each.keyed.placeholder for each in partition.keyed_segments if each.keyed is not None)
+    found = tuple(each for each in places if each is not None)
+    return KeyedPartition(partition.compacted_end, handle.config.compaction_columns, found)
 
 
 def newest_rows_of(
-    store_at: Callable[[str], Store],
-    split: Split,
-    keyed: KeyedPartition,
-    find_again: Callable[[int], Split],
-    until: int | None = None,
+    store_at: Callable[[str], Store], split: Split, keyed: KeyedPartition, find_again: Callable[[int], Split]
 ) -> NewestRows:
     """Return which rows of a split are the newest of their keys in it.
 
-    If only rows below `until` will be asked for, the key indexes of the keyed segments after it are not read.
     `find_again(offset)` is called if a file is gone, as `fetch` calls it. Raises as `fetch` does.
     """
-    until = split.end if until is None else until
     try:
-        return _newest_rows_of(store_at, split, keyed, until)
+        return _newest_rows_of(store_at, split, keyed)
     except ObjectMissing:
-        return _newest_rows_of(store_at, find_again(split.start), keyed, until)
+        return _newest_rows_of(store_at, find_again(split.start), keyed)
 
 
-def _newest_rows_of(store_at: Callable[[str], Store], split: Split, keyed: KeyedPartition, until: int) -> NewestRows:
-    columns = keyed.columns
-    is_versioned = bool(columns.version)
-    start = max(split.start, keyed.compacted_end)
-    tail = key_index.joined((), is_versioned=is_versioned)
-    if start < split.end:
-        later = [number for number, end in enumerate(split.segment_ends) if end > start]
-        needed = (*columns.keys, *([columns.version] if is_versioned else []))
-        rest = msgspec.structs.replace(
-            split,
-            start=start,
-            segments=tuple(split.segments[number] for number in later),
-            segment_ends=tuple(split.segment_ends[number] for number in later),
-            columns=(*needed, "timestamp"),  # rows of before the key was a column have only the last
-        )
-        found = (
-            key_index.keys_in(rows, each_of(offsets, rows.num_rows), columns) for offsets, rows in fetch(store_at, rest)
-        )
-        tail = key_index.newest(key_index.joined(found, is_versioned=is_versioned))
-    dead = superseded_in(store_at, split, keyed.compacted_end)
-    superseded, is_newest = [dead], np.ones(len(tail.offsets), bool)
+def _newest_rows_of(store_at: Callable[[str], Store], split: Split, keyed: KeyedPartition) -> NewestRows:
+    columns, start = keyed.columns, max(split.start, keyed.compacted_end)
+    if start >= split.end:
+        return NewestRows(keyed, np.array(sorted(keyed.placeholders), np.int64), NONE)
+    later = [number for number, end in enumerate(split.segment_ends) if end > start]
+    rest = msgspec.structs.replace(
+        split,
+        start=start,
+        segments=tuple(split.segments[number] for number in later),
+        segment_ends=tuple(split.segment_ends[number] for number in later),
+        columns=(*columns.keys, "timestamp"),  # rows of before the key was a column have only the last
+    )
+    tail = newest((keys_in(rows, columns), each_of(offsets, rows.num_rows)) for offsets, rows in fetch(store_at, rest))
+    superseded = [np.array(keyed.placeholders, np.int64)]
     if len(tail.offsets):
-        from pyspark_log_storage.parquet import keyed_segment  # imports pyarrow.parquet
-
-        find = partial(keyed_segment.find_keys, wanted=tail)
-        for rows_there in _of_keyed(store_at, split, keyed.compacted_end, find, until):
-            theirs, older = key_index.compared(rows_there, tail, dead, split.start)
-            superseded.append(theirs)
-            is_newest[older] = False
-    return NewestRows(keyed, key_index.union(*superseded), np.sort(tail.offsets[is_newest]))
+        head = matched(_keys_of_head(store_at, split, keyed), tail.keys)
+        superseded += [offsets[is_newer] for offsets, _, is_newer in head]
+    return NewestRows(keyed, np.unique(np.concatenate(superseded)), np.sort(tail.offsets))
 
 
-def superseded_in(store_at: Callable[[str], Store], split: Split, compacted_end: int) -> NDArray[np.int64]:
-    """Return the offsets of rows that keyed segments of a split supersede, ascending. Raises as `fetch` does."""
-    from pyspark_log_storage.parquet import keyed_segment  # imports pyarrow.parquet
+def _keys_of_head(
+    store_at: Callable[[str], Store], split: Split, keyed: KeyedPartition
+) -> Iterator[tuple[pa.Array, NDArray[np.int64]]]:
+    """Yield the keys and the offsets of the rows of the head, each row group from the nearest node that has it."""
+    from pyspark_log_storage.parquet import keyed_segment, parquet_footer  # imports pyarrow.parquet
 
-    found = _of_keyed(store_at, split, compacted_end, keyed_segment.read_superseded)
-    return np.sort(np.concatenate([NONE, *found]))
-
-
-def _of_keyed(
-    store_at: Callable[[str], Store],
-    split: Split,
-    compacted_end: int,
-    read: Callable[..., T],
-    until: int | None = None,
-) -> Iterator[T]:
-    """Yield what `read` finds in each keyed segment of a split, from the nearest node that has it.
-
-    Segments that begin at `until` or after it are left out.
-    """
     failover = Failover(store_at, split.topic, split.partition)
-    begins = (split.start, *split.segment_ends)
-    for key, begin, end in zip(split.segments, begins, split.segment_ends, strict=False):
-        if (until is None or begin < until) and end <= compacted_end and layout.is_parquet(key):
-            yield failover.read(split.holders(key), end - 1, partial(read, key=key))
+    schemas = schemas_of(split)
+    for key, end in zip(split.segments, split.segment_ends, strict=True):
+        if end > keyed.compacted_end or not layout.is_parquet(key):
+            continue
+        footer = failover.read(split.holders(key), end - 1, partial(parquet_footer.read, key=key))
+        of_file = partial(keyed_segment.read_keys, key=key, footer=footer, schemas=schemas, columns=keyed.columns)
+        for entry in footer.entries:
+            yield failover.read(split.holders(key), entry.base_offset, partial(of_file, entry=entry))

@@ -35,14 +35,12 @@ if TYPE_CHECKING:
 
 
 class Range(msgspec.Struct, frozen=True):
-    """Rows `[start, end)` of a partition; with `state_end` only those that are the newest of their keys below it."""
+    """Rows `[start, end)` of a partition."""
 
     topic: str
     partition: int
     start: int
     end: int
-    state_end: int | None = None
-    """At least `end`."""
 
     @property
     def rows(self) -> int:

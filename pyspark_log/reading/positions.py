@@ -21,7 +21,6 @@ from pyspark_log.options import (
     Earliest,
     GlobalTimestamp,
     Latest,
-    LatestByKey,
     NoMatch,
     SpecificOffsets,
     Subscribe,
@@ -131,15 +130,16 @@ def resolve(
 ) -> dict[tuple[str, int], int]:
     """Return the offset of each subscribed partition that a position means.
 
-    Committed offsets mean the end, where a partition without one begins; the newest row of each key means the log
-    start. An ending time that no row has reached means the end; a starting one is an error or the end, depending on
-    `no_match`. Raises `InvalidInput` if the position does not name exactly the subscribed partitions, `DataLoss` for an
-    offset outside the log; with `fail_on_data_loss` false, takes the nearest offset in the log.
+    Committed offsets mean the end, where a partition without one begins. An ending time that no row has reached means
+    the end; a starting one is an error or the end, depending on `no_match`.
+
+    Raises `InvalidInput` if the position does not name exactly the subscribed partitions, `DataLoss` for an offset
+    outside the log; with `fail_on_data_loss` false, takes the nearest offset in the log.
     """
     keys = now.topic_partitions()
     option = "endingOffsets" if ending else "startingOffsets"
     match wish:
-        case Earliest() | LatestByKey():
+        case Earliest():
             return {key: now.partition(*key).log_start for key in keys}
         case Latest() | CommittedOffsets():
             return {key: now.partition(*key).high_watermark for key in keys}

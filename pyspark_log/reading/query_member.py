@@ -17,8 +17,7 @@ Beside the offset of a partition that queries share stands how far each of them 
 `read` has the offset that each query, by its `group.instance.id`, has committed last. The newest committer is the last
 one: a query commits what it takes over before it reads it, so this is the owner. A query that comes back can tell
 whether all that it has processed was committed before others continued. `partitions` is how many partitions the topic
-had when the group began to read it: later ones are read from their start. With `startingOffsets=latest-by-key` the text
-also has `"state":[150,0]`, where the partition's newest state ends (offset and leader epoch), until a query gets there.
+had when the group began to read it: later ones are read from their start.
 """
 
 from __future__ import annotations
@@ -81,7 +80,6 @@ class Handover(msgspec.Struct, frozen=True, omit_defaults=True):
 
     read: dict[str, Count] = {}
     partitions: Count | None = None
-    state: Position | None = None
 
     @property
     def owner(self) -> str | None:
@@ -171,8 +169,6 @@ class Place(msgspec.Struct, frozen=True):
     at: Position
     partitions: int | None = None
     """How many the topic had when the group began to read it, if the query begins to read the partition."""
-    state_end: Position | None = None
-    """Where the newest state ends that is read first, if the query is not there yet."""
 
 
 class QueryMember:
@@ -261,7 +257,6 @@ class QueryMember:
             known = handover_of(view.group.committed(each.topic_id, each.number))
             if known.partitions is None:
                 known = msgspec.structs.replace(known, partitions=each.partitions)
-            known = msgspec.structs.replace(known, state=each.state_end)
             if known.owner != name or known.read[name] != each.at.offset:
                 text = known.committed(name, each.at.offset).text()
                 new.setdefault(each.topic_id, {})[each.number] = Offset(each.at.offset, each.at.epoch, text)

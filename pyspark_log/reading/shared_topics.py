@@ -2,8 +2,7 @@
 
 A partition that the query gets begins at the group's committed offset. If it has none, the group has not read it: a
 partition that was added since the group reads the topic, and one of a topic that came after the query began, begins at
-its start, and others at `startingOffsets`. With latest-by-key the end of the newest state is committed beside the
-offset, so that the next owner reads the rest of it.
+its start, and others at `startingOffsets`.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ import msgspec
 
 from pyspark_log.options.position import is_named
 from pyspark_log.reading import source_offset
-from pyspark_log.reading.query_member import Place, QueryMember, View, begun_with, handover_of, is_later
+from pyspark_log.reading.query_member import Place, QueryMember, View, begun_with, is_later
 from pyspark_log.reading.source_offset import Membership, Position, SourceOffset, TakenRewinds, TopicPartition
-from pyspark_log.reading.tracking import Start, committed_start, new_starts, state_end
+from pyspark_log.reading.tracking import Start, committed_start, new_starts
 from pyspark_log_coordinator.group.state import NO_GENERATION
 
 if TYPE_CHECKING:
@@ -67,12 +66,11 @@ class SharedTopics:
         """See what the query owns. Raises `FencedInstance`, `LogError`."""
         self._view = self.member.look() if self._is_begun else None
 
-    def share(self, before: SourceOffset, now: Subscribed, available: Callable[[TopicPartition], int]) -> Share | None:
+    def share(self, before: SourceOffset, now: Subscribed) -> Share | None:
         """Return what the batch after `before` reads, or None while the group is rebalancing.
 
-        `available` returns up to where a partition may be read now. Commits `before`, which Spark has committed, and
-        where new partitions begin; gives up what others get. Raises `FencedMember`, `FencedInstance`, `DataLoss`,
-        `LogError`.
+        Commits `before`, which Spark has committed, and where new partitions begin; gives up what others get. Raises
+        `FencedMember`, `FencedInstance`, `DataLoss`, `LogError`.
         """
         self.is_waiting = True
         self._subscribe(now, before)
@@ -93,14 +91,10 @@ class SharedTopics:
             if not view.is_rewound(same, key) and not self.member.is_elsewhere(view, same, key)
         }
         begun = functools.cache(lambda topic: self._begun(now.handles[topic], view.group))
-        starts = self._starts(view, now, staying - read_on.keys(), before, begun, available)
-        places = [
-            Place(now.handles[topic].topic_id, number, at, state_end=before.state_end((topic, number)))
-            for (topic, number), at in read_on.items()
-        ]
+        starts = self._starts(view, now, staying - read_on.keys(), before, begun)
+        places = [Place(now.handles[topic].topic_id, number, at) for (topic, number), at in read_on.items()]
         for (topic, number), start in starts.items():
-            topic_id = now.handles[topic].topic_id
-            places.append(Place(topic_id, number, start.at, begun(topic), start.state_end))
+            places.append(Place(now.handles[topic].topic_id, number, start.at, begun(topic)))
         if not self.member.hand_over(view, places):
             return None
         self.is_waiting = False
@@ -128,7 +122,6 @@ class SharedTopics:
         keys: AbstractSet[TopicPartition],
         before: SourceOffset,
         begun: Callable[[str], int | None],
-        available: Callable[[TopicPartition], int],
     ) -> dict[TopicPartition, Start]:
         """Return where partitions begin that the query has not read up to here. `begun` is `_begun` by topic."""
         options, starts = self._options, dict[TopicPartition, Start]()
@@ -138,9 +131,7 @@ class SharedTopics:
             at = view.group.committed(topic_id, key[1])
             if at is not None:
                 fail = options.fail_on_data_loss
-                start = committed_start(partition, key, at, fail_on_data_loss=fail)
-                end = state_end(partition, key, start.at.offset, handover_of(at).state, fail_on_data_loss=fail)
-                starts[key] = msgspec.structs.replace(start, state_end=end)
+                starts[key] = committed_start(partition, key, at, fail_on_data_loss=fail)
             elif key[0] in before.topics and not _is_same(before, now, key[0]):
                 continue  # created again: it is reported, and read from its start
             elif is_later(key[1], begun(key[0])):
@@ -153,7 +144,7 @@ class SharedTopics:
                 for key in now.topic_partitions()
                 if not is_later(key[1], begun(key[0])) or is_named(options.starting, *key)
             ]
-            new = new_starts(now.only(first), options, available)
+            new = new_starts(now.only(first), options)
             starts |= {key: new[key] for key in unread}
         return starts
 

@@ -13,16 +13,8 @@ newest rewind that the query has followed. The partitions that it moved are in t
 A compacted topic also has `"compacted": {"0": 7}`: how often each partition of which the batch has rows had been
 compacted when it was planned, unless never. If that has changed when the batch is read again, its rows may have.
 
-A topic of which the newest row of each key is read first (`startingOffsets=latest-by-key`) also has
-`"state": {"0": [150, 0]}`: where this state ends, in each partition in which the batch begins before that. Of the rows
-below it the batch has only the newest of their keys. A reader that did not know this would return others, too, so the
-version is 2 then. With it are `"log_start": {"0": 7}` and `"version_column": "seq"`, if the topic has a version column,
-and `"delete_when": "gone"`, if the topic has one: where these partitions began, by which column rows were newer and
-which one deleted keys when the batch was planned. If that has changed when the batch is read again, other rows may be
-the newest. Offsets of older versions lack the version column's name.
-
 `"away": {"routes": {"id": "4c…", "end": {"0": [17, 0]}}}` are partitions that the query has read and is not subscribed
-to now, with the `state` of those that have one. If it is again, it continues there.
+to now. If it is again, it continues there.
 
 `"cluster": id` is the cluster that was read; offsets of older versions lack it. If another is at the address, a disk is
 not mounted.
@@ -49,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 VERSION = 1
-VERSION_WITH_STATE = 2
 INITIAL: dict[str, Any] = {"version": VERSION, "initial": True}
 
 NAME = "the offset in the checkpoint"
@@ -64,33 +55,13 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     epoch: Count
 
 
-_STORED = {"topic_id": "id", "state_ends": "state", "log_starts": "log_start"}
-
-
-class TopicPositions(msgspec.Struct, frozen=True, rename=_STORED):
+class TopicPositions(msgspec.Struct, frozen=True, rename={"topic_id": "id"}):
     """One topic's part of an offset."""
 
     topic_id: str
     end: dict[Count, Position]
     begin: dict[Count, Position] = {}
     compacted: dict[Count, Count] = {}
-    state_ends: dict[Count, Position] = {}
-    """Where the newest state ends that is read first, of the partitions in which the batch begins before that."""
-    log_starts: dict[Count, Count] = {}
-    """The log starts from which rows of this state were chosen by their versions."""
-    delete_when: str = ""
-    """The column by which rows of this state deleted their keys."""
-    version_column: str = ""
-    """The column by which rows of this state were newer than others. Offsets of older versions lack it."""
-
-    def state_end(self, number: int) -> Position | None:
-        """Return where the newest state of a partition ends, or None if it is not read or the offset is behind it."""
-        end = self.state_ends.get(number)
-        return end if end is not None and self.end[number].offset < end.offset else None
-
-    def versions_by(self, now: str) -> str:
-        """Return the version column when this was planned: `now`, the present one, if it had one of unknown name."""
-        return self.version_column or (now if self.log_starts else "")
 
 
 class TakenRewinds(msgspec.Struct, frozen=True, array_like=True):
@@ -139,10 +110,6 @@ class SourceOffset(msgspec.Struct, frozen=True):
         """Return where each partition ends."""
         return {(name, p): at for name, topic in self.topics.items() for p, at in topic.end.items()}
 
-    def state_end(self, key: TopicPartition) -> Position | None:
-        """Return where the newest state of a partition ends, or None if it is not read or the offset is behind it."""
-        return self.topics[key[0]].state_end(key[1])
-
     def read_to(self, key: TopicPartition) -> TopicPositions | None:
         """Return the part of the offset that says where a partition ends, also if it is away; None if none does."""
         name, number = key
@@ -171,7 +138,7 @@ def parse(value: object, *, is_done: bool = True) -> SourceOffset:
     Raises `CorruptObject`, `NewerFormat`, and `InvalidOption` for an offset of another source.
     """
     version = value.get("version") if isinstance(value, dict) else None
-    if version not in (VERSION, VERSION_WITH_STATE):  # no set: a topic of Kafka may be called version, and has a dict
+    if version != VERSION:
         if isinstance(version, int):
             raise NewerFormat(NAME, f"offset version {version}")
         raise InvalidOption("checkpointLocation", _not_ours(value, is_done=is_done))
@@ -212,9 +179,7 @@ def to_json(offset: SourceOffset) -> dict[str, Any]:
     group = {} if offset.group is None else {"group": [offset.group.journal_id, offset.group.number]}
     member = {} if offset.member is None else {"member": [offset.member.instance_id, offset.member.generation]}
     cluster = {} if offset.cluster is None else {"cluster": offset.cluster}
-    has_state = any(topic.state_ends for topic in offset.topics.values())
-    version = VERSION_WITH_STATE if has_state else VERSION
-    return {"version": version, **cluster, "topics": topics, **away, **group, **member}
+    return {"version": VERSION, **cluster, "topics": topics, **away, **group, **member}
 
 
 def _topic(topic: TopicPositions) -> dict[str, Any]:
@@ -223,14 +188,6 @@ def _topic(topic: TopicPositions) -> dict[str, Any]:
         found["begin"] = _positions(topic.begin)
     if topic.compacted:
         found["compacted"] = _by_partition(topic.compacted)
-    if topic.state_ends:
-        found["state"] = _positions(topic.state_ends)
-    if topic.log_starts:
-        found["log_start"] = _by_partition(topic.log_starts)
-    if topic.delete_when:
-        found["delete_when"] = topic.delete_when
-    if topic.version_column:
-        found["version_column"] = topic.version_column
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +12,6 @@ from pyspark_log import opening
 from pyspark_log.options import CommittedOffsets
 from pyspark_log.reading import limits, source_offset
 from pyspark_log.reading.group_offsets import GroupOffsets
-from pyspark_log.reading.newest_rows import Choice, keyed_partition
 from pyspark_log.reading.planning import divide, split_of
 from pyspark_log.reading.positions import Subscribed, report_loss, subscribed
 from pyspark_log.reading.shared_topics import Share, SharedTopics
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark_log.reading.source_offset import TopicPartition
     from pyspark_log_coordinator.log.group_handle import GroupHandle
     from pyspark_log_coordinator.log.log import Log, TopicHandle
-    from pyspark_log_coordinator.model.partitions import Partitions
+    from pyspark_log_coordinator.model.partition import Partition
 
 IDLE_WAIT_SECONDS = 0.1
 """How long a call that finds no new rows waits for some before it returns."""
@@ -51,9 +49,9 @@ SMALL_READ_BYTES_MAX = 16 * 1024 * 1024
 
 
 class Plan(NamedTuple):
-    """The splits of a micro-batch, each with the choice of its rows that count, if not all."""
+    """The splits of a micro-batch."""
 
-    splits: list[tuple[Split, Choice | None]]
+    splits: list[Split]
     is_small: bool
     """Whether the rows are so few, and so near, that the driver may read them as one split: `maxRecordsOnDriver`."""
 
@@ -74,7 +72,7 @@ class _Known(NamedTuple):
     """All that the end of a batch follows from: its beginning, and the states of the topics and of the group."""
 
     before: SourceOffset
-    topics: dict[str, Partitions]
+    topics: dict[str, tuple[Partition, ...]]
     group: int
 
     def is_still(self, now: _Known) -> bool:
@@ -224,7 +222,7 @@ class StreamPlanner:
         if self._shared is not None and now is not None:
             self._shared.check_owned(now, ended, {(each.topic, each.partition) for each in ranges})
         parts = divide(ranges, self.options.min_partitions, self.options.max_records_per_partition)
-        splits = [self._planned(handles[part.topic], part) for part in parts]
+        splits = [split_of(handles[part.topic], part, self.options.client_rack) for part in parts]
         return Plan(splits, is_small=self._is_small(handles, parts) and _are_near(log, splits))
 
     def _is_small(self, handles: Mapping[str, TopicHandle], parts: Sequence[Range]) -> bool:
@@ -239,48 +237,19 @@ class StreamPlanner:
             return False
         return sum(itertools.starmap(limits.bytes_read, places)) <= SMALL_READ_BYTES_MAX
 
-    def _planned(self, handle: TopicHandle, part: Range) -> tuple[Split, Choice | None]:
-        rack = self.options.client_rack
-        split = split_of(handle, part, rack)
-        if part.state_end is None:
-            return split, None
-        keyed = keyed_partition(handle, part.partition)
-        counting = msgspec.structs.replace(part, start=_first_that_counts(handle, part), end=part.state_end)
-        return split, Choice(split_of(handle, counting, rack), keyed)
-
     def _check_repeated(self, handles: Mapping[str, TopicHandle], ranges: Sequence[Range], ended: SourceOffset) -> None:
         """Raise `DataLoss` if a batch that is read again may have other rows than when it was planned."""
         for each in ranges:
             handle, planned = handles[each.topic], ended.topics[each.topic]
-            partition, columns = handle.partitions[each.partition], handle.config.compaction_columns
+            partition = handle.partitions[each.partition]
             where = f"topic {each.topic!r}, partition {each.partition}"
             then = planned.compacted.get(each.partition, 0)
-            first, until = _first_that_counts(handle, each), min(each.end, partition.compacted_end)
+            first, until = each.start, min(each.end, partition.compacted_end)
             if then != partition.compactions and partition.keyed_segments and first < until:
                 self._report(
                     f"{where}: rows of offsets {first} to {until - 1} were compacted after a batch with them was "
                     "planned, which is repeated now and would have other rows; a longer min.compaction.lag.ms gives "
                     "queries more time"
-                )
-            if each.state_end is None:
-                continue
-            if planned.delete_when != columns.delete_when:
-                self._report(
-                    f"{where}: delete.when was {planned.delete_when!r} when a batch of the newest state was planned, "
-                    f"which is repeated now and may have other rows by {columns.delete_when!r}; set it back until the "
-                    "query has read on"
-                )
-            if (by := planned.versions_by(columns.version)) != columns.version:
-                self._report(
-                    f"{where}: compaction.version.column was {by!r} when a batch of the newest state was planned, which"
-                    f" is repeated now and may have other rows by {columns.version!r}; set it back until the query has"
-                    " read on"
-                )
-            if columns.version and planned.log_starts.get(each.partition) != partition.log_start:
-                self._report(
-                    f"{where}: rows before offset {partition.log_start} have expired or were deleted after a batch of "
-                    "the newest state was planned, which is repeated now; they may have had larger versions than its "
-                    "rows"
                 )
 
     def _seen_topic(self, name: str, positions: TopicPositions) -> TopicHandle | None:
@@ -336,7 +305,7 @@ class StreamPlanner:
         if self._shared is None:
             found = self._begin(handle, before, now)
         else:
-            share = self._shared.share(before, now, functools.partial(self._available, now))
+            share = self._shared.share(before, now)
             if share is None:
                 return None
             now = now.only(share.partitions)
@@ -417,7 +386,7 @@ class StreamPlanner:
             # Without an offset that names the group, a restart would take a rewind for one that came before.
             starts = go_on(before, now, moved, fail_on_data_loss=fail)
             return _Begin(starts, taken, is_moved=bool(moved) or not is_named)
-        starts = new_starts(now, options, functools.partial(self._available, now))
+        starts = new_starts(now, options)
         return _Begin(starts | moved, taken, is_moved=True)
 
     def _begin_shared(self, share: Share, before: SourceOffset, now: Subscribed) -> _Begin:
@@ -448,22 +417,12 @@ class StreamPlanner:
         return until if maximum is None else limits.share_out(maximum, begin, until)
 
 
-def _are_near(log: Log, splits: Sequence[tuple[Split, Choice | None]]) -> bool:
-    """Return whether a batch needs no rows but its own, and they are on disks or in one bucket.
+def _are_near(log: Log, splits: Sequence[Split]) -> bool:
+    """Return whether the rows of a batch are on disks or in one bucket.
 
     Reads from several buckets have time limits, and the threads with which these are kept serve one reader at a time.
     """
-    return all(choice is None and not (log.is_remote and len(split.nodes) > 1) for split, choice in splits)
-
-
-def _first_that_counts(handle: TopicHandle, part: Range) -> int:
-    """Return the first offset on which the rows of a part of a batch depend.
-
-    A row before those of the newest state may have a larger version. Without versions only later rows supersede them.
-    """
-    if part.state_end is not None and handle.config.compaction_columns.version:
-        return handle.partitions[part.partition].log_start
-    return part.start
+    return not log.is_remote or all(len(split.nodes) <= 1 for split in splits)
 
 
 def _offset(
@@ -476,17 +435,11 @@ def _offset(
     topics = {}
     for topic, numbers in now.partitions.items():
         epochs = {number: now.partition(topic, number).leader_epoch for number in numbers}
-        state_ends = {number: end for number in numbers if (end := starts[topic, number].state_end) is not None}
-        columns = now.handles[topic].config.compaction_columns
         topics[topic] = TopicPositions(
             topic_id=now.handles[topic].topic_id,
             end={number: Position(ends[topic, number], epochs[number]) for number in numbers},
             begin={number: starts[topic, number].at for number in numbers if starts[topic, number].explicit},
             compacted=_compacted(now, topic, starts, ends),
-            state_ends=state_ends,
-            log_starts={n: now.partition(topic, n).log_start for n in state_ends} if columns.version else {},
-            delete_when=columns.delete_when if state_ends else "",
-            version_column=columns.version if state_ends else "",
         )
     return SourceOffset(topics, group=begin.taken, member=begin.member, cluster=cluster_id)
 

@@ -3,10 +3,6 @@
 Compares the batch's end with the log: topic ids, log starts and leader epochs show new partitions, and logs that were
 created again, expired or truncated under the query (`failOnDataLoss`). Between the same two offsets a batch has the
 same rows.
-
-With `startingOffsets=latest-by-key` a query reads the newest state first: of the rows up to where a partition ended
-when the query began, the newest of each key. This position is its state end, and each batch has it from the one before
-until it is reached.
 """
 
 from __future__ import annotations
@@ -15,8 +11,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log.options import LatestByKey
-from pyspark_log.reading.newest_rows import check_compacted
 from pyspark_log.reading.planning import Range
 from pyspark_log.reading.positions import report_loss, resolve
 from pyspark_log.reading.source_offset import Position, SourceOffset, TopicPartition, TopicPositions
@@ -37,31 +31,14 @@ class Start(msgspec.Struct, frozen=True):
 
     at: Position
     explicit: bool
-    state_end: Position | None = None
-    """Where the newest state ends, if the partition continues before that."""
 
 
-def new_starts(
-    now: Subscribed, options: SourceOptions, available: Callable[[TopicPartition], int]
-) -> dict[TopicPartition, Start]:
-    """Return where each subscribed partition begins that has not been read yet.
-
-    `available` returns up to where a partition may be read now. Raises what `resolve` raises, and with `latest-by-key`
-    `InvalidInput` for a topic that is not compacted.
-    """
-    has_state = isinstance(options.starting, LatestByKey)
-    if has_state:
-        for topic in now.partitions:
-            check_compacted(now.handles[topic], ())
+def new_starts(now: Subscribed, options: SourceOptions) -> dict[TopicPartition, Start]:
+    """Return where each subscribed partition begins that has not been read yet. Raises what `resolve` raises."""
     first = resolve(
         now, options.starting, options.starting_no_match, ending=False, fail_on_data_loss=options.fail_on_data_loss
     )
-    starts = {}
-    for key, at in first.items():
-        epoch = now.partition(*key).leader_epoch
-        end = Position(available(key), epoch) if has_state and available(key) > at else None
-        starts[key] = Start(Position(at, epoch), explicit=True, state_end=end)
-    return starts
+    return {key: Start(Position(at, now.partition(*key).leader_epoch), explicit=True) for key, at in first.items()}
 
 
 def go_on(
@@ -99,9 +76,7 @@ def go_on(
             position = read.end[number]
             nearest = within(partition, (topic, number), position, fail_on_data_loss=fail_on_data_loss)
             explicit = nearest != position.offset or (topic, number) not in known
-            wanted = read.state_end(number)
-            end = state_end(partition, (topic, number), nearest, wanted, fail_on_data_loss=fail_on_data_loss)
-            starts[topic, number] = Start(Position(nearest, position.epoch), explicit, end)
+            starts[topic, number] = Start(Position(nearest, position.epoch), explicit)
     return starts
 
 
@@ -113,8 +88,7 @@ def away_from(now: Subscribed, before: SourceOffset, topic_ids: Mapping[str, str
         ends = {number: at for number, at in read.end.items() if (name, number) not in there}
         if ends and topic_ids.get(name) == read.topic_id:
             known = found.get(name, TopicPositions(read.topic_id, {}))
-            states = {number: end for number in ends if (end := read.state_end(number)) is not None}
-            found[name] = TopicPositions(read.topic_id, known.end | ends, state_ends=known.state_ends | states)
+            found[name] = TopicPositions(read.topic_id, known.end | ends)
     return found
 
 
@@ -133,25 +107,6 @@ def within(
         report_loss(what, fail=fail_on_data_loss)
         return end
     return offset
-
-
-def state_end(
-    partition: Partition,
-    topic_partition: TopicPartition,
-    start: int,
-    wanted: Position | None,
-    *,
-    fail_on_data_loss: bool,
-) -> Position | None:
-    """Return where the newest state ends, or None if that is not after `start`.
-
-    If rows of the state were truncated, older rows of their keys have been left out for them: raises `DataLoss`, or
-    returns the nearest position.
-    """
-    if wanted is None or wanted.offset <= start:
-        return None
-    end = within(partition, topic_partition, wanted, fail_on_data_loss=fail_on_data_loss)
-    return Position(end, wanted.epoch) if end > start else None
 
 
 def committed_start(
@@ -187,11 +142,8 @@ def ranges_between(
             continue
         for number, finish in positions.end.items():
             found = _range(handle, number, begins[name, number], finish, fail=fail_on_data_loss)
-            if found is None:
-                continue
-            wanted, partition = positions.state_ends.get(number), handle.partitions[number]
-            until = state_end(partition, (name, number), found.start, wanted, fail_on_data_loss=fail_on_data_loss)
-            ranges += [found] if until is None else _divided(found, until.offset)
+            if found is not None:
+                ranges.append(found)
     return handles, ranges
 
 
@@ -207,10 +159,3 @@ def _range(handle: TopicHandle, number: int, first: Position, finish: Position, 
     key = (handle.name, number)
     low, high = (within(partitions[number], key, at, fail_on_data_loss=fail) for at in (first, finish))
     return Range(*key, low, high)
-
-
-def _divided(whole: Range, state_end: int) -> list[Range]:
-    """Return the rows of the state and those after it. The range begins in the state."""
-    end = min(whole.end, state_end)
-    state = msgspec.structs.replace(whole, end=end, state_end=state_end)
-    return [state] if end == whole.end else [state, msgspec.structs.replace(whole, start=end)]

@@ -190,7 +190,6 @@ def _columns(options: SinkOptions, frame: StructType) -> pa.Schema:
 
 def _create_typed(options: SinkOptions, frame: StructType, may_create: Creates) -> tuple[Log, TopicHandle, TypedPlan]:
     from pyspark_log.writing import typed_plan
-    from pyspark_log_coordinator.maintenance import checkpoint_files
     from pyspark_log_coordinator.model import topic_config
     from pyspark_log_coordinator.model.topic_config import TopicConfig
     from pyspark_log_storage.columns import schema
@@ -203,7 +202,6 @@ def _create_typed(options: SinkOptions, frame: StructType, may_create: Creates) 
     log = open_log(options.path, options.storage_options, create=may_create is Creates.LOG)
     handle = find(log, options.topic, options, may_create, columns)
     if is_typed(handle):
-        checkpoint_files.write_on_nodes(handle)
         return log, handle, _typed_plan(options, handle, columns)
     raise InvalidRecord(
         f"topic {options.topic!r} was created meanwhile, and holds records; write key and value, or choose another one"

@@ -111,8 +111,6 @@ class _Batches:
         end.check_cluster(log.cluster_id, self._path)
         fail = options.fail_on_data_loss
         handles, ranges = ranges_between(start, end, log.topic, fail_on_data_loss=fail)
-        if any(each.state_end is not None for each in ranges):
-            return frame  # files have rows that newer ones supersede
         now = Subscribed(handles, {}, options.client_rack)
         native, rest = native_files.divide(now, ranges, in_s3=options.native_s3)
         if not native or any(_has_changed(frame.schema, handle.schemas[-1]) for handle in handles.values()):

@@ -12,6 +12,7 @@ Keys are compared within a partition: after partitions were added, a key may hav
 from __future__ import annotations
 
 import functools
+import json
 from functools import partial
 from operator import and_
 from typing import TYPE_CHECKING
@@ -62,6 +63,26 @@ def latest(
     Raises `InvalidInput` if the topic is not compacted, `DataLoss` if newer rows than those of the version have been
     compacted, and what a batch read raises: `UnknownTopic` and `UnknownVersion`, for example.
     """
+    return latest_with_offsets(spark, path, topic, version=version, options=options)[0]
+
+
+def latest_with_offsets(
+    spark: SparkSession,
+    path: str,
+    topic: str,
+    *,
+    version: int | None = None,
+    options: Mapping[str, object] | None = None,
+) -> tuple[DataFrame, str]:
+    """Return the frame of `latest`, and where each partition ended then, as a text for the option startingOffsets.
+
+    A stream that begins there has every row that is newer than those of the frame, and no other.
+
+        state, offsets = latest_with_offsets(spark, "/data/log", "flights")
+        changes = spark.readStream.format("pyspark_log").option("startingOffsets", offsets)...
+
+    Raises what `latest` raises.
+    """
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise InvalidInput(
             "latest needs a session of this process: through Spark Connect it cannot see the log; scan(latest=True) "
@@ -73,17 +94,18 @@ def latest(
         now, ranges = batch_read_plan.ranges_of(parsed)
         handle = now.handles[topic]
         check_compacted(handle, ranges)
+        offsets = json.dumps({topic: {str(each.partition): each.end for each in ranges}})
         columns, read_options = columns_of(now, given, include_headers=parsed.include_headers)
         native, rest = native_files.divide(now, ranges, in_s3=parsed.native_s3, all_files=True)
         if not (native or rest):
-            return spark.createDataFrame([], columns)
+            return spark.createDataFrame([], columns), offsets
         frame = union(spark, path, read_options, native, rest, columns)
         if rest:
             # Spark plans a load once, and else when it is used: then rows may have been compacted that are read now.
             frame._jdf.queryExecution().toRdd().getNumPartitions()  # noqa: SLF001 -- pyspark has no public way to it
         there = [each for each in ranges if each.rows]
         older = list(_older_rows(handle, there, parsed.client_rack))
-        return _without(spark, frame, older).where(_sets_a_key(handle))
+        return _without(spark, frame, older).where(_sets_a_key(handle)), offsets
 
 
 def _older_rows(handle: TopicHandle, ranges: list[Range], rack: str) -> Iterator[tuple[Range, Offsets]]:

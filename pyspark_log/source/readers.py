@@ -57,8 +57,7 @@ class BatchReader(DataSourceReader):
         from pyspark_log.reading import batch_read_plan  # tasks must not import it
 
         options = self._options
-        planned = ((split, None) for split in batch_read_plan.plan(options))
-        return partitions_of(options, self._schema, planned)
+        return partitions_of(options, self._schema, batch_read_plan.plan(options))
 
     @spark_iterator
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -6,7 +6,6 @@ Every worker imports this module, so it imports no planning and no state machine
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
@@ -25,17 +24,15 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_log.options import SourceOptions
-    from pyspark_log.reading.newest_rows import Choice
 
 
 @dataclass
 class SplitPartition(InputPartition):
-    """A split, the choice of its rows if not all count, the address of its log, and the options of its stores."""
+    """A split, the address of its log, and the options of its stores."""
 
     url: str
     split: Split
     options: StorageOptions = NO_OPTIONS
-    choice: Choice | None = None
     fail_on_data_loss: bool = True
 
 
@@ -46,14 +43,12 @@ class SmallBatch(InputPartition):
     splits: list[SplitPartition]
 
 
-def partitions_of(
-    options: SourceOptions, schema: StructType, planned: Iterable[tuple[Split, Choice | None]]
-) -> list[SplitPartition]:
+def partitions_of(options: SourceOptions, schema: StructType, planned: Iterable[Split]) -> list[SplitPartition]:
     """Return Spark's partitions for the splits of a read. Raises `InvalidInput` if `schema` does not fit a topic."""
     from pyspark_log.source.topic_columns import check_topic  # tasks must not import it
 
     url, fail = opening.canonical(options.path), options.fail_on_data_loss
-    found = [SplitPartition(url, split, options.storage_options, choice, fail) for split, choice in planned]
+    found = [SplitPartition(url, split, options.storage_options, fail) for split in planned]
     for topic, split in {each.split.topic: each.split for each in found}.items():
         check_topic(schema, topic, schemas_of(split))
     return found
@@ -83,12 +78,5 @@ def read_split(partition: InputPartition, schema: StructType) -> Iterator[pa.Rec
 
         return planning.find_rest(opening.open_log(url, options), split, offset)
 
-    stores_at, newest = opening.stores_at(url, options), None
-    if partition.choice is not None:
-        # Few topics need it.
-        from pyspark_log.reading.newest_rows import newest_rows_of
-
-        among, keyed = partition.choice.among, partition.choice.partition
-        newest = newest_rows_of(stores_at, among, keyed, partial(find_again, among), partition.split.end)
     found = find_again if partition.fail_on_data_loss else find_rest
-    yield from fetch_rows(stores_at, partition.split, wanted, found, newest=newest)
+    yield from fetch_rows(opening.stores_at(url, options), partition.split, wanted, found)

@@ -20,7 +20,6 @@ from pyspark_log_coordinator.audit.timeline import Scope
 from pyspark_log_coordinator.group.state import Group, GroupState
 from pyspark_log_coordinator.log.partition_health import Trouble, troubles
 from pyspark_log_coordinator.model.partition import by_number
-from pyspark_log_coordinator.model.partitions import Fact
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import LogError, UnknownGroup, UnknownTopic
 from pyspark_log_storage.stores import reserve
@@ -369,8 +368,8 @@ def lags_of(group: Group, topics: Mapping[str, TopicView]) -> list[PartitionLag]
 
 
 def figures_of(topic: Topic, broken: frozenset[NodeId]) -> Figures:
-    """Return the sums over a topic's partitions. Costs what has changed since the state before."""
-    return _together(list(topic.partitions.facts(_FIGURES, (topic.config, broken))))
+    """Return the sums over a topic's partitions."""
+    return _together([_of_partition(each, (topic.config, broken)) for each in topic.partitions])
 
 
 def size_of(partition: Partition) -> int:
@@ -409,9 +408,6 @@ def _together(several: list[Figures]) -> Figures:
         troubles=dict(counted),
         nodes=nodes,
     )
-
-
-_FIGURES: Fact[Figures] = Fact(_of_partition, _together)
 
 
 def _member(member_id: str, group: Group) -> MemberView:

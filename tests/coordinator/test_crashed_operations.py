@@ -3,7 +3,7 @@
     migration   of the journals to other nodes, and back to a node that was renewed
     repair      of journals of which one store has damaged objects
     reset       of the committed offsets of two groups
-    compaction  folds, merges, and the removal of what they have replaced
+    compaction  cleanings, merges, and the removal of what they have replaced
 
 Each call fails before it does anything; it is done, and its answer is lost; and the process dies before it and after
 it. Then the operation is repeated. Every acknowledged row must be there once, and the audit must find nothing. The
@@ -125,7 +125,7 @@ def keyed_client(process):
 
 
 def write_keys(story):
-    """Make a compacted topic with keyed segments and, after them, rows that wait to be folded."""
+    """Make a compacted topic with keyed segments and, after them, rows that wait to be cleaned."""
     story.do("create compacted", lambda process: keyed_client(process).create(COMPACTED))
     for batch in range(14):
         story.do("write keyed", lambda process, batch=batch: keyed_client(process).write(PRODUCER, batch))

@@ -13,7 +13,6 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from pyspark_log import Consumer, LogError, Producer
 from pyspark_log.opening import forget_logs, open_log
 from pyspark_log_storage.stores.addresses import open_store
-from pyspark_log_storage.stores.s3_client import client_of
 from pyspark_log_storage.stores.storage_options import StorageOptions
 from tests.servers.broken_link import BrokenLink
 from tests.support.direct import Stream, read, source
@@ -48,7 +47,7 @@ class Login:
 
     def signs_with(self, url):
         """Return the secret key and the token with which requests are signed: a role has its own."""
-        signer = client_of(StorageOptions.given(self.options), url).fs._s3._request_signer
+        signer = open_store(url, StorageOptions.given(self.options)).connection().fs._s3._request_signer
         credentials = asyncio.run(signer._credentials.get_frozen_credentials())
         return credentials.secret_key, credentials.token
 

@@ -95,7 +95,7 @@ def start(world: World) -> None:
 
 
 def compactor(process: Process) -> None:
-    """Compact what is due, and sleep now and then before the swap, while others fold, merge and roll the same rows."""
+    """Compact what is due, and sleep now and then before the swap, while others clean, merge and roll the same rows."""
     world, chance = process.world, process.chance
     while world.busy:
         try:

@@ -1,8 +1,8 @@
 """What must hold of compaction, held after every entry that changes a compacted partition.
 
 Each row that was ever sequenced is known, so what a partition must have left follows from these alone: the newest row
-of each key, as it was written, until the row deletes its key and `delete.retention.ms` has passed. Keyed segments are
-read with a Parquet reader; only the list of the rows that they supersede is read with the product's code.
+of each key, as it was written, until the row deletes its key and `delete.retention.ms` has passed. Segments are read
+with a Parquet reader, and with no line of the product.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged
 from pyspark_log_coordinator.topic import machine
-from pyspark_log_storage.parquet import keyed_segment
 from tests.simulator.invariants import Row, Rows, require, rows_of
-from tests.support.memory_store import MemoryStore
 from tests.support.storage.parquet_bytes import read_parquet
 
 if TYPE_CHECKING:
@@ -29,12 +27,10 @@ _US_PER_MS = 1000
 
 
 class Content(NamedTuple):
-    """What a keyed segment has."""
+    """What a segment of the head has."""
 
     rows: dict[int, Row]
     """By offset, ascending."""
-    superseded: frozenset[int]
-    """The offsets of rows of segments before it whose keys have newer rows here."""
 
 
 class Compaction:
@@ -48,8 +44,6 @@ class Compaction:
         self._jobs = jobs
         self._counts = counts
         self._now_ms = now_ms
-        self._store = MemoryStore()
-        self._store._objects = rows.files.data
         self._contents: dict[str, Content] = {}
         self._compacted_ms: dict[tuple[int, int], int] = {}
         """When each row was compacted first, by partition and offset: the time of the entry (ms)."""
@@ -65,10 +59,7 @@ class Compaction:
             require(set(table.column("partition").to_pylist()) == {p}, f"{segment.name} is of another partition")
             offsets = table.column("offset").to_pylist()
             require(offsets == sorted(set(offsets)), f"{segment.name} has its rows in another order: {offsets}")
-            superseded = keyed_segment.read_superseded(self._store, key).tolist()
-            self._contents[segment.name] = Content(
-                dict(zip(offsets, rows_of(table), strict=True)), frozenset(superseded)
-            )
+            self._contents[segment.name] = Content(dict(zip(offsets, rows_of(table), strict=True)))
         return self._contents[segment.name]
 
     def readable(self, p: int, partition: Partition, begin: int, end: int) -> list[int]:
@@ -89,16 +80,29 @@ class Compaction:
         state = before
         for event in events:
             if isinstance(event, SegmentsSwapped) and event.segment.keyed is not None:
-                self._swapped(event, state)
+                self._swapped(event, state, before)
             if isinstance(event, SegmentStaged) and event.segment.keyed is not None:
                 self._counts["keyed segments staged"] += 1
             state = machine.evolve(state, event)
+        self._hold_together(events)
         for p, partition in enumerate(state.partitions):
             if p >= len(before.partitions) or partition is not before.partitions[p]:
                 self._hold_partition(p, partition, state.config)
 
-    def _swapped(self, event: SegmentsSwapped, state: Topic) -> None:
-        """Hold that a keyed segment may be put in its place, and has unchanged rows of its range."""
+    def _hold_together(self, events: list[Any]) -> None:
+        """Hold that the segments of a compaction are swapped in by one entry."""
+        swapped = {
+            each.segment.name for each in events if isinstance(each, SegmentsSwapped) and each.segment.keyed is not None
+        }
+        jobs = {id(self._jobs[name]) for name in swapped}
+        together = {name for name, job in self._jobs.items() if id(job) in jobs}
+        require(swapped == together, f"of the segments {together} of a compaction {swapped} are swapped in")
+
+    def _swapped(self, event: SegmentsSwapped, state: Topic, before: Topic) -> None:
+        """Hold that a keyed segment may be put in its place, and has unchanged rows of its range.
+
+        `before` is the topic before the entry, `state` after the events before this one.
+        """
         p, new = event.partition, event.segment
         partition, rows = state.partitions[p], self._rows.rows[p]
         where = f"partition {p}, keyed segment {new.name}"
@@ -112,18 +116,22 @@ class Compaction:
         lacking = set(partition.isr) - holders
         require(not lacking, f"{where}: the rows that it replaces go, and {lacking} of the ISR lack it")
         job = self._jobs[new.name]
-        present = partition.pieces_between(new.base_offset, new.end_offset)
+        known, reached = before.partitions[p], _compacted_end(before.partitions[p])
+        is_cleaning = job.end_offset > reached
+        present = known.pieces_between(0 if is_cleaning else job.base_offset, job.end_offset)
         made_of = [*job.segments, *job.chunks]
         same = list(map(_identity, present)) == list(map(_identity, made_of))
-        require(same, f"{where}: it was made of {made_of}, and replaces {present}")
-        if any(_is_keyed(each) for each in present):
+        require(same, f"{where}: it was made of {made_of}, and there is {present}")
+        if not is_cleaning:
             self._counts["merges" if len(present) > 1 else "rewrites"] += 1
             return
-        self._counts["folds"] += 1
-        begins = _compacted_end(partition) if _keyed(partition) else next(iter(partition.pieces_from(0))).base_offset
-        require(new.base_offset == begins, f"{where}: rows from {begins} on are not compacted, and it begins above")
+        if new.end_offset <= reached:
+            self._counts["segments cleaned"] += 1
+            return
+        self._counts["cleanings"] += 1
+        require(new.end_offset == job.end_offset, f"{where}: rows up to {job.end_offset} were cleaned")
         require(new.end_offset <= partition.high_watermark, f"{where}: the HW is {partition.high_watermark}")
-        for offset in range(new.base_offset, new.end_offset):
+        for offset in range(reached, new.end_offset):
             due = rows[offset].time // _US_PER_MS + state.config.min_compaction_lag_ms
             require(due <= self._now_ms(), f"{where}: offset {offset} is too young, by {due - self._now_ms()} ms")
             self._compacted_ms.setdefault((p, offset), event.at_ms)
@@ -136,41 +144,37 @@ class Compaction:
             f"{where}: a keyed segment follows others",
         )
         require(not keyed or reached <= partition.high_watermark, f"{where}: compacted up to {reached}, above the HW")
-        contents = [self.content(p, each) for each in keyed]
-        dead = {offset for each in contents for offset in each.superseded}
-        there = {offset: row for each in contents for offset, row in each.rows.items()}
         live: dict[bytes, int] = {}
-        for each, content in zip(keyed, contents, strict=True):
-            for offset, row in content.rows.items():
-                if row.key is None:
-                    require(len(content.rows) == 1, f"{where}: {each.name} has a row without a key at {offset}")
-                elif offset not in dead:
-                    require(row.key not in live, f"{where}: {row.key!r} has rows at {live.get(row.key)} and {offset}")
-                    live[row.key] = offset
+        for each in keyed:
+            rows = self.content(p, each).rows
+            if each.keyed is not None and each.keyed.placeholder is not None:
+                require([*rows] == [each.keyed.placeholder], f"{where}: {each.name} has {rows}")
+                continue
+            for offset, row in rows.items():
+                require(row.key is not None, f"{where}: {each.name} has a row without a key at {offset}")
+                assert row.key is not None
+                require(row.key not in live, f"{where}: {row.key!r} has rows at {live.get(row.key)} and {offset}")
+                live[row.key] = offset
         written = self._rows.rows[p][:reached] if keyed else []
         newest = {row.key: offset for offset, row in enumerate(written) if row.key is not None}
         for key, offset in newest.items():
             if offset < partition.log_start:
                 require(live.get(key, offset) == offset, f"{where}: {key!r} is back, and expired at {offset}")
-            elif written[offset].value is None and offset not in there:
+            elif written[offset].value is None and live.get(key) != offset:
                 require(key not in live, f"{where}: {key!r} was deleted at {offset}, and is back at {live.get(key)}")
-                self._hold_dropped(p, partition, key, offset, there, config)
+                self._hold_dropped(p, key, offset, config)
             else:
                 found = live.get(key)
                 require(found == offset, f"{where}: the newest row of {key!r} is {offset}, and {found} is there")
 
-    def _hold_dropped(
-        self, p: int, partition: Partition, key: bytes, offset: int, there: Mapping[int, Row], config: TopicConfig
-    ) -> None:
-        """Hold that a row that deletes its key went in time, and that no older row of the key can be read."""
+    def _hold_dropped(self, p: int, key: bytes, offset: int, config: TopicConfig) -> None:
+        """Hold that a row that deletes its key went in time."""
         what = f"partition {p}: the row at {offset}, which deletes {key!r}, is gone"
         if (p, offset) not in self._gone:
             due = self._compacted_ms[p, offset] + config.delete_retention_ms
             require(due <= self._now_ms(), f"{what}, {due - self._now_ms()} ms too early")
             self._gone.add((p, offset))
             self._counts["tombstones dropped"] += 1
-        older = [at for at, row in there.items() if row.key == key and partition.log_start <= at < offset]
-        require(not older, f"{what}, and its rows at {older} can be read")
 
 
 def _is_keyed(piece: SegmentRef | ChunkRef) -> bool:
@@ -188,5 +192,5 @@ def _compacted_end(partition: Partition) -> int:
 
 
 def _identity(piece: Any) -> Any:
-    """Return what a piece of a partition is, whoever holds it and whatever was superseded since."""
+    """Return what a piece of a partition is, whoever holds it."""
     return piece.name if hasattr(piece, "name") else (piece.file, piece.position, piece.base_offset)

@@ -12,7 +12,6 @@ from typing import Any
 
 from pyspark_log_coordinator.model.partition import NodeId, Partition
 from pyspark_log_coordinator.model.topic_state import Topic
-from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged
 from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk
 from pyspark_log_coordinator.replication.node_changes import NodeChanged
@@ -23,7 +22,7 @@ from tests.simulator.invariants import require
 
 _CONSEQUENCES = SegmentsSwapped | ReplicasAltered
 """What may follow from an entry that puts members out, in the same entry."""
-_OTHER_REASONS = BatchSequenced | CopiesDamaged | NodeChanged | ReplicasAltered
+_OTHER_REASONS = BatchSequenced | NodeChanged | ReplicasAltered
 """What else may cost a leader its place: it missed a batch, lost rows, was fenced or wiped, or is to leave."""
 _MS = 0.001
 """Observers count whole milliseconds."""

@@ -26,6 +26,7 @@ from pyspark_log_storage.columns import schema
 from pyspark_log_storage.files import append_file, chunk
 from pyspark_log_storage.layout import born_of, number_of_newest_first
 from pyspark_log_storage.segments import segment
+from pyspark_log_storage.stored_fields import INT64_MAX
 from tests.simulator.store import Objects
 from tests.support.memory_store import MemoryStore
 from tests.support.storage.parquet_bytes import read_parquet
@@ -220,7 +221,7 @@ class Rows(History):
         self.former: dict[tuple[int, int], set[Row]] = {}
         """The rows that lay at an offset before they were cut."""
         self.released: dict[str, int] = {}
-        """The files that were given up, and when, by the clock of who did it (ms)."""
+        """The files that were given up, and when at the latest, by the clocks of who gave files up (ms)."""
         self.gone: set[str] = set()
         """The files that were removed."""
         self._runs: dict[str, list[str]] = {}
@@ -298,9 +299,11 @@ class Rows(History):
             self._bounds(p, old, partition)
             require(p in moved or old.log_start == partition.log_start, f"partition {p}: the log start moved by itself")
         require(after.orphan_floor >= before.orphan_floor, "the orphan floor went back")
-        for one in after.pending_deletions:
+        at_ms = INT64_MAX
+        for one in reversed(after.pending_deletions):
+            at_ms = min(at_ms, one.at_ms)  # what was given up later shows that a clock was ahead
             for key in self._keys(one.key):
-                self.released.setdefault(key, one.at_ms)
+                self.released[key] = min(at_ms, self.released.get(key, at_ms))
 
     def check_all(self) -> None:
         """Hold that every row that is in the log can be read, from what the newest state names."""

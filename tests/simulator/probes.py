@@ -23,12 +23,20 @@ REPLICAS = (
     *("isr worlds", "quorum worlds", "NotEnoughReplicas", "NotEnoughReplicasAfterAppend"),
     *("LeaderElected", "leaders deposed as gone", "RowsLost", "unclean elections"),
     *("IsrShrunk", "left an ISR as gone", "left an ISR as lagging", "NodeSuspected", "SuspicionCancelled"),
-    *("CopiesDamaged", "ReplicasFenced", "ReplicasUnfenced", "ReplicasRenewed", "ReplicasAltered", "SegmentStaged"),
+    *("ReplicasFenced", "ReplicasUnfenced", "ReplicasRenewed", "ReplicasAltered", "SegmentStaged"),
 )
 MOVES = ("NodeAdded", "NodeRemoved", "taken away", "JournalMigrationFinished", "JournalMoved of shared")
 TABLES = ("versions of tables", "rows of tables", "conversions to Parquet")
 COMPACTION = (
-    *("folds", "merges", "rewrites", "tombstones dropped", "keyed swaps refused", "keyed segments staged"),
+    *(
+        "cleanings",
+        "segments cleaned",
+        "merges",
+        "rewrites",
+        "tombstones dropped",
+        "keyed swaps refused",
+        "keyed segments staged",
+    ),
     *("newest rows read of keyed segments", "newest rows read at a version", "newest rows refused", "policy changes"),
     *("batches repeated below the compacted end", "repeated batches refused", "lags below the compacted end"),
 )

@@ -168,9 +168,8 @@ class ReplicatedWorld(World):
             disk.marked()
         if is_table(key):
             assert self.rows is not None
-            was_damaged = bool(disk.lost or disk.made_again or disk.was_away or disk.flips)
             told = self.rows, disk.node_id, disk.real.data, key
-            self.tables.created(*told, was_away=disk.was_away, was_damaged=was_damaged)
+            self.tables.created(*told, was_away=disk.was_away)
             return
         history = self.history_of(key)
         if history is None:

@@ -19,7 +19,7 @@ from pyspark_log.reading.fetch import RecentChunks
 from pyspark_log.source import topic_columns  # noqa: F401 -- not first in a run, when it would keep a world's `open_log`
 from pyspark_log.writing import staging
 from pyspark_log_coordinator.audit import repair, verify
-from pyspark_log_coordinator.commit import inline_maintenance, isr_recovery
+from pyspark_log_coordinator.commit import inline_maintenance, settling
 from pyspark_log_coordinator.journal import (
     journal,
     journal_entry,
@@ -243,8 +243,8 @@ def _check(world: World, log: Log) -> None:
 def _small(settings: Settings) -> Iterator[None]:
     """Make the product's constants small, so that much happens in few steps."""
     compaction = settings.compaction
-    rows_max = compaction_plan.KEYED_ROWS_MAX if compaction is None else compaction.keyed_rows_max
-    fold_chunks = compaction_plan.FOLD_CHUNKS if compaction is None else compaction.fold_chunks
+    rows_max = compaction_plan.DIRTY_ROWS_MAX if compaction is None else compaction.dirty_rows_max
+    clean_chunks = compaction_plan.INLINE_CHUNKS if compaction is None else compaction.clean_chunks
     with contextlib.ExitStack() as stack:
         for module, name, value in (
             (journal, "SNAPSHOT_EVERY", settings.snapshot_every),
@@ -255,8 +255,8 @@ def _small(settings: Settings) -> Iterator[None]:
             (roll_plan, "MERGE_COUNT", settings.merge_count),
             (tiers, "MERGE_COUNT", settings.merge_count),
             (roll_plan, "INLINE_LAG_MS", 200),
-            (compaction_plan, "KEYED_ROWS_MAX", rows_max),
-            (compaction_plan, "FOLD_CHUNKS", fold_chunks),
+            (compaction_plan, "DIRTY_ROWS_MAX", rows_max),
+            (compaction_plan, "INLINE_CHUNKS", clean_chunks),
             (inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", settings.clean_up_every),
             (group_handle, "CLEAN_UP_EVERY_ENTRIES", settings.clean_up_every),
             (delta_log, "CHECKPOINT_EVERY", settings.checkpoint_every),
@@ -267,7 +267,7 @@ def _small(settings: Settings) -> Iterator[None]:
             (staging, "CHUNK_BYTES", 200),
             (fetch, "BATCH_ROWS", 5),
             (stream_planner, "IDLE_WAIT_SECONDS", 0),
-            (isr_recovery, "INLINE_EVERY_SECONDS", 0.2),
+            (settling, "TURN_EVERY_SECONDS", 0.2),
             (reassigner, "PATIENCE_SECONDS", 0.02),
             (group_member, "NEWS_SECONDS", 0.1),
         ):
@@ -295,7 +295,8 @@ def _simulated(world: World) -> Iterator[None]:
 
     def noted(store_at: Any, work: Any, environment: Any) -> Any:
         made = run_job(store_at, work, environment)
-        world.jobs[made.segment.name] = work.job
+        job = msgspec.structs.replace(work.job)  # one of its own for each run
+        world.jobs |= dict.fromkeys((each.name for each in made.made), job)
         return made
 
     logger = logging.getLogger("pyspark_log")

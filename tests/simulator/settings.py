@@ -71,8 +71,8 @@ class CompactionSettings(msgspec.Struct, frozen=True):
     compactors: int
     policy_changes: bool
     """Whether somebody sets cleanup.policy=delete now and then, and back."""
-    keyed_rows_max: int
-    fold_chunks: int
+    dirty_rows_max: int
+    clean_chunks: int
 
 
 class ClientSettings(msgspec.Struct, frozen=True):
@@ -226,8 +226,8 @@ def _with_compaction(seed: int, settings: Settings) -> Settings:
         headers=chance.choice([0, 0.5]),
         compactors=chance.choice([1, 2]),
         policy_changes=chance.random() < 0.3,
-        keyed_rows_max=chance.choice([4, 12, 100]),
-        fold_chunks=chance.choice([1, 4]),
+        dirty_rows_max=chance.choice([4, 12, 100]),
+        clean_chunks=chance.choice([1, 4]),
     )
     operations = _MORE_WITH_KEYS * settings.operations
     return msgspec.structs.replace(settings, config=config, operations=operations, members=0, compaction=compaction)

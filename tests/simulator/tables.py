@@ -19,7 +19,6 @@ from pyspark_log_coordinator.model.partition import SegmentRef
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication import replicas
 from tests.simulator.invariants import Rows, require
-from tests.support.storage import vector_reader
 from tests.support.storage.parquet_bytes import read_parquet
 
 _LOG = "_delta_log/"
@@ -81,30 +80,22 @@ def expected_files(state: Topic, node: str) -> dict[str, SegmentRef]:
     for number, partition in enumerate(state.partitions):
         held = list(itertools.takewhile(lambda each: replicas.is_held(each.holders, node), partition.segments))
         if state.config.is_compacted:
-            keyed = [each for each in partition.segments if each.keyed is not None]
-            held = keyed if held[: len(keyed)] == keyed else []
+            head = [each for each in partition.segments if each.keyed is not None]
+            held = [each for each in head if each.keyed.placeholder is None] if held[: len(head)] == head else []
         for segment in itertools.takewhile(lambda each: each.name.endswith(".parquet"), held):
             found[f"{number}/{segment.name}"] = segment
     return found
 
 
-def hold_newest(data: Mapping[str, bytes], folder: str, table: Table, where: str) -> None:
-    """Hold that a table has the newest row of each key in its files, without deleted keys, and no other one."""
-    newest: dict[Any, tuple[int, bool]] = {}
-    live: dict[Any, int] = {}
-    for path, added in table.files.items():
+def hold_heads(data: Mapping[str, bytes], folder: str, table: Table, where: str) -> None:
+    """Hold that a table has one row of each key in a partition, and no row without a key."""
+    keys: set[Any] = set()
+    for path in table.files:
         partition = path.partition("/")[0]
-        rows = read_parquet(data[f"{folder}{path}"], columns=["offset", "key", "value"])
-        vector = added.get("deletionVector")
-        dead = set(vector_reader.rows_of(vector)) if vector else set()
-        for row, (offset, key, value) in enumerate(zip(*(each.to_pylist() for each in rows.columns), strict=True)):
-            if key is not None and offset > newest.get((partition, key), (-1, False))[0]:
-                newest[partition, key] = offset, value is not None
-            if row not in dead:
-                require((partition, key) not in live, f"{where} has two rows of {key!r}")
-                live[partition, key] = offset
-    wanted = {key: offset for key, (offset, is_there) in newest.items() if is_there}
-    require(live == wanted, f"{where} has {live}, and the newest rows are {wanted}")
+        for key in read_parquet(data[f"{folder}{path}"], columns=["key"]).column(0).to_pylist():
+            require(key is not None, f"{where} has a row without a key")
+            require((partition, key) not in keys, f"{where} has two rows of {key!r}")
+            keys.add((partition, key))
 
 
 class Tables:
@@ -123,12 +114,8 @@ class Tables:
         key: str,
         *,
         was_away: bool = False,
-        was_damaged: bool = False,
     ) -> None:
-        """Hold that a version that was published is what the topic was at its entry.
-
-        If the disk `was_damaged`, the table of a compacted topic may lack partitions of which it could not read a file.
-        """
+        """Hold that a version that was published is what the topic was at its entry."""
         if not key.endswith(".json"):
             return
         table = table_of(data, rows.topic_folder)
@@ -146,18 +133,15 @@ class Tables:
         self._newest[node] = version, entry
         is_compacted = rows.states[entry].config.is_compacted
         wanted = expected_files(rows.states[entry], node)
-        if is_compacted and was_damaged:
-            readable = {path.partition("/")[0] for path in table.files}
-            wanted = {path: each for path, each in wanted.items() if path.partition("/")[0] in readable}
         where = f"version {version} of the table on node {node}, of entry {entry},"
         require(table.files.keys() == wanted.keys(), f"{where} has {sorted(table.files)}, and not {sorted(wanted)}")
         for path, segment in wanted.items():
             stats = json.loads(table.files[path]["stats"])
-            bounds = stats["minValues"]["offset"], stats["maxValues"]["offset"] + 1, stats["numRecords"]
-            expected = segment.base_offset, segment.end_offset, segment.rows
-            require(bounds == expected, f"{where} says that {path} has {bounds}")
+            bounds = [stats["minValues"].get("offset"), stats["maxValues"].get("offset"), stats["numRecords"]]
+            first, last = (None, None) if segment.keyed else (segment.base_offset, segment.end_offset - 1)
+            require(bounds == [first, last, segment.rows], f"{where} says that {path} has {bounds}")
         if is_compacted:
-            hold_newest(rows.files.data, rows.topic_folder, table, where)
+            hold_heads(rows.files.data, rows.topic_folder, table, where)
         self.published += 1
 
     def deleting(self, rows: Rows, node: str, data: Mapping[str, bytes], key: str) -> None:

@@ -1,4 +1,4 @@
-"""Compacted topics: `latest` has the newest row of each key, whatever has been folded, merged or only written."""
+"""Compacted topics: `latest` has the newest row of each key, whatever has been cleaned, merged or only written."""
 
 import random
 
@@ -8,7 +8,6 @@ from pyspark.errors import PySparkException, StreamingQueryException
 import pyspark_log
 from pyspark_log.source import newest_rows
 from pyspark_log_coordinator.maintenance import topic_roll
-from tests.support.spark.rolled import roll
 from tests.support.spark.spark_log import SparkLog
 
 pytestmark = pytest.mark.spark
@@ -41,7 +40,7 @@ def compact(log):
 def test_latest_follows_every_write_and_every_compaction(spark, log, monkeypatch, bitmap_rows):
     monkeypatch.setattr(newest_rows, "BITMAP_ROWS_MAX", bitmap_rows)
     log.create("t", 2, cleanup_policy="compact", min_cleanable_dirty_ratio=0.3)
-    chance, state, superseded = random.Random(7), {}, 0
+    chance, state = random.Random(7), {}
     for batch in range(8):
         rows = [(chance.randrange(600), None if chance.random() < 0.2 else batch * 1000 + n) for n in range(40)]
         log.write(frame(spark, rows), topic="t")
@@ -53,8 +52,8 @@ def test_latest_follows_every_write_and_every_compaction(spark, log, monkeypatch
             assert newest(log) == wanted
             partitions = log.log.topic("t").refresh().partitions
             assert all(each.keyed_segments for each in partitions)
-            superseded += sum(each.keyed.superseded for one in partitions for each in one.keyed_segments)
-    assert superseded > 0
+            rows = sum(each.rows for one in partitions for each in one.keyed_segments)
+            assert rows <= len(state), "the head has two rows of a key"
 
 
 @pytest.mark.default
@@ -113,7 +112,7 @@ def test_filters_skip_pages_by_the_page_index(spark, log):
     log.log.topic("t").alter_config({"min.cleanable.dirty.ratio": "0"})
     compact(log)
     first = log.log.topic("t").refresh().partitions[0].segments[0]
-    assert first.keyed.superseded == 1
+    assert first.keyed.rows == 49_999
     state = pyspark_log.latest(spark, log.path, "t")
     assert state.where("offset >= 49000").count() == 1_001
     assert state.where("offset < 100 or offset = 50000").count() == 100
@@ -130,11 +129,12 @@ def test_a_row_without_a_key_fails_the_write_and_nothing_is_written(spark, log):
 
 
 def numbers(log, **options):
-    """Start a query over the topic, two rows a batch, that stops in its second batch; return the rows that it saw."""
+    """Start a query over the topic, two rows a batch, that may stop in its second batch; return the keys and values."""
     seen = []
 
     def take(batch, number):
-        seen.append([(row.offset, int(row.value)) for row in batch.orderBy("offset").collect()])
+        rows = batch.orderBy("offset").collect()
+        seen.append([(int(row.key), None if row.value is None else int(row.value)) for row in rows])
         if number == 1 and options.pop("stops", False):
             raise KeyError("stopped")
 
@@ -156,64 +156,20 @@ def test_a_batch_is_repeated_with_the_same_rows_or_not_at_all(spark, log):
     said = r"partition 0: rows of offsets 2 to 3 were compacted after a batch with them was planned"
     with pytest.raises(StreamingQueryException, match=said):
         numbers(log)
-    assert numbers(log, failOnDataLoss="false") == [[(3, 3)], [(4, 4), (5, 5)]]
-
-
-def first_and_then(log, **options):
-    """Read the topic with a stream from the newest row of each key; return number and offsets of each batch."""
-    seen = []
-
-    def take(batch, number):
-        seen.append((number, sorted(row.offset for row in batch.collect())))
-        if number == options.get("stops"):
-            raise KeyError("stopped")
-
-    read = {"subscribe": "t", "startingOffsets": "latest-by-key"}
-    read |= {name: value for name, value in options.items() if name != "stops"}
-    query = log.stream(**read).writeStream.foreachBatch(take)
-    query = query.option("checkpointLocation", str(log.folder / "c")).trigger(availableNow=True).start()
-    query.awaitTermination()
-    return seen
+    assert numbers(log, failOnDataLoss="false") == [[(2, 3)], [(3, 4), (1, 5)]]
 
 
 @pytest.mark.parametrize("compacts", [False, True])
-def test_a_stream_begins_with_the_newest_rows_and_continues_with_every_row(spark, log, compacts):
-    log.create("t", 1, cleanup_policy="compact")
-    log.write(frame(spark, [(1, 0), (2, 1), (1, 2), (3, 3), (4, 4)]), topic="t")
-    log.write(frame(spark, [(3, None), (4, 6)]), topic="t")
+def test_a_stream_that_starts_where_latest_was_taken_has_every_later_row(spark, log, compacts):
+    log.create("t", 2, cleanup_policy="compact")
+    log.write(frame(spark, [(1, 0), (2, 1), (1, 2), (3, 3), (3, None)]), topic="t")
     if compacts:
         compact(log)
     log.write(frame(spark, [(5, 7)]), topic="t")
-    assert first_and_then(log) == [(0, [1, 2, 6, 7])]
-    log.write(frame(spark, [(5, 8), (5, None), (1, 10)]), topic="t")
-    assert first_and_then(log) == [(1, [8, 9, 10])]
-
-
-def test_foreach_batch_leaves_files_with_rows_of_the_state_to_the_source(spark, log):
-    """Spark itself reads files that will not be rewritten, as soon as the topic is not compacted any more."""
-    log.create("t", 1, cleanup_policy="compact", segment_format="parquet")
-    log.write(frame(spark, [(1, 0), (2, 1), (1, 2), (2, 3), (2, 4)]), topic="t")
-    roll(log, "t", 0, 1)
-    seen, plans = [], []
-
-    def take(batch, number):
-        seen.append(sorted(row.offset for row in batch.collect()))
-        plans.append("FileScan parquet" in batch._jdf.queryExecution().executedPlan().toString())
-        if len(seen) == 2:
-            raise KeyError("stopped")
-
-    def run():
-        options = {"startingOffsets": "latest-by-key", "maxOffsetsPerTrigger": 2}
-        more = {"checkpoint": str(log.folder / "c"), "trigger": {"availableNow": True}}
-        pyspark_log.foreach_batch(spark, log.path, "t", take, options=options, **more).awaitTermination()
-
-    with pytest.raises(StreamingQueryException, match="stopped"):
-        run()
-    log.log.topic("t").alter_config({"cleanup.policy": "delete"})
-    run()
-    assert seen == [[], [2], [2], [4]]
-    log.write(frame(spark, [(2, 5), (2, 6)]), topic="t")
-    roll(log, "t", 0, 1)
-    run()
-    assert seen[4:] == [[5, 6]]
-    assert plans == [False, False, False, False, True]
+    state, offsets = pyspark_log.latest_with_offsets(spark, log.path, "t")
+    found = {int(row.key): int(row.value) for row in state.collect()}
+    assert found == {1: 2, 2: 1, 5: 7}
+    log.write(frame(spark, [(5, 8), (2, None), (1, 10)]), topic="t")
+    for batch in numbers(log, startingOffsets=offsets):
+        found.update(batch)
+    assert found == {1: 10, 2: None, 5: 8}

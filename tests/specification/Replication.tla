@@ -144,13 +144,12 @@ ElectRules(s, a) ==
         ours == a.leader \in Replicas(s) \ s.fenced
     IN  [the_epoch_rises_by_one |-> a.epoch = s.epoch + 1,
          a_replica_in_service_leads |-> ours \/ a.leader = None,
-         (* [16, 18] A leader that serves is only replaced without loss: by a preferred or a reassigned one. *)
+         (* [18] A leader that serves is only replaced without loss: by a preferred or a reassigned one. *)
          the_leader_may_go |-> Replaceable(s) \/ a.start = s.end,
          what_is_cut_is_recorded |-> a.lost = s.end - a.start,
          no_leader_cuts_nothing |-> a.leader = None => Replaceable(s) /\ s.leader # None /\ a.start = s.end
                                                                       /\ a.isr = s.isr,
-         the_epoch_begins_at_its_leo |-> ours => IF clean THEN a.start = Leo(s, a.leader)
-                                                          ELSE a.start <= Leo(s, a.leader),
+         the_epoch_begins_at_its_leo |-> ours => a.start = Leo(s, a.leader),
          only_absent_members_leave |-> ours /\ clean =>
             a.isr \subseteq s.isr \cup {a.leader} /\ s.isr \ a.isr \subseteq s.suspects \cup s.fenced,
          it_is_in_the_isr |-> ours => a.leader \in a.isr,
@@ -160,33 +159,6 @@ ElectEffect(s, a) ==
     LET cut == Cut(s, a.start)
         led == IF a.leader = None THEN [cut EXCEPT !.leader = None, !.epoch = @ + 1] ELSE HandedTo(cut, a.leader)
     IN  Settled([led EXCEPT !.isr = a.isr], {})
-
------------------------------------------------------------------------------
-(* Copies are damaged or lost [16]. A report counts only if nothing but a copy is lost by it. `a.leader` is the next
-   leader, if there is one. *)
-
-Same == "the same"
-
-Needs(s, a) ==  \* whether the ISR or the leader needs the copies
-    LET reached == Leo(Gone(s, a.node, a.ids), a.node)
-    IN  reached < Leo(s, a.node) /\ (a.node = s.leader \/ (a.node \in s.isr /\ reached < s.hw))
-Others(s, a) == s.isr \ ({a.node} \cup s.suspects)
-
-DamageRules(s, a) ==
-    [another_copy_is_left |-> \A p \in Range(s.pieces) : p.id \in a.ids /\ a.node \in p.holders
-                                    => p.holders \ ({a.node} \cup s.suspects) # {},
-     enough_members_are_left |-> Needs(s, a) => Cardinality(Others(s, a)) >= (IF s.quorum THEN 1 ELSE Required(s)),
-     a_majority_has_what_is_committed |-> s.quorum /\ Needs(s, a) /\ Leo(s, a.node) >= s.hw =>
-        LET after == Gone(s, a.node, a.ids)
-        IN  Leo(after, a.node) >= s.hw \/ Cardinality({n \in s.isr \ s.suspects : Leo(after, n) >= s.hw}) >= Required(s),
-     the_leader_changes_if_it_must |-> (a.leader # Same) = (a.node = s.leader /\ Needs(s, a)),
-     the_next_leader_has_every_row |-> a.leader = Same \/ (a.leader \in Others(s, a) \ s.fenced
-                                                           /\ Leo(s, a.leader) = s.end)]
-
-DamageEffect(s, a) ==
-    LET led == IF a.leader = Same THEN s ELSE HandedTo(s, a.leader)
-        out == IF Needs(s, a) THEN [led EXCEPT !.isr = @ \ {a.node}] ELSE led
-    IN  Settled(Gone(out, a.node, a.ids), {})
 
 -----------------------------------------------------------------------------
 (* A node is wiped, and joins again with nothing; or an operator fences it [18]. *)
@@ -261,16 +233,16 @@ Rules(s, a) ==
     CASE a.kind = "append" -> AppendRules(s, a)
       [] a.kind = "shrink" -> ShrinkRules(s, a)
       [] a.kind = "elect" -> ElectRules(s, a)
-      [] a.kind = "damage" -> DamageRules(s, a)
       [] a.kind = "alter" -> AlterRules(s, a)
       [] a.kind = "stage" -> StageRules(s, a)
       [] a.kind = "swap" -> SwapRules(s, a)
+      [] a.kind = "drop" -> [it_is_staged |-> \E g \in s.staged : g.id = a.id]
       [] a.kind = "suspect" -> [it_was_not_suspected |-> a.node \notin s.suspects]
       [] a.kind = "cancel" -> [it_was_suspected |-> a.node \in s.suspects]
       [] a.kind = "fence" -> [it_was_not_fenced |-> a.node \notin s.fenced]
       [] a.kind = "unfence" -> [it_was_fenced |-> a.node \in s.fenced]
       [] a.kind = "start" -> [it_moves_on |-> a.start > s.start, it_is_committed |-> a.start <= s.hw]
-      [] a.kind \in {"hold", "seen", "lose", "renew", "config"} -> [always |-> TRUE]
+      [] a.kind \in {"hold", "seen", "renew", "config"} -> [always |-> TRUE]
 
 Effect(s, a) ==
     CASE a.kind = "append" -> AppendEffect(s, a)
@@ -278,14 +250,13 @@ Effect(s, a) ==
       [] a.kind = "seen" -> Alive(s, a.nodes)  \* a batch without rows for this partition
       [] a.kind = "shrink" -> ShrinkEffect(s, a)
       [] a.kind = "elect" -> ElectEffect(s, a)
-      [] a.kind = "damage" -> DamageEffect(s, a)
-      [] a.kind = "lose" -> Gone(s, a.node, a.ids)  \* what the next unclean leader really lacks [15]
       [] a.kind = "renew" -> RenewEffect(s, a)
       [] a.kind = "fence" -> FenceEffect(s, a)
       [] a.kind = "unfence" -> [s EXCEPT !.fenced = @ \ {a.node}]
       [] a.kind = "alter" -> AlterEffect(s, a)
       [] a.kind = "stage" -> [s EXCEPT !.staged = @ \cup {a.segment}]
       [] a.kind = "swap" -> SwapEffect(s, a)
+      [] a.kind = "drop" -> [s EXCEPT !.staged = {g \in @ : g.id # a.id}]  \* no copy of it is whole [16]
       [] a.kind = "suspect" -> [s EXCEPT !.suspects = @ \cup {a.node}]
       [] a.kind = "cancel" -> Alive(s, {a.node})
       [] a.kind = "start" -> StartEffect(s, a)

@@ -69,8 +69,7 @@ Next == \/ "append" \in Kinds /\ Batch
         \/ "shrink" \in Kinds /\ One({[kind |-> "shrink", isr |-> isr] : isr \in SUBSET s.isr})
         \/ "suspect" \in Kinds /\ Cardinality(s.suspects) < SuspectsMax /\ One(Of("suspect"))
         \/ "suspect" \in Kinds /\ One(Of("cancel"))
-        \/ "damage" \in Kinds /\ One({[kind |-> "damage", node |-> n, ids |-> {id}, leader |-> l] :
-                                        n \in Nodes, id \in Files(s), l \in Replicas(s) \cup {Same}})
+        \/ "segment" \in Kinds /\ One({[kind |-> "drop", id |-> g.id] : g \in s.staged})
         \/ "start" \in Kinds /\ One({[kind |-> "start", start |-> e] : e \in 0..s.end})
 
 Spec == Init /\ [][Next]_vars

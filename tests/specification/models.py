@@ -75,7 +75,7 @@ def _named(kinds: str) -> str:
 MOVES = {"Lists": "{{b, c, d}}", "Alike": "{b, c}"}
 MODELS = {
     "elections": _partition("ABC", "append hold shrink suspect elect", rows=2, epochs=1),
-    "segments": _partition("AB", "append hold shrink segment damage start", rows=2, epochs=1, Min=1),
+    "segments": _partition("AB", "append hold shrink segment start", rows=2, epochs=1, Min=1),
     "reassignment": _partition("AB", "append hold alter fence elect", rows=1, epochs=2, Min=1, Spares='{"c"}'),
     "quorum": _partition("ABC", "append hold elect renew", rows=2, epochs=2, Quorum="TRUE", SuspectsMax=0),
     "unclean": _partition("AB", "append hold suspect elect unclean", rows=2, epochs=2, Min=1),

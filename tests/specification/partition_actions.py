@@ -14,7 +14,6 @@ from pyspark_log_coordinator.journal.history import Step
 from pyspark_log_coordinator.journal.state_machine import JournalMoved
 from pyspark_log_coordinator.model.partition import ChunkRef, Partition, SegmentRef
 from pyspark_log_coordinator.model.topic_state import Topic
-from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged
 from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.file_holders import FilesHeld
 from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk
@@ -24,7 +23,7 @@ from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.replication.suspicion import NodeSuspected, SuspicionCancelled
 from pyspark_log_coordinator.segments.orphans import DeletionsConfirmed, FloorMarked, OrphanFloorRaised
 from pyspark_log_coordinator.segments.retention import LogStartMoved
-from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged
+from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged, StagedDropped
 from pyspark_log_coordinator.topic.columns import SchemaEvolved
 from pyspark_log_coordinator.topic.machine import ConfigAltered, TopicDeleted
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
@@ -33,7 +32,9 @@ from tests.specification.tlc import Records
 NONE = "no node"
 Action = dict[str, Any]
 _OF_NO_PARTITION = OrphanFloorRaised | FloorMarked | DeletionsConfirmed | SchemaEvolved | JournalMoved | PartitionsAdded
-_OF_A_PARTITION = IsrShrunk | LeaderElected | ReplicasAltered | SegmentStaged | SegmentsSwapped | LogStartMoved
+_OF_A_PARTITION = (
+    IsrShrunk | LeaderElected | ReplicasAltered | SegmentStaged | StagedDropped | SegmentsSwapped | LogStartMoved
+)
 
 
 def traces(steps: Iterable[Step]) -> list[dict[str, Any]]:
@@ -106,7 +107,7 @@ def _actions(p: int, events: Sequence[Any], files: int) -> list[Action]:
     """Return what an entry does to partition `p`, in order. Its append files are numbered from `files`."""
     actions: list[Action] = []
     lost = 0  # rows that the next election cuts
-    for place, event in enumerate(events):
+    for event in events:
         match event:
             case BatchSequenced():
                 batch = _batch(p, event, files)
@@ -116,16 +117,6 @@ def _actions(p: int, events: Sequence[Any], files: int) -> list[Action]:
                 files += len(event.files)
             case FilesHeld():
                 actions.append({"kind": "hold", "node": event.node, "ids": _ids(p, event.files, event.segments)})
-            case CopiesDamaged():
-                ids = _ids(p, [each for each, _ in event.files], [each[:2] for each in event.segments])
-                if any(isinstance(each, LeaderElected) and each.leader == event.node for each in events[place:]):
-                    actions.append({"kind": "lose", "node": event.node, "ids": ids})
-                else:
-                    changed = [
-                        each for each in events[:place] if isinstance(each, LeaderElected) and each.partition == p
-                    ]
-                    leader = changed[-1].leader if changed else _SAME
-                    actions = [{"kind": "damage", "node": event.node, "ids": ids, "leader": leader}]
             case RowsLost():
                 lost = event.end - event.start if event.partition == p else lost
             case LeaderElected() if event.partition == p:
@@ -156,6 +147,8 @@ def _other_actions(p: int, event: Any) -> list[Action]:
             return [{"kind": "alter", "order": event.replicas, **nodes}]
         case SegmentStaged():
             return [{"kind": "stage", "segment": _segment(event.segment)}]
+        case StagedDropped():
+            return [{"kind": "drop", "id": event.name}]
         case SegmentsSwapped():
             return [{"kind": "swap", "segment": _segment(event.segment)}]
         case LogStartMoved():
@@ -163,7 +156,6 @@ def _other_actions(p: int, event: Any) -> list[Action]:
     raise AssertionError(f"the specification knows no {type(event).__name__}")
 
 
-_SAME = "the same"
 _OF_A_NODE = {
     NodeSuspected: "suspect",
     SuspicionCancelled: "cancel",

@@ -60,11 +60,11 @@ def store(request):
         return MemoryStore()
     if request.param == "local":
         return request.getfixturevalue("local")
-    from pyspark_log_storage.stores.s3 import S3Store
+    from pyspark_log_storage.stores.bucket import BucketStore
 
     server = request.getfixturevalue(request.param)
     bucket = request.getfixturevalue(f"{request.param}_bucket")
-    return S3Store(f"s3://{bucket}/{uuid.uuid4().hex}/log", StorageOptions.given(server.options))
+    return BucketStore(f"s3://{bucket}/{uuid.uuid4().hex}/log", StorageOptions.given(server.options))
 
 
 @pytest.fixture(scope="session")

@@ -5,10 +5,9 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from msgspec import structs
 
 from pyspark_log_storage.delta import delta_checkpoint, delta_log
-from pyspark_log_storage.delta.delta_actions import Action, AddFile, DeletionVector, Metadata, Transaction
+from pyspark_log_storage.delta.delta_actions import Action, AddFile, Metadata, Transaction
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.stores.local import LocalStore
 from tests.support.memory_store import MemoryStore
@@ -103,12 +102,6 @@ def test_a_version_of_ours_that_says_something_else_is_damage(store):
         store.put(key, data)
         with pytest.raises(CorruptObject, match=why):
             delta_log.read(store, FOLDER)
-
-
-def test_a_file_that_gets_another_deletion_vector_stays_in_the_table(store):
-    new = structs.replace(added("a").add, deletion_vector=DeletionVector("i", "x", 1, 1))
-    publish(store, BEGIN, version(added("a")), version(Action(add=new), removed("a")))
-    assert delta_log.read(store, FOLDER).files == {"a": new}
 
 
 def checkpoint_key(number):

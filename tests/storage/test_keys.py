@@ -1,87 +1,93 @@
-"""The names of objects: no key leads out of its store, and what is no file of the store's is no object."""
+"""Keys are compared as they are, whatever columns they are in, and the newest row of each is found."""
 
-import os
-
+import numpy as np
+import pyarrow as pa
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from pyspark_log_storage.errors import StoreRefused
-from pyspark_log_storage.stores.local import LocalStore
-from pyspark_log_storage.stores.s3 import S3Store
-from pyspark_log_storage.stores.storage_options import StorageOptions
-from tests.support.memory_store import MemoryStore
+from pyspark_log_storage.columns.compaction_columns import CompactionColumns
+from pyspark_log_storage.columns.keys import are_among, deletes, is_in, keys_in, matched, newest
 
-USES = {
-    "create": lambda store, key: store.create(key, b"new"),
-    "create_unflushed": lambda store, key: store.create_unflushed(key, b"new"),
-    "put": lambda store, key: store.put(key, b"new"),
-    "read": lambda store, key: store.read(key),
-    "size": lambda store, key: store.size(key),
-    "exists": lambda store, key: store.exists(key),
-    "delete": lambda store, key: store.delete(key),
-    "open_write": lambda store, key: store.open_write(key),
-    "list": lambda store, key: list(store.list(f"{key}/")),
-    "folders": lambda store, key: list(store.folders(f"{key}/")),
-    "remove_folders": lambda store, key: store.remove_folders(f"{key}/"),
-}
-OUTSIDE = ["..", "../x", "a/../../x", "a/..", "/etc/x", "", "a//b", "./a", "a/.", "a\0b", ".tmp/x", ".tmp"]
+PAIRS = CompactionColumns(("name", "id", "data"), "", "gone")
+TEXTS = st.text(alphabet="a:1\0é", max_size=3)
+rows = st.lists(
+    st.tuples(st.none() | TEXTS, st.none() | st.integers(-11, 11), st.none() | TEXTS.map(str.encode)),
+    min_size=1,
+    max_size=30,
+)
 
 
-@pytest.mark.parametrize("use", USES)
-def test_a_key_that_leads_out_of_the_store_is_refused(tmp_path, use):
-    local = LocalStore(str(tmp_path / "root"))
-    local.create("selftest/x", b"")
-    before = sorted(tmp_path.rglob("*"))
-    nowhere = StorageOptions.given({"endpoint_url": "http://127.0.0.1:1", "key": "k", "secret": "s"})
-    for store in (local, MemoryStore(), S3Store("s3://bucket/log", nowhere)):
-        for key in OUTSIDE:
-            if key == "" and use in {"list", "folders", "remove_folders"}:
-                key = "/"  # noqa: PLW2901
-            with pytest.raises(StoreRefused, match="is not a valid object key"):
-                USES[use](store, key)
-    assert sorted(tmp_path.rglob("*")) == before
+def batch_of(found):
+    names, ids, data = zip(*found, strict=True)
+    columns = [pa.array(names, pa.string()), pa.array(ids, pa.int16()), pa.array(data, pa.binary())]
+    return pa.record_batch(columns, ["name", "id", "data"])
 
 
-@pytest.mark.parametrize("root", ["", "relative/path", "a\0b", "/a\0b"])
-def test_an_address_that_is_no_absolute_path_is_refused(root):
-    with pytest.raises(StoreRefused, match="absolute path"):
-        LocalStore(root)
+@given(rows)
+@example([("a:1", 1, b"x"), ("a", 1, b"1:x")])
+def test_two_rows_have_one_key_if_all_of_its_columns_are_equal(found):
+    keys = keys_in(batch_of(found), PAIRS).to_pylist()
+    for one, key in zip(found, keys, strict=True):
+        assert (key is None) == (None in one)
+        for other, others in zip(found, keys, strict=True):
+            assert key is None or (key == others) == (one == other)
 
 
-def test_a_file_that_is_a_link_is_no_object(tmp_path):
-    root, outside = tmp_path / "root", tmp_path / "outside"
-    store = LocalStore(str(root))
-    store.create("a/x", b"x")
-    outside.write_bytes(b"somebody's")
-    (root / "a" / "link").symlink_to(outside)
-    (root / "linked").symlink_to(root / "a")
-    assert list(store.list("")) == ["a/x"]
-    assert "linked" not in list(store.folders(""))
-    for use in ("read", "size"):
-        with pytest.raises(StoreRefused, match="a/link: it is a symbolic link"):
-            USES[use](store, "a/link")
-    assert store.create("a/link", b"new") is False
-    assert store.create_unflushed("a/link", b"new") is False
-    store.delete("a/link")
-    assert not (root / "a" / "link").is_symlink()
-    assert outside.read_bytes() == b"somebody's"
+@pytest.mark.parametrize(
+    ("column", "other"),
+    [
+        (pa.array(["a", None, "b"]), pa.array([b"a", None, b"b"])),
+        (pa.array([1, None, -2], pa.int8()), pa.array([1, None, -2])),
+    ],
+)
+def test_a_key_is_the_same_in_columns_of_another_width(column, other):
+    columns = CompactionColumns(("key",))
+    first, second = (keys_in(pa.record_batch([each], ["key"]), columns) for each in (column, other))
+    assert first.equals(second)
+    assert are_among(first, newest([(second, np.arange(3))]).keys).tolist() == [True, False, True]
 
 
-def test_the_root_itself_may_be_a_link(tmp_path):
-    """So operators mount disks."""
-    (tmp_path / "root").mkdir()
-    (tmp_path / "mounted").symlink_to(tmp_path / "root")
-    store = LocalStore(str(tmp_path / "mounted"))
-    store.create("a/b/x", b"x")
-    assert store.read("a/b/x") == b"x"
-    assert list(store.list("")) == ["a/b/x"]
-    store.delete("a/b/x")
-    store.remove_folders("a/")
-    assert not (tmp_path / "root" / "a").exists()
+def test_rows_of_before_the_key_was_a_column_have_none():
+    old = pa.record_batch([pa.array(["a"])], ["name"])
+    keys = keys_in(old, PAIRS)
+    assert keys.null_count == 1
+    some = keys_in(batch_of([("a", 1, b"x")]), PAIRS)
+    found = newest([(keys, np.array([0])), (some, np.array([1]))])
+    assert found.offsets.tolist() == [1]
+    both = [(keys, np.array([0])), (some, np.array([1]))]
+    for wanted in (found.keys, pa.concat_arrays([found.keys, pa.array([b"other"], pa.large_binary())])):
+        rows = [each for parts in matched(both, wanted) for each in zip(*parts, strict=True)]
+        assert rows == [(0, False, False), (1, True, True)]
+    assert newest([(keys, np.array([0]))]).offsets.tolist() == []
 
 
-def test_a_pipe_is_no_object_and_does_not_block(local):
-    local.create("a/x", b"")
-    os.mkfifo(f"{local.url}/a/pipe")
-    assert list(local.list("")) == ["a/x"]
-    with pytest.raises(Exception, match="a/pipe"):
-        local.read("a/pipe", 0, 10)
+@given(st.lists(st.lists(st.none() | st.sampled_from([b"", b"a", b"b", b"c"]), max_size=5), max_size=5), st.data())
+def test_the_newest_row_of_each_key_and_all_rows_with_some_keys_are_found(batches, data):
+    offsets = iter(range(100))
+    found = [(pa.array(each, pa.large_binary()), np.array([next(offsets) for _ in each], np.int64)) for each in batches]
+    every = [(key, at) for keys, some in found for key, at in zip(keys.to_pylist(), some.tolist(), strict=True)]
+    of_each = newest(found)
+    expected = {key: at for key, at in every if key is not None}
+    assert dict(zip(of_each.keys.to_pylist(), of_each.offsets.tolist(), strict=True)) == expected
+    wanted = data.draw(st.sets(st.sampled_from([b"a", b"b"])))
+    rows = [
+        each
+        for parts in matched(found, pa.array(sorted(wanted), pa.large_binary()))
+        for each in zip(*parts, strict=True)
+    ]
+    assert [(at, has, among) for at, has, among in rows] == [(at, key is not None, key in wanted) for key, at in every]
+
+
+def test_rows_delete_their_key_by_a_null_value_or_a_column_that_says_so():
+    records = pa.record_batch([pa.array([b"k", b"k"]), pa.array([b"", None], pa.binary())], ["key", "value"])
+    assert deletes(records, CompactionColumns()).tolist() == [False, True]
+    typed = pa.record_batch([pa.array([True, False, None])], ["gone"])
+    assert deletes(typed, PAIRS).tolist() == [True, False, False]
+    assert deletes(typed, CompactionColumns(("k",), "", "")).tolist() == [False] * 3
+
+
+@given(st.lists(st.integers(0, 9)), st.sets(st.integers(0, 9)))
+def test_offsets_are_found_among_others(offsets, others):
+    found = is_in(np.array(offsets, np.int64), np.array(sorted(others), np.int64))
+    assert found.tolist() == [each in others for each in offsets]

@@ -8,9 +8,8 @@ import boto3
 import pytest
 
 from pyspark_log_storage.errors import StoreError, StoreRefused
-from pyspark_log_storage.stores import s3_client
-from pyspark_log_storage.stores.s3 import S3Store
-from pyspark_log_storage.stores.s3_client import client_of
+from pyspark_log_storage.stores import file_system
+from pyspark_log_storage.stores.bucket import BucketStore
 from pyspark_log_storage.stores.storage_options import StorageOptions
 from tests.servers.broken_link import BrokenLink
 
@@ -82,7 +81,7 @@ def store_of(moto, moto_bucket):
     def made(profile):
         own = {"user_agent_extra": uuid.uuid4().hex}
         options = {"profile": profile, "endpoint_url": moto.endpoint, "config_kwargs": own}
-        return S3Store(f"s3://{moto_bucket}/log", StorageOptions.given(options))
+        return BucketStore(f"s3://{moto_bucket}/log", StorageOptions.given(options))
 
     return made
 
@@ -97,7 +96,7 @@ def sts(moto, monkeypatch):
 
 
 def credentials_of(store):
-    return client_of(store._options, store.url).fs._s3._request_signer._credentials
+    return store.connection().fs._s3._request_signer._credentials
 
 
 def expire(store):
@@ -139,7 +138,7 @@ def test_a_profile_may_ask_a_program_which_may_fail_or_hang(profiles, store_of, 
     assert used_by(store) == ("ASIAOFTHEPROGRAM", "s", "t")
     (profiles / "program.py").write_text(f"raise SystemExit('{SECRET}')")
     assert "there are no complete credentials" in refused(store_of("program"))
-    monkeypatch.setattr(s3_client, "CREDENTIALS_SECONDS", 0.3)
+    monkeypatch.setattr(file_system, "CREDENTIALS_SECONDS", 0.3)
     (profiles / "program.py").write_text("import time; time.sleep(5)")
     began = time.monotonic()
     assert "check credential_process" in refused(store_of("program"))
@@ -172,9 +171,9 @@ def test_a_role_that_must_not_be_assumed_is_told_with_the_right_to_grant(profile
 
 def test_a_web_identity_token_that_is_refused_is_told(profiles, store_of, sts):
     (profiles / "token").write_text(SECRET)
-    sts.instead = answer(400, "InvalidIdentityToken")
+    sts.always = answer(400, "InvalidIdentityToken")
     assert "the web identity token is not valid" in refused(store_of("web"))
-    sts.instead = answer(400, "ExpiredTokenException")
+    sts.always = answer(400, "ExpiredTokenException")
     assert "the session token has expired" in refused(store_of("web"))
 
 

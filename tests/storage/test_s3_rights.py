@@ -9,7 +9,7 @@ from pyspark_log import Consumer, Producer
 from pyspark_log.opening import open_log, own_log
 from pyspark_log_coordinator.commit.inline_maintenance import clean_up
 from pyspark_log_storage.errors import StoreRefused
-from pyspark_log_storage.stores.s3 import S3Store
+from pyspark_log_storage.stores.bucket import BucketStore
 from pyspark_log_storage.stores.storage_options import StorageOptions
 from tests.servers import ceph as ceph_server
 
@@ -121,7 +121,7 @@ def test_maintenance_deletes_in_its_topic(guarded):
     log = guarded.log()
     handle = log.topic("mine")
     clean_up(handle, handle.journal.number)
-    store = S3Store(guarded.url, StorageOptions.given(guarded.guest))
+    store = BucketStore(guarded.url, StorageOptions.given(guarded.guest))
     assert list(store.delete_unfinished()) == []
     store.delete("topics/mine/nothing")
     with pytest.raises(StoreRefused, match="s3:DeleteObject"):

@@ -34,15 +34,14 @@ from pyspark_log_coordinator.journal.paxos import NIL, Register
 from pyspark_log_coordinator.journal.place import OneStore
 from pyspark_log_coordinator.journal.replay import Replay
 from pyspark_log_coordinator.journal.state_machine import Machine
+from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.log.log import topic_inbox
-from pyspark_log_coordinator.maintenance import topic_description
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import AlterConfig, CommitBatch
 from pyspark_log_storage import decoding, layout
 from pyspark_log_storage.columns import column_ddl, schema
-from pyspark_log_storage.columns.key_hash import key_hashes
-from pyspark_log_storage.columns.key_index import Keys
+from pyspark_log_storage.columns.compaction_columns import CompactionColumns
 from pyspark_log_storage.delta import delta_checkpoint, delta_log
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.files import append_file, chunk
@@ -52,7 +51,7 @@ from pyspark_log_storage.objects.envelope import seal
 from pyspark_log_storage.parquet import keyed_segment, parquet_footer
 from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
 from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
-from pyspark_log_storage.segments import recovery, segment
+from pyspark_log_storage.segments import segment
 from pyspark_log_storage.stores.storage_options import StorageOptions
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.support.coordinator.several_nodes import Stores
@@ -175,7 +174,6 @@ PLAIN: dict[str, tuple[bytes, Decode]] = {
     "schema": (schema.encode(schema.RECORD_WITH_HEADERS), lambda data: schema.decode(data, "it")),
     "version of a Delta table": (delta_log.encode(delta_tables.ACTIONS), lambda data: delta_log.decode(data, "it")),
     "checkpoint of a Delta table": (delta_checkpoint.encode(delta_tables.ACTIONS), named(delta_checkpoint.decode)),
-    "deletion vector": (delta_tables.VECTOR.path_or_inline_dv.encode(), delta_tables.vector_of),
     "newest checkpoint of a Delta table": (b'{"version":0,"size":5}', delta_tables.with_last_checkpoint),
     "subscription": (SUBSCRIPTION[0], lambda data: subscription.decode_subscription(data, b"", "m")),
     "partitions owned": (SUBSCRIPTION[1], lambda data: subscription.decode_subscription(SUBSCRIPTION[0], data, "m")),
@@ -282,7 +280,7 @@ def written_as_parquet() -> bytes:
 
 
 def written_as_keyed() -> bytes:
-    """Return the rows of a keyed segment, which supersedes some rows of others."""
+    """Return the rows of a keyed segment."""
     store = MemoryStore()
     kind = ParquetRows(0, schema.RECORD_SCHEMAS, "lz4")
     writer = KeyedSegmentWriter(store, "t/0/", f"{SEGMENT.rsplit('/', 1)[1]}.parquet", 1000, ((3, 1000),), kind)
@@ -291,24 +289,20 @@ def written_as_keyed() -> bytes:
     rows = pa.record_batch([keys, pa.array([b"1", None, b"3"], pa.binary()), times], schema.RECORD)
     offsets = np.array([1001, 1005, 1009])
     writer.append_at(rows, offsets, schema.RECORD_ID, 3)
-    hashes, checks = key_hashes([keys])
-    order = np.argsort(hashes)
-    index = Keys(hashes[order], checks[order], offsets[order], np.array([5, -1, 2**62]))
-    writer.close_at(1020, np.array([3, 999]), index, 1)
+    writer.close_at(1020, 1)
     return store.read(f"{SEGMENT}.parquet")
 
 
 def read_as_keyed(data: bytes) -> object:
-    """Read all rows and lists of a keyed segment."""
+    """Read all rows and keys of a keyed segment."""
     store, key = of_parquet(data), f"{SEGMENT}.parquet"
     footer = parquet_footer.read(store, key)
-    hashes, checks = key_hashes([pa.array([b"a", b"b", b"c"], pa.binary())])
-    order = np.argsort(hashes)
-    wanted = Keys(hashes[order], checks[order], np.full(3, 2000), np.zeros(3, np.int64))
-    found = keyed_segment.find_keys(store, key, wanted, footer)
-    lists = keyed_segment.read_superseded(store, key, footer), found.offsets, found.versions
-    rows = [keyed_segment.read_rows(store, key, footer, each, schema.RECORD_SCHEMAS) for each in footer.entries]
-    return [[each.tolist() for each in lists], rows, segment.scan(store, key, schema.RECORD_SCHEMAS)]
+    schemas = schema.RECORD_SCHEMAS
+    rows = [keyed_segment.read_rows(store, key, footer, each, schemas) for each in footer.entries]
+    keys = [
+        keyed_segment.read_keys(store, key, footer, each, schemas, CompactionColumns())[0] for each in footer.entries
+    ]
+    return [keys, footer.segment.counts, rows, segment.scan(store, key, schemas)]
 
 
 APPENDED, LOG, INDEX = written()
@@ -339,16 +333,9 @@ def segment_with(log: bytes, index: bytes) -> MemoryStore:
     return store
 
 
-def recovered(data: bytes) -> object:
-    """Read the .log of a segment as `recover` does, and as `verify` does."""
-    store = segment_with(data, INDEX)
-    recovery.recover(store, "t/0/", 0, dry_run=True)
-    return segment.scan(store, SEGMENT, schema.RECORD_SCHEMAS)
-
-
 FILES_OF_ROWS: dict[str, tuple[bytes, Decode]] = {
     "append file": (APPENDED, scanned),
-    "segment": (LOG, recovered),
+    "segment": (LOG, lambda data: segment.scan(segment_with(data, INDEX), SEGMENT, schema.RECORD_SCHEMAS)),
     "Parquet segment": (
         PARQUET,
         lambda data: segment.scan(of_parquet(data), f"{SEGMENT}.parquet", schema.RECORD_SCHEMAS),

@@ -16,6 +16,11 @@ class Once(MemoryFileSystem):
     pseudo_dirs: ClassVar = [""]
     lock = threading.Lock()
 
+    def __init__(self, account_key=None, **options):
+        if account_key is not None:
+            raise ValueError(f"it has no accounts: {account_key}")
+        super().__init__(**options)
+
     def pipe_file(self, path, value, mode="overwrite", **options):
         with self.lock:
             super().pipe_file(path, value, mode=mode)

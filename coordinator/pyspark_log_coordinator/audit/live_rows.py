@@ -1,4 +1,4 @@
-"""The live rows of a compacted partition: those of its keyed segments that no list names as superseded. A key has one.
+"""The live rows of a compacted partition: those of its head, of which a key has one.
 
 Readers of the newest rows get both of a key that has two. So it is if a compaction did not find the older one.
 """
@@ -9,43 +9,53 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyspark_log_storage.columns.key_index import is_in, joined, union
+from pyspark_log_storage.columns.keys import NewestKeys, matched, newest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
-    from pyspark_log_coordinator.model.partition import SegmentRef
-    from pyspark_log_storage.columns.key_index import Keys, Offsets
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    Keys = tuple[pa.Array, NDArray[np.int64]]
 
 KEYS_AT_ONCE = 2**24
-"""About how many keys are compared at once."""
+"""About how many keys are compared with all later ones at once."""
 
 
-def of_one_key(
-    segments: Sequence[SegmentRef],
-    superseded_by: Callable[[SegmentRef], Offsets],
-    keys_of: Callable[[SegmentRef], Keys],
-) -> list[tuple[int, int]]:
-    """Return the offsets of live rows of keyed segments that have the key of another live row, with those of these.
+def of_one_key(keys: Callable[[], Iterable[Keys]], at_once: int = KEYS_AT_ONCE) -> list[int]:
+    """Return the offsets of rows that have the key of a later row, some of those at least of each such key.
 
-    For every `KEYS_AT_ONCE` keys, each key index is read once.
+    `keys()` yields the keys of the head and their offsets, in order. It is called once for every `at_once` keys.
     """
-    dead = union(*map(superseded_by, segments))
-    parts = -(-sum(each.rows for each in segments) // KEYS_AT_ONCE)
-    found: list[tuple[int, int]] = []
-    for part in range(parts):
-        bounds = part * 2**64 // parts, (part + 1) * 2**64 // parts - 1
-        keys = joined(_live(keys_of(each), dead, *bounds) for each in segments)
-        order = np.lexsort((keys.checks, keys.hashes))
-        hashes, checks, offsets = keys.hashes[order], keys.checks[order], keys.offsets[order]
-        is_same = (hashes[1:] == hashes[:-1]) & (checks[1:] == checks[:-1])
-        found += zip(offsets[:-1][is_same].tolist(), offsets[1:][is_same].tolist(), strict=True)
-    return found
+    found: list[int] = []
+    reached = -1
+    while True:
+        some: list[Keys] = []
+        count = 0
+        later = _after(keys(), reached)
+        for each in later:
+            some.append(each)
+            count += len(each[1])
+            if count >= at_once:
+                break
+        if not some:
+            return sorted(set(found))
+        of_each = newest(some)
+        offsets = np.concatenate([each for _, each in some])
+        with_key = np.concatenate([np.asarray(each.is_valid()) for each, _ in some])
+        found += np.setdiff1d(offsets[with_key], of_each.offsets).tolist()
+        found += _found_again(of_each, later)
+        reached = int(offsets[-1])
 
 
-def _live(keys: Keys, dead: Offsets, first: int, last: int) -> Keys:
-    """Return the keys, which are in order, of live rows whose hashes are between two, inclusive."""
-    begin = np.searchsorted(keys.hashes, np.uint64(first))
-    end = np.searchsorted(keys.hashes, np.uint64(last), side="right")
-    some = keys._replace(versions=None).chosen(np.arange(begin, end))
-    return some.chosen(~is_in(some.offsets, dead))
+def _after(keys: Iterable[Keys], offset: int) -> Iterator[Keys]:
+    for some, offsets in keys:
+        first = int(np.searchsorted(offsets, offset, side="right"))
+        if first < len(offsets):
+            yield some[first:], offsets[first:]
+
+
+def _found_again(known: NewestKeys, later: Iterator[Keys]) -> list[int]:
+    """Return the offsets of later rows that have a known key."""
+    return [offset for offsets, _, is_known in matched(later, known.keys) for offset in offsets[is_known].tolist()]

@@ -13,7 +13,7 @@ import msgspec
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.group import machine as group
 from pyspark_log_coordinator.journal import journal_entry, journal_nodes, manifest, registers, snapshot
-from pyspark_log_coordinator.maintenance import topic_description
+from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.model import topic_state
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage.errors import CorruptObject

@@ -21,11 +21,11 @@ from pyspark_log_coordinator.cluster.journal_generations import JournalMigration
 from pyspark_log_coordinator.group import joining, lifecycle, offsets, rebalance
 from pyspark_log_coordinator.group.sync import WorkAssigned
 from pyspark_log_coordinator.journal.history import history
-from pyspark_log_coordinator.journal.state_machine import JournalMoved
+from pyspark_log_coordinator.journal.state_machine import JournalBegun, JournalMoved
 from pyspark_log_coordinator.log.group_handle import GroupHandle
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.model.partition import named
-from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged
+from pyspark_log_coordinator.model.topic_state import changed_partitions
 from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.file_holders import FilesHeld
 from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk
@@ -35,10 +35,9 @@ from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.replication.suspicion import NodeSuspected, SuspicionCancelled
 from pyspark_log_coordinator.segments.orphans import DeletionsConfirmed, FloorMarked, OrphanFloorRaised
 from pyspark_log_coordinator.segments.retention import LogStartMoved
-from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged
+from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged, StagedDropped
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.columns import SchemaEvolved
-from pyspark_log_coordinator.topic.restore import TopicRestored
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 
 if TYPE_CHECKING:
@@ -156,8 +155,8 @@ def _cluster_said(  # noqa: C901, PLR0912 -- a sentence for each event
         match event:
             case cluster.ClusterStarted():
                 yield Lane.SETTINGS, f"the cluster {event.cluster_id} began", False
-            case cluster.ClusterRestored():
-                yield Lane.SETTINGS, f"the cluster was restored with the nodes {named(after.nodes)}", True
+            case JournalBegun():
+                yield Lane.SETTINGS, f"the cluster's journal began anew, with the nodes {named(after.nodes)}", True
             case nodes.NodeAdded():
                 yield Lane.NODES, f"node {event.node.node_id} joined, at {_at(event.node.url)}", False
             case nodes.NodeFenced():
@@ -216,9 +215,6 @@ def _topic_said(  # noqa: C901, PLR0912, PLR0915 -- a sentence for each event
             case RowsLost():
                 rows = f"rows {event.start:,} to {event.end - 1:,} were lost"
                 yield Lane.ELECTIONS, f"partition {event.partition}: {rows}", True
-            case CopiesDamaged():
-                files = _counted(len(event.files) + len(event.segments), "file")
-                yield Lane.NODES, f"node {event.node} has damaged copies of {files}", True
             case NodeSuspected():
                 yield Lane.NODES, f"a process could not reach node {event.node}", True
             case SuspicionCancelled():
@@ -236,8 +232,8 @@ def _topic_said(  # noqa: C901, PLR0912, PLR0915 -- a sentence for each event
                 yield Lane.SETTINGS, f"settings changed: {', '.join(changed)}" if changed else "settings changed", False
             case SchemaEvolved():
                 yield Lane.SETTINGS, f"the topic has new columns (schema {len(after.schemas) - 1})", False
-            case topic.TopicStarted() | TopicRestored():
-                how = "began" if isinstance(event, topic.TopicStarted) else "was restored from its files"
+            case topic.TopicStarted() | JournalBegun():
+                how = "began" if isinstance(event, topic.TopicStarted) else "began anew"
                 yield Lane.SETTINGS, f"the topic {how}, with {_counted(len(after.partitions), 'partition')}", False
             case topic.TopicDeleted():
                 yield Lane.SETTINGS, "the topic was deleted", False
@@ -254,7 +250,7 @@ def _topic_said(  # noqa: C901, PLR0912, PLR0915 -- a sentence for each event
                     yield Lane.REASSIGNMENTS, f"partition {event.partition} is being moved: {', '.join(words)}", False
             case LeaderElected() | IsrShrunk() | FilesHeld() | ReplicasFenced() | ReplicasUnfenced():
                 pass  # the states before and after say what follows from it
-            case SegmentStaged() | OrphanFloorRaised() | FloorMarked() | DeletionsConfirmed():
+            case SegmentStaged() | StagedDropped() | OrphanFloorRaised() | FloorMarked() | DeletionsConfirmed():
                 pass  # about files alone
             case _:
                 raise AssertionError(event)
@@ -270,7 +266,7 @@ def _batch(before: Topic | None, after: Topic, event: BatchSequenced) -> Moment:
     """Return a batch, with the offsets that its rows have in each partition."""
     places = []
     if before is not None:
-        for number in after.partitions.changed_since(before.partitions):
+        for number in changed_partitions(before.partitions, after.partitions):
             start = before.partitions[number].log_end if number < len(before.partitions) else 0
             end = after.partitions[number].log_end
             if start < end:
@@ -288,7 +284,7 @@ def _followed(before: Topic, after: Topic) -> Iterator[Said]:
     led: dict[tuple[NodeId | None, NodeId | None], list[int]] = defaultdict(list)
     left: dict[NodeId, list[int]] = defaultdict(list)
     joined: dict[NodeId, list[int]] = defaultdict(list)
-    for number in after.partitions.changed_since(before.partitions):
+    for number in changed_partitions(before.partitions, after.partitions):
         if number >= len(before.partitions):
             continue
         old, new = before.partitions[number], after.partitions[number]
@@ -321,8 +317,8 @@ def _group_said(  # noqa: C901, PLR0912 -- a sentence for each event
                 yield Lane.SETTINGS, "the group's settings changed", False
             case lifecycle.GroupDeleted():
                 yield Lane.SETTINGS, "the group was deleted", False
-            case lifecycle.GroupRestored():
-                yield Lane.SETTINGS, "the group was restored, without members", True
+            case JournalBegun():
+                yield Lane.SETTINGS, "the group began anew, without members", True
             case joining.MemberJoined():
                 yield Lane.REBALANCES, f"{_member(event.member)} joined", False
             case joining.StaticMemberReplaced():

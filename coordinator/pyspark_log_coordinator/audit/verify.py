@@ -20,7 +20,9 @@ than the newest snapshot may be missing because the journal was trimmed.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, TypeVar
+import itertools
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -30,27 +32,26 @@ from pyspark_log_coordinator.journal.trimming import oldest_kept
 from pyspark_log_coordinator.maintenance import checkpoint_files, cluster_cleanup, topic_cleanup
 from pyspark_log_coordinator.model.partition import ChunkRef, SegmentRef, named
 from pyspark_log_coordinator.replication import replicas
-from pyspark_log_coordinator.sync.replica_file import check_segment
+from pyspark_log_coordinator.sync import faults, replica_file
+from pyspark_log_coordinator.sync.faults import Wrong
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, LogError, NewerFormat, UnknownTopic
-from pyspark_log_storage.files import append_file
-from pyspark_log_storage.segments import segment
 from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
 
     from pyspark_log_coordinator.cluster.groups import GroupRecord
     from pyspark_log_coordinator.journal.journal import Journal
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import Holder, NodeId, Partition
     from pyspark_log_coordinator.model.topic_state import Topic
-    from pyspark_log_storage.files.index import IndexEntry
-    from pyspark_log_storage.files.row_files import EpochStarts
-    from pyspark_log_storage.stores.store import Store
-
-T = TypeVar("T")
+    from pyspark_log_coordinator.sync.faults import Fault
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -127,7 +128,7 @@ class Report(msgspec.Struct):
 
 
 class ReadableCopies:
-    """The stores of a cluster's nodes, or of one node if only its copies are checked."""
+    """The nodes of a cluster whose copies are read, or the one node whose copies are checked."""
 
     def __init__(self, log: Log, only: NodeId | None = None) -> None:
         """`log` is open. Raises `InvalidOption` if there is no node `only`."""
@@ -144,26 +145,18 @@ class ReadableCopies:
         }
         """The errors of the nodes that cannot be read."""
         self._unexpected = set(silent) - {only}
-        self._all = {name: log.node_store(name) for name in members if name not in self.missing}
-        self.stores: dict[NodeId, Store] = {name: each for name, each in self._all.items() if only in (None, name)}
-        """The stores to check."""
+        self.readable = [name for name in members if name not in self.missing]
+        self.nodes = [name for name in self.readable if only in (None, name)]
+        """The nodes to check."""
         self._only = only
 
-    def of(self, state: Topic, holders: Iterable[Holder]) -> dict[NodeId, Store]:
-        """Return the stores to check that must have a file of these holders."""
-        return {name: self.stores[name] for name in _current(state, holders) if name in self.stores}
-
-    def missing_of(self, state: Topic, holders: Iterable[Holder]) -> list[NodeId]:
+    def missing_of(self, holders: Iterable[NodeId]) -> list[NodeId]:
         """Return the holders that should be checked, but cannot be read."""
-        return [name for name in _current(state, holders) if name in self.missing and self._only in (None, name)]
+        return [name for name in holders if name in self.missing and self._only in (None, name)]
 
     def is_expected(self, node: NodeId) -> bool:
         """Return whether a node should be readable. A fenced one should be only if it was asked for."""
         return node not in self._unexpected
-
-    def to_copy_from(self, state: Topic, holders: Iterable[Holder], node: NodeId) -> dict[NodeId, Store]:
-        """Return the other nodes' stores from which a node's copy can be repaired."""
-        return {name: self._all[name] for name in _current(state, holders) if name in self._all and name != node}
 
 
 def _current(state: Topic, holders: Iterable[Holder]) -> list[NodeId]:
@@ -190,203 +183,125 @@ def verify(
         # Without the state nothing else can be checked.
         report.findings.append(Finding("journal", str(error)))
         return report
-    audit = _Audit(handle, state, copies, report, progress)
     for number, partition in enumerate(state.partitions):
         report.findings += _bounds(number, partition)
         if not copies.is_single:
             report.findings += _replication(state, number)
-        for rows in _rows_of(state, number):
-            audit.read(rows)
-        audit.read_live_rows(number)
         report.rows += partition.rows_between(partition.log_start, partition.log_end)
-    audit.end()
+        report.segments += len(partition.all_segments)
+
+    def read(count: int) -> None:
+        report.bytes += count
+        progress(count)
+
+    report.findings += _unreadable(handle, copies)
+    report.findings += _faults(handle, copies, read)
+    for number in range(len(state.partitions)):
+        report.findings += _live_rows(handle, number)
+    for name in copies.nodes:
+        try:
+            report.findings += _checkpoints(handle, state, copies, name)
+            found = topic_cleanup.orphans(handle.log.node_store(name), handle)
+        except LogError as error:
+            if copies.is_single:
+                raise
+            report.findings.append(Finding(f"node {name!r}", error.message, node=name))
+        else:
+            report.orphans += found if copies.is_single else [f"node {name}: {key}" for key in found]
     return report
 
 
 def bytes_to_read(handle: TopicHandle, node: NodeId | None = None) -> int:
     """Return the number of bytes that an audit of the topic will read."""
     copies, state = ReadableCopies(handle.log, node), handle.journal.state
-    rows = (each for number in range(len(state.partitions)) for each in _rows_of(state, number))
-    return sum(each.bytes * len(copies.of(state, each.holders)) for each in rows)
+    files = replica_file.all_files(handle)
+    return sum(
+        faults.bytes_of(each) * len(set(copies.nodes).intersection(_current(state, each.holders))) for each in files
+    )
 
 
-class _Rows(msgspec.Struct, frozen=True):
-    """A chunk or segment of a partition, which each of its holders should have."""
-
-    partition: int
-    ref: SegmentRef | ChunkRef
-    bytes: int
-    holders: tuple[Holder, ...]
-
-    @property
-    def where(self) -> str:
-        """The partition and the first row."""
-        return f"partition {self.partition}, offset {self.ref.base_offset}"
-
-
-def _rows_of(state: Topic, number: int) -> list[_Rows]:
-    """Return what the journal names of a partition: its segments, then its unrolled chunks."""
-    partition = state.partitions[number]
-    segments = [_Rows(number, each, each.log_bytes, each.holders) for each in partition.all_segments]
-    return segments + [_Rows(number, each, each.length, state.file(each.file).holders) for each in partition.chunks]
+def _unreadable(handle: TopicHandle, copies: ReadableCopies) -> Iterator[Finding]:
+    """Yield the files that no node has that can be read, and the nodes that cannot be read."""
+    state = handle.journal.state
+    away: set[NodeId] = set()
+    for file in replica_file.all_files(handle):
+        holders = _current(state, file.holders)
+        missing = copies.missing_of(holders)
+        away.update(missing)
+        if not copies.is_of_one_node and not set(copies.readable).intersection(holders):
+            gone = f"all of its holders ({named(missing)}) are missing; bring one back" if missing else "no node has it"
+            for rows in faults.rows_of(state, file):
+                fault = faults.Fault("", file, (msgspec.structs.replace(rows, why=gone),))
+                yield from _findings(handle, copies, fault, repairable=False)
+    for name in sorted(filter(copies.is_expected, away)):
+        yield Finding(f"node {name!r}", copies.missing[name].message, node=name)
 
 
-class _Audit:
-    """Reads the copies of a topic's files, and adds findings to the report."""
+def _faults(handle: TopicHandle, copies: ReadableCopies, moved: Callable[[int], object]) -> Iterator[Finding]:
+    """Read all copies, and yield what is wrong with them."""
+    found = faults.faults(handle, copies.nodes, moved)
+    for _, of_file in itertools.groupby(found, key=lambda each: each.file.key):
+        here = list(of_file)
+        bad = {each.node for each in here if each.wrong is Wrong.ROWS}
+        for each in here:
+            others = set(_current(handle.journal.state, each.file.holders)).intersection(copies.readable) - bad
+            repairable = each.wrong is Wrong.INDEX or (each.wrong is Wrong.ROWS and bool(others))
+            yield from _findings(handle, copies, each, repairable=repairable)
 
-    def __init__(
-        self,
-        handle: TopicHandle,
-        state: Topic,
-        copies: ReadableCopies,
-        report: Report,
-        progress: Callable[[int], object],
-    ) -> None:
-        self._handle = handle
-        self._state = state
-        self._copies = copies
-        self._report = report
-        self._progress = progress
-        self._missing: set[NodeId] = set()
-        """Missing nodes that hold files."""
 
-    def read(self, rows: _Rows) -> None:
-        """Read a segment or an unrolled chunk on every holder."""
-        if isinstance(rows.ref, ChunkRef):
-            self._chunk(rows, rows.ref)
-        else:
-            self._segment(rows, rows.ref)
+def _findings(handle: TopicHandle, copies: ReadableCopies, fault: Fault, *, repairable: bool) -> Iterator[Finding]:
+    """Yield what is wrong with a copy, a finding for each of its rows."""
+    node = None if copies.is_single or not fault.node else fault.node
+    within = "" if node is None else f"node {node!r}, "
+    for rows in fault.rows:
+        where, topic = f"partition {rows.partition}, offset {rows.base_offset}", f"topic {handle.name!r}, "
+        if fault.file.segment is not None:
+            key = f"segment {fault.file.key}{'.index' if fault.wrong is Wrong.INDEX else ''}"
+            where, topic = (key, "") if copies.is_single else (f"{where}, {key}", topic)
+        yield Finding(where, rows.why, repairable, node, rows.partition, rows.base_offset, within, topic)
 
-    def _chunk(self, rows: _Rows, ref: ChunkRef) -> None:
-        key, place = self._handle.append_file(self._state.file(ref.file).name), ref.place(rows.partition)
-        schemas = self._handle.schemas
-        self._read_copies(rows, lambda _, store: append_file.read_chunk(store, key, place, schemas, rows.where))
 
-    def _segment(self, rows: _Rows, ref: SegmentRef) -> None:
-        """Read a segment on every holder, and compare the copies."""
-        key = self._handle.segment(rows.partition, ref.name)
-        whole: dict[NodeId, tuple[EpochStarts, list[IndexEntry]]] = {}
+def _live_rows(handle: TopicHandle, number: int) -> Iterator[Finding]:
+    """Check that each key has one live row in a partition's head, as far as that can be read."""
+    state = handle.journal.state
+    head = state.partitions[number].keyed_segments
+    segments = [each for each in head if each.keyed is not None and each.keyed.placeholder is None]
+    if not segments:
+        return
+    from pyspark_log_coordinator.audit import live_rows
+    from pyspark_log_storage.parquet import keyed_segment, parquet_footer  # imports pyarrow.parquet
 
-        def read(name: NodeId, store: Store) -> None:
-            entries = segment.scan(store, key, self._handle.schemas, self._state.config.compaction_columns)
-            check_segment(ref, entries, store.size(layout.segment_file(key)))
-            if not segment.index_is_right(store, key, entries):
-                self._add(rows, f"it does not match the {layout.ending(key)}", name, repairable=True, ending=".index")
-            epochs = () if self._copies.is_single else segment.epochs_of(store, key)[1]
-            whole[name] = epochs, entries
+    schemas, columns = handle.schemas, state.config.compaction_columns
 
-        self._report.segments += 1
-        self._read_copies(rows, read)
-        first = next(iter(whole), None)
-        for name, found in whole.items():
-            if first is not None and found != whole[first]:
-                detail = f"its chunks differ from those on node {first!r}, though each is whole; restore the right one"
-                self._add(rows, detail, name)
-
-    def read_live_rows(self, number: int) -> None:
-        """Check that each key has one live row in a partition's keyed segments, as far as these can be read."""
-        segments = self._state.partitions[number].keyed_segments
-        if not segments:
-            return
-        from pyspark_log_coordinator.audit import live_rows
-        from pyspark_log_storage.parquet import keyed_segment  # imports pyarrow.parquet
-
-        def by(read: Callable[[Store, str], T]) -> Callable[[SegmentRef], T]:
-            def found(ref: SegmentRef) -> T:
-                key, stores = self._handle.segment(number, ref.name), self._copies.of(self._state, ref.holders)
-                return first_readable(stores.values(), lambda store: read(store, key))
-
-            return found
-
-        with contextlib.suppress(AllCopiesFailed, NewerFormat):  # reported already, or replaced meanwhile
-            twice = live_rows.of_one_key(segments, by(keyed_segment.read_superseded), by(keyed_segment.read_keys))
-            if twice:
-                older, newer = min(twice)
-                problem = (
-                    f"the key of the row at offset {older} has another live row, at offset {newer}, and readers of the "
-                    f"newest rows get both; there are {len(twice):,} such rows. Write the newest row of the key again, "
-                    "and compact"
+    def keys() -> Iterator[tuple[pa.Array, NDArray[np.int64]]]:
+        for ref in segments:
+            key, holders = handle.segment(number, ref.name), _current(state, ref.holders)
+            stores = [handle.log.node_store(each) for each in holders if each not in handle.log.missing_nodes]
+            footer = first_readable(stores, partial(parquet_footer.read, key=key))
+            for entry in footer.entries:
+                read = partial(
+                    keyed_segment.read_keys, key=key, footer=footer, entry=entry, schemas=schemas, columns=columns
                 )
-                where, topic = f"partition {number}, offset {older}", f"topic {self._handle.name!r}, "
-                finding = Finding(where, problem, partition=number, offset=older, topic=topic)
-                self._report.findings.append(finding)
+                yield first_readable(stores, read)
 
-    def _read_copies(self, rows: _Rows, read: Callable[[NodeId, Store], object]) -> None:
-        """Call `read` for each copy of a chunk or segment, and report those for which it raises a `LogError`."""
-        stores = self._copies.of(self._state, rows.holders)
-        missing = self._copies.missing_of(self._state, rows.holders)
-        self._missing.update(missing)
-        if not stores and not self._copies.is_of_one_node:
-            names = named(missing)
-            detail = f"all of its holders ({names}) are missing; bring one back" if missing else "no node has it"
-            self._add(rows, detail)
-        damaged: dict[NodeId, str] = {}
-        for name, store in stores.items():
-            try:
-                read(name, store)
-            except LogError as error:
-                damaged[name] = str(error)
-            self._report.bytes += rows.bytes
-            self._progress(rows.bytes)
-        needed = self._holders_now(rows) if damaged else ()
-        for name, detail in damaged.items():
-            if name not in needed:
-                continue
-            others = self._copies.to_copy_from(self._state, rows.holders, name)
-            self._add(rows, detail, name, repairable=any(each not in damaged for each in others))
+    with contextlib.suppress(AllCopiesFailed, NewerFormat):  # reported already, or replaced meanwhile
+        twice = live_rows.of_one_key(keys)
+        if twice:
+            older = min(twice)
+            problem = (
+                f"the key of the row at offset {older} has another row in the head of the partition, and readers of "
+                f"the newest rows get both; there are {len(twice):,} such rows. Write the newest row of the key "
+                "again, and compact"
+            )
+            where, topic = f"partition {number}, offset {older}", f"topic {handle.name!r}, "
+            yield Finding(where, problem, partition=number, offset=older, topic=topic)
 
-    def _holders_now(self, rows: _Rows) -> list[NodeId]:
-        """Return the nodes that must still have a chunk or segment: it may have been rolled, moved or deleted since."""
-        try:
-            state = self._handle.refresh()
-        except UnknownTopic:
-            return []
-        except LogError:
-            state = self._state
-        ref, partition = rows.ref, state.partitions[rows.partition]
-        if isinstance(ref, ChunkRef):
-            chunks = partition.chunks_between(ref.base_offset, ref.end_offset)
-            files = [state.file(each.file) for each in chunks if each.file == ref.file]
-            return _current(state, files[0].holders) if files else []
-        segments = (*partition.segments_between(ref.base_offset, ref.end_offset), *partition.staged)
-        return [node for each in segments if each.name == ref.name for node in _current(state, each.holders)]
 
-    def _add(
-        self, rows: _Rows, problem: str, node: NodeId | None = None, *, repairable: bool = False, ending: str = ""
-    ) -> None:
-        where, topic = rows.where, f"topic {self._handle.name!r}, "
-        if isinstance(rows.ref, SegmentRef):
-            segment_where = f"segment {self._handle.segment(rows.partition, rows.ref.name)}{ending}"
-            where, topic = (segment_where, "") if self._copies.is_single else (f"{where}, {segment_where}", topic)
-        node, within = self._at(node)
-        offset = rows.ref.base_offset
-        self._report.findings.append(Finding(where, problem, repairable, node, rows.partition, offset, within, topic))
-
-    def _at(self, node: NodeId | None) -> tuple[NodeId | None, str]:
-        """Return a node as a finding names it: not at all if there is no other one."""
-        return (None, "") if self._copies.is_single or node is None else (node, f"node {node!r}, ")
-
-    def end(self) -> None:
-        """Report the missing nodes and the orphans."""
-        for name in sorted(filter(self._copies.is_expected, self._missing)):
-            self._report.findings.append(Finding(f"node {name!r}", self._copies.missing[name].message, node=name))
-        for name, store in self._copies.stores.items():
-            try:
-                self._checkpoints(name, store)
-                found = topic_cleanup.orphans(store, self._handle)
-            except LogError as error:
-                if self._copies.is_single:
-                    raise
-                self._report.findings.append(Finding(f"node {name!r}", error.message, node=name))
-            else:
-                self._report.orphans += found if self._copies.is_single else [f"node {name}: {key}" for key in found]
-
-    def _checkpoints(self, name: NodeId, store: Store) -> None:
-        folder = layout.topic_folder(self._handle.name, self._handle.topic_id)
-        for key, error in checkpoint_files.damaged(store, folder, self._state, name):
-            node, within = self._at(name)
-            finding = Finding(f"checkpoint {folder}{key}", str(error), repairable=True, node=node, within=within)
-            self._report.findings.append(finding)
+def _checkpoints(handle: TopicHandle, state: Topic, copies: ReadableCopies, name: NodeId) -> Iterator[Finding]:
+    folder = layout.topic_folder(handle.name, handle.topic_id)
+    node, within = (None, "") if copies.is_single else (name, f"node {name!r}, ")
+    for key, error in checkpoint_files.damaged(handle.log.node_store(name), folder, state, name):
+        yield Finding(f"checkpoint {folder}{key}", str(error), repairable=True, node=node, within=within)
 
 
 def verify_cluster(log: Log) -> Report:

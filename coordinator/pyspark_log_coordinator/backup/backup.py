@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.backup import manifest
-from pyspark_log_coordinator.backup.manifest import Backup, SavedGroup, SavedTopic
+from pyspark_log_coordinator.backup.manifest import Backup, SavedGroup
 from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, FormerNode
 from pyspark_log_coordinator.group.state import GroupState
+from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.log.bootstrap import overlap
 from pyspark_log_coordinator.log.nearest_holders import nearest_first, reachable_holders
 from pyspark_log_coordinator.sync import replica_file
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.group.state import Group
     from pyspark_log_coordinator.log.log import Log, TopicHandle
+    from pyspark_log_coordinator.log.topic_description import Description
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_coordinator.sync.replica_file import ReplicaFile
     from pyspark_log_storage.stores.store import Store
@@ -74,22 +76,22 @@ def back_up(log: Log, target: Store, bar: Bar = no_bar) -> tuple[Backup, Copied]
     """
     log.cluster.refresh()
     number, copied = _next_number(log, target), Copied()
-    made = _read(log, number, lambda handle, created_ms: _topic(handle, target, created_ms, bar, copied))
+    made = _read(log, number, lambda handle: _topic(handle, target, bar, copied))
     if not target.create(layout.backup(number), manifest.encode(made)):
         raise InvalidOption(OPTION, f"another process made backup {number} in {target.url}; run one at a time")
     return made, copied
 
 
-def _read(log: Log, number: int, save: Callable[[TopicHandle, int], SavedTopic]) -> Backup:
-    """Return the present states of a log. `save` returns that of a topic, given when the topic was created."""
+def _read(log: Log, number: int, save: Callable[[TopicHandle], Description]) -> Backup:
+    """Return the present states of a log. `save` returns that of a topic."""
     state = log.cluster.state
     entry, at_ms = log.cluster.number, log.clock.now_ms()
     groups = [(record, *_group(log, record.group_id)) for record in state.groups.values()]
     topics = []
     for name in sorted(state.topics):
         with contextlib.suppress(UnknownTopic):  # deleted meanwhile
-            topics.append(save(log.topic(name), state.topics[name].created_ms))
-    ends = {each.state.topic_id: [one.log_end for one in each.state.partitions] for each in topics}
+            topics.append(save(log.topic(name)))
+    ends = {each.topic.topic_id: [one.log_end for one in each.topic.partitions] for each in topics}
     return Backup(
         number=number,
         at_ms=at_ms,
@@ -117,7 +119,7 @@ def check(store: Store, numbers: Sequence[int], bar: Bar = no_bar) -> list[tuple
         except LogError as error:
             wrong.append((error, [number]))
             continue
-        for each in (file for topic in topics for file in replica_file.files_of(topic.state)):
+        for each in (file for one in topics for file in replica_file.files_of(one.topic)):
             places = {*each.places, *files.get(each.key, each).places}
             files[each.key] = msgspec.structs.replace(each, places=tuple(places))
             within[each.key].append(number)
@@ -141,8 +143,8 @@ def keep(store: Store, count: int) -> tuple[list[int], int]:
     needed = {
         key
         for number in numbers[-count:]
-        for topic in manifest.read(store, number).topics
-        for file in replica_file.files_of(topic.state)
+        for one in manifest.read(store, number).topics
+        for file in replica_file.files_of(one.topic)
         for key in _keys(file)
     }
     for number in old:
@@ -211,14 +213,14 @@ def _within(group: Group, ends: dict[str, list[int]]) -> Group:
     return msgspec.structs.replace(group, offsets=offsets)
 
 
-def _topic(handle: TopicHandle, target: Store, created_ms: int, bar: Bar, copied: Copied) -> SavedTopic:
+def _topic(handle: TopicHandle, target: Store, bar: Bar, copied: Copied) -> Description:
     while True:
-        state, number = handle.refresh(), handle.journal.number
+        state, found = handle.refresh(), topic_description.of(handle)
         stored = set(target.list(layout.topic_folder(handle.name, handle.topic_id)))
         lacking = [each for each in replica_file.files_of(state) if each.stored_key not in stored]
         with bar(f"back up {handle.name}", sum(each.bytes for each in lacking)) as moved:
             if all(_copy(handle, state, each, target, moved, copied) for each in lacking):
-                return SavedTopic(number, created_ms, state)
+                return found
 
 
 def _copy(

@@ -1,7 +1,8 @@
 """A backup: the states of a log's journals at one entry each, and so the names of the files that it consists of.
 
-    backups/<number, 20 digits>    envelope b"PLBK", version 1, body: msgpack map
+    backups/<number, 20 digits>    envelope b"PLBK", version 2, body: msgpack map
 
+The state of a topic is its description (`topic_description`), the same bytes as on a node.
 The files are beside it, with the keys that they have on the nodes of the log. They never change, so all backups in a
 store share them, and a backup copies only what the ones before it have not copied. Its manifest is created last: as
 long as there is none, there is no backup.
@@ -20,12 +21,10 @@ from pyspark_log_coordinator.cluster.groups import check as check_record
 from pyspark_log_coordinator.cluster.nodes import FormerNode
 from pyspark_log_coordinator.group import integrity as group_integrity
 from pyspark_log_coordinator.group.state import Group
-from pyspark_log_coordinator.model import topic_state
-from pyspark_log_coordinator.model.topic_state import Topic
-from pyspark_log_coordinator.topic import integrity as topic_integrity
+from pyspark_log_coordinator.log import topic_description
+from pyspark_log_coordinator.log.topic_description import Description
 from pyspark_log_storage import decoding, layout
 from pyspark_log_storage.errors import CorruptObject
-from pyspark_log_storage.names import check_topic
 from pyspark_log_storage.objects.envelope import seal, unseal
 from pyspark_log_storage.stored_fields import Count, Int64
 from pyspark_log_storage.stores.failover import rereads
@@ -34,15 +33,7 @@ if TYPE_CHECKING:
     from pyspark_log_storage.stores.store import Readable, Store
 
 _MAGIC = b"PLBK"
-_VERSION = 1
-
-
-class SavedTopic(msgspec.Struct, frozen=True):
-    """A topic as of an entry of its journal."""
-
-    entry: int
-    created_ms: int
-    state: Topic
+_VERSION = 2
 
 
 class SavedGroup(msgspec.Struct, frozen=True):
@@ -64,14 +55,8 @@ class Backup(msgspec.Struct, frozen=True):
     """The entry of the cluster's journal."""
     nodes: tuple[FormerNode, ...]
     """The nodes that the cluster has or had, with their incarnations."""
-    topics: tuple[SavedTopic, ...]
+    topics: tuple[Description, ...]
     groups: tuple[SavedGroup, ...]
-
-
-class _StoredTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    entry: Count
-    created_ms: Int64
-    state: bytes
 
 
 class _StoredGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,7 +71,7 @@ class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cluster: str
     entry: Count
     nodes: tuple[FormerNode, ...]
-    topics: tuple[_StoredTopic, ...]
+    topics: tuple[bytes, ...]
     groups: tuple[_StoredGroup, ...]
 
 
@@ -101,7 +86,7 @@ def encode(backup: Backup) -> bytes:
         backup.cluster,
         backup.entry,
         backup.nodes,
-        tuple(_StoredTopic(each.entry, each.created_ms, topic_state.encode(each.state)) for each in backup.topics),
+        tuple(map(topic_description.encode, backup.topics)),
         tuple(_StoredGroup(each.entry, each.record, each.state) for each in backup.groups),
     )
     return seal(_MAGIC, _VERSION, msgspec.msgpack.encode(stored))
@@ -111,25 +96,13 @@ def decode(data: bytes, name: str) -> Backup:
     """Return the backup in `data`. Raises `CorruptObject`, `NewerFormat`."""
     stored = decoding.decode(_decoder.decode, unseal(_MAGIC, _VERSION, data, name), name)
 
-    def checked(encoded: bytes | msgspec.Raw, entry: int) -> Topic:
-        state = topic_state.decode(encoded)
-        check_topic(state.name)
-        if not layout.is_id(state.topic_id):
-            raise ValueError(f"topic {state.name!r} has the id {state.topic_id[:300]!r}")
-        topic_integrity.check_snapshot(state, entry)
-        return state
-
-    def saved(each: _StoredTopic) -> SavedTopic:
-        state = decoding.decode(lambda encoded: checked(encoded, each.entry), each.state, name)
-        return SavedTopic(each.entry, each.created_ms, state)
-
     def check_group(each: _StoredGroup) -> SavedGroup:
         check_record(each.state.group_id, each.record)
         group_integrity.check_snapshot(each.state, each.entry)
         return SavedGroup(each.entry, each.record, each.state)
 
     groups = decoding.decode(lambda _: tuple(map(check_group, stored.groups)), b"", name)
-    topics = tuple(map(saved, stored.topics))
+    topics = tuple(topic_description.decode(each, name) for each in stored.topics)
     return Backup(stored.number, stored.at_ms, stored.cluster, stored.entry, stored.nodes, topics, groups)
 
 

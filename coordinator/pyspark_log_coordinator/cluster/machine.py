@@ -2,7 +2,7 @@
 
     command           events
     StartCluster   -> ClusterStarted, NodeAdded ...    the journal's first entry
-    RestoreCluster -> ClusterRestored                  the first entry of a cluster whose journals were lost
+    BeginJournal   -> JournalBegun                     the first entry of a journal that begins anew
     CreateTopic    -> TopicCreated
     RemoveTopic    -> TopicRemoved                     after the topic's own journal has ended
     FinishDeletions-> DeletionsFinished                no files of these topics are left to delete
@@ -36,7 +36,6 @@ from pyspark_log_coordinator.cluster.nodes import (
     AT_THE_ROOT,
     AddNode,
     FenceNode,
-    FormerNode,
     Node,
     NodeAdded,
     RemoveNode,
@@ -44,8 +43,7 @@ from pyspark_log_coordinator.cluster.nodes import (
     SetRack,
     UnfenceNode,
 )
-from pyspark_log_coordinator.journal.journal_nodes import JournalNodes
-from pyspark_log_coordinator.journal.state_machine import Machine, events_decoder
+from pyspark_log_coordinator.journal.state_machine import BeginJournal, JournalBegun, Machine, events_decoder
 from pyspark_log_coordinator.model import topic_config
 from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_coordinator.model.settings import NUM_PARTITIONS
@@ -54,6 +52,7 @@ from pyspark_log_storage.errors import InvalidOption, TopicExists
 from pyspark_log_storage.names import check_topic
 
 PARTITIONS_MAX = NUM_PARTITIONS.highest
+_decode_state = msgspec.msgpack.Decoder(Cluster).decode
 
 
 class StartCluster(msgspec.Struct, frozen=True):
@@ -61,18 +60,6 @@ class StartCluster(msgspec.Struct, frozen=True):
 
     cluster_id: str
     nodes: tuple[Node, ...]
-
-
-class RestoreCluster(msgspec.Struct, frozen=True):
-    """Begin the journal of a cluster that was rebuilt from its nodes."""
-
-    found: ClusterRestored
-    journal_nodes: JournalNodes | None = None
-    """The journal nodes, if the journals are on several stores."""
-    groups: tuple[groups.GroupRecord, ...] = ()
-    """The groups, if they are known: a rebuild does not find them."""
-    root: str = ""
-    """The address of the cluster root, if it has other nodes."""
 
 
 class CreateTopic(msgspec.Struct, frozen=True):
@@ -114,15 +101,6 @@ class ClusterStarted(msgspec.Struct, frozen=True, tag=True, array_like=True, for
     cluster_id: str
 
 
-class ClusterRestored(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The cluster exists again, as it was found on its nodes."""
-
-    cluster_id: str
-    nodes: tuple[Node, ...]
-    former_nodes: tuple[FormerNode, ...]
-    topics: tuple[TopicRecord, ...]
-
-
 class AddressSet(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """This is the address of the cluster root. At another one the log is not opened while it has other nodes."""
 
@@ -149,7 +127,7 @@ class DeletionsFinished(msgspec.Struct, frozen=True, tag=True, array_like=True, 
 
 Command = (
     StartCluster
-    | RestoreCluster
+    | BeginJournal
     | nodes.Command
     | RemoveNode
     | journal_generations.Command
@@ -161,7 +139,7 @@ Command = (
 )
 Event = (
     ClusterStarted
-    | ClusterRestored
+    | JournalBegun
     | nodes.Event
     | journal_generations.Event
     | TopicCreated
@@ -178,14 +156,8 @@ def decide(state: Cluster, command: Command, now: int) -> list[Any]:
         case StartCluster():
             started = [ClusterStarted(command.cluster_id), *map(NodeAdded, command.nodes)]
             return [] if state.cluster_id else started
-        case RestoreCluster():
-            events: list[Any] = [command.found]
-            begun = command.journal_nodes
-            if begun is not None and begun.generation > 1:
-                events.append(JournalMigrationStarted(begun.generation, begun.nodes, ()))
-            events += map(GroupCreated, command.groups)
-            events += [AddressSet(command.root)] if command.root else []
-            return [] if state.cluster_id else events
+        case BeginJournal():
+            return [] if state.cluster_id else [JournalBegun(command.state)]
         case RemoveNode():
             unclear = sorted(name for name, each in state.topics.items() if each.topic_id not in command.clear)
             holders = command.journals | state.journals.holders()
@@ -209,17 +181,12 @@ def decide(state: Cluster, command: Command, now: int) -> list[Any]:
 def evolve(state: Cluster, event: Event) -> Cluster:
     """Return the state after `event`."""
     match event:
-        case ClusterStarted() | ClusterRestored() if state.cluster_id:
+        case ClusterStarted() | JournalBegun() if state.cluster_id:
             raise ValueError("the cluster is started twice")
         case ClusterStarted():
             return msgspec.structs.replace(state, cluster_id=event.cluster_id)
-        case ClusterRestored():
-            return Cluster(
-                cluster_id=event.cluster_id,
-                nodes={each.node_id: each for each in event.nodes},
-                topics={each.name: each for each in event.topics},
-                former_nodes=event.former_nodes,
-            )
+        case JournalBegun():
+            return _decode_state(event.state)
         case JournalMigrationStarted() | JournalMigrationFinished():
             journals = journal_generations.evolve(state.journals, tuple(state.journal_ids()), event)
             return msgspec.structs.replace(state, journals=journals)
@@ -319,7 +286,7 @@ MACHINE: Machine[Cluster, Command] = Machine(
     check_entry=integrity.check_entry,
     check_state=integrity.check_snapshot,
     encode_state=msgspec.msgpack.encode,
-    decode_state=msgspec.msgpack.Decoder(Cluster).decode,
+    decode_state=_decode_state,
     generation=lambda state: state.journals.generation,
 )
 
@@ -339,7 +306,6 @@ __all__ = [
     "RemoveNode",
     "RemoveTopic",
     "RenewNode",
-    "RestoreCluster",
     "SetRack",
     "StartCluster",
     "StartJournalMigration",

@@ -1,13 +1,12 @@
 """The commit of what tasks have staged: a batch for each topic, from staged files to the promise of `acks`.
 
     roll          a topic that is past its hard cap of unrolled chunks (`inline_maintenance`)
-    complete      copy what in-sync replicas lack (`commit_catch_up`)
     submit        one journal entry gives every row its offset (`sequencing`)
-    follow up     copy what the promise of `acks` still needs (`commit_catch_up`)
+    settle        copy to the replicas that the batch left behind (`settling`)
     maintain      do a little maintenance, which cannot fail the batch (`inline_maintenance`)
 
-A retriable error repeats these steps. If too few replicas are in sync, the commit first probes the nodes, elects
-leaders and brings replicas back into the ISR.
+A batch that is refused because too few replicas are in sync, or hold it, is submitted once more after the nodes were
+probed, leaders elected, and what is missing was copied. A retriable error repeats all of this.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.commit import commit_catch_up, inline_maintenance, isr_recovery
+from pyspark_log_coordinator.commit import inline_maintenance, settling
 from pyspark_log_coordinator.retry import RetryPolicy, retry
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.topic import batch_offsets
@@ -144,8 +143,10 @@ def commit(
         inline_maintenance.swap_in(handle, command.swaps)
         return outcome.answer  # who has committed the batch knows what else is due
     first = outcome.number if outcome.events else outcome.number + 1  # a replay has no entry
+    if settling.has_several_nodes(handle.journal.state):
+        settling.settle_after(handle, attempt.before, command, attempt.failed)
+        _detect_failures_of_unseen(handle, command, policy)
     inline_maintenance.run_inline(handle, first, cleans_up=cleans_up)
-    commit_catch_up.note_followers(handle, command.acks)
     return batch_offsets.of_outcome(command, outcome)
 
 
@@ -160,6 +161,10 @@ class _Attempt:
         self._session_timeout_ms = session_timeout_ms
         self._inbox = inbox
         self._is_repeated = False
+        self.failed = {node for file in batch.files for node in file.failed}
+        """The nodes that a task could not write to, unless the batch was refused since: they may be well again."""
+        self.before = handle.journal.state
+        """The topic before the last submission."""
         self.command: CommitBatch | None = None
         """What the topic is asked for, once it is known."""
         self._outcome: Outcome[Topic] | None = None
@@ -171,37 +176,34 @@ class _Attempt:
         return self._outcome is not None or (self._inbox is not None and self._inbox.is_used)
 
     def __call__(self) -> Outcome[Topic]:
-        handle, failed = self._handle, {node for file in self._batch.files for node in file.failed}
+        handle = self._handle
         handle.log.check_root()
         if self._is_repeated:
             handle.refresh()
-            failed = set()  # they may be well again, and perhaps too few others hold the batch
         self._is_repeated = True
         if self.command is None:
             self.command = self._prepare()
-        command = self.command
-        if not commit_catch_up.has_several_nodes(handle.journal.state):
-            return handle.submit(command, self._inbox)
+        if not settling.has_several_nodes(handle.journal.state):
+            return handle.submit(self.command, self._inbox)
         try:
-            if self._outcome is None:
-                self._outcome = handle.submit(commit_catch_up.complete(handle, command, failed), self._inbox)
-            elif command.claim is not None:
-                handle.submit(command)  # raises if an election has cut its rows meanwhile
-            commit_catch_up.follow_up(handle, command)
+            return self._submit(self.command)
         except NotEnoughReplicas:
+            self.failed = set()
             failure_detector_of(handle, self._session_timeout_ms).look(handle)
-            isr_recovery.recover_now(handle)
-            raise
-        if command.acks != "all" and commit_catch_up.has_uncommitted(handle.journal.state):
-            # An unreachable member of the ISR would hide these rows and all that follow.
-            try:
-                failure_detector_of(handle, self._session_timeout_ms).look_now_and_then(handle)
-            except LogError as error:
-                message = "failure detection for topic %(topic)r failed: %(error)s"
-                handle.log.failures.note(("detection", handle.topic_id), error, message, topic=handle.name)
-            else:
-                message = "failure detection for topic %(topic)r works again"
-                handle.log.failures.end(("detection", handle.topic_id), message, topic=handle.name)
+            settling.settle(handle, handle.log.environment.monotonic() + settling.REFUSED_SECONDS)
+            if self._outcome is None:
+                self.command = settling.with_copies(handle, self.command)
+            return self._submit(self.command)
+
+    def _submit(self, command: CommitBatch) -> Outcome[Topic]:
+        """Submit the batch, or find that it is in the log. Raises `NotEnoughReplicas` if its promise does not hold."""
+        handle = self._handle
+        if self._outcome is None:
+            self.before = handle.journal.state
+            self._outcome = handle.submit(settling.with_real_holders(handle, command), self._inbox)
+        elif command.claim is not None:
+            handle.submit(command)  # raises if an election has cut its rows meanwhile
+        settling.check_committed(handle, command)
         return self._outcome
 
     def _prepare(self) -> CommitBatch:
@@ -225,5 +227,19 @@ def _reason(error: LogError) -> str:
 
 def detect_failures(handle: TopicHandle, policy: RetryPolicy) -> None:
     """Probe the nodes, and elect leaders in the place of unreachable ones if their time-out has passed."""
-    if commit_catch_up.has_several_nodes(handle.journal.state):
+    if settling.has_several_nodes(handle.journal.state):
         failure_detector_of(handle, policy.session_timeout_ms).look(handle)
+
+
+def _detect_failures_of_unseen(handle: TopicHandle, command: CommitBatch, policy: RetryPolicy) -> None:
+    """Detect failures if rows are not committed: an unreachable member of the ISR would hide all that follow."""
+    if command.acks == "all" or not settling.has_uncommitted(handle.journal.state):
+        return
+    try:
+        failure_detector_of(handle, policy.session_timeout_ms).look_now_and_then(handle)
+    except LogError as error:
+        message = "failure detection for topic %(topic)r failed: %(error)s"
+        handle.log.failures.note(("detection", handle.topic_id), error, message, topic=handle.name)
+    else:
+        message = "failure detection for topic %(topic)r works again"
+        handle.log.failures.end(("detection", handle.topic_id), message, topic=handle.name)

@@ -3,16 +3,18 @@
     plan_inline, roll_inline    the tasks of a batch roll or merge segments, planned on the driver
     roll_past_the_cap           the commit rolls before it appends to a topic that is past its hard cap
     swap_in                     the commit swaps in what was rolled, if another process has committed the batch
-    run_inline                  after a batch the commit cleans up and brings replicas back into the ISR
+    run_inline                  after a batch the commit cleans up, or describes the topic
 
 Except past the hard cap, an error is logged and the work is left for later: it cannot fail a batch.
 """
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator.maintenance import roll_task
+from pyspark_log_coordinator.maintenance import checkpoint_files, roll_task
+from pyspark_log_coordinator.maintenance.checkpoint_files import DESCRIBE_SECONDS
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
@@ -37,8 +39,7 @@ CLUSTER_CLEAN_UP_OBJECTS_MAX = 1_000
 
 def plan_inline(handle: TopicHandle) -> tuple[RollTask, ...]:
     """Return the rolls and merges for the tasks of the next batch: one each, the most urgent first."""
-    state = handle.journal.state
-    return tuple(roll_task.roll_task_of(handle, job) for job in roll_plan.plan(state, handle.now_ms()))
+    return tuple(roll_task.roll_task_of(handle, job) for job in _due(handle))
 
 
 def roll_inline(
@@ -106,8 +107,17 @@ def roll_past_the_cap(handle: TopicHandle) -> None:
 def _rolls_past_the_cap(handle: TopicHandle) -> list[RollTask]:
     """Return the rolls of the partitions past the cap. What is due in others fails no write, and may never succeed."""
     state = handle.journal.state
-    jobs = roll_plan.plan(state, handle.now_ms())
-    return [roll_task.roll_task_of(handle, job) for job in jobs if roll_plan.is_past_the_cap(state, job.partition)]
+    return [
+        roll_task.roll_task_of(handle, job) for job in _due(handle) if roll_plan.is_past_the_cap(state, job.partition)
+    ]
+
+
+def _due(handle: TopicHandle) -> list[roll_plan.RollJob]:
+    known = _due_times.setdefault(handle, roll_plan.DueTimes())
+    return roll_plan.plan(handle.journal.state, handle.now_ms(), known=known)
+
+
+_due_times: weakref.WeakKeyDictionary[TopicHandle, roll_plan.DueTimes] = weakref.WeakKeyDictionary()
 
 
 def swap_in(handle: TopicHandle, swaps: tuple[SwapSegments, ...]) -> None:
@@ -125,16 +135,28 @@ def swap_in(handle: TopicHandle, swaps: tuple[SwapSegments, ...]) -> None:
 
 
 def run_inline(handle: TopicHandle, first: int, *, cleans_up: bool = True) -> None:
-    """Copy to replicas that are out of sync when it is their turn, and clean up at every 64th entry of the journal.
+    """Clean up at every 64th entry of the journal.
 
-    `first` is the number of the batch's entry: others may follow, with which replicas caught up. `cleans_up` false: the
-    caller cleans up elsewhere.
+    A cleanup describes the topic; without one that is done after a minute. `first` is the number of the batch's entry:
+    others may follow, with which replicas caught up. `cleans_up` false: the caller cleans up elsewhere.
     """
-    from pyspark_log_coordinator.commit import isr_recovery
-
-    isr_recovery.recover_inline(handle)
-    if cleans_up and has_multiple(CLEAN_UP_EVERY_ENTRIES, first, handle.journal.number):
+    if not cleans_up:
+        return
+    if has_multiple(CLEAN_UP_EVERY_ENTRIES, first, handle.journal.number):
         clean_up(handle, first)
+    elif handle.log.environment.monotonic() - handle.described_at >= DESCRIBE_SECONDS:
+        _describe(handle)
+
+
+def _describe(handle: TopicHandle) -> None:
+    what, topic = ("description", handle.topic_id), handle.name
+    try:
+        checkpoint_files.write_on_nodes(handle)
+    except LogError as error:
+        message = "topic %(topic)r was not described, which is left for later: %(error)s"
+        handle.log.failures.note(what, error, message, topic=topic)
+    else:
+        handle.log.failures.end(what, "topic %(topic)r is described again", topic=topic)
 
 
 def has_multiple(of: int, first: int, last: int) -> bool:

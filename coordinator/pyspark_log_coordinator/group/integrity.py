@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log_coordinator.group import rebalance
-from pyspark_log_coordinator.group.lifecycle import GroupRestored, GroupStarted
+from pyspark_log_coordinator.group.lifecycle import GroupStarted
 from pyspark_log_coordinator.group.offsets import OffsetsCommitted
 from pyspark_log_coordinator.group.state import GroupState
-from pyspark_log_coordinator.journal.state_machine import JournalMoved, check_ordinals
+from pyspark_log_coordinator.journal.state_machine import JournalBegun, JournalMoved, check_ordinals
 from pyspark_log_storage.names import check_group
 from pyspark_log_storage.names import check_member as check_name
 
@@ -42,7 +42,7 @@ def check_entry(before: Group, events: list[Any], after: Group, number: int) -> 
     for what in _NUMBERS:
         if getattr(after, what) < getattr(before, what):
             raise ValueError(f"{what} goes back from {getattr(before, what)} to {getattr(after, what)}")
-    if any(isinstance(each, GroupRestored) for each in events):
+    if any(isinstance(each, JournalBegun) for each in events):
         check_snapshot(after, number)
     _check(before, after)
 

@@ -4,7 +4,6 @@
     StartGroup       -> GroupStarted             the journal's first entry, or the next life of a dead group
     AlterGroupConfig -> GroupConfigAltered
     DeleteGroup      -> GroupDeleted             of an empty group
-    RestoreGroup     -> GroupRestored            the first entry of a group that is restored from a backup
 
 A group that was deleted keeps its numbers: if one of the same id starts again, no generation or action number is used
 twice, so that no command for the former group applies to the new one.
@@ -15,10 +14,10 @@ from __future__ import annotations
 import msgspec
 
 from pyspark_log_coordinator.group.config import GroupConfig
-from pyspark_log_coordinator.group.state import Group, GroupState, Offsets
+from pyspark_log_coordinator.group.state import Group, GroupState
 from pyspark_log_storage.errors import GroupNotEmpty
 from pyspark_log_storage.names import check_group
-from pyspark_log_storage.stored_fields import Count, Int64
+from pyspark_log_storage.stored_fields import Int64
 
 
 class StartGroup(msgspec.Struct, frozen=True):
@@ -40,12 +39,6 @@ class DeleteGroup(msgspec.Struct, frozen=True):
     """Delete an empty group, with its committed offsets."""
 
 
-class RestoreGroup(msgspec.Struct, frozen=True):
-    """Begin the journal of a group that is restored from a backup."""
-
-    found: GroupRestored
-
-
 class GroupStarted(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
     """The group exists, empty."""
 
@@ -65,20 +58,8 @@ class GroupDeleted(msgspec.Struct, frozen=True, tag=True, array_like=True, forbi
     at_ms: Int64
 
 
-class GroupRestored(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The group exists again: without members, with its committed offsets, and with the numbers that only grow."""
-
-    group_id: str
-    config: GroupConfig
-    offsets: Offsets
-    generation: Count
-    barriers: Count
-    actions: Count
-    rewinds: Count
-
-
-Command = StartGroup | AlterGroupConfig | DeleteGroup | RestoreGroup
-Event = GroupStarted | GroupConfigAltered | GroupDeleted | GroupRestored
+Command = StartGroup | AlterGroupConfig | DeleteGroup
+Event = GroupStarted | GroupConfigAltered | GroupDeleted
 
 
 def decide(group: Group, command: Command, now: int) -> list[Event]:
@@ -89,8 +70,6 @@ def decide(group: Group, command: Command, now: int) -> list[Event]:
                 return []
             check_group(command.group_id)
             return [GroupStarted(command.group_id, command.config)]
-        case RestoreGroup():
-            return [] if group.started else [command.found]
         case AlterGroupConfig():
             changed = group.config.alter(command.settings)
             return [] if changed == group.config else [GroupConfigAltered(changed)]
@@ -114,18 +93,6 @@ def evolve(group: Group, event: Event) -> Group:
                 raise ValueError("the group is started twice")
             return msgspec.structs.replace(
                 group, group_id=event.group_id, config=event.config, state=GroupState.EMPTY, deleted_ms=None
-            )
-        case GroupRestored():
-            if group.started:
-                raise ValueError("the group is restored, but exists")
-            return Group(
-                group_id=event.group_id,
-                config=event.config,
-                offsets=event.offsets,
-                generation=event.generation,
-                barriers=event.barriers,
-                actions=event.actions,
-                rewinds=event.rewinds,
             )
         case GroupConfigAltered():
             return msgspec.structs.replace(group, config=event.config)

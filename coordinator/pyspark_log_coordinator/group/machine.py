@@ -1,7 +1,8 @@
 """The state machine of a group: one journal for each group, which takes the place of Kafka's group coordinator.
 
     command                         events
-    StartGroup, AlterGroupConfig, DeleteGroup, RestoreGroup      see `lifecycle`
+    StartGroup, AlterGroupConfig, DeleteGroup       see `lifecycle`
+    BeginJournal                    see `journal.state_machine`
     JoinGroup                       see `joining`
     CompleteJoin, ExpireSync        see `rebalance`
     SyncGroup                       see `sync`
@@ -36,9 +37,7 @@ from pyspark_log_coordinator.group.lifecycle import (
     DeleteGroup,
     GroupConfigAltered,
     GroupDeleted,
-    GroupRestored,
     GroupStarted,
-    RestoreGroup,
     StartGroup,
 )
 from pyspark_log_coordinator.group.offsets import (
@@ -50,6 +49,8 @@ from pyspark_log_coordinator.group.rebalance import CompleteJoin, ExpireSync
 from pyspark_log_coordinator.group.state import Group, GroupState
 from pyspark_log_coordinator.group.sync import SyncGroup, WorkAssigned
 from pyspark_log_coordinator.journal.state_machine import (
+    BeginJournal,
+    JournalBegun,
     JournalMoved,
     Machine,
     MoveJournal,
@@ -59,9 +60,17 @@ from pyspark_log_coordinator.journal.state_machine import (
 from pyspark_log_storage.errors import UnknownGroup
 
 Command = (
-    lifecycle.Command | JoinGroup | rebalance.Command | SyncGroup | leaving.Command | offsets.Command | MoveJournal
+    lifecycle.Command
+    | JoinGroup
+    | rebalance.Command
+    | SyncGroup
+    | leaving.Command
+    | offsets.Command
+    | BeginJournal
+    | MoveJournal
 )
-Event = lifecycle.Event | joining.Event | rebalance.Event | WorkAssigned | offsets.Event | JournalMoved
+Event = lifecycle.Event | joining.Event | rebalance.Event | WorkAssigned | offsets.Event | JournalBegun | JournalMoved
+_decode_state = msgspec.msgpack.Decoder(Group).decode
 
 
 def decide(state: Group, command: Command, now: int) -> list[Any]:
@@ -70,8 +79,8 @@ def decide(state: Group, command: Command, now: int) -> list[Any]:
         return list(decide_move(state.journal_generation, command))
     if isinstance(command, StartGroup):
         return _start(state, command, now)
-    if isinstance(command, RestoreGroup):
-        return list(lifecycle.decide(state, command, now))
+    if isinstance(command, BeginJournal):
+        return [] if state.started else [JournalBegun(command.state)]
     assert state.started, "the journal begins before any other command"
     if state.state is GroupState.DEAD and not isinstance(command, DeleteGroup):
         raise UnknownGroup(
@@ -103,8 +112,12 @@ def evolve(state: Group, event: Event) -> Group:
             return joining.evolve(state, event)
         case WorkAssigned():
             return sync.evolve(state, event)
-        case GroupStarted() | GroupConfigAltered() | GroupDeleted() | GroupRestored():
+        case GroupStarted() | GroupConfigAltered() | GroupDeleted():
             return lifecycle.evolve(state, event)
+        case JournalBegun():
+            if state.started:
+                raise ValueError("the group is started twice")
+            return _decode_state(event.state)
         case JournalMoved():
             return msgspec.structs.replace(state, journal_generation=event.generation)
         case _:
@@ -132,6 +145,6 @@ MACHINE: Machine[Group, Command] = Machine(
     check_entry=integrity.check_entry,
     check_state=integrity.check_snapshot,
     encode_state=msgspec.msgpack.encode,
-    decode_state=msgspec.msgpack.Decoder(Group).decode,
+    decode_state=_decode_state,
     generation=lambda state: state.journal_generation,
 )

@@ -1,7 +1,7 @@
 """A state machine: `decide`, `evolve`, and how its events and states are stored.
 
-The machines of topics and groups have one command in common: their journals move with those of the cluster
-(`journal_generations`).
+All machines have one command in common, with which a journal begins anew. Those of topics and groups have another:
+their journals move with those of the cluster (`journal_generations`).
 """
 
 from __future__ import annotations
@@ -67,6 +67,18 @@ class Outcome(msgspec.Struct, Generic[S], frozen=True):
     events: list[Any]
     answer: dict[int, tuple[int, int]] | None = None
     """See `Machine.answer`, if another process has carried out the command: then `state` may be an older one."""
+
+
+class BeginJournal(msgspec.Struct, frozen=True):
+    """Begin a journal with a state that is known from elsewhere, as it is stored in a snapshot."""
+
+    state: bytes
+
+
+class JournalBegun(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """The journal begins with this state."""
+
+    state: bytes
 
 
 class MoveJournal(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from pyspark_log_coordinator.cluster.groups import group_of
 from pyspark_log_coordinator.cluster.nodes import live, node_of
 from pyspark_log_coordinator.journal import history
 from pyspark_log_coordinator.journal.inbox import Inbox
-from pyspark_log_coordinator.log import bootstrap
+from pyspark_log_coordinator.log import bootstrap, topic_description
 from pyspark_log_coordinator.log.cluster_journals import ClusterJournals
 from pyspark_log_coordinator.log.group_handle import GroupHandle
 from pyspark_log_coordinator.log.log_clock import LogClock
@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.journal.state_machine import Outcome
     from pyspark_log_coordinator.model.batch import Acks
     from pyspark_log_coordinator.model.partition import NodeId, Partition, SegmentRef
-    from pyspark_log_coordinator.model.partitions import Partitions
     from pyspark_log_storage.stores.store import Store
 
 
@@ -107,6 +106,8 @@ class TopicHandle:
         self.inbox = topic_inbox(self.journal.folder, log.environment)
         """For batches that have a claim."""
         self.log = log
+        self.described_at = log.environment.monotonic()
+        """When this process described the topic last, or came to know it, by the monotonic clock."""
         self._record = record
         self._schemas: tuple[tuple[bytes, ...], tuple[pa.Schema, ...]] = ((), ())
 
@@ -121,7 +122,7 @@ class TopicHandle:
         return self.journal.number
 
     @property
-    def partitions(self) -> Partitions:
+    def partitions(self) -> tuple[Partition, ...]:
         """The partitions of `state`, by number."""
         return self.journal.state.partitions
 
@@ -241,13 +242,13 @@ class TopicHandle:
         """
         self.log.store_checks.check()
         state, missing = self.journal.state, self.log.broken_nodes  # a node that a task may not use is its error
-        used = write_targets.used_nodes(state, acks, missing)
-        if not used <= self.log.nodes.keys():  # replicas were moved since the last look, and their node was removed
-            state = self.refresh()
-            used = write_targets.used_nodes(state, acks, missing)
+        targets = write_targets.write_targets(state, acks, missing)
+        if not write_targets.used_nodes(targets) <= self.log.nodes.keys():
+            state = self.refresh()  # replicas were moved since the last look, and their node was removed
+            targets = write_targets.write_targets(state, acks, missing)
         return WriteTargets(
-            write_targets.write_targets(state, acks, missing),
-            {each: (self.log.node(each).url, state.incarnations[each]) for each in used},
+            targets,
+            {each: (self.log.node(each).url, state.incarnations[each]) for each in write_targets.used_nodes(targets)},
             write_targets.enough(state, acks),
         )
 
@@ -669,9 +670,12 @@ class Log:
         self.finish_deletion(name)
         self.cluster.submit(command)
         handle = self.topic(name)
+        described = topic_description.encode(topic_description.of(handle))
         for node_id in handle.state.incarnations.keys() - self.missing_nodes.keys():
             with contextlib.suppress(LogError):  # then the first writer makes it, who may need the right to
-                make_folder(self.node_store(node_id), layout.append_files(name, handle.topic_id))
+                store = self.node_store(node_id)
+                make_folder(store, layout.append_files(name, handle.topic_id))
+                store.put(f"{layout.topic_folder(name, handle.topic_id)}{topic_description.NAME}", described)
         return handle
 
     def ensure_topic(

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.cluster import nodes
 from pyspark_log_coordinator.cluster.machine import (
@@ -77,11 +79,12 @@ def join(log: Log, url: str, node_id: NodeId | None = None, rack: str = "") -> t
     return log.cluster.state.nodes[found.node], True
 
 
-def renew(log: Log, node_id: NodeId, url: str | None = None) -> tuple[Node, bool]:
+def renew(log: Log, node_id: NodeId, url: str | None = None, *, is_set_back: bool = False) -> tuple[Node, bool]:
     """Use the store now at a node's address, or at `url`, for the node; return the node, and whether that changed it.
 
-    An empty store gets a new incarnation, which holds nothing yet. Raises `InvalidInput` if the store belongs to
-    another node, is one that the node had before, or is a copy of the one that it has, and if the root gets a `url`;
+    An empty store gets a new incarnation, which holds nothing yet. So does one that `is_set_back`: it lacks files that
+    the node holds. What is left on it is found by the node's next catch-up. Raises `InvalidInput` if the store belongs
+    to another node, is one that the node had before, or is a copy of the one that it has, and if the root gets a `url`;
     `StoreUnfit`, `StoreError`.
     """
     known = nodes.node_of(log.cluster.refresh().nodes, node_id)
@@ -103,6 +106,9 @@ def renew(log: Log, node_id: NodeId, url: str | None = None) -> tuple[Node, bool
         raise _refused(f"the store at {address} is node {marker.node!r}, not {node_id!r}; mount the right one")
     if address != known.url:
         _check_moved(log, known, store, marker)
+    if is_set_back and marker.incarnation == known.incarnation:
+        marker = msgspec.structs.replace(marker, incarnation=log.environment.nonce())
+        store.put(layout.MARKER, node.encode(marker))
     done = log.cluster.submit(RenewNode(node_id, address, marker.incarnation))
     update_topics(log, node_id)
     return done.state.nodes[node_id], bool(done.events)

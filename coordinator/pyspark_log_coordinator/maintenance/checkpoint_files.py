@@ -6,17 +6,18 @@
     description                         see `topic_description`
 
 The first three are Kafka's, for the partitions of which the node is a replica. They are for users and recovery, and no
-decision depends on them: of two processes the one with the older state may write last. They have no checksum, and the
-description has one. So it is written first, and a rebuild uses the others only of a node that has no description, and
-leader epochs that continue the description's.
+decision depends on them: of two processes the one with the older state may write last.
+
+A description is what is left of a topic if all journals are lost. So each node gets a newer one before a file that its
+description names is deleted there, and also if nothing is deleted: at every 64th entry and after a minute of writing.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores, reachable_nodes
-from pyspark_log_coordinator.maintenance import topic_description
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreUnavailable
@@ -24,7 +25,7 @@ from pyspark_log_storage.objects import checkpoints
 from pyspark_log_storage.stores.failover import rereads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId, Partition
@@ -50,6 +51,10 @@ def contents(state: Topic, node_id: NodeId, description: bytes | None = None) ->
             for number, each in mine.items()
         },
     }
+
+
+DESCRIBE_SECONDS = 60.0
+"""A writer describes its topic so often."""
 
 
 def write(store: Store, folder: str, wanted: Mapping[str, bytes]) -> None:
@@ -103,6 +108,19 @@ def write_on_nodes(handle: TopicHandle, nodes: ReachableStores | None = None) ->
     description = topic_description.encode(topic_description.of(handle))
     nodes = nodes or reachable_nodes(handle.log)
     nodes.each(lambda name, store: write(store, folder, contents(state, name, description)))
+    handle.described_at = handle.log.environment.monotonic()
+
+
+def write_before_deletion(handle: TopicHandle, nodes: ReachableStores, keys: Mapping[NodeId, Collection[str]]) -> None:
+    """Describe the topic on the nodes from which these files will be deleted. One that fails is left out."""
+    folder = layout.topic_folder(handle.name, handle.topic_id)
+    description = topic_description.encode(topic_description.of(handle))
+
+    def describe(name: str, store: Store) -> None:
+        if keys[name]:
+            write(store, folder, {topic_description.NAME: description})
+
+    nodes.each(describe)
 
 
 def _rolled_end(partition: Partition, node_id: NodeId) -> int:

@@ -1,176 +1,172 @@
-"""Compaction tasks: they write a keyed segment, which has the newest row of each key of its range.
+"""Compaction tasks: they clean the dense rows of a job, or write neighbouring segments of the head as one.
 
-A fold reads its rows twice: their keys, to find the newest row of each, and then all columns of these, in order. It
-looks its keys up in the key indexes of the keyed segments before it, and writes the offsets of the rows that it finds
-there: they are superseded. With a version column it is the other way round for rows whose version is smaller than that
-of the row that is there: they are left out. A merge reads keyed segments, without their superseded rows. It looks up
-the keys of rows that delete theirs, and whose time is past, in the key indexes before it: they stay while an older row
-is left. Both keep some 70 bytes of each row in memory, with versions 86, and the rows of a row group; of the
-segments that are looked up one key index at a time.
-
-Keys are compared by 96 bits of two hashes, see `pyspark_log_storage.columns.key_hash`.
+The dense rows are read twice: their keys, to find the newest row of each, and then all columns of these. Of the
+segments of the head the keys are read, to find the rows that stay; those of which not all do are written again, a row
+group at a time. In memory are the keys of the dense rows, as many keys of the head, and a bit for each row of it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from pyspark_log_coordinator.model.partition import Keyed
-from pyspark_log_storage.columns import key_index
+from pyspark_log_coordinator.segments.compaction_plan import Output, Source, outputs
 from pyspark_log_storage.columns.column_conversion import as_newest
-from pyspark_log_storage.columns.key_index import NONE, Keys, deletes, is_in, keys_in
+from pyspark_log_storage.columns.keys import deletes, is_in, keys_in, matched, newest
 from pyspark_log_storage.files import chunk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
     from pyspark_log_coordinator.maintenance.roll_input import RollInput, RollTask
-    from pyspark_log_coordinator.model.partition import SegmentRef
-    from pyspark_log_coordinator.segments.compaction_plan import Compaction
     from pyspark_log_storage.files.row_files import SegmentFile
     from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
 
     Offsets = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+    Rows = tuple[pa.RecordBatch, Offsets, int, int]
 
 
-def compact(rows: RollInput, work: RollTask, writer: KeyedSegmentWriter) -> tuple[SegmentFile, Keyed]:
-    """Write the rows of a job; return the segment, and what the journal has to know of it.
+class Compacted(NamedTuple):
+    """A segment that was written, and what the journal has to know of it."""
 
-    Raises `CorruptObject`, `StoreError`, `NotAsParquet`.
-    """
-    job = work.job
-    is_merge = bool(job.segments) and job.segments[0].keyed is not None
-    return _merge(rows, work, writer) if is_merge else _fold(rows, work, writer)
+    file: SegmentFile
+    keyed: Keyed
+    output: Output
 
 
-def _fold(rows: RollInput, work: RollTask, writer: KeyedSegmentWriter) -> tuple[SegmentFile, Keyed]:
-    job, compaction = work.job, work.job.compaction
-    assert compaction is not None
-    keys = _keys_of(rows, work)
-    last = keys.chosen(keys.offsets == job.end_offset - 1)
-    newest = key_index.newest(keys)
-    del keys
-    known = np.sort(np.concatenate([NONE, *(rows.superseded(each) for each in range(len(compaction.others)))]))
-    found = []
-    supersedes = []
-    is_newest = np.ones(len(newest.offsets), bool)
-    for number, other in enumerate(compaction.others):
-        theirs, older = key_index.compared(rows.found_keys(number, newest), newest, known, compaction.log_start)
-        is_newest[older] = False
-        found.append(theirs)
-        if len(theirs):
-            supersedes.append((other.name, len(theirs)))
-    newest = newest.chosen(is_newest)
-    if not len(newest.offsets):  # a segment has rows: the last one stays, and is superseded by what is there
-        newest = last
-        found.append(np.array([job.end_offset - 1], np.int64))
-    kept = np.sort(newest.offsets) if len(newest.offsets) else found[-1]
-    tombstones = 0
-    for batch, offsets, schema_id, epoch in _dense_rows(rows, work):
-        is_kept = is_in(offsets, kept)
-        if is_kept.any():
-            chosen = batch.filter(pa.array(is_kept))
-            tombstones += int(deletes(chosen, compaction.columns).sum())
-            writer.append_at(chosen, offsets[is_kept], schema_id, epoch)
-    superseded = np.sort(np.concatenate([NONE, *found]))
-    done = writer.close_at(job.end_offset, superseded, newest, tombstones)
-    return done, Keyed(len(kept), tombstones, compaction.at_ms, supersedes=tuple(supersedes))
+class _Staying(NamedTuple):
+    """Which rows of a segment of the head stay, as bits; how many it has, and the offset of the last one."""
+
+    bits: NDArray[np.uint8]
+    rows: int
+    last: int
+
+    def flags(self) -> Flags:
+        return np.unpackbits(self.bits, count=self.rows).view(bool)
 
 
-def _merge(rows: RollInput, work: RollTask, writer: KeyedSegmentWriter) -> tuple[SegmentFile, Keyed]:
-    job, compaction = work.job, work.job.compaction
-    assert compaction is not None
-    own = [rows.superseded(number, of_others=False) for number in range(len(job.segments))]
-    dead = np.sort(np.concatenate([NONE, *own, *(rows.superseded(each) for each in range(len(compaction.others)))]))
-    needed = _with_older_rows(rows, work, dead)
-    keys: list[Keys] = []
-    count = tombstones = 0
-    last = None
+class Compactor:
+    """Does one job."""
 
-    def write(batch: pa.RecordBatch, offsets: Offsets, schema_id: int, epoch: int) -> None:
-        nonlocal count, tombstones
-        writer.append_at(batch, offsets, schema_id, epoch)
-        count += batch.num_rows
-        tombstones += int(deletes(batch, compaction.columns).sum())
-        keys.append(keys_in(batch, offsets, compaction.columns))
+    def __init__(self, rows: RollInput, work: RollTask) -> None:
+        assert work.job.compaction is not None
+        self._rows, self._work, self._needs = rows, work, work.job.compaction
+        self._head = [each for each in work.job.segments if each.keyed is not None]
+        self._dense_begin = self._head[-1].end_offset if self._head else work.job.base_offset
 
-    for segment, batch, offsets, schema_id, epoch in rows.keyed_rows():
-        is_kept = ~is_in(offsets, dead)
-        if _is_past(segment, compaction):
-            is_kept &= ~deletes(batch, compaction.columns) | is_in(offsets, needed)
-        last = batch.slice(batch.num_rows - 1), offsets[-1:], schema_id, epoch
-        if is_kept.any():
-            write(batch.filter(pa.array(is_kept)), offsets[is_kept], schema_id, epoch)
-    older = key_index.union(*own)
-    is_of_others = older < job.base_offset
-    if not count:
-        assert last is not None
-        write(*last)  # a segment has rows, as a batch in Kafka's log keeps its last offset
-        is_of_others |= older == last[1]
-    index = key_index.newest(key_index.joined(keys, is_versioned=bool(compaction.columns.version)))
-    done = writer.close_at(job.end_offset, older[is_of_others], index, tombstones)
-    cleaned = max(each.keyed.cleaned_ms for each in job.segments if each.keyed is not None)
-    return done, Keyed(count, tombstones, cleaned)
+    def compact(self, new_writer: Callable[[int], KeyedSegmentWriter]) -> Iterator[Compacted]:
+        """Write the segments of the job, and yield each when it is published.
+
+        `new_writer` returns the writer of a segment with a base offset. Raises `CorruptObject`, `StoreError`,
+        `NotAsParquet`.
+        """
+        cleaned = newest(self._dense_keys())
+        staying = [self._staying(number, cleaned.keys) for number in range(len(self._head))]
+        sources = [
+            Source(ref.base_offset, ref.end_offset, each.last, stay := int(each.flags().sum()), stay < each.rows)
+            for ref, each in zip(self._head, staying, strict=True)
+        ]
+        end = self._work.job.end_offset
+        if self._dense_begin < end:
+            sources.append(Source(self._dense_begin, end, end - 1, len(cleaned.offsets), is_changed=True))
+        newest_dense = np.sort(cleaned.offsets)
+        for output in outputs(sources, makes_one=self._needs.makes_one):
+            if output.placeholder is None:
+                found = self._staying_rows(output, staying, newest_dense)
+            else:
+                found = self._row_at(output.placeholder, output.sources[-1])
+            yield self._written(output, found, new_writer(output.base_offset))
+
+    def _written(self, output: Output, found: Iterator[Rows], writer: KeyedSegmentWriter) -> Compacted:
+        count = tombstones = 0
+        try:
+            for batch, offsets, schema_id, epoch in found:
+                writer.append_at(batch, offsets, schema_id, epoch)
+                count += batch.num_rows
+                tombstones += int(deletes(batch, self._needs.columns).sum())
+            done = writer.close_at(output.end_offset, tombstones, placeholder=output.placeholder)
+        except BaseException:
+            writer.discard()
+            raise
+        known = [self._head[number].keyed for number in output.sources if number < len(self._head)]
+        cleaned_ms = max((each.cleaned_ms for each in known if each is not None), default=0)
+        return Compacted(done, Keyed(count, tombstones, cleaned_ms, output.placeholder), output)
+
+    def _dense_keys(self) -> Iterator[tuple[pa.Array, Offsets]]:
+        """Yield the keys of the dense rows that were not deleted, and their offsets."""
+        columns, schemas = self._needs.columns, self._work.schemas
+        for header, data, name, offsets, _ in self._dense_chunks():
+            names = tuple(each for each in columns.keys if each in schemas[header.schema_id].names)
+            if names:
+                keys = keys_in(chunk.decode(data, header, schemas, name, names), columns)
+                first = int(np.searchsorted(offsets, self._needs.log_start))
+                yield keys[first:], offsets[first:]
+
+    def _staying(self, number: int, newer: pa.Array) -> _Staying:
+        """Return which rows of a segment of the head stay: those without a `newer` row that are not past their time."""
+        needs, keyed = self._needs, self._head[number].keyed
+        assert keyed is not None
+        may_be_past = keyed.cleaned_ms <= needs.kept_from_ms
+        columns = needs.columns.of_live_rows if may_be_past else needs.columns.keys
+        is_past: list[Flags] = []
+
+        def keys() -> Iterator[tuple[pa.Array, Offsets]]:
+            for batch, offsets, _, _ in self._rows.keyed_rows(number, columns):
+                is_past.append(deletes(batch, needs.columns) if may_be_past else np.zeros(len(offsets), bool))
+                yield keys_in(batch, needs.columns), offsets
+
+        stays, last = [], -1
+        for offsets, has_key, has_newer in matched(keys(), newer):
+            stays.append(has_key & ~has_newer & (offsets >= needs.log_start))
+            last = int(offsets[-1])
+        stay = np.concatenate(stays) & ~np.concatenate(is_past)
+        if keyed.placeholder is not None:
+            stay[:] = False
+        return _Staying(np.packbits(stay), len(stay), last)
+
+    def _staying_rows(self, output: Output, staying: list[_Staying], newest_dense: Offsets) -> Iterator[Rows]:
+        for number in output.sources:
+            if number == len(self._head):
+                yield from _chosen(self._dense_rows(), lambda offsets, _: is_in(offsets, newest_dense))
+                continue
+            flags = staying[number].flags()
+            if flags.any():
+                yield from _chosen(self._rows.keyed_rows(number), _flagged(flags))
+
+    def _row_at(self, offset: int, number: int) -> Iterator[Rows]:
+        found = self._dense_rows() if number == len(self._head) else self._rows.keyed_rows(number)
+        yield from _chosen(found, lambda offsets, _: offsets == offset)
+
+    def _dense_rows(self) -> Iterator[Rows]:
+        """Yield the dense rows, chunk by chunk, with their offsets, schema and leader epoch."""
+        schemas = self._work.schemas
+        for header, data, name, offsets, epoch in self._dense_chunks():
+            yield as_newest(chunk.decode(data, header, schemas, name), schemas[-1]), offsets, header.schema_id, epoch
+
+    def _dense_chunks(self) -> Iterator[tuple[chunk.Header, pa.Buffer, str, Offsets, int]]:
+        reached = self._dense_begin
+        for epoch, header, data, name in self._rows.chunks(len(self._head)):
+            yield header, data, name, np.arange(reached, reached + header.rows, dtype=np.int64), epoch
+            reached += header.rows
 
 
-def _with_older_rows(rows: RollInput, work: RollTask, dead: Offsets) -> Offsets:
-    """Return the offsets, ascending, of rows of a merge whose keys have rows in the keyed segments before it, too.
-
-    Only those are looked up that may delete their key, whose time is past, and that are not superseded, which `dead`
-    are.
-    """
-    compaction = work.job.compaction
-    assert compaction is not None
-    past = [
-        number
-        for number, each in enumerate(work.job.segments)
-        if _is_past(each, compaction) and _may_delete_keys(each, compaction)
-    ]
-    if not past or not work.older:
-        return NONE
-    keys = key_index.joined(rows.keys(number, of_older=False) for number in past)
-    own = key_index.newest(keys.chosen(~is_in(keys.offsets, dead)))
-    found = (key_index.found_in(own, rows.keys(number, of_older=True)).offsets for number in range(len(work.older)))
-    return key_index.union(*found)
+def _flagged(flags: Flags) -> Callable[[Offsets, int], Flags]:
+    return lambda offsets, at: flags[at : at + len(offsets)]
 
 
-def _is_past(segment: SegmentRef, compaction: Compaction) -> bool:
-    """Return whether delete.retention.ms has passed since the rows of a keyed segment were compacted."""
-    return segment.keyed is not None and segment.keyed.cleaned_ms <= compaction.kept_from_ms
-
-
-def _may_delete_keys(segment: SegmentRef, compaction: Compaction) -> bool:
-    """Return whether rows of a keyed segment may delete their keys. They were counted, maybe by another delete.when."""
-    return bool(compaction.columns.delete_when) or (segment.keyed is not None and segment.keyed.tombstones > 0)
-
-
-def _dense_rows(rows: RollInput, work: RollTask) -> Iterator[tuple[pa.RecordBatch, Offsets, int, int]]:
-    """Yield the rows of a fold, chunk by chunk, with their offsets, schema and leader epoch."""
-    reached = work.job.base_offset
-    for epoch, header, data, name in rows.chunks():
-        batch = as_newest(chunk.decode(data, header, work.schemas, name), work.schemas[-1])
-        yield batch, np.arange(reached, reached + header.rows, dtype=np.int64), header.schema_id, epoch
-        reached += header.rows
-
-
-def _keys_of(rows: RollInput, work: RollTask) -> Keys:
-    """Return the keys of all rows that have one, and were not deleted."""
-    assert work.job.compaction is not None
-    columns = work.job.compaction.columns
-    found = []
-    reached = work.job.base_offset
-    for _, header, data, name in rows.chunks():
-        known = work.schemas[header.schema_id].names
-        names = tuple(each for each in (*columns.keys, columns.version) if each in known)
-        if names:
-            batch = chunk.decode(data, header, work.schemas, name, names)
-            offsets = np.arange(reached, reached + header.rows, dtype=np.int64)
-            found.append(keys_in(batch, offsets, columns))
-        reached += header.rows
-    keys = key_index.joined(found, is_versioned=bool(columns.version))
-    return keys.chosen(keys.offsets >= work.job.compaction.log_start)
+def _chosen(found: Iterator[Rows], stays: Callable[[Offsets, int], Flags]) -> Iterator[Rows]:
+    """Yield those rows that stay, by their offsets and the number of rows before them."""
+    at = 0
+    for batch, offsets, schema_id, epoch in found:
+        stay = stays(offsets, at)
+        at += len(offsets)
+        if stay.all():
+            yield batch, offsets, schema_id, epoch
+        elif stay.any():
+            yield batch.filter(pa.array(stay)), offsets[stay], schema_id, epoch

@@ -13,9 +13,9 @@ Of each partition the table has the rows from the first segment on up to the fir
 that the node does not hold: so there are no gaps and no duplicates. Rows below the log start stay visible until their
 segment is deleted.
 
-The table of a compacted topic is its newest state instead, as of the compacted end: the keyed segments, each with a
-deletion vector of its rows that are superseded, or that delete their keys (`state_vectors`). A partition of which the
-node lacks a keyed segment, or has a damaged one, is not in it: a newer row of some key might be missing.
+The table of a compacted topic is the head of each partition instead: at most one row of a key, as of the compacted end.
+Rows that delete their key are among them until delete.retention.ms has passed. A partition of which the node lacks a
+segment of the head is not in it: a newer row of some key might be missing.
 
 A table that another program has changed, or that is damaged, is published anew: the next version has a checkpoint. It
 does not say reliably which entry it has noted, so the journal is read after it, and the newest entry is published.
@@ -33,14 +33,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from msgspec import structs
 
-from pyspark_log_coordinator.maintenance import state_vectors
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_storage import layout, logs
 from pyspark_log_storage.columns import column_types, schema
 from pyspark_log_storage.delta import delta_log
-from pyspark_log_storage.delta.delta_actions import Action, AddFile, DeletionVector, Metadata, Transaction
+from pyspark_log_storage.delta.delta_actions import Action, AddFile, Metadata, Transaction
 from pyspark_log_storage.delta.delta_log import DeltaTable
-from pyspark_log_storage.errors import CorruptObject, NewerFormat, ObjectMissing, StoreUnavailable, StoreUnwritable
+from pyspark_log_storage.errors import CorruptObject, StoreUnavailable, StoreUnwritable
 from pyspark_log_storage.objects.node import require_marker
 from pyspark_log_storage.parquet.parquet_segment import file_schema
 
@@ -57,8 +56,6 @@ ATTEMPTS = 64
 """How often a version is tried that other processes publish at the same time."""
 _TABLES = uuid.UUID("5b0f4a0e-4f0c-4c57-9c0e-7b9f6f1f9a41")
 """The namespace of the tables' ids."""
-_DELETE_WHEN, _LEADER_EPOCHS = "pysparkLog.deleteWhen", "pysparkLog.leaderEpochs"
-"""The table properties with the column that says whether a row deletes its key, and the epoch of each partition."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -119,10 +116,7 @@ def publish(  # noqa: PLR0913 -- what is published, where, and as of when
         known = table.transactions.get(topic_id, 0)
         if is_sound and known > entry:
             return False
-        if state.config.is_compacted:
-            wanted = newest_state(store, folder, state, node, now, _known_vectors(table, metadata))
-        else:
-            wanted = content(state, node, now)
+        wanted = heads(state, node, now) if state.config.is_compacted else content(state, node, now)
         actions = changes(table, wanted, metadata, now)
         if is_sound and not actions and (known == entry or not is_noted):
             return False
@@ -147,51 +141,18 @@ def content(state: Topic, node: NodeId, now: int) -> dict[str, AddFile]:
     return found
 
 
-def newest_state(
-    store: Store, folder: str, state: Topic, node: NodeId, now: int, known: Mapping[str, DeletionVector | None]
-) -> dict[str, AddFile]:
-    """Return the files of a node's table, by path, of a compacted topic.
-
-    `known` are the vectors that the table has now, by path, and that are still right. Raises `StoreError`.
-    """
+def heads(state: Topic, node: NodeId, now: int) -> dict[str, AddFile]:
+    """Return the files of a node's table, by path, of a compacted topic."""
     found = {}
     for number, partition in enumerate(state.partitions):
-        segments = partition.keyed_segments
-        if not all(replicas.is_held(each.holders, node) for each in segments):
-            continue
-        paths = [f"{number}/{each.name}" for each in segments]
-        before = {each.name: known[path] for path, each in zip(paths, segments, strict=True) if path in known}
-        try:
-            vectors = state_vectors.vectors(store, f"{folder}{number}/", state, segments, before)
-        except (CorruptObject, NewerFormat, ObjectMissing) as error:
-            logs.warning(
-                "the Delta table of topic %(topic)r on node %(node)r lacks partition %(partition)s, of which a file "
-                "cannot be read: %(error)s",
-                topic=state.name,
-                node=node,
-                partition=number,
-                error=error,
-            )
-            continue
-        for path, segment, vector in zip(paths, segments, vectors, strict=True):
-            found[path] = _file(number, segment, now, vector)
+        head = partition.keyed_segments
+        if all(replicas.is_held(each.holders, node) for each in head):
+            some = [each for each in head if each.keyed is not None and each.keyed.placeholder is None]
+            found.update({f"{number}/{each.name}": _file(number, each, now) for each in some})
     return found
 
 
-def _known_vectors(table: DeltaTable, metadata: Metadata) -> dict[str, DeletionVector | None]:
-    """Return the vectors of a table's files, by path, to which new segments only add rows.
-
-    An election may have cut segments off the log that superseded others' rows: it begins a new leader epoch.
-    """
-    before, after = ({} if each is None else each.configuration for each in (table.metadata, metadata))
-    if before.get(_DELETE_WHEN) != after.get(_DELETE_WHEN):  # or the topic was not compacted
-        return {}
-    epochs = [each.get(_LEADER_EPOCHS, "").split() for each in (before, after)]
-    same = {str(number) for number, (old, new) in enumerate(zip(*epochs, strict=False)) if old == new}
-    return {path: each.deletion_vector for path, each in table.files.items() if path.partition("/")[0] in same}
-
-
-def _file(number: int, segment: SegmentRef, now: int, vector: DeletionVector | None = None) -> AddFile:
+def _file(number: int, segment: SegmentRef, now: int) -> AddFile:
     """Return what adds a segment of a partition to the table."""
     return AddFile(
         path=f"{number}/{segment.name}",
@@ -200,46 +161,28 @@ def _file(number: int, segment: SegmentRef, now: int, vector: DeletionVector | N
         data_change=True,
         partition_values={},
         stats=_stats(number, segment),
-        deletion_vector=vector,
     )
 
 
 def metadata_of(state: Topic, topic_id: str) -> Metadata:
-    """Return what the table is: the columns of the newest schema's files.
-
-    That of a compacted topic also says what its deletion vectors were derived from, see `_known_vectors`.
-    """
+    """Return what the table is: the columns of the newest schema's files."""
     newest = schema.decode_all(state.schemas, f"topic {state.name!r}")[-1]
-    properties = {}
-    if state.config.is_compacted:
-        epochs = " ".join(str(each.leader_epoch) for each in state.partitions)
-        properties = {
-            delta_log.ENABLE_VECTORS: "true",
-            _DELETE_WHEN: state.config.delete_when,
-            _LEADER_EPOCHS: epochs,
-        }
     return Metadata(
         id=str(uuid.uuid5(_TABLES, topic_id)),
         name=state.name,
         schema_string=json.dumps(column_types.to_json(pa.schema(list(file_schema(newest))))),
-        configuration=properties,
     )
 
 
 def changes(table: DeltaTable, wanted: Mapping[str, AddFile], metadata: Metadata, now: int) -> list[Action]:
-    """Return what makes a table the wanted one; nothing if it is that already.
-
-    A file that gets another deletion vector is removed with the one that it had, and added with the new one.
-    """
+    """Return what makes a table the wanted one; nothing if it is that already."""
     found = []
-    protocol = delta_log.protocol_of(metadata, table.protocol)
+    protocol = delta_log.protocol_of(metadata)
     if table.protocol != protocol:
         found.append(Action(protocol=protocol))
     if table.metadata != metadata:
         found.append(Action(metadata=metadata))
-    for path, known in table.files.items():
-        if path not in wanted or wanted[path].deletion_vector != known.deletion_vector:
-            found.append(delta_log.removal(path, now, known.deletion_vector))
+    found += [delta_log.removal(path, now) for path in table.files if path not in wanted]
     return found + [Action(add=each) for path, each in wanted.items() if not _is_same(table.files.get(path), each)]
 
 
@@ -280,15 +223,15 @@ def _read(store: Store, folder: str, topic: str, node: NodeId) -> tuple[DeltaTab
 
 def _stats(partition: int, segment: SegmentRef) -> str:
     """Return a file's statistics: the number of rows, and the smallest and largest values, JSON."""
-    low: dict[str, int | str] = {"partition": partition, "offset": segment.base_offset}
-    high: dict[str, int | str] = {"partition": partition, "offset": segment.end_offset - 1}
+    low: dict[str, int | str] = {"partition": partition}
+    high: dict[str, int | str] = {"partition": partition}
+    if segment.keyed is None:  # else its first and last offset need not be there
+        low["offset"], high["offset"] = segment.base_offset, segment.end_offset - 1
     with suppress(OverflowError):  # before the year 1, or after 9999: then the file is read for each time
         times = _time(segment.min_timestamp), _time(segment.max_timestamp + 999)
         low["timestamp"], high["timestamp"] = times
     nulls = dict.fromkeys(low, 0)
     found: dict[str, object] = {"numRecords": segment.rows, "minValues": low, "maxValues": high, "nullCount": nulls}
-    if segment.keyed is not None:  # its first and last offset need not be there
-        found["tightBounds"] = False
     return json.dumps(found)
 
 

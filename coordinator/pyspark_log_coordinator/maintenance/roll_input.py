@@ -17,13 +17,12 @@ from pyspark_log_storage.segments import segment
 from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
     from pyspark_log_coordinator.model.partition import ChunkRef, SegmentRef
-    from pyspark_log_storage.columns.key_index import Found, Keys
     from pyspark_log_storage.files.index import IndexEntry
     from pyspark_log_storage.stores.store import Store
 
@@ -47,10 +46,6 @@ class RollTask(msgspec.Struct, frozen=True):
     """The append files of the job's chunks, by number."""
     segments: tuple[RollSource, ...]
     """The job's segments."""
-    others: tuple[RollSource, ...]
-    """The keyed segments that a compaction also looks into: a fold into those before it, a merge into those after."""
-    older: tuple[RollSource, ...]
-    """The keyed segments before those of a merge."""
     targets: tuple[NodeId, ...]
     """The nodes to which the new segment is written."""
     addresses: dict[NodeId, str]
@@ -73,10 +68,13 @@ class RollInput:
         self._failed: set[NodeId] = set()
         """Nodes that could not be read once: they come last from then on."""
 
-    def chunks(self) -> Iterator[tuple[int, chunk.Header, pa.Buffer, str]]:
-        """Yield leader epoch, header, bytes and name of each chunk, checked against what is recorded."""
+    def chunks(self, first: int = 0) -> Iterator[tuple[int, chunk.Header, pa.Buffer, str]]:
+        """Yield leader epoch, header, bytes and name of each chunk, checked against what is recorded.
+
+        The job's segments before number `first` are left out.
+        """
         work = self._work
-        for ref, source in zip(work.job.segments, work.segments, strict=True):
+        for ref, source in zip(work.job.segments[first:], work.segments[first:], strict=True):
             yield from self._of_segment(ref, source)
         for each in work.job.chunks:
             name = f"{self._where}, offset {each.base_offset}"
@@ -122,37 +120,21 @@ class RollInput:
             header, data = chunk.encode(rows, entry.schema_id, "none")
             yield entry, header, pa.py_buffer(data)
 
-    def keyed_rows(self) -> Iterator[tuple[SegmentRef, pa.RecordBatch, NDArray[np.int64], int, int]]:
-        """Yield the rows of the job's keyed segments, each with their offsets, schema and leader epoch."""
+    def keyed_rows(
+        self, number: int, columns: Sequence[str] | None = None
+    ) -> Iterator[tuple[pa.RecordBatch, NDArray[np.int64], int, int]]:
+        """Yield the rows of one of the job's keyed segments, with their offsets, schema and leader epoch.
+
+        With `columns` only these are decoded.
+        """
         from pyspark_log_storage.parquet import keyed_segment, parquet_footer
 
-        for ref, source in zip(self._work.job.segments, self._work.segments, strict=True):
-            footer = self._read_segment(source, parquet_footer.read)
-            for entry in footer.entries:
-                read = partial(keyed_segment.read_rows, footer=footer, entry=entry, schemas=self._work.schemas)
-                batch, offsets = self._read_segment(source, read)
-                yield ref, batch, offsets, entry.schema_id, entry.leader_epoch
-
-    def superseded(self, number: int, *, of_others: bool = True) -> NDArray[np.int64]:
-        """Return the offsets of rows that a segment supersedes: one of the others, or one of the job's own."""
-        from pyspark_log_storage.parquet import keyed_segment
-
-        source = (self._work.others if of_others else self._work.segments)[number]
-        return self._read_segment(source, keyed_segment.read_superseded)
-
-    def found_keys(self, number: int, wanted: Keys) -> Found:
-        """Return the rows of one of the other segments that have a wanted key."""
-        from pyspark_log_storage.parquet import keyed_segment
-
-        find = partial(keyed_segment.find_keys, wanted=wanted)
-        return self._read_segment(self._work.others[number], find)
-
-    def keys(self, number: int, *, of_older: bool) -> Keys:
-        """Return the key index of a keyed segment: one of those before a merge, or one of the job's own."""
-        from pyspark_log_storage.parquet import keyed_segment
-
-        source = (self._work.older if of_older else self._work.segments)[number]
-        return self._read_segment(source, keyed_segment.read_keys)
+        source, schemas = self._work.segments[number], self._work.schemas
+        footer = self._read_segment(source, parquet_footer.read)
+        for entry in footer.entries:
+            read = partial(keyed_segment.read_rows, footer=footer, entry=entry, schemas=schemas, columns=columns)
+            batch, offsets = self._read_segment(source, read)
+            yield batch, offsets, entry.schema_id, entry.leader_epoch
 
     def _read_segment(self, source: RollSource, read: Callable[[Store, str], T]) -> T:
         """Return what `read` finds in a segment, in the store of the first holder, at the segment's key."""

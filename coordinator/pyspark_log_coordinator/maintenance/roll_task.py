@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.topic_state import FileRef
+    from pyspark_log_coordinator.segments.compaction_plan import Output
     from pyspark_log_storage.files.row_files import SegmentFile, SegmentPlace
     from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
     from pyspark_log_storage.parquet.parquet_segment import ParquetSegmentWriter
@@ -71,8 +72,6 @@ def roll_task_of(handle: TopicHandle, job: RollJob) -> RollTask:
         topic_id=handle.topic_id,
         files={each.file: source(state.file(each.file)) for each in job.chunks},
         segments=tuple(source(each) for each in job.segments),
-        others=tuple(source(each) for each in job.compaction.others) if job.compaction is not None else (),
-        older=tuple(source(each) for each in job.compaction.older) if job.compaction is not None else (),
         targets=targets,
         addresses={name: member.url for name, member in members.items()},
         schemas=handle.schemas,
@@ -104,34 +103,91 @@ def run_roll(store_at: Callable[[str], Store], work: RollTask, environment: Envi
 
 def _run(store_at: Callable[[str], Store], work: RollTask, environment: Environment) -> SwapSegments:
     job = work.job
-    folder = f"{layout.topic_folder(work.topic, work.topic_id)}{job.partition}/"
-    name = layout.segment_name(job.base_offset, work.born, environment.nonce(), parquet=job.parquet)
     stores = {each: store_at(work.addresses[each]) for each in work.targets}
-    fan_out = _SegmentFanOut(stores, environment) if len(stores) > 1 else None
-    place = fan_out or next(iter(stores.values()))
-    keyed = None
-    writer = _writer(place, folder, name, work)
+    rows = RollInput(store_at, work)
+    if job.compaction is not None:
+        return _compacted(rows, work, stores, environment)
+    place = _Place(stores, environment, work, job.base_offset)
+    writer = place.writer()
     try:
-        rows = RollInput(store_at, work)
-        if job.compaction is not None:
-            from pyspark_log_coordinator.maintenance import compaction_task  # imports NumPy
-
-            done, keyed = compaction_task.compact(rows, work, cast("KeyedSegmentWriter", writer))
-        else:
-            done = _rolled(rows, work, writer)
+        done = _rolled(rows, work, writer)
     except BaseException:
         writer.discard()
         raise
-    written = {each: stores[each] for each in (fan_out.done if fan_out else stores)}
-    if not written:
-        raise StoreUnavailable("", name, f"no node has all of {name}: each failed at one of its two files; try again")
-    holders = _holders(written, work, layout.segment_file(f"{folder}{name}"))
-    made = SegmentRef.of(done, holders, job.level, job.timestamp_reached, (job.since_ms, job.until_ms), keyed)
-    if job.compaction is None:
-        return SwapSegments(job.partition, job.leader_epoch, made)
+    made = SegmentRef.of(done, place.holders(), job.level, job.timestamp_reached, (job.since_ms, job.until_ms))
+    return SwapSegments(job.partition, job.leader_epoch, made)
+
+
+def _compacted(
+    rows: RollInput, work: RollTask, stores: Mapping[NodeId, Store], environment: Environment
+) -> SwapSegments:
+    """Write the segments of a compaction, each to all nodes before the next one is begun."""
+    from pyspark_log_coordinator.maintenance.compaction_task import Compactor  # imports NumPy
+
+    job = work.job
+    places: list[_Place] = []
+
+    def new_writer(base_offset: int) -> KeyedSegmentWriter:
+        places.append(_Place(stores, environment, work, base_offset))
+        return cast("KeyedSegmentWriter", places[-1].writer())
+
+    made = []
+    for each in Compactor(rows, work).compact(new_writer):
+        place = places.pop()
+        written_ms, reached = _times(job, each.output)
+        made.append(SegmentRef.of(each.file, place.holders(), job.level, reached, written_ms, each.keyed))
     replaces = tuple(each.name for each in job.segments)
-    version_column, log_start = job.compaction.columns.version, job.compaction.log_start
-    return SwapSegments(job.partition, job.leader_epoch, made, replaces, version_column, log_start)
+    return SwapSegments(job.partition, job.leader_epoch, made[0], tuple(made[1:]), replaces)
+
+
+def _times(job: RollJob, output: Output) -> tuple[tuple[int, int], int]:
+    """Return when the first and the last row of an output's range were written, and the largest timestamp up to it."""
+    assert job.compaction is not None
+    head = [each for each in job.segments if each.keyed is not None]
+    known = [head[number] for number in output.sources if number < len(head)]
+    since = known[0].since_ms if known else job.compaction.dirty_since_ms
+    if output.sources[-1] >= len(head):
+        return (since, job.until_ms), job.timestamp_reached
+    return (since, max(each.until_ms for each in known)), known[-1].timestamp_reached
+
+
+class _Place:
+    """A new segment: where it is written, and under which name."""
+
+    def __init__(
+        self, stores: Mapping[NodeId, Store], environment: Environment, work: RollTask, base_offset: int
+    ) -> None:
+        job = work.job
+        self._stores, self._work, self._base_offset = stores, work, base_offset
+        self._folder = f"{layout.topic_folder(work.topic, work.topic_id)}{job.partition}/"
+        self._name = layout.segment_name(base_offset, work.born, environment.nonce(), parquet=job.parquet)
+        self._fan_out = _SegmentFanOut(stores, environment) if len(stores) > 1 else None
+
+    def writer(self) -> segment.SegmentWriter | ParquetSegmentWriter | KeyedSegmentWriter:
+        """Return the segment's writer. Raises `NotAsParquet`, `StoreError`."""
+        work, job = self._work, self._work.job
+        place: SegmentPlace = self._fan_out or next(iter(self._stores.values()))
+        begin = place, self._folder, self._name, self._base_offset, job.epoch_starts
+        if not layout.is_parquet(self._name):
+            return segment.SegmentWriter(*begin)
+        from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
+
+        kind = ParquetRows(job.partition, work.schemas, work.compression)
+        if job.compaction is not None:
+            from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
+
+            return KeyedSegmentWriter(*begin, kind)
+        return ParquetSegmentWriter(*begin, kind)
+
+    def holders(self) -> tuple[Holder, ...]:
+        """Return the nodes that have the finished segment."""
+        name = self._name
+        written = {each: self._stores[each] for each in (self._fan_out.done if self._fan_out else self._stores)}
+        if not written:
+            raise StoreUnavailable(
+                "", name, f"no node has all of {name}: each failed at one of its two files; try again"
+            )
+        return _holders(written, self._work, layout.segment_file(f"{self._folder}{name}"))
 
 
 def _rolled(rows: RollInput, work: RollTask, writer: segment.SegmentWriter | ParquetSegmentWriter) -> SegmentFile:
@@ -145,23 +201,6 @@ def _rolled(rows: RollInput, work: RollTask, writer: segment.SegmentWriter | Par
         where = f"topic {work.topic!r}, partition {job.partition}, offset {writer.end_offset}"
         raise CorruptObject(where, "the files that the journal names lack it: one was cut")
     return writer.close()
-
-
-def _writer(
-    place: SegmentPlace, folder: str, name: str, work: RollTask
-) -> segment.SegmentWriter | ParquetSegmentWriter | KeyedSegmentWriter:
-    job = work.job
-    begin = place, folder, name, job.base_offset, job.epoch_starts
-    if not layout.is_parquet(name):
-        return segment.SegmentWriter(*begin)
-    from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter  # imports pyarrow.parquet
-
-    kind = ParquetRows(job.partition, work.schemas, work.compression)
-    if job.compaction is not None:
-        from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
-
-        return KeyedSegmentWriter(*begin, kind)
-    return ParquetSegmentWriter(*begin, kind)
 
 
 class _SegmentFanOut:

@@ -38,7 +38,7 @@ def roll_and_merge(
     Segments grow up to `segment.bytes`. `progress` gets the number of bytes read since its last call. `failed` gets
     each job that cannot be done; its partition stays as it is, and the others continue. Without it the error is raised.
     `between` is called whenever a job of each partition is done; it may delete replaced files. With `at_once` all rows
-    that are committed now become Parquet, whatever their age, if the topic's format is that, and are folded if it is
+    that are committed now become Parquet, whatever their age, if the topic's format is that, and are cleaned if it is
     compacted. With `leader` only partitions are worked on that this node leads.
     """
     log = handle.log
@@ -61,11 +61,12 @@ def roll_and_merge(
         swapped = {each.segment.name for each in events if isinstance(each, SegmentsSwapped | SegmentStaged)}
         refused = [job for job, swap in done if swap.segment.name not in swapped]
         taken = [job for job, swap in done if swap.segment.name in swapped]
+        segments = sum(len(swap.made) for _, swap in done if swap.segment.name in swapped)
         done.clear()
         if refused:
             planned = due()
             stuck.update(job.partition for job in refused if job.is_in(planned))  # a later run may succeed
-        made += len(taken)
+        made += segments
         size += sum(job.bytes for job in taken)
         progress(sum(job.bytes for job in taken))
 

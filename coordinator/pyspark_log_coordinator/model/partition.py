@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_storage import layout
 from pyspark_log_storage.files.row_files import StagedChunk
 from pyspark_log_storage.stored_fields import Count, Int64, SegmentName, UInt32
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark_log_storage.files.row_files import SegmentFile
 
@@ -79,15 +78,14 @@ class Keyed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     """What a keyed segment, which compaction made, has of the rows of its range.
 
     `cleaned_ms` is when the last of them was compacted for the first time (ms, the log's clock): when that segment
-    was swapped in. `superseded` is how many of its rows have a newer row of their key in a later keyed segment.
-    `supersedes` are such numbers of rows of earlier keyed segments, by name, until the segment is swapped in.
+    was swapped in. `placeholder` is the offset of the one row if it is not the newest of a key: it is there only
+    because a segment has rows.
     """
 
     rows: Count
     tombstones: Count
     cleaned_ms: Int64
-    superseded: Count = 0
-    supersedes: tuple[tuple[SegmentName, Count], ...] = ()
+    placeholder: Count | None = None
 
 
 class SegmentRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
@@ -172,10 +170,10 @@ class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """LEO of each replica: it holds all rows from the log start to there."""
     segments: tuple[SegmentRef, ...]
     """The rolled part of the log, oldest first."""
-    chunks: AppendList[ChunkRef]
+    chunks: tuple[ChunkRef, ...]
     """The unrolled part, which begins at the end of the segments."""
     staged: tuple[SegmentRef, ...] = ()
-    """Segments that are swapped in as soon as every member of the ISR holds them."""
+    """Segments that are swapped in as soon as every member of the ISR holds them, those of a compaction together."""
     adding: tuple[NodeId, ...] = ()
     """Replicas that a reassignment adds. Those in `removing` leave when all of these are in the ISR (KIP-455)."""
     removing: tuple[NodeId, ...] = ()
@@ -212,6 +210,14 @@ class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         keyed = self.keyed_segments
         return keyed[-1].end_offset if keyed else self.log_start
 
+    def staged_if(self, is_kept: Callable[[SegmentRef], bool]) -> tuple[SegmentRef, ...]:
+        """Return the staged segments that are kept. Those of a compaction are swapped in together: all of them or none.
+
+        An older one would else lack rows of keys whose newer rows are in the one that is missing.
+        """
+        has_all = all(is_kept(each) for each in self.staged if each.keyed is not None)
+        return tuple(each for each in self.staged if is_kept(each) and (each.keyed is None or has_all))
+
     @property
     def all_segments(self) -> tuple[SegmentRef, ...]:
         """The segments of the log and the staged ones."""
@@ -228,7 +234,7 @@ class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         later = [start for number, start in self.epoch_starts if number > epoch]
         return min(later, default=self.log_end)
 
-    def chunks_between(self, start: int, end: int) -> list[ChunkRef]:
+    def chunks_between(self, start: int, end: int) -> tuple[ChunkRef, ...]:
         """Return the unrolled chunks that hold any row of `[start, end)`, in order."""
         return self.chunks[_between(self.chunks, start, end)]
 
@@ -282,7 +288,7 @@ def empty(nodes: tuple[NodeId, ...], in_sync: tuple[NodeId, ...]) -> Partition:
         high_watermark=0,
         log_end_offsets=dict.fromkeys(nodes, 0),
         segments=(),
-        chunks=AppendList(),
+        chunks=(),
     )
 
 

@@ -203,14 +203,6 @@ class TopicConfig(StoredConfig, frozen=True):
         ),
     ] = ""
 
-    compaction_version_column: Annotated[
-        str,
-        Meaning(
-            "Column of a typed topic, of whole numbers, DATE or TIMESTAMP: with cleanup.policy=compact the newest row "
-            "of a key is the one with the largest value. Not changed once rows have been compacted."
-        ),
-    ] = ""
-
     @property
     def compaction_columns(self) -> CompactionColumns:
         """The columns that compaction reads in the topic's rows."""
@@ -218,7 +210,7 @@ class TopicConfig(StoredConfig, frozen=True):
 
         if not self.key_column:
             return CompactionColumns()
-        return CompactionColumns(key_columns_of(self.key_column), self.compaction_version_column, "", self.delete_when)
+        return CompactionColumns(key_columns_of(self.key_column), "", self.delete_when)
 
     @property
     def is_compacted(self) -> bool:
@@ -258,10 +250,10 @@ def check_min_insync(topic: str, config: TopicConfig, replicas: int) -> None:
 def with_columns(topic: str, config: TopicConfig, schemas: Sequence[bytes]) -> TopicConfig:
     """Return the configuration with the columns that it names spelt as in the newest of the topic's schemas.
 
-    Raise `InvalidOption` if the topic is not typed, has no such columns, or if their values cannot be keys or versions,
-    or say whether a row deletes its key; and if the topic is typed, and compacted, but no column has the keys.
+    Raise `InvalidOption` if the topic is not typed, has no such columns, or if their values cannot be keys, or say
+    whether a row deletes its key; and if the topic is typed, and compacted, but no column has the keys.
     """
-    if not (config.key_column or config.delete_when or config.compaction_version_column or config.is_compacted):
+    if not (config.key_column or config.delete_when or config.is_compacted):
         return config
     from pyspark_log_storage.columns import (  # Arrow is slow to import, and most topics have no such columns
         column_types,
@@ -315,13 +307,4 @@ def with_columns(topic: str, config: TopicConfig, schemas: Sequence[bytes]) -> T
                 "column of type BOOLEAN",
             )
         config = msgspec.structs.replace(config, delete_when=when.name)
-    if config.compaction_version_column:
-        version = found("compaction.version.column", config.compaction_version_column)
-        if version.type not in column_types.VERSION_TYPES:
-            raise InvalidOption(
-                "compaction.version.column",
-                f"topic {topic!r}: compaction.version.column {version.name!r} has type "
-                f"{column_types.type_name(version.type)}; choose a column of whole numbers, DATE or TIMESTAMP",
-            )
-        config = msgspec.structs.replace(config, compaction_version_column=version.name)
     return config

@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pyspark_log_coordinator.model.append_list import AppendList, to_builtin
-from pyspark_log_coordinator.model.partition import ChunkRef, Holder, NodeId, Partition
-from pyspark_log_coordinator.model.partitions import Partitions
+from pyspark_log_coordinator.model.partition import Holder, NodeId, Partition
 from pyspark_log_coordinator.model.producers import Producer
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_storage.errors import InvalidInput
 from pyspark_log_storage.stored_fields import BornName, Count, FileKey, Int64
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 class FileRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -59,11 +57,11 @@ class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Nodes that some process failed to reach, with the number of the suspicion."""
     suspicions: Count = 0
     """Number of suspicions so far."""
-    partitions: Partitions = msgspec.field(default_factory=Partitions)
+    partitions: tuple[Partition, ...] = ()
     first_file: Count = 0
     """The number of the first of `files`: all partitions have rolled those before."""
-    files: AppendList[FileRef] = msgspec.field(default_factory=AppendList)
-    pending_deletions: AppendList[PendingDeletion] = msgspec.field(default_factory=AppendList)
+    files: tuple[FileRef, ...] = ()
+    pending_deletions: tuple[PendingDeletion, ...] = ()
     """Files scheduled for deletion after `file.delete.delay.ms`, oldest first."""
     orphan_floor: Count = 0
     """Files born below this journal entry are no longer sequenced."""
@@ -73,7 +71,7 @@ class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The journal generation in which the topic's journal continues."""
     started: bool = False
     restored: Count = 0
-    """The entry that restored the topic from the folders of its nodes; 0 if its journal was never lost."""
+    """The entry with which the topic's journal began anew; 0 if it was never lost."""
     deleted_ms: Int64 | None = None
     """When the topic was deleted, by the clock of the process that deleted it."""
 
@@ -108,41 +106,29 @@ def with_partition(topic: Topic, number: int, partition: Partition) -> Topic:
 
 
 def with_partitions(topic: Topic, changed: Mapping[int, Partition], **fields: Any) -> Topic:
-    """Return the topic with some partitions and other `fields` replaced."""
-    return msgspec.structs.replace(topic, partitions=topic.partitions.replace(changed), **fields)
+    """Return the topic with some partitions and other `fields` replaced. Raise `IndexError` for an unknown number."""
+    partitions = list(topic.partitions)
+    for number, partition in changed.items():
+        if number < 0:
+            raise IndexError(number)
+        partitions[number] = partition
+    return msgspec.structs.replace(topic, partitions=tuple(partitions), **fields)
+
+
+def changed_partitions(before: Sequence[Partition], after: Sequence[Partition]) -> list[int]:
+    """Return the numbers of the partitions that are other objects in `after`, which may have more of them."""
+    pairs = enumerate(zip(before, after, strict=False))
+    return [*(number for number, (old, new) in pairs if new is not old), *range(len(before), len(after))]
 
 
 def encode(state: Topic) -> bytes:
     """Return the state's stored bytes."""
-    return msgspec.msgpack.encode(state, enc_hook=_to_builtin)
-
-
-def _to_builtin(value: Any) -> Any:
-    return list(value) if isinstance(value, Partitions) else to_builtin(value)
-
-
-class _StoredTopic(Topic, frozen=True, forbid_unknown_fields=True):
-    """A topic as it is stored: msgspec decodes a tuple three times as fast as a type that it does not know."""
-
-    partitions: tuple[Partition, ...] = ()  # type: ignore[assignment]
+    return msgspec.msgpack.encode(state)
 
 
 def decode(data: bytes | msgspec.Raw) -> Topic:
     """Return the state from its stored bytes. Raises `msgspec.DecodeError`."""
-    stored = _decoder.decode(data)
-    fields = {name: getattr(stored, name) for name in Topic.__struct_fields__}
-    return Topic(**{**fields, "partitions": Partitions(stored.partitions)})
+    return _decoder.decode(data)
 
 
-def _from_builtin(kind: Any, value: Any) -> Any:
-    return AppendList(msgspec.convert(value, _STORED_LISTS[kind]))
-
-
-_STORED_LISTS: dict[Any, Any] = {
-    AppendList[ChunkRef]: list[ChunkRef],
-    AppendList[FileRef]: list[FileRef],
-    AppendList[PendingDeletion]: list[PendingDeletion],
-}
-_decoder = msgspec.msgpack.Decoder(_StoredTopic, dec_hook=_from_builtin)
-for _stored_list in _STORED_LISTS.values():
-    msgspec.msgpack.Decoder(_stored_list)  # `convert` must not be the first to use these types: see `decoding`
+_decoder = msgspec.msgpack.Decoder(Topic)

@@ -2,9 +2,6 @@
 
 Whoever reads a folder without asking a journal what is in it uses `NodeFolder`: the rebuild, the recovery of a node,
 and the check of a node that returns. The files that a journal names are those of `sync/replica_file`.
-
-For a rebuild `scan` reads and checks every segment, because the new journal will name its holders. Append files are
-only listed: without a journal or a description (`topic_description`) the offsets of their rows are not known.
 """
 
 from __future__ import annotations
@@ -12,23 +9,19 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import msgspec
-
 from pyspark_log_coordinator.cluster.machine import PARTITIONS_MAX
 from pyspark_log_coordinator.journal import snapshot
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.place import OneStore
 from pyspark_log_coordinator.journal.registers import slot_of as register_slot_of
 from pyspark_log_coordinator.journal.single_store import slot_of
-from pyspark_log_coordinator.maintenance import topic_description
+from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from pyspark_log_storage.files import append_file
-from pyspark_log_storage.files.row_files import EpochStarts, KeyedCounts, SegmentFile
 from pyspark_log_storage.names import is_topic
 from pyspark_log_storage.objects import checkpoints
-from pyspark_log_storage.segments import recovery, segment
 from pyspark_log_storage.stores.failover import reread
 
 if TYPE_CHECKING:
@@ -37,9 +30,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_log_coordinator.environment import Environment
-    from pyspark_log_coordinator.maintenance.topic_description import Description
+    from pyspark_log_coordinator.log.topic_description import Description
     from pyspark_log_coordinator.model.partition import ChunkRef
-    from pyspark_log_storage.files.index import IndexEntry
+    from pyspark_log_storage.files.row_files import EpochStarts
     from pyspark_log_storage.stores.store import Store
 
 T = TypeVar("T")
@@ -58,43 +51,6 @@ class TopicFolder(NamedTuple):
     def prefix(self) -> str:
         """The prefix of its keys on each node; ends with "/"."""
         return layout.topic_folder(self.topic, self.topic_id)
-
-
-class FoundSegment(msgspec.Struct, frozen=True):
-    """A copy of a segment. If it is damaged, `file` describes the good chunks at its beginning."""
-
-    partition: int
-    file: SegmentFile
-    epochs: EpochStarts
-    """The leader epochs of the log when it was made."""
-    why: str | None = None
-    """What is damaged, or None if it is whole."""
-    indexed: bool = True
-    """Whether its index exists and is right."""
-
-
-class FolderContents(msgspec.Struct, frozen=True):
-    """What a store holds of a topic incarnation."""
-
-    segments: tuple[FoundSegment, ...]
-    append_files: tuple[str, ...]
-    """Their names."""
-    high_watermarks: dict[int, int]
-    """By partition, by the checkpoint; none if the node has a description, which says the same with a checksum."""
-    epochs: dict[int, EpochStarts]
-    """By partition, by the checkpoints; if the node has a description, only those that continue its leader epochs."""
-    description: Description | None
-    """The stored one, or of one folder the state in the remains of the topic's journal, if that is newer."""
-    newest: int
-    """The largest number of a journal entry that any file names."""
-    damaged: tuple[str, ...]
-    """Errors of checkpoints and descriptions; these are not used."""
-
-    @property
-    def partitions(self) -> int:
-        """How many partitions the folder shows."""
-        known = {*self.high_watermarks, *self.epochs, *(each.partition for each in self.segments)}
-        return max(known, default=-1) + 1
 
 
 def topic_folders(store: Store) -> Iterator[TopicFolder]:
@@ -151,6 +107,15 @@ class NodeFolder:
                 f"it describes topic {found.topic.name!r} with the id {found.topic.topic_id}",
             )
         return found
+
+    @property
+    def newest(self) -> int:
+        """The largest number of a journal entry that any file in it names, 0 if none does. Raises `StoreError`."""
+        born = [layout.born_of(name) for name in self.append_files]
+        born += [layout.born_of(key.rpartition("/")[2]) for _, key in self.segments]
+        journal = layout.topic_journal(*self.folder)
+        remains = tuple(key for key in self.keys if key.startswith(journal))
+        return max([newest_in(self.store, journal, remains), *filter(_is_entry, born)])
 
     def recovery_points(self) -> dict[int, int]:
         """Return the offset of each partition up to which the node had its rows in segments."""
@@ -232,60 +197,6 @@ class NodeFolder:
             return default
 
 
-def scan(store: Store, folder: TopicFolder, progress: Callable[[int], object] = lambda _: None) -> FolderContents:
-    """Read a topic's folder. Call `progress` with the number of bytes read since the last call.
-
-    Raises `NewerFormat`, `StoreError`.
-    """
-    here = NodeFolder(store, folder)
-    damaged: list[str] = []
-
-    def undamaged(read: Callable[[], T], default: T) -> T:
-        try:
-            return read()
-        except CorruptObject as error:
-            damaged.append(str(error))
-            return default
-
-    found = [_read_segment(store, number, key, progress) for number, key in here.segments]
-    journal = layout.topic_journal(*folder)
-    remains = tuple(key for key in here.keys if key.startswith(journal))
-    described = undamaged(here.description, None)
-    none: dict[int, int] = {}
-    high_watermarks = undamaged(here.high_watermarks, none)
-    epochs = {
-        number: starts
-        for number in here.with_epochs
-        if (starts := undamaged(functools.partial(here.epochs, number), None)) is not None
-    }
-    numbers = [layout.born_of(name) for name in here.append_files]
-    numbers += [layout.born_of(each.file.name) for each in found]
-    numbers += [] if described is None else [described.number]
-    return FolderContents(
-        segments=tuple(found),
-        append_files=here.append_files,
-        high_watermarks=high_watermarks if described is None else none,
-        epochs={
-            number: starts
-            for number, starts in epochs.items()
-            if described is None or _continues(starts, number, described.topic)
-        },
-        description=described,
-        newest=max([*filter(_is_entry, numbers), newest_in(store, journal, remains)]),
-        damaged=tuple(damaged),
-    )
-
-
-def _continues(starts: EpochStarts, number: int, described: topic.Topic) -> bool:
-    """Return whether a checkpoint has the newest leader epoch of a description, and a later one.
-
-    So a process with an older state wrote the description last, or one was killed before it did. A changed digit in a
-    checkpoint of the same state does not add an epoch.
-    """
-    known = described.partitions
-    return number < len(known) and known[number].epoch_starts[-1][0] in dict(starts[:-1])
-
-
 def newest_in(store: Store, journal: str, remains: tuple[str, ...]) -> int:
     """Return the largest number of an entry or a snapshot in the remains of a journal, or 0 if there are none."""
     numbers = [next(filter(_is_entry, snapshot.numbers(store, journal)), 0)]
@@ -299,42 +210,6 @@ def newest_in(store: Store, journal: str, remains: tuple[str, ...]) -> int:
 
 def _is_entry(number: int) -> bool:
     return number <= _ENTRY_MAX
-
-
-def _summary(
-    name: str, base_offset: int, log_bytes: int, entries: list[IndexEntry], keyed: KeyedCounts | None = None
-) -> SegmentFile:
-    """Return the description of a segment of these chunks, possibly none."""
-    return SegmentFile(
-        name,
-        base_offset,
-        entries[-1].end_offset if entries else base_offset,
-        len(entries),
-        log_bytes,
-        min((each.min_timestamp for each in entries), default=0),
-        max((each.max_timestamp for each in entries), default=0),
-        keyed,
-    )
-
-
-def _read_segment(store: Store, number: int, key: str, progress: Callable[[int], object]) -> FoundSegment:
-    """Read the segment of a partition at `key`. A damaged one has no leader epochs if its header is."""
-    stem = key.rpartition("/")[2]
-    size = store.size(layout.segment_file(key))
-    epochs: EpochStarts = ()
-    keyed = None
-    named = layout.base_offset_of(stem)
-    try:
-        begin, epochs = segment.epochs_of(store, key)
-        if begin != named:
-            name = f"segment {store.url}/{layout.segment_file(key)}"
-            raise CorruptObject(name, f"it begins at offset {begin}, not {named} as its name says")
-        keyed = segment.keyed_counts(store, key)
-        read = recovery.read_segment(store, key)
-    except CorruptObject as error:
-        epochs, read = (), recovery.ReadSegment(key, named, [], str(error), is_indexed=False)
-    progress(size)
-    return FoundSegment(number, _summary(stem, named, size, read.entries, keyed), epochs, read.why, read.is_indexed)
 
 
 def _is_number(text: str) -> bool:

@@ -98,12 +98,11 @@ class LostJournals:
 
     @property
     def generation(self) -> int:
-        """The generation of the new journals: one that no node knows, or 1 if the journals were never moved.
+        """The generation of new journals on several stores: one that no node knows, or 1 if they were at the root.
 
         A node that was not given and returns later names an older one.
         """
-        newest = self._newest_named
-        return newest + 1 if newest > 1 else 1
+        return self._newest_named + 1 if self._lists else 1
 
     @property
     def _newest_named(self) -> int:

@@ -3,8 +3,7 @@
 A clean election chooses the live member of the ISR with the highest LEO, then by preference order. The leader epoch
 rises by one and begins at the new leader's LEO; rows above it are cut, as in Kafka, and the entry records them
 (`row_loss`). If no member of the ISR is live, the partition has no leader: writes are refused, and reads below the HW
-continue. With unclean.leader.election.enable, the live replica with the highest LEO is elected instead. It counts with
-the rows that it really has, so a node whose disk was set back may lead (`SetBack`).
+continue. With unclean.leader.election.enable, the live replica with the highest LEO is elected instead.
 
 With replication.mode=quorum a majority of the replicas must be live, and the one with the highest LEO leads.
 
@@ -22,8 +21,7 @@ import msgspec
 from pyspark_log_coordinator.model.partition import Holder, NodeId, Partition
 from pyspark_log_coordinator.model.settings import LEADER_IMBALANCE_PER_BROKER_PERCENTAGE
 from pyspark_log_coordinator.model.topic_state import Topic, with_partition
-from pyspark_log_coordinator.replication import damaged_copies, high_watermark, replicas, row_loss, suspicion
-from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged, SetBack
+from pyspark_log_coordinator.replication import high_watermark, replicas, row_loss, suspicion
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.replication.suspicion import Suspicion
 from pyspark_log_storage.stored_fields import Count
@@ -42,8 +40,6 @@ class ElectLeaders(msgspec.Struct, frozen=True):
     partitions: tuple[int, ...] | None = None
     unclean: bool = False
     """Whether to elect an out-of-sync replica even without `unclean.leader.election.enable`."""
-    set_back: tuple[SetBack, ...] = ()
-    """The nodes that answer and lack files, live or not. Only an unclean election uses these."""
 
 
 class ElectPreferred(msgspec.Struct, frozen=True):
@@ -63,7 +59,7 @@ class LeaderElected(msgspec.Struct, frozen=True, tag=True, array_like=True, forb
     isr: tuple[NodeId, ...]
 
 
-Elected = CopiesDamaged | RowsLost | LeaderElected
+Elected = RowsLost | LeaderElected
 """The events of an election, in this order."""
 
 
@@ -71,23 +67,17 @@ def decide(topic: Topic, command: ElectLeaders) -> list[Elected]:
     """Return the elections, none for leaders that are live or whose suspicions were cancelled."""
     live = _live_nodes(topic, command.live)
     unreachable = {each.node for each in command.unreachable if suspicion.stands(topic, each)} - live
-    unclean = is_unclean(topic, command)
-    found = {each.node: each for each in command.set_back if topic.incarnations.get(each.node) == each.incarnation}
+    unclean = command.unclean or topic.config.unclean_leader_election_enable
     events: list[Elected] = []
     for number in _selected(topic, command.partitions):
         leader = topic.partitions[number].leader
         if leader is None or leader in unreachable or leader in topic.fenced:
-            elected: list[Elected] = [*elect(topic, number, live, unreachable)]
+            elected = elect(topic, number, live, unreachable)
             has_leader = any(isinstance(each, LeaderElected) and each.leader is not None for each in elected)
             if unclean and not has_leader:
-                elected = _elect_unclean(topic, number, live, unreachable, found) or elected
+                elected = _elect_unclean(topic, number, live, unreachable) or elected
             events += elected
     return events
-
-
-def is_unclean(topic: Topic, command: ElectLeaders) -> bool:
-    """Return whether an out-of-sync replica may lead if no other can."""
-    return command.unclean or topic.config.unclean_leader_election_enable
 
 
 def decide_preferred(topic: Topic, command: ElectPreferred) -> list[LeaderElected]:
@@ -106,9 +96,7 @@ def decide_preferred(topic: Topic, command: ElectPreferred) -> list[LeaderElecte
     return events
 
 
-def elect(
-    topic: Topic, number: int, live: Collection[NodeId], unreachable: Collection[NodeId]
-) -> list[RowsLost | LeaderElected]:
+def elect(topic: Topic, number: int, live: Collection[NodeId], unreachable: Collection[NodeId]) -> list[Elected]:
     """Return the clean election of a leader among `live`, in the place of one that is unreachable or fenced.
 
     The nodes in `unreachable`, none of which is live, leave the ISR. Return nothing if the partition has no leader and
@@ -132,47 +120,27 @@ def elect(
 
 
 def awaited(
-    topic: Topic,
-    partition: Partition,
-    live: Collection[NodeId],
-    unreachable: Collection[NodeId],
-    found: Collection[NodeId],
+    topic: Topic, partition: Partition, live: Collection[NodeId], unreachable: Collection[NodeId]
 ) -> tuple[NodeId, ...]:
-    """Return the replicas that rule out an unclean election, because they may come back with all committed rows.
-
-    `found` are the nodes whose disks were set back. These are not awaited, except under suspicion: their disks may be
-    in the middle of a restore.
-    """
-    voters = replicas.voters(partition, topic.config)
-    known = {*live, *unreachable, *topic.fenced, *(node for node in found if node not in topic.suspects)}
-    return tuple(node for node in voters if node not in known)
+    """Return the replicas that rule out an unclean election, because they may come back with all committed rows."""
+    known = {*live, *unreachable, *topic.fenced}
+    return tuple(node for node in replicas.voters(partition, topic.config) if node not in known)
 
 
 def _elect_unclean(
-    topic: Topic,
-    number: int,
-    live: Collection[NodeId],
-    unreachable: Collection[NodeId],
-    found: Mapping[NodeId, SetBack],
+    topic: Topic, number: int, live: Collection[NodeId], unreachable: Collection[NodeId]
 ) -> list[Elected]:
-    """Return the election of the replica that really has most rows; none while replicas are awaited."""
+    """Return the election of the live replica that has most rows; none while replicas are awaited."""
     partition = topic.partitions[number]
-    if awaited(topic, partition, live, unreachable, found):
+    if awaited(topic, partition, live, unreachable):
         return []
-    able = _able(topic, partition, live)
-    ends = {
-        node: damaged_copies.real_end(topic, number, found[node]) if node in found else partition.log_end_offsets[node]
-        for node in partition.replicas
-        if node in able or (node in found and node not in topic.fenced)
-    }
-    best = max(ends, key=ends.__getitem__, default=None)
+    ends = partition.log_end_offsets
+    best = max(_able(topic, partition, live), key=ends.__getitem__, default=None)
     if best is None:
         return []
-    start = ends[best]
     return [
-        *(damaged_copies.lost_segments(topic, number, found[best]) if best in found else ()),
-        *row_loss.cut_from(topic, number, start),
-        LeaderElected(number, best, partition.leader_epoch + 1, start, (best,)),
+        *row_loss.cut_from(topic, number, ends[best]),
+        LeaderElected(number, best, partition.leader_epoch + 1, ends[best], (best,)),
     ]
 
 

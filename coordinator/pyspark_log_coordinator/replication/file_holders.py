@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.partition import Holder, NodeId, Partition, SegmentRef
-from pyspark_log_coordinator.model.partitions import Fact
 from pyspark_log_coordinator.model.topic_state import FileRef, Topic, with_partitions
 from pyspark_log_coordinator.replication import replicas, suspicion
 from pyspark_log_storage import layout
@@ -89,13 +87,13 @@ def evolve(topic: Topic, event: FilesHeld) -> Topic:
     node = event.node
     holder = Holder(node, topic.incarnations[node])
     if event.files:
-        listed = topic.files[:]
+        listed = list(topic.files)
         for number in event.files:
             index = number - topic.first_file
             if index < 0:
                 raise IndexError(f"file {number} was rolled")
             listed[index] = msgspec.structs.replace(listed[index], holders=(*listed[index].holders, holder))
-        topic = msgspec.structs.replace(topic, files=AppendList(listed))
+        topic = msgspec.structs.replace(topic, files=tuple(listed))
     changed: dict[int, Partition] = {}
     for number, name in event.segments:
         partition = changed.get(number, topic.partitions[number])
@@ -105,7 +103,7 @@ def evolve(topic: Topic, event: FilesHeld) -> Topic:
             staged=_with_holder(partition.staged, name, holder),
         )
     joining = () if node in topic.fenced else (node,)
-    for number in {*changed, *(number for number, _ in topic.partitions.where(_IS_UNSETTLED))}:
+    for number in {*changed, *(number for number, each in enumerate(topic.partitions) if _is_unsettled(each))}:
         partition = changed.get(number, topic.partitions[number])
         if node not in partition.replicas:
             continue
@@ -117,15 +115,12 @@ def evolve(topic: Topic, event: FilesHeld) -> Topic:
     return suspicion.without_suspicions(with_partitions(topic, changed), (node,))
 
 
-def _is_unsettled(partition: Partition, _: object) -> bool:
+def _is_unsettled(partition: Partition) -> bool:
     """Return whether a replica lacks rows, or is out of the ISR. Nothing follows for others from what a node holds."""
     end = partition.log_end
     if partition.high_watermark < end or len(partition.isr) < len(partition.replicas):
         return True
     return any(each < end for each in partition.log_end_offsets.values())
-
-
-_IS_UNSETTLED: Fact[bool] = Fact(_is_unsettled, any)
 
 
 def missing(topic: Topic, node: NodeId) -> TopicFiles:
@@ -159,27 +154,25 @@ def newest_held(topic: Topic, node: NodeId) -> str | None:
     newest = _newest_file_of(topic, node)
     if newest != _NO_FILE:
         return f"append/{topic.file(newest).name}"
-    found = [each[node] for each in topic.partitions.facts(_NEWEST_SEGMENTS) if node in each]
-    if not found:
-        return None
-    last = max(found)
-    number, _ = next(topic.partitions.where(_NEWEST_SEGMENTS, lambda each: each.get(node) == last))
-    return layout.segment_file(f"{number}/{last[1]}")
+    segments = (
+        (each.born, each.name, number)
+        for number, partition in enumerate(topic.partitions)
+        for each in partition.all_segments
+        if replicas.is_held(each.holders, node)
+    )
+    last = max(segments, default=None)
+    return None if last is None else layout.segment_file(f"{last[2]}/{last[1]}")
 
 
 def _newest_file_of(topic: Topic, node: NodeId) -> int:
     """Return the number of the newest append file with unrolled chunks that the node holds, or `_NO_FILE`."""
-    newest = max(topic.partitions.facts(_NEWEST_FILE), default=_NO_FILE)
+    newest = max((each.chunks[-1].file for each in topic.partitions if each.chunks), default=_NO_FILE)
     if newest == _NO_FILE or _has(topic, node, newest):
         return newest
     newest = _NO_FILE
-
-    def is_newer(file: int) -> bool:
-        return file > newest
-
-    for _, each in topic.partitions.where(_NEWEST_FILE, is_newer):
+    for each in topic.partitions:
         for chunk in reversed(each.chunks):
-            if not is_newer(chunk.file):
+            if chunk.file <= newest:
                 break
             if _has(topic, node, chunk.file):
                 newest = chunk.file
@@ -187,26 +180,7 @@ def _newest_file_of(topic: Topic, node: NodeId) -> int:
     return newest
 
 
-def _newest_file(partition: Partition, _: object) -> int:
-    return partition.chunks[-1].file if partition.chunks else _NO_FILE
-
-
-def _newest_segments(partition: Partition, _: object) -> dict[NodeId, tuple[int, str]]:
-    """Return the newest segment of each node that holds any: the entry it was born at, and its name."""
-    return _latest([{each.node: (one.born, one.name)} for one in partition.all_segments for each in one.holders])
-
-
-def _latest(of_each: list[dict[NodeId, tuple[int, str]]]) -> dict[NodeId, tuple[int, str]]:
-    found: dict[NodeId, tuple[int, str]] = {}
-    for each in of_each:
-        for node, newest in each.items():
-            found[node] = max(newest, found.get(node, newest))
-    return found
-
-
 _NO_FILE = -1
-_NEWEST_FILE: Fact[int] = Fact(_newest_file, max)
-_NEWEST_SEGMENTS: Fact[dict[NodeId, tuple[int, str]]] = Fact(_newest_segments, _latest)
 
 
 def held_alone(topic: Topic, node: NodeId) -> tuple[str, ...]:
@@ -239,5 +213,6 @@ def _with_holder(segments: Collection[SegmentRef], name: str, holder: Holder) ->
 
 
 def _may_join_any(topic: Topic, node: NodeId) -> bool:
-    unsettled = topic.partitions.where(_IS_UNSETTLED)
-    return node not in topic.fenced and any(replicas.may_join_isr(partition, node) for _, partition in unsettled)
+    return node not in topic.fenced and any(
+        _is_unsettled(each) and replicas.may_join_isr(each, node) for each in topic.partitions
+    )

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.partition import NodeId, Partition
-from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication import election, replicas, row_loss, suspicion
 from pyspark_log_coordinator.replication.election import LeaderElected
@@ -81,7 +79,7 @@ def evolve(topic: Topic, event: NodeChanged) -> Topic:
         case ReplicasRenewed():
             return _wiped(topic, event)
         case ReplicasFenced():
-            partitions = Partitions(
+            partitions = tuple(
                 each if each.isr == (event.node,) else _out_of_isr(topic, each, event.node) for each in topic.partitions
             )
             return msgspec.structs.replace(topic, fenced=(*topic.fenced, event.node), partitions=partitions)
@@ -105,8 +103,8 @@ def _wiped(topic: Topic, event: ReplicasRenewed) -> Topic:
     topic = msgspec.structs.replace(
         topic,
         incarnations={**topic.incarnations, node: event.incarnation},
-        files=AppendList([replicas.without_holder(each, node) for each in topic.files]),
-        partitions=Partitions(partitions),
+        files=tuple(replicas.without_holder(each, node) for each in topic.files),
+        partitions=tuple(partitions),
     )
     return suspicion.without_suspicions(topic, (node,))
 

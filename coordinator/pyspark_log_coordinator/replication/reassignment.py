@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.model.partition import NodeId, Partition, empty
-from pyspark_log_coordinator.model.partitions import Fact, Partitions
 from pyspark_log_coordinator.model.topic_state import Topic, with_partition
 from pyspark_log_coordinator.replication import election, replicas
 from pyspark_log_storage.errors import InvalidInput
@@ -159,18 +158,16 @@ def decide_addition(topic: Topic, command: AddPartitions) -> list[PartitionsAdde
     return [PartitionsAdded(command.assignments, new)]
 
 
-def _is_reassigning(partition: Partition, _: object) -> bool:
+def is_reassigning(partition: Partition) -> bool:
+    """Return whether a reassignment of the partition has begun and not ended."""
     return bool(partition.adding or partition.removing)
-
-
-IS_REASSIGNING: Fact[bool] = Fact(_is_reassigning, any)
 
 
 def decide_completion(topic: Topic) -> list[LeaderElected | ReplicasAltered]:
     """Return the events that end the reassignments whose new replicas are all in the ISR."""
     events: list[LeaderElected | ReplicasAltered] = []
-    for number, partition in topic.partitions.where(IS_REASSIGNING):
-        if not set(partition.adding) <= set(partition.isr):
+    for number, partition in enumerate(topic.partitions):
+        if not is_reassigning(partition) or not set(partition.adding) <= set(partition.isr):
             continue
         left = target(partition)
         if not replicas.keeps_committed(partition, left, len(left), topic.config):
@@ -211,7 +208,7 @@ def evolve_addition(topic: Topic, event: PartitionsAdded) -> Topic:
     """Return the topic with its new partitions."""
     topic = _with_nodes(topic, event.incarnations)
     added = [empty(nodes, tuple(node for node in nodes if node not in topic.fenced)) for nodes in event.assignments]
-    return msgspec.structs.replace(topic, partitions=Partitions((*topic.partitions, *added)))
+    return msgspec.structs.replace(topic, partitions=(*topic.partitions, *added))
 
 
 def _check(topic: Topic, nodes: tuple[NodeId, ...], incarnations: dict[NodeId, str]) -> None:

@@ -51,7 +51,7 @@ def without_holder(file: F, node: NodeId) -> F:
 
 def without_unheld(partition: Partition) -> Partition:
     """Return the partition without the staged segments that no replica holds: nobody could copy them."""
-    staged = tuple(each for each in partition.staged if any(is_held(each.holders, node) for node in partition.replicas))
+    staged = partition.staged_if(lambda each: any(is_held(each.holders, node) for node in partition.replicas))
     return partition if staged == partition.staged else msgspec.structs.replace(partition, staged=staged)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import msgspec
 
-from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.partition import Partition
 from pyspark_log_coordinator.model.topic_state import Topic, with_partitions
 from pyspark_log_storage.stored_fields import Count, Int64
@@ -66,6 +65,6 @@ def _cut(partition: Partition, end: int) -> Partition:
         high_watermark=min(partition.high_watermark, end),
         log_end_offsets={node: min(reached, end) for node, reached in partition.log_end_offsets.items()},
         segments=tuple(each for each in partition.segments if each.end_offset <= end),
-        staged=tuple(each for each in partition.staged if each.end_offset <= end),
-        chunks=AppendList(partition.chunks[: partition.chunks_ending_by(end)]),
+        staged=partition.staged_if(lambda each: each.end_offset <= end),
+        chunks=partition.chunks[: partition.chunks_ending_by(end)],
     )

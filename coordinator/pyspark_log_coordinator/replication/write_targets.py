@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark_log_coordinator.model.partitions import Fact
 from pyspark_log_coordinator.replication import high_watermark, replicas
 
 if TYPE_CHECKING:
@@ -26,7 +25,15 @@ def write_targets(topic: Topic, acks: Acks, missing: Iterable[NodeId]) -> tuple[
 
     Partitions on the same nodes get equal values, whichever node leads them: they share a file.
     """
-    return topic.partitions.fact_of_each(_TARGETS, _context(topic, acks, missing))
+    context = _context(topic, acks, missing)
+    found: dict[object, tuple[NodeId, ...]] = {}
+    targets = []
+    for each in topic.partitions:
+        what = each.isr, each.leader, each.replicas
+        if what not in found:
+            found[what] = _of(each, context)
+        targets.append(found[what])
+    return tuple(targets)
 
 
 def targets_of(topic: Topic, number: int, acks: Acks, missing: Iterable[NodeId]) -> tuple[NodeId, ...]:
@@ -34,17 +41,16 @@ def targets_of(topic: Topic, number: int, acks: Acks, missing: Iterable[NodeId])
     return _of(topic.partitions[number], _context(topic, acks, missing))
 
 
-def used_nodes(topic: Topic, acks: Acks, missing: Iterable[NodeId]) -> frozenset[NodeId]:
-    """Return the nodes of all partitions together."""
-    distinct = frozenset().union(*topic.partitions.facts(_TARGETS, _context(topic, acks, missing)))
-    return frozenset(itertools.chain.from_iterable(distinct))
+def used_nodes(targets: Iterable[tuple[NodeId, ...]]) -> frozenset[NodeId]:
+    """Return the nodes of all partitions together, given those of each."""
+    return frozenset(itertools.chain.from_iterable({*targets}))
 
 
 def enough(topic: Topic, acks: Acks) -> int | None:
     """Return the number of nodes that must have a file before the writer continues; None means all reachable ones."""
     if acks != "all" or not replicas.by_majority(topic.config):
         return None
-    return high_watermark.majority(max(topic.partitions.facts(_REPLICAS)))
+    return high_watermark.majority(max(len(each.replicas) for each in topic.partitions))
 
 
 class _Context(NamedTuple):
@@ -67,11 +73,3 @@ def _of(partition: Partition, context: _Context) -> tuple[NodeId, ...]:
     if context.acks == "all":
         return tuple(sorted(able))
     return (partition.leader if partition.leader in able else able[0],)
-
-
-def _replicas(partition: Partition, _: object) -> int:
-    return len(partition.replicas)
-
-
-_TARGETS: Fact[frozenset[tuple[NodeId, ...]]] = Fact(_of, frozenset)
-_REPLICAS: Fact[int] = Fact(_replicas, max)

@@ -1,21 +1,20 @@
-"""The plan of compaction: which rows to fold into keyed segments, and which of these to merge.
+"""The plan of compaction: which rows to clean, and which segments the head then has.
 
-    keyed segments           dense segments and chunks
-    [0, 900) [900, 2000)     [2000, 2400) [2400, 2500) ...
-                        X = compacted end
+    head: keyed segments                 dense segments and chunks
+    [0, 900) [900, 2000) [2000, 2400)    [2400, 3000) [3000, 3100) ...
+                          compacted end = 2400
 
-A fold makes one keyed segment of the oldest dense rows: the newest row of each key, with the offsets of the rows in
-earlier keyed segments that these supersede. A merge rewrites keyed segments without superseded rows, and without rows
-that delete their key once delete.retention.ms has passed, unless an older row of the key is left in the segments before
-them: a reader of all rows would take that for the newest. So each key has one row in all keyed segments that is not
-superseded, and what a fold or a merge does follows what was written since, not what is there. With a version column the
-newest row is the one with the largest version: a fold leaves out rows that are older than those of earlier segments.
+The head of a partition has at most one row of each key. A cleaning reads the oldest dense rows, of which the newest row
+of each key becomes a segment of the head, and takes the rows of these keys out of the segments before it: those that
+have any are written again, others stay as they are. It also takes out rows that delete their key, once
+delete.retention.ms has passed since they were compacted: no older row of their key is left. A segment of which no row
+stays is covered by the next one.
 
-As in Kafka, a fold is due when the dense rows are a share of min.cleanable.dirty.ratio of the partition's bytes, or
-when the oldest of them was written max.compaction.lag.ms ago; rows younger than min.compaction.lag.ms are left out.
-A keyed segment is rewritten when half of its rows, or that share if it is larger, are superseded, or of the first one
-past their time, and 16 neighbours of one tier, which is the power of 16 in their rows, are merged: a row is rewritten a
-few times, however long the log is. One that covers half of the offsets that a segment can have is merged no more.
+As in Kafka, a cleaning is due when the dense rows are a share of min.cleanable.dirty.ratio of the partition's bytes, or
+when the oldest of them was written max.compaction.lag.ms ago; rows younger than min.compaction.lag.ms are left out. So
+it writes at most what has come in, and (1 - ratio) / ratio times as much of the head, as long as the dirty rows fit in
+one job (`DIRTY_ROWS_MAX`). 16 neighbours of one tier, which is the power of 16 in their rows, are merged, and a segment
+is written again alone when half of its rows only delete their keys, and are past their time.
 """
 
 from __future__ import annotations
@@ -35,84 +34,66 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_storage.columns.compaction_columns import CompactionColumns
 
-KEYED_ROWS_MAX = 4_000_000
-"""How many rows are folded or merged at once: a job keeps some 70 bytes of each in memory."""
-REWRITTEN_SHARE = 0.5
-"""A smaller share of superseded rows is not worth the rest of the segment, however often rows are folded."""
-FOLD_CHUNKS = 64
-FOLD_BYTES = 8 * 1024 * 1024
-"""Writers fold rows when a segment has some of them, or so many chunks or bytes; see also `due`."""
+DIRTY_ROWS_MAX = 4_000_000
+"""How many dirty rows are cleaned at once: a job has their keys in memory."""
+PAST_SHARE = 0.5
+"""A segment is written again alone when so many of its rows delete their keys, and are past their time."""
+INLINE_CHUNKS = 64
+INLINE_BYTES = 8 * 1024 * 1024
+"""Writers clean rows when a segment has some of them, or so many chunks or bytes; see also `due`."""
+INLINE_HEAD_BYTES_MAX = 256 * 1024 * 1024
+"""Writers leave a larger head to maintenance: a cleaning may write all of it."""
 _US_PER_MS = 1000
 
 
 class Compaction(msgspec.Struct, frozen=True):
-    """What a job that makes a keyed segment needs besides its rows."""
+    """What a compaction needs besides its rows."""
 
-    others: tuple[SegmentRef, ...]
-    """Of a fold the keyed segments before it, of a merge those after it."""
-    at_ms: int
-    """The time of the plan (ms)."""
     kept_from_ms: int
     """Rows that delete their key are dropped if they were compacted then or before (ms)."""
     columns: CompactionColumns
-    """The columns that say a row's key and version, and whether it deletes its key."""
-    older: tuple[SegmentRef, ...] = ()
-    """Of a merge the keyed segments before it."""
-    log_start: int = 0
-    """A fold leaves out rows before it, which were deleted, and no version of theirs is compared."""
+    """The columns that say a row's key, and whether it deletes its key."""
+    log_start: int
+    """Rows before it were deleted."""
+    makes_one: bool
+    """Whether all rows come into one segment."""
+    dirty_since_ms: int = 0
+    """When the first of the dense rows was written."""
 
 
 class Work(msgspec.Struct, frozen=True):
-    """Segments and chunks to fold, or keyed segments to merge."""
+    """The whole head and what to clean after it, or neighbours of the head that become one segment."""
 
     pieces: tuple[SegmentRef | ChunkRef, ...]
-    others: tuple[SegmentRef, ...]
-    older: tuple[SegmentRef, ...] = ()
+    makes_one: bool = False
 
 
 def due(
     topic: Topic, partition: Partition, now: int, budget: int, inline_lag: int | None, at_once: int = 0
 ) -> Work | None:
-    """Return what is to be compacted at `now` (ms), of at most `budget` bytes, or None.
+    """Return what is to be compacted at `now` (ms), of at most `budget` bytes besides the head, or None.
 
-    Writers, which give an `inline_lag`, fold only what is so old at least (ms): a fold takes as long as writing its
-    rows did, and maintenance may come by before. Rows below the offset `at_once` are folded whatever their share of the
+    Writers, which give an `inline_lag`, clean only what is so old at least (ms): that takes as long as writing the rows
+    did, and maintenance may come by before. Rows below the offset `at_once` are cleaned whatever their share of the
     partition, unless they are younger than min.compaction.lag.ms.
     """
     if not topic.config.is_compacted:
         return None
-    return _fold(topic, partition, now, budget, inline_lag, at_once) or _merge(topic, partition, now, budget)
+    return _cleaning(topic, partition, now, budget, inline_lag, at_once) or _merge(topic, partition, now, budget)
 
 
-def compaction_of(
-    topic: Topic,
-    partition: Partition,
-    others: tuple[SegmentRef, ...],
-    now: int,
-    older: tuple[SegmentRef, ...] = (),
-) -> Compaction:
-    """Return what a job of a partition needs that reads `others` and `older`, too."""
-    kept_from, columns = _kept_from(topic, partition, now), topic.config.compaction_columns
-    return Compaction(others, now, kept_from, columns, older, partition.log_start)
+def compaction_of(topic: Topic, partition: Partition, work: Work, now: int) -> Compaction:
+    """Return what the job of a partition needs."""
+    config, last = topic.config, work.pieces[-1]
+    kept_from = now - config.delete_retention_ms
+    dirty = next((each for each in work.pieces if isinstance(each, ChunkRef) or each.keyed is None), last)
+    return Compaction(kept_from, config.compaction_columns, partition.log_start, work.makes_one, _since(topic, dirty))
 
 
-def _kept_from(topic: Topic, partition: Partition, now: int) -> int:
-    """Return since when rows that delete their key are kept: those that were compacted then or before are dropped (ms).
-
-    With a version column such a row also deletes older ones that come later. So it is kept until all rows have been
-    compacted that were written before its delete.retention.ms had passed.
-    """
-    until = now
-    if topic.config.compaction_version_column:
-        dense = next(partition.pieces_from(partition.compacted_end), None)
-        until = now if dense is None else min(now, _since(topic, dense))
-    return until - topic.config.delete_retention_ms
-
-
-def _fold(
+def _cleaning(
     topic: Topic, partition: Partition, now: int, budget: int, inline_lag: int | None, at_once: int
 ) -> Work | None:
-    config, keyed = topic.config, partition.keyed_segments
+    config, head = topic.config, partition.keyed_segments
     youngest = (now - config.min_compaction_lag_ms) * _US_PER_MS
     dirty: list[SegmentRef | ChunkRef] = []
     for piece in partition.pieces_from(partition.compacted_end):
@@ -122,16 +103,19 @@ def _fold(
         dirty.append(piece)
     if not dirty:
         return None
-    size = sum(each.length for each in dirty)
+    size, clean = sum(each.length for each in dirty), sum(each.length for each in head)
     since = _since(topic, dirty[0])
     is_late = since + config.max_compaction_lag_ms <= now
-    is_much = size >= config.min_cleanable_dirty_ratio * (size + sum(each.length for each in keyed))
+    is_much = size >= config.min_cleanable_dirty_ratio * (size + clean)
     if inline_lag is not None:
-        is_enough = isinstance(dirty[0], SegmentRef) or len(dirty) >= FOLD_CHUNKS or size >= FOLD_BYTES
+        if clean > INLINE_HEAD_BYTES_MAX:
+            return None
+        budget = max(budget, min(size, INLINE_HEAD_BYTES_MAX))
+        is_enough = isinstance(dirty[0], SegmentRef) or len(dirty) >= INLINE_CHUNKS or size >= INLINE_BYTES
         is_much = is_much and is_enough and since + inline_lag <= now
     if not (is_late or is_much or dirty[0].base_offset < at_once):
         return None
-    return Work(_as_many_as_fit(dirty, budget), keyed)
+    return Work((*head, *_as_many_as_fit(dirty, budget)))
 
 
 def _newest(topic: Topic, piece: SegmentRef | ChunkRef, now: int) -> int:
@@ -154,36 +138,91 @@ def _as_many_as_fit(pieces: Sequence[SegmentRef | ChunkRef], budget: int) -> tup
     for each in pieces:
         size, rows = size + each.length, rows + each.rows
         is_too_long = each.end_offset - pieces[0].base_offset > SEGMENT_ROWS_MAX
-        if taken and (size > budget or rows > KEYED_ROWS_MAX or is_too_long):
+        if taken and (size > budget or rows > DIRTY_ROWS_MAX or is_too_long):
             break
         taken.append(each)
     return tuple(taken)
 
 
 def _merge(topic: Topic, partition: Partition, now: int, budget: int) -> Work | None:
-    config, keyed = topic.config, partition.keyed_segments
-    kept_from = _kept_from(topic, partition, now)
-    left = [each.rows - dead_rows(each, kept_from, is_first=not number) for number, each in enumerate(keyed)]
-    for number, each in enumerate(keyed):
-        dead = each.rows - left[number]
-        if dead >= max(REWRITTEN_SHARE, config.min_cleanable_dirty_ratio) * each.rows and each.rows > 1:
-            return Work((each,), keyed[number + 1 :], keyed[:number])
-    is_long = [each.span > SEGMENT_ROWS_MAX // 2 for each in keyed]
-    tiers = [TIER_MAX if long else tier_of(rows) for rows, long in zip(left, is_long, strict=True)]
+    config, head = topic.config, partition.keyed_segments
+    kept_from = now - config.delete_retention_ms
+    for each in head:
+        past = past_rows(each, kept_from)
+        if past and past >= max(PAST_SHARE, config.min_cleanable_dirty_ratio) * each.rows and each.rows > 1:
+            return Work((each,), makes_one=True)
+    is_long = [each.span > SEGMENT_ROWS_MAX // 2 for each in head]
+    tiers = [TIER_MAX if long else tier_of(each.rows) for each, long in zip(head, is_long, strict=True)]
     for start, end in joined(tiers):
-        taken = _as_many_as_fit(keyed[start:end], min(budget, config.segment_bytes))
+        taken = _as_many_as_fit(head[start:end], min(budget, config.segment_bytes))
         if len(taken) > 1:
-            return Work(taken, keyed[start + len(taken) :], keyed[:start])
+            return Work(taken, makes_one=True)
     return None
 
 
-def dead_rows(segment: SegmentRef, kept_from: int, *, is_first: bool) -> int:
-    """Return how many rows of a keyed segment a merge would leave out, as far as the journal knows.
+def past_rows(segment: SegmentRef, kept_from: int) -> int:
+    """Return how many rows of a segment of the head delete their key and were compacted at `kept_from` or before (ms).
 
-    It drops rows that delete their key if they were compacted at `kept_from` (ms) or before. The journal knows that
-    only for the first segment: after others older rows may be left.
+    That is as far as the journal knows: they were counted by the delete.when of then.
     """
     keyed = segment.keyed
     assert keyed is not None
-    is_past = is_first and keyed.cleaned_ms <= kept_from
-    return min(keyed.rows, keyed.superseded + (keyed.tombstones if is_past else 0))
+    return keyed.tombstones if keyed.cleaned_ms <= kept_from else 0
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A segment of the head, or all dense rows, as a compaction finds them."""
+
+    base_offset: int
+    end_offset: int
+    last: int
+    """The offset of the last row that there is."""
+    rows: int
+    """How many rows stay."""
+    is_changed: bool
+    """Whether others do not, or it is not of the head."""
+
+
+class Output(msgspec.Struct, frozen=True):
+    """A segment to write, for the offsets of some sources, which are given by number."""
+
+    base_offset: int
+    end_offset: int
+    sources: tuple[int, ...]
+    placeholder: int | None = None
+    """The offset of its only row if none of the sources has one that stays."""
+
+
+def outputs(sources: Sequence[Source], *, makes_one: bool, span_max: int = SEGMENT_ROWS_MAX) -> list[Output]:
+    """Return the segments to write, in order. Sources that none of them names stay as they are.
+
+    A source of which no row stays is covered by the next one, the last by the one before it. If there is none, or the
+    offsets were too many for a segment, a row stays as a placeholder.
+    """
+    if makes_one:
+        return [_output(sources, range(len(sources)))]
+    found: list[Output] = []
+    begin = 0
+    for number, each in enumerate(sources):
+        if number > begin and each.end_offset - sources[begin].base_offset > span_max:
+            found.append(_output(sources, range(begin, number)))
+            begin = number
+        if each.rows:
+            if each.is_changed or number > begin:
+                found.append(_output(sources, range(begin, number + 1)))
+            begin = number + 1
+    if begin == len(sources):
+        return found
+    before = begin - 1
+    if found and found[-1].sources[-1] == before:
+        before = found[-1].sources[0]
+    if before >= 0 and sources[-1].end_offset - sources[before].base_offset <= span_max:
+        found = [each for each in found if each.sources[0] < before]
+        begin = before
+    return [*found, _output(sources, range(begin, len(sources)))]
+
+
+def _output(sources: Sequence[Source], numbers: range) -> Output:
+    some = [sources[each] for each in numbers]
+    placeholder = None if any(each.rows for each in some) else some[-1].last
+    return Output(some[0].base_offset, some[-1].end_offset, tuple(numbers), placeholder)

@@ -73,7 +73,7 @@ def evolve(topic: Topic, event: Event) -> Topic:
         case FloorMarked():
             return msgspec.structs.replace(topic, floor_mark=event.mark)
         case DeletionsConfirmed():
-            return msgspec.structs.replace(topic, pending_deletions=topic.pending_deletions.drop(event.count))
+            return msgspec.structs.replace(topic, pending_deletions=topic.pending_deletions[event.count :])
 
 
 def _raise_floor(topic: Topic, newest: int, now: int) -> list[Event]:
@@ -87,10 +87,10 @@ def _raise_floor(topic: Topic, newest: int, now: int) -> list[Event]:
 
 
 def check_born(topic: Topic, names: Iterable[str]) -> None:
-    """Raise `StaleFile` if a file was born below the floor: it may have been deleted."""
+    """Raise `StaleFile` if a file was born below the floor, when it may have been deleted, or for a former journal."""
     for name in names:
-        if layout.born_of(name) < topic.orphan_floor:
+        if layout.born_of(name) < max(topic.orphan_floor, topic.restored):
             raise StaleFile(
                 f"topic {topic.name!r}: file {name} waited longer than orphan.retention.ms to be sequenced and may "
-                "have been deleted; write the batch again"
+                "have been deleted, or was written before the log began anew; write the batch again"
             )

@@ -82,7 +82,7 @@ def evolve(topic: Topic, event: LogStartMoved) -> Topic:
         partition,
         log_start=event.log_start,
         segments=partition.segments[len(gone) :],
-        chunks=partition.chunks.drop(partition.chunks_ending_by(event.log_start)),
+        chunks=partition.chunks[partition.chunks_ending_by(event.log_start) :],
         epoch_starts=_epochs_from(partition, event.log_start),
     )
     if any(end < event.log_start for end in changed.log_end_offsets.values()):

@@ -27,15 +27,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from pyspark_log_coordinator.model.partition import BEFORE_ALL_TIMES, ChunkRef, Partition, SegmentRef
-from pyspark_log_coordinator.model.partitions import Fact
 from pyspark_log_coordinator.model.topic_config import UNLIMITED
+from pyspark_log_coordinator.model.topic_state import changed_partitions
 from pyspark_log_coordinator.segments import compaction_plan, retention
 from pyspark_log_coordinator.segments.tiers import MERGE_COUNT, TIER_MAX, joined, tier_of
 from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX
 from pyspark_log_storage.stored_fields import INT64_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark_log_coordinator.model.topic_config import TopicConfig
     from pyspark_log_coordinator.model.topic_state import Topic
@@ -81,7 +81,7 @@ class RollJob(msgspec.Struct, frozen=True):
     until_ms: int = 0
     """When the last row was."""
     compaction: Compaction | None = None
-    """Of a job whose segment is a keyed one."""
+    """Of a job that makes segments of a partition's head."""
 
     @property
     def base_offset(self) -> int:
@@ -121,32 +121,29 @@ class RollJob(msgspec.Struct, frozen=True):
         return any(
             (each.partition, each.leader_epoch, each.level, each.parquet) == kind
             and _begins_with(each.segments + each.chunks, self.segments + self.chunks)
-            and _begins_with(each.others, self.others)
             for each in planned
         )
-
-    @property
-    def others(self) -> tuple[str, ...]:
-        """The names of the keyed segments that a compaction also reads."""
-        return () if self.compaction is None else tuple(each.name for each in self.compaction.others)
 
 
 def _begins_with(whole: tuple[object, ...], part: tuple[object, ...]) -> bool:
     return whole[: len(part)] == part
 
 
-def plan(topic: Topic, now: int, budget: int | None = None, at_once: Sequence[int] = ()) -> list[RollJob]:
+def plan(
+    topic: Topic, now: int, budget: int | None = None, at_once: Sequence[int] = (), known: DueTimes | None = None
+) -> list[RollJob]:
     """Return the jobs due at `now` (ms), at most one for each partition, each of at most `budget` bytes.
 
     Without a budget the jobs are small enough for inline maintenance, and convert nothing. With one they leave out what
     has expired, unless the topic is compacted. A segment larger than the budget is converted alone. Partitions with the
     most unrolled chunks come first. Rows below the offsets in `at_once`, one of each partition, become Parquet whatever
-    their age, and of a compacted topic they are folded whatever their share.
+    their age, and of a compacted topic they are cleaned whatever their share. `known`: what an earlier look has found.
     """
-    if budget is not None and not topic.config.is_compacted:  # a fold must know every keyed segment that is there
+    if budget is not None and not topic.config.is_compacted:  # a cleaning must know every segment that is there
         topic = retention.retained(topic, now)
     jobs = []
-    for number, partition in _perhaps_due(topic, now) if budget is None else enumerate(topic.partitions):
+    due_now = (known or DueTimes()).due(topic, now) if budget is None else enumerate(topic.partitions)
+    for number, partition in due_now:
         if partition.staged:
             continue  # the newest segment is still being copied
         if budget is None:
@@ -206,7 +203,7 @@ def table_end(partition: Partition, config: TopicConfig) -> int:
 
 def must_roll(topic: Topic) -> bool:
     """Return whether a partition has reached the hard cap and must be rolled before more is appended."""
-    return max(topic.partitions.facts(_UNROLLED_CHUNKS)) >= UNROLLED_CHUNKS_MAX
+    return any(len(each.chunks) >= UNROLLED_CHUNKS_MAX for each in topic.partitions)
 
 
 def is_past_the_cap(topic: Topic, number: int) -> bool:
@@ -214,20 +211,31 @@ def is_past_the_cap(topic: Topic, number: int) -> bool:
     return len(topic.partitions[number].chunks) >= UNROLLED_CHUNKS_MAX
 
 
-def _unrolled_chunks(partition: Partition, _: object) -> int:
-    return len(partition.chunks)
+class DueTimes:
+    """When inline maintenance may have something to do in each partition of a topic, as one process has found it.
 
+    It is found again for partitions that have changed: of 10,000 it would take a commit 100 ms to look at all.
+    """
 
-_UNROLLED_CHUNKS: Fact[int] = Fact(_unrolled_chunks, max)
+    def __init__(self) -> None:
+        self._topic: Topic | None = None
+        self._due: list[_Due] = []
 
-
-def _perhaps_due(topic: Topic, now: int) -> Iterator[tuple[int, Partition]]:
-    """Yield the partitions, with their numbers, that inline maintenance may have something to do for."""
-
-    def is_due(when: _Due) -> bool:
-        return when.time <= now or when.next_file <= topic.next_file
-
-    return topic.partitions.where(_DUE, is_due, topic.config, topic)
+    def due(self, topic: Topic, now: int) -> Iterator[tuple[int, Partition]]:
+        """Yield the partitions, with their numbers, for which something may be due at `now` (ms)."""
+        known = self._topic
+        if known is None or known.config is not topic.config or len(topic.partitions) < len(self._due):
+            changed: Iterable[int] = range(len(topic.partitions))
+            self._due = []
+        else:
+            changed = changed_partitions(known.partitions, topic.partitions)
+        self._due += [_NEVER] * (len(topic.partitions) - len(self._due))
+        for number in changed:
+            self._due[number] = _due(topic.partitions[number], topic.config, topic)
+        self._topic, files = topic, topic.next_file
+        for number, (time, next_file) in enumerate(self._due):
+            if time <= now or next_file <= files:
+                yield number, topic.partitions[number]
 
 
 class _Due(NamedTuple):
@@ -251,26 +259,22 @@ def _due(partition: Partition, config: TopicConfig, topic: Topic) -> _Due:
     return _Due(min(rolled.time, _tail_due(topic, partition, INLINE_LAG_MS)), rolled.next_file)
 
 
-def _earliest(of_each: list[_Due]) -> _Due:
-    times, files = zip(*of_each, strict=True)
-    return _Due(min(times), min(files))
-
-
-_DUE: Fact[_Due] = Fact(_due, _earliest)
-
-
 def _compaction(
     topic: Topic, number: int, now: int, budget: int, inline_lag: int | None = None, at_once: int = 0
 ) -> RollJob | None:
     partition = topic.partitions[number]
     work = compaction_plan.due(topic, partition, now, budget, inline_lag, at_once)
-    if work is None:
-        return None
+    return None if work is None else compaction_job(topic, number, work, now)
+
+
+def compaction_job(topic: Topic, number: int, work: compaction_plan.Work, now: int) -> RollJob:
+    """Return the job of a partition that does some work of compaction."""
+    partition = topic.partitions[number]
     segments = tuple(each for each in work.pieces if isinstance(each, SegmentRef))
     chunks = tuple(each for each in work.pieces if isinstance(each, ChunkRef))
     level = min(max((each.level for each in segments), default=0) + 1, PARQUET_LEVEL_MAX)
     job = _job(topic, number, level, segments, chunks, parquet=True)
-    needs = compaction_plan.compaction_of(topic, partition, work.others, now, work.older)
+    needs = compaction_plan.compaction_of(topic, partition, work, now)
     return msgspec.structs.replace(job, level=level, compaction=needs)
 
 

@@ -4,35 +4,27 @@ Any process may do this: a follower, or a commit that waits for the copy. Two th
 creates it, the other finds it. A file is on a node as a whole or not at all, so an interrupted catch-up continues with
 the next file; files that were copied but not submitted are read again, then submitted.
 
-Files are copied from the nearest holder, the oldest rows first. Before a node joins an ISR again, it gets back the
-files that it has lost, because it would count for rows that it lacks. One that cannot be copied is reported
-(`damage_reports`): it no longer counts, so the node stays behind in its partitions, and the others continue. If a copy
-is damaged and another one whole, the damaged one is reported, too.
+Files are copied from the nearest holder that has them whole, the oldest rows first. If a holder's copy turns out to be
+damaged, it is cured (`faults`). Before a node joins an ISR again, it gets back the files that it has lost, because it
+would count for rows that it lacks. If one cannot be copied, nothing else is: the node stays out of sync until a holder
+is back, or the node is renewed.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from pyspark_log_coordinator.log.node_admin import update_topic
-from pyspark_log_coordinator.model.partition import named
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.replication.file_holders import HoldFiles
-from pyspark_log_coordinator.sync import damage_reports, replica_file
-from pyspark_log_coordinator.sync.replica_file import (
-    ReplicaFile,
-    absent,
-    check,
-    has_required_files,
-    is_stored,
-    missing,
-    sources,
-)
-from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, StoreError, StoreUnavailable
+from pyspark_log_coordinator.sync import faults, replica_file
+from pyspark_log_coordinator.sync.replica_file import ReplicaFile, absent, has_required_files, is_stored, missing
+from pyspark_log_storage import logs
+from pyspark_log_storage.errors import CorruptObject, LogError, StoreError
 from pyspark_log_storage.objects import node as node_marker
-from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -77,21 +69,18 @@ def catch_up(
     # While the disk is not mounted, copies would be written below its mount point.
     node_marker.require_marker(target, node_id, member.incarnation)
     copier = _Copier(handle, node_id, moved, deadline)
-    reported: dict[str, LogError] = {}
     state = handle.refresh()
     may_join = _is_out_of(state.partitions, node_id) and (missing(handle, node_id) or _has_news(handle, node_id))
-    objects, size = copier.restore_lost() if may_join else (0, 0)
-    if copier.errors:
-        damage_reports.report_lost(handle, node_id)
-    lost = copier.lost()
-    for file in lost:
+    objects, size = copier.restore_lost() if may_join or node_id in state.suspects else (0, 0)
+    reported: dict[str, LogError] = {}
+    for file in copier.lost():
         reported[file.key] = copier.errors[file.key]
         failed(reported[file.key])
-    # Where the node is out of the ISR, the next entry that names it might let it join without these rows.
-    state = handle.journal.state
-    needing = [state.partitions[number] for file in lost for number in file.partitions]
-    if _is_out_of(needing, node_id) or copier.is_past_deadline():
-        return CopyResult(objects, size, tuple(reported.values()))
+        if node_id in handle.journal.state.suspects or _is_out_of(_partitions(handle, file), node_id):
+            # The next entry that names the node might let it lead, or join the ISR, without these rows.
+            return CopyResult(objects, size, tuple(reported.values()))
+    if copier.is_past_deadline():
+        return CopyResult(objects, size, ())
     submitted_nothing_new = False
     while True:
         handle.refresh()
@@ -112,19 +101,10 @@ def catch_up(
         elif submitted_nothing_new or not _has_news(handle, node_id):
             return CopyResult(objects, size, tuple(reported.values()))
         _submit(handle, node_id, member.incarnation, done)
-        while copier.damaged:
-            damage_reports.report(handle, *copier.damaged.pop())
+        copier.cure_sources()
         submitted_nothing_new = not done
         objects += len(done)
         size += sum(file.bytes for file in done)
-
-
-def copy_again(handle: TopicHandle, node_id: NodeId, file: ReplicaFile) -> None:
-    """Replace a damaged or lost copy that still counts.
-
-    Raises `CorruptObject`, `StoreError` and changes nothing if no whole copy can be read or the node cannot be written.
-    """
-    _Copier(handle, node_id, bool, None).copy(file)
 
 
 class _Copier:
@@ -139,7 +119,7 @@ class _Copier:
         self._target = handle.log.node_store(node_id)
         self._moved = moved
         self._deadline = deadline
-        self.damaged: list[tuple[NodeId, ReplicaFile]] = []
+        self._damaged: list[tuple[NodeId, ReplicaFile]] = []
         """Damaged and lost copies on other nodes, of files that were then copied from another holder."""
         self.errors: dict[str, LogError] = {}
         """Why files could not be copied, by key. They are not tried again."""
@@ -161,7 +141,7 @@ class _Copier:
         return objects, size
 
     def lost(self) -> list[ReplicaFile]:
-        """Return the files that the node has lost, still counts for, and cannot get back."""
+        """Return the files that the node has lost, and cannot get back."""
         found = absent(self._handle, self._node_id) if self.errors else []
         return [file for file in found if file.key in self.errors]
 
@@ -175,64 +155,30 @@ class _Copier:
             if self.is_past_deadline() or len(done) >= SUBMIT_OBJECTS or size >= SUBMIT_BYTES or clock() >= end:
                 break
             try:
-                self.copy(file)
+                made = faults.make_whole(self._handle, self._node_id, file, self._moved)
             except (CorruptObject, StoreError) as error:
-                if self._is_ours(error):
+                if faults.is_of_store(error, self._target):
                     raise
-                self.errors[file.key] = error
+                if not faults.give_up(self._handle, file, error):
+                    self.errors[file.key] = error
             else:
                 done.append(file)
                 size += file.bytes
+                self._damaged += [(source, file) for source in made.damaged]
         return done
 
-    def copy(self, file: ReplicaFile) -> None:
-        """Copy a file from the nearest holder that has it whole. Raises what the last one raised.
+    def cure_sources(self) -> None:
+        """Cure the damaged copies that were found on other nodes. What fails is left to their own scrubbers."""
+        while self._damaged and not self.is_past_deadline():
+            node, file = self._damaged.pop()
+            with contextlib.suppress(LogError):
+                if faults.cure(self._handle, node, file):
+                    message = "topic %(topic)r: %(key)s on node %(node)r was damaged or missing; copied it again"
+                    logs.warning(message, topic=self._handle.name, key=file.stored_key, node=node)
 
-        Replace a damaged copy on the node in one step, so that two processes that do so do not delete each other's.
-        One that cannot be read may be on a bad sector.
-        """
-        error: CorruptObject | StoreUnavailable | None = None
-        if is_stored(self._target, file):
-            try:
-                check(self._target, file, self._moved)
-            except (CorruptObject, StoreUnavailable) as raised:
-                error = raised
-            else:
-                return
-        is_damaged = error is not None
-        damaged: list[tuple[NodeId, ReplicaFile]] = []
 
-        def copy_from(source: NodeId) -> None:
-            replica_file.copy(self._log.node_store(source), self._target, file, self._moved, replace=is_damaged)
-
-        def note(source: NodeId, raised: CorruptObject | StoreError) -> None:
-            if self._is_ours(raised):
-                raise raised
-            if isinstance(raised, (CorruptObject, ObjectMissing)):
-                damaged.append((source, file))
-
-        try:
-            first_readable(sources(self._handle, file.holders, self._node_id), copy_from, note)
-        except AllCopiesFailed as failed:
-            names = named({holder.node for holder in file.holders})
-            message = f"cannot be copied to node {self._node_id!r}: none of its holders ({names}) is reachable"
-            unreachable = StoreUnavailable("", file.key, f"{file.key} {message}; bring one back")
-            raise [error or unreachable, *failed.errors.values()][-1] from None
-        except StoreError as raised:  # of the node's own store
-            if is_damaged:
-                raise
-            if not is_stored(self._target, file):
-                if type(raised) is StoreError:  # the name was taken; the file has expired since
-                    raise ObjectMissing(self._target.url, file.key) from raised
-                raise
-            # Another process copied it first.
-            check(self._target, file, self._moved)
-        else:
-            self.damaged += damaged
-
-    def _is_ours(self, error: LogError) -> bool:
-        """Return whether the node's own store failed, rather than a source or a deleted object."""
-        return isinstance(error, StoreError) and not isinstance(error, ObjectMissing) and error.url == self._target.url
+def _partitions(handle: TopicHandle, file: ReplicaFile) -> list[Partition]:
+    return [handle.journal.state.partitions[number] for number in file.partitions]
 
 
 def _is_out_of(partitions: Iterable[Partition], node_id: NodeId) -> bool:

@@ -5,9 +5,9 @@ follows:
 
     unreachable        the node is suspected. If the suspicion stands for `broker.session.timeout.ms` on this process's
                        monotonic clock, its partitions get other leaders, and it leaves the ISRs in which it lacks rows
+    newest file gone   the same: its disk was set back, or emptied
     not allowed        nothing: others may use the node
     reachable again    with its required files: the suspicion is cancelled
-    files are lost     they are reported at once (`damage_reports`)
     behind             the node leaves the ISRs after the topic's `replica.lag.time.max.ms`, together with other
                        nodes (`isr_shrink.Publication`)
 
@@ -19,15 +19,12 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from pyspark_log_coordinator.model.settings import BROKER_SESSION_TIMEOUT_MS
-from pyspark_log_coordinator.replication import election, isr_shrink, suspicion
+from pyspark_log_coordinator.replication import isr_shrink, suspicion
 from pyspark_log_coordinator.replication.election import Elected, ElectLeaders, LeaderElected
 from pyspark_log_coordinator.replication.isr_shrink import FollowerId, FollowerLag, Publication, ShrinkIsr
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, ObservedSuspicion, Suspect
-from pyspark_log_coordinator.sync import damage_reports
 from pyspark_log_coordinator.sync.replica_file import has_required_files, live
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import StoreRefused, is_node_failure
@@ -90,8 +87,8 @@ class FailureDetector:
         for node in sorted(_leaders_and_isr(state)):
             complete[node] = _is_complete(handle, node)
             if complete[node] is False and node not in log.missing_nodes:
-                damage_reports.report_lost(handle, node)
-                complete[node] = _is_complete(handle, node)  # without the reported ones
+                handle.refresh()
+                complete[node] = _is_complete(handle, node)  # the file may have been rolled and deleted since
             if complete[node] is False:
                 handle.submit(Suspect(node, state.incarnations[node]))
         for node, number in sorted(state.suspects.items()):
@@ -133,12 +130,7 @@ def failure_detector_of(
 
 
 def elect_leaders(handle: TopicHandle, command: ElectLeaders) -> list[Elected]:
-    """Elect leaders; return the events. Log the rows that are lost.
-
-    If the election may be unclean, find which files the replicas have lost first.
-    """
-    if election.is_unclean(handle.journal.state, command):
-        command = msgspec.structs.replace(command, set_back=damage_reports.set_back(handle))
+    """Elect leaders; return the events. Log the rows that are lost."""
     events: list[Elected] = handle.submit(command).events
     leaders = {each.partition: each for each in events if isinstance(each, LeaderElected)}
     for each in leaders.values():

@@ -13,11 +13,19 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.cluster.nodes import node_of
+from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores
-from pyspark_log_coordinator.maintenance import checkpoint_files, delta_table, topic_cleanup, topic_description
-from pyspark_log_coordinator.sync import catch_up, replica_file
+from pyspark_log_coordinator.maintenance import checkpoint_files, delta_table, topic_cleanup
+from pyspark_log_coordinator.sync import catch_up, faults, replica_file
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, NewerFormat, OutcomeUnknown, UnknownTopic
+from pyspark_log_storage.errors import (
+    CorruptObject,
+    NewerFormat,
+    ObjectMissing,
+    OutcomeUnknown,
+    StoreUnavailable,
+    UnknownTopic,
+)
 from pyspark_log_storage.objects.node import require_marker
 from pyspark_log_storage.stores import reserve
 from pyspark_log_storage.stores.store import is_object_store
@@ -107,7 +115,8 @@ class Follower:
 def clean_up_node(log: Log, node_id: NodeId) -> int:
     """Delete the files on a node that no entry names, nor ever will, and publish its Delta tables.
 
-    Returns the number of these files. Raises `NodeMissing`, `StoreError`.
+    Copy again what the node has lost: its disk may have been set back, and the scrubber takes long to come to it.
+    Returns the number of deleted files. Raises `NodeMissing`, `StoreError`.
     """
     store, member = log.node_store(node_id), node_of(log.cluster.state.nodes, node_id)
     require_marker(store, node_id, member.incarnation)
@@ -115,6 +124,9 @@ def clean_up_node(log: Log, node_id: NodeId) -> int:
     for handle in log.topics_on(node_id, failed=lambda *_: None):  # a follower reports these
         node = ReachableStores({node_id: store}, is_single=True)
         with contextlib.suppress(UnknownTopic):  # deleted meanwhile
+            for file in replica_file.absent(handle, node_id):
+                with contextlib.suppress(CorruptObject, NewerFormat, ObjectMissing, StoreUnavailable):
+                    faults.cure(handle, node_id, file)  # what cannot be cured, the scrubber reports
             count += topic_cleanup.delete_orphans(handle, node)
             delta_table.publish_on_nodes(handle, node)
     count += len(store.delete_unfinished())

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from pyspark_log_coordinator.replication import election, suspicion
 from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred, LeaderElected
 from pyspark_log_coordinator.replication.row_loss import RowsLost
-from pyspark_log_coordinator.sync import damage_reports
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.replica_file import live
 from pyspark_log_storage.errors import is_node_failure
@@ -60,9 +59,8 @@ def find_unreachable(handle: TopicHandle, session_timeout_ms: int) -> tuple[Susp
 
 
 def election_of(handle: TopicHandle, unreachable: tuple[Suspicion, ...]) -> ElectLeaders:
-    """Return the unclean election of all leaderless partitions, by the files that the replicas really have."""
-    leaderless = partitions(handle.journal.state)
-    return ElectLeaders(live(handle), unreachable, leaderless, unclean=True, set_back=damage_reports.set_back(handle))
+    """Return the unclean election of all leaderless partitions."""
+    return ElectLeaders(live(handle), unreachable, partitions(handle.journal.state), unclean=True)
 
 
 def would_lose(topic: Topic, command: ElectLeaders) -> dict[int, range]:
@@ -86,8 +84,7 @@ def why_leaderless(handle: TopicHandle, command: ElectLeaders, number: int) -> s
     partition = state.partitions[number]
     alive = {each.node for each in command.live}
     unreachable = {each.node for each in command.unreachable if suspicion.stands(state, each)} - alive
-    found = {each.node for each in command.set_back}
-    awaited = election.awaited(state, partition, alive, unreachable, found)
+    awaited = election.awaited(state, partition, alive, unreachable)
     reasons = []
     for node in partition.replicas:
         error = handle.log.missing_nodes.get(node)
@@ -95,11 +92,11 @@ def why_leaderless(handle: TopicHandle, command: ElectLeaders, number: int) -> s
             reasons.append(f"node {node} is fenced (nodes unfence {node})")
         elif error is not None and not is_node_failure(error):
             reasons.append(f"node {node} cannot be used from here, but may be well: {error.message}")
-        elif node in awaited and node in found:
-            reasons.append(f"the disk of node {node} was set back just now and may yet be restored")
+        elif error is None and node not in alive:
+            reasons.append(f"node {node} lacks its newest files, because its disk was set back (nodes renew {node})")
         elif node in awaited:
             reasons.append(f"node {node} is missing and may come back")
-        elif node in alive | found:
+        elif node in alive:
             reasons.append(f"node {node} lacks committed rows")
         else:
             reasons.append(f"node {node} is missing")

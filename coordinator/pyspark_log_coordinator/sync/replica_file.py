@@ -1,7 +1,6 @@
 """The files of a replica: those that a node lacks or holds, and how one is checked and copied, and how fast.
 
-Every walk over the files that a journal names uses these: catch-up, the scrubber, reports of damage, and repair. An
-election asks only for the files that it depends on.
+Catch-up and the walk over damaged copies (`faults`) use these. An election asks only for the files that it depends on.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from pyspark_log_coordinator.environment import Environment
-    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_coordinator.replication.file_holders import SegmentId
@@ -130,13 +129,6 @@ def all_files(handle: TopicHandle) -> list[ReplicaFile]:
     return [*files_of(state), *_replica_files(state, file_holders.TopicFiles(staged, (), ()))]
 
 
-def is_staged(state: Topic, file: ReplicaFile) -> bool:
-    """Return whether a file is a staged segment, whose rows are in other files, too."""
-    return file.segment is not None and file.segment.name in {
-        each.name for each in state.partitions[file.number].staged
-    }
-
-
 def files_of(state: Topic) -> list[ReplicaFile]:
     """Return the files that have the rows of a topic: its segments, and its append files with unrolled chunks."""
     segments = tuple((n, each) for n, one in enumerate(state.partitions) for each in one.segments)
@@ -161,15 +153,17 @@ class Throttle:
         self._environment.sleep(self._free_at - now)
 
 
-def check(store: Store, file: ReplicaFile, moved: Callable[[int], object] = lambda _: None) -> bool:
+def check(
+    store: Store, file: ReplicaFile, moved: Callable[[int], object] = lambda _: None, *, dry_run: bool = False
+) -> bool:
     """Read a node's copy of a file. Rebuild a segment's index if that is missing or damaged; return whether it was.
 
-    Raises `CorruptObject`, `NewerFormat`, `StoreError`.
+    A `dry_run` leaves the index as it is. Raises `CorruptObject`, `NewerFormat`, `StoreError`.
     """
     if file.segment is None:
         transfer.check_append_file(store, file.key, file.places, moved)
         return False
-    return transfer.check_segment(store, file.key, _as_stored(file.segment), moved)
+    return transfer.check_segment(store, file.key, _as_stored(file.segment), moved, dry_run=dry_run)
 
 
 def copy(
@@ -188,7 +182,8 @@ def is_stored(store: Store, file: ReplicaFile) -> bool:
 
 
 def _as_stored(ref: SegmentRef) -> SegmentFile:
-    counts = None if ref.keyed is None else KeyedCounts(ref.keyed.rows, ref.keyed.tombstones)
+    keyed = ref.keyed
+    counts = None if keyed is None else KeyedCounts(keyed.rows, keyed.tombstones, keyed.placeholder)
     times = ref.min_timestamp, ref.max_timestamp
     return SegmentFile(ref.name, ref.base_offset, ref.end_offset, ref.chunks, ref.log_bytes, *times, counts)
 
@@ -237,6 +232,14 @@ def has_required_files(handle: TopicHandle, node: NodeId) -> bool:
     return has_newest(handle, node) and all(
         _is_there(handle, node, key) for key in held_alone(handle.journal.state, node)
     )
+
+
+def is_set_back(log: Log, node_id: NodeId) -> bool:
+    """Return whether a node's store, which answers, lacks files that the node needs: its disk was set back or emptied.
+
+    Such a node is suspected like one that does not answer, until its files are copied again or it is renewed.
+    """
+    return not all(has_required_files(each, node_id) for each in log.topics_on(node_id, failed=lambda *_: None))
 
 
 def has_newest(handle: TopicHandle, node: NodeId) -> bool:

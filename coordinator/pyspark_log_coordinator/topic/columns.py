@@ -1,8 +1,7 @@
 """The columns of a typed topic, as its journal knows them: which change is an entry, and which is refused.
 
     EvolveSchema -> SchemaEvolved    the columns wanted are merged with the newest ones; nothing if these hold them
-    AlterConfig  -> ConfigAltered    key.column is set once, by the first writer that names it or by an operator, and
-                                     compaction.version.column stays from when rows have been compacted
+    AlterConfig  -> ConfigAltered    key.column is set once, by the first writer that names it or by an operator
 
 A writer submits the columns that it wants to write, not the topic's new schema. So the journal orders two writers that
 evolve a topic at once: the second's columns are merged with the first's result, or refused by name. The rules of
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_log_coordinator.model.batch import SequencedFile
-    from pyspark_log_coordinator.model.partition import Partition
     from pyspark_log_coordinator.model.topic_config import TopicConfig
     from pyspark_log_coordinator.model.topic_state import Topic
 
@@ -74,8 +72,6 @@ def decide(topic: Topic, command: EvolveSchema, now: int) -> list[SchemaEvolved]
     if topic.config.key_column:
         for each in key_columns_of(topic.config.key_column):
             _check_key_type(where, each, newest, merged)
-    if topic.config.compaction_version_column:
-        _check_version_type(where, topic.config.compaction_version_column, merged)
     if len(topic.schemas) >= SCHEMAS_MAX:
         raise InvalidRecord(
             f"{where} has {SCHEMAS_MAX} schemas, the maximum; create a new topic with all columns, and write there"
@@ -95,18 +91,6 @@ def _check_key_type(where: str, key: str, before: pa.Schema, after: pa.Schema) -
         )
 
 
-def _check_version_type(where: str, version: str, after: pa.Schema) -> None:
-    """Raise `InvalidRecord` if values of the version column would no longer be versions: a double is none."""
-    from pyspark_log_storage.columns.column_types import VERSION_TYPES, type_name
-
-    new = after.field(version).type
-    if new not in VERSION_TYPES:
-        raise InvalidRecord(
-            f"{where}: column '{version}' is the topic's compaction.version.column, and cannot become "
-            f"{type_name(new)}; cast it to bigint before the write"
-        )
-
-
 def with_columns(topic: Topic, changed: TopicConfig) -> TopicConfig:
     """Return a changed configuration with the columns that it names. Raises `InvalidOption` if it may not name them."""
     before, after = topic.config.key_column, changed.key_column
@@ -116,18 +100,7 @@ def with_columns(topic: Topic, changed: TopicConfig) -> TopicConfig:
             f"topic {topic.name!r} has key.column={before}, and rows of a key would be in two partitions with "
             f"key.column={after or 'none'}; keep it, or write to another topic",
         )
-    old, new = topic.config.compaction_version_column, changed.compaction_version_column
-    if new.lower() != old.lower() and any(_has_keyed_segments(each) for each in topic.partitions):
-        raise InvalidOption(
-            "compaction.version.column",
-            f"topic {topic.name!r} has compaction.version.column={old or 'none'}, by which rows have been compacted: "
-            f"some that are the newest by {new or 'their offsets'} may be gone; keep it, or write to another topic",
-        )
     return topic_config.with_columns(topic.name, changed, topic.schemas)
-
-
-def _has_keyed_segments(partition: Partition) -> bool:
-    return any(each.keyed is not None for each in partition.all_segments)
 
 
 def evolve(topic: Topic, event: SchemaEvolved) -> Topic:

@@ -13,6 +13,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log_coordinator.journal.state_machine import JournalMoved, check_ordinals
+from pyspark_log_coordinator.model.topic_state import changed_partitions
 from pyspark_log_coordinator.topic import columns
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 
@@ -48,26 +49,17 @@ def check_entry(before: Topic, events: list[Any], after: Topic, number: int) -> 
     if len(after.partitions) < len(before.partitions):
         raise ValueError("it removes partitions")
     known = len(before.partitions)
-    for index in after.partitions.changed_since(before.partitions):
+    for index in changed_partitions(before.partitions, after.partitions):
         _check_partition(index, after, before.partitions[index] if index < known else None, after.partitions[index])
 
 
 def check_snapshot(state: Topic, number: int) -> None:
     """Raise `ValueError` if a state as of the entry `number` is impossible."""
-    _check_state(state, number, rolled=True)
-
-
-def check_description(state: Topic, number: int) -> None:
-    """Raise `ValueError` if a state without its segments, as of the entry `number`, is impossible."""
-    _check_state(state, number, rolled=False)
-
-
-def _check_state(state: Topic, number: int, *, rolled: bool) -> None:
     _check_topic(state, number)
     _check_producers(None, state)
     state.config.check()
     for index, each in enumerate(state.partitions):
-        _check_partition(index, state, None, each, rolled=rolled)
+        _check_partition(index, state, None, each)
 
 
 def _check_topic(topic: Topic, number: int) -> None:
@@ -91,13 +83,13 @@ def _check_producers(before: Topic | None, topic: Topic) -> None:
         check_ordinals(each, ("rows_lost",))
 
 
-def _check_partition(index: int, topic: Topic, old: Partition | None, new: Partition, *, rolled: bool = True) -> None:
+def _check_partition(index: int, topic: Topic, old: Partition | None, new: Partition) -> None:
     try:
         if old is None or not _only_pieces_changed(old, new):
             _check_replicas(topic, old, new)
             _check_epochs(new)
         if not topic.deleted:
-            _check_rows(topic, old, new, rolled=rolled)
+            _check_rows(topic, old, new)
         elif new.segments or new.chunks or new.staged:
             raise ValueError("it has rows, but the topic is deleted")
     except ValueError as error:
@@ -146,7 +138,7 @@ def _check_epochs(partition: Partition) -> None:
         raise ValueError(f"leader epoch {epoch} begins at {start}: the log ends at {partition.log_end}")
 
 
-def _check_rows(topic: Topic, old: Partition | None, new: Partition, *, rolled: bool) -> None:
+def _check_rows(topic: Topic, old: Partition | None, new: Partition) -> None:
     if not new.log_start <= new.high_watermark <= new.log_end <= OFFSET_MAX:
         raise ValueError(f"log start {new.log_start}, high watermark {new.high_watermark}, log end {new.log_end}")
     check_ordinals(new, ("compactions",))
@@ -169,10 +161,10 @@ def _check_rows(topic: Topic, old: Partition | None, new: Partition, *, rolled: 
         raise ValueError(f"segments end at {new.segments[-1].end_offset}, chunks begin at {new.chunks[0].base_offset}")
     newest = new.chunks or new.segments
     end = newest[-1].end_offset if newest else new.log_start
-    if end != new.log_end and (rolled or newest):
+    if end != new.log_end:
         raise ValueError(f"the last row comes before {end}, but the log ends at {new.log_end}")
     first = (new.segments or new.chunks)[0] if newest else None
-    if rolled and first is not None and not first.base_offset <= new.log_start < first.end_offset:
+    if first is not None and not first.base_offset <= new.log_start < first.end_offset:
         raise ValueError(f"the log starts at {new.log_start}, but the first row is {first.base_offset}")
 
 
@@ -212,11 +204,14 @@ def _check_segments(segments: Iterable[SegmentRef]) -> None:
         keyed = each.keyed
         if keyed is None:
             continue
-        if not 1 <= keyed.rows <= each.span or max(keyed.tombstones, keyed.superseded) > keyed.rows:
+        if not 1 <= keyed.rows <= each.span or keyed.tombstones > keyed.rows:
             raise ValueError(
-                f"segment {each.name} of {each.span} offsets has {keyed.rows} rows, {keyed.superseded} of "
-                f"them superseded and {keyed.tombstones} that delete their key"
+                f"segment {each.name} of {each.span} offsets has {keyed.rows} rows, {keyed.tombstones} of which delete "
+                "their key"
             )
+        placeholder = keyed.placeholder
+        if placeholder is not None and not (keyed.rows == 1 and each.base_offset <= placeholder < each.end_offset):
+            raise ValueError(f"segment {each.name} has a placeholder at offset {placeholder} and {keyed.rows} rows")
         if not each.is_parquet:
             raise ValueError(f"segment {each.name} is keyed, and not Parquet")
 

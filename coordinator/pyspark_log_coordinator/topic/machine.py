@@ -2,9 +2,10 @@
 
     command             events
     StartTopic       -> TopicStarted                        the journal's first entry
-    RestoreTopic     -> TopicRestored                       the first entry of a topic whose journal was lost
+    BeginJournal     -> JournalBegun                        the first entry of a journal that begins anew
     CommitBatch      -> IsrShrunk, LeaderElected ..., BatchSequenced, SegmentsSwapped, SegmentStaged ...
     MaintainSegments -> SegmentsSwapped, SegmentStaged ...
+    DropStaged       -> StagedDropped
     ApplyRetention, DeleteRecords -> LogStartMoved ...
     RaiseOrphanFloor -> OrphanFloorRaised, FloorMarked
     ConfirmDeletions -> DeletionsConfirmed
@@ -24,6 +25,8 @@ from typing import Any
 import msgspec
 
 from pyspark_log_coordinator.journal.state_machine import (
+    BeginJournal,
+    JournalBegun,
     JournalMoved,
     Machine,
     MoveJournal,
@@ -31,14 +34,11 @@ from pyspark_log_coordinator.journal.state_machine import (
     events_decoder,
 )
 from pyspark_log_coordinator.model import topic_config, topic_state
-from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.batch import SequencedFile
 from pyspark_log_coordinator.model.partition import Holder, NodeId, empty
-from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.model.topic_state import FileRef, Topic
 from pyspark_log_coordinator.replication import isr_shrink
-from pyspark_log_coordinator.replication.damage import ReportDamage
 from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred
 from pyspark_log_coordinator.replication.file_holders import HoldFiles
 from pyspark_log_coordinator.replication.isr_shrink import ShrinkIsr
@@ -48,10 +48,15 @@ from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspe
 from pyspark_log_coordinator.segments import orphans, retention, swap
 from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, RaiseOrphanFloor
 from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords, LogStartMoved
-from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged, SwapSegments
-from pyspark_log_coordinator.topic import batch_offsets, columns, integrity, replica_commands, restore, sequencing
+from pyspark_log_coordinator.segments.swap import (
+    DropStaged,
+    SegmentsSwapped,
+    SegmentStaged,
+    StagedDropped,
+    SwapSegments,
+)
+from pyspark_log_coordinator.topic import batch_offsets, columns, integrity, replica_commands, sequencing
 from pyspark_log_coordinator.topic.columns import EvolveSchema, SchemaEvolved
-from pyspark_log_coordinator.topic.restore import RestoreTopic, TopicRestored
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced, CommitBatch
 from pyspark_log_storage.errors import UnknownTopic
 from pyspark_log_storage.stored_fields import Int64
@@ -111,9 +116,10 @@ class ConfigAltered(msgspec.Struct, frozen=True, tag=True, array_like=True, forb
 
 Command = (
     StartTopic
-    | RestoreTopic
+    | BeginJournal
     | CommitBatch
     | MaintainSegments
+    | DropStaged
     | ApplyRetention
     | DeleteRecords
     | RaiseOrphanFloor
@@ -126,10 +132,11 @@ Command = (
 )
 Event = (
     TopicStarted
-    | TopicRestored
+    | JournalBegun
     | BatchSequenced
     | SegmentsSwapped
     | SegmentStaged
+    | StagedDropped
     | LogStartMoved
     | orphans.Event
     | ConfigAltered
@@ -157,7 +164,7 @@ def was_deleted(name: str, topic_id: str) -> UnknownTopic:
 
 
 def _decide(state: Topic, command: Command, now: int) -> list[Any]:
-    if isinstance(command, StartTopic | RestoreTopic):
+    if isinstance(command, (BeginJournal, StartTopic)):
         return _begin(state, command)
     assert not isinstance(command, MoveJournal)
     assert state.started, "TopicHandle.refresh begins the journal before any other command"
@@ -170,6 +177,8 @@ def _decide(state: Topic, command: Command, now: int) -> list[Any]:
             return [*batch, *swap.decide(_after(state, batch), command.swaps, now)] if command.swaps else batch
         case MaintainSegments():
             return list(swap.decide(state, command.swaps, now))
+        case DropStaged():
+            return list(swap.decide_drop(state, command))
         case ApplyRetention() | DeleteRecords():
             if isinstance(command, ApplyRetention):
                 moved = retention.decide_retention(state, now)
@@ -200,12 +209,12 @@ def _alter(state: Topic, command: AlterConfig) -> list[Any]:
     return [altered, *isr_shrink.decide_altered(evolve(state, altered))]
 
 
-def _begin(state: Topic, command: StartTopic | RestoreTopic) -> list[Any]:
+def _begin(state: Topic, command: BeginJournal | StartTopic) -> list[Any]:
+    if isinstance(command, BeginJournal):
+        return [] if state.started else [JournalBegun(command.state)]
     if state.started:
         return []
     moved = [JournalMoved(command.generation)] if command.generation > 1 else []
-    if isinstance(command, RestoreTopic):
-        return [*restore.decide(state, command), *moved]
     fields = {name: getattr(command, name) for name in TopicStarted.__struct_fields__}
     return [TopicStarted(**fields), *moved]
 
@@ -219,14 +228,16 @@ def _after(state: Topic, events: list[Any]) -> Topic:
 def evolve(state: Topic, event: Event) -> Topic:
     """Return the state after `event`."""
     match event:
-        case TopicStarted() | TopicRestored():
+        case TopicStarted() | JournalBegun():
             if state.started:
                 raise ValueError("the topic is started twice")
-            return _start(event) if isinstance(event, TopicStarted) else restore.evolve(event)
+            return _start(event) if isinstance(event, TopicStarted) else topic_state.decode(event.state)
         case BatchSequenced():
             return sequencing.evolve(state, event)
         case SegmentStaged() | SegmentsSwapped():
             return swap.evolve_staged(state, event) if isinstance(event, SegmentStaged) else swap.evolve(state, event)
+        case StagedDropped():
+            return swap.evolve_drop(state, event)
         case LogStartMoved():
             return retention.evolve(state, event)
         case orphans.OrphanFloorRaised() | orphans.FloorMarked() | orphans.DeletionsConfirmed():
@@ -243,7 +254,7 @@ def evolve(state: Topic, event: Event) -> Topic:
 
 
 def _start(event: TopicStarted) -> Topic:
-    partitions = Partitions(empty(nodes, nodes) for nodes in event.assignments)
+    partitions = tuple(empty(nodes, nodes) for nodes in event.assignments)
     return Topic(
         name=event.name,
         topic_id=event.topic_id,
@@ -257,12 +268,12 @@ def _start(event: TopicStarted) -> Topic:
 
 def _end(state: Topic, event: TopicDeleted) -> Topic:
     """Return the deleted topic without its lists of files, because its last snapshot is kept forever."""
-    emptied = (msgspec.structs.replace(each, segments=(), chunks=AppendList(), staged=()) for each in state.partitions)
+    emptied = (msgspec.structs.replace(each, segments=(), chunks=(), staged=()) for each in state.partitions)
     return msgspec.structs.replace(
         state,
-        partitions=Partitions(emptied),
-        files=AppendList(),
-        pending_deletions=AppendList(),
+        partitions=tuple(emptied),
+        files=(),
+        pending_deletions=(),
         producers={},
         deleted_ms=event.at_ms,
     )
@@ -293,6 +304,7 @@ __all__ = [
     "ConfirmDeletions",
     "DeleteRecords",
     "DeleteTopic",
+    "DropStaged",
     "ElectLeaders",
     "ElectPreferred",
     "Event",
@@ -304,8 +316,6 @@ __all__ = [
     "MoveJournal",
     "PartitionReassignment",
     "RaiseOrphanFloor",
-    "ReportDamage",
-    "RestoreTopic",
     "SequencedFile",
     "ShrinkIsr",
     "StartTopic",

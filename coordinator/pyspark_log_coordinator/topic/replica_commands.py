@@ -5,8 +5,7 @@
     ShrinkIsr        -> IsrShrunk ...                   members have fallen behind
     Suspect          -> NodeSuspected                   cancelled by any entry that names the node as a holder
     CancelSuspicion  -> SuspicionCancelled              a process reaches the node again
-    ReportDamage     -> IsrShrunk, LeaderElected ..., CopiesDamaged
-    ElectLeaders     -> CopiesDamaged, RowsLost, LeaderElected ...
+    ElectLeaders     -> RowsLost, LeaderElected ...
     ElectPreferred   -> LeaderElected ...
     AlterReplicaNode -> ReplicasRenewed, ReplicasFenced, ReplicasUnfenced, then RowsLost, LeaderElected ...
     AlterReplicas    -> ReplicasAltered ...             and again when the new replicas are in sync
@@ -23,8 +22,6 @@ from typing import Any
 
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication import (
-    damage,
-    damaged_copies,
     election,
     file_holders,
     isr_shrink,
@@ -39,7 +36,6 @@ Command = (
     file_holders.HoldFiles
     | isr_shrink.ShrinkIsr
     | suspicion.Command
-    | damage.ReportDamage
     | election.ElectLeaders
     | election.ElectPreferred
     | node_changes.AlterReplicaNode
@@ -50,7 +46,6 @@ Event = (
     file_holders.FilesHeld
     | isr_shrink.IsrShrunk
     | suspicion.Event
-    | damaged_copies.CopiesDamaged
     | row_loss.RowsLost
     | election.LeaderElected
     | node_changes.NodeChanged
@@ -68,8 +63,6 @@ def decide(topic: Topic, command: Command) -> Sequence[Any]:
             return isr_shrink.decide(topic, command)
         case suspicion.Suspect() | suspicion.CancelSuspicion():
             return suspicion.decide(topic, command)
-        case damage.ReportDamage():
-            return damage.decide(topic, command)
         case election.ElectLeaders():
             return election.decide(topic, command)
         case election.ElectPreferred():
@@ -96,8 +89,7 @@ def may_need_follow_ups(topic: Topic, command: object) -> bool:
         return True
     if len(topic.incarnations) == 1:
         return False
-    partitions = topic.partitions
-    return True in partitions.facts(swap.HAS_STAGED) or True in partitions.facts(reassignment.IS_REASSIGNING)
+    return any(each.staged or reassignment.is_reassigning(each) for each in topic.partitions)
 
 
 def evolve(topic: Topic, event: Event) -> Topic:
@@ -109,8 +101,6 @@ def evolve(topic: Topic, event: Event) -> Topic:
             return isr_shrink.evolve(topic, event)
         case suspicion.NodeSuspected() | suspicion.SuspicionCancelled():
             return suspicion.evolve(topic, event)
-        case damaged_copies.CopiesDamaged():
-            return damaged_copies.evolve(topic, event)
         case row_loss.RowsLost():
             return row_loss.evolve(topic, event)
         case election.LeaderElected():

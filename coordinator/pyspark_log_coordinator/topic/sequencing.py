@@ -199,7 +199,7 @@ def _grow(topic: Topic, partition: Partition, growth: Growth) -> Partition:
         partition,
         log_end=end,
         log_end_offsets=growth.log_end_offsets,
-        chunks=partition.chunks.append(growth.chunks),
+        chunks=(*partition.chunks, *growth.chunks),
     )
     joining = []
     if len(grown.isr) < len(grown.replicas):
@@ -223,9 +223,8 @@ def evolve(topic: Topic, event: BatchSequenced) -> Topic:
         known = {**known, event.claim.producer: moved}
     grown = {index: _grow(topic, topic.partitions[index], growth) for index, growth in growths.items()}
     producer, batch_id = (event.claim.producer, event.claim.batch_id) if event.claim is not None else ("", 0)
-    files = topic.files.append(
-        [FileRef(file.name, file.holders, event.at_ms, producer, batch_id) for file in event.files]
-    )
+    new = (FileRef(file.name, file.holders, event.at_ms, producer, batch_id) for file in event.files)
+    files = (*topic.files, *new)
     topic = with_partitions(topic, grown, files=files, producers=known)
     return suspicion.without_suspicions(topic, (holder.node for file in event.files for holder in file.holders))
 

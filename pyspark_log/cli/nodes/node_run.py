@@ -168,7 +168,7 @@ def _scrub(path: str, node_id: str, bytes_per_second: int) -> None:
             log.open(create=False)
             done = scrub(log, node_id, wait)
             for key in done.repaired:
-                typer.echo(f"node {node_id}: {key} was damaged or missing; copied it from another node", err=True)
+                typer.echo(f"node {node_id}: {key} was damaged or missing; it is repaired", err=True)
             failures += sorted(done.failures)
         except LogError as error:
             failures.append(f"node {node_id} was not scrubbed: {error.message}")

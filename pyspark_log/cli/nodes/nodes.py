@@ -11,6 +11,7 @@ from pyspark_log.cli.output import Column, counted
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.model.partition import by_number
+from pyspark_log_coordinator.sync.replica_file import is_set_back
 from pyspark_log_storage.errors import UnknownTopic
 from pyspark_log_storage.names import check_node, check_rack
 from pyspark_log_storage.objects.node import read_marker
@@ -154,20 +155,30 @@ def renew(
 ) -> None:
     """Give a node an empty disk or a new address.
 
-    Use it if the node's disk was wiped, replaced or moved. On an empty disk the node starts with a new incarnation, and
-    its data is copied from other replicas. A store that was only moved keeps its data.
+    Use it if the node's disk was wiped, replaced, moved, or restored from an old backup. On an empty disk, and on one
+    that lacks files of the node, the node starts with a new incarnation. pyspark-log node run then finds what is left
+    on the disk, and copies the rest from other replicas. A store that was only moved keeps its data.
     """
     log = open_log(path)
     before = log.node(node_id)
     url = before.url if address is None else absolute_url(address)
-    if read_marker(log.store_at(url)) is None and not yes:
-        typer.echo(f"{log.store_at(url).url} has no node marker: the disk is empty, or it is not mounted", err=True)
-        arguments.confirm(f"start node {node_id} there without data?", otherwise="nothing was changed", yes=False)
-    node, renewed = node_admin.renew(log, node_id, url)
+    marker = read_marker(log.store_at(url))
+    is_here = marker is not None and url == before.url and marker.incarnation == before.incarnation
+    was_set_back = is_here and is_set_back(log, node_id)
+    if (marker is None or was_set_back) and not yes:
+        why = "has no node marker: the disk is empty, or it is not mounted"
+        if was_set_back:
+            why = "lacks files that the node holds: the disk was set back or emptied, or a restore is not finished"
+        typer.echo(f"{log.store_at(url).url} {why}", err=True)
+        what = f"start node {node_id} there {'anew' if was_set_back else 'without data'}?"
+        arguments.confirm(what, otherwise="nothing was changed", yes=False)
+    node, renewed = node_admin.renew(log, node_id, url, is_set_back=was_set_back)
     if not renewed:
         said = f"node {node_id} is intact; nothing was changed"
     elif node.incarnation == before.incarnation:
         said = f"node {node_id} is now at {_address(log, node)}, with its data"
+    elif was_set_back:
+        said = f"node {node_id} begins anew; count and copy its files with: pyspark-log node run {node_id}"
     else:
         said = f"node {node_id} is now empty at {_address(log, node)}; fill it with: pyspark-log node run {node_id}"
     output.show(_document(log, node) | {"renewed": renewed}, said, json=json)

@@ -159,7 +159,7 @@ def _open(address: str) -> Store:
 
 def _document(found: Backup) -> dict[str, Any]:
     topics = [
-        {"topic": each.state.name, "topic_id": each.state.topic_id, "entry": each.entry, "rows": _rows(each.state)}
+        {"topic": each.topic.name, "topic_id": each.topic.topic_id, "entry": each.number, "rows": _rows(each.topic)}
         for each in found.topics
     ]
     groups = [{"group": each.state.group_id, "entry": each.entry} for each in found.groups]
@@ -167,7 +167,7 @@ def _document(found: Backup) -> dict[str, Any]:
 
 
 def _contents(found: Backup) -> str:
-    rows = sum(_rows(each.state) for each in found.topics)
+    rows = sum(_rows(each.topic) for each in found.topics)
     topics, groups = counted(len(found.topics), "topic"), counted(len(found.groups), "group")
     return f"{topics}, {counted(rows, 'row')}, {groups}"
 

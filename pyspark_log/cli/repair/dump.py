@@ -94,7 +94,7 @@ def _segment(store: LocalStore, key: str) -> Iterator[tuple[Document, Any, Any]]
 
 
 def _parquet_segment(store: LocalStore, key: str, file: Path, *, rows: bool) -> Documents:
-    """Yield the row groups of a Parquet segment, and what a keyed one has besides them."""
+    """Yield the row groups of a Parquet segment."""
     from pyspark_log_coordinator.audit import stored_objects
     from pyspark_log_storage.parquet import keyed_segment, parquet_footer, row_group
 
@@ -105,17 +105,8 @@ def _parquet_segment(store: LocalStore, key: str, file: Path, *, rows: bool) -> 
     if found.counts is None:
         yield stored_objects.head(name, "Parquet segment", **fields)
     else:
-        superseded, keys = (
-            keyed_segment.read_superseded(store, key, footer),
-            keyed_segment.read_keys(store, key, footer),
-        )
-        counts = {**msgspec.structs.asdict(found.counts), "superseded_rows": len(superseded), "keys": len(keys.hashes)}
-        if keys.versions is not None:
-            counts["versions"] = len(keys.versions)
-        fields |= {"end_offset": footer.entries[-1].end_offset, **counts}
+        fields |= {"end_offset": footer.entries[-1].end_offset, **msgspec.structs.asdict(found.counts)}
         yield stored_objects.head(name, "keyed segment", **fields)
-        for first in range(0, len(superseded), ROWS_AT_ONCE):
-            yield {"superseded": superseded[first : first + ROWS_AT_ONCE].tolist()}
     for entry in footer.entries:
         place = {"base_offset": entry.base_offset, "leader_epoch": entry.leader_epoch}
         row_group.read_bytes(store, key, entry.place(), f"{name} at byte {entry.position}")
@@ -192,18 +183,11 @@ def _printed(batch: Any) -> Documents:
 
 @functools.lru_cache(maxsize=1)
 def _schemas(file: str) -> Any:
-    """Return the schemas of a file's topic: those of the description in its folder, else those of records.
-
-    A file that a rebuild has set aside has the description of the folder that it is from.
-    """
-    from pyspark_log_coordinator.maintenance import topic_description
+    """Return the schemas of a file's topic: those of the description in its folder, else those of records."""
+    from pyspark_log_coordinator.log import topic_description
     from pyspark_log_storage.columns import schema
 
-    folder = Path(file).parent.parent
-    above = folder.parents  # of a file that was set aside: the name, topics, when it was, set-aside, the root
-    if len(above) > 4 and above[3].name == "set-aside":  # noqa: PLR2004 -- these five
-        folder = above[4] / folder.relative_to(above[2])
-    description = folder / topic_description.NAME
+    description = Path(file).parent.parent / topic_description.NAME
     if not description.is_file():
         return schema.RECORD_SCHEMAS
     topic = topic_description.decode(description.read_bytes(), str(description)).topic

@@ -45,8 +45,8 @@ def rebuild(
 ) -> None:
     """Rebuild a cluster whose journals are all lost.
 
-    Reads all segments in the folders of the nodes and keeps their offsets. Files without a place in the rebuilt cluster
-    are set aside, never deleted. If the command is interrupted, run it again to continue.
+    Reads the newest description of each topic, and all files that it names, in the folders of the nodes. Offsets stay
+    what they were. If the command is interrupted, run it again to continue.
     """
     from pyspark_log_coordinator.environment import real_environment
     from pyspark_log_coordinator.rebuild import execute
@@ -59,12 +59,11 @@ def rebuild(
     found = survey(stores, environment, journals, open_node=open_store)
     if not json:
         _print(found)
-    aside = ""
     if yes:
-        aside = execute.rebuild(found, environment, journals_are_lost=journals_lost)
+        execute.rebuild(found, environment, journals_are_lost=journals_lost)
         _write_checkpoints(found)
     if json:
-        output.print_json(_document(found, aside))
+        output.print_json(_document(found, is_rebuilt=yes))
         return
     if not yes:
         if found.journals_may_live is not None and not journals_lost:
@@ -73,7 +72,6 @@ def rebuild(
         return
     typer.echo(f"rebuilt cluster {found.cluster_id}")
     typer.echo(f"address: {_address(found)}")
-    typer.echo(f"files without a place, if any, are in {aside} on their nodes")
     typer.echo("next: copy to each node what it lacks, with pyspark-log maintain --watch or node run")
 
 
@@ -94,15 +92,15 @@ def _print(found: Survey) -> None:
     columns = ("topic", "partition", *(f"node {name}" for name in names), "chosen", "rows", "lost")
     rows = [
         {
-            "topic": plan.folder.topic,
+            "topic": one.state.name,
             "partition": str(number),
-            **{f"node {name}": f"{each.log_start}-{each.reached[name]}" for name in names},
+            **{f"node {name}": f"{each.log_start}-{one.reached(number, name)}" for name in names},
             "chosen": f"{each.log_start}-{each.log_end}",
-            "rows": each.rows,
-            "lost": each.lost,
+            "rows": each.rows_between(each.log_start, each.log_end),
+            "lost": sum(loss.rows for loss in one.losses if loss.partition == number),
         }
-        for plan in found.topics
-        for number, each in enumerate(plan.partitions)
+        for one in found.topics
+        for number, each in enumerate(one.state.partitions)
     ]
     output.print_table(columns, rows)
     for sentence in _sentences(found):
@@ -117,76 +115,54 @@ def _sentences(found: Survey) -> list[str]:
     for each in found.absent:
         where = "the root" if each.url == AT_THE_ROOT else each.url
         said.append(f"node {each.node_id} ({where}) is not given; it will not be in the cluster")
-    for plan in found.topics:
-        name = plan.folder.topic
-        if plan.description is None:
+    for one in found.topics:
+        name = one.state.name
+        said += [
+            f"topic {name}, partition {loss.partition}, ends at offset {loss.offset}, and {counted(loss.rows, 'row')} "
+            f"after it are lost: no node has {loss.file} whole. If a backup has it, put it there, and look again"
+            for loss in one.losses
+        ]
+        if one.newer:
             said.append(
-                f"topic {name}: its description is lost. Its settings will be the defaults with retention.ms=-1; rows "
-                "that are not in segments are set aside; replayed batches will be appended again"
-            )
-        if plan.undecided:
-            said.append(
-                f"topic {name}: keeps {counted(plan.undecided, 'row')} of the newest batch, in a new leader epoch, "
-                "although what is left of the journals does not show whether it was committed"
-            )
-        salvaged = [one for each in plan.partitions for one in each.segments if one.salvage is not None]
-        if salvaged:
-            rows = sum(one.end_offset - one.base_offset for one in salvaged)
-            said.append(
-                f"topic {name}: {counted(len(salvaged), 'segment')} damaged on every node; {counted(rows, 'row')} can "
-                "be recovered from undamaged chunks"
-            )
-        unplaced = [file for file in found.unplaced if file.topic == name]
-        if unplaced:
-            size, rows = sum(file.bytes for file in unplaced), sum(file.rows for file in unplaced)
-            said.append(
-                f"topic {name}: {counted(len(unplaced), 'append file')} set aside with {counted(rows, 'row')} and "
-                f"{size:,} bytes, because the offsets of the rows are unknown. They may be "
-                "acknowledged rows, which `lost` does not count; print them with: pyspark-log dump FILE --rows"
-            )
-        aside = {stem for stems in plan.segments_aside.values() for stem in stems}
-        if aside:
-            said.append(
-                f"topic {name}: {counted(len(aside), 'segment')} set aside, damaged or not part of the chosen log"
+                f"topic {name}: newer than its description (entry {one.description.number}): "
+                f"{counted(len(one.newer), 'append file')}, {counted(sum(one.newer.values()), 'byte')}, perhaps with "
+                "acknowledged rows, which `lost` does not count. Kept for orphan.retention.ms; print the rows with: "
+                "pyspark-log dump FILE --rows"
             )
     said += [f"topic {folder.topic} ({folder.topic_id}) is not rebuilt: {why}" for folder, why in found.left_out]
     said.append("groups and their committed offsets are not rebuilt; set the offsets with: pyspark-log groups import")
     return [*said, *found.damaged]
 
 
-def _document(found: Survey, aside: str) -> dict[str, Any]:
-    """Return the report; `aside` is the folder of files that were set aside, empty if nothing was changed."""
+def _document(found: Survey, *, is_rebuilt: bool) -> dict[str, Any]:
     import msgspec
 
     return {
         "cluster": found.cluster_id,
-        "rebuilt": aside != "",
-        "set_aside": aside or None,
+        "rebuilt": is_rebuilt,
         "journals": [store.url for store in found.journal_stores],
         "journals_may_live": found.journals_may_live,
         "nodes": [{"node": each.node_id, "address": each.store.url} for each in found.given],
         "absent": [{"node": each.node_id, "address": each.url} for each in found.absent],
         "topics": [
             {
-                "topic": plan.folder.topic,
-                "topic_id": plan.folder.topic_id,
-                "described": plan.description is not None,
+                "topic": one.state.name,
+                "topic_id": one.state.topic_id,
+                "entry": one.description.number,
                 "partitions": [
                     {
                         "partition": number,
                         "log_start": each.log_start,
                         "log_end": each.log_end,
-                        "nodes": each.reached,
-                        "lost": each.lost,
+                        "nodes": {given.node_id: one.reached(number, given.node_id) for given in found.given},
                     }
-                    for number, each in enumerate(plan.partitions)
+                    for number, each in enumerate(one.state.partitions)
                 ],
-                "undecided": plan.undecided,
-                "segments_set_aside": plan.segments_aside,
+                "losses": msgspec.to_builtins(one.losses),
+                "newer": one.newer,
             }
-            for plan in found.topics
+            for one in found.topics
         ],
-        "unplaced": msgspec.to_builtins(found.unplaced),
         "left_out": [
             {"topic": folder.topic, "topic_id": folder.topic_id, "why": why} for folder, why in found.left_out
         ],

@@ -38,9 +38,9 @@ def recover(
 ) -> None:
     """Check the files of one node and rebuild lost indexes.
 
-    Use it after an unclean shutdown, or if the journals are lost. Checks the segments after the recovery points, and
-    all rows that are not in segments yet, and shows up to which offset the rows are intact. The exit code is 1 if a
-    file is damaged.
+    Use it after an unclean shutdown, or if the journals are lost. Checks the files with rows after the recovery points
+    that the topic's journal names, or the description in the folder, and shows up to which offset the rows are intact.
+    The exit code is 1 if a file is damaged.
 
     If --node is an id, the files are also compared with the journals: segments with rows that were truncated while the
     node was unreachable are deleted. Otherwise the node's folder is enough, and no journal is read.
@@ -119,7 +119,7 @@ def _returned(log: Log, node: str, wanted: list[str] | None, *, dry_run: bool) -
         with contextlib.suppress(UnknownTopic):  # its deletion was interrupted, or came meanwhile
             handle = log.topic(name)
             here = node_recovery.inspect(handle, node)
-            found += [each for each in here if each.strays or each.lacking or each.belongs_to < each.known_end]
+            found += [each for each in here if each.strays or each.belongs_to < each.known_end]
             if not dry_run:
                 node_recovery.remove_strays(handle, node, here)
     return [msgspec.to_builtins(each) for each in found]
@@ -136,8 +136,6 @@ def _print_returned(returned: list[dict[str, Any]], *, dry_run: bool) -> None:
         for stray in each["strays"]:
             done = "would be deleted" if dry_run else "deleted"
             typer.echo(f"{where}: segment {stray['key']}: rows from {stray['cut']} on were truncated; {done}")
-        for name in each["lacking"]:
-            typer.echo(f"{where}: segment {name} is missing although the journal names it; the disk may be a backup")
 
 
 def _print(found: list[dict[str, Any]], *, with_topic: bool) -> None:
@@ -150,19 +148,14 @@ def _print(found: list[dict[str, Any]], *, with_topic: bool) -> None:
         Column("checked", show=len),
         Column("rebuilt", show=len),
     )
-    partitions = [each for each in found if each["partition"] is not None]
-    if partitions:
-        output.print_table(columns, partitions)
+    output.print_table(columns, found)
     for each in found:
         if each["damage"] is None:
             continue
         topic = f"topic {each['topic']}, " if with_topic else ""
         key, why = each["damage"]["file"], each["damage"]["why"]
-        if each["partition"] is None:
-            typer.echo(f"{topic}append file {key}: {why}; the offsets of its rows are only in the topic's journal")
-        else:
-            kind = "append file" if "/append/" in key else "segment"
-            typer.echo(f"{topic}partition {each['partition']}, offset {each['good_up_to']}: {kind} {key}: {why}")
+        kind = "append file" if "/append/" in key else "segment"
+        typer.echo(f"{topic}partition {each['partition']}, offset {each['good_up_to']}: {kind} {key}: {why}")
 
 
 def _print_next(store: Store, node: str, *, is_damaged: bool) -> None:

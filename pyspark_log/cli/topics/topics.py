@@ -89,8 +89,6 @@ def create(  # noqa: PLR0913, PLR0917 -- the options of a command
             name, number, wanted, replication_factor=replication_factor, replicas=replicas, columns=columns
         )
         created = True
-        if columns is not None:
-            checkpoint_files.write_on_nodes(handle)
     except TopicExists:
         if not if_not_exists:
             raise

@@ -47,10 +47,6 @@ _ATOMIC: dict[str, pa.DataType] = {
 }
 KEY_TYPES = tuple(_ATOMIC[name] for name in ("string", "binary", "byte", "short", "integer", "long"))
 """The types of a column whose values can be keys."""
-VERSION_TYPES = tuple(
-    _ATOMIC[name] for name in ("byte", "short", "integer", "long", "date", "timestamp", "timestamp_ntz")
-)
-"""The types of a column whose values can be versions."""
 _NAMES = {kind: name for name, kind in _ATOMIC.items()}
 _SQL = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 """Where a type's name in SQL is another one."""

@@ -1,4 +1,4 @@
-"""The columns that compaction reads: which ones are a row's key, which is its version, and which deletes its key."""
+"""The columns that compaction reads: which ones are a row's key, and which deletes its key."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ class CompactionColumns(msgspec.Struct, frozen=True):
 
     keys: tuple[str, ...] = ("key",)
     """A row in which one of them is null has no key."""
-    version: str = ""
-    """Of two rows of a key the one with the larger version is newer, then the one with the larger offset. If empty, the
-    offset alone decides."""
     value: str = "value"
     """A record in which this column is null deletes its key. Empty for a typed topic."""
     delete_when: str = ""

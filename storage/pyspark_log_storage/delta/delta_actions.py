@@ -13,20 +13,6 @@ from msgspec import field
 from pyspark_log_storage.stored_fields import Count, Int64
 
 
-class DeletionVector(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which rows of a file are not part of the table, see `deletion_vector`."""
-
-    storage_type: str = field(name="storageType")
-    """"i": it is in the action itself, as the text that follows. Other programs may use others."""
-    path_or_inline_dv: str = field(name="pathOrInlineDv")
-    size_in_bytes: Count = field(name="sizeInBytes")
-    """Of the vector itself, not of the text."""
-    cardinality: Count
-    """How many rows it names."""
-    offset: Count | None = None
-    """Where a vector begins that is in a file of its own."""
-
-
 class AddFile(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     """A file becomes part of the table. Its path is relative to the table's folder, and URL-encoded."""
 
@@ -37,17 +23,14 @@ class AddFile(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, k
     partition_values: dict[str, str | None]
     stats: str | None = None
     """JSON: the number of rows, and the smallest and largest values of columns."""
-    deletion_vector: DeletionVector | None = None
-    """None if every row of the file is part of the table."""
 
 
 class RemoveFile(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """A file is no longer part of the table, or is with another deletion vector: it names the one that it had."""
+    """A file is no longer part of the table."""
 
     path: str
     deletion_timestamp: Int64 | None = None
     data_change: bool
-    deletion_vector: DeletionVector | None = None
 
 
 class Transaction(msgspec.Struct, frozen=True, rename="camel"):

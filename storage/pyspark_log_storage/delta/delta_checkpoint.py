@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 BYTES_MAX = 256 * 1024 * 1024
-"""A larger checkpoint is damaged; each file of a table takes some 50 to 400 bytes of it, and its deletion vector."""
+"""A larger checkpoint is damaged; each file of a table takes some 50 to 400 bytes of it."""
 
 _CHECKSUM, _ZEROS = "pyspark_log.crc32c", b"0" * 8
 _PLACE = re.compile(rb"pyspark_log\.crc32c.{1,2}([0-9a-f]{8})", re.DOTALL)
@@ -33,15 +33,6 @@ _PLACE = re.compile(rb"pyspark_log\.crc32c.{1,2}([0-9a-f]{8})", re.DOTALL)
 
 _TEXTS = pa.map_(pa.string(), pa.string())
 _NAMES = pa.list_(pa.string())
-_VECTOR = pa.struct(
-    [
-        ("storageType", pa.string()),
-        ("pathOrInlineDv", pa.string()),
-        ("offset", pa.int32()),
-        ("sizeInBytes", pa.int32()),
-        ("cardinality", pa.int64()),
-    ]
-)
 _SCHEMA = pa.schema(
     [
         ("txn", pa.struct([("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())])),
@@ -56,7 +47,6 @@ _SCHEMA = pa.schema(
                     ("dataChange", pa.bool_()),
                     ("stats", pa.string()),
                     ("tags", _TEXTS),
-                    ("deletionVector", _VECTOR),
                 ]
             ),
         ),

@@ -14,7 +14,7 @@ is a hint from where to list on; the newest checkpoint that is listed counts, fo
 The protocol of the table has a writer feature that only pyspark_log has (`WRITER_FEATURE`). So every engine reads the
 table, and those that follow the protocol refuse to change it: OPTIMIZE would rewrite its files, and VACUUM would delete
 every other file of the folder, the topic's journal among them. Features of readers are declared only where they are
-needed: `timestampNtz` for such columns, and `deletionVectors` for a table that has had some.
+needed: `timestampNtz` for such columns.
 
 What another program adds nevertheless is foreign: versions, checkpoints without a checksum of ours, and every object
 with the number of a version that pyspark_log does not write, because other engines may read it: checkpoints in parts or
@@ -37,7 +37,6 @@ from pyspark_log_storage.delta.delta_actions import (
     Action,
     AddFile,
     CommitInfo,
-    DeletionVector,
     Metadata,
     Protocol,
     RemoveFile,
@@ -52,11 +51,9 @@ if TYPE_CHECKING:
     from pyspark_log_storage.stores.store import Store
 
 WRITER_FEATURE = "pysparkLogSegments"
-VECTORS, NTZ = "deletionVectors", "timestampNtz"
+NTZ = "timestampNtz"
 PROTOCOL = Protocol(1, 7, writer_features=("appendOnly", "invariants", WRITER_FEATURE))
 """That of a table which needs nothing of its readers."""
-ENABLE_VECTORS = "delta.enableDeletionVectors"
-"""The table property without which no version may have new deletion vectors."""
 ENGINE = "pyspark_log"
 COMMIT_BYTES_MAX = 256 * 1024 * 1024
 """More than any version has. Of a larger object no more is read, and it is damaged."""
@@ -92,7 +89,7 @@ class DeltaTable(msgspec.Struct):
         """Make the next version of the table out of this one."""
         self.version += 1
         is_own = False
-        for each in sorted(actions, key=lambda each: each.add is not None):  # a file with another vector was removed
+        for each in actions:
             if each.add is not None:
                 self.files[each.add.path] = each.add
             elif each.remove is not None:
@@ -181,19 +178,11 @@ def delete_versions(store: Store, folder: str, before: int) -> None:
             store.delete(f"{log}{number:020d}{ending}")
 
 
-def protocol_of(metadata: Metadata, known: Protocol | None = None) -> Protocol:
-    """Return what a program must be able to do to read a table of these columns and properties, or to write it.
-
-    `known` is what the table has said before: older versions may have deletion vectors.
-    """
-    needs_vectors = metadata.configuration.get(ENABLE_VECTORS) == "true"
-    if needs_vectors or (known is not None and VECTORS in (known.reader_features or ())):
-        features = (VECTORS, NTZ) if _has_ntz(metadata) else (VECTORS,)
-    elif _has_ntz(metadata):
-        features = (NTZ,)
-    else:
+def protocol_of(metadata: Metadata) -> Protocol:
+    """Return what a program must be able to do to read a table of these columns, or to write it."""
+    if not _has_ntz(metadata):
         return PROTOCOL
-    return Protocol(3, 7, features, ("appendOnly", "invariants", *features, WRITER_FEATURE))
+    return Protocol(3, 7, (NTZ,), ("appendOnly", "invariants", NTZ, WRITER_FEATURE))
 
 
 def _has_ntz(metadata: Metadata) -> bool:
@@ -253,10 +242,9 @@ def commit_info(now: int, operation: str) -> Action:
     return Action(commit_info=CommitInfo(now, operation, ENGINE))
 
 
-def removal(path: str, now: int, vector: DeletionVector | None = None) -> Action:
-    """Return what takes a file with this deletion vector out of the table, with its rows, at `now` (ms)."""
-    removed = RemoveFile(path=path, deletion_timestamp=now, data_change=True, deletion_vector=vector)
-    return Action(remove=removed)
+def removal(path: str, now: int) -> Action:
+    """Return what takes a file out of the table, with its rows, at `now` (ms)."""
+    return Action(remove=RemoveFile(path=path, deletion_timestamp=now, data_change=True))
 
 
 class _LastCheckpoint(msgspec.Struct):

@@ -28,7 +28,7 @@ Entries are in order, so a reader of one row reads the header and a few blocks; 
 blocks together. The index is written from the .log alone, and again if it is missing or damaged.
 
 A right checksum does not make an index true. Returned entries are checked: they are contiguous in offsets and bytes,
-and within the segment that the header describes. Between the row groups of a keyed segment and its tail are its lists.
+and within the segment that the header describes.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ class Index:
             offset, position = each.end_offset, each.position + each.length
         end = self.end_offset, self.log_bytes if self.tail is None else self.tail.position
         is_last = last == self.entries - 1
-        is_end = offset == end[0] and (position == end[1] or self._is_keyed)
+        is_end = offset == end[0] and position == end[1]
         if not fits or offset > end[0] or position > end[1] or is_end != is_last:
             detail = f"its chunks {first} to {last} are not contiguous, or are outside of the segment"
             raise CorruptObject(self._name, detail)

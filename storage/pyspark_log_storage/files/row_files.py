@@ -41,10 +41,15 @@ class StagedChunk(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
 
 class KeyedCounts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """How many rows a keyed segment has, and how many of them delete their key."""
+    """How many rows a keyed segment has, and how many of them delete their key.
+
+    `placeholder` is the offset of the one row if it is not the newest of a key: it is there only because a segment has
+    rows.
+    """
 
     rows: int
     tombstones: int
+    placeholder: int | None = None
 
 
 class SegmentFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

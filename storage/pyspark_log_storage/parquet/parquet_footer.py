@@ -3,16 +3,14 @@
     row groups | page indexes | footer | length of the footer (u32) | b"PAR1"
                |<-------------------- the tail --------------------------->|
 
-Between the row groups of a keyed segment and its tail are the lists of `keyed_segment`, which other readers ignore.
-
 The footer is Parquet's own. Its key-value metadata has two entries of ours, which other readers ignore:
 
     pyspark-log.segment    JSON: what the header of a .log has, and what an index has (`SegmentMetadata`)
     pyspark-log.tail       "tail at <position, 20 digits>, crc32c <8 hexadecimal digits>", the last entry
 
 The CRC-32C covers the whole tail, with eight "0" in the place of its own digits. So every byte of the file is covered:
-the first four are b"PAR1", a row group or list has a checksum in `pyspark-log.segment`, and the tail has this one. A
-file can be checked, copied and indexed without a journal. The tail is checked before Arrow sees it.
+the first four are b"PAR1", a row group has a checksum in `pyspark-log.segment`, and the tail has this one. A file can
+be checked, copied and indexed without a journal. The tail is checked before Arrow sees it.
 """
 
 from __future__ import annotations
@@ -44,8 +42,6 @@ SEGMENT_KEY = "pyspark-log.segment"
 TAIL_KEY = "pyspark-log.tail"
 TAIL_BYTES_MAX = 256 * 1024 * 1024
 """A tail has some 100 bytes for each column of each row group. A larger one is neither written nor read."""
-SUPERSEDED_BYTES, KEY_BYTES, VERSION_BYTES = 8, 16, 8
-"""The length of an entry of each list of a keyed segment."""
 
 _VERSION, _KEYED_VERSION = 1, 2
 _GUESSED_BYTES = 64 * 1024
@@ -73,28 +69,11 @@ class RowGroup(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     span: UInt32 = 0
 
 
-class Section(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A list in a keyed segment: how many entries it has, its length in bytes, and the CRC-32C of these bytes."""
-
-    count: UInt32
-    length: Count
-    crc: UInt32
-
-
-class KeyedSections(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a keyed segment has besides its rows. The lists follow the row groups without gaps."""
+class KeyedRows(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What a keyed segment says of its rows: how many delete their key, and where its placeholder is, if it is one."""
 
     tombstones: UInt32
-    superseded: Section
-    keys: Section
-    versions: Section | None = None
-    """Only in a topic with compaction.version.column."""
-
-    @property
-    def lists(self) -> tuple[Section, ...]:
-        """The lists that there are, in the order of the file."""
-        both = self.superseded, self.keys
-        return both if self.versions is None else (*both, self.versions)
+    placeholder: Count | None = None
 
 
 class SegmentMetadata(msgspec.Struct, frozen=True):
@@ -107,7 +86,7 @@ class SegmentMetadata(msgspec.Struct, frozen=True):
     row_groups: tuple[RowGroup, ...]
     of: str
     """`<topic>/<topic id>/<partition>/<name>`: which segment this is."""
-    keyed: KeyedSections | None = None
+    keyed: KeyedRows | None = None
     """Of a keyed segment, whose version is 2."""
 
     def entries(self) -> list[IndexEntry]:
@@ -128,10 +107,11 @@ class SegmentMetadata(msgspec.Struct, frozen=True):
 
     @property
     def counts(self) -> KeyedCounts | None:
-        """How many rows a keyed segment has, and how many of them delete their key."""
+        """What a keyed segment has of the rows of its range."""
         if self.keyed is None:
             return None
-        return KeyedCounts(sum(each.rows for each in self.row_groups), self.keyed.tombstones)
+        rows = sum(each.rows for each in self.row_groups)
+        return KeyedCounts(rows, self.keyed.tombstones, self.keyed.placeholder)
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -159,11 +139,9 @@ def encode_metadata(segment: SegmentMetadata, tail_position: int) -> dict[str, s
     """Return the key-value metadata of the footer. `sealed` has to write the checksum in it."""
     mark = f"tail at {tail_position:020d}, crc32c {'0' * _CRC_DIGITS}"
     stored = msgspec.to_builtins(segment)
-    if segment.keyed is None:  # as it was before there were keyed segments
+    if segment.keyed is None:
         del stored["keyed"]
         stored["row_groups"] = [each[:-1] for each in stored["row_groups"]]
-    elif segment.keyed.versions is None:
-        stored["keyed"] = stored["keyed"][:-1]
     return {SEGMENT_KEY: msgspec.json.encode(stored).decode(), TAIL_KEY: mark}
 
 
@@ -172,7 +150,7 @@ def new_metadata(
     base_offset: int,
     epochs: tuple[tuple[int, int], ...],
     groups: list[RowGroup],
-    keyed: KeyedSections | None = None,
+    keyed: KeyedRows | None = None,
 ) -> SegmentMetadata:
     """Return the metadata of the segment at `key` in the version that is written."""
     version = _VERSION if keyed is None else _KEYED_VERSION
@@ -246,18 +224,13 @@ def _check(
     end = segment.rows_end if entries else 0
     keyed = segment.keyed
     if (keyed is None) != (segment.version < _KEYED_VERSION):
-        raise CorruptObject(name, f"its footer has version {segment.version}, which does not fit its lists")
+        raise CorruptObject(name, f"its footer has version {segment.version}, which does not fit what it says of keys")
     if keyed is None:
         fits = not any(each.span for each in segment.row_groups)
     else:
-        end += sum(each.length for each in keyed.lists)
         fits = all(each.span >= each.rows for each in segment.row_groups) and keyed.tombstones <= rows
         fits = fits and sum(each.span for each in segment.row_groups) <= SEGMENT_ROWS_MAX
-        widths = (SUPERSEDED_BYTES, KEY_BYTES, VERSION_BYTES)
-        are_whole = all(each.length == each.count * width for each, width in zip(keyed.lists, widths, strict=False))
-        has_all = keyed.versions is None or keyed.versions.count == keyed.keys.count
-        if keyed.keys.count > rows or not are_whole or not has_all:
-            raise CorruptObject(name, "its footer says lists whose lengths do not fit their entries, or its rows")
+        fits = fits and not (keyed.placeholder is not None and rows > 1)
     if not fits:
         raise CorruptObject(name, "its footer says row groups whose offsets do not fit their rows")
     if not entries or end != position or rows > SEGMENT_ROWS_MAX:
@@ -312,17 +285,6 @@ def _checksum(tail: bytes, start: int) -> int:
     return crc
 
 
-def _lists(segment: SegmentMetadata) -> list[tuple[int, int, int]]:
-    """Return position, length and CRC-32C of the lists of a segment, if it has any that are not empty."""
-    if segment.keyed is None:
-        return []
-    position, found = segment.rows_end, []
-    for each in segment.keyed.lists:
-        found += [(position, each.length, each.crc)] if each.length else []
-        position += each.length
-    return found
-
-
 class ParquetCheck:
     """Checks that a .parquet is the segment that the journal names, while it is copied: it need not fit in memory.
 
@@ -348,7 +310,6 @@ class ParquetCheck:
         self._parts = [
             (0, len(MAGIC), google_crc32c.value(MAGIC)),
             *((each.position, each.length, each.crc) for each in footer.entries),
-            *_lists(footer.segment),
             (footer.tail.position, footer.file_bytes - footer.tail.position, footer.tail.crc),
         ]
         self._parts.reverse()

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from pyspark_log_storage.columns import key_index
 from pyspark_log_storage.errors import CorruptObject
-from pyspark_log_storage.parquet import keyed_segment, parquet_footer, row_group
+from pyspark_log_storage.parquet import parquet_footer, row_group
 from pyspark_log_storage.parquet.parquet_footer import MAGIC
 from pyspark_log_storage.parquet.parquet_segment import POSITIONS, check_offsets
 from pyspark_log_storage.stores.failover import rereads
@@ -17,62 +16,33 @@ from pyspark_log_storage.stores.failover import rereads
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyspark_log_storage.columns.compaction_columns import CompactionColumns
-    from pyspark_log_storage.columns.key_index import Keys
     from pyspark_log_storage.files.index import IndexEntry
     from pyspark_log_storage.stores.store import Readable
 
 
-def scan(
-    store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None, columns: CompactionColumns | None = None
-) -> Iterator[IndexEntry]:
+def scan(store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None) -> Iterator[IndexEntry]:
     """Yield the entry of each row group of the .parquet at `key`, after checking its bytes.
 
     With `schemas` a row group also counts as damaged if its rows cannot be decoded, or have another partition or other
     offsets than the segment: our readers do not use these columns, but those of other engines do. Keeps one row group
     in memory. Raises `CorruptObject` at the first damaged one; if the footer is damaged that is before the first.
-
-    The lists of a keyed segment are checked before its rows. With `schemas` and `columns` its key index must be that of
-    its rows, which is checked after them: some 60 bytes of each row are in memory, with versions 16 more.
     """
     footer = parquet_footer.read(store, key)
     name = f"segment {store.url}/{key}"
     _check_begin(store, key, name)
-    is_keyed, index = footer.segment.keyed is not None, None
-    if is_keyed:
-        keyed_segment.read_superseded(store, key, footer)
-        index = keyed_segment.read_keys(store, key, footer)
-    keys: list[Keys] = []
     placed = [pa.schema([*POSITIONS, *each]) for each in schemas or ()]
     for entry in footer.entries:
         if schemas is None:
             row_group.read_bytes(store, key, entry.place(), f"{name} at byte {entry.position}")
         else:
-            rows = row_group.read_by(store, key, footer, entry, placed)
-            _check_positions(rows, entry, key, name)
-            if is_keyed and columns is not None:
-                keys.append(key_index.keys_in(rows, np.asarray(rows.column("offset")), columns))
+            _check_positions(row_group.read_by(store, key, footer, entry, placed), entry, key, name)
         yield entry
-    if index is not None and schemas is not None and columns is not None:
-        found = key_index.newest(key_index.joined(keys, is_versioned=bool(columns.version)))
-        if not _are_same(found, index):
-            raise CorruptObject(name, "its key index is not that of its rows")
 
 
 @rereads
 def _check_begin(store: Readable, key: str, name: str) -> None:
     if store.read(key, 0, len(MAGIC)) != MAGIC:
         raise CorruptObject(name, f"it does not begin with {MAGIC!r}")
-
-
-def _are_same(found: Keys, index: Keys) -> bool:
-    """Return whether a key index is what was found in rows. Versions that the topic does not know are not compared."""
-    pairs = (found.hashes, index.hashes), (found.checks, index.checks), (found.offsets, index.offsets)
-    if not all(np.array_equal(ours, theirs) for ours, theirs in pairs):
-        return False
-    if found.versions is None:
-        return True
-    return index.versions is not None and np.array_equal(found.versions, index.versions)
 
 
 def _check_positions(rows: pa.RecordBatch, entry: IndexEntry, key: str, name: str) -> None:

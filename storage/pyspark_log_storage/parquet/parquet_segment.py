@@ -34,7 +34,7 @@ from pyspark_log_storage.files.chunk import CHUNK_BYTES
 from pyspark_log_storage.files.index import IndexEntry, Tail
 from pyspark_log_storage.files.row_files import NotAsParquet, SegmentFile
 from pyspark_log_storage.parquet import parquet_footer
-from pyspark_log_storage.parquet.parquet_footer import KeyedSections, RowGroup
+from pyspark_log_storage.parquet.parquet_footer import KeyedRows, RowGroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,7 +141,7 @@ class ParquetSegmentWriter:
         self._flush()
         return self._close(None)
 
-    def _close(self, keyed: KeyedSections | None) -> SegmentFile:
+    def _close(self, keyed: KeyedRows | None) -> SegmentFile:
         assert self._parquet is not None, "a segment has rows"
         position = self._sink.position
         metadata = parquet_footer.new_metadata(self._key, self._base_offset, self._epochs, self._groups, keyed)

@@ -48,7 +48,6 @@ from pyspark_log_storage.stores.store import is_object_store
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyspark_log_storage.columns.compaction_columns import CompactionColumns
     from pyspark_log_storage.files.row_files import SegmentPlace
     from pyspark_log_storage.stores.store import Readable, Store
 
@@ -161,28 +160,23 @@ def chunks(
         offset += header.rows
 
 
-def entries(
-    store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None, columns: CompactionColumns | None = None
-) -> Iterator[IndexEntry]:
+def entries(store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None) -> Iterator[IndexEntry]:
     """Yield the entries that the index of the segment at `key` must have, each after its bytes were checked.
 
-    With `schemas` rows that cannot be decoded are damaged, too; with `columns` the key index of a keyed segment must
-    be that of its rows. Keeps one chunk, or row group, in memory, and lists of a keyed segment. Raises `CorruptObject`
-    at the first damaged one, `NewerFormat`, `StoreError`.
+    With `schemas` rows that cannot be decoded are damaged, too. Keeps one chunk, or row group, in memory. Raises
+    `CorruptObject` at the first damaged one, `NewerFormat`, `StoreError`.
     """
     if layout.is_parquet(key):
         from pyspark_log_storage.parquet import parquet_scan
 
-        yield from parquet_scan.scan(store, key, schemas, columns)
+        yield from parquet_scan.scan(store, key, schemas)
     else:
         yield from (entry for entry, _, _ in chunks(store, key, schemas))
 
 
-def scan(
-    store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None, columns: CompactionColumns | None = None
-) -> list[IndexEntry]:
+def scan(store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None) -> list[IndexEntry]:
     """Return all `entries`."""
-    return list(entries(store, key, schemas, columns))
+    return list(entries(store, key, schemas))
 
 
 def epochs_of(store: Readable, key: str) -> tuple[int, EpochStarts]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark_log_storage.files.index import IndexEntry
     from pyspark_log_storage.files.row_files import SegmentFile, StagedChunk
-    from pyspark_log_storage.stores.store import ObjectWriter, Store
+    from pyspark_log_storage.stores.store import ObjectWriter, Readable, Store
 
 RANGE_BYTES = 4 * 1024 * 1024
 """How much is read, checked and written at once."""
@@ -71,7 +71,7 @@ def copy_append_file(
 
 @rereads
 def check_append_file(
-    store: Store, key: str, places: Sequence[StagedChunk], moved: Callable[[int], object] = lambda _: None
+    store: Readable, key: str, places: Sequence[StagedChunk], moved: Callable[[int], object] = lambda _: None
 ) -> None:
     """Check an append file as a copy would. Raises `CorruptObject`, `NewerFormat`, `StoreError`."""
     _read_through(store, key, _AppendFileCheck(places, f"{store.url}/{key}"), bool, moved)
@@ -100,15 +100,20 @@ def copy_segment(
 
 @rereads
 def check_segment(
-    store: Store, key: str, expected: SegmentFile, moved: Callable[[int], object] = lambda _: None
+    store: Store,
+    key: str,
+    expected: SegmentFile,
+    moved: Callable[[int], object] = lambda _: None,
+    *,
+    dry_run: bool = False,
 ) -> bool:
     """Check a segment as a copy would. Rebuild its index if that is missing or damaged; return whether it was.
 
-    Raises `CorruptObject`, `NewerFormat`, `StoreError`.
+    A `dry_run` leaves the index as it is. Raises `CorruptObject`, `NewerFormat`, `StoreError`.
     """
     check = _check_of(store, key, expected)
     _read_through(store, layout.segment_file(key), check, bool, moved)
-    return _put_index(store, key, check.index())
+    return not dry_run and _put_index(store, key, check.index())
 
 
 @contextlib.contextmanager
@@ -123,7 +128,7 @@ def _published(writer: ObjectWriter) -> Iterator[ObjectWriter]:
 
 
 def _read_through(
-    store: Store, key: str, check: _Check, write: Callable[[bytes], object], moved: Callable[[int], object]
+    store: Readable, key: str, check: _Check, write: Callable[[bytes], object], moved: Callable[[int], object]
 ) -> None:
     position = 0
     while data := store.read(key, position, RANGE_BYTES):

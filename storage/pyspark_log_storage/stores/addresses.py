@@ -139,16 +139,14 @@ def open_store(url: str, options: StorageOptions | None = None) -> Store:
     `options` are those of the environment unless given. Raises `InvalidOption` for a kind of store that this version
     does not support, or whose client is not installed.
     """
-    if url.startswith("s3://"):
-        from pyspark_log_storage.stores.s3 import S3Store
-        from pyspark_log_storage.stores.storage_options import StorageOptions
-
-        return S3Store(url, StorageOptions.of_environment() if options is None else options)
     if "://" in url:
-        from pyspark_log_storage.stores.fsspec_store import FsspecStore
+        try:
+            from pyspark_log_storage.stores.bucket import BucketStore
+        except ImportError as error:
+            raise schemes.missing(url.partition("://")[0], "fsspec", error) from None
         from pyspark_log_storage.stores.storage_options import StorageOptions
 
-        return FsspecStore(url, StorageOptions.of_environment() if options is None else options)
+        return BucketStore(url, StorageOptions.of_environment() if options is None else options)
     from pyspark_log_storage import layout
     from pyspark_log_storage.stores.local import LocalStore
 

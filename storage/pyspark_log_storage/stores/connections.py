@@ -1,7 +1,6 @@
-"""What connections to object stores have in common, with s3fs or through fsspec.
+"""Connections to object stores: shared by the stores of a process, also after its main thread has ended.
 
-The stores of a process share them; they still serve after the main thread has ended; and their libraries do not log
-what pyspark_log raises.
+Their libraries do not log what pyspark_log raises.
 """
 
 from __future__ import annotations
@@ -36,25 +35,11 @@ class PerProcess(Generic[T]):
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return the connection for a key, which is made if there is none."""
         with self._lock:
-            if key in self._made:
-                return self._made[key]
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:
-            found = self._made.get(key)
-            if found is None:
-                found = self._made[key] = make()
-            return found
-
-    def known(self, key: Hashable) -> T | None:
-        """Return the connection for a key if there is one."""
-        return self._made.get(key)
-
-    def forget(self, connection: T) -> None:
-        """Make a new connection in place of this one at the next need. Calls that use this one go on."""
-        with self._lock:
-            for key, each in list(self._made.items()):
-                if each is connection:
-                    del self._made[key]
+            if key not in self._made:
+                self._made[key] = make()
+            return self._made[key]
 
     def _start_afresh(self) -> None:
         self._former.append(self._made)
@@ -72,14 +57,11 @@ class LastingThreads(ThreadPoolExecutor):
         future: Future[T] = Future()
 
         def run() -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            try:
-                result = function(*arguments, **named)
-            except BaseException as error:  # noqa: BLE001 -- told by the future, as by other executors
-                future.set_exception(error)
-            else:
-                future.set_result(result)
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(function(*arguments, **named))
+                except BaseException as error:  # noqa: BLE001 -- told by the future, as by other executors
+                    future.set_exception(error)
 
         threading.Thread(target=run, name="pyspark_log request", daemon=True).start()
         return future

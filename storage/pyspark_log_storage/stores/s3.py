@@ -1,362 +1,197 @@
-"""A store in a bucket of S3, or of a server that speaks its protocol, below a prefix.
+"""What S3 does in its own way, and any server that speaks its protocol.
 
-    s3://<bucket>/<prefix>/<key>            the objects
+An object is created by a PUT with `If-None-Match: *`. HTTP clients and proxies repeat a PUT whose connection was lost,
+invisibly, so that a key which is occupied proves nothing: a nonce in the object's metadata tells whose object it is.
 
-An object is created by a PUT with `If-None-Match: *`, which fails if the key exists. If a PUT has no answer, it may
-have had its effect. It is repeated, here and invisibly: HTTP clients and proxies repeat a PUT whose connection was
-lost. So the existence of a key proves nothing: a nonce in the object's metadata tells whose object it is.
-
-Large objects are multipart uploads, in bounded memory (`S3Writer`). S3 lists, reads and writes consistently, stores an
-object whole or not at all, and durably before it answers.
+A list begins after a key, so a refresh of a journal is one cheap request. A large object is sent in parts. S3 lists,
+reads and writes consistently, stores an object whole or not at all, and durably before it answers.
 """
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
+import os
 import time
-import uuid
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
-from pyspark_log_storage import layout
-from pyspark_log_storage.errors import (
-    InvalidOption,
-    LogError,
-    ObjectMissing,
-    StoreError,
-    StoreRefused,
-    StoreUnavailable,
-)
-from pyspark_log_storage.stores.s3_client import Answered, client_of, known_client
-from pyspark_log_storage.stores.storage_options import NO_OPTIONS
-from pyspark_log_storage.stores.store import check_key, check_prefix, is_key
-
-# ruff: isort: split
-# If s3fs is missing, the client says so; tenacity, which the next one imports, comes with it.
-from pyspark_log_storage.stores.attempts import in_doubt, pauses, result_of
+from pyspark_log_storage.errors import InvalidOption
+from pyspark_log_storage.stores.bucket_errors import facts_of
+from pyspark_log_storage.stores.file_system import ANSWER_SECONDS, CONNECT_SECONDS, FileSystem, Head, Page, seconds_for
+from pyspark_log_storage.stores.storage_options import OPTION
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-    from concurrent.futures import Future
+    import datetime as dt
+    from collections.abc import Mapping, Sequence
 
-    from pyspark_log_storage.stores.storage_options import StorageOptions
+    from pyspark_log_storage.errors import StoreError
+    from pyspark_log_storage.stores.bucket_errors import Meaning
 
 NONCE = "pyspark-log-nonce"
 """The metadata that tells the attempts of one writer from those of others."""
-_OCCUPIED = 412
-_CONFLICT = 409
-CONFLICTS_MAX = 8
-"""How often `create` tries, with pauses, while another writer is creating the same object and does not finish."""
-PART_BYTES = 8 * 1024 * 1024
-PARTS_OF_ONE_SIZE = 1000
-"""After so many parts the next are larger by `PART_BYTES`: 10,000 parts are 430 GB."""
-PARTS_PENDING_MAX = 2
-"""How many parts may be on their way. With the one that is filled, a writer holds three."""
-UNFINISHED_SECONDS = 24 * 60 * 60
-"""The age at which an upload counts as abandoned. A file that old is not sequenced any more (orphan.retention.ms)."""
-_NOT_FOUND = 404
-_UNSUPPORTED = 501
-_NOT_IN_RANGE = 416
 _UNORDERED = "--x-s3"
 """The end of the names of directory buckets (S3 Express), which list in no order and cannot begin after a key."""
+_CONNECTIONS_MAX = 32
+_CONFIG = {
+    "connect_timeout": CONNECT_SECONDS,
+    "read_timeout": ANSWER_SECONDS,
+    "max_pool_connections": _CONNECTIONS_MAX,
+    "retries": {"total_max_attempts": 1, "mode": "standard"},
+    # Chunks and journal objects have checksums of their own, and not every server knows S3's newer ones.
+    "request_checksum_calculation": "when_required",
+    "response_checksum_validation": "when_required",
+}
+_REFUSED = {400, 403}
+_OPTIONS = (
+    "key",
+    "secret",
+    "token",
+    "anon",
+    "profile",
+    "endpoint_url",
+    "use_ssl",
+    "requester_pays",
+    "client_kwargs",
+    "config_kwargs",
+    "s3_additional_kwargs",
+)
+_READ = "s3:GetObject, and s3:ListBucket to tell missing objects from hidden ones"
+_RIGHTS = {
+    "get_object": _READ,
+    "head_object": _READ,
+    "list_objects": "s3:ListBucket",
+    "get_bucket_versioning": "s3:GetBucketVersioning",
+    "delete_object": "s3:DeleteObject",
+    "abort_multipart_upload": "s3:AbortMultipartUpload",
+    "list_multipart_uploads": "s3:ListBucketMultipartUploads",
+}
+"""The right that each operation needs, if it is not that to write."""
 
 
-class S3Store:
-    """The objects below a prefix of a bucket. Safe for any number of processes and threads."""
+class S3(FileSystem):
+    """Calls methods of S3, from any thread of this process."""
 
-    is_object_store = True
+    tells_nonces = tells_time = takes_parts = True
 
-    def __init__(self, url: str, options: StorageOptions = NO_OPTIONS) -> None:
-        """`url` is canonical. Raises `InvalidOption` if it names no bucket. Connects with the first call."""
-        self.url = url
-        self._options = options
-        self.bucket, _, prefix = url.partition("://")[2].partition("/")
-        if not self.bucket:
-            raise InvalidOption("path", f"{url!r} names no bucket; write s3://BUCKET/FOLDER")
-        self._base = f"{prefix}/" if prefix else ""
+    def _settings(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        for name in options:
+            if name not in _OPTIONS:
+                known = ", ".join(_OPTIONS)
+                message = f"option {OPTION} has {name!r}, which s3:// stores do not have; available: {known}"
+                raise InvalidOption(OPTION, message)
+        settings = options.get("client_kwargs") or {}
+        given = options.get("endpoint_url") or settings.get("endpoint_url")
+        by_environment = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+        self.server = str(given or by_environment or "Amazon S3").rpartition("@")[2]
+        return {**options, "config_kwargs": {**_CONFIG, **(options.get("config_kwargs") or {})}}
 
-    def create(self, key: str, data: bytes) -> bool:
-        check_key(self.url, key)
-        nonce, body = uuid.uuid4().hex, bytes(data)
-        expects, is_occupied = {_OCCUPIED, _CONFLICT}, False
-        for pause in pauses(CONFLICTS_MAX):
-            time.sleep(pause)
-            try:
-                try:
-                    self.call("put_object", key, expects, Body=body, Metadata={NONCE: nonce}, IfNoneMatch="*")
-                    return True
-                except Answered:
-                    is_occupied = True
-                    found = self.nonce_of(key)
-            except StoreError as error:
-                raise (in_doubt(error) if is_occupied else error) from None  # what is there may be this call's
-            if found is not None:
-                return found == nonce
-        raise StoreUnavailable(self.url, key, f"other writers were creating {key} in {self.url} again and again; retry")
+    async def _connect(self) -> None:
+        self.fs.retries = 1
+        await self.fs.set_session()
 
-    def put(self, key: str, data: bytes) -> None:
-        check_key(self.url, key)
-        self.call("put_object", key, Body=bytes(data))
+    def _told(self, error: Exception, at: tuple[str, str], operation: str) -> tuple[Meaning, StoreError]:
+        inner = error.__cause__ if isinstance(error, OSError) else None  # botocore's, in one of s3fs's
+        return super()._told(inner if isinstance(inner, Exception) else error, at, operation)
 
-    def create_unflushed(self, key: str, data: bytes) -> bool:
-        return self.create(key, data)
+    def _details(self, error: Exception, operation: str) -> dict[str, str]:
+        """Return the right that an operation lacks, and the region that the answer names."""
+        right, answer = _RIGHTS.get(operation, "s3:PutObject"), getattr(error, "response", None) or {}
+        role = getattr(error, "operation_name", "")
+        if role.startswith("AssumeRole"):
+            right = f"sts:{role} to the source of the profile, and let the role trust it"
+        headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+        region = answer.get("Error", {}).get("Region") or headers.get("x-amz-bucket-region")
+        return {"right": right, "region": f", {region}" if region else " or at another endpoint"}
 
-    def exists(self, key: str) -> bool:
-        try:
-            self.size(key)
-        except ObjectMissing:
-            return False
-        return True
+    def _seconds(self, operation: str, size: int) -> float | None:
+        return None if operation == "get_object" else super()._seconds(operation, size)
 
-    def size(self, key: str) -> int:
-        check_key(self.url, key)
-        return int(self.call("head_object", key)["ContentLength"])
+    async def put_object(self, path: str, data: bytes, *, create: bool = False, nonce: str = "") -> None:
+        condition: dict[str, Any] = {"Metadata": {NONCE: nonce}, "IfNoneMatch": "*"} if create else {}
+        await self._send("put_object", path, Body=data, **condition)
 
-    def read(self, key: str, start: int = 0, length: int | None = None) -> bytes:
-        check_key(self.url, key)
-        if length == 0:
-            self.size(key)
-            return b""
-        arguments: dict[str, Any] = {}
-        if start or length is not None:
-            end = "" if length is None else start + length - 1
-            arguments["Range"] = f"bytes={start}-{end}"
-        try:
-            data: bytes = self.call("get_object", key, {_NOT_IN_RANGE}, **arguments)["Body"]
-        except Answered:
-            return b""
-        return data
-
-    def list(self, prefix: str, after: str = "") -> Iterator[str]:
-        check_prefix(self.url, prefix)
-        if self.bucket.endswith(_UNORDERED):
-            yield from sorted(key for key in self._keys(prefix) if key > after)
-        elif after > prefix:
-            yield from self._keys(prefix, StartAfter=f"{self._base}{after}")
-        else:
-            yield from self._keys(prefix)
-
-    def _keys(self, prefix: str, **arguments: Any) -> Iterator[str]:
-        for page in self._pages(prefix, **arguments):
-            for each in page.get("Contents", ()):
-                key = each["Key"].removeprefix(self._base)
-                if is_key(key):
-                    yield key
-
-    def _pages(self, prefix: str, **arguments: Any) -> Iterator[dict[str, Any]]:
-        while True:
-            page = self.call("list_objects_v2", prefix, as_prefix=True, **arguments)
-            yield page
-            if not page.get("IsTruncated"):
-                return
-            arguments["ContinuationToken"] = page["NextContinuationToken"]
-
-    def folders(self, prefix: str) -> Iterator[str]:
-        check_prefix(self.url, prefix)
-        whole = f"{self._base}{prefix}"
-        found = (
-            each["Prefix"].removeprefix(whole).removesuffix("/")
-            for page in self._pages(prefix, Delimiter="/")
-            for each in page.get("CommonPrefixes", ())
+    async def get_object(self, path: str, start: int, end: int | None) -> bytes:
+        limits: dict[str, Any] = (
+            {} if (start, end) == (0, None) else {"Range": f"bytes={start}-{'' if end is None else end - 1}"}
         )
-        names = (name for name in found if is_key(f"{prefix}{name}"))
-        yield from sorted(names)  # S3 sorts them with the "/" at their ends
-
-    def delete(self, key: str) -> None:
-        check_key(self.url, key)
-        self.call("delete_object", key)
-
-    def remove_folders(self, prefix: str) -> None:
-        check_prefix(self.url, prefix)  # folders are but parts of keys
-
-    def open_write(self, key: str, *, durable: bool = True, replace: bool = False) -> S3Writer:
-        del durable  # whatever S3 has answered for is durable
-        check_key(self.url, key)
-        return S3Writer(self, key, replace=replace)
-
-    def clock_ms(self) -> int | None:
-        answer = self.call("head_object", layout.MARKER)  # any object that there is: each answer has the server's time
-        date = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
-        return int(date.timestamp() * 1000)
-
-    def delete_unfinished(self, *, dry_run: bool = False) -> Sequence[str]:
-        """Abort the multipart uploads that were begun more than `UNFINISHED_SECONDS` ago, by the server's clock.
-
-        S3 does not tell whether a writer is alive. One that is, after so long, gets an error with its next part.
-        Uploads of other names are somebody else's: a log may be at the root of a bucket that others use.
-        """
-        found = []
-        arguments: dict[str, Any] = {}
-        while True:
-            page = self.call("list_multipart_uploads", "", as_prefix=True, **arguments)
-            now = parsedate_to_datetime(page["ResponseMetadata"]["HTTPHeaders"]["date"])
-            for each in page.get("Uploads", ()):
-                key = each["Key"].removeprefix(self._base)
-                if layout.is_written_in_parts(key) and (now - each["Initiated"]).total_seconds() > UNFINISHED_SECONDS:
-                    found.append(f"{key} (upload {each['UploadId']})")
-                    if not dry_run:
-                        self.call("abort_multipart_upload", key, {_NOT_FOUND}, UploadId=each["UploadId"])
-            if not page.get("IsTruncated"):
-                return found
-            arguments = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
-
-    def is_versioned(self) -> bool:
-        """Return whether the bucket is versioned; False if the server does not tell."""
+        began = time.monotonic()
+        answer = await asyncio.wait_for(self._send("get_object", path, **limits), seconds_for(0))
+        body, passed = answer["Body"], time.monotonic() - began
         try:
-            client = client_of(self._options, self.url)
-            found = client.call(self.url, "", "get_bucket_versioning", Bucket=self.bucket)
-        except StoreError:
-            return False
-        return bool(found.get("Status") == "Enabled")
-
-    def nonce_of(self, key: str) -> str | None:
-        """Return the nonce of the attempt that made an object, "" if it has none, or None if there is no object."""
-        try:
-            return str(self.call("head_object", key)["Metadata"].get(NONCE, ""))
-        except ObjectMissing:
-            return None
-
-    def call(
-        self, method: str, key: str, expects: Collection[int] = (), *, as_prefix: bool = False, **arguments: Any
-    ) -> Any:
-        """Return the answer to a call for a key, or for a prefix; see `S3Client.call`.
-
-        After a refused login it is repeated once with the credentials as they are now: somebody may have renewed them.
-        """
-        client = known_client(self._options, self.url)
-        try:
-            return result_of(self.start(method, key, expects, as_prefix=as_prefix, **arguments))
-        except StoreRefused:
-            if known_client(self._options, self.url) is client:  # None: its credentials were just read
-                raise
-        return result_of(self.start(method, key, expects, as_prefix=as_prefix, **arguments))
-
-    def start(
-        self, method: str, key: str, expects: Collection[int] = (), *, as_prefix: bool = False, **arguments: Any
-    ) -> Future[Any]:
-        """Start a call; see `call`."""
-        arguments["Prefix" if as_prefix else "Key"] = f"{self._base}{key}"
-        client = client_of(self._options, self.url)
-        return client.start(self.url, key, method, expects, Bucket=self.bucket, **arguments)
-
-
-class S3Writer:
-    """An object that is uploaded while it is written, and becomes visible when the upload is complete.
-
-    An object that fits in one part is one PUT. The parts of a larger one are sent in the background while the next is
-    filled. At 8 MiB they are large enough for S3 (5 MiB at least), and grow so that their number (10,000 at most)
-    suffices. Used by one thread.
-    """
-
-    def __init__(self, store: S3Store, key: str, *, replace: bool) -> None:
-        self._store = store
-        self._key = key
-        self._replace = replace
-        self._buffer = bytearray()
-        self._upload = ""
-        """The id of the multipart upload, if there is one."""
-        self._nonce = uuid.uuid4().hex
-        self._etags: list[str] = []
-        self._pending: list[Future[Any]] = []
-        self._open = True
-
-    def write(self, *pieces: bytes) -> None:
-        assert self._open, "written to after its end"
-        try:
-            for piece in pieces:
-                view = memoryview(piece).cast("B")
-                while view.nbytes:
-                    if len(self._buffer) == self._part_bytes:
-                        self._send_part()
-                    room = self._part_bytes - len(self._buffer)
-                    self._buffer += view[:room]
-                    view = view[room:]
-        except BaseException:
-            self.discard()  # a retry would append to the part of a piece that was written
-            raise
-
-    def close(self) -> None:
-        assert self._open, "closed after its end"
-        try:
-            if self._upload:
-                self._send_part()
-                self._await_parts(0)
-                created = self._complete()
-                self._upload = "" if created else self._upload
-            elif self._replace:
-                self._store.put(self._key, bytes(self._buffer))
-                created = True
-            else:
-                created = self._store.create(self._key, bytes(self._buffer))
+            found = await asyncio.wait_for(body.read(), seconds_for(answer["ContentLength"]) - passed)
+            return bytes(found)
         finally:
-            self.discard()
-        if not created:
-            url = self._store.url
-            raise StoreError(url, self._key, f"{self._key!r} already exists in {url}; names are never reused")
+            body.close()
 
-    def discard(self) -> None:
-        self._open = False
-        self._buffer = bytearray()
-        pending, self._pending = self._pending, []
-        for part in pending:
-            part.cancel()
-        if self._upload:
-            self._abort()
+    async def head_object(self, path: str) -> Head:
+        try:
+            answer = await self._send("head_object", path)
+        except Exception as refused:
+            if facts_of(refused).status in _REFUSED:
+                # An answer to HEAD has no body, and so does not say why; one to GET does.
+                (await self._send("get_object", path, Range="bytes=0-0"))["Body"].close()
+            raise
+        now_ms = int(_date_of(answer).timestamp() * 1000)
+        return Head(int(answer["ContentLength"]), now_ms, answer["Metadata"].get(NONCE, ""))
 
-    @property
-    def _part_bytes(self) -> int:
-        return PART_BYTES * (1 + (len(self._etags) + len(self._pending)) // PARTS_OF_ONE_SIZE)
+    async def list_objects(self, path: str, after: str, more: Any, *, folders: bool) -> Page:
+        bucket = path.partition("/")[0]
+        limits: dict[str, Any] = {"Delimiter": "/"} if folders else {}
+        if after and not bucket.endswith(_UNORDERED):
+            limits["StartAfter"] = after.removeprefix(f"{bucket}/")
+        objects, below = [], []
+        while True:
+            limits |= {"ContinuationToken": more} if more else {}
+            page = await self._send("list_objects_v2", path, "Prefix", **limits)
+            objects += [f"{bucket}/{each['Key']}" for each in page.get("Contents", ())]
+            below += [f"{bucket}/{each['Prefix']}" for each in page.get("CommonPrefixes", ())]
+            more = page["NextContinuationToken"] if page.get("IsTruncated") else None
+            if not (more and bucket.endswith(_UNORDERED)):
+                return Page(objects, below, more)
 
-    def _send_part(self) -> None:
-        """Upload what has been gathered, in the background, when fewer parts than the most are on their way."""
-        if not self._upload:
-            begun = self._store.call("create_multipart_upload", self._key, Metadata={NONCE: self._nonce})
-            self._upload = begun["UploadId"]
-        self._await_parts(PARTS_PENDING_MAX - 1)
-        number = len(self._etags) + len(self._pending) + 1
-        body, self._buffer = bytes(self._buffer), bytearray()
-        names: dict[str, Any] = {"UploadId": self._upload, "PartNumber": number}
-        self._pending.append(self._store.start("upload_part", self._key, {_NOT_FOUND}, Body=body, **names))
+    async def get_bucket_versioning(self, path: str) -> bool:
+        answer = await self._send("get_bucket_versioning", path, "")
+        return bool(answer.get("Status") == "Enabled")
 
-    def _await_parts(self, most: int) -> None:
-        """Wait until at most so many parts are on their way."""
-        while len(self._pending) > most:
-            try:
-                self._etags.append(result_of(self._pending[0])["ETag"])
-            except Answered:
-                url = self._store.url
-                message = f"{url} ended the upload of {self._key}: it is too old, or the bucket's rules ended it; write"
-                raise StoreUnavailable(url, self._key, f"{message} it again") from None
-            del self._pending[0]
+    async def create_multipart_upload(self, path: str, nonce: str) -> str:
+        """Begin an upload, and return its id."""
+        answer = await self._send("create_multipart_upload", path, Metadata={NONCE: nonce})
+        return str(answer["UploadId"])
 
-    def _complete(self) -> bool:
-        """Make the object visible. Return whether it is this writer's, and no other was there before.
+    async def upload_part(self, path: str, upload: str, number: int, data: bytes) -> str:
+        """Send a part, and return what names its bytes."""
+        answer = await self._send("upload_part", path, UploadId=upload, PartNumber=number, Body=data)
+        return str(answer["ETag"])
 
-        The condition protects against a race, on servers that know it. On others the look before is the protection,
-        which suffices because no other process uses the key.
-        """
-        if not self._replace and self._store.exists(self._key):
-            return False
-        parts = [{"ETag": etag, "PartNumber": number} for number, etag in enumerate(self._etags, 1)]
-        arguments: dict[str, Any] = {"UploadId": self._upload, "MultipartUpload": {"Parts": parts}}
-        condition: dict[str, Any] = {} if self._replace else {"IfNoneMatch": "*"}
-        expects = {_OCCUPIED, _NOT_FOUND, _UNSUPPORTED}
-        for conditions in (condition, {}):
-            try:
-                self._store.call("complete_multipart_upload", self._key, expects, **arguments, **conditions)
-                return True
-            except Answered as answer:
-                if self._store.nonce_of(self._key) == self._nonce:
-                    return True  # an earlier attempt, whose answer was lost
-                if answer.status == _OCCUPIED:
-                    return False
-                if answer.status != _UNSUPPORTED:
-                    break
-        url = self._store.url
-        message = f"cannot complete the upload of {self._key} to {url}: it was ended meanwhile; write it again"
-        raise StoreUnavailable(url, self._key, message)
+    async def complete_multipart_upload(self, path: str, upload: str, etags: Sequence[str], *, create: bool) -> None:
+        """Make the object of an upload visible, with `create` only if there is none."""
+        parts = [{"ETag": etag, "PartNumber": number} for number, etag in enumerate(etags, 1)]
+        condition = {"IfNoneMatch": "*"} if create else {}
+        given: dict[str, Any] = {"UploadId": upload, "MultipartUpload": {"Parts": parts}, **condition}
+        await self._send("complete_multipart_upload", path, **given)
 
-    def _abort(self) -> None:
-        upload, self._upload = self._upload, ""
-        with contextlib.suppress(LogError, Answered):  # `delete_unfinished` aborts it later
-            self._store.call("abort_multipart_upload", self._key, {_NOT_FOUND}, UploadId=upload)
+    async def abort_multipart_upload(self, path: str, upload: str) -> None:
+        """End an upload whose object is not wanted."""
+        await self._send("abort_multipart_upload", path, UploadId=upload)
+
+    async def list_multipart_uploads(self, path: str, more: Any) -> tuple[list[tuple[str, str, float]], Any]:
+        """Return the path, the id and the age in seconds of some uploads, and what to ask for the next."""
+        page = await self._send("list_multipart_uploads", path, "Prefix", **(more or {}))
+        bucket, now = path.partition("/")[0], _date_of(page)
+        found = [
+            (f"{bucket}/{each['Key']}", str(each["UploadId"]), (now - each["Initiated"]).total_seconds())
+            for each in page.get("Uploads", ())
+        ]
+        more = {"KeyMarker": page.get("NextKeyMarker"), "UploadIdMarker": page.get("NextUploadIdMarker")}
+        return found, more if page.get("IsTruncated") else None
+
+    async def _send(self, method: str, path: str, name: str = "Key", **arguments: Any) -> Any:
+        """Return the answer to a call of botocore's; `name` is what it calls the path in the bucket."""
+        bucket, _, key = path.partition("/")
+        names = {"Bucket": bucket, name: key} if name else {"Bucket": bucket}
+        return await self.fs._call_s3(method, **names, **arguments)  # noqa: SLF001 -- fsspec's name for async
+
+
+def _date_of(answer: Mapping[str, Any]) -> dt.datetime:
+    """Return the server's time."""
+    return parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])

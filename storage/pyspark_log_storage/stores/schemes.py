@@ -1,17 +1,18 @@
 """The schemes of addresses: their other names, and what must be installed for them.
 
-`s3://` has a client of its own. Others are opened with fsspec: any scheme that it knows, if its implementation can
-create an object only once.
+A store has any scheme that fsspec knows, if its implementation can create an object only once.
 """
 
 from __future__ import annotations
 
 import re
 
+from pyspark_log_storage.errors import InvalidOption
+
 _ALIASES = {"s3a": "s3", "gcs": "gs", "az": "abfs", "abfss": "abfs"}
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
-PACKAGES = {"gs": "gcsfs", "abfs": "adlfs"}
-"""What implements a scheme, if it was tried."""
+_PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "abfs": "adlfs"}
+"""What implements a scheme, and brings fsspec."""
 _ELSEWHERE = {
     "memory": "it is in the memory of one process, and others see another one; use a folder",
     "local": "write a folder as /data/log or file:///data/log",
@@ -32,3 +33,10 @@ def refusal(scheme: str) -> str:
     if not _SCHEME.fullmatch(scheme):
         return "the scheme is not a word; addresses cannot be chained"
     return _ELSEWHERE.get(scheme, "")
+
+
+def missing(scheme: str, package: str, error: Exception) -> InvalidOption:
+    """Return the error if what implements a scheme, `package` unless it is known, cannot be imported."""
+    package = _PACKAGES.get(scheme, package)
+    reason = f"it cannot be imported ({error}); pip install {package}"
+    return InvalidOption("path", f"{scheme}:// addresses need {package}, and {reason}")

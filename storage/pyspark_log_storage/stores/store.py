@@ -5,8 +5,8 @@ store; most contain names that were read from files, which may be forged. No key
 ".tmp" at the root is the store's own. An object is never changed; `put` replaces it whole, and no reader ever sees half
 of one.
 
-There is one implementation for a folder of a file system (`local`), one for a bucket of S3 (`s3`), and one for what
-fsspec can open (`fsspec_store`).
+There is one implementation for a folder of a file system (`local`), and one for a bucket, or what else fsspec can open
+(`bucket`).
 """
 
 from __future__ import annotations

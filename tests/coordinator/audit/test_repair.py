@@ -5,7 +5,8 @@ import random
 import pytest
 
 from pyspark_log_coordinator.audit.repair import repair
-from pyspark_log_coordinator.maintenance import checkpoint_files, topic_description
+from pyspark_log_coordinator.log import topic_description
+from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.topic.machine import DeleteRecords, ElectLeaders, Holder, Suspect, Suspicion
 from pyspark_log_storage.objects import checkpoints
 from tests.support.coordinator.audited_topic import audit, cut_last_chunk, flip

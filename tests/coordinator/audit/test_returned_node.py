@@ -62,15 +62,3 @@ def test_a_segment_that_is_not_swapped_in_yet_stays(topic):
     roll_task.run_roll(topic.log.store_at, roll_task.roll_task_of(topic.handle, job), topic.log.environment)
     (found,) = node_recovery.inspect(topic.handle, "0")
     assert found.strays == ()
-
-
-def test_a_disk_that_lacks_a_staged_segment_is_reported():
-    topic = ReplicatedTopic(retention_ms="-1")
-    topic.append(on=ALL, acks="all")
-    name = topic.roll(1)
-    assert [each.name for each in topic.partition().staged] == [name]
-    topic.log.node_store("0").delete(f"{topic.handle.segment(0, name)}.log")
-    (found,) = node_recovery.inspect(topic.handle, "0")
-    assert found.lacking == (name,)
-    (found,) = node_recovery.inspect(topic.handle, "1")
-    assert found.lacking == ()

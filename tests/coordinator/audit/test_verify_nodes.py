@@ -9,7 +9,6 @@ from pyspark_log_coordinator.audit.repair import repair
 from pyspark_log_coordinator.audit.verify import _replication, bytes_to_read, verify
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance import topic_cleanup
-from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.sync import catch_up, scrubber
 from pyspark_log_coordinator.topic.machine import RaiseOrphanFloor
 from pyspark_log_storage import layout
@@ -183,9 +182,9 @@ def test_copies_that_are_whole_and_differ_are_named(topic):
     assert repair(topic.handle) == []
 
 
-@pytest.mark.parametrize("gives_up", ["repair", "scrub"])
+@pytest.mark.parametrize("gives_up", ["repair", "scrub", "catch-up"])
 @pytest.mark.parametrize("how", ["flipped", "missing"])
-def test_a_staged_segment_of_which_no_copy_is_left_is_given_up(topic, how, gives_up):
+def test_a_staged_segment_of_which_no_copy_is_whole_is_given_up(topic, how, gives_up):
     topic.append(on=("0",), acks="1")
     name = topic.roll(2)
     (staged,) = topic.partition().staged
@@ -193,11 +192,12 @@ def test_a_staged_segment_of_which_no_copy_is_left_is_given_up(topic, how, gives
     for node in nodes:
         spoil(topic, node, layout.segment_file(topic.handle.segment(0, name)), how)
     assert len(audit(topic).findings) == len(nodes)
-    for node in nodes:
-        if gives_up == "repair":
-            assert len(repair(topic.handle, node)) == 1
-        else:
-            assert scrubber.scrub(topic.log, node).failures == ()
+    if gives_up == "repair":
+        assert len(repair(topic.handle)) == 1
+    elif gives_up == "scrub":
+        assert scrubber.scrub(topic.log, nodes[0]).failures == ()
+    else:
+        assert catch_up.catch_up(topic.handle, "1").failures == ()
     assert topic.partition().staged == ()
     assert audit(topic).findings == []
 
@@ -240,9 +240,7 @@ def test_a_fenced_node_is_read_if_it_answers_and_is_no_fault_otherwise(topic):
 def replication(topic, **facts):
     state = topic.handle.refresh()
     partition = msgspec.structs.replace(state.partitions[0], **facts)
-    return [
-        each.detail for each in _replication(msgspec.structs.replace(state, partitions=Partitions((partition,))), 0)
-    ]
+    return [each.detail for each in _replication(msgspec.structs.replace(state, partitions=(partition,)), 0)]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.group.state import CommittedOffset, Group
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import topic_cleanup
-from pyspark_log_coordinator.rebuild.topic_plan import NUMBER_MARGIN
+from pyspark_log_coordinator.rebuild.known_files import NUMBER_MARGIN
 from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, DataLoss, InvalidOption, ObjectMissing
@@ -106,7 +106,7 @@ def test_a_backup_is_a_moment_of_each_topic_whatever_writers_and_maintenance_do_
     for _ in range(2):
         before = [each.log_end for each in topic.handle.refresh().partitions]
         made, _ = backup.back_up(topic.open(), target)
-        ends = [each.log_end for each in made.topics[0].state.partitions]
+        ends = [each.log_end for each in made.topics[0].topic.partitions]
         assert all(map(int.__le__, before, ends))
         assert backup.check(target, manifest.numbers(target)) == []
         log = restored(target)
@@ -224,7 +224,7 @@ def test_an_older_backup_is_not_restored_over_what_an_interrupted_restore_of_a_n
     topic.fill(1)
     newer, _ = backup.back_up(topic.open(), target)
     (saved,) = newer.topics
-    moved = msgspec.structs.replace(saved, entry=saved.entry + NUMBER_MARGIN)
+    moved = msgspec.structs.replace(saved, number=saved.number + NUMBER_MARGIN)
     newer = msgspec.structs.replace(newer, entry=newer.entry + NUMBER_MARGIN, topics=(moved,))
     refused = 0
     for calls in itertools.count(1):
@@ -396,7 +396,7 @@ def saved():
 def decoded_with(saved, *, topic=None, group=None):
     """Decode a backup of which the topic's state, or the group's, has these facts."""
     [one], [other] = saved.topics, saved.groups
-    one = msgspec.structs.replace(one, state=msgspec.structs.replace(one.state, **topic or {}))
+    one = msgspec.structs.replace(one, topic=msgspec.structs.replace(one.topic, **topic or {}))
     other = msgspec.structs.replace(other, state=msgspec.structs.replace(other.state, **group or {}))
     forged = msgspec.structs.replace(saved, topics=(one,), groups=(other,))
     return manifest.decode(manifest.encode(forged), "the manifest")

@@ -17,6 +17,7 @@ from pyspark_log_coordinator.cluster.machine import (
     RemoveTopic,
     StartCluster,
 )
+from pyspark_log_coordinator.journal.state_machine import JournalBegun
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage.errors import InvalidName, InvalidOption, TopicExists, UnknownTopic
@@ -99,5 +100,7 @@ def test_a_snapshot_is_the_state_and_one_with_another_field_is_not_guessed_at(st
 
 def test_an_events_name_tells_which_machine_it_is_of():
     """`pyspark-log dump` shows an entry without knowing of which journal it is."""
-    names = [each.__name__ for each in (*get_args(cluster.Event), *get_args(topic.Event))]
+    of_cluster, of_topic = (set(get_args(machine.Event)) for machine in (cluster, topic))
+    names = [each.__name__ for each in of_cluster | of_topic]
     assert len(set(names)) == len(names)
+    assert of_cluster & of_topic == {JournalBegun}

@@ -12,7 +12,6 @@ from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.model.batch import StagedFile
-from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.topic import batch_offsets
@@ -262,7 +261,7 @@ def outcome_of_a_batch(high_watermark):
     outcome = topic.handle.submit(command)
     (partition,) = outcome.state.partitions
     partition = msgspec.structs.replace(partition, high_watermark=high_watermark)
-    state = msgspec.structs.replace(outcome.state, partitions=Partitions([partition]))
+    state = msgspec.structs.replace(outcome.state, partitions=(partition,))
     return command, msgspec.structs.replace(outcome, state=state)
 
 

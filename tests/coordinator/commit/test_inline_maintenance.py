@@ -16,9 +16,10 @@ from pyspark_log_coordinator.commit.inline_maintenance import (
     roll_past_the_cap,
     run_inline,
 )
+from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.maintenance import cluster_cleanup, roll_task, topic_cleanup
+from pyspark_log_coordinator.maintenance.checkpoint_files import DESCRIBE_SECONDS
 from pyspark_log_coordinator.model.batch import StagedFile
-from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.segments import compaction_plan, roll_plan
@@ -28,7 +29,9 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import CorruptObject, StoreRefused
 from pyspark_log_storage.files.append_file import AppendFileWriter
+from pyspark_log_storage.layout import topic_folder
 from pyspark_log_storage.parquet import parquet_segment
+from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.replicated_topic import ReplicatedTopic
 from tests.support.coordinator.stored_topic import batch_of
 from tests.support.plain_log import PlainLog, flip_bit, record
@@ -120,7 +123,7 @@ def test_rows_that_cannot_be_rolled_do_not_block_a_writer_for_ever(log, monkeypa
     monkeypatch.setattr(roll_plan, "UNROLLED_CHUNKS_MAX", 10)
     handle = log.log.topic("t")
     stuck = msgspec.structs.replace(handle.journal.state.partitions[0], high_watermark=0)
-    handle.journal.state = msgspec.structs.replace(handle.journal.state, partitions=Partitions((stuck,)))
+    handle.journal.state = msgspec.structs.replace(handle.journal.state, partitions=(stuck,))
     roll_past_the_cap(handle)
     assert roll_plan.must_roll(handle.journal.state)
 
@@ -161,6 +164,30 @@ def test_what_belongs_to_no_topic_is_cleaned_up_if_that_was_due_in_one_of_the_en
     assert handle.version == 51
     clean_up(handle, first)
     assert len(done) == times
+
+
+def test_a_writer_describes_its_topic_after_a_minute_and_a_failure_fails_no_write():
+    topic = ReplicatedTopic(environment=fake_environment())
+    described, store = topic_folder("t", topic.handle.topic_id) + topic_description.NAME, topic.log.node_store("1")
+
+    def entry_described():
+        return topic_description.decode(store.read(described), "x").number
+
+    for number, seconds in enumerate((DESCRIBE_SECONDS - 1, 1, 1)):
+        topic.log.environment.sleep(seconds)
+        commit(topic.handle, batch(topic, number), RetryPolicy())
+        assert (entry_described() == 1) == (number == 0), "as it was created, for a minute"
+    known = entry_described()
+    assert known < topic.handle.version
+    topic.handle.described_at -= DESCRIBE_SECONDS
+    for each in topic.stores.at.values():
+        each.put = refuse
+    commit(topic.handle, batch(topic, 3), RetryPolicy())
+    assert entry_described() == known
+
+
+def refuse(key, _data):
+    raise StoreRefused("the url", key, "no space left")
 
 
 def test_a_cleanup_that_fails_is_logged_and_fails_no_write(log, monkeypatch, caplog):
@@ -220,7 +247,7 @@ def test_past_the_hard_cap_rows_of_another_partition_that_cannot_be_compacted_fa
         write(0, 1)
     monkeypatch.setattr(roll_plan, "UNROLLED_CHUNKS_MAX", 10)
     monkeypatch.setattr(roll_plan, "INLINE_LAG_MS", 0)
-    monkeypatch.setattr(compaction_plan, "FOLD_CHUNKS", 9)
+    monkeypatch.setattr(compaction_plan, "INLINE_CHUNKS", 9)
     monkeypatch.setattr(parquet_segment, "ROW_GROUP_BYTES", 1)
     monkeypatch.setattr(parquet_segment, "ROW_BYTES_MAX", 1)  # each row is too large for Parquet
     monkeypatch.setattr(roll_plan, "ROLL_CHUNKS", 10)

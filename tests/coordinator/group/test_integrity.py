@@ -12,7 +12,6 @@ from pyspark_log_coordinator.group.leaving import ExpireMember, LeaveGroup
 from pyspark_log_coordinator.group.lifecycle import (
     DeleteGroup,
     GroupConfigAltered,
-    GroupRestored,
     GroupStarted,
     StartGroup,
 )
@@ -26,6 +25,7 @@ from pyspark_log_coordinator.group.rebalance import (
 )
 from pyspark_log_coordinator.group.state import CommittedOffset, Group, GroupState, MemberDetails, Protocol
 from pyspark_log_coordinator.group.sync import SyncGroup
+from pyspark_log_coordinator.journal.state_machine import JournalBegun
 from pyspark_log_storage.errors import InvalidName, LogError
 from tests.support.coordinator.groups import NOW, after, commit, join, rejoin, stable, started
 
@@ -114,9 +114,9 @@ def test_a_rewind_that_never_happened_is_found():
     integrity.check_snapshot(group, 9)
     with pytest.raises(ValueError, match="rewound by 1 of 0"):
         integrity.check_snapshot(msgspec.structs.replace(group, rewinds=0), 9)
-    restored = GroupRestored("g", GroupConfig(), {"t": {0: CommittedOffset(5, -1, "", NOW, 3)}}, 0, 0, 0, 2)
+    begun = Group(group_id="g", offsets={"t": {0: CommittedOffset(5, -1, "", NOW, 3)}}, rewinds=2)
     with pytest.raises(ValueError, match="rewound by 3 of 2"):
-        checked(Group(), restored)
+        checked(Group(), JournalBegun(msgspec.msgpack.encode(begun)))
 
 
 def test_a_number_that_goes_back_and_a_group_that_becomes_another_are_found():

@@ -7,9 +7,7 @@ from pyspark_log_coordinator.group.config import GroupConfig
 from pyspark_log_coordinator.group.lifecycle import (
     AlterGroupConfig,
     DeleteGroup,
-    GroupRestored,
     GroupStarted,
-    RestoreGroup,
     StartGroup,
 )
 from pyspark_log_coordinator.group.offsets import ResetOffsets
@@ -45,12 +43,6 @@ def test_a_group_that_starts_again_uses_no_number_twice():
     assert (again.state, again.deleted_ms, again.config.offset_metadata_max_bytes) == (GroupState.EMPTY, None, 1)
     assert (again.generation, again.actions, again.barriers) == (before.generation, before.actions, before.barriers)
     assert before.generation == 2
-
-
-def test_a_group_that_exists_is_not_restored():
-    found = GroupRestored("g", GroupConfig(), {}, 0, 0, 0, 0)
-    assert machine.decide(Group(), RestoreGroup(found), NOW) == [found]
-    assert machine.decide(started(), RestoreGroup(found), NOW) == []
 
 
 def test_settings_are_changed_by_kafkas_names():

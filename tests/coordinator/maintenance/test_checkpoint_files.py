@@ -2,7 +2,9 @@
 
 import pytest
 
-from pyspark_log_coordinator.maintenance import checkpoint_files, topic_cleanup, topic_description
+from pyspark_log_coordinator.log import topic_description
+from pyspark_log_coordinator.maintenance import checkpoint_files, topic_cleanup
+from pyspark_log_storage.errors import StoreRefused
 from pyspark_log_storage.objects import checkpoints
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
 from tests.support.memory_store import MemoryStore
@@ -44,12 +46,50 @@ def test_checkpoints_that_have_not_changed_are_not_written_again():
     assert put == [topic_description.NAME, checkpoints.REPLICATION]
 
 
-def test_a_description_says_what_the_journal_says_but_for_the_segments(topic):
+def described(topic):
+    key = f"{topic.folder}{topic_description.NAME}"
+    return topic_description.decode(topic.store.read(key), key)
+
+
+def test_a_description_is_the_whole_state_from_the_creation_on(topic):
+    assert (described(topic).number, described(topic).topic) == (1, topic.handle.state)
     topic.fill(3)
     topic.roll(2)
     topic_cleanup.clean_up_topic(topic.handle)
-    key = f"{topic.folder}{topic_description.NAME}"
-    read, state = topic_description.decode(topic.store.read(key), key), topic.handle.journal.state
-    assert (read.topic.config, read.topic.producers) == (state.config, state.producers)
-    assert [list(each.chunks) for each in read.topic.partitions] == [list(each.chunks) for each in state.partitions]
-    assert [each.segments for each in read.topic.partitions] == [()]  # they describe themselves
+    assert (described(topic).number, described(topic).topic) == (topic.handle.version, topic.handle.state)
+
+
+def test_no_description_names_a_file_that_has_been_deleted():
+    """Each deletion could be the last thing that happens before all journals are lost."""
+
+    class WatchedStore(MemoryStore):
+        def delete(self, key):
+            if "/append/" in key:
+                named.update({topic.handle.append_file(each.name) for each in described(topic).topic.files} & {key})
+                deleted.append(key)
+            super().delete(key)
+
+    named, deleted = set(), []
+    topic = StoredTopic(WatchedStore(), **AT_ONCE)
+    topic.fill(4)
+    checkpoint_files.write_on_nodes(topic.handle)
+    topic.roll(3)
+    topic_cleanup.clean_up_topic(topic.handle)
+    assert (len(deleted), named) == (3, set())
+
+
+def test_a_node_that_cannot_be_described_keeps_its_files():
+    class FullStore(MemoryStore):
+        def put(self, key, data):
+            if is_full and key.endswith(topic_description.NAME):
+                raise StoreRefused(self.url, key, "no space left")
+            super().put(key, data)
+
+    is_full = False
+    topic = StoredTopic(FullStore(), **AT_ONCE)
+    topic.fill(2)
+    topic.roll()
+    before, is_full = topic.keys("append/"), True
+    with pytest.raises(StoreRefused):
+        topic_cleanup.clean_up_topic(topic.handle)
+    assert topic.keys("append/") == before

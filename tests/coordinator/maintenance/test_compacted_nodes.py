@@ -1,4 +1,4 @@
-"""Keyed segments are replicated, copied, checked, repaired and rebuilt as all segments are."""
+"""The head of a compacted partition is replicated, copied, checked, repaired and rebuilt as all segments are."""
 
 from pathlib import Path
 
@@ -9,14 +9,13 @@ from pyspark_log_coordinator.audit.repair import repair
 from pyspark_log_coordinator.audit.verify import verify
 from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
-from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.topic.machine import MaintainSegments
 from pyspark_log_storage.errors import InvalidInput
-from tests.support.coordinator.compacted_topic import fold_job
+from tests.support.coordinator.compacted_topic import clean_job
 from tests.support.coordinator.lost_cluster import LostCluster
 from tests.support.coordinator.replicated_topic import ALL
 from tests.support.plain_log import flip_bit
-from tests.support.storage import vector_reader
+from tests.support.storage import table_reader
 
 
 class CompactedCluster(LostCluster):
@@ -44,8 +43,8 @@ class CompactedCluster(LostCluster):
                 self.state[key] = value
 
     def compact(self, pieces=None):
-        """Fold what is not compacted, or the oldest pieces of it, and merge nothing."""
-        job = fold_job(self.handle, self.log.environment.now_ms(), pieces)
+        """Clean what is not compacted, or the oldest pieces of it, and merge nothing."""
+        job = clean_job(self.handle, self.log.environment.now_ms(), pieces)
         swap = run_roll(self.log.store_at, roll_task_of(self.handle, job), self.log.environment)
         self.handle.submit(MaintainSegments((swap,)))
 
@@ -72,7 +71,7 @@ class CompactedCluster(LostCluster):
 
 @pytest.fixture
 def cluster(tmp_path):
-    """Keyed segments [0, 4) and [4, 7), of which the second supersedes rows of the first, and two dense rows."""
+    """A head of the segments [0, 4) and [4, 7), and two dense rows."""
     made = CompactedCluster(tmp_path)
     made.send((b"a", b"1"), (b"b", b"1"), (b"c", b"1"), (b"a", b"2"))
     made.compact()
@@ -80,8 +79,7 @@ def cluster(tmp_path):
     made.compact()
     made.send((b"a", b"3"), (b"f", b"1"))
     keyed = made.partition.keyed_segments
-    assert [(each.base_offset, each.end_offset, each.keyed.rows) for each in keyed] == [(0, 4, 3), (4, 7, 3)]
-    assert keyed[0].keyed.superseded == 1
+    assert [(each.base_offset, each.end_offset, each.keyed.rows) for each in keyed] == [(0, 4, 2), (4, 7, 3)]
     return made
 
 
@@ -119,7 +117,7 @@ def test_a_rebuild_without_journals_keeps_what_compaction_made(cluster, nodes):
     cluster.rebuild(nodes, journals_are_lost="0" not in nodes)
     keyed = cluster.partition.keyed_segments
     assert [(each.base_offset, each.end_offset, each.keyed.rows, each.keyed.tombstones) for each in keyed] == [
-        (0, 4, 3, 0),
+        (0, 4, 2, 0),
         (4, 7, 3, 1),
     ]
     if "0" in nodes:
@@ -130,33 +128,16 @@ def test_a_rebuild_without_journals_keeps_what_compaction_made(cluster, nodes):
         cluster.check()
 
 
-def test_a_rebuild_leaves_out_what_a_slow_roll_wrote_across_the_compacted_end(tmp_path):
-    cluster = CompactedCluster(tmp_path)
-    cluster.send((b"a", b"0"), (b"b", b"0"))
-    cluster.send((b"a", b"1"), (b"b", b"1"))
-    cluster.send((b"a", b"2"))
-    one = cluster.partition
-    job = roll_plan.RollJob(0, one.leader_epoch, 1, (), tuple(one.chunks[1:]), one.epoch_starts)
-    slow = roll_task_of(cluster.handle, job)
-    cluster.compact(pieces=2)
-    run_roll(cluster.log.store_at, slow, cluster.log.environment)  # [2, 5), which no entry will name
-    cluster.checkpoint("t")
-    cluster.lose_journals()
-    cluster.rebuild()
-    assert [(each.base_offset, each.end_offset) for each in cluster.partition.segments][:1] == [(0, 4)]
-    cluster.check()
-
-
 def table_of(cluster, node):
     """Return the newest values by key in the table on a node, as other engines read it."""
     folder = cluster.folder(node, "t")
     objects = {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
-    rows = vector_reader.rows_in(objects, "", ["key", "value"])
+    rows = table_reader.rows_in(objects, "", ["key", "value"])
     assert len(dict(rows)) == len(rows)
     return dict(rows)
 
 
-def test_rows_that_a_lost_segment_superseded_are_in_the_table_again(cluster):
+def test_the_table_has_what_is_left_of_the_head_when_a_segment_is_lost(cluster):
     topic_cleanup.clean_up_topic(cluster.handle)
     name = cluster.partition.keyed_segments[1].name
     for node in ALL:
@@ -166,4 +147,4 @@ def test_rows_that_a_lost_segment_superseded_are_in_the_table_again(cluster):
     cluster.rebuild()
     assert cluster.partition.log_end == 4
     topic_cleanup.clean_up_topic(cluster.handle)
-    assert [table_of(cluster, node) for node in ALL] == [{b"a": b"2", b"b": b"1", b"c": b"1"}] * 3
+    assert [table_of(cluster, node) for node in ALL] == [{b"a": b"2", b"c": b"1"}] * 3

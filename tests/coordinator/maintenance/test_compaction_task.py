@@ -1,15 +1,17 @@
-"""Folds and merges keep the newest row of each key, unchanged and in order, and say what they supersede."""
+"""Cleanings and merges keep the newest row of each key, unchanged and in order, and no other row of the head."""
 
 import itertools
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pyspark_log_coordinator.audit.verify import verify
-from pyspark_log_coordinator.maintenance import topic_cleanup
+from pyspark_log_coordinator.maintenance import compaction_task, topic_cleanup
+from pyspark_log_coordinator.segments import compaction_plan
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from tests.support.coordinator.compacted_topic import CompactedTopic
-from tests.support.coordinator.compaction_stories import VERSIONS, stories, tell
+from tests.support.coordinator.compaction_stories import stories, tell
 from tests.support.countdown import Countdown
 from tests.support.faulty_store import Fault, Killed
 from tests.support.rings import deep
@@ -20,57 +22,80 @@ def topic():
     return CompactedTopic()
 
 
+def cleaned(topic, *rows):
+    """Write rows of a key and a value, and clean all that is dense."""
+    topic.write(rows)
+    assert topic.do(topic.clean_job())
+    topic.check()
+
+
 def offsets(topic):
-    return [row.offset for row in topic.keyed_rows()]
+    return [row.offset for row in topic.head_rows()]
 
 
-def test_a_later_fold_says_which_rows_of_earlier_ones_it_supersedes(topic):
-    topic.write([(b"a", b"1"), (b"b", b"1"), (b"c", b"1")])
-    topic.do(topic.fold_job())
-    topic.write([(b"b", b"2"), (b"d", b"1")])
-    topic.do(topic.fold_job())
-    assert offsets(topic) == [0, 1, 2, 3, 4]
-    assert topic.superseded() == {1}
-    topic.write([(b"b", b"3"), (b"c", None)])
-    topic.do(topic.fold_job())
-    assert topic.superseded() == {1, 2, 3}
-    assert [each.keyed.superseded for each in topic.partition.segments] == [2, 1, 0]
-    topic.check()
+def bounds(topic):
+    return [(each.base_offset, each.end_offset) for each in topic.partition.segments]
 
 
-def test_a_merge_leaves_out_what_is_superseded(topic):
-    for values in ([(b"a", b"1"), (b"b", b"1")], [(b"b", b"2"), (b"c", b"1")], [(b"c", b"2"), (b"a", b"2")]):
-        topic.write(values)
-        topic.do(topic.fold_job())
-    assert topic.do(topic.merge_job(0, 2))
-    assert offsets(topic) == [2, 4, 5]
-    assert topic.superseded() == {0, 3}  # said by the third, which names rows that are gone
-    assert topic.do(topic.merge_job(0, 2))
-    assert (offsets(topic), topic.superseded()) == ([2, 4, 5], set())
-    topic.check()
+def test_a_cleaning_takes_the_older_rows_of_its_keys_out_of_the_head(topic):
+    cleaned(topic, (b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"c", b"1"))
+    assert offsets(topic) == [1, 2, 3]
+    cleaned(topic, (b"b", b"2"), (b"d", b"1"))
+    assert offsets(topic) == [2, 3, 4, 5]
+    cleaned(topic, (b"b", b"3"), (b"c", None))
+    assert (offsets(topic), bounds(topic)) == ([2, 5, 6, 7], [(0, 4), (4, 6), (6, 8)])
     assert verify(topic.handle).findings == []
 
 
+def test_a_segment_without_any_of_the_keys_is_left_alone_and_one_without_rows_is_covered(topic):
+    cleaned(topic, (b"a", b"1"))
+    cleaned(topic, (b"b", b"1"))
+    first, second = (each.name for each in topic.partition.segments)
+    cleaned(topic, (b"b", b"2"))
+    assert [each.name for each in topic.partition.segments][:1] == [first]
+    assert (offsets(topic), bounds(topic)) == ([0, 2], [(0, 1), (1, 3)])
+    cleaned(topic, (b"a", b"2"))
+    assert (offsets(topic), bounds(topic)) == ([2, 3], [(0, 3), (3, 4)])
+    assert second not in {each.name for each in topic.partition.segments}
+
+
+def test_rows_without_a_key_go_but_for_one_if_nothing_else_is_there(topic):
+    cleaned(topic, (None, b"1"), (None, b"2"))
+    (segment,) = topic.partition.segments
+    assert (segment.keyed.rows, segment.keyed.placeholder, offsets(topic)) == (1, 1, [])
+    cleaned(topic, (None, b"3"), (b"a", b"1"))
+    (segment,) = topic.partition.segments
+    assert (segment.keyed.placeholder, offsets(topic), bounds(topic)) == (None, [3], [(0, 4)])
+    cleaned(topic, (None, b"4"))
+    assert (offsets(topic), bounds(topic)) == ([3], [(0, 5)])
+
+
 def test_a_row_that_deletes_its_key_stays_until_delete_retention_ms_has_passed(topic):
-    topic.write([(b"a", b"1"), (b"b", b"1")])
-    topic.do(topic.fold_job())
-    topic.write([(b"a", None), (b"c", b"1")])
-    topic.do(topic.fold_job())
-    topic.now_ms += 999
-    topic.do(topic.merge_job(0, 2))
+    cleaned(topic, (b"a", b"1"), (b"b", b"1"))
+    cleaned(topic, (b"a", None), (b"c", b"1"))
     assert offsets(topic) == [1, 2, 3]
+    topic.now_ms += 999
+    cleaned(topic, (b"d", b"1"))
+    assert offsets(topic) == [1, 2, 3, 4]
     topic.now_ms += 1
-    topic.do(topic.merge_job(0, 1))
-    assert offsets(topic) == [1, 3]
-    topic.check()
+    cleaned(topic, (b"e", b"1"))
+    assert offsets(topic) == [1, 3, 4, 5]
+
+
+def test_in_an_idle_topic_it_goes_when_half_of_the_rows_are_past_their_time(topic):
+    cleaned(topic, (b"a", None), (b"b", b"1"), (b"c", b"1"))
+    topic.now_ms += 1000
+    assert topic.maintain() == 0
+    cleaned(topic, (b"b", None), (b"d", b"1"))
+    topic.now_ms += 1000
+    assert topic.maintain() == 1
+    assert offsets(topic) == [2, 4]
 
 
 def test_a_merge_keeps_a_row_that_deletes_its_key_for_as_long_as_the_youngest(topic):
-    topic.write([(b"a", None), (b"b", b"1")])
-    topic.do(topic.fold_job())
+    cleaned(topic, (b"a", None), (b"b", b"1"))
     topic.now_ms += 900
-    topic.write([(b"c", None)])
-    topic.do(topic.fold_job())
+    cleaned(topic, (b"c", None))
     topic.do(topic.merge_job(0, 2))
     topic.now_ms += 999
     topic.do(topic.merge_job(0, 1))
@@ -81,104 +106,68 @@ def test_a_merge_keeps_a_row_that_deletes_its_key_for_as_long_as_the_youngest(to
     topic.check()
 
 
-def test_a_row_that_deletes_its_key_stays_while_an_older_row_of_the_key_is_left(topic):
-    topic.write([(b"a", b"1"), (b"b", b"1")])
-    topic.do(topic.fold_job())
-    topic.write([(b"a", None), (b"c", b"1"), (b"d", None)])
-    topic.do(topic.fold_job())
+def test_a_head_of_which_all_rows_have_passed_their_time_keeps_a_placeholder(topic):
+    cleaned(topic, (b"a", None), (b"b", None))
     topic.now_ms += 1000
-    topic.do(topic.merge_job(1, 1))
-    assert offsets(topic) == [0, 1, 2, 3]  # without row 2, who reads all rows would find key a
     topic.do(topic.merge_job(0, 1))
-    topic.do(topic.merge_job(1, 1))
-    assert offsets(topic) == [1, 3]
+    (segment,) = topic.partition.segments
+    assert (segment.keyed.placeholder, offsets(topic)) == (1, [])
     topic.check()
+    topic.now_ms += 10**6
+    assert topic.maintain() == 0
 
 
-@pytest.fixture
-def versioned():
-    return CompactedTopic(has_versions=True)
+def test_a_cleaning_leaves_out_rows_that_were_deleted(topic):
+    cleaned(topic, (b"a", b"1"), (b"b", b"1"))
+    topic.write([(b"c", b"1"), (b"c", b"2"), (b"d", b"1")])
+    topic.handle.submit(DeleteRecords(0, 4))
+    topic.do(topic.clean_job())
+    assert offsets(topic) == [4]
+    topic.write([(b"e", b"1")])
+    topic.do(topic.clean_job())
+    assert offsets(topic) == [4, 5]
+    topic.handle.submit(DeleteRecords(0, 5))
+    topic.write([(b"f", b"1"), (b"g", b"1")])
+    topic.do(topic.clean_job())
+    topic.handle.submit(DeleteRecords(0, 7))
+    topic.write([(b"h", b"1")])
+    topic.do(topic.clean_job())
+    assert offsets(topic) == [7, 8], "row 6 is in a file with a row that stays"
+    assert verify(topic.handle).findings == []
 
 
-def test_the_row_with_the_largest_version_is_the_newest_and_of_these_the_last(versioned):
-    versioned.write([(b"a", b"1"), (b"a", b"2"), (b"b", b"1"), (b"b", b"2"), (b"c", b"1")], [5, 4, 7, 7, None])
-    versioned.do(versioned.fold_job())
-    assert offsets(versioned) == [0, 3, 4]
-    versioned.write([(b"a", b"3"), (b"b", b"3"), (b"c", b"2")], [4, 8, None])
-    versioned.check()
-    versioned.do(versioned.fold_job())
-    assert (offsets(versioned), versioned.superseded()) == ([0, 3, 4, 6, 7], {3, 4})
-    versioned.check()
-    versioned.do(versioned.merge_job(0, 2))
-    assert offsets(versioned) == [0, 6, 7]
-    versioned.check()
-    assert verify(versioned.handle).findings == []
+def test_a_column_may_say_which_rows_delete_their_key_and_a_key_may_be_in_several():
+    topic = CompactedTopic(is_typed=True)
+    cleaned(topic, (b"a", b"1"), (b"b", b"1"), (None, b"1"), (b"a", b"2"))
+    cleaned(topic, (b"b", None), (b"c", b"1"))
+    assert offsets(topic) == [3, 4, 5]
+    topic.now_ms += 1000
+    cleaned(topic, (b"d", b"1"))
+    assert offsets(topic) == [3, 5, 6]
+    topic.handle.alter_config({"delete.when": ""})
+    assert topic.do(topic.merge_job(0, 3))
+    assert topic.partition.segments[0].keyed.tombstones == 0
 
 
-def test_a_late_row_does_not_come_back_if_it_was_written_before_delete_retention_ms_had_passed(versioned):
-    versioned.write([(b"a", None), (b"b", b"1")], [5, 5])
-    versioned.do(versioned.fold_job())
-    versioned.now_ms += 999
-    versioned.write([(b"a", b"late")], [4])
-    versioned.now_ms += 10_000
-    for _ in range(2):
-        versioned.do(versioned.merge_job(0, len(versioned.partition.keyed_segments)))
-        assert versioned.newest().keys() == {b"b"}
-        versioned.do(versioned.fold_job())
-    versioned.check()
-    versioned.write([(b"a", b"later")], [3])  # after that it does
-    assert versioned.newest().keys() == {b"a", b"b"}
-    versioned.check()
+def test_a_placeholder_of_a_key_that_has_a_newer_row_is_no_row_of_the_head(topic, monkeypatch):
+    """Offsets without a row may be too many for a segment."""
 
+    def narrow(sources, *, makes_one):
+        return compaction_plan.outputs(sources, makes_one=makes_one, span_max=4)
 
-def test_rows_that_were_deleted_are_older_whatever_their_versions(versioned):
-    versioned.write([(b"a", b"1"), (b"b", b"1"), (b"c", b"1")], [5, 5, 5])
-    versioned.do(versioned.fold_job())
-    versioned.handle.submit(DeleteRecords(0, 2))
-    versioned.write([(b"a", b"2"), (b"c", b"2"), (b"d", b"1")], [4, 4, 4])
-    versioned.do(versioned.fold_job())
-    assert (offsets(versioned), versioned.superseded()) == ([0, 1, 2, 3, 5], {0})
-    versioned.do(versioned.merge_job(0, 2))
-    assert offsets(versioned) == [1, 2, 3, 5]
-    assert verify(versioned.handle).findings == []
-
-
-def test_a_fold_that_left_rows_out_for_newer_ones_which_were_deleted_meanwhile_is_refused(versioned):
-    versioned.write([(b"a", b"1"), (b"b", b"1")], [5, 5])
-    versioned.do(versioned.fold_job())
-    versioned.write([(b"a", b"2"), (b"c", b"1")], [4, 1])
-    made = versioned.make(versioned.fold_job())
-    versioned.handle.submit(DeleteRecords(0, 2))
-    assert versioned.newest().keys() == {b"a", b"c"}
-    assert not versioned.swap_in(made)
-    assert versioned.do(versioned.fold_job())
-    assert versioned.newest().keys() == {b"a", b"c"}
-
-
-def test_a_fold_leaves_out_rows_that_were_deleted(versioned):
-    versioned.write([(b"a", b"1"), (b"b", b"1"), (b"a", b"2"), (b"c", b"1")], [5, 5, 4, 5])
-    versioned.handle.submit(DeleteRecords(0, 1))
-    versioned.do(versioned.fold_job())
-    assert offsets(versioned) == [1, 2, 3]
-
-
-def test_a_row_that_deletes_its_key_stays_also_if_an_older_one_that_does_came_later(versioned):
-    for rows, versions in (
-        ([(b"a", b"1"), (b"b", b"1")], [1, 1]),
-        ([(b"a", None), (b"c", b"1")], [5, 1]),
-        ([(b"a", None)], [3]),
-    ):
-        versioned.write(rows, versions)
-        versioned.do(versioned.fold_job())
-    assert (offsets(versioned), versioned.superseded()) == ([0, 1, 2, 3, 4], {0, 4})
-    versioned.now_ms += 1000
-    versioned.do(versioned.merge_job(1, 2))
-    assert offsets(versioned) == [0, 1, 2, 3]  # without row 2, who reads all rows would find key a
-    versioned.check()
+    monkeypatch.setattr(compaction_task, "outputs", narrow)
+    cleaned(topic, (b"a", b"1"), (b"b", b"1"))
+    cleaned(topic, (b"a", b"2"), (b"b", b"2"), (b"b", b"3"))
+    assert [each.keyed.placeholder for each in topic.partition.segments] == [1, None]
+    assert (offsets(topic), topic.newest().keys()) == ([2, 4], {b"a", b"b"})
+    assert verify(topic.handle).findings == []
+    monkeypatch.undo()
+    cleaned(topic, (b"c", b"1"))
+    assert (offsets(topic), bounds(topic)) == ([2, 4, 5], [(0, 5), (5, 6)])
 
 
 JOBS = {
-    "fold": lambda topic: topic.do(topic.fold_job()),
+    "cleaning": lambda topic: topic.do(topic.clean_job()),
     "merge of two": lambda topic: topic.do(topic.merge_job(0, 2)),
     "merge of the last": lambda topic: topic.do(topic.merge_job(1, 1)),
     "maintenance and cleanup": lambda topic: (
@@ -189,11 +178,11 @@ JOBS = {
 
 
 def filled(store):
-    """Return a topic with two keyed segments, dense rows after them, and a deletion whose time has passed."""
+    """Return a topic with a head of two segments, dense rows after them, and a deletion whose time has passed."""
     topic = CompactedTopic(store)
     for number in range(2):
         topic.write([(b"%d" % key, b"%d" % number if key != 3 + number else None) for key in range(number, 6 + number)])
-        topic.do(topic.fold_job())
+        topic.do(topic.clean_job())
     topic.now_ms += 2000
     topic.write([(b"2", b"new"), (b"5", None), (b"9", b"new")])
     return topic
@@ -226,20 +215,10 @@ def test_a_process_may_be_killed_at_each_step_of_a_compaction(job, fault, every)
 
 
 @pytest.mark.parametrize("examples", [30, deep(150)])
-def test_whatever_is_folded_merged_and_rolled_the_newest_rows_are_those_that_were_written_last(examples):
+def test_whatever_is_cleaned_merged_and_rolled_the_newest_rows_are_those_that_were_written_last(examples):
     @settings(max_examples=examples)
-    @given(stories())
-    def hold(story):
-        tell(CompactedTopic(), story)
-
-    hold()
-
-
-@pytest.mark.parametrize("examples", [30, deep(300)])
-def test_with_versions_they_are_those_with_the_largest_whenever_they_were_written(examples):
-    @settings(max_examples=examples)
-    @given(stories(keys=(b"a", b"b", b"c", None), versions=VERSIONS))
-    def hold(story):
-        tell(CompactedTopic(has_versions=True), story)
+    @given(stories(), st.booleans())
+    def hold(story, is_typed):
+        tell(CompactedTopic(is_typed=is_typed), story)
 
     hold()

@@ -9,9 +9,8 @@ import pytest
 
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance import delta_table, topic_cleanup
-from pyspark_log_coordinator.replication.damage import ReportDamage
 from pyspark_log_coordinator.sync.catch_up import catch_up
-from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteRecords
+from pyspark_log_coordinator.topic.machine import AlterConfig, AlterReplicaNode, DeleteRecords
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.delta import delta_log
 from pyspark_log_storage.delta.delta_actions import Action
@@ -99,7 +98,7 @@ def test_the_times_in_the_statistics_enclose_those_of_all_rows():
     (one,) = state.partitions
     year_five = msgspec.structs.replace(one.segments[0], min_timestamp=-62_009_366_400_000_000)
     changed = msgspec.structs.replace(one, segments=(year_five,))
-    state = msgspec.structs.replace(state, partitions=state.partitions.replace({0: changed}))
+    state = msgspec.structs.replace(state, partitions=(changed, *state.partitions[1:]))
     (found,) = delta_table.content(state, "A", 0).values()
     stats = json.loads(found.stats)
     assert stats["minValues"]["timestamp"] == "0005-01-01T00:00:00.000Z"
@@ -248,9 +247,7 @@ def test_each_node_has_a_table_of_what_it_holds():
     for node in ALL[1:]:
         catch_up(topic.handle, node)
     assert rows() == dict.fromkeys(ALL, 12)
-    incarnation = topic.handle.journal.state.incarnations["2"]
-    lost = (0, topic.partition().segments[0].name, 0)
-    topic.handle.submit(ReportDamage("2", incarnation, segments=(lost,)))
+    topic.handle.submit(AlterReplicaNode("2", "another"))
     assert rows() == {"0": 12, "1": 12, "2": 0}
 
 

@@ -3,7 +3,6 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.partition import ChunkRef, Partition
 
 BASE = 10
@@ -17,15 +16,15 @@ def partition(rows, timestamps=None):
         reached = max(reached, timestamp)
         chunks.append(ChunkRef(end, count, 0, 0, 64, timestamp, timestamp, reached, 0, 0, 0))
         end += count
-    return Partition(("A",), ("A",), "A", 0, ((0, 0),), BASE, end, end, {"A": end}, (), AppendList(chunks))
+    return Partition(("A",), ("A",), "A", 0, ((0, 0),), BASE, end, end, {"A": end}, (), tuple(chunks))
 
 
 @given(st.lists(st.integers(1, 4), max_size=8), st.integers(0, 60), st.integers(0, 60))
 def test_the_chunks_between_two_offsets_are_those_that_hold_a_row_of_them(rows, start, end):
     one = partition(rows)
-    assert one.chunks_between(start, end) == [
+    assert one.chunks_between(start, end) == tuple(
         chunk for chunk in one.chunks if max(start, chunk.base_offset) < min(end, chunk.end_offset)
-    ]
+    )
 
 
 @given(st.data())

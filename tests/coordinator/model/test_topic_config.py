@@ -75,8 +75,8 @@ def of_columns(**settings):
 
 
 def test_settings_name_columns_as_the_topic_spells_them():
-    config = of_columns(key_column="NAME,id", delete_when="Gone", compaction_version_column="ID")
-    assert (config.key_column, config.delete_when, config.compaction_version_column) == ("name,Id", "gone", "Id")
+    config = of_columns(key_column="NAME,id", delete_when="Gone")
+    assert (config.key_column, config.delete_when) == ("name,Id", "gone")
 
 
 @pytest.mark.parametrize(
@@ -86,10 +86,6 @@ def test_settings_name_columns_as_the_topic_spells_them():
         ({"key_column": "price"}, "key.column 'price' has type double; choose a column of text"),
         ({"key_column": "other"}, "key.column is 'other', and the columns are Id BIGINT"),
         ({"key_column": "id", "delete_when": "name"}, "delete.when 'name' has type string; choose a column of type"),
-        (
-            {"key_column": "id", "compaction_version_column": "price"},
-            "'price' has type double; choose a column of whol",
-        ),
         ({"cleanup_policy": "compact"}, "say which column has the keys with key.column"),
     ],
 )

@@ -1,12 +1,18 @@
 """A rebuild that is killed at any point can be repeated, and loses nothing."""
 
+import itertools
+
+import msgspec
 import pytest
 
+from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import checkpoint_files
-from pyspark_log_coordinator.rebuild import execute
+from pyspark_log_coordinator.rebuild import begin_anew, execute
 from pyspark_log_coordinator.rebuild.survey import survey
-from pyspark_log_storage.errors import NoCluster, NodeMissing
+from pyspark_log_storage import layout
+from pyspark_log_storage.errors import NoCluster, NodeMissing, OutcomeUnknown
+from pyspark_log_storage.objects import node
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.lost_cluster import read
 from tests.support.coordinator.replicated_topic import ReplicatedTopic
@@ -57,12 +63,20 @@ def opened(stores):
     return log
 
 
+def is_there(stores):
+    try:
+        opened(stores)
+    except NoCluster:
+        return False
+    return True
+
+
 def test_a_rebuild_that_was_killed_can_be_repeated(lost):
     expected = None
     stores, countdown = clone(lost)
     rebuild(stores)
     changes = countdown.made
-    assert changes > 20
+    repeated = 0
     for after in range(changes + 1):
         stores, countdown = clone(lost)
         countdown.left = after
@@ -70,14 +84,54 @@ def test_a_rebuild_that_was_killed_can_be_repeated(lost):
             rebuild(stores)
         except Killed:
             countdown.left = None
-            with pytest.raises(NoCluster):
-                opened(stores)
-            rebuild(stores)
+            if not is_there(stores):
+                rebuild(stores)
+                repeated += 1
         countdown.left = None
         found = read(opened(stores), "t")
         expected = found if expected is None else expected
         assert found == expected, f"killed after {after} changes"
     assert expected == [b"row of batch %d" % number for number in range(6)]
+    assert repeated > 8, "before the last step there is no cluster"
+
+
+def test_a_rebuild_that_was_killed_loses_nothing_that_more_nodes_have(lost):
+    """Without node 1 the log ends after four rows. The killed one may have begun the topic's journal so."""
+    for after in itertools.count(1):
+        stores, countdown = clone(lost)
+        countdown.left = after
+        try:
+            rebuild(stores, ("/cluster", "/disk/2"))
+        except Killed:
+            countdown.left = None
+            if is_there(stores):
+                break
+            rebuild(stores)
+            assert len(read(opened(stores), "t")) == 6, f"killed after {after} changes"
+        else:
+            countdown.left = None
+            assert len(read(opened(stores), "t")) == 4
+            break
+    assert after > 6
+
+
+def test_a_rebuild_that_finds_another_marker_before_its_last_step_ends_without_a_cluster(lost):
+    environment = fake_environment()
+    found = survey([lost.open(url) for url in URLS], environment, open_node=lost.open)
+    store = lost.open("/disk/2")
+    begin = Journal.begin_at
+
+    class Renewing(Journal):
+        def begin_at(self, number, command):
+            marker = node.read_marker(store)
+            store.put(layout.MARKER, node.encode(msgspec.structs.replace(marker, incarnation="of another rebuild")))
+            return begin(self, number, command)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(begin_anew, "Journal", Renewing)
+        with pytest.raises(NodeMissing, match="another process rebuilds this cluster too"):
+            execute.rebuild(found, environment)
+    assert not is_there(lost)
 
 
 def test_of_two_rebuilds_at_once_one_fails(lost):
@@ -85,9 +139,9 @@ def test_of_two_rebuilds_at_once_one_fails(lost):
     found = survey([lost.open(url) for url in URLS], environment, open_node=lost.open)
 
     def meanwhile(what):
-        if what == "beginning the cluster's journal":
+        if what == "beginning the journals":
             rebuild(lost)
 
-    with pytest.raises(NodeMissing, match="another process rebuilds this cluster too"):
+    with pytest.raises((NodeMissing, OutcomeUnknown), match=r"another process|another log"):
         execute.rebuild(found, environment, progress=meanwhile)
     assert len(read(opened(lost), "t")) == 6

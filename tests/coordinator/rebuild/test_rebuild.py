@@ -6,18 +6,16 @@ import pytest
 
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.log import node_admin, topic_description
 from pyspark_log_coordinator.log.log import Log
-from pyspark_log_coordinator.maintenance import topic_cleanup, topic_description
+from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.model.producers import ProducerClaim
-from pyspark_log_coordinator.model.topic_config import UNLIMITED, TopicConfig
 from pyspark_log_coordinator.rebuild import execute
-from pyspark_log_coordinator.topic.machine import CommitBatch, ElectLeaders, Holder, SequencedFile, Suspect, Suspicion
+from pyspark_log_coordinator.topic.machine import CommitBatch, Holder, SequencedFile
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import BatchMismatch, CorruptObject, InvalidInput, InvalidOption, StaleFile
 from pyspark_log_storage.files.append_file import AppendFileWriter
 from pyspark_log_storage.layout import MARKER, born_name
-from pyspark_log_storage.objects import checkpoints
 from pyspark_log_storage.stores.addresses import open_store
 from tests.support.coordinator.lost_cluster import LostCluster, look
 from tests.support.coordinator.replicated_topic import ALL, write
@@ -49,16 +47,6 @@ def sound(log):
     assert [each.findings for each in reports] == [[] for _ in reports]
 
 
-def elect_uncleanly(handle, node):
-    """Lose the other nodes for good, and elect this one."""
-    state = handle.refresh()
-    for other in set(ALL) - {node}:
-        handle.submit(Suspect(other, state.incarnations[other]))
-    state = handle.refresh()
-    gone = tuple(Suspicion(*each) for each in state.suspects.items())
-    handle.submit(ElectLeaders((Holder(node, state.incarnations[node]),), gone, unclean=True))
-
-
 def staged(cluster, handle):
     """Return a file that no entry names yet."""
     state = handle.refresh()
@@ -79,7 +67,7 @@ def test_everything_described_is_restored_from_any_nodes_and_writers_go_on(clust
     for node in set(ALL) - set(nodes):
         cluster.lose_node(node)
     found = cluster.rebuild(nodes, journals_are_lost="0" not in nodes)
-    assert (found.lost, found.unplaced, found.damaged) == (0, (), ())
+    assert (found.lost, found.damaged, [each.newer for each in found.topics]) == (0, (), [{}, {}])
     cluster.check()
     sound(cluster.log)
     for name, old in before.items():
@@ -108,35 +96,61 @@ def test_journals_may_be_on_several_nodes_afterwards(cluster):
     sound(again)
 
 
-def test_rows_after_the_last_description_are_set_aside_and_counted(cluster):
+def test_rows_after_the_newest_description_are_lost_and_their_files_stay_for_a_day(cluster):
     name = cluster.append("t", 2)
-    key = cluster.log.topic("t").append_file(name)
+    handle = cluster.log.topic("t")
+    key = handle.append_file(name)
     cluster.lose_journals()
     found = cluster.rebuild()
-    assert [(each.topic, each.nodes, each.rows) for each in found.unplaced] == [("t", ALL, 4), ("t", ALL, 4)]
-    assert key in {each.key for each in found.unplaced}
-    for node in ALL:
-        assert [each.name for each in cluster.set_aside(node)] == sorted(each.key[-53:] for each in found.unplaced)
+    assert found.lost == 0, "of the rows that the description names"
+    [newer] = [each.newer for each in found.topics if each.state.name == "t"]
+    assert (len(newer), newer[key]) == (2, cluster.log.node_store("0").size(key))
     topic_cleanup.clean_up_topic(cluster.log.topic("t"))
-    assert len(cluster.set_aside("0")) == 2
+    assert all((cluster.path / f"node{node}" / key).exists() for node in ALL)
     cluster.check(lost={("t", 0): 4, ("t", 1): 4})
+    cluster.forget("t", 4)
+    cluster.append("t")
+    cluster.check()
 
 
-def test_rows_in_segments_are_restored_without_a_description(cluster):
-    cluster.append("u")
-    cluster.roll("u", 2)
-    for each in cluster.path.glob("node*/topics/*/*/description"):
+@pytest.mark.parametrize("what", ["cluster", "cluster, and the description on every node"])
+def test_if_only_the_journal_of_the_cluster_is_lost_every_row_is_kept(cluster, what):
+    cluster.append("t", 2)
+    lose_folder(cluster.path / "node0" / "cluster")
+    if "description" in what:
+        for each in cluster.path.glob("node*/topics/*/*/description"):
+            each.unlink()
+    assert cluster.rebuild().lost == 0
+    cluster.check()
+    sound(cluster.log)
+
+
+def test_a_topic_that_no_node_describes_is_left_as_it_is(cluster):
+    for each in cluster.path.glob("node*/topics/u/*/description"):
         each.unlink()
     cluster.lose_journals()
     found = cluster.rebuild()
-    cluster.check(lost={("t", 0): 2, ("t", 1): 2, ("u", 0): 2})
-    state = cluster.log.topic("t").journal.state
-    assert state.config == TopicConfig(retention_ms=UNLIMITED)  # the default would drop old rows at once
-    assert found.lost == 4  # the HW of t was in the checkpoint
-    assert {each.topic for each in found.unplaced} == {"t", "u"}
-    cluster.forget("t", 2)
-    cluster.append("t")
-    cluster.check(lost={("u", 0): 2})
+    [(folder, why)] = found.left_out
+    assert folder.topic == "u"
+    assert "no node has a description of it" in why
+    assert list(cluster.log.topics()) == ["t"]
+    assert len(list(cluster.folder("0", "u").glob("append/*"))) == 2
+    del cluster.expected["u", 0]
+    cluster.check()
+
+
+def test_a_segment_damaged_on_every_node_ends_its_partition_and_the_report_says_where(cluster):
+    second = cluster.log.topic("t").journal.state.partitions[0].segments[1].name
+    for node in ALL:
+        flip_bit(cluster.segment(node, "t", second), 8 * 100)
+    cluster.lose_journals()
+    found = cluster.rebuild()
+    [loss] = [loss for each in found.topics for loss in each.losses]
+    assert (loss.partition, loss.offset, loss.rows, found.lost) == (0, 6, 8, 8)
+    assert loss.file.endswith(second)
+    cluster.check(lost={("t", 0): 8})
+    topic_cleanup.clean_up_topic(cluster.log.topic("t"))
+    assert all(cluster.segment(node, "t", second).exists() for node in ALL)
 
 
 def test_a_damaged_copy_is_replaced_from_another_node(cluster):
@@ -144,52 +158,17 @@ def test_a_damaged_copy_is_replaced_from_another_node(cluster):
     flip_bit(cluster.segment("0", "t", names[0]), 8 * 100)
     flip_bit(cluster.segment("1", "t", names[1]), 8 * 100)
     cluster.segment("2", "t", names[1]).unlink()
-    cluster.segment("2", "t", names[0]).with_suffix(".index").unlink()
     cluster.lose_journals()
     found = cluster.rebuild()
     assert found.lost == 0
     cluster.check()
     # No node had all of it: one was completed, the others lack what was damaged.
-    assert [each.name for each in cluster.set_aside("1")] == [f"{names[1]}.index", f"{names[1]}.log"]
     leader = cluster.log.topic("t").journal.state.partitions[0].leader
     assert leader is not None
     for node in ALL:
         cluster.catch_up("t", node)
     assert cluster.log.topic("t").journal.state.partitions[0].isr == ALL
     sound(cluster.log)
-
-
-def test_a_segment_damaged_on_every_node_ends_the_partition_and_is_not_deleted(cluster):
-    second = cluster.log.topic("t").journal.state.partitions[0].segments[1].name
-    for node in ALL:
-        flip_bit(cluster.segment(node, "t", second), 8 * 100)
-    cluster.lose_journals()
-    found = cluster.rebuild()
-    assert found.lost == 8
-    cluster.check(lost={("t", 0): 8})
-    for node in ALL:
-        kept = [each.name for each in cluster.set_aside(node)]
-        assert {f"{second}.index", f"{second}.log"} <= set(kept)
-        # Its rows may be in the append files that it was made of, as long as these are there.
-        assert len(kept) == 2 + 6
-
-
-def test_a_segment_with_rows_that_an_election_cut_is_not_used(cluster):
-    """Node 2 was elected uncleanly while 0 and 1 were missing, and the rows that it lacked were cut."""
-    handle = cluster.log.topic("u")
-    cluster.roll("u")
-    cluster.append("u", on=("0", "1"))
-    zombie = cluster.roll("u")
-    elect_uncleanly(handle, "2")
-    assert handle.refresh().partitions[0].leader == "2"
-    cluster.forget("u", 2)
-    assert cluster.read("u") == cluster.expected["u", 0]
-    cluster.append("u", on=("2",))
-    cluster.checkpoint("u")
-    cluster.lose_journals()
-    cluster.rebuild()
-    cluster.check()
-    assert [each.name for each in cluster.set_aside("0")][:2] == [f"{zombie}.index", f"{zombie}.log"]
 
 
 def test_the_replay_of_a_partly_lost_batch_is_an_error(cluster):
@@ -280,6 +259,18 @@ def test_a_root_whose_marker_is_lost_with_the_journals_becomes_a_new_cluster_wit
     sound(log)
 
 
+def test_a_copy_that_is_bad_since_the_survey_ends_the_rebuild_if_there_is_no_other(cluster):
+    first, second = (each.name for each in cluster.log.topic("t").journal.state.partitions[0].segments)
+    for node, name in (("0", first), ("1", first), ("1", second), ("2", second)):
+        cluster.segment(node, "t", name).unlink()
+    cluster.lose_journals()
+    found = cluster.survey()
+    flip_bit(cluster.segment("0", "t", second), 8 * 100)
+    with pytest.raises(CorruptObject, match=second):
+        execute.rebuild(found, real_environment())
+    assert cluster.rebuild().lost == 8
+
+
 @pytest.mark.parametrize("how", ["damaged", "lost"])
 def test_a_copy_that_is_bad_since_the_survey_is_skipped_for_another(cluster, how):
     first, second = (each.name for each in cluster.log.topic("t").journal.state.partitions[0].segments)
@@ -294,60 +285,18 @@ def test_a_copy_that_is_bad_since_the_survey_is_skipped_for_another(cluster, how
     execute.rebuild(found, real_environment())
     cluster.open(found)
     cluster.check()
-    one = cluster.log.topic("t").journal.state.partitions[0]
-    assert [[holder.node for holder in each.holders] for each in one.segments] == [["2"], ["1", "2"]]
-    for node in ALL:
-        cluster.catch_up("t", node)
-    sound(cluster.log)
+    assert cluster.log.topic("t").journal.state.partitions[0].isr == ("2",)
 
 
-@pytest.mark.parametrize("between", [(), ("0",), ("0", "1")], ids="+".join)
-def test_an_append_file_of_which_no_node_has_every_chunk_is_made_of_the_whole_ones(cluster, between):
-    cluster.create("v", 3)
-    name = cluster.append("v")
-    chunks = [chunk for each in cluster.log.topic("v").journal.state.partitions for chunk in each.chunks]
-    cluster.roll("v", partition=1)  # its chunk, between the others, is not needed any more
-    cluster.checkpoint("v")
-    paths = {node: cluster.folder(node, "v") / "append" / name for node in ALL}
-    for number, nodes in ((0, ("0", "1")), (1, between), (2, ("2",))):
-        chunk = chunks[number]
-        for node in nodes:
-            flip_bit(paths[node], 8 * (chunk.position + chunk.length // 2))
-    damaged = [paths[node].read_bytes() for node in ALL]
+def test_a_description_in_the_folder_of_another_topic_is_damage(cluster):
+    name = topic_description.NAME
+    shutil.copy(cluster.folder("0", "t") / name, cluster.folder("0", "u") / name)
     cluster.lose_journals()
     found = cluster.rebuild()
-    assert (found.lost, found.unplaced) == (0, ())
-    cluster.check()
-    assert [each.read_bytes() for node in ALL for each in cluster.set_aside(node)] == damaged
-    for node in ALL:
-        cluster.catch_up("v", node)
-    assert all(each.isr == ALL for each in cluster.log.topic("v").journal.state.partitions)
-    sound(cluster.log)
-
-
-def test_a_description_or_a_checkpoint_in_the_folder_of_another_topic_is_damage(cluster):
-    for node, name in (("0", topic_description.NAME), ("1", checkpoints.REPLICATION)):
-        shutil.copy(cluster.folder(node, "t") / name, cluster.folder(node, "u") / name)
-    (cluster.folder("1", "u") / topic_description.NAME).unlink()
-    cluster.lose_journals()
-    found = cluster.rebuild()
+    [wrong] = found.damaged
+    assert "it describes topic 't'" in wrong
     assert found.lost == 0
-    one, other = sorted(found.damaged)
-    assert "it describes topic 't'" in one
-    assert "it names t-0" in other
     cluster.check()
-
-
-def test_a_copy_that_is_bad_since_the_survey_ends_the_rebuild_if_there_is_no_other(cluster):
-    first, second = (each.name for each in cluster.log.topic("t").journal.state.partitions[0].segments)
-    for node, name in (("0", first), ("1", first), ("1", second), ("2", second)):
-        cluster.segment(node, "t", name).unlink()
-    cluster.lose_journals()
-    found = cluster.survey()
-    flip_bit(cluster.segment("0", "t", second), 8 * 100)
-    with pytest.raises(CorruptObject, match=second):
-        execute.rebuild(found, real_environment())
-    assert cluster.rebuild().lost == 8
 
 
 def test_of_two_topics_of_one_name_the_newer_is_rebuilt(cluster):

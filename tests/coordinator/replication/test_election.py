@@ -5,7 +5,6 @@ import re
 import msgspec
 import pytest
 
-from pyspark_log_coordinator.replication.damaged_copies import SetBack
 from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.row_loss import LostBatch, RowsLost
 from pyspark_log_coordinator.topic.machine import (
@@ -168,76 +167,33 @@ def test_of_a_quorum_a_wiped_node_does_not_make_a_majority_with_one_that_missed_
     assert event.leader is None
 
 
-# A disk that was set back, in an unclean election
+# Unclean elections
 
 
-def back(node, *files, segments=()):
-    return SetBack(node, incarnation(node), files, segments)
-
-
-def only_a_has_all():
-    """Return a topic whose ISR is A; B holds the first two of three batches; and the suspicion of A."""
-    state = after(started(replicas=("A", "B")), commit(claim(0), file({0: 2}, on=("A", "B"))))
+def test_the_live_replica_with_most_rows_leads_and_the_others_are_reported_as_lost():
+    state = after(started(replicas=ABC), commit(claim(0), file({0: 2}, on=ABC)))
     state = after(state, commit(claim(1), file({0: 2}, on=("A", "B"))))
-    return lost(after(state, commit(claim(2), file({0: 2}))))
-
-
-def test_a_disk_from_a_backup_leads_with_its_rows_and_the_others_are_reported_as_lost():
-    state, gone = only_a_has_all()
-    unclean = ElectLeaders((), gone, unclean=True, set_back=(back("B", 1),))
-    assert decide(state, msgspec.structs.replace(unclean, unclean=False)) == [
-        LeaderElected(0, None, 1, 6, ("A",)),
-    ], "a clean election knows nothing of it"
-    cut, elected = decide(state, unclean)
-    assert cut == RowsLost(0, 2, 6, (LostBatch("query-1", 1, 2), LostBatch("query-1", 2, 2)))
-    assert elected == LeaderElected(0, "B", 1, 2, ("B",))
-    elsewhere = msgspec.structs.replace(unclean, set_back=(SetBack("B", "another", (1,)),))
-    assert decide(state, elsewhere)[-1].leader is None
+    state, gone = lost(after(state, commit(claim(2), file({0: 2}))))
+    unclean = ElectLeaders(holders("B", "C"), gone, unclean=True)
+    assert decide(state, msgspec.structs.replace(unclean, unclean=False)) == [LeaderElected(0, None, 1, 6, ("A",))]
+    assert decide(state, msgspec.structs.replace(unclean, live=holders("C")))[-1].leader == "C"
     fenced = after(state, AlterReplicaNode("B", incarnation("B"), fenced=True))
-    assert decide(fenced, unclean)[-1].leader is None
+    assert decide(fenced, unclean)[-1].leader == "C"
+    cut, elected = decide(state, unclean)
+    assert cut == RowsLost(0, 4, 6, (LostBatch("query-1", 2, 2),))
+    assert elected == LeaderElected(0, "B", 1, 4, ("B",))
     state = after(state, unclean)
-    assert (state.partitions[0].log_end_offsets, state.partitions[0].high_watermark) == ({"A": 2, "B": 2}, 2)
+    assert (state.partitions[0].log_end_offsets, state.partitions[0].high_watermark) == ({"A": 4, "B": 4, "C": 2}, 4)
     with pytest.raises(BatchMismatch, match="2 of its 2 rows are lost"):
         decide(state, commit(claim(2), file({0: 2}, on=("B",))))
 
 
-def test_a_disk_that_lost_a_segment_counts_up_to_its_beginning():
-    state = after(started(replicas=("A", "B")), commit(None, file({0: 2}, on=("A", "B")), file({0: 2}, on=("A", "B"))))
-    state = rolled(state, 0, 2, 4, on=("A", "B"))
-    state, gone = lost(after(state, commit(None, file({0: 2}))))
-    found = back("B", segments=((0, state.partitions[0].segments[1].name),))
-    cut, elected = decide(state, ElectLeaders(holders("B"), gone, unclean=True, set_back=(found,)))[-2:]
-    assert (cut.start, elected.leader) == (2, "B")
-
-
-def test_the_one_leads_that_really_has_most_rows():
-    state = after(started(replicas=ABC), commit(None, file({0: 2}, on=ABC)))
-    state = after(state, commit(None, file({0: 2}, on=("A", "B"))))
-    state, gone = lost(after(state, commit(None, file({0: 2}))))
-    for found, leader in (((back("B", 1),), "B"), ((back("B", 0),), "C"), ((), "C")):
-        elected = decide(state, ElectLeaders(holders("C"), gone, unclean=True, set_back=found))[-1]
-        assert elected.leader == leader, found
-
-
-def test_no_leader_is_elected_while_the_disk_of_a_suspected_member_may_still_be_restored():
+def test_no_out_of_sync_replica_leads_before_the_suspicion_of_a_member_has_stood_for_its_period():
     state = after(started(replicas=("A", "B")), commit(None, file({0: 2}, on=("A", "B"))))
     state, gone = lost(after(state, commit(None, file({0: 2}, on=("A",)))))
     state = after(state, ElectLeaders((), gone))
     assert (state.partitions[0].leader, set(state.suspects)) == (None, {"A"})
-    restoring = ElectLeaders(holders("B"), (), unclean=True, set_back=(back("A", 0, 1),))
-    assert decide(state, restoring) == []
-    cut, elected = decide(state, msgspec.structs.replace(restoring, unreachable=gone))
-    assert (cut.start, elected.leader) == (2, "B"), "the suspicion has stood for its period"
-
-
-def test_a_staged_segment_that_the_new_leader_lacks_does_not_come_into_the_place_of_rows_that_it_has():
-    state = after(started(replicas=ABC), commit(None, file({0: 2}, on=ABC)))
-    state = after(state, MaintainSegments((swap(0, 2, on=("A", "B")),)))
-    (staged,) = state.partitions[0].staged
-    state = after(state, commit(None, file({0: 1}, on=("A", "C"))))
-    state, one = lost(state, "A")
-    state, two = lost(state, "C")
-    found = back("B", segments=((0, staged.name),))
-    state = after(state, ElectLeaders((), (*one, *two), unclean=True, set_back=(found,)))
-    assert state.partitions[0].leader == "B"
-    assert pieces(state) == [("chunk", 0, 2)]
+    early = ElectLeaders(holders("B"), (), unclean=True)
+    assert decide(state, early) == []
+    cut, elected = decide(state, msgspec.structs.replace(early, unreachable=gone))
+    assert (cut.start, elected.leader) == (2, "B")

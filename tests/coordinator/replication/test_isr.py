@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.replication.isr_shrink import (
     FollowerLag,
@@ -30,7 +29,7 @@ def at_ends(leader_epoch=0, **ends):
     one = msgspec.structs.replace(
         state.partitions[0], log_end=max(ends.values()), log_end_offsets=ends, leader_epoch=leader_epoch
     )
-    return msgspec.structs.replace(state, partitions=Partitions((one,)))
+    return msgspec.structs.replace(state, partitions=(one,))
 
 
 def looks(*sights):
@@ -106,9 +105,7 @@ def test_only_followers_in_the_isr_are_watched():
 
 def test_no_member_of_a_leaderless_partition_lags():
     state = at_ends(A=9, B=0)
-    state = msgspec.structs.replace(
-        state, partitions=Partitions((msgspec.structs.replace(state.partitions[0], leader=None),))
-    )
+    state = msgspec.structs.replace(state, partitions=(msgspec.structs.replace(state.partitions[0], leader=None),))
     assert observe_all({}, state, 0) == {}
     assert decide(state, ShrinkIsr((Lagging(0, ("B",), 0, 9),))) == []
 
@@ -229,6 +226,6 @@ def test_a_replica_joins_only_when_it_has_reached_the_start_of_the_leader_epoch(
         log_end_offsets={"A": 1, "B": 2, "C": 1},
         epoch_starts=((0, 0), (1, 2)),
     )
-    state = msgspec.structs.replace(state, partitions=Partitions((one,)))
+    state = msgspec.structs.replace(state, partitions=(one,))
     assert one.high_watermark == 1
     assert decide(state, HoldFiles("A", incarnation("A"))) == []

@@ -42,7 +42,7 @@ def test_fenced_and_missing_nodes_are_left_out_and_one_target_is_always_left():
     assert write_targets(topic, "all", ("C",)) == (("A",),)
     assert write_targets(topic, "1", ("A",)) == (("C",),)
     assert write_targets(topic, "all", ("A", "C")) == (("A",),)
-    assert used_nodes(topic, "all", ()) == {"A", "C"}
+    assert used_nodes(write_targets(topic, "all", ())) == {"A", "C"}
 
 
 def test_a_fenced_replica_of_a_quorum_gets_no_rows():

@@ -1,13 +1,15 @@
-"""What compaction does to a partition: when a fold or a merge is due, and which swaps of keyed segments fit."""
+"""What compaction does to a partition: when a cleaning or a merge is due, what it makes, and which swaps fit."""
 
 import itertools
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pyspark_log_coordinator.maintenance import topic_cleanup
-from pyspark_log_coordinator.segments import roll_plan
-from pyspark_log_coordinator.segments.compaction_plan import FOLD_CHUNKS, KEYED_ROWS_MAX
+from pyspark_log_coordinator.segments import compaction_plan, roll_plan
+from pyspark_log_coordinator.segments.compaction_plan import DIRTY_ROWS_MAX, INLINE_CHUNKS, Output, Source, outputs
 from pyspark_log_coordinator.segments.roll_plan import INLINE_LAG_MS
 from pyspark_log_coordinator.segments.tiers import joined
 from pyspark_log_coordinator.topic import integrity
@@ -27,6 +29,7 @@ from tests.support.coordinator.topics import (
     decide,
     file,
     filled,
+    incarnation,
     pieces,
     rolled,
     started,
@@ -37,8 +40,8 @@ BUDGET = 2**30
 COMPACT = {"cleanup_policy": "compact"}
 
 
-def keyed_log(*bounds, chunks=6, rows=10, **config):
-    """Return a compacted topic of some chunks with keyed segments between the bounds, of 10 rows each."""
+def head_of(*bounds, chunks=6, rows=10, **config):
+    """Return a compacted topic of some chunks, with a head of segments between the bounds, of 10 rows each."""
     state = filled(chunks, rows, **{**COMPACT, **config})
     for start, end in itertools.pairwise(bounds):
         state = taken(state, compacted(state, start, end, 10))
@@ -57,44 +60,51 @@ def is_refused(state, *swaps):
 
 
 def due(state, now=0, budget=BUDGET, at_once=()):
-    """Return the bounds of the compactions that are due, and what else they read."""
-    return [
-        (job.base_offset, job.end_offset, [each.base_offset for each in job.compaction.others])
-        for job in roll_plan.plan(state, now, budget, at_once)
-        if job.compaction is not None
-    ]
+    """Return the bounds of what is read by the compactions that are due."""
+    jobs = roll_plan.plan(state, now, budget, at_once)
+    return [(job.base_offset, job.end_offset) for job in jobs if job.compaction is not None]
 
 
-# Folds
+# Cleanings
 
 
-def test_a_fold_takes_all_rows_that_are_not_compacted_and_looks_into_those_that_are():
-    assert due(keyed_log()) == [(0, 60, [])]
-    assert due(keyed_log(0, 20)) == [(20, 60, [0])]
-    assert due(rolled(keyed_log(0, 20), 20, 40)) == [(20, 60, [0])]
-    state = after(keyed_log(), DeleteRecords(0, 15))
-    assert (due(state), state.partitions[0].compacted_end) == ([(10, 60, [])], 15)
+def test_a_cleaning_reads_the_head_and_all_rows_after_it():
+    assert due(head_of()) == [(0, 60)]
+    assert due(head_of(0, 20)) == [(0, 60)]
+    assert due(head_of(0, 60)) == []
+    (job,) = roll_plan.plan(rolled(head_of(0, 20), 20, 40), 0, BUDGET)
+    assert [each.base_offset for each in (*job.segments, *job.chunks)] == [0, 20, 40, 50]
+    state = after(head_of(), DeleteRecords(0, 15))
+    assert (due(state), state.partitions[0].compacted_end) == ([(10, 60)], 15)
     assert pieces(taken(state, compacted(state, 10, 60))) == [("segment", 10, 60)]
-    assert due(keyed_log(cleanup_policy="compact,delete", retention_ms=-1)) == [(0, 60, [])]
-    assert due(keyed_log(cleanup_policy="delete")) == []
+    assert due(head_of(cleanup_policy="compact,delete", retention_ms=-1)) == [(0, 60)]
+    assert due(head_of(cleanup_policy="delete")) == []
 
 
-def test_a_fold_is_due_when_the_new_bytes_are_the_share_of_min_cleanable_dirty_ratio():
-    state = filled(4, **COMPACT, min_cleanable_dirty_ratio=0.4)  # a chunk has 64 bytes
+@pytest.mark.parametrize(("ratio", "jobs"), [(0.4, [(0, 40)]), (0.41, [])])
+def test_a_cleaning_is_due_when_the_new_bytes_are_the_share_of_min_cleanable_dirty_ratio(ratio, jobs):
+    state = filled(4, **COMPACT, min_cleanable_dirty_ratio=ratio)  # a chunk has 64 bytes
     state = taken(state, compacted(state, 0, 20, log_bytes=192))
-    assert due(state) == [(20, 40, [0])]
-    state = filled(4, **COMPACT, min_cleanable_dirty_ratio=0.41)
-    state = taken(state, compacted(state, 0, 20, log_bytes=192))
-    assert due(state) == []
+    assert due(state) == jobs
 
 
-def test_a_fold_is_due_when_the_oldest_row_was_written_max_compaction_lag_ms_ago():
+def test_a_cleaning_is_due_when_the_oldest_row_was_written_max_compaction_lag_ms_ago():
     state = started(**COMPACT, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=50)
     state = at(state, commit(None, file({0: 10})), 100)
     state = taken(state, compacted(state, 0, 10))
     state = at(state, commit(None, file({0: 10})), 1000)
     assert due(state, 1049) == []
-    assert due(state, 1050) == [(10, 20, [0])]
+    assert due(state, 1050) == [(0, 20)]
+
+
+def with_times(state, *times):
+    """Return the topic with a batch of 10 rows of each of these times, in ms, at the time when it was written."""
+    for timestamp, written in times:
+        batch = file({0: 10})
+        (chunk,) = batch.chunks
+        chunk = msgspec.structs.replace(chunk, max_timestamp=timestamp * 1000)
+        state = at(state, commit(None, msgspec.structs.replace(batch, chunks=(chunk,))), written)
+    return state
 
 
 def test_rows_that_are_compacted_at_once_need_no_share_but_the_age():
@@ -102,116 +112,150 @@ def test_rows_that_are_compacted_at_once_need_no_share_but_the_age():
     state = taken(state, compacted(state, 0, 20))
     assert due(state) == []
     assert due(state, at_once=[20]) == []
-    assert due(state, at_once=[21]) == [(20, 40, [0])]
-    state = started(**COMPACT, min_compaction_lag_ms=50)
-    batch = file({0: 10})
-    (chunk,) = batch.chunks
-    batch = msgspec.structs.replace(batch, chunks=(msgspec.structs.replace(chunk, max_timestamp=100_000),))
-    state = at(state, commit(None, batch), 100)
+    assert due(state, at_once=[21]) == [(0, 40)]
+    state = with_times(started(**COMPACT, min_compaction_lag_ms=50), (100, 100))
     assert due(state, 149, at_once=[10]) == []
 
 
 def test_rows_younger_than_min_compaction_lag_ms_are_left_out():
-    state = started(**COMPACT, min_compaction_lag_ms=50)
-    for time in (100, 200):
-        batch = file({0: 10})
-        (chunk,) = batch.chunks
-        chunk = msgspec.structs.replace(chunk, max_timestamp=time * 1000)
-        state = at(state, commit(None, msgspec.structs.replace(batch, chunks=(chunk,))), time)
-    assert due(state, 149) == []
-    assert due(state, 150) == [(0, 10, [])]
-    assert due(state, 250) == [(0, 20, [])]
+    state = with_times(started(**COMPACT, min_compaction_lag_ms=50), (100, 100), (200, 200))
+    assert [due(state, now) for now in (149, 150, 250)] == [[], [(0, 10)], [(0, 20)]]
+    config = {"min_compaction_lag_ms": 50, "message_timestamp_after_max_ms": 2**62}
+    future = with_times(started(**COMPACT, **config), (2**50, 100))
+    assert [due(future, now) for now in (149, 150)] == [[], [(0, 10)]]  # as old as what was written with them
 
 
-def test_rows_of_the_future_are_as_old_as_what_was_written_with_them():
-    state = started(**COMPACT, min_compaction_lag_ms=50, message_timestamp_after_max_ms=2**62)
-    batch = file({0: 10})
-    (chunk,) = batch.chunks
-    chunk = msgspec.structs.replace(chunk, max_timestamp=2**60)
-    state = at(state, commit(None, msgspec.structs.replace(batch, chunks=(chunk,))), 100)
-    assert due(state, 149) == []
-    assert due(state, 150) == [(0, 10, [])]
-
-
-def test_rows_above_the_high_watermark_are_not_folded():
+def test_rows_above_the_high_watermark_are_not_cleaned():
     state = started(replicas=("A", "B"), min_insync=2, **COMPACT)
     state = after(state, commit(None, file({0: 10}, on=("A", "B"))))
     state = after(state, commit(None, file({0: 10}, on=("A",)), acks="1"))
     assert state.partitions[0].high_watermark == 10
-    assert due(state) == [(0, 10, [])]
+    assert due(state) == [(0, 10)]
     assert is_refused(state, compacted(state, 0, 20, on=("A", "B")))
 
 
-def test_a_fold_looks_into_keyed_segments_that_have_expired_and_are_still_there():
-    state = keyed_log(0, 20, cleanup_policy="compact,delete", retention_ms=1)
+def test_a_cleaning_reads_segments_that_have_expired_and_are_still_there():
+    state = head_of(0, 20, cleanup_policy="compact,delete", retention_ms=1)
     later = 10**15  # ms
-    assert due(state, later) == [(20, 60, [0])]
-    assert due(at(state, ApplyRetention(), later), later) == [(20, 60, [])]
+    assert due(state, later) == [(0, 60)]
+    assert due(at(state, ApplyRetention(), later), later) == [(20, 60)]
 
 
-def test_a_fold_is_as_large_as_the_budget_and_memory_allow():
-    assert due(keyed_log(), budget=3 * 64) == [(0, 30, [])]
-    assert due(keyed_log(rows=KEYED_ROWS_MAX // 2)) == [(0, KEYED_ROWS_MAX, [])]
-    assert due(keyed_log(rows=KEYED_ROWS_MAX + 1, chunks=2)) == [(0, KEYED_ROWS_MAX + 1, [])]
+def test_a_cleaning_takes_as_many_rows_as_the_budget_and_memory_allow_whatever_the_head_has():
+    assert due(head_of(0, 20), budget=3 * 64) == [(0, 50)]
+    assert due(head_of(rows=DIRTY_ROWS_MAX // 2)) == [(0, DIRTY_ROWS_MAX)]
+    assert due(head_of(rows=DIRTY_ROWS_MAX + 1, chunks=2)) == [(0, DIRTY_ROWS_MAX + 1)]
 
 
-def test_a_writer_folds_a_segment_or_many_chunks_that_are_an_hour_old():
-    few, many = filled(FOLD_CHUNKS - 1, **COMPACT), filled(FOLD_CHUNKS, **COMPACT)
+def test_a_writer_cleans_a_segment_or_many_chunks_that_are_an_hour_old_unless_the_head_is_large(monkeypatch):
+    few, many = filled(INLINE_CHUNKS - 1, **COMPACT), filled(INLINE_CHUNKS, **COMPACT)
     assert due(few, INLINE_LAG_MS, budget=None) == []
-    assert due(rolled(few, 0, 10), INLINE_LAG_MS, budget=None) == [(0, 630, [])]
-    assert due(many, INLINE_LAG_MS, budget=None) == [(0, 640, [])]
+    assert due(rolled(few, 0, 10), INLINE_LAG_MS, budget=None) == [(0, 630)]
+    assert due(many, INLINE_LAG_MS, budget=None) == [(0, 640)]
     assert due(many, INLINE_LAG_MS - 1, budget=None) == []
-    late = filled(FOLD_CHUNKS, **COMPACT, max_compaction_lag_ms=50)
+    late = filled(INLINE_CHUNKS, **COMPACT, max_compaction_lag_ms=50)
     assert due(late, 49, budget=None) == []
-    assert due(late, 50, budget=None) == [(0, 640, [])]
+    assert due(late, 50, budget=None) == [(0, 640)]
+    late = taken(late, compacted(late, 0, 10, log_bytes=1000))
+    monkeypatch.setattr(compaction_plan, "INLINE_HEAD_BYTES_MAX", 999)
+    assert (due(late, 50, budget=None), due(late, 50)) == ([], [(0, 640)])
 
 
 # Merges
 
 
-def test_a_keyed_segment_is_rewritten_when_the_share_of_its_superseded_rows_is_large():
-    state = keyed_log(0, 20)
-    (first,) = state.partitions[0].segments
-    few = taken(state, compacted(state, 20, 60, supersedes={first.name: 4}))
-    assert due(few) == []
-    many = taken(state, compacted(state, 20, 60, supersedes={first.name: 5}))
-    assert due(many) == [(0, 20, [20])]
-    rewritten = taken(many, compacted(many, 0, 20, 5))
-    assert due(rewritten) == []
-    assert [each.keyed.superseded for each in rewritten.partitions[0].segments] == [0, 0]
-    for ratio, superseded, jobs in ((0.01, 4, []), (0.9, 8, []), (0.9, 9, [(0, 20, [20])])):
-        state = keyed_log(0, 20, min_cleanable_dirty_ratio=ratio)
-        (first,) = state.partitions[0].segments
-        assert due(taken(state, compacted(state, 20, 60, supersedes={first.name: superseded}))) == jobs
-
-
-def test_rows_that_delete_their_key_count_as_superseded_when_delete_retention_ms_has_passed():
+def test_a_segment_is_written_alone_when_half_of_its_rows_delete_their_key_and_are_past_their_time():
     state = filled(2, **COMPACT, delete_retention_ms=100)
+    few = taken(state, compacted(state, 0, 20, 5, tombstones=2, cleaned_ms=1000))
+    assert due(few, 1100) == []
     state = taken(state, compacted(state, 0, 20, 4, tombstones=2, cleaned_ms=1000))
     assert due(state, 1099) == []
-    assert due(state, 1100) == [(0, 20, [])]
+    assert due(state, 1100) == [(0, 20)]
     (job,) = roll_plan.plan(state, 1100, BUDGET)
-    assert job.compaction.kept_from_ms == 1000
+    assert (job.compaction.kept_from_ms, job.compaction.makes_one) == (1000, True)
+    assert due(taken(state, compacted(state, 0, 20, 2)), 1100) == []
 
 
-def test_with_versions_rows_that_delete_their_key_are_kept_until_what_was_written_before_is_compacted():
-    state = started(**COMPACT, delete_retention_ms=100, compaction_version_column="seq")
-    state = at(state, commit(None, file({0: 10})), 500)
-    state = taken(state, compacted_by(state, 0, 10, "seq"))
-    state = at(state, commit(None, file({0: 10})), 1099)
-    assert due(state, 10_000) == []
-    state = taken(state, compacted_by(state, 10, 20, "seq"))
-    (job,) = roll_plan.plan(state, 10_000, BUDGET)
-    assert (job.base_offset, job.end_offset, job.compaction.kept_from_ms) == (0, 10, 9_900)
-    state = at(state, commit(None, file({0: 10})), 1100)
-    (job,) = roll_plan.plan(state, 10_000, BUDGET)
-    assert (job.base_offset, job.end_offset, job.compaction.kept_from_ms) == (0, 10, 1000)
+def test_sixteen_segments_of_one_size_become_one():
+    state = head_of(*range(0, 170, 10), chunks=16)
+    assert due(state) == [(0, 160)]
+    assert due(head_of(*range(0, 160, 10), chunks=15)) == []
+    state = after(state, AlterConfig({"cleanup.policy": "delete"}))
+    assert [job for job in roll_plan.plan(state, 0, BUDGET) if job.segments] == []
 
 
-def compacted_by(state, start, end, column):
-    """Return the swap of a keyed segment of 4 rows, of which 2 delete their key since 1000."""
-    made = compacted(state, start, end, 4, tombstones=2, cleaned_ms=1000)
-    return msgspec.structs.replace(made, version_column=column)
+@pytest.mark.parametrize(
+    ("tiers", "merged"),
+    [([0, 0, 1, 0], [(0, 2)]), ([1, 0, 0, 1], [(1, 3)]), ([0, 1, 0], []), ([1, 0, 0, 0, 3], [(1, 4), (0, 4)])],
+)
+def test_several_segments_become_one_if_a_larger_one_follows(tiers, merged):
+    assert list(joined(tiers)) == merged
+
+
+def test_segments_of_the_head_are_neither_rolled_nor_converted():
+    state = head_of(0, 20, 40, 60, segment_format="parquet", parquet_max_lag_ms=0)
+    assert roll_plan.plan(state, 10**12, BUDGET) == []
+    assert is_refused(state, swap(0, 40, parquet=True, level=6))
+    assert is_refused(state, swap(0, 60, level=6))
+
+
+# What a compaction makes
+
+
+def source(base, end, rows, *, is_changed=True, last=None):
+    return Source(base, end, end - 1 if last is None else last, rows, is_changed=is_changed)
+
+
+def test_segments_that_keep_all_rows_stay_and_the_others_are_written_again():
+    sources = [source(0, 10, 4, is_changed=False), source(10, 30, 3), source(30, 40, 5)]
+    assert outputs(sources, makes_one=False) == [Output(10, 30, (1,)), Output(30, 40, (2,))]
+    assert outputs(sources, makes_one=True) == [Output(0, 40, (0, 1, 2))]
+
+
+def test_a_segment_without_rows_is_covered_by_the_next_one_and_the_last_by_the_one_before():
+    empty, kept = source(0, 10, 0), source(10, 30, 3, is_changed=False)
+    assert outputs([empty, kept, source(30, 40, 5)], makes_one=False) == [Output(0, 30, (0, 1)), Output(30, 40, (2,))]
+    assert outputs([source(0, 10, 2), source(10, 20, 0), source(20, 30, 0)], makes_one=False) == [
+        Output(0, 30, (0, 1, 2))
+    ]
+    assert outputs([kept, source(30, 40, 0)], makes_one=False) == [Output(10, 40, (0, 1))]
+
+
+def test_a_row_stays_as_a_placeholder_if_none_stays_or_the_offsets_are_too_many_for_a_segment():
+    assert outputs([source(0, 10, 0), source(10, 20, 0)], makes_one=False) == [Output(0, 20, (0, 1), 19)]
+    sources = [source(0, 10, 0, last=7), source(10, 20, 1)]
+    assert outputs(sources, makes_one=False, span_max=19) == [Output(0, 10, (0,), 7), Output(10, 20, (1,))]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 5), st.integers(0, 2), st.booleans()), min_size=1, max_size=8),
+    st.integers(5, 40),
+)
+def test_what_is_written_covers_what_it_is_made_of_and_leaves_no_row_out(facts, span_max):
+    ends = list(itertools.accumulate(span for span, _, _ in facts))
+    sources = [
+        Source(end - span, end, end - 1, rows, is_changed=changed or not rows)
+        for end, (span, rows, changed) in zip(ends, facts, strict=True)
+    ]
+    found = outputs(sources, makes_one=False, span_max=span_max)
+    assert found == sorted(found, key=lambda each: each.base_offset)
+    written = [number for each in found for number in each.sources]
+    assert sorted(set(written)) == written, "a source is written twice"
+    for each in found:
+        some = [sources[number] for number in each.sources]
+        assert (some[0].base_offset, some[-1].end_offset) == (each.base_offset, each.end_offset)
+        assert each.sources == tuple(range(each.sources[0], each.sources[-1] + 1))
+        assert (each.placeholder is None) == any(one.rows for one in some)
+        assert each.end_offset - each.base_offset <= span_max
+    assert all(not sources[at].is_changed for at in set(range(len(sources))) - set(written))
+    assert (
+        sum(each.placeholder is not None for each in found) == 0
+        or ends[-1] > span_max
+        or not any(each.rows for each in sources)
+    )
+
+
+# Swaps
 
 
 def test_rows_count_as_compacted_from_the_swap_on_however_long_before_it_was_planned():
@@ -230,67 +274,16 @@ def test_rows_count_as_compacted_from_the_swap_on_however_long_before_it_was_pla
         assert (merged.name, merged.keyed.cleaned_ms) == (merge.segment.name, swapped_in)  # a merge does not change it
 
 
-def test_rows_that_delete_their_key_do_not_count_where_older_rows_may_be_left():
-    state = filled(4, **COMPACT, delete_retention_ms=0)
-    state = taken(state, compacted(state, 0, 20, 4))
-    state = taken(state, compacted(state, 20, 40, 4, tombstones=4, cleaned_ms=1000))
-    assert due(state, 2000) == []  # it would be rewritten again and again
-    state = after(state, DeleteRecords(0, 20))
-    assert due(state, 2000) == [(20, 40, [])]
-
-
-def test_sixteen_keyed_segments_of_one_size_become_one():
-    state = keyed_log(*range(0, 170, 10), chunks=17)
-    assert len(state.partitions[0].keyed_segments) == 16
-    assert due(state, budget=BUDGET)[0] == (0, 160, [])
-    assert due(keyed_log(*range(0, 160, 10), chunks=15)) == []
-    state = after(state, AlterConfig({"cleanup.policy": "delete"}))
-    assert [job for job in roll_plan.plan(state, 0, BUDGET) if job.segments] == []
-
-
-@pytest.mark.parametrize(
-    ("tiers", "merged"),
-    [([0, 0, 1, 0], [(0, 2)]), ([1, 0, 0, 1], [(1, 3)]), ([0, 1, 0], []), ([1, 0, 0, 0, 3], [(1, 4), (0, 4)])],
-)
-def test_several_keyed_segments_become_one_if_a_larger_one_follows(tiers, merged):
-    assert list(joined(tiers)) == merged
-
-
-def test_a_merge_knows_the_keyed_segments_before_and_after_it():
-    state = keyed_log(0, 20, 40)
-    (_, second) = state.partitions[0].segments
-    state = taken(state, compacted(state, 40, 60, supersedes={second.name: 5}))
-    (rewrite,) = roll_plan.plan(state, 0, BUDGET)
-    state = keyed_log(*range(0, 170, 10), chunks=17)
-    of_three = sum(each.length for each in state.partitions[0].keyed_segments[:3])
-    merge = roll_plan.plan(state, 0, of_three)[0]
-    known = [
-        [[each.base_offset for each in they] for they in (job.segments, job.compaction.others, job.compaction.older)]
-        for job in (rewrite, merge)
-    ]
-    assert known == [[[20], [40], [0]], [[0, 10, 20], [*range(30, 160, 10)], []]]
-
-
-def test_keyed_segments_are_neither_rolled_nor_converted():
-    state = keyed_log(0, 20, 40, 60, segment_format="parquet", parquet_max_lag_ms=0)
-    assert roll_plan.plan(state, 10**12, BUDGET) == []
-    assert is_refused(state, swap(0, 40, parquet=True, level=6))
-    assert is_refused(state, swap(0, 60, level=6))
-
-
-# Swaps
-
-
 def test_no_segment_of_a_compacted_topic_is_said_to_stay_and_no_keyed_one_of_any_topic():
-    plain, folded = rolled(filled(2), 0, 20, parquet=True, level=roll_plan.PARQUET_LEVEL_MAX), keyed_log(0, 20)
-    (dense,), (keyed,) = plain.partitions[0].segments, folded.partitions[0].segments
+    plain, cleaned = rolled(filled(2), 0, 20, parquet=True, level=roll_plan.PARQUET_LEVEL_MAX), head_of(0, 20)
+    (dense,), (keyed,) = plain.partitions[0].segments, cleaned.partitions[0].segments
     keyed = msgspec.structs.replace(keyed, level=roll_plan.PARQUET_LEVEL_MAX)
     assert roll_plan.will_stay(dense, plain.config)
-    assert not roll_plan.will_stay(dense, folded.config)
+    assert not roll_plan.will_stay(dense, cleaned.config)
     assert not roll_plan.will_stay(keyed, plain.config)
 
 
-def test_a_keyed_segment_takes_the_place_of_its_range_and_the_partition_counts_it():
+def test_a_compaction_takes_the_place_of_its_ranges_at_once_and_the_partition_counts_it():
     state = rolled(filled(6, **COMPACT), 0, 20)
     assert state.partitions[0].compactions == 0
     state = taken(state, compacted(state, 0, 30, 7))
@@ -298,94 +291,120 @@ def test_a_keyed_segment_takes_the_place_of_its_range_and_the_partition_counts_i
     assert pieces(state)[:2] == [("segment", 0, 30), ("chunk", 30, 40)]
     assert (one.compacted_end, one.compactions, one.log_end, one.high_watermark) == (30, 1, 60, 60)
     assert one.segments[0].rows == 7
+    state = taken(state, compacted(state, 0, 30, 5, others=[compacted(state, 30, 50)]))
+    assert (pieces(state)[:2], state.partitions[0].compactions) == ([("segment", 0, 30), ("segment", 30, 50)], 3)
 
 
-def test_a_fold_begins_where_the_keyed_segments_end_and_a_merge_takes_whole_ones():
-    state = keyed_log(0, 20)
+def test_a_compaction_has_read_all_of_the_head_and_what_follows_it_or_neighbours_of_the_head():
+    state = head_of(0, 20)
     assert is_refused(state, compacted(state, 30, 40))  # [20, 30) would be left out
-    assert is_refused(state, compacted(state, 10, 40))  # [10, 20) would be folded twice
+    assert is_refused(state, compacted(state, 10, 40))  # [10, 20) would be compacted twice
+    assert is_refused(state, msgspec.structs.replace(compacted(state, 20, 40), replaces=()))  # keys of [0, 20) stay
     state = taken(state, compacted(state, 20, 40))
-    assert is_refused(state, compacted(state, 0, 50))
     assert is_refused(state, compacted(state, 0, 30))
     assert pieces(taken(state, compacted(state, 0, 40)))[0] == ("segment", 0, 40)
+    assert pieces(taken(state, compacted(state, 20, 40)))[1] == ("segment", 20, 40)
 
 
 def test_what_a_suspended_process_made_of_older_segments_is_refused():
     state = rolled(filled(6, **COMPACT), 0, 20)
-    fold, merge = compacted(state, 0, 20), compacted(state, 0, 30)
-    state = taken(state, fold)
-    assert is_refused(state, fold)
-    assert is_refused(state, merge)
+    cleaning, longer = compacted(state, 0, 20), compacted(state, 0, 30)
+    state = taken(state, cleaning)
+    assert is_refused(state, cleaning)
+    assert is_refused(state, longer)
     rewritten = compacted(state, 0, 20)
     state = taken(state, rewritten)
     assert is_refused(state, rewritten)
-    assert is_refused(state, msgspec.structs.replace(compacted(state, 0, 20), replaces=fold.replaces))
+    assert is_refused(state, msgspec.structs.replace(compacted(state, 0, 20), replaces=cleaning.replaces))
+    chunks = filled(6, **COMPACT)
+    first, again = compacted(chunks, 0, 20), compacted(chunks, 0, 20)
+    assert is_refused(taken(chunks, first), again)
+    both = head_of(0, 20, 40)
+    late = compacted(both, 40, 60)
+    assert is_refused(taken(both, compacted(both, 0, 40)), late)
 
 
-def test_of_an_older_leader_epoch_another_policy_or_another_version_column_it_is_refused():
+def test_of_an_older_leader_epoch_or_another_policy_it_is_refused():
     state = filled(6, **COMPACT)
     made = compacted(state, 0, 20)
     assert is_refused(state, msgspec.structs.replace(made, based_on=1))
     assert is_refused(after(state, AlterConfig({"cleanup.policy": "delete"})), made)
     assert not is_refused(after(state, AlterConfig({"cleanup.policy": "compact,delete"})), made)
-    state = filled(6, **COMPACT, compaction_version_column="version")
-    assert is_refused(state, made)
-    assert not is_refused(state, msgspec.structs.replace(made, version_column="version"))
 
 
-@pytest.mark.parametrize(("column", "refused"), [("version", True), ("", False)])
-def test_a_fold_by_versions_is_refused_if_rows_were_deleted_with_which_it_compared_its_own(column, refused):
-    state = filled(6, **COMPACT, compaction_version_column=column)
-    state = taken(state, msgspec.structs.replace(compacted(state, 0, 20, 10), version_column=column))
-    fold = msgspec.structs.replace(compacted(state, 20, 40), version_column=column)
-    assert not is_refused(state, fold)
-    assert is_refused(after(state, DeleteRecords(0, 10)), fold) == refused
+BOTH = ("A", "B")
 
 
-def test_what_is_superseded_is_counted_when_the_segment_is_swapped_in():
-    state = keyed_log(0, 20, 40)
-    first, second = state.partitions[0].segments
-    state = taken(state, compacted(state, 40, 50, 3, supersedes={first.name: 2, second.name: 10, "gone": 5}))
-    found = [(each.keyed.superseded, each.keyed.supersedes) for each in state.partitions[0].segments]
-    assert found == [(2, ()), (10, ()), (0, ())]
-    state = taken(state, compacted(state, 50, 60, 3, supersedes={second.name: 1}))
-    assert state.partitions[0].segments[1].keyed.superseded == 10  # it has no more rows
-
-
-def test_rows_stay_until_every_member_of_the_isr_holds_the_keyed_segment_or_if_the_policy_changes():
-    both = ("A", "B")
-    state = after(started(replicas=both, **COMPACT), commit(None, file({0: 20}, on=both)))
-    made = compacted(state, 0, 20, on=("A",))
+def waiting(*, at_b):
+    """Return a topic on two nodes whose compaction of [0, 20) and [20, 40) waits for B, which holds some of it."""
+    state = started(replicas=BOTH, **COMPACT)
+    for _ in range(2):
+        state = after(state, commit(None, file({0: 20}, on=BOTH)))
+    state = taken(state, compacted(state, 0, 20, on=BOTH))
+    second = compacted(state, 20, 40, on=BOTH if at_b == 1 else ("A",))
+    made = compacted(state, 0, 20, on=BOTH if at_b == 0 else ("A",), others=[second])
     state = after(state, MaintainSegments((made,)))
-    assert (pieces(state), state.partitions[0].compactions) == ([("chunk", 0, 20)], 0)
-    held = after(state, HoldFiles("B", "incarnation of B", (), ((0, made.segment.name),)))
-    assert (pieces(held), held.partitions[0].compactions) == ([("segment", 0, 20)], 1)
+    assert [each.base_offset for each in state.partitions[0].staged] == [0, 20]
+    return state, made
+
+
+@pytest.mark.parametrize("at_b", [0, 1, None])
+def test_segments_of_a_compaction_wait_until_every_member_of_the_isr_holds_all_of_them(at_b):
+    state, made = waiting(at_b=at_b)
+    assert (pieces(state)[1], state.partitions[0].compactions) == (("chunk", 20, 40), 1)
+    held = state
+    for number, each in enumerate(made.made):
+        if number != at_b:
+            assert held.partitions[0].compactions == 1
+            held = after(held, HoldFiles("B", "incarnation of B", (), ((0, each.name),)))
+    assert [each.name for each in held.partitions[0].segments] == [each.name for each in made.made]
+    assert (held.partitions[0].compactions, held.partitions[0].staged) == (3, ())
+    merge = compacted(state, 0, 20, on=BOTH)
+    assert is_refused(state, merge), "it would be made of what is replaced"
+
+
+def test_a_compaction_waits_if_with_all_its_segments_a_majority_would_lack_what_a_quorum_committed():
+    state = started(replicas="ABCDE", replication_mode="quorum", **COMPACT)
+    for _ in range(2):
+        state = after(state, commit(None, file({0: 20}, on="ABCDE")))
+    state = taken(state, compacted(state, 0, 20, on="ABCDE"))
+    state = after(state, commit(None, file({0: 10}, on="ABDE"), acks="1"))
+    one = msgspec.structs.replace(state.partitions[0], isr=("A", "B", "C"))
+    state = msgspec.structs.replace(state, partitions=(one,))
+    made = compacted(state, 0, 20, on="ABD", others=[compacted(state, 20, 40, on="ABE")])
+    state = after(state, MaintainSegments((made,)))
+    # C, which lags, is the last one of the ISR. D and E lack a segment each, so with both only A and B had all rows.
+    names = tuple((0, each.name) for each in made.made)
+    state = after(state, HoldFiles("C", incarnation("C"), (), names))
+    assert ([each.base_offset for each in state.partitions[0].staged], state.partitions[0].compactions) == ([0, 20], 1)
+    state = after(state, HoldFiles("D", incarnation("D"), (), names))
+    assert (state.partitions[0].staged, state.partitions[0].compactions) == ((), 3)
+
+
+def test_nothing_else_is_compacted_while_a_compaction_waits():
+    state = started(replicas=BOTH, **COMPACT)
+    for start in (0, 20):
+        state = after(state, commit(None, file({0: 20}, on=BOTH)))
+        state = taken(state, compacted(state, start, start + 20, on=BOTH))
+    state = after(state, commit(None, file({0: 20}, on=BOTH)))
+    merge = compacted(state, 0, 40, on=BOTH)
+    assert not is_refused(state, merge)
+    state = after(state, MaintainSegments((compacted(state, 40, 60, on=("A",)),)))
+    assert state.partitions[0].staged
+    assert is_refused(state, merge)
+
+
+def test_none_of_a_compaction_waits_any_longer_if_one_of_its_segments_does_not_fit_or_the_policy_changes():
+    state, made = waiting(at_b=None)
+    assert after(state, DeleteRecords(0, 10)).partitions[0].staged
+    gone = after(state, DeleteRecords(0, 20))
+    assert (gone.partitions[0].staged, pieces(gone)) == ((), [("chunk", 20, 40)])
+    assert {f"0/{each.name}" for each in made.made} <= {each.key for each in gone.pending_deletions}
     state = after(state, AlterConfig({"cleanup.policy": "delete"}))
     assert state.partitions[0].staged == ()
     state = after(state, AlterConfig({"cleanup.policy": "compact"}))
     held = after(state, HoldFiles("B", "incarnation of B", (), ((0, made.segment.name),)))
-    assert pieces(held) == [("chunk", 0, 20)]
-
-
-@pytest.mark.parametrize(("version", "stays"), [("version", False), ("", True)])
-def test_a_fold_by_versions_does_not_wait_any_longer_if_rows_were_deleted_with_which_it_compared_its_own(
-    version, stays
-):
-    both = ("A", "B")
-    state = started(replicas=both, compaction_version_column=version, **COMPACT)
-    for _ in range(2):
-        state = after(state, commit(None, file({0: 20}, on=both)))
-    versioned = {"version_column": version}
-    merge = msgspec.structs.replace(compacted(state, 0, 20, on=both), **versioned)
-    state = after(state, MaintainSegments((merge,)))
-    fold = msgspec.structs.replace(compacted(state, 20, 40, on=("A",)), **versioned)
-    state = after(state, MaintainSegments((fold,)))
-    assert state.partitions[0].staged
-    state = after(state, DeleteRecords(0, 10))
-    assert bool(state.partitions[0].staged) == stays
-    assert [each.key for each in state.pending_deletions if fold.segment.name in each.key] == []
-    held = after(state, HoldFiles("B", "incarnation of B", (), ((0, fold.segment.name),)))
-    assert pieces(held)[1] == ("segment" if stays else "chunk", 20, 40)
+    assert pieces(held)[1] == ("chunk", 20, 40)
 
 
 # What is left
@@ -393,9 +412,9 @@ def test_a_fold_by_versions_does_not_wait_any_longer_if_rows_were_deleted_with_w
 
 def test_retention_does_not_apply_to_a_topic_that_is_only_compacted():
     expired = {"retention_ms": 1}
-    only = keyed_log(0, 20, **expired)
+    only = head_of(0, 20, **expired)
     assert topic.decide(only, topic.ApplyRetention(), 10**6) == []
-    both = keyed_log(0, 20, cleanup_policy="compact,delete", **expired)
+    both = head_of(0, 20, cleanup_policy="compact,delete", **expired)
     (moved,) = topic.decide(both, topic.ApplyRetention(), 10**6)
     assert moved.log_start == 20
     (gone,) = topic_cleanup.expired_by(both, [moved])

@@ -89,7 +89,7 @@ def test_released_files_are_forgotten_up_to_the_one_that_is_named():
     later = after(after(state, commit(None, file({0: 10}))), MaintainSegments((swap(30, 40),)))
     left = after(later, ConfirmDeletions(keys[-1])).pending_deletions
     assert [each.key.split("/")[0] for each in left] == ["append"]
-    twice = msgspec.structs.replace(state, pending_deletions=state.pending_deletions.append([*state.pending_deletions]))
+    twice = msgspec.structs.replace(state, pending_deletions=state.pending_deletions * 2)
     assert decide(twice, ConfirmDeletions(keys[-1])) == [DeletionsConfirmed(2)]
 
 

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.segments.retention import LogStartMoved, future_segments
 from pyspark_log_coordinator.topic.machine import ApplyRetention, DeleteRecords, MaintainSegments
@@ -60,7 +59,7 @@ def test_a_segment_with_a_row_of_the_future_expires_by_when_it_was_written():
     (first, *others) = state.partitions[0].segments
     first = msgspec.structs.replace(first, until_ms=2 * SECOND)
     partition = msgspec.structs.replace(state.partitions[0], segments=(first, *others))
-    state = msgspec.structs.replace(state, partitions=Partitions([partition]))
+    state = msgspec.structs.replace(state, partitions=(partition,))
     assert log_start(at(state, ApplyRetention(), 12 * SECOND)) == 0
     assert log_start(at(state, ApplyRetention(), 12 * SECOND + 1)) == 20
     assert [each.name for each in future_segments(partition, 12 * SECOND)] == [first.name]
@@ -183,7 +182,7 @@ def test_epochs_before_the_log_start_are_dropped_and_the_first_left_begins_there
     """As in Kafka's truncateFromStart."""
     state = filled(3)
     one = msgspec.structs.replace(state.partitions[0], epoch_starts=((0, 0), (1, 10), (3, 20)), leader_epoch=3)
-    state = msgspec.structs.replace(state, partitions=Partitions((one,)))
+    state = msgspec.structs.replace(state, partitions=(one,))
     assert after(state, DeleteRecords(0, before)).partitions[0].epoch_starts == kept
 
 

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords, Holder, HoldFiles, MaintainSegments
@@ -127,7 +126,7 @@ def test_a_segment_waits_while_the_isr_is_below_min_insync_replicas():
 def test_a_segment_waits_while_no_replica_is_in_sync():
     state = after(started(replicas=("A", "B"), min_insync=0), commit(None, file({0: 10}, on=("A", "B"))))
     nobody = msgspec.structs.replace(state.partitions[0], isr=(), leader=None)
-    state = msgspec.structs.replace(state, partitions=Partitions((nobody,)))
+    state = msgspec.structs.replace(state, partitions=(nobody,))
     state = after(state, MaintainSegments((swap(0, 10, on=("A", "B")),)))
     assert pieces(state) == [("chunk", 0, 10)]
 
@@ -210,7 +209,7 @@ def test_a_replica_that_lacks_the_segment_goes_back_to_its_base_and_never_before
 def test_a_segment_waits_until_it_is_on_a_majority_that_has_what_a_quorum_committed():
     state = after(started(replicas=("A", "B", "C"), replication_mode="quorum"), commit(None, file({0: 10}, on="ABC")))
     one = msgspec.structs.replace(state.partitions[0], isr=("A", "C"))
-    state = msgspec.structs.replace(state, partitions=Partitions((one,)))
+    state = msgspec.structs.replace(state, partitions=(one,))
     # A and B commit it: B is out of the ISR, for it does not have the last rows, and C lags.
     state = after(state, commit(None, file({0: 10}, on="AB"), file({0: 10}, on="A"), acks="1"))
     one = state.partitions[0]
@@ -228,7 +227,7 @@ def test_of_two_segments_one_waits_if_with_both_a_majority_would_lack_what_a_quo
     state = after(state, MaintainSegments((swap(0, 20, on="ABCDE"), swap(20, 30, on="ABCDE"))))
     state = after(state, commit(None, file({0: 10}, on="ABDE"), acks="1"))
     one = msgspec.structs.replace(state.partitions[0], isr=("A", "B", "C"))
-    state = msgspec.structs.replace(state, partitions=Partitions((one,)))
+    state = msgspec.structs.replace(state, partitions=(one,))
     merged = swap(0, 20, on="ABD", level=2), swap(20, 30, on="ABE", level=2)
     state = after(state, MaintainSegments(merged))
     assert (len(state.partitions[0].staged), state.partitions[0].high_watermark) == (2, 40)

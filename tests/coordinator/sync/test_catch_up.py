@@ -58,10 +58,8 @@ def test_a_disk_from_a_backup_stays_out_of_sync_while_no_node_has_its_files(topi
     assert topic.partition().isr == ("0", "2")
 
 
-@pytest.mark.parametrize("min_insync", ["1", "2"])
-def test_a_lost_file_whose_only_other_holder_is_away_keeps_no_other_partition_behind(min_insync):
-    """With min.insync.replicas=2 the node has all committed rows of the lost file's partition, but for that file."""
-    topic = ReplicatedTopic(Stores(BreakableStore), (("1", "2"), ("0", "2")), min_insync_replicas=min_insync)
+def test_a_lost_file_whose_only_other_holder_is_away_keeps_the_node_out_of_sync_until_that_is_back():
+    topic = ReplicatedTopic(Stores(BreakableStore), (("1", "2"), ("0", "2")))
     lost = topic.append({0: [b"a"]}, on=("1", "2"), acks="all")
     for fenced in (True, False):
         node_admin.set_fenced(topic.log, "2", fenced=fenced)
@@ -69,12 +67,10 @@ def test_a_lost_file_whose_only_other_holder_is_away_keeps_no_other_partition_be
     other = topic.append({1: [b"c"]}, on=("0",))
     topic.log.node_store("2").delete(topic.handle.append_file(lost))
     topic.stores.at["/disk/1"].broken = StoreUnavailable
-    topic.handle.submit(Suspect("1", topic.handle.journal.state.incarnations["1"]))
-    assert [type(each) for each in copy(topic, "2").failures] == [StoreUnavailable] * 2
-    assert topic.keys("2") == [f"append/{other}"]
-    assert [topic.partition(number).isr for number in (0, 1)] == [("1",), ("0", "2")]
+    assert [type(each) for each in copy(topic, "2").failures] == [StoreUnavailable]
+    assert [topic.partition(number).isr for number in (0, 1)] == [("1",), ("0",)]
     topic.stores.at["/disk/1"].broken = None
-    assert copy(topic, "2").objects == 2
+    assert copy(topic, "2").objects == 3
     assert topic.keys("2") == sorted(f"append/{name}" for name in (lost, later, other))
     assert [topic.partition(number).isr for number in (0, 1)] == [("1", "2"), ("0", "2")]
 
@@ -105,6 +101,25 @@ def test_a_lost_file_that_keeps_its_partition_in_sync_keeps_no_other_one_behind(
     assert topic.keys("2") == [f"append/{other}"]
     assert [topic.partition(number).isr for number in (0, 1)] == [("1", "2"), ("0", "2")]
     assert [each.node for each in topic.handle.journal.state.file(0).holders] == ["1", "2"]
+
+
+def test_a_suspected_member_of_the_isr_gets_its_lost_file_back_and_is_no_longer_suspected(topic):
+    key = topic.handle.append_file(topic.append(on=("0", "1", "2"), acks="all"))
+    topic.log.node_store("1").delete(key)
+    topic.handle.submit(Suspect("1", topic.handle.journal.state.incarnations["1"]))
+    assert copy(topic).objects == 1
+    assert topic.content("1") == topic.content("0")
+    assert (topic.partition().isr, topic.handle.state.suspects) == (("0", "1", "2"), {})
+
+
+def test_a_suspected_member_that_cannot_get_its_lost_file_back_copies_nothing_and_stays_suspected():
+    topic = ReplicatedTopic(replicas=(("1", "0"), ("0", "1")))
+    lost = topic.append({0: [b"a"]}, on=("1",), acks="1")
+    topic.append({1: [b"b"]}, on=("0",), acks="1")
+    topic.log.node_store("1").delete(topic.handle.append_file(lost))
+    topic.handle.submit(Suspect("1", topic.handle.journal.state.incarnations["1"]))
+    assert (copy(topic, "1").objects, topic.keys("1")) == (0, [])
+    assert set(topic.handle.refresh().suspects) == {"1"}
 
 
 def test_a_node_that_has_lost_the_last_copy_of_a_file_stays_out_of_sync():
@@ -276,16 +291,18 @@ def test_an_interrupted_catch_up_goes_on_where_it_stopped(topic, monkeypatch):
 
 
 @pytest.mark.parametrize("how", ["damaged", "lost"])
-def test_a_damaged_or_lost_copy_is_skipped_for_another_and_its_node_does_not_hold_it_any_more(topic, how):
+def test_a_damaged_or_lost_copy_is_skipped_for_another_and_replaced(topic, how):
     name = topic.append(on=("0", "2"), acks="all")
     if how == "damaged":
         damage(topic, "0")
     else:
         topic.log.node_store("0").delete(topic.handle.append_file(name))
+    number = topic.handle.journal.number
     copied = copy(topic)
     assert (copied.objects, copied.failures) == (1, ())
-    assert topic.content("1") == topic.content("2") != topic.content("0")
-    assert [holder.node for holder in topic.handle.refresh().file(0).holders] == ["2", "1"]
+    assert topic.content("1") == topic.content("2") == topic.content("0")
+    topic.handle.refresh()
+    assert topic.handle.journal.number == number + 1
 
 
 def test_a_source_that_does_not_answer_is_skipped_for_another_although_the_last_probe_found_it():

@@ -7,9 +7,7 @@ import msgspec
 import pytest
 
 from pyspark_log_coordinator.model import topic_state
-from pyspark_log_coordinator.model.partition import Keyed
 from pyspark_log_coordinator.model.topic_config import TopicConfig
-from pyspark_log_coordinator.model.topic_state import with_partition
 from pyspark_log_coordinator.topic import integrity
 from pyspark_log_coordinator.topic.columns import SCHEMAS_MAX, EvolveSchema, SchemaEvolved
 from pyspark_log_coordinator.topic.machine import MACHINE, AlterConfig, StartTopic, Topic
@@ -18,7 +16,7 @@ from pyspark_log_storage.columns import schema
 from pyspark_log_storage.columns.column_ddl import parse
 from pyspark_log_storage.columns.column_types import ddl
 from pyspark_log_storage.errors import InvalidOption, InvalidRecord, NewerFormat
-from tests.support.coordinator.topics import after, commit, decide, file, incarnation, started, swap
+from tests.support.coordinator.topics import after, commit, decide, file, incarnation, started
 from tests.support.storage import random_columns
 
 
@@ -72,14 +70,6 @@ def test_an_evolution_that_contradicts_the_topic_is_refused_by_name():
         decide(started(), evolution("a INT"))
     with pytest.raises(InvalidRecord, match="topic 't': column 'offset' cannot be stored"):
         decide(topic, EvolveSchema(schema.encode(schema.pa.schema([("offset", schema.pa.int64())]))))
-
-
-def test_a_version_column_becomes_wider_and_remains_a_whole_number():
-    topic = typed("id INT, seq INT")
-    topic = after(topic, AlterConfig({"key.column": "id", "compaction.version.column": "seq"}))
-    assert columns_of(after(topic, evolution("seq BIGINT")))[-1] == "id INT, seq BIGINT"
-    with pytest.raises(InvalidRecord, match=r"topic's compaction\.version\.column, and cannot become double"):
-        decide(topic, evolution("seq DOUBLE"))
 
 
 def test_not_null_is_relaxed_only_if_asked_for():
@@ -145,15 +135,3 @@ def test_the_key_columns_of_a_topic_are_set_once():
         with pytest.raises(InvalidOption, match=r"topic 't' has key\.column=id, and rows of a key would be in two"):
             decide(topic, AlterConfig({"key.column": other}))
     assert after(topic, AlterConfig({"key.column": "ID"})).config.key_column == "id"
-
-
-def test_the_version_column_stays_from_when_rows_have_been_compacted():
-    topic = after(typed("id INT, seq INT"), AlterConfig({"key.column": "id", "compaction.version.column": "seq"}))
-    for _ in range(2):
-        topic = after(topic, commit(None, file({0: 10})))
-    other = AlterConfig({"compaction.version.column": ""})
-    assert after(topic, other).config.compaction_version_column == ""
-    segment = msgspec.structs.replace(swap(0, 10, parquet=True).segment, keyed=Keyed(1, 0, 0))
-    partition = msgspec.structs.replace(topic.partitions[0], segments=(segment,))
-    with pytest.raises(InvalidOption, match=r"has compaction\.version\.column=seq, by which rows have been compacted"):
-        decide(with_partition(topic, 0, partition), other)

@@ -11,9 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_log_coordinator.journal.state_machine import JournalMoved
-from pyspark_log_coordinator.model.append_list import AppendList
 from pyspark_log_coordinator.model.partition import Keyed
-from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.topic_state import FloorMark, Topic, with_partition
 from pyspark_log_coordinator.topic import integrity
 from pyspark_log_coordinator.topic.machine import DeleteRecords, DeleteTopic
@@ -49,7 +47,7 @@ def with_facts(**facts):
 def chunks(*ranges, file=0):
     """Chunks of these offsets, in a file."""
     [chunk] = NEWER.partitions[0].chunks
-    return AppendList(
+    return tuple(
         [msgspec.structs.replace(chunk, base_offset=start, rows=end - start, file=file) for start, end in ranges]
     )
 
@@ -137,7 +135,7 @@ def test_what_is_at_the_limit_of_the_possible_is_none(facts):
         (msgspec.structs.replace(NEWER, orphan_floor=0), "orphan_floor goes back from 1 to 0"),
         (msgspec.structs.replace(NEWER, orphan_floor=10), "the orphan floor 10 is after"),
         (msgspec.structs.replace(NEWER, floor_mark=FloorMark(10, 0)), "it marks entry 10"),
-        (msgspec.structs.replace(NEWER, partitions=Partitions(NEWER.partitions[:1])), "it removes partitions"),
+        (msgspec.structs.replace(NEWER, partitions=tuple(NEWER.partitions[:1])), "it removes partitions"),
         (msgspec.structs.replace(NEWER, schemas=()), "no schema"),
         (msgspec.structs.replace(NEWER, suspicions=2**63 - 1), "suspicions is 9223372036854775807"),
         (with_facts(leader_epoch=1, epoch_starts=((1, 4),)), "the leader epoch goes back from 2 to 1"),
@@ -161,7 +159,7 @@ def test_a_first_entry_that_does_not_start_the_topic_and_a_topic_without_partiti
     with pytest.raises(ValueError, match="the topic has not been started"):
         integrity.check_entry(Topic(), [], Topic(), 1)
     with pytest.raises(ValueError, match="the topic has no partition"):
-        integrity.check_snapshot(msgspec.structs.replace(NEWER, partitions=Partitions()), 9)
+        integrity.check_snapshot(msgspec.structs.replace(NEWER, partitions=()), 9)
 
 
 def test_a_producer_that_has_lost_more_rows_than_can_be_counted_is_found():

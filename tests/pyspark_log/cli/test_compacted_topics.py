@@ -69,23 +69,18 @@ def test_latest_is_of_now(cli):
         assert "cannot be combined with --latest" in cli.misuse("consume", "t", "--latest", *option)
 
 
-def test_a_compacted_topic_with_columns_names_those_of_keys_deletions_and_versions(cli):
-    ddl = "id BIGINT, gone BOOLEAN, name STRING, seq INT, day DATE, at TIMESTAMP, local TIMESTAMP_NTZ, x DOUBLE"
+def test_a_compacted_topic_with_columns_names_those_of_keys_and_deletions(cli):
+    ddl = "id BIGINT, gone BOOLEAN, name STRING"
     create = ("topics", "create", "u", "--schema", ddl, *COMPACT)
     assert "say which column has the keys with key.column" in cli.error(*create)
     create = (*create, "--config", "key.column=ID")
     for setting, said in (
         ("delete.when=name", "'name' has type string; choose a column of type BOOLEAN"),
         ("delete.when=other", "the columns are"),
-        ("compaction.version.column=x", "'x' has type double; choose a column of whole numbers, DATE or TIMESTAMP"),
-        ("compaction.version.column=other", "the columns are"),
     ):
         assert said in cli.error(*create, "--config", setting)
-    cli.run(*create, "--config", "delete.when=GONE", "--config", "compaction.version.column=SEQ")
+    cli.run(*create, "--config", "delete.when=GONE")
     [described] = cli.documents("topics", "describe", "u")
-    expected = {"key.column": "id", "delete.when": "gone", "compaction.version.column": "seq"}
+    expected = {"key.column": "id", "delete.when": "gone"}
     assert described["config"].items() >= expected.items()
-    for column in ("day", "at", "local", ""):
-        cli.run("topics", "alter", "u", "--config", f"compaction.version.column={column}")
-    for setting in ("delete.when=gone", "compaction.version.column=seq"):
-        assert f"{setting} is for typed topics" in cli.error("topics", "alter", "t", "--config", setting)
+    assert "delete.when=gone is for typed topics" in cli.error("topics", "alter", "t", "--config", "delete.when=gone")

@@ -67,6 +67,22 @@ def test_a_wiped_node_is_filled_again_and_in_sync_again(cli, tmp_path):
     assert files_of_t(tmp_path / "disk1") == files_of_t(cli.path)
 
 
+def test_a_node_whose_disk_was_set_back_begins_anew_with_what_is_left_on_it(cli, tmp_path):
+    for batch in range(2):
+        append(cli, batch, on="012")
+    newest = max(tmp_path.glob("disk1/topics/t/*/append/*"))
+    newest.unlink()
+    assert "nothing was changed" in cli.run("nodes", "renew", "1", stdin="n\n", code=1).stderr
+    asked = cli.run("nodes", "renew", "1", stdin="y\n")
+    assert "lacks files that the node holds" in asked.stderr
+    assert asked.stdout == "node 1 begins anew; count and copy its files with: pyspark-log node run 1\n"
+    assert [each["isr"] for each in partitions(cli)] == [["0", "2"]] * 2
+    cli.run("node", "run", "1", "--once")
+    assert [each["isr"] for each in partitions(cli)] == [["0", "1", "2"], ["0", "2", "1"]]
+    assert files_of_t(tmp_path / "disk1") == files_of_t(cli.path)
+    assert "intact; nothing was changed" in cli.out("nodes", "renew", "1")
+
+
 def test_a_damaged_file_is_copied_from_another_node(cli, tmp_path):
     append(cli, 0, on="02")
     [path] = cli.path.glob("topics/t/*/append/*")
@@ -104,7 +120,7 @@ def test_what_is_damaged_on_the_node_is_copied_again_and_told(cli, tmp_path, mon
         return capsys.readouterr().err
 
     key = damaged.relative_to(tmp_path / "disk1")
-    assert scrub_twice() == f"node 1: {key} was damaged or missing; copied it from another node\n"
+    assert scrub_twice() == f"node 1: {key} was damaged or missing; it is repaired\n"
     assert damaged.read_bytes() == whole
     assert not gone.exists()
     gone.parent.rename(gone.parent.with_name("elsewhere"))

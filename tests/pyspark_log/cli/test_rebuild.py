@@ -41,8 +41,8 @@ def test_only_with_yes_the_cluster_is_there_again(cli, tmp_path):
     [planned] = cli.documents(*command)
     [topic] = [each for each in planned["topics"] if each["topic"] == "t"]
     there = {"0": 3, "1": 3, "2": 3}
-    assert topic["partitions"] == [{"partition": 0, "log_start": 0, "log_end": 3, "nodes": there, "lost": 0}]
-    assert (planned["rebuilt"], planned["absent"], topic["described"]) == (False, [], True)
+    assert topic["partitions"] == [{"partition": 0, "log_start": 0, "log_end": 3, "nodes": there}]
+    assert (planned["rebuilt"], planned["absent"], topic["losses"], topic["newer"]) == (False, [], [], {})
     assert "groups and their committed offsets are not rebuilt" in cli.out(*command)
     forget_logs()  # what this process knows of before
     assert "there is no log" in cli.error("topics", "list")
@@ -62,3 +62,15 @@ def test_without_the_node_that_had_the_journals_it_asks_for_a_word(cli, tmp_path
     other = CommandLine(tmp_path / "node1")
     assert rows(other) == ["a", "b", "c"]
     other.run("verify")
+
+
+def test_it_says_where_a_partition_ends_and_how_many_rows_are_lost(cli, tmp_path):
+    [segment, *_] = sorted(tmp_path.glob("node0/topics/t/*/0/*.log"))
+    for node in range(3):
+        (tmp_path / f"node{node}" / segment.relative_to(tmp_path / "node0")).unlink()
+    command = ("cluster", "rebuild", "--nodes", nodes(tmp_path, 0, 1, 2))
+    assert "topic t, partition 0, ends at offset 0, and 3 rows after it are lost: no node has topics/t/" in cli.out(
+        *command
+    )
+    [topic] = [each for each in cli.documents(*command)[0]["topics"] if each["topic"] == "t"]
+    assert [(each["partition"], each["offset"], each["rows"]) for each in topic["losses"]] == [(0, 0, 3)]

@@ -24,7 +24,7 @@ from tests.support.pyspark_log.compacted_log import CompactedLog
 
 T0 = TopicPartition("t", 0)
 KEYS = st.lists(st.sampled_from([b"a", b"b", b"c", None]), min_size=1, max_size=6)
-STEPS = st.lists(st.tuples(KEYS, st.sampled_from(["", "fold", "fold one"])), min_size=1, max_size=5)
+STEPS = st.lists(st.tuples(KEYS, st.sampled_from(["", "clean", "clean one"])), min_size=1, max_size=5)
 
 
 def made(steps, path=None):
@@ -32,7 +32,7 @@ def made(steps, path=None):
     for keys, then in steps:
         log.add(keys)
         if then:
-            log.fold(1 if then == "fold one" else None)
+            log.clean(1 if then == "clean one" else None)
     return log
 
 
@@ -123,15 +123,15 @@ def read_while(log, start, end, compact):
 
 
 def test_a_read_never_mixes_rows_of_before_and_after_a_compaction():
-    log = made([([b"a", b"a", b"b"], "fold"), ([b"a", b"b", b"b"], ""), ([b"c", b"c"], "")])
+    log = made([([b"a", b"a", b"b"], "clean"), ([b"a", b"b", b"b"], ""), ([b"c", b"c"], "")])
     with pytest.raises(DataLoss, match=r"partition 0: offsets 3 to 7 were compacted while they were read"):
-        read_while(log, 3, 8, log.fold)
+        read_while(log, 3, 8, log.clean)
 
 
 def test_rows_that_were_not_compacted_are_found_again():
     log = made([([b"a", b"a"], ""), ([b"b", b"c", b"b"], "")])
     split = split_of(log.current, Range("t", 0, 0, 5))
-    log.fold(1)
+    log.clean(1)
     assert find_again(log.log, split, 2).start == 2
     with pytest.raises(DataLoss, match=r"offsets 1 to 1 were compacted while they were read"):
         find_again(log.log, split, 1)
@@ -140,7 +140,7 @@ def test_rows_that_were_not_compacted_are_found_again():
 
 
 def test_a_read_of_compacted_rows_goes_on_when_others_have_moved():
-    log = made([([b"a", b"a", b"b"], "fold"), ([b"a", b"b", b"b"], "")])
+    log = made([([b"a", b"a", b"b"], "clean"), ([b"a", b"b", b"b"], "")])
 
     def roll():
         log.current.alter_config({"flush.messages": "1"})
@@ -153,7 +153,7 @@ def test_a_read_of_compacted_rows_goes_on_when_others_have_moved():
 
 @pytest.mark.parametrize("shift", [-1, 1])
 def test_rows_that_are_not_of_their_range_are_an_error(shift):
-    log = made([([b"a", b"b"], "fold")])
+    log = made([([b"a", b"b"], "clean")])
     [key] = split_of(log.current, Range("t", 0, 0, 2)).segments
     [entry] = segment.scan(log.log.store, key)
     place = place_in_segment(key, entry)
@@ -167,7 +167,7 @@ def test_rows_that_are_not_of_their_range_are_an_error(shift):
 
 def test_a_segment_of_compacted_rows_is_read_by_the_source(tmp_path):
     """It may be rewritten at any time."""
-    log = made([([b"a"] * 9, "fold")], tmp_path / "log")
+    log = made([([b"a"] * 9, "clean")], tmp_path / "log")
     for policy in ("compact", "delete"):
         log.current.alter_config({"cleanup.policy": policy, "segment.format": "parquet", "segment.bytes": "1000"})
         whole = Range("t", 0, 0, 9)

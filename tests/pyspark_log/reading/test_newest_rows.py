@@ -1,4 +1,4 @@
-"""Readers without Spark find the newest row of each key, whatever has been folded, merged or only written."""
+"""Readers without Spark find the newest row of each key, whatever has been cleaned, merged or only written."""
 
 import pytest
 from hypothesis import given, settings
@@ -6,9 +6,11 @@ from hypothesis import given, settings
 from pyspark_log.reading.fetch import fetch
 from pyspark_log.reading.newest_rows import check_compacted, keyed_partition, newest_rows_of
 from pyspark_log.reading.planning import Range, split_of
+from pyspark_log_coordinator.maintenance import compaction_task
+from pyspark_log_coordinator.segments import compaction_plan
 from pyspark_log_storage.errors import DataLoss
 from tests.support.coordinator.compacted_topic import CompactedTopic
-from tests.support.coordinator.compaction_stories import VERSIONS, stories, tell
+from tests.support.coordinator.compaction_stories import stories, tell
 from tests.support.rings import deep
 
 
@@ -34,7 +36,7 @@ def is_right(topic: CompactedTopic) -> None:
 def test_a_version_that_ends_among_rows_that_were_compacted_since_is_a_loss():
     topic = CompactedTopic()
     topic.write([(b"a", b"1"), (b"a", b"2")])
-    topic.do(topic.fold_job())
+    topic.do(topic.clean_job())
     topic.write([(b"a", b"3")])
     topic.handle.refresh()
     check_compacted(topic.handle, [Range("t", 0, 0, 2)])
@@ -42,33 +44,28 @@ def test_a_version_that_ends_among_rows_that_were_compacted_since_is_a_loss():
         check_compacted(topic.handle, [Range("t", 0, 0, 1)])
 
 
-@pytest.mark.parametrize("has_versions", [False, True])
+@pytest.mark.parametrize("is_typed", [False, True])
 @pytest.mark.parametrize("examples", [25, deep(250)])
-def test_the_newest_rows_are_read_at_each_step(has_versions, examples):
-    """With versions, rows that are older than a compacted one are not read."""
-
+def test_the_newest_rows_are_read_at_each_step(is_typed, examples):
     @settings(max_examples=examples, deadline=None)
-    @given(stories(keys=(b"a", b"b", b"c", None), versions=VERSIONS) if has_versions else stories())
+    @given(stories())
     def holds(story):
-        topic = CompactedTopic(has_versions=has_versions)
+        topic = CompactedTopic(is_typed=is_typed)
         tell(topic, story, lambda: is_right(topic))
 
     holds()
 
 
-def test_a_late_row_is_compared_with_the_row_of_its_key_that_is_not_superseded():
-    topic = CompactedTopic(has_versions=True)
-    topic.write([(b"a", None), (b"b", b"1")], [5, 5])
-    topic.do(topic.fold_job())
-    topic.write([(b"a", b"1"), (b"b", b"2")], [4, 6])
-    assert newest(topic) == [3]
-    topic.write([(b"a", b"2")], [4])
-    topic.do(topic.fold_job(1))
-    topic.do(topic.fold_job())  # its only row stays, and is superseded
-    topic.now_ms += 1000
-    topic.do(topic.merge_job(0, 1))
-    assert [row.offset for row in topic.keyed_rows()] == [1, 3, 4]
-    topic.write([(b"a", b"3")], [3])  # what deleted the key is gone
-    assert newest(topic) == [3, 5]
-    topic.do(topic.fold_job())
-    assert newest(topic) == [3, 5]
+def test_a_placeholder_is_no_newest_row(monkeypatch):
+    def narrow(sources, *, makes_one):
+        return compaction_plan.outputs(sources, makes_one=makes_one, span_max=4)
+
+    monkeypatch.setattr(compaction_task, "outputs", narrow)
+    topic = CompactedTopic()
+    for rows in ([(b"a", b"1"), (b"b", b"1")], [(b"a", b"2"), (b"b", b"2"), (b"b", b"3")]):
+        topic.write(rows)
+        topic.do(topic.clean_job())
+    assert topic.partition.segments[0].keyed.placeholder == 1
+    assert newest(topic) == [2, 4]
+    topic.write([(b"c", b"1")])
+    assert newest(topic) == [2, 4, 5]

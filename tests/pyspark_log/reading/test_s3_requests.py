@@ -55,7 +55,7 @@ class CloudTopic:
         counts = counts_of(self.url)
         found = {name: each.number for name, each in counts.by_operation().items()}
         counts.clear()
-        puts, lists = (found.pop(name, 0) for name in ("put_object", "list_objects_v2"))
+        puts, lists = (found.pop(name, 0) for name in ("put_object", "list_objects"))
         return puts, lists, sum(found.values())
 
 

@@ -1,6 +1,5 @@
 import json
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -59,14 +58,9 @@ def test_partitions_are_chosen_in_steps_that_grow_with_their_number_not_with_its
     assert Compared.count <= 10 * len(numbers)
 
 
-def test_an_offset_of_a_newer_version_is_refused_and_one_in_the_newest_state_by_older_readers():
-    """They read version 1 alone, and would return rows that newer ones supersede."""
-    with pytest.raises(NewerFormat, match="offset version 3"):
-        parse({"version": source_offset.VERSION_WITH_STATE + 1, "topics": {}})
-    plain = TopicPositions("id", {0: Position(3, 1)})
-    with_state = msgspec.structs.replace(plain, state_ends={0: Position(8, 1)})
-    assert to_json(SourceOffset({"t": plain, "u": with_state}))["version"] == 2
-    assert to_json(SourceOffset({"t": plain}))["version"] == 1
+def test_an_offset_of_a_newer_version_is_refused():
+    with pytest.raises(NewerFormat, match="offset version 2"):
+        parse({"version": source_offset.VERSION + 1, "topics": {}})
 
 
 POSITIONS = st.dictionaries(st.integers(0, 20), st.builds(Position, st.integers(0, 2**63 - 1), st.integers(0, 9)))
@@ -76,10 +70,6 @@ TOPICS = st.builds(
     end=POSITIONS,
     begin=POSITIONS,
     compacted=st.dictionaries(st.integers(0, 20), st.integers(0, 9)),
-    state_ends=POSITIONS,
-    log_starts=st.dictionaries(st.integers(0, 20), st.integers(0, 9)),
-    delete_when=st.text(max_size=4),
-    version_column=st.text(max_size=4),
 )
 
 

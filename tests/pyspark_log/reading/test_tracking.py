@@ -5,10 +5,9 @@ import msgspec
 import pytest
 
 from pyspark_log.options import Subscribe
-from pyspark_log.reading.planning import Range
 from pyspark_log.reading.positions import report_loss, subscribed
 from pyspark_log.reading.source_offset import Position, SourceOffset, TopicPositions
-from pyspark_log.reading.tracking import Start, committed_start, go_on, ranges_between, state_end, within
+from pyspark_log.reading.tracking import Start, committed_start, go_on, ranges_between, within
 from pyspark_log_coordinator.group.state import NO_EPOCH, CommittedOffset
 from pyspark_log_storage.errors import DataLoss
 from tests.support.plain_log import PlainLog
@@ -86,39 +85,6 @@ def test_a_committed_offset_that_was_truncated_is_a_loss(log):
         committed_start(partition, ("t", 0), CommittedOffset(3, 0, "", 0), fail_on_data_loss=True)
     of_no_epoch = committed_start(partition, ("t", 0), CommittedOffset(3, NO_EPOCH, "", 0), fail_on_data_loss=True)
     assert of_no_epoch == Start(Position(3, 1), explicit=True)
-
-
-def test_a_partition_continues_in_the_state_until_its_end(log):
-    before = ended(log, {0: 1, 1: 1})
-    topic = msgspec.structs.replace(before.topics["t"], state_ends={0: Position(3, 0), 1: Position(1, 0)})
-    starts = go_on(msgspec.structs.replace(before, topics={"t": topic}), now(log), fail_on_data_loss=True)
-    assert starts["t", 0].state_end == Position(3, 0)
-    assert starts["t", 1].state_end is None
-
-
-def test_a_state_that_was_truncated_is_a_loss_or_ends_with_its_epoch(log):
-    """Older rows were left out for the rows that are gone."""
-    partition = msgspec.structs.replace(now(log).partition("t", 0), epoch_starts=((0, 0), (1, 2)), leader_epoch=1)
-    wanted = Position(3, 0)
-    with pytest.raises(DataLoss, match="offset 3 of epoch 0 was truncated, that epoch ends at 2"):
-        state_end(partition, ("t", 0), 1, wanted, fail_on_data_loss=True)
-    assert state_end(partition, ("t", 0), 1, wanted, fail_on_data_loss=False) == Position(2, 0)
-    assert state_end(partition, ("t", 0), 2, wanted, fail_on_data_loss=False) is None
-    assert state_end(partition, ("t", 0), 3, wanted, fail_on_data_loss=True) is None
-
-
-def test_a_batch_is_divided_where_the_state_ends(log):
-    topic_id = log.log.topic("t").topic_id
-    positions = TopicPositions(
-        topic_id,
-        end={0: Position(3, 0), 1: Position(1, 0)},
-        begin={0: Position(0, 0), 1: Position(0, 0)},
-        state_ends={0: Position(2, 0)},
-    )
-    _, ranges = ranges_between(
-        SourceOffset(initial=True), SourceOffset({"t": positions}), log.log.topic, fail_on_data_loss=True
-    )
-    assert ranges == [Range("t", 0, 0, 2, state_end=2), Range("t", 0, 2, 3), Range("t", 1, 0, 1)]
 
 
 def test_a_batch_of_a_topic_that_was_deleted_since_is_a_loss(log):

@@ -15,7 +15,7 @@ from pyspark_log.writing import typed_plan
 from pyspark_log.writing.partitioner import murmur2
 from pyspark_log.writing.rows import TypedSchema
 from pyspark_log.writing.typed_rows import _key_bytes, typed_rows
-from pyspark_log_coordinator.maintenance import topic_description
+from pyspark_log_coordinator.log import topic_description
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.columns.column_ddl import parse
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, InvalidRecord, NoCluster, UnknownTopic

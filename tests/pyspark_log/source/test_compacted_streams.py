@@ -39,7 +39,7 @@ def test_a_batch_that_was_compacted_since_is_no_other_batch(log):
     log.add([b"a", b"b", b"a", b"b", b"c", b"a"])
     log.current.alter_config({"cleanup.policy": "compact"})
     start, end = planned(log)
-    log.fold()
+    log.clean()
     with pytest.raises(DataLoss, match=r"offsets 2 to 3 were compacted after a batch with them was planned"):
         stream(log, start).between(start, end)
     assert offsets(stream(log, start, failOnDataLoss="false").between(start, end)) == [3]
@@ -50,14 +50,14 @@ def test_that_is_so_though_its_topic_was_not_compacted_when_it_was_planned(log):
     assert not log.current.config.is_compacted
     start, end = planned(log)
     assert "compacted" not in end["topics"]["t"]
-    log.fold()
+    log.clean()
     with pytest.raises(DataLoss, match=r"offsets 2 to 3 were compacted after a batch with them was planned"):
         stream(log, start).between(start, end)
 
 
 def test_a_batch_of_compacted_rows_is_repeated_as_long_as_they_stay(log):
     log.add([b"a", b"b", b"a", b"b", b"c", b"a"])
-    log.fold()
+    log.clean()
     start, end = planned(log, maxOffsetsPerTrigger=4)
     assert end["topics"]["t"]["compacted"] == {"0": 1}
     log.add([b"a"])
@@ -68,7 +68,7 @@ def test_a_batch_behind_all_compacted_rows_is_repeated_whatever_is_compacted(log
     log.add([b"a", b"b"])
     log.add([b"a", b"b"])
     start, end = planned(log)
-    log.fold(1)
+    log.clean(1)
     assert offsets(stream(log, start).between(start, end)) == [2, 3]
 
 
@@ -76,7 +76,7 @@ def test_a_query_that_may_lose_rows_does_not_mix_those_of_two_states(log):
     log.add([b"a", b"b", b"a", b"b", b"c", b"a"])
     begun = stream(log, failOnDataLoss="false", maxRecordsOnDriver=0)
     [split] = begun.reader.partitions(begun.start, begun.reader.latestOffset(begun.start, begun.limit))
-    log.fold()
+    log.clean()
     with pytest.raises(DataLoss, match="offsets 0 to 1 were compacted while they were read; start the read again"):
         list(begun.reader.read(split))
 
@@ -86,7 +86,7 @@ def test_that_is_so_though_nothing_was_compacted_in_the_backup(log, tmp_path):
         log.add(keys)
     log.current.alter_config({"cleanup.policy": "compact"})
     made, _ = backup.back_up(log.log, saved := MemoryStore("saved"))
-    log.fold()
+    log.clean()
     begun = stream(log, maxOffsetsPerTrigger=4)
     end = begun.reader.latestOffset(begun.start, begun.limit)
     assert (offsets(begun.between(begun.start, end)), end["topics"]["t"]["compacted"]) == ([3], {"0": 1})
@@ -94,6 +94,6 @@ def test_that_is_so_though_nothing_was_compacted_in_the_backup(log, tmp_path):
     log.log = Log(open_store(str(tmp_path / "restored")), real_environment())
     log.log.open(create=False)
     log.handle = log.log.topic("t")
-    log.fold(2)
+    log.clean(2)
     with pytest.raises(DataLoss, match=r"were compacted after a batch with them was planned"):
         Stream(tmp_path / "restored", subscribe="t", startingOffsets="earliest").between(begun.start, end)

@@ -185,13 +185,6 @@ def test_tasks_read_all_rows_of_a_spark_that_takes_none_from_the_driver(log, mon
     read_ahead._handing_over.cache_clear()
 
 
-def test_tasks_read_the_newest_rows_of_each_key_for_which_all_keys_are_read(log):
-    log.log.topic("t").alter_config({"cleanup.policy": "compact"})
-    rows = record([b"a", b"b"], [b"k", b"l"])
-    log.append_rows("t", Rows(rows, None, pa.array([0, 0], pa.int32())))
-    assert SmallBatch not in planned(stream(log, startingOffsets="latest-by-key"))[0]
-
-
 class Meeting(threading.Barrier):
     """Where reads wait for one another, once they are expected."""
 

@@ -7,9 +7,9 @@ from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.maintenance import topic_roll
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidInput, UnknownVersion
-from tests.pyspark_log.source.test_latest_by_key import KeyedLog
 from tests.support.direct import read, values
 from tests.support.plain_log import PlainLog
+from tests.support.pyspark_log.compacted_log import CompactedLog
 
 
 @pytest.fixture
@@ -78,11 +78,11 @@ def test_a_version_whose_rows_have_expired_is_a_loss_or_empty(log):
 
 def test_a_version_whose_rows_were_compacted_with_later_ones_is_a_loss(tmp_path):
     """The newest rows of keys have been removed for some that the version does not have."""
-    log = KeyedLog(tmp_path / "compacted")
-    log.add("abc")
+    log = CompactedLog(tmp_path / "compacted")
+    log.add([b"a", b"b", b"c"])
     version = newest(log)
-    log.add("ab")
-    log.fold()
+    log.add([b"a", b"b"])
+    log.clean()
     with pytest.raises(DataLoss, match=r"rows up to offset 4 have been compacted, and the version ends at 3, so rows"):
         as_of(log, version)
     assert as_of(log, version, failOnDataLoss="false") == {0: [b"2"]}
@@ -90,11 +90,11 @@ def test_a_version_whose_rows_were_compacted_with_later_ones_is_a_loss(tmp_path)
 
 
 def test_a_version_that_alone_was_compacted_has_the_newest_row_of_each_key(tmp_path):
-    log = KeyedLog(tmp_path / "compacted")
-    log.add("aab")
+    log = CompactedLog(tmp_path / "compacted")
+    log.add([b"a", b"a", b"b"])
     version = newest(log)
-    log.fold()
-    log.add("a")
+    log.clean()
+    log.add([b"a"])
     assert as_of(log, version) == {0: [b"1", b"2"]}
 
 

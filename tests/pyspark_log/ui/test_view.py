@@ -164,7 +164,7 @@ def test_a_topic_whose_journal_is_damaged_says_so_beside_the_others(log, tmp_pat
 def test_a_topics_page_counts_rows_and_not_offsets_and_one_without_rows_has_no_time(log, tmp_path):
     compacted = CompactedLog(tmp_path / "compacted")
     compacted.add([b"a"] * 10)
-    compacted.fold()
+    compacted.clean()
     compacted.add([b"b"])
     shown = topic_page(watch_of(compacted).look(), "t")
     cells = re.findall(r'<td class="n">([^<]*)</td>', shown[shown.index("<tbody>") :])

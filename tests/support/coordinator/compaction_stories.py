@@ -1,4 +1,4 @@
-"""Stories of a compacted topic: what is written, folded, merged and rolled, in which order."""
+"""Stories of a compacted topic: what is written, cleaned, merged and rolled, in which order."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,19 +7,15 @@ from hypothesis import strategies as st
 
 from tests.support.coordinator.compacted_topic import CompactedTopic
 
-VERSIONS = st.none() | st.integers(-2, 4)
-"""So few that rows often have the same."""
-WITHOUT_VERSIONS = st.just(0)
-
 
 @st.composite
-def stories(draw, keys=(b"a", b"b", b"c", b"d", b"e", b"", None), versions=WITHOUT_VERSIONS):
-    """Return steps: batches of keys, folds, merges and rolls, and the passing of time."""
-    rows = st.lists(st.tuples(st.sampled_from(keys), st.booleans(), versions), min_size=1, max_size=6)
+def stories(draw, keys=(b"a", b"b", b"c", b"d", b"e", b"", None)):
+    """Return steps: batches of keys, cleanings, merges and rolls, and the passing of time."""
+    rows = st.lists(st.tuples(st.sampled_from(keys), st.booleans()), min_size=1, max_size=6)
     step = st.one_of(
         st.tuples(st.just("write"), rows),
         st.tuples(st.just("write"), rows),
-        st.tuples(st.just("fold"), st.integers(1, 3)),
+        st.tuples(st.just("clean"), st.integers(1, 3)),
         st.tuples(st.just("merge"), st.tuples(st.integers(0, 3), st.integers(1, 3))),
         st.tuples(st.just("roll"), st.integers(1, 2)),
         st.tuples(st.just("late"), st.integers(0, 3)),
@@ -33,15 +29,14 @@ def tell(topic: CompactedTopic, story: list[Any], check: Callable[[], object] = 
     late = []
     for number, (what, how) in enumerate(story):
         if what == "write":
-            rows = [(key, b"%d" % number if has_value else None) for key, has_value, _ in how]
-            topic.write(rows, [version for _, _, version in how] if topic.has_versions else ())
+            topic.write([(key, b"%d" % number if has_value else None) for key, has_value in how])
         elif what == "sleep":
             topic.now_ms += how
         elif what == "late":  # a process that was suspended wakes up
             if late:
                 topic.swap_in(late.pop(how % len(late)))
         else:
-            jobs = {"fold": topic.fold_job, "roll": topic.roll_job}
+            jobs = {"clean": topic.clean_job, "roll": topic.roll_job}
             job = topic.merge_job(*how) if what == "merge" else jobs[what](how)
             if job is not None and number % 3 == 0:
                 late.append(topic.make(job))

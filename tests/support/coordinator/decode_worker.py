@@ -10,8 +10,8 @@ import sys
 import threading
 
 from pyspark_log.opening import own_log
+from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.log.log import Log
-from pyspark_log_coordinator.maintenance import topic_description
 
 THREADS = 32
 

@@ -75,13 +75,11 @@ def of_node(
 ) -> list[topic.Command]:
     """Return the commands about one node of a topic."""
     moves = tuple(topic.PartitionReassignment(number, (holder.node,)) for number in range(len(state.partitions)))
-    damaged = tuple((number, 0) for number in files), tuple((*each, 0) for each in segments)
     return [
         topic.HoldFiles(*holder_of(holder), files, segments),
+        *(topic.DropStaged(*each) for each in segments),
         topic.Suspect(*holder_of(holder)),
         topic.CancelSuspicion(*holder_of(holder), state.suspicions),
-        topic.ReportDamage(*holder_of(holder), *damaged),
-        topic.ReportDamage(*holder_of(holder), *damaged, are_lost=True),
         topic.AlterReplicaNode(holder.node, "another"),
         topic.AlterReplicaNode(*holder_of(holder), fenced=True),
         topic.AlterReplicas(moves, dict(state.incarnations)),

@@ -134,11 +134,6 @@ class LostCluster:
         """Let a node catch up."""
         copying.catch_up(self.log.topic(topic), node)
 
-    def set_aside(self, node: str) -> list[Path]:
-        """Return the files that were set aside on a node, except those of journals."""
-        files = (each for each in Path(self.url(node)).glob("set-aside/**/*") if each.is_file())
-        return sorted(each for each in files if "journal" not in each.parts and "cluster" not in each.parts)
-
 
 def look(*urls: str, journals: Sequence[str] = (), open_node: Callable[[str], Store] = open_store) -> Survey:
     """Return the survey of the nodes at these addresses."""

@@ -7,11 +7,9 @@
     suspect NODE                   a process fails to reach a node
     reach NODE                     a failure detector reaches a node again
     leave gone=A,...               the suspicions of these nodes have stood for a full period
-    damage NODE pN=OFFSET ...      a process finds a node's copies of these rows damaged
-    elect live=A,... [gone=B,...] [back=C@OFFSET,...] [unclean]
-                                   an election: `live` nodes answer, the suspicions of `gone` have stood for a full
-                                   period, and the disks of `back` were set back: they lack all files with rows from
-                                   OFFSET on
+    elect live=A,... [gone=B,...] [unclean]
+                                   an election: `live` nodes answer, and the suspicions of `gone` have stood for a full
+                                   period
     prefer live=A,...              the preferred leaders lead again
     wipe NODE                      a node has lost all its files, and joins again in a new incarnation
     fence NODE, unfence NODE
@@ -20,7 +18,7 @@
 
 Events are written in the order of the entry: `holds`, `p0 isr=A,B`, `p0 leader=B epoch=1 isr=B,C`,
 `p0 lost 2..3 (batch 1: 2)`, `p0 staged 0..9`, `p0 rolled 0..9`, `p0 replicas=A,B adding=B removing=A`, `added 2`,
-`suspected`, `reached`, `damaged`, `renewed`, `fenced`, `unfenced`.
+`suspected`, `reached`, `renewed`, `fenced`, `unfenced`.
 
     leo                            -> p0 A=N B=N ..., p1 ...
     leader                         -> p0=A/EPOCH p1=none/EPOCH
@@ -40,7 +38,6 @@ from typing import Any, Protocol
 
 from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.replication import file_holders, isr_shrink
-from pyspark_log_coordinator.replication.damaged_copies import CopiesDamaged, SetBack
 from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.file_holders import FilesHeld
 from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk, Lagging
@@ -62,7 +59,6 @@ from pyspark_log_coordinator.topic.machine import (
     HoldFiles,
     MaintainSegments,
     PartitionReassignment,
-    ReportDamage,
     ShrinkIsr,
     Suspect,
     Suspicion,
@@ -129,7 +125,6 @@ def commands(here: Callable[[], Played]) -> dict[str, Callable[[list[str]], str]
         "suspect": told(lambda state, words: Suspect(words[0], state.incarnations[words[0]])),
         "reach": told(_reach),
         "leave": told(lambda state, words: ShrinkIsr((), _suspicions(state, settings(words, "gone")["gone"]))),
-        "damage": told(_damage),
         "elect": told(_elect),
         "prefer": told(lambda state, words: ElectPreferred(_holders(state, settings(words, "live")["live"]))),
         "wipe": told(lambda state, words: AlterReplicaNode(words[0], f"{state.incarnations[words[0]]} again")),
@@ -189,31 +184,10 @@ def _shrink(state: Topic, words: list[str]) -> ShrinkIsr:
     return ShrinkIsr(tuple(Lagging(p, nodes, one.leader_epoch, one.leader_end) for p, nodes, one in found))
 
 
-def _damage(state: Topic, words: list[str]) -> ReportDamage:
-    node, *rows = words
-    files, segments = [], []
-    for name, _, offset in (word.partition("=") for word in rows):
-        number, first = partition_number(name), int(offset)
-        partition = state.partitions[number]
-        segments += [(number, each.name, 0) for each in partition.segments_between(first, first + 1)]
-        files += [(each.file, each.position) for each in partition.chunks_between(first, first + 1)]
-    return ReportDamage(node, state.incarnations[node], tuple(files), tuple(segments))
-
-
 def _elect(state: Topic, words: list[str]) -> ElectLeaders:
-    given = settings(words, "live", "gone", "back", flags=("unclean",))
+    given = settings(words, "live", "gone", flags=("unclean",))
     gone = _suspicions(state, given.get("gone", ""))
-    back = (each.split("@") for each in given.get("back", "").split(",") if each)
-    found = tuple(_set_back(state, node, int(offset)) for node, offset in back)
-    return ElectLeaders(_holders(state, given.get("live", "")), gone, unclean="unclean" in given, set_back=found)
-
-
-def _set_back(state: Topic, node: str, offset: int) -> SetBack:
-    held = file_holders.held(state, node)
-    rows = [chunk for each in state.partitions for chunk in each.chunks if chunk.end_offset > offset]
-    files = {number for number, _ in held.files} & {chunk.file for chunk in rows}
-    segments = tuple((n, each.name) for n, each in (*held.segments, *held.staged) if each.end_offset > offset)
-    return SetBack(node, state.incarnations[node], tuple(sorted(files)), segments)
+    return ElectLeaders(_holders(state, given.get("live", "")), gone, unclean="unclean" in given)
 
 
 def _suspicions(state: Topic, nodes: str) -> tuple[Suspicion, ...]:
@@ -257,7 +231,6 @@ _TOLD = {
     FilesHeld: "holds",
     NodeSuspected: "suspected",
     SuspicionCancelled: "reached",
-    CopiesDamaged: "damaged",
     ReplicasRenewed: "renewed",
     ReplicasFenced: "fenced",
     ReplicasUnfenced: "unfenced",

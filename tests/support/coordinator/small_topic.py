@@ -24,8 +24,9 @@ from pyspark_log_coordinator.commit.commit import commit_staged
 from pyspark_log_coordinator.commit.inline_maintenance import plan_inline, roll_inline
 from pyspark_log_coordinator.environment import Environment, real_environment
 from pyspark_log_coordinator.journal import journal, journal_entry, trimming
+from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.log.log import Log, TopicHandle
-from pyspark_log_coordinator.maintenance import cluster_cleanup, roll_task, topic_cleanup, topic_description, topic_roll
+from pyspark_log_coordinator.maintenance import cluster_cleanup, roll_task, topic_cleanup, topic_roll
 from pyspark_log_coordinator.model.batch import Acks, StagedFile
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import TopicConfig
@@ -53,8 +54,8 @@ SMALL = (
     (roll_task, "SMALL_CHUNK_BYTES", 700),
     (roll_task, "TINY_CHUNK_BYTES", 700),
     (reserve, "RESERVE_BYTES", 0),
-    (compaction_plan, "KEYED_ROWS_MAX", 60),
-    (compaction_plan, "FOLD_CHUNKS", 6),
+    (compaction_plan, "DIRTY_ROWS_MAX", 60),
+    (compaction_plan, "INLINE_CHUNKS", 6),
     (roll_plan, "INLINE_LAG_MS", 5),
     (tiers, "MERGE_COUNT", 2),
     (parquet_segment, "ROW_GROUP_BYTES", 600),

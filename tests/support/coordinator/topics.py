@@ -131,15 +131,23 @@ def compacted(
     *,
     tombstones: int = 0,
     cleaned_ms: int = 0,
-    supersedes: Mapping[str, int] | None = None,
     on: Sequence[str] = ("A",),
     log_bytes: int = 100,
+    others: Sequence[SwapSegments] = (),
 ) -> SwapSegments:
-    """Return the swap that puts a keyed segment in the place of what the only partition has of `[start, end)`."""
+    """Return the swap that puts a keyed segment in the place of what the only partition has of `[start, end)`.
+
+    With `others`, which come after it, all are swapped in together.
+    """
     made = swap(start, end, on=on, parquet=True, log_bytes=log_bytes)
-    keyed = Keyed(rows, tombstones, cleaned_ms, supersedes=tuple((supersedes or {}).items()))
-    replaces = tuple(each.name for each in state.partitions[0].segments_between(start, end))
-    return msgspec.structs.replace(made, segment=msgspec.structs.replace(made.segment, keyed=keyed), replaces=replaces)
+    one, keyed = state.partitions[0], Keyed(rows, tombstones, cleaned_ms)
+    last = others[-1].segment.end_offset if others else end
+    first = start if last <= one.compacted_end else 0
+    replaces = tuple(each.name for each in one.segments_between(first, last))
+    segment = msgspec.structs.replace(made.segment, keyed=keyed)
+    return msgspec.structs.replace(
+        made, segment=segment, others=tuple(each.segment for each in others), replaces=replaces
+    )
 
 
 def rolled(state: Topic, *bounds: int, partition: int = 0, **facts: Any) -> Topic:

@@ -12,7 +12,7 @@ from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
 from pyspark_log_coordinator.model.partition import Partition
 from pyspark_log_coordinator.topic.machine import MaintainSegments
-from tests.support.coordinator.compacted_topic import fold_job
+from tests.support.coordinator.compacted_topic import clean_job
 from tests.support.plain_log import NOON_MS, PlainLog, record
 
 
@@ -55,20 +55,22 @@ class CompactedLog(PlainLog):
         self.rows += new
         self.end += len(new)
 
-    def fold(self, pieces: int | None = None) -> None:
+    def clean(self, pieces: int | None = None) -> None:
         """Compact what is not compacted, or the oldest pieces of it; the files before are deleted."""
         self.handle.alter_config({"cleanup.policy": "compact"})
-        job = fold_job(self.handle, self.log.environment.now_ms(), pieces)
+        job = clean_job(self.handle, self.log.environment.now_ms(), pieces)
         if job is None:
             return
         swap = run_roll(self.log.store_at, roll_task_of(self.handle, job), self.log.environment)
         assert self.handle.submit(MaintainSegments((swap,))).events
         topic_cleanup.clean_up_topic(self.handle)
         begin, self._compacted_end = self._compacted_end, self.partition.compacted_end
-        folded = [row for row in self.rows if begin <= row.offset < self._compacted_end]
-        newest = {row.key: row for row in folded if row.key is not None}.values() or folded[-1:]
-        kept = {row.offset for row in newest}
-        self.rows = [row for row in self.rows if not begin <= row.offset < self._compacted_end or row.offset in kept]
+        cleaned = [row for row in self.rows if begin <= row.offset < self._compacted_end]
+        newest = {row.key: row for row in cleaned if row.key is not None}
+        head = [row for row in self.rows if row.offset < begin and row.key is not None and row.key not in newest]
+        head += newest.values()
+        tail = [row for row in self.rows if row.offset >= self._compacted_end]
+        self.rows = sorted(head or cleaned[-1:]) + tail
 
     def between(self, start: int, end: int) -> list[Row]:
         """Return the rows of a range of offsets."""

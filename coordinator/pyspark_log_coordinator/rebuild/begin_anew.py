@@ -1,0 +1,163 @@
+"""Begins a log anew: its journals, with states that are known from elsewhere, beside files that are there.
+
+A backup is restored, and a cluster is rebuilt from its nodes' folders, by these steps:
+
+    1  copy the files that a node lacks, and check each chunk
+    2  begin the journal of each topic and group, with one entry that is its whole state, and a snapshot
+    3  begin the cluster's journal
+    4  delete what is older in the folders of these journals
+
+Until step 3 is done there is no log. So whoever is killed starts again, and nothing is deleted before. A journal begins
+at a number above any that the former one can have reached. To a process that knows the former one it looks as if it was
+trimmed in the meantime: it loads the snapshot (`journal`). Files that were born before cannot be sequenced.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from pyspark_log_coordinator.cluster import machine as cluster
+from pyspark_log_coordinator.cluster.cluster_state import Cluster, TopicRecord
+from pyspark_log_coordinator.cluster.groups import GroupRecord
+from pyspark_log_coordinator.group import machine as group
+from pyspark_log_coordinator.group.state import Group
+from pyspark_log_coordinator.journal import trimming
+from pyspark_log_coordinator.journal.journal import Journal
+from pyspark_log_coordinator.journal.state_machine import BeginJournal
+from pyspark_log_coordinator.model.topic_state import Topic
+from pyspark_log_coordinator.rebuild.known_files import NUMBER_MARGIN
+from pyspark_log_coordinator.sync import replica_file
+from pyspark_log_coordinator.topic import machine as topic
+from pyspark_log_storage import layout
+from pyspark_log_storage.errors import OutcomeUnknown
+from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable, stop_unless_damaged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark_log_coordinator.environment import Environment
+    from pyspark_log_coordinator.journal.place import JournalPlace
+    from pyspark_log_coordinator.journal.state_machine import Machine
+    from pyspark_log_coordinator.sync.replica_file import ReplicaFile
+    from pyspark_log_storage.stores.store import Store
+
+
+class NewTopic(msgspec.Struct, frozen=True):
+    """A topic, the number of its journal's first entry, and when it was created."""
+
+    number: int
+    created_ms: int
+    state: Topic
+
+    @property
+    def folder(self) -> str:
+        """The folder of its journal."""
+        return layout.topic_journal(self.state.name, self.state.topic_id)
+
+    @property
+    def record(self) -> TopicRecord:
+        """The cluster's record of the topic."""
+        state = self.state
+        assignments = tuple(each.replicas for each in state.partitions)
+        return TopicRecord(state.name, state.topic_id, self.created_ms, state.config, assignments, state.schemas)
+
+
+class NewGroup(msgspec.Struct, frozen=True):
+    """A group, and the number of its journal's first entry."""
+
+    number: int
+    record: GroupRecord
+    state: Group
+
+    @property
+    def folder(self) -> str:
+        """The folder of its journal."""
+        return layout.group_journal(self.record.journal_id)
+
+
+class States(msgspec.Struct, frozen=True):
+    """The states with which the journals of a log begin."""
+
+    number: int
+    """The number of the first entry of the cluster's journal."""
+    cluster: Cluster
+    """Without topics and groups."""
+    topics: tuple[NewTopic, ...]
+    groups: tuple[NewGroup, ...] = ()
+
+    def journals(self) -> list[tuple[str, Machine[Any, Any], int, Any]]:
+        """Return folder, machine, first number and state of each journal. The cluster's comes last."""
+        topics = {each.state.name: each.record for each in self.topics}
+        groups = {each.record.group_id: each.record for each in self.groups}
+        state = msgspec.structs.replace(self.cluster, topics=topics, groups=groups)
+        return [
+            *((each.folder, topic.MACHINE, each.number, each.state) for each in self.topics),
+            *((each.folder, group.MACHINE, each.number, each.state) for each in self.groups),
+            (layout.CLUSTER_JOURNAL, cluster.MACHINE, self.number, state),
+        ]
+
+
+def copy(
+    file: ReplicaFile, sources: Sequence[Store], target: Store, moved: Callable[[int], object] = lambda _: None
+) -> None:
+    """Copy a file from the first store that has it whole. Raises the error of the first one if none has."""
+
+    def copy_from(source: Store) -> None:
+        replica_file.copy(source, target, file, moved, replace=replica_file.is_stored(target, file))
+
+    try:
+        first_readable(sources, copy_from, stop_unless_damaged)
+    except AllCopiesFailed as failed:
+        raise next(iter(failed.errors.values())) from failed
+
+
+def begin_anew(
+    states: States,
+    place: JournalPlace,
+    environment: Environment,
+    before_last: Callable[[], object] = lambda: None,
+) -> None:
+    """Begin the journals in a place, beside files that are there, or finish what an interrupted call has begun.
+
+    `before_last` is called before that of the cluster begins, and may raise. Raises `OutcomeUnknown` if there is a
+    journal that another call began; `StoreError`.
+    """
+    journals = [
+        (Journal(place, folder, machine, environment), number, BeginJournal(machine.encode_state(state)))
+        for folder, machine, number, state in states.journals()
+    ]
+    for position, (journal, number, command) in enumerate(journals, 1):
+        if position == len(journals):
+            before_last()
+        # An interrupted call for other states may have been killed between an entry and its snapshot.
+        if journal.newest_snapshot() > number or journal.entries.newest_after(number) > 0:
+            raise OutcomeUnknown(f"{journal.entries.name(number)} would come after newer entries of another log")
+        journal.begin_at(number, command)
+    for journal, number, _ in journals:
+        trimming.delete_before(journal, number)
+
+
+def have_only_begun(states: States, place: JournalPlace, environment: Environment) -> bool:
+    """Return whether the journals have begun with these numbers, and have no later entries."""
+
+    def ends_at(folder: str, machine: Machine[Any, Any], number: int) -> bool:
+        journal = Journal(place, folder, machine, environment)
+        journal.refresh()
+        return journal.number == number
+
+    return all(ends_at(folder, machine, number) for folder, machine, number, _ in states.journals())
+
+
+def group_anew(state: Group) -> Group:
+    """Return a group without members, with its offsets, whose numbers are above those that any process can know."""
+    return Group(
+        group_id=state.group_id,
+        config=state.config,
+        offsets=state.offsets,
+        generation=state.generation + NUMBER_MARGIN,
+        barriers=state.barriers + NUMBER_MARGIN,
+        actions=state.actions + NUMBER_MARGIN,
+        rewinds=state.rewinds + NUMBER_MARGIN,
+    )

@@ -1,0 +1,342 @@
+"""Faults: copies of a topic's files that are damaged or lost. One walk finds them, and one cure replaces them.
+
+A copy is whole if its bytes are those that the journal names (checksum, base and end offset, length), its rows can be
+decoded, and its index is right. `faults` reads the copies on any nodes; `verify` prints what it yields, the scrubber
+and `verify --repair` cure it. What looks damaged is read a second time by the topic's newest state, because a disk may
+be misread once, and because a file may have been rolled, moved or deleted since.
+
+`cure` copies the file from the nearest holder that has it whole, and replaces the damaged copy atomically. It writes
+nothing to the journal: a damaged copy counts until it is replaced, seconds after it is found. If no node has the file
+whole, nothing is changed, and the error names the rows.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from pyspark_log_coordinator.model.partition import NodeId, SegmentRef, named
+from pyspark_log_coordinator.replication import replicas
+from pyspark_log_coordinator.segments.swap import DropStaged
+from pyspark_log_coordinator.sync import replica_file
+from pyspark_log_coordinator.sync.replica_file import ReplicaFile
+from pyspark_log_storage import layout
+from pyspark_log_storage.errors import (
+    CorruptObject,
+    LogError,
+    ObjectMissing,
+    StoreError,
+    StoreUnavailable,
+    UnknownTopic,
+)
+from pyspark_log_storage.files import append_file
+from pyspark_log_storage.objects.node import require_marker
+from pyspark_log_storage.segments import segment, transfer
+from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
+from pyspark_log_storage.stores.read_ahead import ReadAhead
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.model.topic_state import Topic
+    from pyspark_log_storage.files.index import IndexEntry
+    from pyspark_log_storage.files.row_files import EpochStarts
+    from pyspark_log_storage.stores.store import Readable, Store
+
+
+ROWS_TOLD = 3
+"""Of how many partitions an error names the rows."""
+
+
+class Wrong(enum.Enum):
+    """What is wrong with a copy."""
+
+    ROWS = "rows"
+    """The file is damaged or missing."""
+    INDEX = "index"
+    """The file is whole, and the index of the segment is damaged or missing."""
+    OTHER_ROWS = "other rows"
+    """The file is whole, and has other chunks than that of another node, which is whole, too. It cannot be cured."""
+
+
+class BadRows(msgspec.Struct, frozen=True):
+    """Rows `[base_offset, end_offset)` of a partition that a copy has not, and why."""
+
+    partition: int
+    base_offset: int
+    end_offset: int
+    why: str = ""
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """A node's copy of a file that is not whole."""
+
+    node: NodeId
+    file: ReplicaFile
+    rows: tuple[BadRows, ...]
+    wrong: Wrong = Wrong.ROWS
+
+    @property
+    def key(self) -> str:
+        """The key of the object that is damaged or lost."""
+        return f"{self.file.key}.index" if self.wrong is Wrong.INDEX else self.file.stored_key
+
+    @property
+    def why(self) -> str:
+        """What is wrong first."""
+        return self.rows[0].why
+
+
+def faults(
+    handle: TopicHandle, nodes: Collection[NodeId], moved: Callable[[int], object] = lambda _: None
+) -> Iterator[Fault]:
+    """Yield the copies on these nodes, which answer, that are not whole, file by file.
+
+    `moved` gets the number of bytes read since its last call, and may wait (`Throttle`). What others roll, move or
+    delete meanwhile is no fault. Changes nothing.
+    """
+    stores = {node: handle.log.node_store(node) for node in nodes}
+    state = handle.journal.state
+    for file in replica_file.all_files(handle):
+        if not faults_of(state, handle.schemas, file, _of_holders(state, file, stores), moved, is_second=False):
+            continue
+        newest = _named(handle, file)
+        if newest is not None:
+            now = handle.journal.state
+            yield from faults_of(now, handle.schemas, newest, _of_holders(now, newest, stores))
+
+
+def faults_of(
+    state: Topic,
+    schemas: Sequence[pa.Schema],
+    file: ReplicaFile,
+    stores: Mapping[NodeId, Store],
+    moved: Callable[[int], object] = lambda _: None,
+    *,
+    is_second: bool = True,
+) -> list[Fault]:
+    """Return the copies of a file on these stores that are not whole.
+
+    The first look reads ahead, and what it finds may be wrong: it needs a second one.
+    """
+    found: list[Fault] = []
+    whole: dict[NodeId, tuple[EpochStarts, list[IndexEntry]]] = {}
+    for node, store in stores.items():
+        source = store if is_second else ReadAhead(store)
+        if file.segment is None:
+            rows = _bad_chunks(source, file, state, schemas, moved)
+            found += [Fault(node, file, rows)] if rows else []
+            continue
+        (of_all,) = rows_of(state, file)
+        try:
+            entries = _entries(source, file, file.segment, schemas, moved)
+            is_indexed = segment.index_is_right(store, file.key, entries)
+            epochs = segment.epochs_of(store, file.key)[1] if len(stores) > 1 else ()
+        except LogError as error:
+            found.append(Fault(node, file, (msgspec.structs.replace(of_all, why=error.message),)))
+            continue
+        whole[node] = epochs, entries
+        first = next(iter(whole))
+        if whole[node] != whole[first]:
+            why = f"its chunks differ from those on node {first!r}, though each is whole; restore the right one"
+            found.append(Fault(node, file, (msgspec.structs.replace(of_all, why=why),), Wrong.OTHER_ROWS))
+        if not is_indexed:
+            why = f"it does not match the {layout.ending(file.key)}"
+            found.append(Fault(node, file, (msgspec.structs.replace(of_all, why=why),), Wrong.INDEX))
+    return found
+
+
+def bytes_of(file: ReplicaFile) -> int:
+    """Return the number of bytes that the walk reads of a whole copy of a file."""
+    return sum(each.length for each in file.places) if file.segment is None else file.segment.log_bytes
+
+
+def cure(handle: TopicHandle, node: NodeId, file: ReplicaFile) -> bool:
+    """Make a node's copy of a file whole; return whether that was needed.
+
+    Do nothing if the journal no longer names the copy: its bytes may be deleted at any time. Give up a staged segment
+    of which no copy is whole. Raises `CorruptObject` and changes nothing if no other holder that answers has a whole
+    copy; `NodeMissing`, `NewerFormat`, `StoreError`.
+    """
+    newest = _named(handle, file)
+    state = handle.journal.state
+    if newest is None or not _of_holders(state, newest, {node: handle.log.node_store(node)}):
+        return False
+    # While the disk is not mounted, the copy would be written below its mount point.
+    require_marker(handle.log.node_store(node), node, state.incarnations[node])
+    try:
+        return make_whole(handle, node, newest).changed
+    except (CorruptObject, StoreError) as error:
+        if not give_up(handle, newest, error):
+            raise
+        return True
+
+
+class Made(NamedTuple):
+    """What it took to make a copy whole."""
+
+    changed: bool
+    """Whether anything was written."""
+    damaged: tuple[NodeId, ...] = ()
+    """The holders whose copies turned out to be damaged or lost before another one was whole."""
+
+
+def make_whole(
+    handle: TopicHandle, node: NodeId, file: ReplicaFile, moved: Callable[[int], object] = lambda _: None
+) -> Made:
+    """Copy a file to a node from the nearest holder that has it whole, unless the node has a whole copy.
+
+    A damaged copy on the node is replaced in one step, so that two processes that do so do not delete each other's. One
+    that cannot be read may be on a bad sector. Raises `CorruptObject`, `NewerFormat`, `StoreError` and changes nothing.
+    """
+    target = handle.log.node_store(node)
+    error: CorruptObject | StoreError | None = None
+    if replica_file.is_stored(target, file):
+        try:
+            return Made(replica_file.check(target, file, moved))
+        except (CorruptObject, StoreUnavailable) as raised:
+            error = raised
+    skipped: list[NodeId] = []
+
+    def copy_from(source: NodeId) -> None:
+        replica_file.copy(handle.log.node_store(source), target, file, moved, replace=error is not None)
+
+    def note(source: NodeId, raised: CorruptObject | StoreError) -> None:
+        if is_of_store(raised, target):
+            raise raised
+        if isinstance(raised, (CorruptObject, ObjectMissing)):
+            skipped.append(source)
+
+    try:
+        first_readable(replica_file.sources(handle, file.holders, node), copy_from, note)
+    except AllCopiesFailed as failed:
+        if error is None and not failed.errors and all(each.node == node for each in file.holders):
+            error = ObjectMissing(target.url, file.stored_key)
+        raise _no_copy(handle.journal.state, node, file, [error, *failed.errors.values()]) from None
+    except StoreError as raised:  # of the node's own store
+        if error is not None:
+            raise
+        if not replica_file.is_stored(target, file):
+            if type(raised) is StoreError:  # the name was taken; the file has expired since
+                raise ObjectMissing(target.url, file.key) from raised
+            raise
+        # Another process copied it first.
+        replica_file.check(target, file, moved)
+    return Made(True, tuple(skipped))
+
+
+def give_up(handle: TopicHandle, file: ReplicaFile, error: LogError) -> bool:
+    """Drop a segment that is only staged if no whole copy of it was found, by this error; return whether it was."""
+    if file.segment is None or not isinstance(error, (CorruptObject, ObjectMissing)):
+        return False
+    return bool(handle.submit(DropStaged(file.number, file.segment.name)).events)
+
+
+def is_of_store(error: LogError, store: Store) -> bool:
+    """Return whether a store failed itself, rather than a source or a deleted object."""
+    return isinstance(error, StoreError) and not isinstance(error, ObjectMissing) and error.url == store.url
+
+
+def rows_of(state: Topic, file: ReplicaFile) -> list[BadRows]:
+    """Return the rows of a file by partition: of an append file from the first that the journal names to the last."""
+    if file.segment is not None:
+        return [BadRows(file.number, file.segment.base_offset, file.segment.end_offset)]
+    found = []
+    for number in sorted(file.partitions):
+        chunks = [each for each in state.partitions[number].chunks if each.file == file.number]
+        if chunks:  # they may have been rolled since
+            found.append(BadRows(number, chunks[0].base_offset, chunks[-1].end_offset))
+    return found
+
+
+def _no_copy(
+    state: Topic, node: NodeId, file: ReplicaFile, errors: list[CorruptObject | StoreError | None]
+) -> LogError:
+    """Return the error that no holder has a whole copy of a file, given what the node and its holders answered."""
+    why = next((each for each in reversed(errors) if each is not None), None)
+    rows = _text(rows_of(state, file))
+    if why is None:
+        names = named({holder.node for holder in file.holders})
+        message = f"cannot be copied to node {node!r}: none of its holders ({names}) is reachable"
+        return StoreUnavailable("", file.key, f"{file.key} ({rows}) {message}; bring one back")
+    if isinstance(why, CorruptObject):
+        detail = f"no holder that answers has a whole copy of {file.stored_key} ({rows}), which node {node!r} needs"
+        return CorruptObject(why.object, f"{why.detail}; {detail}")
+    return ObjectMissing(why.url, why.key, rows) if isinstance(why, ObjectMissing) else why
+
+
+def _text(rows: Sequence[BadRows]) -> str:
+    """Return rows as text: those of the first partitions."""
+    first, more = rows[:ROWS_TOLD], rows[ROWS_TOLD:]
+    told = [f"partition {each.partition}, offsets {each.base_offset} to {each.end_offset - 1}" for each in first]
+    return "; ".join([*told, *([f"{len(more)} more partitions"] if more else [])])
+
+
+def _named(handle: TopicHandle, file: ReplicaFile) -> ReplicaFile | None:
+    """Return a file as the topic's newest state names it, or None if that does not."""
+    try:
+        handle.refresh()
+    except UnknownTopic:
+        return None
+    except LogError:
+        pass  # the known state must do
+    return next((each for each in replica_file.all_files(handle) if each.key == file.key), None)
+
+
+def _of_holders(state: Topic, file: ReplicaFile, stores: Mapping[NodeId, Store]) -> dict[NodeId, Store]:
+    holders = replicas.of_current_incarnations(state, file.holders)
+    return {each.node: stores[each.node] for each in holders if each.node in stores}
+
+
+def _bad_chunks(
+    store: Readable, file: ReplicaFile, state: Topic, schemas: Sequence[pa.Schema], moved: Callable[[int], object]
+) -> tuple[BadRows, ...]:
+    """Return the rows of an append file that cannot be read.
+
+    Chunks that the journal no longer names are damage, too: nobody could copy the file.
+    """
+    found = []
+    for place in sorted(file.places, key=lambda each: each.position):
+        chunks = state.partitions[place.partition].chunks
+        try:
+            append_file.read_chunk(store, file.key, place, schemas, file.key)
+        except LogError:
+            ref = next(each for each in chunks if (each.file, each.position) == (file.number, place.position))
+            where = f"partition {place.partition}, offset {ref.base_offset}"
+            try:
+                append_file.read_chunk(store, file.key, place, schemas, where)
+            except LogError as error:
+                found.append(BadRows(place.partition, ref.base_offset, ref.end_offset, error.message))
+        moved(place.length)
+    try:
+        if not found and store.size(file.key) > bytes_of(file):
+            transfer.check_append_file(store, file.key, file.places)
+    except LogError as error:
+        found = [msgspec.structs.replace(each, why=error.message) for each in rows_of(state, file)]
+    return tuple(found)
+
+
+def _entries(
+    store: Readable,
+    file: ReplicaFile,
+    ref: SegmentRef,
+    schemas: Sequence[pa.Schema],
+    moved: Callable[[int], object],
+) -> list[IndexEntry]:
+    """Return the entries of a segment that is the one that the journal names. Raises `LogError`."""
+    entries: list[IndexEntry] = []
+    left = ref.log_bytes
+    try:
+        for entry in segment.entries(store, file.key, schemas):
+            entries.append(entry)
+            moved(min(entry.length, left))
+            left -= min(entry.length, left)
+    finally:
+        moved(left)
+    replica_file.check_segment(ref, entries, store.size(file.stored_key))
+    return entries
