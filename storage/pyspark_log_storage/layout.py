@@ -21,7 +21,6 @@
     groups/<journal id>/journal/...                 the journal of a group, as that of a topic
     groups/<journal id>/heartbeats/<member id>.<counter>     the newest heartbeat of a member
     backups/<number>                                a backup, beside the files of topics that it names
-    set-aside/<when>-<nonce>/<key>                  files that a rebuild could not use
     selftest/                                       objects of the store's self-test; empty afterwards
 
 Every path of a topic contains its id, so that a topic that was deleted and created again shares nothing with the
@@ -61,9 +60,7 @@ _OF_TOPIC = re.compile(
     rf"journal/({_JOURNAL}|(inbox|answers)/{BORN_NAME})|append/{BORN_NAME}|[0-9]+/({_SEGMENT_FILE_NAME}|leader-epoch-checkpoint)"
     rf"|(recovery-point|replication)-offset-checkpoint|description|{_DELTA_LOG}"
 )
-_WRITTEN_IN_PARTS = re.compile(
-    rf"topics/[^/]+/[^/]+/(append/{BORN_NAME}|[0-9]+/{_SEGMENT_FILE_NAME})|set-aside/[^/]+/.+"
-)
+_WRITTEN_IN_PARTS = re.compile(rf"topics/[^/]+/[^/]+/(append/{BORN_NAME}|[0-9]+/{_SEGMENT_FILE_NAME})")
 NUMBER_MAX: int = 10**_DIGITS - 1
 CLUSTER_JOURNAL = "cluster/"
 JOURNAL_NODES = "cluster/journal-nodes"
@@ -148,7 +145,7 @@ def is_of_cluster(key: str) -> bool:
 
 
 def is_written_in_parts(key: str) -> bool:
-    """Return whether `key` is one of the product's large files: an append file, a segment's, or one set aside."""
+    """Return whether `key` is one of the product's large files: an append file or a segment's."""
     return _WRITTEN_IN_PARTS.fullmatch(key) is not None
 
 

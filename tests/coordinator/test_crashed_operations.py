@@ -17,8 +17,7 @@ import pytest
 
 from pyspark_log.reading import groups
 from pyspark_log_coordinator.audit import repair, verify
-from pyspark_log_coordinator.log import node_admin
-from pyspark_log_coordinator.maintenance import journal_migration
+from pyspark_log_coordinator.log import journal_move, node_admin
 from tests.support.coordinator.fault_story import GROUP, ON_THE_ROOT, ON_THREE_STORES, PRODUCER, Process, told
 from tests.support.coordinator.keyed_topic import COMPACTED, KeyedClient
 from tests.support.coordinator.operation_story import KEYED, Operation, OperationStory, crash, crashes_of
@@ -43,7 +42,7 @@ def delete_a_topic(story):
 
 
 def migrate(process):
-    journal_migration.migrate(process.client.log, ("3", "4", "5"))
+    journal_move.move(process.client.log, ("3", "4", "5"))
 
 
 def lose_a_journal_node(story):
@@ -54,14 +53,13 @@ def lose_a_journal_node(story):
 
 
 def migrate_to_the_renewed(process):
-    journal_migration.migrate(process.client.log, ("0", "1", "2"))
+    journal_move.move(process.client.log, ("0", "1", "2"))
 
 
 def journals_are_on(*urls):
     def check(process):
         log = process.client.log
         assert log.journals.nodes.urls == urls
-        assert not log.cluster.state.journals.are_moving
         assert log.journals.missing_nodes() == {}
 
     return check

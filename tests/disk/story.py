@@ -16,7 +16,7 @@ import msgspec
 
 from pyspark_log.reading.fetch import fetch
 from pyspark_log.reading.planning import Range, find_again, split_of
-from pyspark_log_coordinator.maintenance.journal_migration import migrate
+from pyspark_log_coordinator.log.journal_move import move
 from pyspark_log_coordinator.model.batch import Acks
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage import layout
@@ -94,7 +94,7 @@ class DiskStory(Story):
                 super().run()
                 self._compact("second")
                 if self.kind == "journals":
-                    self.do("migrate", lambda process: migrate(process.client.log, ("1", "2", "3")))
+                    self.do("migrate", lambda process: move(process.client.log, ("1", "2", "3")))
                 self.write(2)
                 self.do("consume after that", Process.consume, "second")
             self._waited += DELETED_AFTER_SECONDS

@@ -1,7 +1,7 @@
 """The journals on several stores: what a majority has at one ballot is decided, and goes to the journal's history.
 
-Each migration begins a generation, with a list of stores of its own. A journal goes from one to the next with an entry
-that is the last one on the former stores and the first one on the new ones.
+Each move begins a generation, with a list of stores of its own. A journal goes from one to the next with an entry that
+is the last one on the former stores and the first one on the new ones.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.cluster.cluster_state import Cluster
-from pyspark_log_coordinator.cluster.journal_generations import JournalMigrationFinished, JournalMigrationStarted
 from pyspark_log_coordinator.cluster.nodes import NodeAdded, NodeRemoved
 from pyspark_log_coordinator.journal import registers, trimming
 from pyspark_log_coordinator.journal.journal_entry import digest
 from pyspark_log_coordinator.journal.paxos import NIL, majority
+from pyspark_log_coordinator.journal.state_machine import JournalEnded
 from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_storage import layout
 from pyspark_log_storage.layout import number_of_newest_first
@@ -37,6 +37,8 @@ class ClusterHistory(History):
         self._first = first
         self._changed = changed
         self._later: dict[int, Incarnations] = {}
+        self._begun = 1
+        """The newest generation in which the journal has begun."""
 
     @property
     def state(self) -> Cluster:
@@ -52,16 +54,20 @@ class ClusterHistory(History):
 
     def in_use(self) -> list[Incarnations]:
         """Return the journal nodes of the generations of which a majority is needed."""
-        journals = self.state.journals
-        newest = self.journal_nodes(journals.generation)
-        return [newest, self.journal_nodes(journals.generation - 1)] if journals.are_moving else [newest]
+        return [self.journal_nodes(each) for each in {self._begun, self.state.journals.generation}]
+
+    def begun(self, generation: int) -> None:
+        """Take in that the journal has begun in a generation: all others have, too."""
+        if generation > self._begun:
+            self._begun = generation
+            self._changed("JournalsMoved")
 
     def decided(self, events: list[Any], before: Cluster, after: Cluster) -> None:
         changes = []
         for event in events:
-            if isinstance(event, JournalMigrationStarted):
+            if isinstance(event, JournalEnded):
                 self._later[event.generation] = {each.node: each.incarnation for each in event.nodes}
-            if isinstance(event, JournalMigrationStarted | JournalMigrationFinished | NodeAdded | NodeRemoved):
+            if isinstance(event, JournalEnded | NodeAdded | NodeRemoved):
                 changes.append(type(event).__name__)
             if isinstance(event, NodeRemoved):
                 held = [nodes for nodes in self.in_use() if event.node_id in nodes]
@@ -167,6 +173,9 @@ class Ballots:
             history.created(key, value)
             if history.generation > before and number > 1:
                 self._left[history.folder, before] = number
-        elif history.hashes[number] != digest(value):
+        elif history.hashes[number] == digest(value):
+            if isinstance(history, ClusterHistory):
+                history.begun(generation)
+        else:
             require(number < max(history.snapshots(), default=0), f"two values are decided for entry {number}")
             history.strays += 1

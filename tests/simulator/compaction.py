@@ -119,7 +119,8 @@ class Compaction:
         known, reached = before.partitions[p], _compacted_end(before.partitions[p])
         is_cleaning = job.end_offset > reached
         present = known.pieces_between(0 if is_cleaning else job.base_offset, job.end_offset)
-        made_of = [*job.segments, *job.chunks]
+        # What expired while others waited for a copy is not there any more.
+        made_of = [each for each in (*job.segments, *job.chunks) if each.end_offset > known.log_start]
         same = list(map(_identity, present)) == list(map(_identity, made_of))
         require(same, f"{where}: it was made of {made_of}, and there is {present}")
         if not is_cleaning:

@@ -7,8 +7,8 @@ away.
 
 from __future__ import annotations
 
-from pyspark_log_coordinator.log import node_admin
-from pyspark_log_coordinator.maintenance import journal_migration
+from pyspark_log_coordinator.cluster.machine import MoveJournals
+from pyspark_log_coordinator.log import journal_move, node_admin
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_storage.errors import InvalidInput, LogError
 from tests.simulator.actors import may_die, open_topic
@@ -38,7 +38,7 @@ def mover(process: Process) -> None:
                 disk = chance.choice(new)
                 node_admin.join(process.log, disk.url, disk.node_id, chance.choice(["", "a", "b"]))
             elif world.several_journals and chance.random() < _MIGRATES:
-                migrate(world, process)
+                _move_journals(world, process)
             elif chance.random() < _REMOVES:
                 _drain_and_remove(world, process)
             else:
@@ -94,18 +94,17 @@ def _drain_and_remove(world: ReplicatedWorld, process: Process) -> None:
             wanted = reassigner.topics_to_drain(log, name)
 
 
-def migrate(world: ReplicatedWorld, process: Process) -> None:
-    """Migrate the journals to other nodes, or go on with a migration."""
+def _move_journals(world: ReplicatedWorld, process: Process) -> None:
+    """Move the journals to other nodes, or die after the cluster's has ended: whoever opens the log goes on."""
     log, chance = process.log, process.chance
-    journals = log.cluster.refresh().journals
-    if journals.are_moving:
-        to = tuple(each.node for each in journals.nodes)
-    else:
-        names = [each for each, node in log.cluster.state.nodes.items() if not node.fenced and _answers(world, each)]
-        chance.shuffle(names)
-        to = tuple(names[: chance.choice([3, 3, 3, 5])])
+    names = [each for each, node in log.cluster.refresh().nodes.items() if not node.fenced and _answers(world, each)]
+    chance.shuffle(names)
+    to = tuple(names[: chance.choice([3, 3, 3, 5])])
     world.candidates[process.name] = to
-    journal_migration.migrate(log, to, lambda _: may_die(process, _DIES))
+    if chance.random() < _DIES and log.journals.nodes is not None:
+        log.cluster.submit(MoveJournals(to, log.journals.nodes.nodes))
+        may_die(process, 1)
+    journal_move.move(log, to)
 
 
 def _answers(world: ReplicatedWorld, name: str) -> bool:
@@ -126,9 +125,7 @@ def _reassign(world: ReplicatedWorld, process: Process) -> None:
 
 
 def settle(world: ReplicatedWorld, process: Process) -> None:
-    """Finish what others left off: a migration, and reassignments to nodes that were removed."""
-    if process.log.cluster.refresh().journals.are_moving:
-        migrate(world, process)
+    """Finish what others left off: reassignments to nodes that were removed."""
     handle = process.log.topic(TOPIC)
     members = process.log.cluster.state.nodes.keys()
     targets = [set(each) for each in reassigner.target_placement(handle.journal.state)]

@@ -127,7 +127,7 @@ class ReplicatedWorld(World):
     def _changed(self, what: str) -> None:
         """Take in what happened to the nodes."""
         self.note("cluster", what)
-        if what == "JournalMigrationFinished":
+        if what == "JournalsMoved":
             self._former_addresses, self.addresses = self.addresses, [each.url for each in self.journal_disks()]
 
     def note(self, who: str, what: str) -> None:

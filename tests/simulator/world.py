@@ -18,6 +18,7 @@ from pyspark_log_storage.errors import (
     CorruptObject,
     InvalidRecord,
     LogError,
+    LogMoved,
     ObjectMissing,
     OutcomeUnknown,
     StaleFile,
@@ -280,6 +281,8 @@ class World:
         match error:
             case StoreUnavailable() | OutcomeUnknown() | StaleFile():
                 return
+            case LogMoved() if self.settings.nodes.movers:
+                return  # who goes on opens the log again
             case ObjectMissing() if self.rows is not None and error.key in self.rows.gone:
                 return  # whoever slept longer than the delay
             case CorruptObject() if any(key in error.object for key in self.taken):

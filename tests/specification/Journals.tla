@@ -1,7 +1,7 @@
 ------------------------------ MODULE Journals ------------------------------
 (* One journal, on one store or on several: what each store may get, and which entries are decided by that.
 
-   Written from docs/design/0011, 0023 and 0024, not from the code, in the form of Replication.tla: `s` is the state of
+   Written from docs/design/0011, 0023 and 0045, not from the code, in the form of Replication.tla: `s` is the state of
    the journal, `a` an action, Rules(s, a) the conditions, Effect(s, a) the state after it. An action is what a store gets
    or loses. There are no processes: what one may write rests on what it has once found on stores, and nothing takes that
    back. So a writer may be suspended before any action, for any time, and may lose the answer to any. *)
@@ -12,7 +12,7 @@ Allowed(rules) == \A name \in DOMAIN rules : rules[name]
 Greatest(numbers) == CHOOSE x \in numbers : \A y \in numbers : x >= y
 
 -----------------------------------------------------------------------------
-(* A place is a list of stores, with the number of its generation [0024]. An entry has its number `n`, its `id` and that of
+(* A place is a list of stores, with the number of its generation [0045]. An entry has its number `n`, its `id` and that of
    the entry before it, the process that wrote it, and the place of the entries after it. An entry that names another place
    than the one where it is decided moves the journal. Nil is what closes a vote. *)
 
@@ -60,7 +60,7 @@ Follows(s, a) ==  \* nothing follows in a place that the journal has left, or ha
     \E d \in s.decided : d.entry.id = a.entry.previous /\ d.entry.n + 1 = a.n /\ d.place = a.place /\ d.entry.place = a.place
 
 (* [0023] The process that wrote the entry before leads: its is vote 0. Of the entry with which a journal begins nobody
-   knows who wrote it [0024]. On one store there is no other ballot. *)
+   knows who wrote it [0045]. On one store there is no other ballot. *)
 Leads(s, a) ==
     \/ Cardinality(a.place.stores) = 1
     \/ \E d \in s.decided :

@@ -19,7 +19,7 @@ from pyspark_log_coordinator.group.rebalance import (
 from pyspark_log_coordinator.group.state import Group
 from pyspark_log_coordinator.group.sync import WorkAssigned
 from pyspark_log_coordinator.journal.history import Step
-from pyspark_log_coordinator.journal.state_machine import JournalMoved
+from pyspark_log_coordinator.journal.state_machine import JournalEnded
 from tests.specification.tlc import Records
 
 Action = dict[str, Any]
@@ -83,7 +83,7 @@ def _actions(events: Sequence[Any], *, may_go_back: bool) -> list[Action]:
                 named = [_name(topic, p) for topic, numbers in event.partitions.items() for p in numbers]
                 actions.append({"kind": "forget", "partitions": frozenset(named)})
             case _:
-                known = RebalanceExtended | GroupConfigAltered | JournalMoved
+                known = RebalanceExtended | GroupConfigAltered | JournalEnded
                 assert isinstance(event, known), f"the specification knows no {type(event).__name__}"
     return actions
 

@@ -7,11 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from pyspark_log_coordinator.cluster.journal_generations import JournalMigrationStarted
 from pyspark_log_coordinator.journal import journal_entry, manifest, registers, snapshot
 from pyspark_log_coordinator.journal.journal_entry import NO_HASH, digest
 from pyspark_log_coordinator.journal.paxos import NIL, Register, majority
-from pyspark_log_coordinator.journal.state_machine import JournalMoved
+from pyspark_log_coordinator.journal.state_machine import JournalEnded
 from tests.simulator.ballots import ClusterHistory
 from tests.simulator.invariants import History, Write
 from tests.specification.tlc import Records
@@ -129,11 +128,9 @@ class _Journal:
                 name = entry.manifest.name
                 raw = manifest.decode(self._manifests[name], name)
             for event in self._history.machine.decode_events(raw):
-                if isinstance(event, JournalMigrationStarted):
+                if isinstance(event, JournalEnded):
                     stores = frozenset(each.incarnation for each in event.nodes)
                     place = {"generation": event.generation, "stores": stores}
-                elif isinstance(event, JournalMoved):
-                    place = self._place(event.generation)
             told = {"n": n, "id": self._id(hash_), "previous": self._id(entry.previous)}
             self._entries[hash_] = {**told, "by": writer, "place": place}
         return self._entries[hash_]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pyspark_log_coordinator.journal.history import Step
-from pyspark_log_coordinator.journal.state_machine import JournalMoved
+from pyspark_log_coordinator.journal.state_machine import JournalEnded
 from pyspark_log_coordinator.model.partition import ChunkRef, Partition, SegmentRef
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication.election import LeaderElected
@@ -31,7 +31,7 @@ from tests.specification.tlc import Records
 
 NONE = "no node"
 Action = dict[str, Any]
-_OF_NO_PARTITION = OrphanFloorRaised | FloorMarked | DeletionsConfirmed | SchemaEvolved | JournalMoved | PartitionsAdded
+_OF_NO_PARTITION = OrphanFloorRaised | FloorMarked | DeletionsConfirmed | SchemaEvolved | JournalEnded | PartitionsAdded
 _OF_A_PARTITION = (
     IsrShrunk | LeaderElected | ReplicasAltered | SegmentStaged | StagedDropped | SegmentsSwapped | LogStartMoved
 )

@@ -38,7 +38,6 @@ def test_what_a_writer_sends_in_parts_is_known_by_its_key():
     folder = layout.topic_folder("t", "id-1")
     own = (layout.append_file("t", "id-1", born), *layout.segment_files(f"{folder}3/{segment}"))
     assert all(map(layout.is_written_in_parts, (*own, *layout.segment_files(f"{folder}3/{segment}.parquet"))))
-    assert all(map(layout.is_written_in_parts, (f"set-aside/20260101T000000-n/{each}" for each in own)))
     assert not any(map(layout.is_written_in_parts, ("a/b", f"x/{own[0]}", f"{own[1]}.old", f"{folder}description")))
 
 

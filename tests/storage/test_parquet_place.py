@@ -41,7 +41,7 @@ def test_a_reader_refuses_another_segment(whole):
             segment.scan(other, key)
 
 
-@pytest.mark.parametrize("place", ["", "2/", "1/2/", "set-aside/7/topics/t/1/2/"])
+@pytest.mark.parametrize("place", ["", "2/", "1/2/", "kept/topics/t/1/2/"])
 def test_a_segment_that_was_copied_elsewhere_is_read(whole, place):
     whole.put(f"{place}{NAME}", whole.read(KEY))
     assert segment.scan(whole, f"{place}{NAME}") == segment.scan(whole, KEY)

@@ -17,11 +17,10 @@ from pyspark_log_coordinator.audit import stored_objects
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.cluster import nodes
 from pyspark_log_coordinator.cluster.groups import GroupCreated
-from pyspark_log_coordinator.cluster.journal_generations import JournalMigrationFinished, JournalMigrationStarted
 from pyspark_log_coordinator.group import joining, lifecycle, offsets, rebalance
 from pyspark_log_coordinator.group.sync import WorkAssigned
 from pyspark_log_coordinator.journal.history import history
-from pyspark_log_coordinator.journal.state_machine import JournalBegun, JournalMoved
+from pyspark_log_coordinator.journal.state_machine import JournalBegun, JournalEnded
 from pyspark_log_coordinator.log.group_handle import GroupHandle
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.model.partition import named
@@ -172,11 +171,9 @@ def _cluster_said(  # noqa: C901, PLR0912 -- a sentence for each event
                 yield Lane.NODES, f"node {event.node_id} is in rack {event.rack or 'none'}", False
             case nodes.NodeRemoved():
                 yield Lane.NODES, f"node {event.node_id} was removed", False
-            case JournalMigrationStarted():
+            case JournalEnded():
                 to = named(each.node for each in event.nodes)
-                yield Lane.NODES, f"the journals began to move to the stores of nodes {to}", False
-            case JournalMigrationFinished():
-                yield Lane.NODES, f"all journals have moved (generation {event.generation})", False
+                yield Lane.NODES, f"the journals moved to the stores of nodes {to}", False
             case cluster.TopicCreated():
                 count = len(event.topic.assignments)
                 yield (
@@ -239,7 +236,7 @@ def _topic_said(  # noqa: C901, PLR0912, PLR0915 -- a sentence for each event
                 yield Lane.SETTINGS, "the topic was deleted", False
             case PartitionsAdded():
                 yield Lane.SETTINGS, f"{_counted(len(event.assignments), 'partition')} more", False
-            case JournalMoved():
+            case JournalEnded():
                 yield Lane.NODES, f"the topic's journal moved (generation {event.generation})", False
             case ReplicasAltered():
                 if not event.adding and not event.removing:
@@ -343,7 +340,7 @@ def _group_said(  # noqa: C901, PLR0912 -- a sentence for each event
             case offsets.OffsetsDeleted():
                 count = sum(len(each) for each in event.partitions.values())
                 yield Lane.OFFSETS, f"committed offsets of {_counted(count, 'partition')} were deleted", True
-            case JournalMoved():
+            case JournalEnded():
                 yield Lane.NODES, f"the group's journal moved (generation {event.generation})", False
             case offsets.OffsetsCommitted() | rebalance.RebalanceExtended():
                 pass  # too many

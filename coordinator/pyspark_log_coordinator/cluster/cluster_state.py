@@ -7,7 +7,7 @@ import difflib
 import msgspec
 
 from pyspark_log_coordinator.cluster.groups import GroupRecord
-from pyspark_log_coordinator.cluster.journal_generations import Journals
+from pyspark_log_coordinator.cluster.journal_stores import JournalStores
 from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, FormerNode, Node
 from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_coordinator.model.topic_config import TopicConfig
@@ -36,7 +36,7 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nodes: dict[NodeId, Node] = {}
     topics: dict[str, TopicRecord] = {}
     former_nodes: tuple[FormerNode, ...] = ()
-    journals: Journals = Journals()
+    journals: JournalStores = JournalStores()
     groups: dict[str, GroupRecord] = {}
     address: str = ""
     """The address of the root, as of when it had other nodes. Empty as long as the root is all there ever was."""
@@ -47,11 +47,6 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def has_nodes_elsewhere(self) -> bool:
         """Whether the cluster has nodes besides the one at its root."""
         return any(each.url != AT_THE_ROOT for each in self.nodes.values())
-
-    def journal_ids(self) -> dict[str, str]:
-        """Return what each journal belongs to, such as "topic 't'", by the topic's id or the journal's."""
-        topics = {each.topic_id: f"topic {name!r}" for name, each in self.topics.items()}
-        return topics | {each.journal_id: f"group {name!r}" for name, each in self.groups.items()}
 
 
 def topic_of(state: Cluster, name: str) -> TopicRecord:

@@ -80,6 +80,5 @@ def _check_id(name: str, topic_id: str) -> None:
 def _check_journals(state: Cluster) -> None:
     journals = state.journals
     check_ordinals(journals, ("generation",))
-    for nodes in (journals.nodes, journals.previous):
-        if nodes and len(nodes) < LEAST:
-            raise ValueError(f"there are {len(nodes)} journal nodes, and {LEAST} are required")
+    if journals.nodes and len(journals.nodes) < LEAST:
+        raise ValueError(f"there are {len(journals.nodes)} journal nodes, and {LEAST} are required")

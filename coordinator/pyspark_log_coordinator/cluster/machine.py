@@ -9,7 +9,9 @@
     CreateGroup    -> GroupCreated
     MoveCluster    -> AddressSet                       the root is at another address now
 
-The commands about nodes are in `nodes`, those that migrate the journals in `journal_generations`.
+    MoveJournals   -> JournalEnded                     the last entry: the journals go on at other stores
+
+The commands about nodes are in `nodes`.
 
 The cluster's journal records the topics as they were created. A topic's own journal has its current partitions, leaders
 and configuration; the first process that opens it makes its first entry from the `TopicCreated`.
@@ -23,15 +25,10 @@ from typing import Any
 
 import msgspec
 
-from pyspark_log_coordinator.cluster import groups, integrity, journal_generations, nodes, placement
+from pyspark_log_coordinator.cluster import groups, integrity, journal_stores, nodes, placement
 from pyspark_log_coordinator.cluster.cluster_state import Cluster, TopicRecord, topic_of
 from pyspark_log_coordinator.cluster.groups import CreateGroup, GroupCreated
-from pyspark_log_coordinator.cluster.journal_generations import (
-    FinishJournalMigration,
-    JournalMigrationFinished,
-    JournalMigrationStarted,
-    StartJournalMigration,
-)
+from pyspark_log_coordinator.cluster.journal_stores import JournalStores, MoveJournals
 from pyspark_log_coordinator.cluster.nodes import (
     AT_THE_ROOT,
     AddNode,
@@ -43,7 +40,14 @@ from pyspark_log_coordinator.cluster.nodes import (
     SetRack,
     UnfenceNode,
 )
-from pyspark_log_coordinator.journal.state_machine import BeginJournal, JournalBegun, Machine, events_decoder
+from pyspark_log_coordinator.journal.journal_nodes import LEAST
+from pyspark_log_coordinator.journal.state_machine import (
+    BeginJournal,
+    JournalBegun,
+    JournalEnded,
+    Machine,
+    events_decoder,
+)
 from pyspark_log_coordinator.model import topic_config
 from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_coordinator.model.settings import NUM_PARTITIONS
@@ -130,7 +134,7 @@ Command = (
     | BeginJournal
     | nodes.Command
     | RemoveNode
-    | journal_generations.Command
+    | MoveJournals
     | CreateTopic
     | RemoveTopic
     | FinishDeletions
@@ -141,7 +145,7 @@ Event = (
     ClusterStarted
     | JournalBegun
     | nodes.Event
-    | journal_generations.Event
+    | JournalEnded
     | TopicCreated
     | TopicRemoved
     | DeletionsFinished
@@ -162,8 +166,8 @@ def decide(state: Cluster, command: Command, now: int) -> list[Any]:
             unclear = sorted(name for name, each in state.topics.items() if each.topic_id not in command.clear)
             holders = command.journals | state.journals.holders()
             return list(nodes.decide_removal(state.nodes, command.node_id, unclear, holders, command.fencings))
-        case StartJournalMigration() | FinishJournalMigration():
-            return list(journal_generations.decide(state.journals, state.nodes, state.journal_ids(), command))
+        case MoveJournals():
+            return list(journal_stores.decide(state.journals, state.nodes, command))
         case CreateTopic():
             return [TopicCreated(_create(state, command, now))]
         case RemoveTopic() | FinishDeletions():
@@ -187,9 +191,10 @@ def evolve(state: Cluster, event: Event) -> Cluster:
             return msgspec.structs.replace(state, cluster_id=event.cluster_id)
         case JournalBegun():
             return _decode_state(event.state)
-        case JournalMigrationStarted() | JournalMigrationFinished():
-            journals = journal_generations.evolve(state.journals, tuple(state.journal_ids()), event)
-            return msgspec.structs.replace(state, journals=journals)
+        case JournalEnded():
+            if event.generation <= state.journals.generation or len(event.nodes) < LEAST:
+                raise ValueError(f"the journals move from generation {state.journals.generation} to {event.generation}")
+            return msgspec.structs.replace(state, journals=JournalStores(event.generation, event.nodes))
         case TopicCreated():
             if event.topic.name in state.topics:
                 raise ValueError(f"topic {event.topic.name!r} is created twice")
@@ -300,15 +305,14 @@ __all__ = [
     "CreateTopic",
     "FenceNode",
     "FinishDeletions",
-    "FinishJournalMigration",
     "MoveCluster",
+    "MoveJournals",
     "Node",
     "RemoveNode",
     "RemoveTopic",
     "RenewNode",
     "SetRack",
     "StartCluster",
-    "StartJournalMigration",
     "TopicRecord",
     "UnfenceNode",
     "decide",

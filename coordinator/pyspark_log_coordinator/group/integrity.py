@@ -13,7 +13,7 @@ from pyspark_log_coordinator.group import rebalance
 from pyspark_log_coordinator.group.lifecycle import GroupStarted
 from pyspark_log_coordinator.group.offsets import OffsetsCommitted
 from pyspark_log_coordinator.group.state import GroupState
-from pyspark_log_coordinator.journal.state_machine import JournalBegun, JournalMoved, check_ordinals
+from pyspark_log_coordinator.journal.state_machine import JournalBegun, JournalEnded, check_ordinals
 from pyspark_log_storage.names import check_group
 from pyspark_log_storage.names import check_member as check_name
 
@@ -37,7 +37,7 @@ def check_entry(before: Group, events: list[Any], after: Group, number: int) -> 
         return
     if before.started and before.group_id != after.group_id:
         raise ValueError(f"the group becomes {after.group_id!r}")
-    if before.state is GroupState.DEAD and not (begins or all(isinstance(each, JournalMoved) for each in events)):
+    if before.state is GroupState.DEAD and not (begins or all(isinstance(each, JournalEnded) for each in events)):
         raise ValueError("the group is deleted")
     for what in _NUMBERS:
         if getattr(after, what) < getattr(before, what):

@@ -25,8 +25,6 @@ class StartGroup(msgspec.Struct, frozen=True):
 
     group_id: str
     config: GroupConfig = GroupConfig()
-    journal_generation: int = 1
-    """The journal generation in which the journal begins."""
 
 
 class AlterGroupConfig(msgspec.Struct, frozen=True):

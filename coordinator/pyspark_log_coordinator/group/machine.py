@@ -8,7 +8,7 @@
     SyncGroup                       see `sync`
     LeaveGroup, ExpireMember        see `leaving`
     OffsetCommit, OffsetDelete, ResetOffsets           see `offsets`
-    MoveJournal                     see `decide_move`
+    EndJournal                      see `decide_end`
 
 Members read their part in the state: a command returns nothing but errors. Heartbeats are not commands. `now` is only
 recorded, and bounds the wait of a first rebalance: safety does not depend on a clock.
@@ -50,11 +50,11 @@ from pyspark_log_coordinator.group.state import Group, GroupState
 from pyspark_log_coordinator.group.sync import SyncGroup, WorkAssigned
 from pyspark_log_coordinator.journal.state_machine import (
     BeginJournal,
+    EndJournal,
     JournalBegun,
-    JournalMoved,
+    JournalEnded,
     Machine,
-    MoveJournal,
-    decide_move,
+    decide_end,
     events_decoder,
 )
 from pyspark_log_storage.errors import UnknownGroup
@@ -67,18 +67,18 @@ Command = (
     | leaving.Command
     | offsets.Command
     | BeginJournal
-    | MoveJournal
+    | EndJournal
 )
-Event = lifecycle.Event | joining.Event | rebalance.Event | WorkAssigned | offsets.Event | JournalBegun | JournalMoved
+Event = lifecycle.Event | joining.Event | rebalance.Event | WorkAssigned | offsets.Event | JournalBegun | JournalEnded
 _decode_state = msgspec.msgpack.Decoder(Group).decode
 
 
 def decide(state: Group, command: Command, now: int) -> list[Any]:
     """Return the events that carry out `command`, none if it is done. Raise `LogError` if it is refused."""
-    if isinstance(command, MoveJournal):
-        return list(decide_move(state.journal_generation, command))
+    if isinstance(command, EndJournal):
+        return list(decide_end(state.journal_generation, command))
     if isinstance(command, StartGroup):
-        return _start(state, command, now)
+        return list(lifecycle.decide(state, command, now))
     if isinstance(command, BeginJournal):
         return [] if state.started else [JournalBegun(command.state)]
     assert state.started, "the journal begins before any other command"
@@ -118,15 +118,10 @@ def evolve(state: Group, event: Event) -> Group:
             if state.started:
                 raise ValueError("the group is started twice")
             return _decode_state(event.state)
-        case JournalMoved():
+        case JournalEnded():
             return msgspec.structs.replace(state, journal_generation=event.generation)
         case _:
             return rebalance.evolve(state, event)
-
-
-def _start(state: Group, command: StartGroup, now: int) -> list[Any]:
-    moved = [] if state.started else decide_move(1, MoveJournal(command.journal_generation))
-    return [*lifecycle.decide(state, command, now), *moved]
 
 
 def _with_completion(state: Group, events: list[Any]) -> list[Any]:

@@ -153,7 +153,7 @@ class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rewinds: Count = 0
     """Number of rewinds so far."""
     journal_generation: Count = 1
-    """The journal generation in which the group's journal continues."""
+    """The generation of the journals' stores in which the group's journal goes on after it has ended in another."""
     deleted_ms: Int64 | None = None
     """When a dead group was deleted, by the clock of the process that deleted it."""
 

@@ -250,18 +250,10 @@ class Inbox(Generic[C]):
         """
         return self._delete(place, self._answers, number - ANSWER_ENTRIES)
 
-    def delete_left_behind(self, place: JournalPlace) -> int:
-        """Delete all commands and answers from a place that the journal has left; return how many.
-
-        A process that waits there finds that the journal has gone on elsewhere, and submits its command itself. Raises
-        `StoreError`.
-        """
-        return sum(self._delete(place, each) for each in (self._folder, self._answers))
-
-    def _delete(self, place: JournalPlace, folder: str, floor: int | None = None) -> int:
-        """Delete the objects in a folder whose born is below `floor`, or all; return how many. Raises `StoreError`."""
+    def _delete(self, place: JournalPlace, folder: str, floor: int) -> int:
+        """Delete the objects in a folder whose born is below `floor`; return how many. Raises `StoreError`."""
         names = [key.removeprefix(folder) for key in self._ask(place, lambda store: list(store.list(folder)))]
-        old = [each for each in names if layout.is_born_name(each) and (floor is None or layout.born_of(each) < floor)]
+        old = [each for each in names if layout.is_born_name(each) and layout.born_of(each) < floor]
         for name in old:  # each in a call of its own: a store that is slow but answers has time for all of them
             self._delete_one(place, folder + name)
         return len(old)

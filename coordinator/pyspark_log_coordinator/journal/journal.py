@@ -11,16 +11,15 @@ entry, or an old slot free. So a missing entry means the end only if there is no
 only if there is none either, or if the entries up to that snapshot follow it; if these are gone, the process reloads
 and decides again. No clock decides this.
 
-A journal may migrate to other stores: its last entry here says so, and nothing after it is decided or read here. In
-the new place the journal begins with the snapshot of that entry and the entry itself; the first process that folds the
-entry writes both.
+A journal may end here, because it goes on at other stores: its last entry says so, and nothing after it is decided or
+read here. Who comes to that entry gets `LogMoved`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -35,22 +34,17 @@ from pyspark_log_storage.decoding import IMPOSSIBLE
 from pyspark_log_storage.errors import (
     CorruptObject,
     LogError,
+    LogMoved,
     ObjectMissing,
     OutcomeUnknown,
     StoreError,
-    StoreUnavailable,
 )
 from pyspark_log_storage.layout import born_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.inbox import Inbox
     from pyspark_log_coordinator.journal.place import JournalPlace
-
-    Follow: TypeAlias = Callable[[int], JournalPlace]
-    """Returns the place of a generation of a journal, or a later one in which the journal is known to have begun."""
 
 SNAPSHOT_EVERY = 256
 _CONFLICT_BACKOFF_SECONDS, _CONFLICT_BACKOFF_SECONDS_MAX = 0.002, 0.1
@@ -85,20 +79,12 @@ class Journal(Replay[S, C]):
         machine: Machine[S, C],
         environment: Environment,
         patience_ms: int = PATIENCE_MS,
-        follow: Follow | None = None,
     ) -> None:
-        """`folder` holds the entries, snapshots and manifests, and ends with "/". Reads nothing yet.
-
-        `follow` finds the places to which the journal may migrate. Without it the journal is read up to the entry that
-        moves it, and submits nothing after that.
-        """
+        """`folder` holds the entries, snapshots and manifests, and ends with "/". Reads nothing yet."""
         super().__init__(place, folder, machine, environment, patience_ms)
-        self._follow = follow
         self._pace = Pace()
         self._opened = False
         """Whether the newest snapshot was loaded. If not, the next refresh starts with it."""
-        self.left_at = 0
-        """The newest known entry when this object followed the journal to another place; 0 if it did not."""
 
     def _reset(self) -> None:
         super()._reset()
@@ -125,19 +111,22 @@ class Journal(Replay[S, C]):
     def refresh(self) -> S:
         """Fold the new entries and return the state. An error never leaves an older state than before.
 
-        Raises `CorruptObject`, `NewerFormat`, `StoreError`.
+        Raises `LogMoved` if the journal has ended here; `CorruptObject`, `NewerFormat`, `StoreError`.
         """
         known = self.state, self.number, self.last_hash, self._snapshot_number
         try:
-            return self._refresh()
-        except BaseException as error:
+            state = self._refresh()
+        except BaseException:
             if self.number < known[1]:  # it started again from a snapshot
                 self.state, self.number, self.last_hash, self._snapshot_number = known
                 self._opened = False
-            # The journal may have migrated, and the stores that it has left may be unreachable.
-            if not isinstance(error, StoreError) or not self._has_migrated():
-                raise
-        return self.refresh()
+            raise
+        if self.has_ended and self.place.certain:
+            name, generation = self.entries.name(self.number), self.generation
+            raise CorruptObject(name, f"it moves the journal to generation {generation}: one at the root stays there")
+        if self.has_ended:
+            raise LogMoved(f"journal in {self.folder} of {self.place.url}")
+        return state
 
     @property
     def may_have_more(self) -> bool:
@@ -146,7 +135,7 @@ class Journal(Replay[S, C]):
         False although there is more if the next entry was trimmed, so refresh now and then in any case. Raises
         `StoreError`.
         """
-        return not self._opened or self._has_moved or self.entries.may_have(self.number + 1)
+        return not self._opened or self.has_ended or self.entries.may_have(self.number + 1)
 
     def look(self) -> S:
         """Return the newest state at the least cost, for callers that poll. Raises as `refresh`.
@@ -163,7 +152,7 @@ class Journal(Replay[S, C]):
         incomplete = 0  # the newest snapshot, if a majority of several stores lacks it
         damaged = -1  # the entry after which this began again, because the next one is damaged
         while True:
-            if end is None and self._opened and not self._has_moved:
+            if end is None and self._opened and not self.has_ended:
                 end = self.entries.end_after(self.number)
             is_end = end is not None and end <= self.number
             if end is not None and self.number + 1 not in ahead:
@@ -172,11 +161,8 @@ class Journal(Replay[S, C]):
                 self._reset()
                 self.load_newest()
                 self._opened = True
-            elif self._has_moved:
-                if self._follow is None:
-                    return self.state
-                self._migrate(self._follow)
-                end = None
+            elif self.has_ended:
+                return self.state
             elif not is_end and (data := ahead.get(self.number + 1) or self.entries.read(self.number + 1)) is not None:
                 if not self._take(data, begins_again=self.number != damaged):
                     damaged = self.number
@@ -195,7 +181,6 @@ class Journal(Replay[S, C]):
                         incomplete = newest
                 self._opened = True
             else:
-                self._require_begun()
                 if not self._is_gapless or not (end is None or is_end) or self.entries.is_followed(self.number + 1):
                     if self._has_more(incomplete):
                         end = None
@@ -227,87 +212,9 @@ class Journal(Replay[S, C]):
         return data is not None and journal_entry.decode(data, self.entries.name(newest)).previous == NO_HASH
 
     @property
-    def _has_moved(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the newest known entry is the last one here, or one that only a later place has."""
         return self.generation > self.place.generation
-
-    def _migrate(self, follow: Follow) -> None:
-        """Continue where the newest known entry moves the journal, and begin it there if necessary.
-
-        A snapshot may lead further than to the next generation. Then continue in the generation before, in which the
-        journal had begun when that entry was decided. Raises `CorruptObject`, `EntryMissing`, `StoreError`.
-        """
-        generation = self.generation
-        is_far = generation > self.place.generation + 1
-        place = follow(generation - 1 if is_far else generation)
-        if place.generation <= self.place.generation:  # the search would never end
-            raise CorruptObject(
-                self.entries.name(self.number),
-                f"it moves the journal to generation {generation} of the journals' stores, but the newest of the "
-                f"cluster is {self.place.generation}",
-            )
-        if place.generation == generation and not is_far and not self._begin_in(place):
-            self._opened = False
-            return
-        if place.generation >= generation:
-            self.left_at = self.number
-        self._use(place)
-
-    def _begin_in(self, place: JournalPlace) -> bool:
-        """Begin the journal in a place, unless another process has; all of them write the same bytes.
-
-        Return whether it has begun. It has not if the newest known entry may not count, because it lay in a slot that
-        was trimmed before it was filled.
-
-        It has begun when its newest known entry is decided there. Before that its snapshot must be there, on a
-        majority, and before that the entry must be durable in the old place, where nobody will look for another one
-        afterwards.
-        """
-        number, there = self.number, self.entries_at(place)
-
-        def has_begun() -> bool:
-            return there.read(number) is not None or there.newest_snapshot() > number
-
-        if has_begun():
-            return True
-        self.entries.confirm(number)
-        data = self.entries.read(number)
-        if (newest := self.entries.newest_snapshot()) > number and not self.is_none(newest):
-            return False
-        if data is not None and digest(data) == self.last_hash:
-            self.create_snapshot(self.objects_at(place))
-            try:
-                there.propose(number, data, shared=True)
-            except OutcomeUnknown as error:  # of bytes that all processes write: nobody has to look for an effect
-                message = f"it is unknown whether the journal in {self.folder} has begun at {place.url}: try again"
-                raise StoreUnavailable(place.url, self.folder, message) from error
-        elif not has_begun():
-            # Another entry, or none, means that the old place was trimmed, which happens only after the new one began.
-            reason = f"it is missing, and the journal has not begun at {place.url}"
-            raise EntryMissing(self.entries.name(number), reason)
-        return True
-
-    def _require_begun(self) -> None:
-        """Raise `EntryMissing` if the journal's place has nothing of it although it must have begun there."""
-        if self.number > 0 and self.generation != self.place.generation:
-            name = self.entries.name(self.number + 1)
-            reason = "the journal has migrated here, but nothing of it exists here; is a disk an old copy?"
-            raise EntryMissing(name, reason)
-
-    def _has_migrated(self) -> bool:
-        """Use a later place, if the journal is known to have begun there, and return whether it is."""
-        if self._follow is None:
-            return False
-        with contextlib.suppress(LogError):
-            return self.follow_to(self._follow(self.place.generation))
-        return False
-
-    def follow_to(self, place: JournalPlace) -> bool:
-        """Use a place in which the journal is known to have begun, if it is a later one; return whether it is."""
-        if place.generation <= self.place.generation:
-            return False
-        self._use(place)
-        return True
 
     def submit(self, command: C, inbox: Inbox[C] | None = None) -> Outcome[S]:
         """Execute a command and return its outcome once it is durable.
@@ -362,7 +269,7 @@ class Journal(Replay[S, C]):
         longest in vain. It is enough if those read the entries: the rest only look for their answers. The processes
         that wrote the last two entries take turns, so that one writes while the other's next rows arrive.
         """
-        if not self._pace.is_slow or not (tries.losses or self._pace.has_lost) or not self._opened or self._has_moved:
+        if not self._pace.is_slow or not (tries.losses or self._pace.has_lost) or not self._opened or self.has_ended:
             return None
         if self._pace.has_lost and tries.losses < _LOSSES_MAX and (not tries.may_be_late or self._is_near_end()):
             return None
@@ -495,7 +402,6 @@ class Journal(Replay[S, C]):
                 if events or is_final:
                     return events
         self.refresh()
-        assert not self._has_moved, "a journal that may migrate needs `follow`"
         return self._machine.decide(self.state, command, self._now_ms())
 
     @property
@@ -525,7 +431,7 @@ class Journal(Replay[S, C]):
 
         A process that has not looked for long might find a trimmed slot, and not learn what became of its entry.
         """
-        if not self._opened or self._has_moved:
+        if not self._opened or self.has_ended:
             return False
         if self.entries.leads(self.number + 1):
             return True

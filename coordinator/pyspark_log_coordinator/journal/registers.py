@@ -156,13 +156,11 @@ class Registers:
         if n > 0:
             self._run(n, paxos.read(len(self._members), self._nonce(), durable=True))
 
-    def propose(self, n: int, data: bytes, *, shared: bool = False) -> bytes:
+    def propose(self, n: int, data: bytes) -> bytes:
         """Return the bytes that are decided for slot `n`: `data`, or those of another process that was faster.
 
-        `data` contains a nonce, so equal bytes are this process's own. If they are `shared`, other processes may
-        propose the same bytes, and none of them leads at the next slot. Raises `OutcomeUnknown` if no majority
-        answered and `data` may still be decided; if it cannot be, `StoreUnavailable`, which is retriable, or another
-        error.
+        `data` contains a nonce, so equal bytes are this process's own. Raises `OutcomeUnknown` if no majority answered
+        and `data` may still be decided; if it cannot be, `StoreUnavailable`, which is retriable, or another error.
         """
         leads = self.leads(n)
         self._leads = 0
@@ -171,7 +169,7 @@ class Registers:
         decided = self._run(n, attempt, is_proposal=True, failures=failures).value
         assert decided is not None, "a proposal always ends with a value"
         self.may_have_written = failures.may_have_written
-        if decided == data and not shared and n + 1 > self._led_newest:
+        if decided == data and n + 1 > self._led_newest:
             # A forked process has this memory, too, and must not lead.
             self._leads = self._led_newest = n + 1
             self._process = os.getpid()

@@ -146,7 +146,7 @@ class EntryLog:
         if data is not None:
             self._store.create(self._key(n), data)
 
-    def propose(self, n: int, data: bytes, *, shared: bool = False) -> bytes:
+    def propose(self, n: int, data: bytes) -> bytes:
         """Return the bytes that are decided for slot `n`: `data`, or those of another process that was faster.
 
         After a doubtful answer the same bytes are created again until the slot is occupied; `data` contains a nonce,

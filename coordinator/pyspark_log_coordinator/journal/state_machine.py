@@ -1,7 +1,7 @@
 """A state machine: `decide`, `evolve`, and how its events and states are stored.
 
-All machines have one command in common, with which a journal begins anew. Those of topics and groups have another:
-their journals move with those of the cluster (`journal_generations`).
+All machines have two things in common: a command with which a journal begins anew, and an event with which it ends,
+because it goes on at other stores (`journal_move`). No entry follows that one.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
+from pyspark_log_coordinator.journal.journal_nodes import JournalNode
 from pyspark_log_storage.stored_fields import ORDINAL_MAX, Count
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Machine(msgspec.Struct, Generic[S, C], frozen=True):
     check_state: Callable[[S, int], None] = _unchecked
     """(state, number of its newest entry); raises `ValueError` if these are impossible."""
     generation: Callable[[S], int] = _the_first
-    """The generation of the journal's stores in which the entry after the state belongs."""
+    """The generation of the journal's stores in which the entry after the state belongs, if it is a later one."""
     answer: Callable[[C, Outcome[S]], dict[int, tuple[int, int]] | None] = _unanswered
     """What the process that gave the command needs to know of its outcome: the first offset and the end of its rows, by
     partition. None if it has to read the state itself."""
@@ -81,16 +82,17 @@ class JournalBegun(msgspec.Struct, frozen=True, tag=True, array_like=True, forbi
     state: bytes
 
 
-class MoveJournal(msgspec.Struct, frozen=True):
-    """Continue the journal of a topic or a group in a later generation."""
+class EndJournal(msgspec.Struct, frozen=True):
+    """End the journal of a topic or a group: it goes on in a later generation of the journals' stores."""
 
-    generation: int
+    to: JournalEnded
 
 
-class JournalMoved(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The journal continues in this generation."""
+class JournalEnded(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """The journal ends here, and goes on at these stores, which form the generation."""
 
     generation: Count
+    nodes: tuple[JournalNode, ...]
 
 
 def check_ordinals(holder: object, names: Iterable[str]) -> None:
@@ -100,6 +102,6 @@ def check_ordinals(holder: object, names: Iterable[str]) -> None:
             raise ValueError(f"{name} is {getattr(holder, name)}")
 
 
-def decide_move(generation: int, command: MoveJournal) -> list[JournalMoved]:
-    """Return the event that moves a journal from `generation`, none if it has moved."""
-    return [JournalMoved(command.generation)] if generation < command.generation else []
+def decide_end(generation: int, command: EndJournal) -> list[JournalEnded]:
+    """Return the event that ends a journal, none if it has gone on in that `generation`."""
+    return [command.to] if generation < command.to.generation else []

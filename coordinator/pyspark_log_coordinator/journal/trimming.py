@@ -10,13 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log_coordinator.journal import snapshot
-from pyspark_log_coordinator.journal.inbox import Inbox
-from pyspark_log_coordinator.journal.objects import checked
 
 if TYPE_CHECKING:
-    from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.journal import Journal
-    from pyspark_log_coordinator.journal.place import JournalPlace
     from pyspark_log_coordinator.journal.replay import Replay
 
 SNAPSHOTS_KEPT = 4
@@ -46,23 +42,6 @@ def delete_history(journal: Journal[Any, Any]) -> int:
     journal.refresh()
     journal.create_snapshot()
     return delete_before(journal, journal.number)
-
-
-def delete_left_behind(journal: Journal[Any, Any], place: JournalPlace, environment: Environment) -> int:
-    """Delete a migrated journal from the place that `journal` has left; return the number of deleted objects.
-
-    The entry that moved it stays there, with a snapshot, and leads suspended processes to the new place. Raises
-    `StoreError`.
-    """
-    number = journal.left_at
-    if number == 0 or journal.entries_at(place).read(number) is None:
-        return 0
-    check = partial(snapshot.decode_of, journal.folder, number)
-    key = snapshot.key(journal.folder, number)
-    there = journal.objects_at(place)
-    there.create(key, journal.objects.read(key, checked(check)), check)
-    left = Inbox(journal.folder, lambda body: body, environment)
-    return there.delete_before(number, check) + left.delete_left_behind(place)
 
 
 def delete_before(journal: Journal[Any, Any], oldest: int) -> int:

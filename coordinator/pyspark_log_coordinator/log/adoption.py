@@ -14,7 +14,7 @@ import msgspec
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, RenewNode, RenewTogether
 from pyspark_log_coordinator.journal import journal_nodes
-from pyspark_log_storage.errors import InvalidOption, NoCluster
+from pyspark_log_storage.errors import InvalidOption, LogMoved, NoCluster
 from pyspark_log_storage.objects.node import read_marker
 
 if TYPE_CHECKING:
@@ -47,8 +47,16 @@ class MovedLog:
             self._present = _present(self._recorded, stores)
             moved = (msgspec.structs.replace(each, url=self._present[each.node].url) for each in self._recorded.nodes)
             self._moved = msgspec.structs.replace(self._recorded, nodes=tuple(moved))
-            log.journals.locate_moved(self._moved)
-        state = log.cluster.refresh()
+            log.journals.locate_at(self._moved)
+        try:
+            state = log.cluster.refresh()
+        except LogMoved as error:
+            raise InvalidOption(
+                OPTION,
+                "the journals were moved to other nodes, or were being moved when the log was: give the addresses of "
+                "the newest journal nodes; if some journals did not get there, open the log at the former addresses, "
+                "and move it again",
+            ) from error
         if not state.cluster_id:
             raise NoCluster(f"there is no log at {log.journals.place.url}; check the path")
         self._check(state)
@@ -68,12 +76,6 @@ class MovedLog:
         return any([bool(done), *[journal_nodes.replace(self._moved, each) for each in self._stores]])
 
     def _check(self, state: Cluster) -> None:
-        if state.journals.are_moving:
-            raise InvalidOption(
-                OPTION,
-                "the journals were being migrated when the log was moved, and some may not be in these stores; finish "
-                "that with `pyspark-log cluster migrate-journals` at the former addresses, and move it again",
-            )
         for each in self._present.values():
             if each.node_id in state.nodes and state.nodes[each.node_id].incarnation != each.incarnation:
                 raise InvalidOption(

@@ -1,8 +1,6 @@
-"""The journals of a cluster: the stores that hold them, and how to follow them when they migrate to other stores.
+"""The journals of a cluster, and the stores that hold them: the root alone, or several journal nodes.
 
-The journals are on the root store alone, or on several journal nodes. Each migration begins a new generation, which is
-a new list of journal nodes. During a migration the journal of a topic or a group may still be on the nodes of the
-generation before.
+Each move of the journals begins a new generation, which is a new list of journal nodes (`journal_move`).
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log_coordinator.cluster import machine as cluster
-from pyspark_log_coordinator.cluster.journal_generations import replaced
+from pyspark_log_coordinator.cluster.journal_stores import replaced
 from pyspark_log_coordinator.group import machine as group
 from pyspark_log_coordinator.journal import journal_nodes, paxos
 from pyspark_log_coordinator.journal.journal import Journal
@@ -52,7 +50,7 @@ class ClusterJournals:
         self._generations: dict[int, tuple[JournalNodes, SeveralStores]] = {}
         self.are_located = False
         """Whether it is certain where the journals are."""
-        self.cluster = self._cluster_journal(OneStore(stores.roots[0]))
+        self.cluster = self.cluster_at(OneStore(stores.roots[0]))
 
     def locate(self) -> bool:
         """Look for journal nodes, unless it is certain where the journals are; return whether some were found.
@@ -62,14 +60,26 @@ class ClusterJournals:
         nodes = None if self.are_located else journal_nodes.find(self._stores.roots, self._environment)
         if nodes is None:
             return False
-        self.cluster = self._cluster_journal(self._place_of(nodes))
-        self.are_located = True
+        self.locate_at(nodes)
         return True
 
-    def locate_moved(self, nodes: JournalNodes) -> None:
+    def locate_at(self, nodes: JournalNodes) -> None:
         """Use these journal nodes, whatever the lists on their stores say."""
-        self.cluster = self._cluster_journal(self._place_of(nodes))
+        self.cluster = self.cluster_at(self.place_of(nodes))
         self.are_located = True
+
+    def locate_later(self) -> bool:
+        """Use the newest list on any known store, if it is later than the present one; return whether it is.
+
+        A process that knows former journal nodes finds the present ones, although those do not answer any more.
+        """
+        if self.nodes is None:
+            return False
+        newest = journal_nodes.newest(self._stores.all(), self._environment)
+        if newest is None or newest.cluster != self.nodes.cluster or newest.generation <= self.nodes.generation:
+            return False
+        self.locate_at(newest)
+        return True
 
     def check_root_address(self) -> None:
         """Raise `CopiedLog` if the root, which has other nodes, is at another address than it has recorded.
@@ -82,16 +92,8 @@ class ClusterJournals:
 
     @property
     def place(self) -> JournalPlace:
-        """Where the cluster's journal is; during a migration some other journals are in `previous_place`."""
+        """Where the journals are."""
         return self.cluster.place
-
-    @property
-    def previous_place(self) -> SeveralStores | None:
-        """Where the journals were before the migration that is under way, or None if there is none."""
-        journals = self.cluster.state.journals
-        if not journals.are_moving:
-            return None
-        return self._place_of(JournalNodes(self.cluster.state.cluster_id, journals.previous, journals.generation - 1))
 
     @property
     def nodes(self) -> JournalNodes | None:
@@ -106,26 +108,16 @@ class ClusterJournals:
         return frozenset() if self.nodes is None else frozenset(each.node for each in self.nodes.nodes)
 
     def of_topic(self, name: str, topic_id: str) -> Journal[topic.Topic, topic.Command]:
-        """Return the journal of a topic incarnation without beginning it. Reads nothing.
-
-        During a migration it is opened on the previous stores, unless the topic is known to be new or migrated.
-        """
-        state = self.cluster.state
-        record = state.topics.get(name)
-        is_known = record is not None and record.topic_id == topic_id
-        has_migrated = is_known and topic_id not in state.journals.waiting
-        return self._topic_journal(name, topic_id, self.place if has_migrated else self.previous_place or self.place)
-
-    def of_new_topic(self, name: str, topic_id: str) -> Journal[topic.Topic, topic.Command]:
-        """Return the journal of a topic incarnation that began in the newest generation."""
-        return self._topic_journal(name, topic_id, self.place)
+        """Return the journal of a topic incarnation without beginning it. Reads nothing."""
+        return Journal(self.place, layout.topic_journal(name, topic_id), topic.MACHINE, self._environment)
 
     def of_group(self, journal_id: str) -> Journal[Group, group.Command]:
         """Return the journal of a group that the cluster knows, without beginning it. Reads nothing."""
-        has_migrated = journal_id not in self.cluster.state.journals.waiting
-        place = self.place if has_migrated else self.previous_place or self.place
-        folder = layout.group_journal(journal_id)
-        return Journal(place, folder, group.MACHINE, self._environment, follow=self._follow)
+        return Journal(self.place, layout.group_journal(journal_id), group.MACHINE, self._environment)
+
+    def cluster_at(self, place: JournalPlace) -> Journal[cluster.Cluster, cluster.Command]:
+        """Return the cluster's journal in a place. Reads nothing."""
+        return Journal(place, layout.CLUSTER_JOURNAL, cluster.MACHINE, self._environment)
 
     def missing_nodes(self) -> dict[NodeId, LogError]:
         """Return why journal nodes cannot take part in the journals now, by node id."""
@@ -146,8 +138,8 @@ class ClusterJournals:
     def behind(self, journals: Iterable[Journal[Any, Any]]) -> dict[NodeId, int]:
         """Return in how many journals each journal node has no vote in the last slots; nodes without an answer lack.
 
-        Journals that are still on the previous nodes of a migration, or too short to tell, are not counted. The time
-        to wait is that of `missing_nodes`, for all of them.
+        Journals that are too short to tell are not counted. The time to wait is that of `missing_nodes`, for all of
+        them.
         """
         place = self.place
         newest = {each.folder: each.number for each in journals if each.place is place}
@@ -157,29 +149,22 @@ class ClusterJournals:
         answers = place.members.ask(act, self._environment, int(journal_nodes.PATIENCE_SECONDS * 1000))
         return {place.members.members[each.store].node: each.result for each in answers if each.error is None}
 
-    def announce(self) -> None:
-        """Write the present journal nodes on the reachable stores of this generation and of the one before.
+    def announce(self, former: JournalPlace | None = None) -> None:
+        """Write the present journal nodes on those of their stores, and of the `former` ones, that can be reached.
 
-        Clients may know only the addresses of the old ones. A store without a marker of the cluster gets no list: its
-        disk may not be mounted. Does nothing if the journals never migrated.
+        Clients may know only the addresses of the former ones. A store without a marker of the cluster gets no list:
+        its disk may not be mounted. Does nothing if the journals never moved.
         """
         nodes = self.nodes
         if nodes is None or nodes.generation == 1:
             return
         patience_ms = int(journal_nodes.PATIENCE_SECONDS * 1000)
-        for place in (self.place, self.previous_place):
+        for place in (self.place, former):
             if isinstance(place, SeveralStores):
                 members, act = place.members, partial(_announce_to, nodes)
                 members.ask(act, self._environment, patience_ms, settled=members.is_majority)
 
-    def _cluster_journal(self, place: JournalPlace) -> Journal[cluster.Cluster, cluster.Command]:
-        return Journal(place, layout.CLUSTER_JOURNAL, cluster.MACHINE, self._environment, follow=self._follow_cluster)
-
-    def _topic_journal(self, name: str, topic_id: str, place: JournalPlace) -> Journal[topic.Topic, topic.Command]:
-        folder = layout.topic_journal(name, topic_id)
-        return Journal(place, folder, topic.MACHINE, self._environment, follow=self._follow)
-
-    def _place_of(self, nodes: JournalNodes) -> SeveralStores:
+    def place_of(self, nodes: JournalNodes) -> SeveralStores:
         """Return the place that these journal nodes form, always the same object. Raises `InvalidOption`."""
         known = self._generations.get(nodes.generation)
         if known is not None and known[0] == nodes:
@@ -189,30 +174,3 @@ class ClusterJournals:
         place = SeveralStores(Members(members, threads), nodes.generation)
         self._generations[nodes.generation] = nodes, place
         return place
-
-    def _follow_cluster(self, generation: int) -> JournalPlace:
-        """Return where the cluster's journal continues in a generation; see `Journal`.
-
-        If that is its present generation, whose stores do not answer, ask every known store for a later one.
-        """
-        if self.nodes is None:
-            return self.place
-        if generation > self.place.generation:
-            journals = self.cluster.state.journals
-            if generation < journals.generation and (previous := self.previous_place) is not None:
-                return previous
-            return self._place_of(JournalNodes(self.nodes.cluster, journals.nodes, journals.generation))
-        newest = journal_nodes.newest(self._stores.all(), self._environment)
-        is_later = newest is not None and newest.cluster == self.nodes.cluster and newest.generation > generation
-        return self._place_of(newest) if newest is not None and is_later else self.place
-
-    def _follow(self, generation: int) -> JournalPlace:
-        """Return where another journal continues in a generation, or in a later one if it has begun there."""
-        if self.nodes is None:
-            return self.place
-        # The stores of the cluster's journal may be the ones that do not answer: do not wait for them again.
-        if generation == self.place.generation and not self.cluster.follow_to(self._follow_cluster(generation)):
-            return self.place
-        self.cluster.refresh()
-        previous = self.previous_place
-        return previous if previous is not None and generation <= previous.generation else self.place

@@ -121,4 +121,4 @@ class GroupHandle:
         self.submit(lifecycle.DeleteGroup())
 
     def _start(self) -> Group:
-        return self.submit(lifecycle.StartGroup(self.group_id, journal_generation=self.journal.place.generation)).state
+        return self.submit(lifecycle.StartGroup(self.group_id)).state

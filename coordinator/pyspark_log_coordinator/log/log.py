@@ -16,9 +16,10 @@ from pyspark_log_coordinator.cluster.groups import group_of
 from pyspark_log_coordinator.cluster.nodes import live, node_of
 from pyspark_log_coordinator.journal import history
 from pyspark_log_coordinator.journal.inbox import Inbox
-from pyspark_log_coordinator.log import bootstrap, topic_description
+from pyspark_log_coordinator.log import bootstrap, journal_move, topic_description
 from pyspark_log_coordinator.log.cluster_journals import ClusterJournals
 from pyspark_log_coordinator.log.group_handle import GroupHandle
+from pyspark_log_coordinator.log.journal_move import start_topic
 from pyspark_log_coordinator.log.log_clock import LogClock
 from pyspark_log_coordinator.log.node_probe import NodeProbe
 from pyspark_log_coordinator.log.open_stores import OpenStores
@@ -33,12 +34,14 @@ from pyspark_log_storage import layout, logs
 from pyspark_log_storage.errors import (
     CorruptObject,
     LogError,
+    LogMoved,
     NewerFormat,
     NoCluster,
     NodeAway,
     NodeMissing,
     ObjectMissing,
     OutcomeUnknown,
+    StoreError,
     StoreRefused,
     TopicExists,
     UnknownTopic,
@@ -194,21 +197,7 @@ class TopicHandle:
 
     def _checked(self, state: topic.Topic) -> topic.Topic:
         if not state.started:
-            nodes = self.log.cluster.state.nodes
-            command = topic.StartTopic(
-                name=self.name,
-                topic_id=self.topic_id,
-                config=self._record.config,
-                schemas=self._record.schemas,
-                incarnations={
-                    member: node_of(nodes, member).incarnation
-                    for members in self._record.assignments
-                    for member in members
-                },
-                assignments=self._record.assignments,
-                generation=self.journal.place.generation,
-            )
-            state = self.journal.submit(command).state
+            state = self.journal.submit(start_topic(self._record, self.log.cluster.state.nodes)).state
         if state.deleted:
             raise topic.was_deleted(self.name, self.topic_id)
         if not state.incarnations.keys() <= self.log.cluster.state.nodes.keys():
@@ -354,7 +343,7 @@ class Log:
         if self._is_fresh:
             return
         self.locate()
-        if not self.cluster.refresh().cluster_id:
+        if not self._refreshed().cluster_id:
             if not create:
                 bootstrap.check_place(self.journals)
                 url = self.journals.place.url
@@ -375,6 +364,23 @@ class Log:
         self.probe_nodes()
         self._opened_at = self.environment.monotonic()
 
+    def reopen(self) -> None:
+        """Open the log again, after its journals have moved."""
+        self._opened_at = -float("inf")
+        self.open(create=False)
+
+    def _refreshed(self) -> cluster.Cluster:
+        """Return the newest state of the cluster, wherever its journal has gone on."""
+        while True:
+            try:
+                return self.cluster.refresh()
+            except LogMoved:
+                journal_move.follow(self.journals)
+            except StoreError:
+                if not self.journals.locate_later():
+                    raise
+            self._forget_handles()
+
     @property
     def _is_fresh(self) -> bool:
         """Whether the cluster was opened a moment ago, and a store is so far away that it is not worth a look again.
@@ -383,7 +389,10 @@ class Log:
         A node that was missing is looked for each time.
         """
         is_recent = self.environment.monotonic() - self._opened_at < FRESH_SECONDS
-        return self.is_remote and is_recent and not self.missing_nodes
+        if not (self.is_remote and is_recent) or self.missing_nodes:
+            return False
+        known = [each.journal for each in self._handles.values()], [each.journal for each in self._groups.values()]
+        return not any(each.has_ended for some in known for each in some)
 
     @property
     def is_remote(self) -> bool:
@@ -621,20 +630,14 @@ class Log:
     def group_handle(self, record: GroupRecord) -> GroupHandle:
         """Return the handle of a group, also of a deleted one. Reads nothing."""
         handle = self._groups.get(record.group_id)
-        if handle is None or handle.journal.place.generation < self._oldest_generation:
+        if handle is None:
             journal = self.journals.of_group(record.journal_id)
             handle = self._groups[record.group_id] = GroupHandle(record, journal)
         return handle
 
-    @property
-    def _oldest_generation(self) -> int:
-        """A journal that was last seen in an earlier generation may not be found there any more."""
-        return (self.journals.previous_place or self.journals.place).generation
-
     def _handle(self, record: TopicRecord) -> TopicHandle:
         handle = self._handles.get(record.name)
-        oldest = self._oldest_generation
-        if handle is None or handle.topic_id != record.topic_id or handle.journal.place.generation < oldest:
+        if handle is None or handle.topic_id != record.topic_id:
             topics = self.cluster.state.topics
             if handle is None and len(self._handles) >= len(topics):  # some of them were deleted
                 self._handles = {name: each for name, each in self._handles.items() if name in topics}

@@ -177,10 +177,7 @@ def _deleted_topics(log: Log, stores: ReachableStores) -> list[tuple[str, str]]:
 
 def journal_of(log: Log, name: str, topic_id: str) -> Journal[topic.Topic, topic.Command]:
     """Return the journal of a topic incarnation, deleted or not, without beginning it."""
-    journal = log.journals.of_topic(name, topic_id)
-    if journal.place is not log.journals.place and not journal.refresh().started:
-        return log.journals.of_new_topic(name, topic_id)  # created and deleted during the migration
-    return journal
+    return log.journals.of_topic(name, topic_id)
 
 
 def _delete_topic_files(
@@ -235,9 +232,8 @@ def _has_no_writers(log: Log, name: str, topic_id: str) -> bool:
 
 def _has_every_store(log: Log, stores: ReachableStores) -> bool:
     """Return whether these are all stores of the cluster, none of which has failed."""
-    state = log.cluster.state
-    is_fenced = any(each.fenced for each in state.nodes.values())
-    return not (stores.failures or log.missing_nodes or is_fenced or state.journals.are_moving)
+    is_fenced = any(each.fenced for each in log.cluster.state.nodes.values())
+    return not (stores.failures or log.missing_nodes or is_fenced)
 
 
 def _is_later(journal: Journal[Any, Any], key: str, folder: str) -> bool:

@@ -68,7 +68,7 @@ class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     floor_mark: FloorMark | None = None
     producers: dict[str, Producer] = {}
     generation: Count = 1
-    """The journal generation in which the topic's journal continues."""
+    """The generation of the journals' stores in which the topic's journal goes on after it has ended in another."""
     started: bool = False
     restored: Count = 0
     """The entry with which the topic's journal began anew; 0 if it was never lost."""

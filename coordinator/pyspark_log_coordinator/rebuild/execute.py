@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.cluster.cluster_state import Cluster
-from pyspark_log_coordinator.cluster.journal_generations import Journals
+from pyspark_log_coordinator.cluster.journal_stores import JournalStores
 from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, FormerNode, Node
 from pyspark_log_coordinator.journal import journal_nodes
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode, JournalNodes
@@ -143,9 +143,9 @@ class _Rebuild:
                     for name, store in self._stores.items()
                 },
                 former_nodes=tuple(FormerNode(*each) for each in sorted(found.former)),
-                journals=Journals(self.place.generation, self._journal_nodes.nodes)
+                journals=JournalStores(self.place.generation, self._journal_nodes.nodes)
                 if self.place.generation > 1
-                else Journals(),
+                else JournalStores(),
                 address=found.journal_stores[0].url if has_more else "",
             ),
             topics=tuple(topics),

@@ -21,7 +21,7 @@ from pyspark_log_coordinator.log.bootstrap import FIRST_NODE
 from pyspark_log_coordinator.model.partition import NodeId, by_number, named
 from pyspark_log_coordinator.rebuild import folder_scan
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, InvalidOption, LogError, NewerFormat, ObjectMissing
+from pyspark_log_storage.errors import CorruptObject, InvalidOption, LogError, LogMoved, NewerFormat, ObjectMissing
 from pyspark_log_storage.objects import node
 from pyspark_log_storage.objects.node import Marker
 from pyspark_log_storage.stores.store import Store
@@ -156,22 +156,25 @@ class LostJournals:
             addresses.update((each.store.url, one.url) for each, one in zip(members, nodes, strict=True))
             return SeveralStores(Members(members), generation)
 
-        def state_at(place: JournalPlace) -> cluster.Cluster:
-            return Journal(place, layout.CLUSTER_JOURNAL, cluster.MACHINE, environment, _PATIENCE_MS).refresh()
+        def journal_at(place: JournalPlace) -> Journal[cluster.Cluster, cluster.Command]:
+            journal = Journal(place, layout.CLUSTER_JOURNAL, cluster.MACHINE, environment, _PATIENCE_MS)
+            with contextlib.suppress(LogMoved):
+                journal.refresh()
+            return journal
 
         for each in self._given:
             nodes = self._known[each.node_id]
             place = OneStore(each.store) if nodes is None else place_of(nodes.nodes, nodes.generation)
             try:
-                state = state_at(place)
-                while (moved := state.journals).generation > place.generation:
+                journal = journal_at(place)
+                while journal.has_ended:
+                    moved = journal.state.journals
                     if moved.generation > self._newest_named:
-                        self._lists.insert(0, JournalNodes(state.cluster_id, moved.nodes, moved.generation))
-                    there = place_of(moved.nodes, moved.generation)
-                    next_state = state_at(there)
-                    if not next_state.cluster_id and moved.generation > newest_named:
-                        break  # the migration was cut short before the journal began there
-                    state, place = next_state, there
+                        self._lists.insert(0, JournalNodes(journal.state.cluster_id, moved.nodes, moved.generation))
+                    there = journal_at(place_of(moved.nodes, moved.generation))
+                    if not there.state.cluster_id and moved.generation > newest_named:
+                        break  # who opens the log finishes the move
+                    journal = there
             except NewerFormat:
                 raise
             except (CorruptObject, ObjectMissing):
@@ -180,14 +183,14 @@ class LostJournals:
                 if nodes is None:
                     raise
                 continue  # no majority of the journal nodes answers
-            if state.cluster_id:
+            if journal.state.cluster_id:
                 moves = [f"mount {given} at {known}" for given, known in addresses.items() if given != known]
                 advice = "Use `pyspark-log nodes renew` to bring back a node that was wiped"
                 if moves:
                     advice = f"The cluster finds its nodes by their addresses: {'; '.join(moves)}"
                 raise refusal(
-                    f"the journal of cluster {state.cluster_id} at {place.url} can be read: there is nothing to "
-                    f"rebuild. {advice}"
+                    f"the journal of cluster {journal.state.cluster_id} at {journal.place.url} can be read: there is "
+                    f"nothing to rebuild. {advice}"
                 )
 
     @property

@@ -98,7 +98,7 @@ def decide(topic: Topic, swaps: Sequence[SwapSegments], now: int) -> list[Segmen
             events += done
         elif all(any(replicas.is_held(each.holders, node) for node in partition.replicas) for each in segments):
             staged = [SegmentStaged(number, each) for each in segments]
-            topic = functools.reduce(evolve_staged, staged, topic)
+            topic = functools.reduce(evolve, staged, topic)
             events += staged
     return events
 
@@ -111,7 +111,7 @@ def decide_drop(topic: Topic, command: DropStaged) -> list[StagedDropped]:
     return [StagedDropped(command.partition, command.name)] if is_staged else []
 
 
-def evolve_drop(topic: Topic, event: StagedDropped) -> Topic:
+def _evolve_drop(topic: Topic, event: StagedDropped) -> Topic:
     """Return the topic without the staged segment."""
     partition = topic.partitions[event.partition]
     kept = partition.staged_if(lambda each: each.name != event.name)
@@ -146,15 +146,25 @@ def _swapped(partition: Partition, number: int, segment: SegmentRef, now: int) -
     return SegmentsSwapped(number, segment, now)
 
 
-def evolve_staged(topic: Topic, event: SegmentStaged) -> Topic:
+def _evolve_staged(topic: Topic, event: SegmentStaged) -> Topic:
     """Return the topic with the segment staged."""
     partition = topic.partitions[event.partition]
     changed = msgspec.structs.replace(partition, staged=(*partition.staged, event.segment))
     return with_partition(topic, event.partition, changed)
 
 
-def evolve(topic: Topic, event: SegmentsSwapped) -> Topic:
-    """Return the topic with the segment in the place of its range."""
+def evolve(topic: Topic, event: SegmentStaged | StagedDropped | SegmentsSwapped) -> Topic:
+    """Return the topic with the segment staged, given up, or in the place of its range."""
+    match event:
+        case SegmentStaged():
+            return _evolve_staged(topic, event)
+        case StagedDropped():
+            return _evolve_drop(topic, event)
+        case SegmentsSwapped():
+            return _evolve_swap(topic, event)
+
+
+def _evolve_swap(topic: Topic, event: SegmentsSwapped) -> Topic:
     partition, new = topic.partitions[event.partition], event.segment
     replaced = partition.segments_between(new.base_offset, new.end_offset)
     first = bisect_left(partition.segments, new.base_offset, key=lambda each: each.base_offset)

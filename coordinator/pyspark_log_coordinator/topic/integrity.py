@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from pyspark_log_coordinator.journal.state_machine import JournalMoved, check_ordinals
+from pyspark_log_coordinator.journal.state_machine import JournalEnded, check_ordinals
 from pyspark_log_coordinator.model.topic_state import changed_partitions
 from pyspark_log_coordinator.topic import columns
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
@@ -33,7 +33,7 @@ def check_entry(before: Topic, events: list[Any], after: Topic, number: int) -> 
     """Raise `ValueError` if the entry `number`, with these events, cannot lead from one state to the other."""
     if before.started and all(type(each) is BatchSequenced for each in events):
         return
-    if before.deleted and not all(isinstance(each, JournalMoved) for each in events):
+    if before.deleted and not all(isinstance(each, JournalEnded) for each in events):
         raise ValueError("the topic is deleted")
     if before.started and (before.name, before.topic_id) != (after.name, after.topic_id):
         raise ValueError(f"the topic becomes {after.name!r} ({after.topic_id})")

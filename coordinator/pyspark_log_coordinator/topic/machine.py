@@ -11,8 +11,8 @@
     ConfirmDeletions -> DeletionsConfirmed
     AlterConfig      -> ConfigAltered, IsrShrunk ...
     EvolveSchema     -> SchemaEvolved
-    DeleteTopic      -> TopicDeleted                        the last entry, except that the journal may still move
-    MoveJournal -> JournalMoved
+    DeleteTopic      -> TopicDeleted                        nothing but JournalEnded follows
+    EndJournal       -> JournalEnded                        the last entry: the journal goes on at other stores
 
 The commands about replicas are in `replica_commands`. One entry sequences a whole batch: readers see it in all
 partitions or in none.
@@ -26,11 +26,11 @@ import msgspec
 
 from pyspark_log_coordinator.journal.state_machine import (
     BeginJournal,
+    EndJournal,
     JournalBegun,
-    JournalMoved,
+    JournalEnded,
     Machine,
-    MoveJournal,
-    decide_move,
+    decide_end,
     events_decoder,
 )
 from pyspark_log_coordinator.model import topic_config, topic_state
@@ -71,8 +71,6 @@ class StartTopic(msgspec.Struct, frozen=True):
     schemas: tuple[bytes, ...]
     incarnations: dict[NodeId, str]
     assignments: tuple[tuple[NodeId, ...], ...]
-    generation: int = 1
-    """The journal generation in which the journal begins."""
 
 
 class DeleteTopic(msgspec.Struct, frozen=True):
@@ -127,7 +125,7 @@ Command = (
     | AlterConfig
     | EvolveSchema
     | DeleteTopic
-    | MoveJournal
+    | EndJournal
     | replica_commands.Command
 )
 Event = (
@@ -142,15 +140,15 @@ Event = (
     | ConfigAltered
     | SchemaEvolved
     | TopicDeleted
-    | JournalMoved
+    | JournalEnded
     | replica_commands.Event
 )
 
 
 def decide(state: Topic, command: Command, now: int) -> list[Any]:
     """Return the events that carry out `command`, none if it is done. Raise `LogError` if it is refused."""
-    if isinstance(command, MoveJournal):
-        return list(decide_move(state.generation, command))
+    if isinstance(command, EndJournal):
+        return list(decide_end(state.generation, command))
     events = _decide(state, command, now)
     if events and replica_commands.may_need_follow_ups(state, command):
         return [*events, *replica_commands.decide_follow_ups(_after(state, events), now)]
@@ -166,7 +164,7 @@ def was_deleted(name: str, topic_id: str) -> UnknownTopic:
 def _decide(state: Topic, command: Command, now: int) -> list[Any]:
     if isinstance(command, (BeginJournal, StartTopic)):
         return _begin(state, command)
-    assert not isinstance(command, MoveJournal)
+    assert not isinstance(command, EndJournal)
     assert state.started, "TopicHandle.refresh begins the journal before any other command"
     if state.deleted and not isinstance(command, DeleteTopic):
         raise was_deleted(state.name, state.topic_id)
@@ -210,13 +208,11 @@ def _alter(state: Topic, command: AlterConfig) -> list[Any]:
 
 
 def _begin(state: Topic, command: BeginJournal | StartTopic) -> list[Any]:
-    if isinstance(command, BeginJournal):
-        return [] if state.started else [JournalBegun(command.state)]
     if state.started:
         return []
-    moved = [JournalMoved(command.generation)] if command.generation > 1 else []
-    fields = {name: getattr(command, name) for name in TopicStarted.__struct_fields__}
-    return [TopicStarted(**fields), *moved]
+    if isinstance(command, BeginJournal):
+        return [JournalBegun(command.state)]
+    return [TopicStarted(**{name: getattr(command, name) for name in TopicStarted.__struct_fields__})]
 
 
 def _after(state: Topic, events: list[Any]) -> Topic:
@@ -234,17 +230,16 @@ def evolve(state: Topic, event: Event) -> Topic:
             return _start(event) if isinstance(event, TopicStarted) else topic_state.decode(event.state)
         case BatchSequenced():
             return sequencing.evolve(state, event)
-        case SegmentStaged() | SegmentsSwapped():
-            return swap.evolve_staged(state, event) if isinstance(event, SegmentStaged) else swap.evolve(state, event)
-        case StagedDropped():
-            return swap.evolve_drop(state, event)
+        case SegmentStaged() | StagedDropped() | SegmentsSwapped():
+            return swap.evolve(state, event)
         case LogStartMoved():
             return retention.evolve(state, event)
         case orphans.OrphanFloorRaised() | orphans.FloorMarked() | orphans.DeletionsConfirmed():
             return orphans.evolve(state, event)
-        case ConfigAltered() | JournalMoved():
-            changed = msgspec.structs.replace(state, **msgspec.structs.asdict(event))
-            return swap.without_staged_compactions(changed)
+        case ConfigAltered():
+            return swap.without_staged_compactions(msgspec.structs.replace(state, config=event.config))
+        case JournalEnded():
+            return msgspec.structs.replace(state, generation=event.generation)
         case SchemaEvolved():
             return columns.evolve(state, event)
         case TopicDeleted():
@@ -307,13 +302,13 @@ __all__ = [
     "DropStaged",
     "ElectLeaders",
     "ElectPreferred",
+    "EndJournal",
     "Event",
     "EvolveSchema",
     "FileRef",
     "HoldFiles",
     "Holder",
     "MaintainSegments",
-    "MoveJournal",
     "PartitionReassignment",
     "RaiseOrphanFloor",
     "SequencedFile",

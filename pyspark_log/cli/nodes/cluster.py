@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,16 +13,11 @@ from pyspark_log.cli.nodes.nodes import DOES_NOT_VOTE, print_voting_advice
 from pyspark_log.cli.output import Column, counted
 from pyspark_log.opening import canonical, open_log, own_log
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.log import adoption, bootstrap
+from pyspark_log_coordinator.log import adoption, bootstrap, journal_move
 from pyspark_log_coordinator.log.log import Log
-from pyspark_log_coordinator.maintenance import journal_migration
 from pyspark_log_storage.errors import InvalidOption
 from pyspark_log_storage.stores import self_test, store_check
 from pyspark_log_storage.stores.addresses import absolute_url, absolute_urls, open_store
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 _MOUNTS = Path("/proc/self/mounts")
 
@@ -107,12 +101,10 @@ def describe(path: arguments.Path, json: arguments.Json = False) -> None:
     log = open_log(path)
     nodes = _journal_nodes(log)
     state = log.cluster.state
-    previous = [each.url for each in state.journals.previous]
     if json:
         facts = {"entry": log.cluster.number, "nodes": len(state.nodes), "topics": len(state.topics)}
-        journals = {"journal_nodes": nodes, "journals_migrate_from": previous}
         print_voting_advice(log)
-        output.print_json({"cluster": state.cluster_id, **facts, **journals})
+        output.print_json({"cluster": state.cluster_id, **facts, "journal_nodes": nodes})
         return
     typer.echo(f"cluster        {state.cluster_id}")
     typer.echo(f"journal entry  {log.cluster.number:,}")
@@ -130,12 +122,6 @@ def describe(path: arguments.Path, json: arguments.Json = False) -> None:
         if each["missing"] is not None and each["node"] not in replaced:
             output.print_error(each["missing"])
     print_voting_advice(log)
-    if state.journals.are_moving:
-        ids = ",".join(each.node for each in state.journals.nodes)
-        typer.echo(
-            f"\nthe journals are being migrated from {', '.join(previous)}; finish with: pyspark-log cluster "
-            f"migrate-journals --to {ids}"
-        )
 
 
 @arguments.examples("pyspark-log cluster adopt --moved --path /new/disk1,/new/disk2,/new/disk3")
@@ -187,15 +173,14 @@ def migrate_journals(
 ) -> None:
     """Migrate the journals to other nodes of the cluster.
 
-    Use it to replace a journal node that is lost or was renewed. Writers and readers continue meanwhile. A majority of
-    the current journal nodes must be reachable. If the command is interrupted, run it again to continue. Afterwards,
-    versions of a topic from before the migration can no longer be read (versionAsOf).
+    Use it to replace a journal node that is lost or was renewed. Programs that use the log end with LogMoved; start
+    them again. A majority of the current journal nodes must be reachable. If the command is interrupted, the next one
+    that uses the log finishes it. Afterwards, versions of a topic from before the migration can no longer be read
+    (versionAsOf).
     """
     log = open_log(path)
     ids = tuple(each.strip() for each in to.split(","))
-    done = journal_migration.migrate(log, ids, _progress(json=json))
-    for folder, error in done.damaged.items():
-        output.print_error(f"{folder}, of a deleted topic, was not migrated: {error.message}")
+    done = journal_move.move(log, ids)
     facts = {"generation": done.nodes.generation, "journal_nodes": list(done.nodes.urls)}
     lines = [
         f"migrated the journals of the cluster and of {counted(done.topics, 'topic')} to {len(ids)} journal nodes",
@@ -206,13 +191,6 @@ def migrate_journals(
         *(lines if done.changed else ["the journals are already on these nodes; nothing was changed"]),
         json=json,
     )
-
-
-def _progress(*, json: bool) -> Callable[[str], object]:
-    """Return a function that is called with the topic whose journal is migrated next, and prints it on a terminal."""
-    if json or not sys.stderr.isatty():
-        return bool
-    return lambda topic: typer.echo(f"migrating the journal of {topic}", err=True)
 
 
 def _journal_nodes(log: Log) -> list[dict[str, Any]]:

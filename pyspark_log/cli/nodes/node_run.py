@@ -21,7 +21,7 @@ from pyspark_log_coordinator.sync.controller import ControllerSettings
 from pyspark_log_coordinator.sync.follower import Follower, FollowerRound, clean_up_node
 from pyspark_log_coordinator.sync.replica_file import Throttle
 from pyspark_log_coordinator.sync.scrubber import scrub
-from pyspark_log_storage.errors import LogError, StoreError
+from pyspark_log_storage.errors import LogError, LogMoved, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,10 +105,10 @@ def run(  # noqa: PLR0913, PLR0917 -- the options of a command
             if once or time.monotonic() - cleaned > clean_seconds:
                 clean_up_node(log, node_id)
                 cleaned = time.monotonic()
-        except StoreError as error:
+        except (LogMoved, StoreError) as error:
             if once:
                 raise
-            # The disk may be mounted again, or the journals reachable, by the next round.
+            # By the next round the disk may be mounted again, and the log is opened where its journals are.
             done = FollowerRound(0, 0, (error.message,))
         if done.objects or once:
             _show(node_id, done, json=json)

@@ -5,7 +5,7 @@ import pytest
 
 from pyspark_log_coordinator.cluster import integrity
 from pyspark_log_coordinator.cluster.groups import GroupRecord
-from pyspark_log_coordinator.cluster.journal_generations import Journals
+from pyspark_log_coordinator.cluster.journal_stores import JournalStores
 from pyspark_log_coordinator.cluster.machine import Cluster, Node, TopicRecord
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode
 from pyspark_log_coordinator.model.topic_config import TopicConfig
@@ -16,7 +16,7 @@ NODES = {name: Node(name, f"/disk/{name}", "", f"incarnation of {name}") for nam
 TOPIC = TopicRecord("t", ID, 0, TopicConfig(), (("0", "1"), ("1", "2")), (b"schema",))
 GROUP = GroupRecord("g", ID, 0)
 JOURNAL_NODES = tuple(JournalNode(each.node_id, each.url, each.incarnation) for each in NODES.values())
-SOUND = Cluster("c", NODES, {"t": TOPIC}, (), Journals(2, JOURNAL_NODES, JOURNAL_NODES), {"g": GROUP})
+SOUND = Cluster("c", NODES, {"t": TOPIC}, (), JournalStores(2, JOURNAL_NODES), {"g": GROUP})
 
 
 def altered(value, **fields):
@@ -44,12 +44,11 @@ def test_a_sound_cluster_passes():
         {"topics": {"t": altered(TOPIC, assignments=(("0", "1"), ()))}},
         {"topics": {"t": altered(TOPIC, assignments=())}},
         {"nodes": {**NODES, "0": altered(NODES["0"], fencings=2**63 - 1)}},
-        {"journals": Journals(2**63 - 1, JOURNAL_NODES)},
+        {"journals": JournalStores(2**63 - 1, JOURNAL_NODES)},
         {"groups": {"h": GROUP}},
         {"groups": {"": altered(GROUP, group_id="")}},
         {"groups": {"g": altered(GROUP, journal_id="../../g")}},
-        {"journals": Journals(2, JOURNAL_NODES[:2])},
-        {"journals": Journals(2, JOURNAL_NODES, JOURNAL_NODES[:2])},
+        {"journals": JournalStores(2, JOURNAL_NODES[:2])},
     ],
 )
 def test_an_impossible_cluster_is_refused_in_a_snapshot_and_after_an_entry(impossible):

@@ -17,7 +17,7 @@ from pyspark_log_coordinator.cluster.machine import (
     RemoveTopic,
     StartCluster,
 )
-from pyspark_log_coordinator.journal.state_machine import JournalBegun
+from pyspark_log_coordinator.journal.state_machine import JournalBegun, JournalEnded
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage.errors import InvalidName, InvalidOption, TopicExists, UnknownTopic
@@ -103,4 +103,4 @@ def test_an_events_name_tells_which_machine_it_is_of():
     of_cluster, of_topic = (set(get_args(machine.Event)) for machine in (cluster, topic))
     names = [each.__name__ for each in of_cluster | of_topic]
     assert len(set(names)) == len(names)
-    assert of_cluster & of_topic == {JournalBegun}
+    assert of_cluster & of_topic == {JournalBegun, JournalEnded}

@@ -12,7 +12,7 @@ from pyspark_log_coordinator.group.lifecycle import (
 )
 from pyspark_log_coordinator.group.offsets import ResetOffsets
 from pyspark_log_coordinator.group.state import Group, GroupState
-from pyspark_log_coordinator.journal.state_machine import JournalMoved, MoveJournal
+from pyspark_log_coordinator.journal.state_machine import EndJournal, JournalEnded
 from pyspark_log_storage.errors import GroupNotEmpty, InvalidName, InvalidOption, UnknownGroup
 from tests.support.coordinator.groups import NOW, after, commit, join, refusal, stable, started
 
@@ -66,15 +66,8 @@ def test_wrong_settings_are_refused(name, value):
     assert refusal(InvalidOption, started(), AlterGroupConfig({name: value})).option == name
 
 
-def test_a_journal_moves_to_later_generations_only():
-    group = after(started(), MoveJournal(3))
+def test_a_journal_ends_once_in_each_generation_and_also_that_of_a_dead_group():
+    group = after(started(), EndJournal(JournalEnded(3, ())))
     assert machine.MACHINE.generation(group) == 3
-    assert machine.decide(group, MoveJournal(3), NOW) == []
-    dead = after(group, DeleteGroup())
-    assert after(dead, MoveJournal(4)).journal_generation == 4
-    assert after(dead, StartGroup("g", journal_generation=5)).journal_generation == 3
-
-
-def test_a_journal_may_begin_in_a_later_generation():
-    events = machine.decide(Group(), StartGroup("g", journal_generation=4), NOW)
-    assert events == [GroupStarted("g", GroupConfig()), JournalMoved(4)]
+    assert machine.decide(group, EndJournal(JournalEnded(3, ())), NOW) == []
+    assert after(group, DeleteGroup(), EndJournal(JournalEnded(4, ()))).journal_generation == 4

@@ -5,9 +5,9 @@ What a state may be is in the tests of integrity of topics, groups and the clust
 
 import pytest
 
-from pyspark_log_coordinator.cluster import journal_generations, nodes
+from pyspark_log_coordinator.cluster import nodes
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode
-from pyspark_log_coordinator.journal.state_machine import JournalMoved
+from pyspark_log_coordinator.journal.state_machine import JournalEnded
 from pyspark_log_coordinator.maintenance import topic_roll
 from pyspark_log_coordinator.model.partition import SegmentRef
 from pyspark_log_coordinator.model.topic_config import TopicConfig
@@ -57,7 +57,7 @@ def stored() -> StoredTopic:
 
 @pytest.mark.parametrize("generation", [2, 7])
 def test_a_topic_on_one_store_that_moved_to_another_is_an_error(stored, generation):
-    name = forge(stored.store, stored.handle.journal, JournalMoved(generation))
+    name = forge(stored.store, stored.handle.journal, JournalEnded(generation, ()))
     with within(20), pytest.raises(CorruptObject, match=f"generation {generation}") as raised:
         stored.open().topic("t")
     assert raised.value.object == name
@@ -65,7 +65,7 @@ def test_a_topic_on_one_store_that_moved_to_another_is_an_error(stored, generati
 
 def test_a_cluster_on_one_store_that_moved_to_others_is_an_error(stored):
     there = tuple(JournalNode(name, f"/{name}", name) for name in "abc")
-    name = forge(stored.store, stored.log.cluster, journal_generations.JournalMigrationStarted(2, there, there))
+    name = forge(stored.store, stored.log.cluster, JournalEnded(2, there))
     with within(20), pytest.raises(CorruptObject, match="generation 2") as raised:
         stored.open()
     assert raised.value.object == name

@@ -328,8 +328,6 @@ def test_a_journal_on_three_stores_does_not_wait_for_an_inbox_that_hangs_and_use
 def test_an_inbox_that_hangs_cannot_be_emptied(hanging_inbox):
     place = open_list(hanging_inbox).place
     with pytest.raises(StoreUnavailable, match="no answer"):
-        inbox_of().delete_left_behind(place)
-    with pytest.raises(StoreUnavailable, match="no answer"):
         inbox_of().delete_before(place, 5)
 
 

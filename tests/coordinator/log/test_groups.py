@@ -4,7 +4,7 @@ import pytest
 
 from pyspark_log_coordinator.group.lifecycle import DeleteGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
-from pyspark_log_storage.errors import InvalidName, UnknownGroup
+from pyspark_log_storage.errors import InvalidName, LogMoved, UnknownGroup
 from tests.support.coordinator.journal_disks import URLS
 from tests.support.coordinator.migrated_journals import NEW, cluster_of_six, move
 from tests.support.coordinator.several_nodes import Stores
@@ -68,7 +68,10 @@ def test_groups_go_on_at_the_new_journal_nodes(again):
     move(six, "3", "4", "5")
     if again:
         move(six, "0", "4", "5")
-    assert handle.submit(OffsetCommit({"id": {0: Offset(2)}})).state.generation == 0
+    with pytest.raises(LogMoved):
+        handle.submit(OffsetCommit({"id": {0: Offset(2)}}))
+    slept.open(create=False)
+    assert slept.group("g").submit(OffsetCommit({"id": {0: Offset(2)}})).state.generation == 0
     assert committed(six.log(*NEW[1:]), "g") == 2
     commit(six.log(*NEW[1:]), "new", 5)
     assert committed(slept, "new") == 5

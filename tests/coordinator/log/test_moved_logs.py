@@ -9,9 +9,9 @@ from pyspark_log_coordinator.cluster.machine import (
     AddNode,
     FenceNode,
     MoveCluster,
+    MoveJournals,
     RemoveNode,
     StartCluster,
-    StartJournalMigration,
 )
 from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, Node
 from pyspark_log_coordinator.journal import journal_nodes
@@ -194,11 +194,9 @@ def test_a_journal_node_whose_address_is_not_given_is_named(six):
 
 def test_journals_that_were_moved_during_a_migration_are_not_adopted(six):
     log = six.log()
-    log.cluster.submit(StartJournalMigration(("3", "4", "5"), log.journals.nodes.nodes))
-    log.cluster.refresh()
-    log.journals.announce()
-    copies = copied(six, *NEW)
-    with pytest.raises(InvalidOption, match="migrate-journals` at the former addresses"):
+    log.cluster.submit(MoveJournals(("3", "4", "5"), log.journals.nodes.nodes))
+    copies = copied(six, *URLS)
+    with pytest.raises(InvalidOption, match="open the log at the former addresses, and move it again"):
         adopt(six, *copies)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_coordinator.journal.state_machine import JournalMoved
+from pyspark_log_coordinator.journal.state_machine import JournalEnded
 from pyspark_log_coordinator.model.partition import Keyed
 from pyspark_log_coordinator.model.topic_state import FloorMark, Topic, with_partition
 from pyspark_log_coordinator.topic import integrity
@@ -174,9 +174,9 @@ def test_a_producer_that_has_lost_more_rows_than_can_be_counted_is_found():
 
 def test_of_a_deleted_topic_only_the_journal_moves():
     deleted = after(NEWER, DeleteTopic())
-    integrity.check_entry(deleted, [JournalMoved(2)], deleted, 9)
+    integrity.check_entry(deleted, [JournalEnded(2, ())], deleted, 9)
     with pytest.raises(ValueError, match="the topic is deleted"):
-        integrity.check_entry(deleted, [JournalMoved(2), None], deleted, 9)
+        integrity.check_entry(deleted, [JournalEnded(2, ()), None], deleted, 9)
 
 
 def test_a_deleted_topic_has_no_rows():

@@ -9,7 +9,7 @@ from pyspark_log_coordinator.assignors.subscription import (
     encode_assignment,
     encode_subscription,
 )
-from pyspark_log_coordinator.cluster import groups, journal_generations, nodes
+from pyspark_log_coordinator.cluster import groups, journal_stores, nodes
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.cluster.cluster_state import Cluster
 from pyspark_log_coordinator.group import machine as group
@@ -20,7 +20,7 @@ from pyspark_log_coordinator.group.rebalance import CompleteJoin, ExpireSync
 from pyspark_log_coordinator.group.state import Group, MemberDetails, Protocol
 from pyspark_log_coordinator.group.sync import SyncGroup
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode
-from pyspark_log_coordinator.journal.state_machine import MoveJournal
+from pyspark_log_coordinator.journal.state_machine import BeginJournal, EndJournal, JournalEnded
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.replication.isr_shrink import Lagging
@@ -34,6 +34,7 @@ from pyspark_log_storage.files.row_files import StagedChunk
 from pyspark_log_storage.layout import born_name
 
 ID = "f" * 32
+NODES = tuple(JournalNode(each, f"/{each}", "i") for each in "012")
 ASSIGNMENT = encode_assignment(Assignment({"t": (0,)}))
 SCHEMAS = tuple(map(schema.encode, schema.RECORD_SCHEMAS))
 
@@ -66,7 +67,8 @@ def of_topic(state: Topic, number: int) -> list[topic.Command]:
         topic.ElectPreferred(live),
         *(command for each in live for command in of_node(state, each, files, segments)),
         topic.DeleteTopic(),
-        topic.MoveJournal(state.generation + 1),
+        EndJournal(JournalEnded(state.generation + 1, NODES)),
+        BeginJournal(topic.MACHINE.encode_state(state)),
     ]
 
 
@@ -109,9 +111,9 @@ def of_cluster(state: Cluster, number: int) -> list[cluster.Command]:
                 nodes.RemoveNode(each, frozenset(t.topic_id for t in state.topics.values()), frozenset(), 0),
             )
         ),
-        journal_generations.StartJournalMigration(names, ()),
-        journal_generations.StartJournalMigration(names[:1], present),
-        journal_generations.FinishJournalMigration(state.journals.generation, frozenset(state.journal_ids())),
+        journal_stores.MoveJournals(names, ()),
+        journal_stores.MoveJournals(names[:1], present),
+        BeginJournal(cluster.MACHINE.encode_state(state)),
         cluster.CreateTopic("new", ID, 2, TopicConfig(), SCHEMAS),
         *(cluster.RemoveTopic(name, each.topic_id) for name, each in state.topics.items()),
         cluster.FinishDeletions(tuple(state.deletions)),
@@ -152,5 +154,6 @@ def of_group(state: Group, number: int) -> list[group.Command]:
         ResetOffsets({**offsets, ID: {0: Offset(1)}}, running=True),
         AlterGroupConfig({"group.initial.rebalance.delay.ms": "0"}),
         DeleteGroup(),
-        MoveJournal(state.journal_generation + 1),
+        EndJournal(JournalEnded(state.journal_generation + 1, NODES)),
+        BeginJournal(group.MACHINE.encode_state(state)),
     ]

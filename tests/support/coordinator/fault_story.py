@@ -39,7 +39,7 @@ from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_coordinator.sync.replica_file import live
 from pyspark_log_coordinator.topic.machine import AlterConfig
-from pyspark_log_storage.errors import LogError
+from pyspark_log_storage.errors import LogError, LogMoved
 from pyspark_log_storage.layout import MARKER
 from pyspark_log_storage.parquet import row_group
 from pyspark_log_storage.stores.store import Store
@@ -292,6 +292,8 @@ class Story:
                 act(process)
             except LogError as error:
                 self.errors.append(error)
+                if isinstance(error, LogMoved):
+                    del self._processes[name]  # who gets it starts again
                 if attempt == ATTEMPTS:
                     raise
             except Killed:

@@ -1,8 +1,7 @@
 """A cluster of six nodes whose journals are migrated."""
 
 from pyspark_log_coordinator.audit import verify
-from pyspark_log_coordinator.log import node_admin
-from pyspark_log_coordinator.maintenance import journal_migration
+from pyspark_log_coordinator.log import journal_move, node_admin
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.errors import (
     StoreRefused,
@@ -69,7 +68,7 @@ def written(log, name):
 
 
 def move(disks, *ids, log=None):
-    return journal_migration.migrate(log or disks.log(), ids)
+    return journal_move.move(log or disks.log(), ids)
 
 
 def assert_whole(disks, *urls, value=1):
@@ -89,7 +88,7 @@ def finish(disks, value=1):
     """Do it again, from any of the addresses, and hold that all is there."""
     disks.bring_back()
     log = disks.log()
-    assert sorted(log.topics()) == ["t", "u"]  # half-moved journals are read, too
+    assert sorted(log.topics()) == ["t", "u"]
     assert written(log, "t") == value
-    assert journal_migration.migrate(log, ("0", "3", "4")).nodes.generation == 2
+    assert journal_move.move(log, ("0", "3", "4")).nodes.generation == 2
     assert_whole(disks, *URLS, "/disk/3", "/disk/4", value=value)

@@ -1,4 +1,4 @@
-"""Migrating journals to other nodes: interrupted anywhere or without a store, and what other processes see of it."""
+"""Moving journals to other nodes: interrupted anywhere or without a store, and what other processes see of it."""
 
 import contextlib
 import threading
@@ -6,19 +6,24 @@ import threading
 import msgspec
 import pytest
 
-from pyspark_log_coordinator.cluster.machine import StartJournalMigration
+from pyspark_log_coordinator.audit import verify
+from pyspark_log_coordinator.cluster.journal_stores import JournalStores
+from pyspark_log_coordinator.cluster.machine import FinishDeletions, MoveJournals
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.journal import journal_nodes
+from pyspark_log_coordinator.log import journal_move
 from pyspark_log_coordinator.log.log import Log
-from pyspark_log_coordinator.maintenance import cluster_cleanup, journal_migration
+from pyspark_log_coordinator.maintenance import cluster_cleanup
 from pyspark_log_coordinator.rebuild import execute
 from pyspark_log_coordinator.rebuild.survey import survey
-from pyspark_log_coordinator.topic.machine import AlterConfig, MoveJournal
+from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
+    CorruptObject,
     InvalidOption,
     LogError,
+    LogMoved,
     NodeMissing,
     StoreError,
     StoreUnavailable,
@@ -54,33 +59,6 @@ def test_the_journals_continue_on_the_new_nodes(six):
     assert written(six.log("/disk/4"), "t") == 2
 
 
-def test_during_a_migration_new_topics_begin_on_the_new_nodes_and_other_journals_are_read_on_the_former(six):
-    log = six.log()
-    log.group("g", create=True).submit(OffsetCommit({"id": {0: Offset(3)}}))
-    log.cluster.submit(StartJournalMigration(("3", "4", "5"), log.journals.nodes.nodes))
-    log.create_topic("new", 1)
-    write(log, "new", 7)
-    fresh = six.log()
-    assert [fresh.topic(name).journal.place.generation for name in ("t", "new")] == [1, 2]
-    assert fresh.group("g").refresh().committed("id", 0).offset == 3
-    move(six, "3", "4", "5")
-    after = six.log(*NEW)
-    assert (written(after, "t"), written(after, "new")) == (1, 7)
-    assert after.group("g").refresh().committed("id", 0).offset == 3
-
-
-def test_commands_that_wait_in_an_inbox_do_not_stay_in_the_old_place(six):
-    log = six.log()
-    handle = log.topic("t")
-    place, folder = handle.journal.place, layout.inbox(handle.journal.folder)
-    handle.inbox.put(place, handle.journal.number, AlterConfig({"retention.ms": "5"}))
-    place.stores[0].create(f"{folder}note", b"of somebody else")
-    assert len(list(place.stores[0].list(folder))) == 2
-    move(six, "3", "4", "5")
-    assert list(place.stores[0].list(folder)) == [f"{folder}note"], "what the product did not make stays"
-    write(six.log(), "t", 2)
-
-
 def test_journals_migrate_back_and_forth(six):
     slept = six.log()
     slept.topic("t")
@@ -91,6 +69,9 @@ def test_journals_migrate_back_and_forth(six):
     again = move(six, *reversed(ids))
     assert (again.changed, again.topics, six.log().cluster.number) == (False, 0, before)
     assert six.log().journals.nodes.generation == 5
+    with pytest.raises(LogMoved):
+        slept.topic("t")
+    slept.open(create=False)
     assert written(slept, "t") == 1
     assert slept.topic("t").journal.place.generation == 5
     assert_whole(six, *URLS, "/disk/4", "/disk/5")
@@ -123,6 +104,42 @@ def test_nodes_that_are_not_there_are_refused_and_nothing_changes(six):
     assert six.log().cluster.number == before
 
 
+def can_be_used(disks):
+    """Write to the log as it was left, and take that back."""
+    disks.bring_back()
+    log = disks.log()
+    for value in (9, 1):
+        write(log, "t", value)
+    return written(disks.log(), "t") == 1
+
+
+def test_nothing_is_moved_if_a_journal_is_damaged(six):
+    log = six.log()
+    folder = log.topic("u").journal.folder
+    log.topic("u").journal.create_snapshot()
+    store_threads.finish_calls(60)  # a majority has answered; the third store may still be written
+    for url in URLS:
+        for key in list(six.at[url].list(folder)):
+            six.at[url].put(key, b"damaged")
+    before = log.cluster.number
+    with pytest.raises(CorruptObject):
+        move(six, "3", "4", "5")
+    assert six.log().cluster.number == before
+    write(six.log(), "t", 2)
+
+
+def test_a_log_that_took_a_void_entry_for_the_end_goes_on_where_it_is(six):
+    """A suspended process had filled a slot that was trimmed: who was suspended, too, may have read it."""
+    log = six.log()
+    there = JournalStores(2, tuple(journal_nodes.JournalNode(each, f"/disk/{each}", "i") for each in "345"))
+    log.cluster.state = msgspec.structs.replace(log.cluster.state, journals=there)
+    with pytest.raises(LogMoved):
+        log.cluster.refresh()
+    log.open(create=False)
+    assert log.journals.nodes.urls == URLS
+    write(log, "t", 2)
+
+
 def creates_of_a_move():
     disks = cluster_of_six()
     move(disks, "0", "3", "4")
@@ -138,8 +155,10 @@ def test_a_killed_migration_is_finished_by_another_process(part):
         log = disks.log()
         disks.creates_left = creates
         with contextlib.suppress(LogError):
-            journal_migration.migrate(log, ("0", "3", "4"))
+            journal_move.move(log, ("0", "3", "4"))
+        assert can_be_used(disks)
         finish(disks)
+        slept.open(create=False)
         assert written(slept, "t") == 1
         write(slept, "t", 2)
         assert written(disks.log("/disk/3"), "t") == 2
@@ -157,7 +176,7 @@ def test_any_store_may_be_lost_at_any_call_of_a_migration(url, every):
         log = disks.log()
         disks.away_from = {url: call}
         with contextlib.suppress(LogError):
-            journal_migration.migrate(log, ("0", "3", "4"))
+            journal_move.move(log, ("0", "3", "4"))
         # Whatever came of it: without the store all is there, and it is finished without it, or with it.
         disks.calls[url] = 10**8
         disks.away_from = {url: 1}
@@ -194,25 +213,42 @@ def test_a_store_has_the_newest_list_and_gets_each_list_once():
 # Other processes
 
 
-def test_a_suspended_process_continues_at_the_new_journal_nodes(six):
-    slept = [six.log() for _ in range(3)]
-    for log in slept:
-        log.topic("t")
+def test_a_process_that_runs_gets_an_error_and_goes_on_after_it_has_opened_the_log_again(six):
+    log = six.log()
+    handle, group = log.topic("t"), log.group("g", create=True)
     move(six, "3", "4", "5")
-    write(six.log(), "t", 2)
-    handles = [log._handles["t"] for log in slept]
-    assert handles[0].refresh().config.retention_ms == 2
-    assert handles[1].submit(AlterConfig({"retention.ms": "3"})).state.config.retention_ms == 3
-    slept[2].create_topic("new", 1)
-    assert written(six.log("/disk/5"), "t") == 3
-    assert "new" in six.log("/disk/5").topics()
+    for call in (
+        handle.refresh,
+        lambda: handle.submit(AlterConfig({"retention.ms": "3"})),
+        lambda: group.submit(OffsetCommit({"id": {0: Offset(2)}})),
+        lambda: log.topic("t"),
+        lambda: log.create_topic("new", 1),
+        log.cluster.refresh,
+    ):
+        with pytest.raises(LogMoved, match="Start the query again"):
+            call()
+    assert written(six.log(*NEW), "t") == 1
+    log.open(create=False)
+    write(log, "t", 3)
+    assert written(six.log(*NEW), "t") == 3
+
+
+def test_a_log_in_an_object_store_that_was_opened_a_moment_ago_is_opened_again_after_the_error(six, monkeypatch):
+    log = six.log()
+    monkeypatch.setattr(Log, "is_remote", True)
+    log.open(create=False)
+    handle = log.topic("t")
+    move(six, "3", "4", "5")
+    with pytest.raises(LogMoved):
+        handle.refresh()
+    log.open(create=False)
+    assert log.topic("t").journal.place.generation == 2
 
 
 @pytest.mark.parametrize("also", [(), ("3", "4", "0")], ids=["one move", "two moves"])
-def test_a_suspended_process_finds_the_journals_after_the_stores_it_knew_are_gone(six, also):
+def test_a_process_finds_the_journals_after_the_stores_it_knew_are_gone(six, also):
     log = Log([six.open(URLS[0])], fake_environment(), open_node=six.open, probe=one_after_another)
     log.open(create=False)
-    handle = log.topic("t")
     move(six, "3", "4", "5")
     if also:
         move(six, *also)
@@ -221,8 +257,19 @@ def test_a_suspended_process_finds_the_journals_after_the_stores_it_knew_are_gon
         for key in list(six.at[url].list("")):
             if key == layout.MARKER or key.startswith(("topics/", "cluster/entries", "cluster/snapshots")):
                 six.at[url].delete(key)
-    assert handle.refresh().config.retention_ms == 2
+    log.open(create=False)
     assert written(log, "t") == 2
+
+
+def test_a_process_does_not_follow_the_list_of_another_cluster_that_uses_a_disk_now(six):
+    log = six.log()
+    other = msgspec.structs.replace(six.found("/other/a", "/other/b", "/other/c"), generation=5)
+    journal_nodes.replace(other, six.open(URLS[0]))
+    for away in (set(URLS[1:]), {*URLS, *NEW}):  # and if it finds none at all
+        six.away = away
+        with pytest.raises(StoreError):
+            log.open(create=False)
+        assert log.journals.nodes.urls == URLS
 
 
 def test_a_former_journal_node_that_hangs_does_not_delay_a_process_that_knows_others(six, monkeypatch):
@@ -240,32 +287,6 @@ def test_a_former_journal_node_that_hangs_does_not_delay_a_process_that_knows_ot
     assert log.journals.nodes.urls == NEW
     assert ended == []
     release.set()
-
-
-def test_the_first_entry_of_a_generation_makes_no_process_the_leader(six):
-    logs = [six.log(), six.log()]
-    handles = [log.topic("t") for log in logs]
-    log = six.log()
-    log.cluster.submit(StartJournalMigration(("0", "3", "4"), log.journals.nodes.nodes))
-    number = handles[0].submit(MoveJournal(2)).number
-    for handle in handles:
-        handle.refresh()
-        assert handle.journal.place.generation == 2
-        assert not handle.journal.entries.leads(number + 1)
-    assert handles[0].submit(AlterConfig({"retention.ms": "5"})).number == number + 1
-    assert handles[0].journal.entries.leads(number + 2)
-    finish(six, 5)
-
-
-def test_a_process_does_not_follow_the_list_of_another_cluster_that_uses_a_disk_now(six):
-    log = six.log()
-    other = msgspec.structs.replace(six.found("/other/a", "/other/b", "/other/c"), generation=5)
-    journal_nodes.replace(other, six.open(URLS[0]))
-    for away in (set(URLS[1:]), {*URLS, *NEW}):  # and if it finds none at all
-        six.away = away
-        with pytest.raises(StoreError):
-            log.cluster.refresh()
-        assert log.journals.nodes.urls == URLS
 
 
 # When all journals are lost after a move
@@ -286,10 +307,9 @@ def test_a_cluster_whose_journals_went_on_from_stores_that_do_not_know_it_is_not
         survey([six.open(url) for url in URLS], fake_environment(), open_node=six.open)
 
 
-def test_a_cluster_whose_journals_move_is_not_rebuilt_before_they_have_begun_there(six):
+def test_a_cluster_whose_journals_are_being_moved_is_not_rebuilt(six):
     log = six.log()
-    start = StartJournalMigration(("0", "3", "4"), log.journals.nodes.nodes)
-    log.cluster.entries.propose(log.cluster.number + 1, log.cluster._encode(log.cluster._decide(start)))
+    log.cluster.submit(MoveJournals(("0", "3", "4"), log.journals.nodes.nodes))
     with pytest.raises(InvalidOption, match="at /disk/a, /disk/b, /disk/c can be read"):
         survey([six.open(url) for url in (*URLS, *NEW)], fake_environment(), open_node=six.open)
     finish(six)
@@ -338,7 +358,7 @@ def test_the_files_of_a_deleted_topic_are_deleted_after_a_migration_too(six):
     cluster_cleanup.clean_up_cluster(log)
     for store in six.at.values():
         store.create(f"{folder}append/{layout.born_name(0, 'x')}", b"bytes")
-    move(six, "0", "3", "4")
+    move(six, "3", "4", "5")
     for _ in range(2):
         cluster_cleanup.clean_up_cluster(later(six, *URLS))
     journal = cluster_cleanup.journal_of(later(six, *URLS), name, topic_id)
@@ -346,6 +366,18 @@ def test_the_files_of_a_deleted_topic_are_deleted_after_a_migration_too(six):
     for store in six.at.values():
         assert set(store.list(folder)) <= set(journal.end_keys())
     assert cluster_cleanup.clean_up_cluster(later(six, *URLS)).deleted_topics == ()
+
+
+def test_a_topic_whose_deletion_was_finished_before_stays_deleted(six):
+    """Its journal stays at the former stores: nobody looks for it there."""
+    log = later(six, *URLS)
+    log.cluster.submit(FinishDeletions(tuple(log.cluster.state.deletions)))
+    move(six, "0", "3", "4")
+    after = later(six, *URLS, "/disk/3")
+    assert sorted(after.topics()) == ["t", "u"]
+    for _ in range(2):
+        cluster_cleanup.clean_up_cluster(after, thorough=True)
+    assert verify.verify_cluster(after).findings == []
 
 
 def test_the_next_cleanup_announces_the_journal_nodes_to_one_that_was_unreachable(six):
