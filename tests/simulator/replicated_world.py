@@ -257,8 +257,10 @@ class ReplicatedWorld(World):
         except StoreUnfit:
             if not any(disk.was_away for disk in self.disks.values()):
                 raise  # else it was another disk in the middle of the self-test
-        except (StoreRefused, InvalidOption):  # the markers, or the list of journal nodes, are not found
-            if sum(disk.was_away or disk.was_read_only for disk in self.disks.values()) < 2:
+        except (StoreRefused, InvalidOption) as refused:
+            # The markers, the list of journal nodes, or a register on a majority are not found.
+            is_damaged = any(key in refused.message for key in self.taken)
+            if is_damaged + sum(disk.was_away or disk.was_read_only for disk in self.disks.values()) < 2:
                 raise
         except ObjectMissing as missing:
             if not self._was_taken(missing.url, missing.key):

@@ -90,28 +90,31 @@ def _events(events: list[list[Any]]) -> Documents:
     known = {each.__name__: each.__struct_fields__ for found in events_of for each in found}
     for kind, *values in events:
         names = known.get(kind, tuple(str(number) for number in range(len(values))))
-        yield {"event": kind, **dict(zip(names, _plain(values), strict=False))}
+        yield {"event": kind, **dict(zip(names, plain(values), strict=False))}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a value that JSON can have; of bytes how many they are."""
     if isinstance(value, bytes):
         return f"{len(value)} bytes"
+    if isinstance(value, msgspec.Struct):
+        return plain(msgspec.structs.asdict(value))
     if isinstance(value, dict):
-        return {str(name): _plain(each) for name, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list) else value
+        return {str(name): plain(each) for name, each in value.items()}
+    return [plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _snapshot(data: bytes, name: str) -> Documents:
     found = snapshot.decode(data, name)
     yield head(name, "snapshot", entry=found.number, hash=found.hash.hex())
-    yield {"state": _plain(msgspec.msgpack.decode(found.state))}
+    yield {"state": plain(msgspec.msgpack.decode(found.state))}
 
 
 def _description(data: bytes, name: str) -> Documents:
     found = topic_description.decode(data, name)
     nodes = [msgspec.structs.asdict(each) for each in found.nodes]
     yield head(name, "topic description", entry=found.number, created_ms=found.created_ms, nodes=nodes)
-    yield {"state": _plain(msgspec.msgpack.decode(topic_state.encode(found.topic)))}
+    yield {"state": plain(msgspec.msgpack.decode(topic_state.encode(found.topic)))}
 
 
 _BY_MAGIC: dict[bytes, Callable[[bytes, str], Documents]] = {

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from pyspark_log_coordinator.audit import stored_objects
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.cluster import nodes
 from pyspark_log_coordinator.cluster.groups import GroupCreated
@@ -118,24 +119,11 @@ def entry_of(handle: Handle, number: int) -> tuple[int, list[dict[str, Any]]] | 
     step = next(history(_journal_of(handle), number - 1), None)
     if step is None or step.number != number:
         return None
-    return step.time_ms, [
-        {"event": type(event).__name__, **_plain(msgspec.structs.asdict(event))} for event in step.events
-    ]
+    return step.time_ms, [{"event": type(event).__name__, **stored_objects.plain(event)} for event in step.events]
 
 
 def _journal_of(handle: Handle) -> Journal[Any, Any]:
     return handle.cluster if isinstance(handle, Log) else handle.journal
-
-
-def _plain(value: Any) -> Any:
-    """Return a value that JSON can have."""
-    if isinstance(value, bytes):
-        return f"{len(value)} bytes"
-    if isinstance(value, msgspec.Struct):
-        return _plain(msgspec.structs.asdict(value))
-    if isinstance(value, dict):
-        return {str(name): _plain(each) for name, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _moments(

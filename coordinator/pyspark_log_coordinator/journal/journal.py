@@ -64,6 +64,8 @@ class _Tries(msgspec.Struct):
     """How often another process was first."""
     met_others: bool = False
     """Whether commands of other processes were in the inbox."""
+    is_unknown: bool = False
+    """Whether one of its entries may be part of the journal, which nothing tells any more."""
     backoff: float = _CONFLICT_BACKOFF_SECONDS
     may_be_late: bool = True
     """Whether to take the next entry before the inbox is looked into: others may have carried the command out."""
@@ -223,9 +225,20 @@ class Journal(Replay[S, C]):
         the outcome has its answer, or is that of the repetition. If the entry also has other processes' commands, the
         outcome has neither their events nor the state after them. Raises what `decide` raises, and
         `OutcomeUnknown` if it cannot be known whether the entry was written, or whether it counts. A command with an
-        `inbox` is decided again in the latter case.
+        `inbox` is decided again in the latter case; what refuses it then says nothing about the first try.
         """
         tries = _Tries()
+        try:
+            return self._submit(command, inbox, tries)
+        except LogError as error:
+            if not tries.is_unknown or isinstance(error, OutcomeUnknown):
+                raise
+            message = (
+                "the outcome is unknown, because this process had been suspended, and was refused when it tried again"
+            )
+            raise OutcomeUnknown(f"{message}: {error}") from error
+
+    def _submit(self, command: C, inbox: Inbox[C] | None, tries: _Tries) -> Outcome[S]:
         while True:
             if inbox is not None and (answer := self._answer_of_others(command, inbox, tries)) is not None:
                 self._pace.has_lost = True
@@ -360,6 +373,7 @@ class Journal(Replay[S, C]):
             return True
         if counts is None or decided == mine:
             self._opened = False  # this process was suspended, and its entry may not count
+            tries.is_unknown |= counts is None
             if counts is None and not is_repeatable:
                 raise OutcomeUnknown(
                     f"{self.entries.name(self.number + 1)} was proposed by a process that had been suspended, and it "

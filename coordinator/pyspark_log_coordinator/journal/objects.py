@@ -113,6 +113,12 @@ class OneStoreObjects:
         `check` raises if the bytes of that snapshot are damaged.
         """
         obsolete = _obsolete_keys(self._store, self._journal, oldest, single_store.slot_of)
+        if not obsolete:
+            return 0
+        try:
+            self.read(snapshot.key(self._journal, oldest), check)
+        except ObjectMissing:
+            return 0  # another process has trimmed further
         for key in obsolete:
             self._store.delete(key)
         return len(obsolete)

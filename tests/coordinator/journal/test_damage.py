@@ -22,6 +22,7 @@ from tests.support.coordinator.item_list import FOLDER, MACHINE, open_list
 from tests.support.coordinator.journal_objects import (
     ENTRIES,
     EVERY,
+    KEPT,
     MANIFESTS,
     SNAPSHOTS,
     add,
@@ -244,6 +245,20 @@ def test_the_entries_of_a_journal_that_ends_stay_if_its_last_snapshot_is_damaged
     with pytest.raises(CorruptObject, match=key):
         trimming.delete_history(journal)
     assert len(list(store.list(ENTRIES))) == 5
+
+
+@no_majority
+@pytest.mark.usefixtures("snapshots_are_close")
+def test_nothing_is_trimmed_by_a_damaged_snapshot(journal, store):
+    fill(journal, KEPT + EVERY)
+    oldest = snapshot.key(FOLDER, 2 * EVERY)
+    whole, before = store.read(oldest), len(store.keys())
+    store.put(oldest, whole[:-1])
+    with pytest.raises(CorruptObject, match=oldest):
+        trimming.trim(journal)
+    assert len(store.keys()) == before
+    store.put(oldest, whole)
+    assert trimming.trim(journal) > 0
 
 
 @no_majority

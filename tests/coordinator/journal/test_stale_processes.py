@@ -115,6 +115,26 @@ def test_a_writer_suspended_until_the_entries_that_tell_were_trimmed_decides_aga
     assert min(entries_in(store)) > 6, "the next trimming deletes it"
 
 
+@pytest.mark.parametrize("trouble", ["refused", "unavailable"])
+def test_what_fails_when_a_suspended_writer_decides_again_leaves_the_outcome_unknown(store, monkeypatch, trouble):
+    sleeper = open_list(store)
+    fill(sleeper, 5)
+
+    def be_suspended():
+        fill_and_trim(store)
+        if trouble == "unavailable":
+            monkeypatch.setattr(sleeper, "load_newest", fail)
+
+    def fail():
+        raise StoreUnavailable("the url", "x", "a moment")
+
+    store.lose_answers(ENTRIES, meanwhile=be_suspended)
+    full = AddItems(("late",), items_max=6 if trouble == "refused" else 10**9)
+    with pytest.raises(OutcomeUnknown, match="the outcome is unknown"):
+        sleeper.submit(full, inbox_of(sleeper))
+    assert "late" in open_list(another(store)).refresh().items
+
+
 @one_store
 @pytest.mark.parametrize("error", [StoreUnavailable, StoreError])
 def test_a_store_that_fails_after_the_entry_was_written_raises_nothing_that_is_tried_again(store, error, monkeypatch):
