@@ -75,8 +75,7 @@ def has_several_nodes(state: Topic) -> bool:
 def settle(handle: TopicHandle, deadline: float, nodes: Collection[NodeId] | None = None) -> None:
     """Copy to the replicas that are behind, or to those of `nodes`, what they lack; begin no file after the deadline.
 
-    The deadline is a time of the monotonic clock. A node that fails is left behind. Raises `StoreError` if this process
-    may not use a node that may be well.
+    The deadline is a time of the monotonic clock. A node that fails is left behind; the error is logged.
     """
     for node in _reachable_behind(handle):
         if nodes is None or node in nodes:
@@ -84,8 +83,6 @@ def settle(handle: TopicHandle, deadline: float, nodes: Collection[NodeId] | Non
                 catch_up.catch_up(handle, node, deadline=deadline)
             except LogError as error:
                 note_behind(handle, node, error)
-                if not is_node_failure(error):
-                    raise
             else:
                 _note_copied(handle, node)
 
@@ -93,18 +90,17 @@ def settle(handle: TopicHandle, deadline: float, nodes: Collection[NodeId] | Non
 def settle_after(handle: TopicHandle, before: Topic, command: CommitBatch, failed: Collection[NodeId]) -> None:
     """Copy to the replicas that a batch left behind, and to others if it is their turn.
 
-    `before` is the topic without the batch, `failed` are nodes that a task could not write to. Errors are logged.
+    `before` is the topic without the batch, `failed` are nodes that a task could not write to.
     """
     clock, acks, known = handle.log.environment.monotonic, command.acks, _reached.pop(handle, None)
     behind = _missed(before, handle.journal.state, command) - set(failed)
     if acks != "all":
         now = _follower_ends(handle.journal.state)
         behind = {node for node in behind if known is None or now.get(node, 0) <= known.get(node, 0)}
-    with contextlib.suppress(LogError):  # logged
-        if behind:
-            settle(handle, clock() + BEHIND_SECONDS, behind)
-        if turns := _taking_turns(handle):
-            settle(handle, clock() + TURN_SECONDS, turns)
+    if behind:
+        settle(handle, clock() + BEHIND_SECONDS, behind)
+    if turns := _taking_turns(handle):
+        settle(handle, clock() + TURN_SECONDS, turns)
     if acks != "all":  # with acks=all they get batches by their own entries
         _reached[handle] = _follower_ends(handle.journal.state)
 
