@@ -2,9 +2,8 @@
 
     topics/<topic>/<topic id>/description    envelope b"PLTD", version 1, body: msgpack map
 
-It has the topic's state as of a journal entry (configuration, schemas, leader epochs, producers, and the chunks in
-append files) and the nodes of the cluster. Segments are left out, because they describe themselves. It is replaced
-together with the checkpoints. No decision depends on it.
+It has the topic's state as of a journal entry, and the nodes of the cluster. It is replaced together with the
+checkpoints. No decision depends on it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import msgspec
 
 from pyspark_log_coordinator.cluster.nodes import Node
 from pyspark_log_coordinator.model import topic_state
-from pyspark_log_coordinator.model.partitions import Partitions
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.topic import integrity
 from pyspark_log_storage import decoding
@@ -38,7 +36,6 @@ class Description(msgspec.Struct, frozen=True):
     nodes: tuple[Node, ...]
     """The nodes of the cluster."""
     topic: Topic
-    """Without its segments."""
 
 
 class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,8 +58,7 @@ def of(handle: TopicHandle) -> Description:
 
 def describe(state: Topic, number: int, created_ms: int, nodes: tuple[Node, ...]) -> Description:
     """Return the description of the state as of entry `number`."""
-    partitions = Partitions(msgspec.structs.replace(each, segments=(), staged=()) for each in state.partitions)
-    return Description(number, created_ms, nodes, msgspec.structs.replace(state, partitions=partitions))
+    return Description(number, created_ms, nodes, state)
 
 
 def encode(description: Description) -> bytes:
@@ -79,7 +75,7 @@ def decode(data: bytes, name: str) -> Description:
 
     def checked(encoded: bytes | msgspec.Raw) -> Topic:
         topic = topic_state.decode(encoded)
-        integrity.check_description(topic, stored.number)
+        integrity.check_snapshot(topic, stored.number)
         return topic
 
     topic = decoding.decode(checked, stored.topic, name)

@@ -54,20 +54,11 @@ def check_entry(before: Topic, events: list[Any], after: Topic, number: int) -> 
 
 def check_snapshot(state: Topic, number: int) -> None:
     """Raise `ValueError` if a state as of the entry `number` is impossible."""
-    _check_state(state, number, rolled=True)
-
-
-def check_description(state: Topic, number: int) -> None:
-    """Raise `ValueError` if a state without its segments, as of the entry `number`, is impossible."""
-    _check_state(state, number, rolled=False)
-
-
-def _check_state(state: Topic, number: int, *, rolled: bool) -> None:
     _check_topic(state, number)
     _check_producers(None, state)
     state.config.check()
     for index, each in enumerate(state.partitions):
-        _check_partition(index, state, None, each, rolled=rolled)
+        _check_partition(index, state, None, each)
 
 
 def _check_topic(topic: Topic, number: int) -> None:
@@ -91,13 +82,13 @@ def _check_producers(before: Topic | None, topic: Topic) -> None:
         check_ordinals(each, ("rows_lost",))
 
 
-def _check_partition(index: int, topic: Topic, old: Partition | None, new: Partition, *, rolled: bool = True) -> None:
+def _check_partition(index: int, topic: Topic, old: Partition | None, new: Partition) -> None:
     try:
         if old is None or not _only_pieces_changed(old, new):
             _check_replicas(topic, old, new)
             _check_epochs(new)
         if not topic.deleted:
-            _check_rows(topic, old, new, rolled=rolled)
+            _check_rows(topic, old, new)
         elif new.segments or new.chunks or new.staged:
             raise ValueError("it has rows, but the topic is deleted")
     except ValueError as error:
@@ -146,7 +137,7 @@ def _check_epochs(partition: Partition) -> None:
         raise ValueError(f"leader epoch {epoch} begins at {start}: the log ends at {partition.log_end}")
 
 
-def _check_rows(topic: Topic, old: Partition | None, new: Partition, *, rolled: bool) -> None:
+def _check_rows(topic: Topic, old: Partition | None, new: Partition) -> None:
     if not new.log_start <= new.high_watermark <= new.log_end <= OFFSET_MAX:
         raise ValueError(f"log start {new.log_start}, high watermark {new.high_watermark}, log end {new.log_end}")
     check_ordinals(new, ("compactions",))
@@ -169,10 +160,10 @@ def _check_rows(topic: Topic, old: Partition | None, new: Partition, *, rolled: 
         raise ValueError(f"segments end at {new.segments[-1].end_offset}, chunks begin at {new.chunks[0].base_offset}")
     newest = new.chunks or new.segments
     end = newest[-1].end_offset if newest else new.log_start
-    if end != new.log_end and (rolled or newest):
+    if end != new.log_end:
         raise ValueError(f"the last row comes before {end}, but the log ends at {new.log_end}")
     first = (new.segments or new.chunks)[0] if newest else None
-    if rolled and first is not None and not first.base_offset <= new.log_start < first.end_offset:
+    if first is not None and not first.base_offset <= new.log_start < first.end_offset:
         raise ValueError(f"the log starts at {new.log_start}, but the first row is {first.base_offset}")
 
 

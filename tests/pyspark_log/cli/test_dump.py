@@ -85,7 +85,7 @@ def test_what_lies_beside_the_rows_is_dumped(cli):
     assert rest == [{"leader_epoch": 0, "start_offset": 0}]
     head, [document] = dumped(cli, "topics/t/*/description")
     assert (head["is"], head["nodes"][0]["node_id"]) == ("topic description", "0")
-    assert (document["state"]["name"], document["state"]["partitions"][0]["segments"]) == ("t", [])
+    assert (document["state"]["name"], len(document["state"]["partitions"][0]["segments"])) == ("t", 1)
     head, rest = dumped(cli, "node")
     assert (head["is"], head["node"], rest) == ("node marker", "0", [])
     assert len(head["cluster"]) == len(head["incarnation"]) == 32
