@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -195,12 +196,7 @@ def _missed(before: Topic, after: Topic, command: CommitBatch) -> set[NodeId]:
 
 def _follower_ends(state: Topic) -> dict[NodeId, int]:
     """Return the sum of each node's LEOs in partitions that others lead: where it leads, each batch moves them."""
-    ends = dict.fromkeys(state.incarnations, 0)
-    for partition in state.partitions:
-        for node, end in partition.log_end_offsets.items():
-            if node != partition.leader:
-                ends[node] = ends.get(node, 0) + end
-    return ends
+    return _sum(state.partitions.facts(_FOLLOWER_ENDS))
 
 
 def _taking_turns(handle: TopicHandle) -> list[NodeId]:
@@ -290,9 +286,21 @@ def _together(of_each: Sequence[frozenset[NodeId]]) -> frozenset[NodeId]:
     return frozenset().union(*of_each)
 
 
+def _ends_of_followers(partition: Partition, _: object) -> dict[NodeId, int]:
+    return {node: end for node, end in partition.log_end_offsets.items() if node != partition.leader}
+
+
+def _sum(of_each: Sequence[dict[NodeId, int]]) -> dict[NodeId, int]:
+    ends: Counter[NodeId] = Counter()
+    for each in of_each:
+        ends.update(each)
+    return dict(ends)
+
+
 def _has_uncommitted(partition: Partition, _: object) -> bool:
     return partition.high_watermark < partition.log_end
 
 
 _BEHIND: Fact[frozenset[NodeId]] = Fact(_behind, _together)
+_FOLLOWER_ENDS: Fact[dict[NodeId, int]] = Fact(_ends_of_followers, _sum)
 _HAS_UNCOMMITTED: Fact[bool] = Fact(_has_uncommitted, any)
