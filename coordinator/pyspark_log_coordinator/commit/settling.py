@@ -18,10 +18,8 @@ With a single node nothing is read and nothing is copied.
 
 from __future__ import annotations
 
-import contextlib
 import weakref
 from collections import Counter
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,7 +29,8 @@ from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.model.partitions import Fact
 from pyspark_log_coordinator.replication import file_holders, replicas
 from pyspark_log_coordinator.replication.reassignment import IS_REASSIGNING
-from pyspark_log_coordinator.sync import catch_up, replica_file
+from pyspark_log_coordinator.sync import catch_up, faults, replica_file
+from pyspark_log_coordinator.sync.replica_file import ReplicaFile
 from pyspark_log_storage.errors import (
     CorruptObject,
     LogError,
@@ -40,8 +39,6 @@ from pyspark_log_storage.errors import (
     is_node_failure,
 )
 from pyspark_log_storage.objects.node import require_marker, require_written
-from pyspark_log_storage.segments import transfer
-from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -66,6 +63,10 @@ _turns: weakref.WeakKeyDictionary[TopicHandle, dict[NodeId, float]] = weakref.We
 """When a node had its last turn, or was found out of sync if it had none."""
 _reached: weakref.WeakKeyDictionary[TopicHandle, dict[NodeId, int]] = weakref.WeakKeyDictionary()
 """What followers had at the end of this process's last commit, if that was one with acks=1."""
+
+
+_NOT_IN_THE_LOG = -1
+"""In the place of the number that a file gets when its batch is sequenced."""
 
 
 def has_several_nodes(state: Topic) -> bool:
@@ -245,31 +246,24 @@ def _wanted(state: Topic, number: int, command: CommitBatch) -> tuple[NodeId, ..
 
 def _with_copies(handle: TopicHandle, file: SequencedFile, wanted: dict[int, set[NodeId]]) -> SequencedFile:
     """Return a file with the nodes that are wanted for its partitions and got a copy."""
-    state, holders = handle.journal.state, list(file.holders)
+    log, state, key = handle.log, handle.journal.state, handle.append_file(file.name)
     nodes = {node for chunk in file.chunks for node in wanted.get(chunk.partition, ())}
-    for node in sorted(nodes - {holder.node for holder in holders}):
-
-        def failed(_source: NodeId, error: CorruptObject | StoreError, node: NodeId = node) -> None:
+    of_batch = ReplicaFile(key, _NOT_IN_THE_LOG, file.holders, sum(each.length for each in file.chunks), file.chunks)
+    copied = []
+    for node in sorted(nodes - {holder.node for holder in file.holders}):
+        target, incarnation = log.node_store(node), state.incarnations[node]
+        try:
+            require_marker(target, node, incarnation)
+            faults.make_whole(handle, node, of_batch)
+            require_written(target, node, incarnation, key)
+        except (CorruptObject, StoreError) as error:
             if not is_node_failure(error):
-                raise error
+                raise
             note_behind(handle, node, error)
-
-        with contextlib.suppress(AllCopiesFailed):
-            first_readable([holder.node for holder in holders], partial(_copy, handle, file, node), failed)
-            holders.append(Holder(node, state.incarnations[node]))
+        else:
+            copied.append(Holder(node, incarnation))
             _note_copied(handle, node)
-    return msgspec.structs.replace(file, holders=tuple(holders))
-
-
-def _copy(handle: TopicHandle, file: SequencedFile, node: NodeId, source: NodeId) -> None:
-    log, key, incarnation = handle.log, handle.append_file(file.name), handle.journal.state.incarnations[node]
-    target = log.node_store(node)
-    require_marker(target, node, incarnation)
-    if transfer.has_object(target, key):
-        transfer.check_append_file(target, key, file.chunks)
-    else:
-        transfer.copy_append_file(log.node_store(source), target, key, file.chunks)
-    require_written(target, node, incarnation, key)
+    return msgspec.structs.replace(file, holders=(*file.holders, *copied))
 
 
 def _behind(partition: Partition, _: object) -> frozenset[NodeId]:
