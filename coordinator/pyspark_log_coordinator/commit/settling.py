@@ -18,9 +18,7 @@ With a single node nothing is read and nothing is copied.
 
 from __future__ import annotations
 
-import contextlib
 import weakref
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -28,7 +26,8 @@ import msgspec
 from pyspark_log_coordinator.model import producers
 from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.replication import file_holders, replicas
-from pyspark_log_coordinator.sync import catch_up, replica_file
+from pyspark_log_coordinator.sync import catch_up, faults, replica_file
+from pyspark_log_coordinator.sync.replica_file import ReplicaFile
 from pyspark_log_storage.errors import (
     CorruptObject,
     LogError,
@@ -37,8 +36,6 @@ from pyspark_log_storage.errors import (
     is_node_failure,
 )
 from pyspark_log_storage.objects.node import require_marker, require_written
-from pyspark_log_storage.segments import transfer
-from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -65,6 +62,10 @@ _reached: weakref.WeakKeyDictionary[TopicHandle, dict[NodeId, int]] = weakref.We
 """What followers had at the end of this process's last commit, if that was one with acks=1."""
 
 
+_NOT_IN_THE_LOG = -1
+"""In the place of the number that a file gets when its batch is sequenced."""
+
+
 def has_several_nodes(state: Topic) -> bool:
     """Return whether a topic has replicas on more than one node."""
     return len(state.incarnations) > 1
@@ -73,8 +74,7 @@ def has_several_nodes(state: Topic) -> bool:
 def settle(handle: TopicHandle, deadline: float, nodes: Collection[NodeId] | None = None) -> None:
     """Copy to the replicas that are behind, or to those of `nodes`, what they lack; begin no file after the deadline.
 
-    The deadline is a time of the monotonic clock. A node that fails is left behind. Raises `StoreError` if this process
-    may not use a node that may be well.
+    The deadline is a time of the monotonic clock. A node that fails is left behind; the error is logged.
     """
     for node in _reachable_behind(handle):
         if nodes is None or node in nodes:
@@ -82,8 +82,6 @@ def settle(handle: TopicHandle, deadline: float, nodes: Collection[NodeId] | Non
                 catch_up.catch_up(handle, node, deadline=deadline)
             except LogError as error:
                 note_behind(handle, node, error)
-                if not is_node_failure(error):
-                    raise
             else:
                 _note_copied(handle, node)
 
@@ -91,18 +89,17 @@ def settle(handle: TopicHandle, deadline: float, nodes: Collection[NodeId] | Non
 def settle_after(handle: TopicHandle, before: Topic, command: CommitBatch, failed: Collection[NodeId]) -> None:
     """Copy to the replicas that a batch left behind, and to others if it is their turn.
 
-    `before` is the topic without the batch, `failed` are nodes that a task could not write to. Errors are logged.
+    `before` is the topic without the batch, `failed` are nodes that a task could not write to.
     """
     clock, acks, known = handle.log.environment.monotonic, command.acks, _reached.pop(handle, None)
     behind = _missed(before, handle.journal.state, command) - set(failed)
     if acks != "all":
         now = _follower_ends(handle.journal.state)
         behind = {node for node in behind if known is None or now.get(node, 0) <= known.get(node, 0)}
-    with contextlib.suppress(LogError):  # logged
-        if behind:
-            settle(handle, clock() + BEHIND_SECONDS, behind)
-        if turns := _taking_turns(handle):
-            settle(handle, clock() + TURN_SECONDS, turns)
+    if behind:
+        settle(handle, clock() + BEHIND_SECONDS, behind)
+    if turns := _taking_turns(handle):
+        settle(handle, clock() + TURN_SECONDS, turns)
     if acks != "all":  # with acks=all they get batches by their own entries
         _reached[handle] = _follower_ends(handle.journal.state)
 
@@ -251,31 +248,24 @@ def _wanted(state: Topic, number: int, command: CommitBatch) -> tuple[NodeId, ..
 
 def _with_copies(handle: TopicHandle, file: SequencedFile, wanted: dict[int, set[NodeId]]) -> SequencedFile:
     """Return a file with the nodes that are wanted for its partitions and got a copy."""
-    state, holders = handle.journal.state, list(file.holders)
+    log, state, key = handle.log, handle.journal.state, handle.append_file(file.name)
     nodes = {node for chunk in file.chunks for node in wanted.get(chunk.partition, ())}
-    for node in sorted(nodes - {holder.node for holder in holders}):
-
-        def failed(_source: NodeId, error: CorruptObject | StoreError, node: NodeId = node) -> None:
+    of_batch = ReplicaFile(key, _NOT_IN_THE_LOG, file.holders, sum(each.length for each in file.chunks), file.chunks)
+    copied = []
+    for node in sorted(nodes - {holder.node for holder in file.holders}):
+        target, incarnation = log.node_store(node), state.incarnations[node]
+        try:
+            require_marker(target, node, incarnation)
+            faults.make_whole(handle, node, of_batch)
+            require_written(target, node, incarnation, key)
+        except (CorruptObject, StoreError) as error:
             if not is_node_failure(error):
-                raise error
+                raise
             note_behind(handle, node, error)
-
-        with contextlib.suppress(AllCopiesFailed):
-            first_readable([holder.node for holder in holders], partial(_copy, handle, file, node), failed)
-            holders.append(Holder(node, state.incarnations[node]))
+        else:
+            copied.append(Holder(node, incarnation))
             _note_copied(handle, node)
-    return msgspec.structs.replace(file, holders=tuple(holders))
-
-
-def _copy(handle: TopicHandle, file: SequencedFile, node: NodeId, source: NodeId) -> None:
-    log, key, incarnation = handle.log, handle.append_file(file.name), handle.journal.state.incarnations[node]
-    target = log.node_store(node)
-    require_marker(target, node, incarnation)
-    if transfer.has_object(target, key):
-        transfer.check_append_file(target, key, file.chunks)
-    else:
-        transfer.copy_append_file(log.node_store(source), target, key, file.chunks)
-    require_written(target, node, incarnation, key)
+    return msgspec.structs.replace(file, holders=(*file.holders, *copied))
 
 
 def _behind(partition: Partition) -> list[NodeId]:

@@ -105,6 +105,12 @@ def faults(
     for file in replica_file.all_files(handle):
         if not faults_of(state, handle.schemas, file, _of_holders(state, file, stores), moved, is_second=False):
             continue
+        try:
+            handle.refresh()
+        except UnknownTopic:
+            return
+        except LogError:
+            pass  # the known state must do
         newest = _named(handle, file)
         if newest is not None:
             now = handle.journal.state
@@ -163,8 +169,11 @@ def cure(handle: TopicHandle, node: NodeId, file: ReplicaFile) -> bool:
     of which no copy is whole. Raises `CorruptObject` and changes nothing if no other holder that answers has a whole
     copy; `NodeMissing`, `NewerFormat`, `StoreError`.
     """
+    try:
+        state = handle.refresh()
+    except UnknownTopic:
+        return False
     newest = _named(handle, file)
-    state = handle.journal.state
     if newest is None or not _of_holders(state, newest, {node: handle.log.node_store(node)}):
         return False
     # While the disk is not mounted, the copy would be written below its mount point.
@@ -278,13 +287,7 @@ def _text(rows: Sequence[BadRows]) -> str:
 
 
 def _named(handle: TopicHandle, file: ReplicaFile) -> ReplicaFile | None:
-    """Return a file as the topic's newest state names it, or None if that does not."""
-    try:
-        handle.refresh()
-    except UnknownTopic:
-        return None
-    except LogError:
-        pass  # the known state must do
+    """Return a file as the topic's known state names it, or None if that does not."""
     return next((each for each in replica_file.all_files(handle) if each.key == file.key), None)
 
 

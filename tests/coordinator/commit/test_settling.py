@@ -125,3 +125,12 @@ def test_a_node_that_lacks_a_segment_counts_as_having_no_follower(topic):
     assert [piece.segment.name for piece in copied if piece.segment is not None] == [name]
     catch_up.catch_up(topic.handle, "1")
     assert isr_after(topic, 0) == ALL
+
+
+def test_a_member_of_the_isr_that_lacks_a_staged_segment_gets_it():
+    topic = ReplicatedTopic()
+    topic.append(on=ALL, acks="all")
+    name = topic.roll(1, on="0")
+    assert [each.name for each in topic.partition().staged] == [name]
+    assert isr_after(topic, 0) == ALL
+    assert [each.name for each in topic.partition().segments] == [name]
