@@ -53,7 +53,6 @@ _SEGMENT_FILE = re.compile(_SEGMENT_FILE_NAME)
 _HEARTBEAT = re.compile(r"([0-9A-Za-z._-]+)\.([1-9][0-9]{0,18})")
 _ENTRY = rf"entries(\.[0-9]+)?/{_NUMBER}(\.[0-9]+(\.claim)?)?"
 _JOURNAL = rf"({_ENTRY}|snapshots/{_NUMBER}|manifests/{BORN_NAME})"
-_OF_JOURNAL = re.compile(_JOURNAL)
 _OF_CLUSTER = re.compile(rf"cluster/({_JOURNAL}|journal-nodes(\.{_NUMBER})?)")
 _DELTA_LOG = rf"_delta_log/({_NUMBER}\.(json|checkpoint\.parquet)|_last_checkpoint)"
 _OF_TOPIC = re.compile(
@@ -132,11 +131,6 @@ def is_segment_file(name: str) -> bool:
 def is_of_topic(key: str, folder: str) -> bool:
     """Return whether `key` is one of the product's in `folder`, the folder of a topic id, which ends with "/"."""
     return key.startswith(folder) and _OF_TOPIC.fullmatch(key, len(folder)) is not None
-
-
-def is_of_journal(name: str) -> bool:
-    """Return whether `name`, a key in the folder of a journal, is one of the product's."""
-    return _OF_JOURNAL.fullmatch(name) is not None
 
 
 def is_of_cluster(key: str) -> bool:
