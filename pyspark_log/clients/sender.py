@@ -29,7 +29,7 @@ from pyspark_log_coordinator.commit.commit import Batch, commit, detect_failures
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import retry
 from pyspark_log_storage import logs
-from pyspark_log_storage.errors import BufferExhausted, LogError, OutcomeUnknown, StaleFile, UnknownTopic
+from pyspark_log_storage.errors import BufferExhausted, LogError, LogMoved, OutcomeUnknown, StaleFile, UnknownTopic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -278,8 +278,8 @@ class Sender:
             logs.exception("maintenance of topic %(topic)r could not be started", topic=topic.handle.name)
 
     def _fail(self, request: Request, error: BaseException) -> None:
-        if isinstance(error, UnknownTopic):
-            self._topics.pop(request.topic, None)  # it may be created again
+        if isinstance(error, (UnknownTopic, LogMoved)):
+            self._topics.pop(request.topic, None)  # it may be created again, or its journal is at other nodes
         self._accumulator.release(request.batches)
         self._settle(request.batches, [partial(batch.fail, error) for batch in request.batches])
 

@@ -4,12 +4,14 @@ An error of the log is no news to them: they write down what it says of their ca
 """
 
 import contextlib
+import functools
 import itertools
 import random
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from typing import ParamSpec
 
 import msgspec
 import pyarrow as pa
@@ -23,13 +25,14 @@ from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_coordinator.sync.controller import Controller, ControllerSettings
 from pyspark_log_coordinator.sync.follower import Follower
-from pyspark_log_storage.errors import LogError, NotEnoughReplicasAfterAppend, OutcomeUnknown, StoreError
+from pyspark_log_storage.errors import LogError, LogMoved, NotEnoughReplicasAfterAppend, OutcomeUnknown, StoreError
 from tests.history.events import Assign, Commit, Committed, Delete, Poll, Read, Result, Row, Send
 from tests.history.recorder import LineFile, Recorder
 from tests.support.coordinator.keyed_topic import KeyedClient
 from tests.support.coordinator.small_topic import PARTITIONS, TOPIC, TopicClient, make_constants_small, rows_of
 from tests.torture.nodes import NODES
 
+P = ParamSpec("P")
 KEYED, EXPIRING, TYPED = "keyed", "expiring", "typed"
 TOPICS = (TOPIC, KEYED, EXPIRING, TYPED)
 """The first has rows that are deleted, the second is compacted, rows of the third expire, the last is typed."""
@@ -52,6 +55,20 @@ def result_of(error: BaseException | None) -> Result:
     if error is None:
         return "ok"
     return "unknown" if isinstance(error, (OutcomeUnknown, NotEnoughReplicasAfterAppend)) else "refused"
+
+
+def starts_again(work: Callable[P, int]) -> Callable[P, int]:
+    """Let a worker begin anew when the journals have moved, as a query or a program with a client does."""
+
+    @functools.wraps(work)
+    def work_again(*args: P.args, **named: P.kwargs) -> int:
+        while True:
+            try:
+                return work(*args, **named)
+            except LogMoved:
+                time.sleep(PAUSE_S)
+
+    return work_again
 
 
 def produce(root: str, histories: str, stop: str) -> None:
@@ -149,6 +166,7 @@ class _Listener(ConsumerRebalanceListener):
         self._history.add(Assign(self._history.who, self._history.now(), self._history.now(), topic, offsets))
 
 
+@starts_again
 def consume(root: str, histories: str, end: str) -> int:
     """Be a member of a group that shares the topics, and commit; return how many calls failed."""
     history, dice, failed = Recorder(histories, "member"), random.Random(), 0
@@ -169,6 +187,8 @@ def consume(root: str, histories: str, end: str) -> int:
                 rows = _poll(consumer, history, as_batches=is_typed)
                 if rows and dice.random() < 0.7:
                     _commit(history, consumer, rows)
+            except LogMoved:
+                raise
             except LogError:
                 failed += 1
                 time.sleep(PAUSE_S)
@@ -222,6 +242,7 @@ def _commit(history: Recorder, consumer: Consumer, rows: list[tuple[str, Row]]) 
     add("unknown" if isinstance(error, (OutcomeUnknown, StoreError)) else "refused" if error else "ok")
 
 
+@starts_again
 def follow(root: str, histories: str, topic: str, end: str) -> int:
     """Read a topic without a group from its first row to its end; return how many polls failed."""
     history, failed = Recorder(histories, f"reader of {topic}"), 0
@@ -238,6 +259,8 @@ def follow(root: str, histories: str, topic: str, end: str) -> int:
                     reached = {p: consumer.position(places[p]) for p in range(PARTITIONS)}
                     history.add(Read(history.who, began, began, topic, [], reached))
                     return failed
+            except LogMoved:
+                raise
             except LogError:
                 failed += 1
                 time.sleep(PAUSE_S)
@@ -347,6 +370,7 @@ def keep(root: str, end: str) -> None:
     followers = [Follower(client.log, node) for node in NODES]
     while not LineFile(end).lines():
         with contextlib.suppress(LogError):
+            client.log.open(create=False)
             controller.round(lambda *_: None)
         for node, follower in zip(NODES, followers, strict=True):
             with contextlib.suppress(LogError):  # its node is away

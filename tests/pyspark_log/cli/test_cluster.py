@@ -6,8 +6,10 @@ import time
 
 import pytest
 
+from pyspark_log import Consumer, Producer
+from pyspark_log.clients.records import TopicPartition
 from pyspark_log.opening import canonical, open_log
-from pyspark_log_storage.errors import StoreUnfit
+from pyspark_log_storage.errors import LogMoved, StoreUnfit
 from pyspark_log_storage.stores import self_test
 from pyspark_log_storage.stores.local import LocalStore
 from tests.support.command_line import CommandLine
@@ -119,6 +121,24 @@ def test_journals_move_to_other_nodes_and_the_command_again_changes_nothing(disk
     lose_folder(disks[2])
     rows = CommandLine(disks[1]).documents("consume", "t")
     assert sorted(each["value"] for each in rows) == ["one", "two"]
+
+
+def test_a_producer_says_which_rows_were_not_sent_when_the_journals_move_and_goes_on(disks):
+    create(disks)
+    cli = CommandLine(disks[0])
+    cli.run("topics", "create", "t")
+    cli.run("nodes", "add", disks[0].parent / "d")
+    with Producer(str(disks[0])) as producer, Consumer(str(disks[0]), auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition("t", 0)])
+        producer.send("t", b"one").result()
+        assert [each.value for each in consumer.poll(5)] == [b"one"]
+        cli.run("cluster", "migrate-journals", "--to", "0,1,3")
+        with pytest.raises(LogMoved, match="make a new Producer"):
+            producer.send("t", b"lost").result()
+        assert producer.send("t", b"two").result().offset == 1
+        with pytest.raises(LogMoved):
+            consumer.poll(0.1)
+    assert cli.out("consume", "t").split() == ["one", "two"]
 
 
 def test_a_register_and_the_list_of_journal_nodes_are_dumped(disks):
