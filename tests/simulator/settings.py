@@ -14,7 +14,7 @@ _MORE_WITH_NODES, _MORE_WITH_MOVES = 3, 2
 """A world of several nodes has so many times the operations, as a call takes some; one whose nodes move has more."""
 _CALM_TO_MOVE, _CRASH_TO_MOVE = 0.1, 0.002
 """A longer calm and fewer crashes, so that much is moved."""
-_UNCLEAN = 0.2
+_UNCLEAN = 0.42
 """In how many of the worlds of several nodes an election may be unclean."""
 _QUORUM = 0.2
 """In how many of the worlds of several nodes a majority commits."""
