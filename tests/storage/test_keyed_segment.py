@@ -97,7 +97,7 @@ def test_the_footer_is_as_drawn_and_the_rows_are_ordinary_parquet(store):
     none = msgspec.json.decode(parquet_footer.read(dense, KEY).parquet.metadata[b"pyspark-log.segment"])
     assert set(none) == {"version", "base_offset", "leader_epochs", "row_groups", "of"}
     assert (none["version"], {len(each) for each in none["row_groups"]}) == (1, {7})
-    assert segment.keyed_counts(dense, KEY) is None
+    assert parquet_footer.read(dense, KEY).segment.counts is None
 
 
 # What is written is found
@@ -132,13 +132,13 @@ def test_rows_and_keys_are_read_back_and_the_index_covers_the_range(rows, group_
         len(entries),
         store.size(KEY),
     )
-    assert done.keyed == segment.keyed_counts(store, KEY) == counts
+    assert done.keyed == parquet_footer.read(store, KEY).segment.counts == counts
     assert (done.min_timestamp, done.max_timestamp) == (0, max(each.max_timestamp for each in entries))
     assert list(Index(store, f"{KEY}.index").read_all()) == entries
     transfer.copy_segment(store, other, KEY, done)
     assert other.read(KEY) == store.read(KEY)
     other.delete(f"{KEY}.index")
-    segment.rebuild_index(other, KEY)
+    assert transfer.check_segment(other, KEY, done)
     assert other.read(f"{KEY}.index") == store.read(f"{KEY}.index"), "it is made from the file alone"
 
 
@@ -173,7 +173,7 @@ def refused(store, done):
 def written(store):
     """The segment as the journal describes it, which a copy must have the counts of."""
     entries = segment.scan(store, KEY)
-    counts = segment.keyed_counts(store, KEY)
+    counts = parquet_footer.read(store, KEY).segment.counts
     times = min(each.min_timestamp for each in entries), max(each.max_timestamp for each in entries)
     found = segment.SegmentFile(NAME, BASE, END, len(entries), store.size(KEY), *times, counts)
     for wrong in (None, KeyedCounts(11, 3), KeyedCounts(12, 2), KeyedCounts(12, 3, 1000)):

@@ -15,7 +15,7 @@ from pyspark_log_storage.errors import CorruptObject, NewerFormat, StoreError
 from pyspark_log_storage.files import chunk
 from pyspark_log_storage.files.row_files import NotAsParquet
 from pyspark_log_storage.parquet import parquet_footer, parquet_segment, row_group
-from pyspark_log_storage.segments import segment
+from pyspark_log_storage.segments import segment, transfer
 from tests.support.counting_store import CountingStore
 from tests.support.memory_store import MemoryStore
 from tests.support.rings import deep
@@ -57,7 +57,7 @@ def test_every_row_is_read_back_at_its_offset_and_the_file_alone_makes_the_index
     written = store.read(f"{KEY}.index")
     assert segment.index_is_right(store, KEY, entries)
     store.delete(f"{KEY}.index")
-    segment.rebuild_index(store, KEY)
+    assert transfer.check_segment(store, KEY, done)
     assert store.read(f"{KEY}.index") == written
 
 

@@ -86,7 +86,7 @@ def test_every_row_is_read_back_at_its_offset_and_the_index_is_made_from_the_log
     assert done.log_bytes == store.size(f"{KEY}.log")
     written = store.read(f"{KEY}.index")
     store.delete(f"{KEY}.index")
-    segment.rebuild_index(store, KEY)
+    assert transfer.check_segment(store, KEY, done)
     assert store.read(f"{KEY}.index") == written
 
 
@@ -228,11 +228,11 @@ def test_a_missing_log_is_missing_with_and_without_its_index(memory):
 
 @pytest.mark.parametrize("end", [-1, 128], ids=["damaged", "without a chunk"])
 def test_an_index_is_not_made_from_a_damaged_log(memory, end):
-    write(memory, SMALL)
+    done = write(memory, SMALL)
     memory.put(f"{KEY}.log", memory.read(f"{KEY}.log")[:end])
     memory.delete(f"{KEY}.index")
     with pytest.raises(CorruptObject):
-        segment.rebuild_index(memory, KEY)
+        transfer.check_segment(memory, KEY, done)
     assert list(memory.list("")) == [f"{KEY}.log"]
 
 

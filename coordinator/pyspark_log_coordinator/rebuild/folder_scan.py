@@ -19,19 +19,15 @@ from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
-from pyspark_log_storage.files import append_file
 from pyspark_log_storage.names import is_topic
 from pyspark_log_storage.objects import checkpoints
 from pyspark_log_storage.stores.failover import reread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    import pyarrow as pa
+    from collections.abc import Callable, Iterator
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.log.topic_description import Description
-    from pyspark_log_coordinator.model.partition import ChunkRef
     from pyspark_log_storage.files.row_files import EpochStarts
     from pyspark_log_storage.stores.store import Store
 
@@ -86,12 +82,6 @@ class NodeFolder:
         return found
 
     @property
-    def with_epochs(self) -> list[int]:
-        """The partitions that have a checkpoint of leader epochs."""
-        parts = map(self._in_partition, self.keys)
-        return [number for number, name in parts if number is not None and name == checkpoints.LEADER_EPOCH]
-
-    @property
     def append_files(self) -> tuple[str, ...]:
         """The names of its append files."""
         prefix = layout.append_file(*self.folder, "")
@@ -132,45 +122,6 @@ class NodeFolder:
     def journal(self, environment: Environment) -> Journal[topic.Topic, Any]:
         """Return the topic's journal, as far as it is on this store."""
         return Journal(OneStore(self.store), layout.topic_journal(*self.folder), topic.MACHINE, environment)
-
-    def chunks(
-        self,
-        state: topic.Topic,
-        number: int,
-        chunks: Iterable[ChunkRef],
-        schemas: Sequence[pa.Schema] | None = None,
-        where: str = "",
-    ) -> Iterator[tuple[ChunkRef, str, CorruptObject | ObjectMissing | None]]:
-        """Read chunks of a partition in append files, as `state` names them; with `schemas` decode their rows, too.
-
-        Yield each with the key of its file, and what is wrong with it. `where` precedes the offset in errors. Raises
-        `NewerFormat`, `StoreError`.
-        """
-        for chunk in chunks:
-            key = layout.append_file(*self.folder, state.file(chunk.file).name)
-            name = f"{where}offset {chunk.base_offset}"
-            wrong: CorruptObject | ObjectMissing | None = None
-            try:
-                if schemas is None:
-                    append_file.read_bytes(self.store, key, chunk.place(number), name)
-                else:
-                    append_file.read_chunk(self.store, key, chunk.place(number), schemas, name)
-            except (CorruptObject, ObjectMissing) as error:
-                wrong = error
-            yield chunk, key, wrong
-
-    def read_append_file(self, name: str) -> tuple[int, CorruptObject | None]:
-        """Return how many rows the good chunks at the beginning of an append file have, and what is wrong after them.
-
-        Raises `ObjectMissing`, `NewerFormat`, `StoreError`.
-        """
-        rows = 0
-        try:
-            for _, header, _ in append_file.scan(self.store, layout.append_file(*self.folder, name)):
-                rows += header.rows
-        except CorruptObject as error:
-            return rows, error
-        return rows, None
 
     def _in_partition(self, key: str) -> tuple[int | None, str]:
         """Return the partition in whose folder a key is, or None, and the rest of the key."""

@@ -39,7 +39,6 @@ from pyspark_log_storage.files.row_files import (
     BASE_OFFSET_MAX,
     LEADER_EPOCHS_MAX,
     EpochStarts,
-    KeyedCounts,
     SegmentFile,
 )
 from pyspark_log_storage.stores.failover import rereads
@@ -191,15 +190,6 @@ def epochs_of(store: Readable, key: str) -> tuple[int, EpochStarts]:
     return base_offset, epochs
 
 
-def keyed_counts(store: Readable, key: str) -> KeyedCounts | None:
-    """Return what a keyed segment has, None for others. Raises `CorruptObject`, `NewerFormat`, `StoreError`."""
-    if not layout.is_parquet(key):
-        return None
-    from pyspark_log_storage.parquet import parquet_footer
-
-    return parquet_footer.read(store, key).segment.counts
-
-
 def index_of(store: Readable, key: str, found: Sequence[IndexEntry]) -> bytes:
     """Return the index that the segment at `key` with these entries, at least one, must have."""
     if layout.is_parquet(key):
@@ -226,14 +216,6 @@ def has_index(store: Store, key: str, wanted: bytes) -> bool:
         return store.read(f"{key}.index", 0, len(wanted) + 1) == wanted  # one byte more tells whether it is longer
 
     return is_same() or (is_object_store(store) and is_same())  # as `reread` does
-
-
-def rebuild_index(store: Store, key: str) -> None:
-    """Write the index of the segment at `key` again. Raises `CorruptObject` if the rows' file is damaged."""
-    found = scan(store, key)
-    if not found:
-        raise CorruptObject(f"segment {store.url}/{layout.segment_file(key)}", "it holds no chunk")
-    store.put(f"{key}.index", index_of(store, key, found))
 
 
 def encode_header(key: str, base_offset: int, epochs: EpochStarts) -> bytes:
