@@ -111,7 +111,7 @@ def with_real_holders(handle: TopicHandle, command: CommitBatch) -> CommitBatch:
     """
     state = handle.journal.state
     holders = {holder.node for file in command.files for holder in file.holders}
-    real = {each for each in holders if each in state.incarnations and replica_file.has_newest(handle, each)}
+    real = {each for each in sorted(holders) if each in state.incarnations and replica_file.has_newest(handle, each)}
 
     def kept(file: SequencedFile) -> SequencedFile:
         found = replicas.of_current_incarnations(state, (each for each in file.holders if each.node in real))

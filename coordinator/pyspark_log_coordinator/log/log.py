@@ -667,7 +667,7 @@ class Log:
         self.cluster.submit(command)
         handle = self.topic(name)
         described = topic_description.encode(topic_description.of(handle))
-        for node_id in handle.state.incarnations.keys() - self.missing_nodes.keys():
+        for node_id in sorted(handle.state.incarnations.keys() - self.missing_nodes.keys()):
             with contextlib.suppress(LogError):  # then the first writer makes it, who may need the right to
                 store = self.node_store(node_id)
                 make_folder(store, layout.append_files(name, handle.topic_id))

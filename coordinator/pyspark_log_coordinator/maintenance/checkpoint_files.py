@@ -20,7 +20,7 @@ from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores, reachable_nodes
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreUnavailable
+from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreUnavailable, StoreUnwritable
 from pyspark_log_storage.objects import checkpoints
 from pyspark_log_storage.stores.failover import rereads
 
@@ -111,16 +111,23 @@ def write_on_nodes(handle: TopicHandle, nodes: ReachableStores | None = None) ->
     handle.described_at = handle.log.environment.monotonic()
 
 
-def write_before_deletion(handle: TopicHandle, nodes: ReachableStores, keys: Mapping[NodeId, Collection[str]]) -> None:
-    """Describe the topic on the nodes from which these files will be deleted. One that fails is left out."""
+def write_before_deletion(handle: TopicHandle, nodes: ReachableStores, keys: Mapping[NodeId, Collection[str]]) -> bool:
+    """Describe the topic on the nodes from which these files will be deleted. One that fails is left out.
+
+    Return whether some disk is full.
+    """
     folder = layout.topic_folder(handle.name, handle.topic_id)
     description = topic_description.encode(topic_description.of(handle))
 
-    def describe(name: str, store: Store) -> None:
+    def is_full(name: str, store: Store) -> bool:
         if keys[name]:
-            write(store, folder, {topic_description.NAME: description})
+            try:
+                write(store, folder, {topic_description.NAME: description})
+            except StoreUnwritable:
+                return True
+        return False
 
-    nodes.each(describe)
+    return any(nodes.each(is_full).values())
 
 
 def _rolled_end(partition: Partition, node_id: NodeId) -> int:

@@ -188,11 +188,14 @@ def delete_orphans(handle: TopicHandle, nodes: ReachableStores) -> int:
 def delete_files(handle: TopicHandle, nodes: ReachableStores, keys: Mapping[NodeId, Sequence[str]]) -> None:
     """Delete files that the log lacks, by the known state; before, descriptions and Delta tables cease to name them.
 
-    `keys` has those of each node. A table may name an orphan, too: an election may have cut it off the log.
+    `keys` has those of each node. A table may name an orphan, too: an election may have cut it off the log. A full disk
+    has no room for a description until files are deleted, so there it is written afterwards.
     """
-    checkpoint_files.write_before_deletion(handle, nodes, keys)
+    full = checkpoint_files.write_before_deletion(handle, nodes, keys)
     publish_before_deletion(handle, nodes, keys)
     nodes.each(lambda name, store: delete_all(store, keys[name]))
+    if full:
+        checkpoint_files.write_before_deletion(handle, nodes, keys)
 
 
 def all_orphans(handle: TopicHandle) -> dict[NodeId, list[str]]:

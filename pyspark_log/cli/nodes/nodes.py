@@ -10,7 +10,6 @@ from pyspark_log.cli import arguments, output
 from pyspark_log.cli.command import command
 from pyspark_log.documents import cluster as documents
 from pyspark_log_coordinator.log import node_admin
-from pyspark_log_coordinator.sync.replica_file import is_set_back
 from pyspark_log_storage.errors import UnknownTopic
 from pyspark_log_storage.names import check_node, check_rack
 from pyspark_log_storage.objects.node import read_marker
@@ -121,6 +120,8 @@ def renew(
     that lacks files of the node, the node starts with a new incarnation. pyspark-log node run then finds what is left
     on the disk, and copies the rest from other replicas. A store that was only moved keeps its data.
     """
+    from pyspark_log_coordinator.sync.replica_file import is_set_back  # imports pyarrow
+
     before = log.node(node_id)
     url = before.url if address is None else absolute_url(address)
     marker = read_marker(log.store_at(url))

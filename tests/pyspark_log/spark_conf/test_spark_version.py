@@ -53,7 +53,7 @@ def test_clients_and_commands_need_no_spark_and_the_rest_says_how_to_get_it(tmp_
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "[b'x']" in done.stdout
     assert "[{'key': b'k', 'offset': 0}]" in done.stdout
-    needing = ["DefaultSource", "archive", "backfill", "latest", "read"]
+    needing = ["DefaultSource", "archive", "backfill", "latest", "latest_with_offsets", "read"]
     assert [line for line in done.stdout.splitlines() if line.startswith("pyspark_log.")] == [
         f"pyspark_log.{name} needs Spark, and this Python has no pyspark; install it with: "
         "pip install 'pyspark>=4.2,<5', or use the Python of your Spark"
