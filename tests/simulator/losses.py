@@ -33,13 +33,16 @@ def lose(world: World) -> None:
         world.clock.pause(chance.uniform(0, 2 * _PAUSE_SECONDS))
         stores = world.journal_stores()
         store = chance.choice(stores)
-        keys = sorted(_that_may_go(world, store, chance.choice(world.histories())))
+        history = chance.choice(world.histories())
+        keys = sorted(_that_may_go(world, store, history))
         if not keys or not world.busy:
             continue
         key = chance.choice(keys)
         data = store.data[key]
-        world.taken.setdefault(key, set()).add(data)
         what = chance.choice(["cut", "flipped", *(["lost"] if len(stores) > 1 else [])])
+        if what == "lost" and _is_of_newest(history, key):
+            continue
+        world.taken.setdefault(key, set()).add(data)
         damaged = _damaged(world, data, what)
         if damaged is None:
             del store.data[key]
@@ -51,6 +54,12 @@ def lose(world: World) -> None:
             world.clock.pause(chance.uniform(0, 2 * _PAUSE_SECONDS))
             if store.data.get(key) == damaged:
                 store.data[key] = data
+
+
+def _is_of_newest(history: History, key: str) -> bool:
+    """Return whether a register is of the newest entry: who asked another store before that had it gets two noes."""
+    slot = registers.slot_of(key.removeprefix(layout.entries(history.folder, history.generation)))
+    return slot is not None and slot >= history.number
 
 
 def are_damaged(world: World, store: Objects) -> bool:
