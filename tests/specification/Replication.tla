@@ -28,7 +28,7 @@ Allowed(rules) == \A name \in DOMAIN rules : rules[name]
      isr, leader, epoch, from     `from` is the first offset of the leader epoch
      start, hw, end   log start, high watermark and end of the log
      pieces           the log, oldest first, each piece with its holders
-     staged           segments that will replace pieces [17]
+     staged           segments that will replace pieces [9]
      min, quorum      min.insync.replicas, and whether replication.mode is quorum
      compacted        whether cleanup.policy says so *)
 
@@ -50,7 +50,7 @@ Majority(s) == Cardinality(Replicas(s)) \div 2 + 1
 Required(s) == IF s.quorum THEN Majority(s) ELSE Least({s.min, Factor(s)})
 Voters(s) == IF s.quorum THEN Replicas(s) ELSE s.isr
 
-(* [12, KIP-966] The HW is the lowest LEO of the ISR, and waits while the ISR is too small. [21] Of a quorum it is the
+(* [12, KIP-966] The HW is the lowest LEO of the ISR, and waits while the ISR is too small. [12] Of a quorum it is the
    highest offset that a majority has reached. *)
 Advanced(s) ==
     LET ends == {Leo(s, n) : n \in Voters(s)}
@@ -69,14 +69,14 @@ FirstOf(s, nodes) == s.order[Least({i \in DOMAIN s.order : s.order[i] \in nodes}
 Alive(s, nodes) == [s EXCEPT !.suspects = @ \ nodes]
 
 Without(piece, n) == [piece EXCEPT !.holders = @ \ {n}]
-Gone(s, n, ids) ==  \* node n no longer holds these files; nobody can copy a staged segment that no replica holds [17]
+Gone(s, n, ids) ==  \* node n no longer holds these files; nobody can copy a staged segment that no replica holds [9]
     LET left(piece) == IF piece.id \in ids THEN Without(piece, n) ELSE piece
     IN  [s EXCEPT !.pieces = [i \in DOMAIN @ |-> left(@[i])],
                   !.staged = {g \in {left(g) : g \in @} : g.holders \cap Replicas(s) # {}}]
 
 Files(s) == {p.id : p \in Range(s.pieces)} \cup {g.id : g \in s.staged}
 
-(* [17] A segment replaces whole pieces. *)
+(* [9] A segment replaces whole pieces. *)
 Whole(s, g) == \E i, j \in DOMAIN s.pieces : i <= j /\ s.pieces[i].base = g.base /\ s.pieces[j].end = g.end
 Cut(s, end) ==
     [s EXCEPT !.pieces = SelectSeq(@, LAMBDA p : p.end <= end), !.staged = {g \in @ : g.end <= end},
@@ -116,7 +116,7 @@ HoldEffect(s, a) ==
     IN  Alive(Settled(g, {a.node}), {a.node})
 
 -----------------------------------------------------------------------------
-(* Members leave the ISR because they lag behind the leader [14]. *)
+(* Members leave the ISR because they lag behind the leader [15]. *)
 
 ShrinkRules(s, a) ==
     [members_leave |-> a.isr \subseteq s.isr /\ a.isr # s.isr,
@@ -130,7 +130,7 @@ ShrinkEffect(s, a) == Settled([s EXCEPT !.isr = a.isr], {})
 
 Replaceable(s) == s.leader \in {None} \cup s.suspects \cup s.fenced \/ s.leader \notin s.isr
 
-(* [21] A quorum elects the highest LEO of a live majority, and only with every committed row. *)
+(* [12] A quorum elects the highest LEO of a live majority, and only with every committed row. *)
 CleanlyElectable(s) ==
     IF s.quorum
     THEN {n \in Replicas(s) \ s.fenced :
@@ -189,7 +189,7 @@ AlterEffect(s, a) ==
     IN  Settled([moved EXCEPT !.staged = {g \in @ : g.holders \cap Range(a.order) # {}}], {})
 
 -----------------------------------------------------------------------------
-(* Segments replace rows below the HW when the ISR holds them, and are staged until then [9, 17]. *)
+(* Segments replace rows below the HW when the ISR holds them, and are staged until then [9]. *)
 
 HeldByAll(s, g) ==
     LET holding == g.holders \cap Replicas(s)
