@@ -9,7 +9,7 @@
     |-- SourceNotFound                Spark does not find the format "pyspark_log"
     |-- NoCluster                     there is no cluster at the address, or another one than a checkpoint knows
     |-- CopiedLog                     the log is at another address than it has recorded: .recorded
-    |-- LogMoved                      the journals were moved to other nodes: start again, with a new client or query
+    |-- LogMoved                      the journals were moved to other nodes: start the query or the consumer again
     |-- UnknownTopic                  .topic
     |-- TopicExists                   .topic
     |-- DataLoss                      rows that a reader asked for do not exist any more (failOnDataLoss)
@@ -133,8 +133,8 @@ class LogMoved(LogError):
     def __init__(self, journal: str) -> None:
         super().__init__(
             f"the {journal} has ended: the journals of this log were moved to other nodes. Start the query again, or "
-            "make a new Producer, Consumer or Worker; the address may stay the same as long as one of the former "
-            "journal nodes can be reached"
+            "make a new Consumer or Worker; a Producer goes on with its next rows. The address may stay the same as "
+            "long as one of the former journal nodes can be reached"
         )
 
 

@@ -1,1 +1,1 @@
-"""Maintenance: rolls and merges segments, expires rows, deletes unneeded files, migrates journals."""
+"""Maintenance: rolls and merges segments, expires rows, deletes unneeded files."""

@@ -123,10 +123,10 @@ def migrate_journals(
 ) -> Document:
     """Migrate the journals to other nodes of the cluster.
 
-    Use it to replace a journal node that is lost or was renewed. Programs that use the log end with LogMoved; start
-    them again. A majority of the current journal nodes must be reachable. If the command is interrupted, the next one
-    that uses the log finishes it. Afterwards, versions of a topic from before the migration can no longer be read
-    (versionAsOf).
+    Use it to replace a journal node that is lost or was renewed. Queries and consumers that use the log end with
+    LogMoved; start them again. A majority of the current journal nodes must be reachable. If the command is
+    interrupted, the next one that uses the log finishes it. Afterwards, versions of a topic from before the migration
+    can no longer be read (versionAsOf).
     """
     ids = tuple(each.strip() for each in to.split(","))
     done = journal_move.move(log, ids)

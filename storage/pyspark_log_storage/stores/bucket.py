@@ -5,8 +5,6 @@
 An object is created by one request with a condition, which fails if the key exists. If the request has no answer, it
 may have had its effect. Then the server tells whose object it is, if it keeps a nonce with each; else an object with
 the same bytes counts as this call's: objects for which it matters have a nonce.
-
-Servers keep copies and checksums of their own, so journals need no second copy there (`spare`).
 """
 
 from __future__ import annotations
