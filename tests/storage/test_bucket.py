@@ -24,7 +24,7 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
     StoreUnfit,
 )
-from pyspark_log_storage.stores import bucket_writer, file_system
+from pyspark_log_storage.stores import bucket, file_system
 from pyspark_log_storage.stores.addresses import absolute_url, open_store
 from pyspark_log_storage.stores.bucket import BucketStore
 from pyspark_log_storage.stores.file_system import Head, Occupied
@@ -129,8 +129,8 @@ UPLOADED = {"create_multipart_upload": "1", "upload_part": "etag"}
 
 
 def test_the_parts_of_a_large_object_grow_because_their_number_is_limited(monkeypatch):
-    monkeypatch.setattr(bucket_writer, "PART_BYTES", 10)
-    monkeypatch.setattr(bucket_writer, "PARTS_OF_ONE_SIZE", 2)
+    monkeypatch.setattr(bucket, "PART_BYTES", 10)
+    monkeypatch.setattr(bucket, "PARTS_OF_ONE_SIZE", 2)
     store = Scripted(**UPLOADED)
     writer = store.open_write("a")
     writer.write(bytes(10 + 10 + 20 + 20 + 30 + 1))
@@ -146,7 +146,7 @@ def test_the_parts_of_a_large_object_grow_because_their_number_is_limited(monkey
 
 @pytest.mark.parametrize("there", [False, True])
 def test_a_large_object_replaces_no_other_on_a_server_that_knows_no_condition(monkeypatch, there):
-    monkeypatch.setattr(bucket_writer, "PART_BYTES", 10)
+    monkeypatch.setattr(bucket, "PART_BYTES", 10)
 
     def completed(*_, create):
         return StoreUnfit("s3://bucket", "a", "it knows no condition") if create else None
@@ -164,7 +164,7 @@ def test_a_large_object_replaces_no_other_on_a_server_that_knows_no_condition(mo
 
 @pytest.mark.parametrize("replace", [False, True])
 def test_an_upload_that_the_server_has_ended_must_be_written_again(monkeypatch, replace):
-    monkeypatch.setattr(bucket_writer, "PART_BYTES", 10)
+    monkeypatch.setattr(bucket, "PART_BYTES", 10)
     missing = ObjectMissing("s3://bucket", "a")
     for ended in ({"upload_part": missing}, {"complete_multipart_upload": missing}):
         store = Scripted(**{**UPLOADED, "head_object": missing, **ended})
@@ -298,7 +298,7 @@ def test_a_server_that_never_answers_is_given_up(store, behind_link, link, monke
 
 
 SEGMENT = f"topics/t/id/0/{layout.segment_name(0, 1, 'nonce')}.log"
-LARGE = os.urandom(bucket_writer.PART_BYTES * 2 + 12345)
+LARGE = os.urandom(bucket.PART_BYTES * 2 + 12345)
 
 
 def test_a_large_object_is_uploaded_in_parts_and_a_small_one_by_one_request(store, behind_link, link):
@@ -481,7 +481,7 @@ def test_a_create_whose_answer_was_lost_does_not_take_the_object_of_another(monk
 @pytest.mark.parametrize("kind", [fsspec_kinds.LosesAnswers, fsspec_kinds.RepeatsOutOfSight])
 @pytest.mark.parametrize("size", [10, 3000])
 def test_a_file_whose_answer_was_lost_counts_and_one_of_another_does_not(kind, size, monkeypatch):
-    monkeypatch.setattr(bucket_writer, "PART_BYTES", 1000)
+    monkeypatch.setattr(bucket, "PART_BYTES", 1000)
     store = new(kind.protocol)
     writer = store.open_write("a/b")
     writer.write(bytes(size))
@@ -507,7 +507,7 @@ def test_an_entry_whose_repetition_nobody_saw_is_not_decided_twice(monkeypatch):
 
 
 def test_a_large_file_is_gathered_on_disk_and_its_file_removed(monkeypatch, tmp_path):
-    monkeypatch.setattr(bucket_writer, "PART_BYTES", 1000)
+    monkeypatch.setattr(bucket, "PART_BYTES", 1000)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     store = new("once")
     for end in ("close", "discard"):

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from pyspark_log_storage.errors import ObjectMissing, StoreRefused, StoreUnfit
-from pyspark_log_storage.stores import bucket_writer, self_test
+from pyspark_log_storage.stores import bucket, self_test
 from tests.support.memory_store import MemoryStore
 
 
@@ -170,7 +170,7 @@ def test_the_large_object_of_an_object_store_is_sent_in_parts():
         is_object_store = True
 
         def size(self, key):
-            return min(super().size(key), bucket_writer.PART_BYTES)
+            return min(super().size(key), bucket.PART_BYTES)
 
     with pytest.raises(StoreUnfit, match="a part of a large object"):
         self_test.self_test(LosesAPart(), "nonce")

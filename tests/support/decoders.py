@@ -163,7 +163,7 @@ ENVELOPED: dict[str, tuple[bytes, Decode]] = {
     "claim": (registers.encode(CLAIM, b"f" * 32), lambda data: registers.decode(CLAIM, data, "it")),
     "node marker": (node.encode(MARKER), lambda data: node.decode(data, "it")),
     "journal nodes": (journal_nodes.encode(NODES), lambda data: journal_nodes.decode(data, "it")),
-    "description": (topic_description.encode(topic_description.of(HANDLE)), named(topic_description.decode)),
+    "description": (topic_description.encode(HANDLE.description()), named(topic_description.decode)),
     "backup": (backup_manifest.encode(BACKUP), named(backup_manifest.decode)),
     "plan of a backfill": (backfill_plan.encode(BACKFILL), named(backfill_plan.decode)),
     "sink in a checkpoint": (sink_checkpoint.encode(SINK), named(sink_checkpoint.decode)),

@@ -56,7 +56,7 @@ def _checkpoints(handle: TopicHandle, copies: ReadableCopies) -> list[tuple[str,
         with contextlib.suppress(LogError):  # the node does not answer
             store = handle.log.node_store(name)
             bad = [key for key, _ in checkpoint_files.damaged(store, folder, state, name)]
-            description = topic_description.encode(topic_description.of(handle)) if bad else None
+            description = topic_description.encode(handle.description()) if bad else None
             wanted = checkpoint_files.contents(state, name, description) if bad else {}
             checkpoint_files.write(store, folder, {key: wanted[key] for key in bad})
             written += [(f"{folder}{key}", name) for key in bad]

@@ -23,7 +23,6 @@ from pyspark_log_coordinator.backup import manifest
 from pyspark_log_coordinator.backup.manifest import Backup, SavedGroup
 from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, FormerNode
 from pyspark_log_coordinator.group.state import GroupState
-from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.log.bootstrap import overlap
 from pyspark_log_coordinator.log.nearest_holders import nearest_first, reachable_holders
 from pyspark_log_coordinator.sync import replica_file
@@ -215,7 +214,7 @@ def _within(group: Group, ends: dict[str, list[int]]) -> Group:
 
 def _topic(handle: TopicHandle, target: Store, bar: Bar, copied: Copied) -> Description:
     while True:
-        state, found = handle.refresh(), topic_description.of(handle)
+        state, found = handle.refresh(), handle.description()
         stored = set(target.list(layout.topic_folder(handle.name, handle.topic_id)))
         lacking = [each for each in replica_file.files_of(state) if each.stored_key not in stored]
         with bar(f"back up {handle.name}", sum(each.bytes for each in lacking)) as moved:

@@ -16,10 +16,10 @@ from pyspark_log_coordinator.cluster.groups import group_of
 from pyspark_log_coordinator.cluster.nodes import live, node_of
 from pyspark_log_coordinator.journal import history
 from pyspark_log_coordinator.journal.inbox import Inbox
-from pyspark_log_coordinator.log import bootstrap, journal_move, topic_description
+from pyspark_log_coordinator.log import bootstrap, ended_journals, topic_description
 from pyspark_log_coordinator.log.cluster_journals import ClusterJournals
+from pyspark_log_coordinator.log.ended_journals import start_topic
 from pyspark_log_coordinator.log.group_handle import GroupHandle
-from pyspark_log_coordinator.log.journal_move import start_topic
 from pyspark_log_coordinator.log.log_clock import LogClock
 from pyspark_log_coordinator.log.node_probe import NodeProbe
 from pyspark_log_coordinator.log.open_stores import OpenStores
@@ -220,6 +220,13 @@ class TopicHandle:
                 f"it has replicas on {named(unknown)}, and the cluster has no such node",
             )
 
+    def description(self) -> topic_description.Description:
+        """Return what describes the topic on its nodes, by the known states of its journal and the cluster's."""
+        cluster = self.log.cluster.state
+        record = cluster.topics.get(self.name)
+        created_ms = record.created_ms if record is not None and record.topic_id == self.topic_id else 0
+        return topic_description.Description(self.version, created_ms, tuple(cluster.nodes.values()), self.state)
+
     def submit(self, command: topic.Command, inbox: Inbox[topic.Command] | None = None) -> Outcome[topic.Topic]:
         """Carry out a command; see `Journal.submit`."""
         return self.journal.submit(command, inbox)
@@ -368,7 +375,7 @@ class Log:
             try:
                 return self.cluster.refresh()
             except LogMoved:
-                journal_move.follow(self.journals)
+                ended_journals.follow(self.journals)
             except StoreError:
                 if not self.journals.locate_later():
                     raise
@@ -666,7 +673,7 @@ class Log:
         self.finish_deletion(name)
         self.cluster.submit(command)
         handle = self.topic(name)
-        described = topic_description.encode(topic_description.of(handle))
+        described = topic_description.encode(handle.description())
         for node_id in sorted(handle.state.incarnations.keys() - self.missing_nodes.keys()):
             with contextlib.suppress(LogError):  # then the first writer makes it, who may need the right to
                 store = self.node_store(node_id)

@@ -9,8 +9,6 @@ topic's journal, and a minute after the last one (`checkpoint_files`). No decisi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from pyspark_log_coordinator.cluster.nodes import Node
@@ -21,9 +19,6 @@ from pyspark_log_storage import decoding, layout
 from pyspark_log_storage.names import check_topic
 from pyspark_log_storage.objects.envelope import seal, unseal
 from pyspark_log_storage.stored_fields import Count, Int64
-
-if TYPE_CHECKING:
-    from pyspark_log_coordinator.log.log import TopicHandle
 
 NAME = "description"
 _MAGIC = b"PLTD"
@@ -48,14 +43,6 @@ class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _decoder = msgspec.msgpack.Decoder(_Stored)
-
-
-def of(handle: TopicHandle) -> Description:
-    """Return the description of a topic by the known states of its journal and the cluster's."""
-    cluster = handle.log.cluster.state
-    record = cluster.topics.get(handle.name)
-    created_ms = record.created_ms if record is not None and record.topic_id == handle.topic_id else 0
-    return Description(handle.journal.number, created_ms, tuple(cluster.nodes.values()), handle.journal.state)
 
 
 def encode(description: Description) -> bytes:

@@ -105,7 +105,7 @@ def _check(store: Store, key: str, state: Topic, name: str) -> None:
 def write_on_nodes(handle: TopicHandle, nodes: ReachableStores | None = None) -> None:
     """Write a topic's checkpoints on its nodes, by the known state. `nodes` are those found earlier, if they were."""
     state, folder = handle.journal.state, layout.topic_folder(handle.name, handle.topic_id)
-    description = topic_description.encode(topic_description.of(handle))
+    description = topic_description.encode(handle.description())
     nodes = nodes or reachable_nodes(handle.log)
     nodes.each(lambda name, store: write(store, folder, contents(state, name, description)))
     handle.described_at = handle.log.environment.monotonic()
@@ -117,7 +117,7 @@ def write_before_deletion(handle: TopicHandle, nodes: ReachableStores, keys: Map
     Return whether some disk is full.
     """
     folder = layout.topic_folder(handle.name, handle.topic_id)
-    description = topic_description.encode(topic_description.of(handle))
+    description = topic_description.encode(handle.description())
 
     def is_full(name: str, store: Store) -> bool:
         if keys[name]:

@@ -139,7 +139,7 @@ def plan(
     most unrolled chunks come first. Rows below the offsets in `at_once`, one of each partition, become Parquet whatever
     their age, and of a compacted topic they are cleaned whatever their share. `known`: what an earlier look has found.
     """
-    if budget is not None and not topic.config.is_compacted:  # a cleaning must know every segment that is there
+    if budget is not None and not topic.config.is_compacted:  # cleaning reads the whole head, also what has expired
         topic = retention.retained(topic, now)
     jobs = []
     due_now = (known or DueTimes()).due(topic, now) if budget is None else enumerate(topic.partitions)

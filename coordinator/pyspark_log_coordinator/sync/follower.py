@@ -104,7 +104,7 @@ class Follower:
         return FollowerRound(objects, size, tuple(failures))
 
     def _write_checkpoints(self, handle: TopicHandle) -> None:
-        description = topic_description.encode(topic_description.of(handle))
+        description = topic_description.encode(handle.description())
         wanted = checkpoint_files.contents(handle.journal.state, self._node_id, description)
         if self._written.get(handle.topic_id) != wanted:
             folder = layout.topic_folder(handle.name, handle.topic_id)

@@ -56,7 +56,7 @@ def test_the_whole_description_of_another_topic_is_damage(topic):
     key = topic.folder + topic_description.NAME
     whole = topic.store.read(key)
     other = topic.log.create_topic("other", 1)
-    topic.store.put(key, topic_description.encode(topic_description.of(other)))
+    topic.store.put(key, topic_description.encode(other.description()))
     [found] = audit(topic).findings
     assert "it describes topic 'other'" in found.problem
     assert repair(topic.handle) == [key]
