@@ -4,7 +4,7 @@ import pytest
 
 from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.maintenance import checkpoint_files, topic_cleanup
-from pyspark_log_storage.errors import StoreRefused
+from pyspark_log_storage.errors import StoreRefused, StoreUnwritable
 from pyspark_log_storage.objects import checkpoints
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
 from tests.support.memory_store import MemoryStore
@@ -76,6 +76,30 @@ def test_no_description_names_a_file_that_has_been_deleted():
     topic.roll(3)
     topic_cleanup.clean_up_topic(topic.handle)
     assert (len(deleted), named) == (3, set())
+
+
+def test_a_full_disk_is_described_once_files_are_deleted():
+    class FullStore(MemoryStore):
+        is_full = False
+
+        def put(self, key, data):
+            if self.is_full and key.endswith(topic_description.NAME):
+                raise StoreUnwritable(self.url, key, "no space left")
+            super().put(key, data)
+
+        def delete(self, key):
+            super().delete(key)
+            self.is_full &= "/append/" not in key
+
+    topic = StoredTopic(store := FullStore(), **AT_ONCE)
+    topic.fill(2)
+    checkpoint_files.write_on_nodes(topic.handle)
+    assert len(described(topic).topic.files) == 2
+    topic.roll()
+    old, store.is_full = topic.keys("append/"), True
+    assert topic_cleanup.expire(topic.handle)[0] == len(old)
+    assert topic.keys("append/") == []
+    assert described(topic).topic.files == ()
 
 
 def test_a_node_that_cannot_be_described_keeps_its_files():
