@@ -1,6 +1,6 @@
 """The page of dependencies: `python scripts/dependencies_page.py > docs/reference/dependencies.md`.
 
-It lists what pip installs with each extra of pyproject.toml, as installed in the Python that runs it. That Python must
+It lists what pip installs with the extras of pyproject.toml, as installed in the Python that runs it. That Python must
 have the versions of requirements/dev.txt and all extras: `make dist` makes such a venv, and compares the page. A
 licence that is neither permissive nor told as an exception here is an error.
 """
@@ -72,13 +72,15 @@ HEAD = """\
 
 <!-- Generated: `python scripts/dependencies_page.py > docs/reference/dependencies.md`. Do not edit. -->
 
-pyspark_log is under the Apache License 2.0, and contains no code of the packages below: pip installs them beside it.
-The versions are those with which the tests run (`requirements/dev.txt`), on Python 3.11 for Linux. The licences are
-those that the packages state in their metadata, as SPDX expressions, or in their files if the metadata only says BSD.
-Wheels may contain further libraries, such as the JARs of Spark in pyspark: their notices are in the wheels.
+pyspark_log is under the Apache License 2.0 and contains no code of the packages below. They are what pip installs
+beside it with all extras (`spark`, `metrics`, `ui`, `s3`, `gcs`, `azure`, `demo`), in the versions of
+`requirements/dev.txt`, with the licences that they state. Wheels may contain further libraries, such as the JARs of
+Spark in pyspark, whose notices are in the wheels.
 
-`make dist` fails if a package states another licence than here, or one that is not permissive and not named in the
-last part of this page.
+`make dist` fails if a package states another licence than here, or one that is not permissive and not named below.
+
+| Licence | Packages |
+| --- | --- |
 """
 
 
@@ -92,7 +94,12 @@ class LicenceRefused(Exception):
 
 def page() -> str:
     """Return the text of docs/reference/dependencies.md, or raise `NotInstalled` or `LicenceRefused`."""
-    return "\n".join([HEAD, *(section(extra) for extra in extras()), exceptions()])
+    packages: dict[str, list[str]] = {}
+    for name in sorted(closure(each for extra in extras() for each in project()[extra])):
+        packages.setdefault(licence(distribution(name)), []).append(name)
+    rows = [f"| {stated} | {', '.join(names)} |\n" for stated, names in sorted(packages.items())]
+    asked = [f"- {name}: {stated} is {asks}.\n" for (name, stated), asks in EXCEPTIONS.items()]
+    return "".join([HEAD, *rows, "\n", *asked])
 
 
 def project() -> Mapping[str, list[str]]:
@@ -108,23 +115,6 @@ OF_DEVELOPERS = ("dev", "prove", "docs")
 def extras() -> Iterable[str]:
     """Return the names of the extras that users install, in the order of pyproject.toml, "" first."""
     return [name for name in project() if name not in OF_DEVELOPERS]
-
-
-def section(extra: str) -> str:
-    """Return the part of the page on one extra: what it adds to the packages that are always installed."""
-    always = closure(project()[""])
-    added = closure(project()[extra]) if extra else always
-    rows = [
-        f"| {row[0]} | {row[1]} | {row[2]} |" for row in map(described, sorted(added - (always if extra else set())))
-    ]
-    title = f"`pyspark-log[{extra}]`, in addition" if extra else "`pyspark-log`"
-    return "\n".join([f"## {title}", "", "| Package | Version | Licence |", "| --- | --- | --- |", *rows, ""])
-
-
-def exceptions() -> str:
-    """Return the part of the page on licences that are not permissive."""
-    rows = [f"- {name}: {stated}, {asks}." for (name, stated), asks in EXCEPTIONS.items()]
-    return "\n".join(["## Licences that are not permissive", "", *rows, ""])
 
 
 def closure(requirements: Iterable[str]) -> set[str]:
@@ -152,12 +142,6 @@ def asked_by(name: str, extra: str) -> Iterator[Requirement]:
         yield from map(Requirement, project()[extra])
     else:
         yield from map(Requirement, distribution(name).requires or ())
-
-
-def described(name: str) -> tuple[str, str, str]:
-    """Return the name, the version and the licence of an installed package."""
-    found = distribution(name)
-    return name, found.version, licence(found)
 
 
 def distribution(name: str) -> Distribution:
