@@ -47,7 +47,8 @@ SEGMENT_NAME = rf"{_NUMBER}-{_NUMBER}-{_NONCE}(\.parquet)?"
 """The pattern of `segment_name`."""
 _SEGMENT_FILE_NAME = rf"{_NUMBER}-{_NUMBER}-{_NONCE}\.(log|index|parquet|parquet\.index)"
 _BORN = re.compile(BORN_NAME)
-_ID = re.compile("[0-9A-Za-z_-]{1,64}")
+UNIQUE_ID = "[0-9A-Za-z_-]{1,64}"
+"""The pattern of the id of a topic, or of a group's journal. Either is a part of a path."""
 _SEGMENT_ROWS = re.compile(rf"(.*/)?{_NUMBER}-{_NUMBER}-{_NONCE}\.(log|parquet)")
 _SEGMENT_FILE = re.compile(_SEGMENT_FILE_NAME)
 _HEARTBEAT = re.compile(r"([0-9A-Za-z._-]+)\.([1-9][0-9]{0,18})")
@@ -115,7 +116,7 @@ def base_offset_of(key: str) -> int:
 
 def is_id(text: str) -> bool:
     """Return whether `text` can be the id of a topic, or of a group's journal. Either is a part of a path."""
-    return _ID.fullmatch(text) is not None
+    return re.fullmatch(UNIQUE_ID, text) is not None
 
 
 def is_born_name(name: str) -> bool:

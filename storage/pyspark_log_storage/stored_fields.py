@@ -11,7 +11,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from pyspark_log_storage.layout import BORN_NAME, SEGMENT_NAME
+from pyspark_log_storage.layout import BORN_NAME, SEGMENT_NAME, UNIQUE_ID
 from pyspark_log_storage.names import NAME_LENGTH_MAX
 
 INT64_MAX = 2**63 - 1
@@ -33,5 +33,12 @@ SegmentName = Annotated[str, Meta(pattern=rf"\A{SEGMENT_NAME}\Z")]
 """The name of a segment, without ending."""
 FileKey = Annotated[str, Meta(pattern=rf"\A(append/{BORN_NAME}|[0-9]+/{SEGMENT_NAME})\Z")]
 """The key of an append file or a segment (without ending) in the topic's folder."""
-NodeName = Annotated[str, Meta(pattern=rf"\A(?!\.{{1,2}}\Z)[a-zA-Z0-9._-]{{1,{NAME_LENGTH_MAX}}}\Z")]
+_NAME = Meta(pattern=rf"\A(?!\.{{1,2}}\Z)[a-zA-Z0-9._-]{{1,{NAME_LENGTH_MAX}}}\Z")
+NodeName = Annotated[str, _NAME]
 """The id of a node, see `check_node`."""
+TopicName = Annotated[str, _NAME]
+"""See `check_topic`."""
+MemberName = Annotated[str, _NAME]
+"""The id of a group's member, see `check_member`."""
+UniqueId = Annotated[str, Meta(pattern=rf"\A{UNIQUE_ID}\Z")]
+"""The id of a topic, or of a group's journal."""

@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.cluster.groups import GroupRecord
-from pyspark_log_coordinator.cluster.groups import check as check_record
 from pyspark_log_coordinator.cluster.nodes import FormerNode
-from pyspark_log_coordinator.group import integrity as group_integrity
 from pyspark_log_coordinator.group.state import Group
 from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.log.topic_description import Description
@@ -36,10 +34,10 @@ _MAGIC = b"PLBK"
 _VERSION = 2
 
 
-class SavedGroup(msgspec.Struct, frozen=True):
+class SavedGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A group as of an entry of its journal."""
 
-    entry: int
+    entry: Count
     record: GroupRecord
     state: Group
 
@@ -59,12 +57,6 @@ class Backup(msgspec.Struct, frozen=True):
     groups: tuple[SavedGroup, ...]
 
 
-class _StoredGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    entry: Count
-    record: GroupRecord
-    state: Group
-
-
 class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     number: Count
     at_ms: Int64
@@ -72,7 +64,7 @@ class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     entry: Count
     nodes: tuple[FormerNode, ...]
     topics: tuple[bytes, ...]
-    groups: tuple[_StoredGroup, ...]
+    groups: tuple[SavedGroup, ...]
 
 
 _decoder = msgspec.msgpack.Decoder(_Stored)
@@ -87,7 +79,7 @@ def encode(backup: Backup) -> bytes:
         backup.entry,
         backup.nodes,
         tuple(map(topic_description.encode, backup.topics)),
-        tuple(_StoredGroup(each.entry, each.record, each.state) for each in backup.groups),
+        backup.groups,
     )
     return seal(_MAGIC, _VERSION, msgspec.msgpack.encode(stored))
 
@@ -96,14 +88,8 @@ def decode(data: bytes, name: str) -> Backup:
     """Return the backup in `data`. Raises `CorruptObject`, `NewerFormat`."""
     stored = decoding.decode(_decoder.decode, unseal(_MAGIC, _VERSION, data, name), name)
 
-    def check_group(each: _StoredGroup) -> SavedGroup:
-        check_record(each.state.group_id, each.record)
-        group_integrity.check_snapshot(each.state, each.entry)
-        return SavedGroup(each.entry, each.record, each.state)
-
-    groups = decoding.decode(lambda _: tuple(map(check_group, stored.groups)), b"", name)
     topics = tuple(topic_description.decode(each, name) for each in stored.topics)
-    return Backup(stored.number, stored.at_ms, stored.cluster, stored.entry, stored.nodes, topics, groups)
+    return Backup(stored.number, stored.at_ms, stored.cluster, stored.entry, stored.nodes, topics, stored.groups)
 
 
 def numbers(store: Store) -> list[int]:

@@ -12,7 +12,7 @@ from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, FormerNode, Node
 from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_storage.errors import UnknownTopic
-from pyspark_log_storage.stored_fields import Int64
+from pyspark_log_storage.stored_fields import Int64, TopicName, UniqueId
 
 _SIMILAR = 0.7
 """The `difflib` ratio from which on a known topic is suggested for an unknown name."""
@@ -21,8 +21,8 @@ _SIMILAR = 0.7
 class TopicRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A topic as it was created. `assignments[p]` are the nodes of partition p, preferred leader first."""
 
-    name: str
-    topic_id: str
+    name: TopicName
+    topic_id: UniqueId
     created_ms: Int64
     config: TopicConfig
     assignments: tuple[tuple[NodeId, ...], ...]
@@ -40,7 +40,7 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     groups: dict[str, GroupRecord] = {}
     address: str = ""
     """The address of the root, as of when it had other nodes. Empty as long as the root is all there ever was."""
-    deletions: dict[str, str] = {}
+    deletions: dict[UniqueId, TopicName] = {}
     """The names of deleted topics that may have files to delete, by id: `cluster_cleanup` looks at no others."""
 
     @property

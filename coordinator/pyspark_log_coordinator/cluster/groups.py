@@ -14,9 +14,8 @@ from collections.abc import Mapping
 import msgspec
 
 from pyspark_log_storage.errors import UnknownGroup
-from pyspark_log_storage.layout import is_id
 from pyspark_log_storage.names import check_group
-from pyspark_log_storage.stored_fields import Int64
+from pyspark_log_storage.stored_fields import Int64, UniqueId
 
 
 class GroupRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -24,7 +23,7 @@ class GroupRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
     group_id: str
     """Kafka's `group.id`: the group's name."""
-    journal_id: str
+    journal_id: UniqueId
     """A part of the path of the group's journal; `group_id` is none."""
     created_ms: Int64
 
@@ -53,15 +52,6 @@ def evolve(groups: Mapping[str, GroupRecord], event: GroupCreated) -> dict[str, 
     if event.group.group_id in groups:
         raise ValueError(f"group {event.group.group_id!r} is created twice")
     return {**groups, event.group.group_id: event.group}
-
-
-def check(name: str, group: GroupRecord) -> None:
-    """Raise `ValueError` or `InvalidName` if a stored record is impossible."""
-    if group.group_id != name:
-        raise ValueError(f"group {group.group_id!r} is stored as {name!r}")
-    check_group(name)
-    if not is_id(group.journal_id):
-        raise ValueError(f"group {name!r} has the journal {group.journal_id[:300]!r}")
 
 
 def group_of(groups: Mapping[str, GroupRecord], name: str) -> GroupRecord:

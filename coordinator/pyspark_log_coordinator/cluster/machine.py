@@ -25,7 +25,7 @@ from typing import Any
 
 import msgspec
 
-from pyspark_log_coordinator.cluster import groups, integrity, journal_stores, nodes, placement
+from pyspark_log_coordinator.cluster import groups, journal_stores, nodes, placement
 from pyspark_log_coordinator.cluster.cluster_state import Cluster, TopicRecord, topic_of
 from pyspark_log_coordinator.cluster.groups import CreateGroup, GroupCreated
 from pyspark_log_coordinator.cluster.journal_stores import JournalStores, MoveJournals
@@ -288,8 +288,6 @@ MACHINE: Machine[Cluster, Command] = Machine(
     decide=decide,
     evolve=evolve,
     decode_events=events_decoder(Event),
-    check_entry=integrity.check_entry,
-    check_state=integrity.check_snapshot,
     encode_state=msgspec.msgpack.encode,
     decode_state=_decode_state,
     generation=lambda state: state.journals.generation,

@@ -22,7 +22,6 @@ from typing import Any
 import msgspec
 
 from pyspark_log_coordinator.group import (
-    integrity,
     joining,
     leaving,
     lifecycle,
@@ -137,8 +136,6 @@ MACHINE: Machine[Group, Command] = Machine(
     decide=decide,
     evolve=evolve,
     decode_events=events_decoder(Event),
-    check_entry=integrity.check_entry,
-    check_state=integrity.check_snapshot,
     encode_state=msgspec.msgpack.encode,
     decode_state=_decode_state,
     generation=lambda state: state.journal_generation,

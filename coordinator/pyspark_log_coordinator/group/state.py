@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from pyspark_log_coordinator.group.config import MAX_POLL_INTERVAL_MS, SESSION_TIMEOUT_MS, GroupConfig
-from pyspark_log_storage.stored_fields import Count, Int64
+from pyspark_log_storage.stored_fields import Count, Int64, MemberName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,7 +59,7 @@ class Protocol(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 class MemberDetails(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What a member says about itself when it joins."""
 
-    member_id: MemberId
+    member_id: MemberName
     """Made by the client, different for each start of a process."""
     protocols: tuple[Protocol, ...]
     """The preferred one first."""

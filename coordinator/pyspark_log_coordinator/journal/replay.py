@@ -19,7 +19,7 @@ from pyspark_log_coordinator.journal.snapshot import Snapshot
 from pyspark_log_coordinator.journal.state_machine import C, Machine, S
 from pyspark_log_storage import decoding
 from pyspark_log_storage.decoding import IMPOSSIBLE
-from pyspark_log_storage.errors import CorruptObject, InvalidName, ObjectMissing, OutOfChain, StoreError
+from pyspark_log_storage.errors import CorruptObject, ObjectMissing, OutOfChain, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -169,7 +169,7 @@ class Replay(Generic[S, C]):
 
         def checked(encoded: bytes | msgspec.Raw) -> S:
             state = machine.decode_state(encoded)
-            machine.check_state(state, found.number)
+            machine.check(machine.initial, state)
             return state
 
         return decoding.decode(checked, found.state, self.snapshot_name(found.number))
@@ -215,8 +215,8 @@ class Replay(Generic[S, C]):
         for event in events:
             state = self._machine.evolve(state, event)
         try:
-            self._machine.check_entry(self.state, events, state, self.number + 1)
-        except (ValueError, InvalidName) as error:
+            self._machine.check(self.state, state)
+        except ValueError as error:
             raise self._impossible(error) from error
         return state
 

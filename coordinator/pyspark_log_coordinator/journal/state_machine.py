@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode
-from pyspark_log_storage.stored_fields import ORDINAL_MAX, Count
+from pyspark_log_storage.stored_fields import Count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 S = TypeVar("S")
 C = TypeVar("C")
@@ -49,10 +49,8 @@ class Machine(msgspec.Struct, Generic[S, C], frozen=True):
     """See `events_decoder`."""
     encode_state: Callable[[S], bytes]
     decode_state: Callable[[bytes | msgspec.Raw], S]
-    check_entry: Callable[[S, list[Any], S, int], None] = _unchecked
-    """(state, events, state after them, number of the entry); raises `ValueError` if these are impossible."""
-    check_state: Callable[[S, int], None] = _unchecked
-    """(state, number of its newest entry); raises `ValueError` if these are impossible."""
+    check: Callable[[S, S], None] = _unchecked
+    """(state before an entry, state after it); raises `ValueError` if only a bug can lead from one to the other."""
     generation: Callable[[S], int] = _the_first
     """The generation of the journal's stores in which the entry after the state belongs, if it is a later one."""
     answer: Callable[[C, Outcome[S]], dict[int, tuple[int, int]] | None] = _unanswered
@@ -93,13 +91,6 @@ class JournalEnded(msgspec.Struct, frozen=True, tag=True, array_like=True, forbi
 
     generation: Count
     nodes: tuple[JournalNode, ...]
-
-
-def check_ordinals(holder: object, names: Iterable[str]) -> None:
-    """Raise `ValueError` if a number that only grows is so high that one more could not be stored."""
-    for name in names:
-        if getattr(holder, name) > ORDINAL_MAX:
-            raise ValueError(f"{name} is {getattr(holder, name)}")
 
 
 def decide_end(generation: int, command: EndJournal) -> list[JournalEnded]:

@@ -62,7 +62,7 @@ def decode(data: bytes, name: str) -> Description:
         check_topic(topic.name)
         if not layout.is_id(topic.topic_id):
             raise ValueError(f"topic {topic.name!r} has the id {topic.topic_id[:300]!r}")
-        integrity.check_snapshot(topic, stored.number)
+        integrity.check(Topic(), topic)
         return topic
 
     topic = decoding.decode(checked, stored.topic, name)

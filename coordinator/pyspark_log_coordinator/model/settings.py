@@ -138,13 +138,6 @@ class StoredConfig(
             values[known[name].field] = known[name].value(text, self.OWNER)
         return msgspec.structs.replace(self, **values)
 
-    def check(self) -> None:
-        """Raise `ValueError` for a stored number that no user can have set."""
-        for each in self.settings():
-            value = getattr(self, each.field)
-            if each.kind in {int, float} and not each.meaning.lowest <= value <= each.meaning.highest:
-                raise ValueError(f"the {self.OWNER}'s {each.name} is {value}")
-
     def show(self) -> dict[str, Any]:
         """Return the values by Kafka's names."""
         return {each.name: getattr(self, each.field) for each in self.settings()}

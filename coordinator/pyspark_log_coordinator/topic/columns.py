@@ -10,7 +10,6 @@ columns are in storage (`schema_evolution`), which needs Arrow: it is imported o
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -118,20 +117,3 @@ def check_known(topic: Topic, files: Sequence[SequencedFile]) -> None:
                     f"topic {topic.name!r}, partition {chunk.partition}: a chunk of the batch has schema "
                     f"{chunk.schema_id}, and the topic has {count}, numbered from 0; start the write again"
                 )
-
-
-def check_evolution(before: Sequence[bytes], after: Sequence[bytes]) -> None:
-    """Raise `ValueError` unless the schemas after an entry are those before it and compatible new ones."""
-    from pyspark_log_storage.columns import schema, schema_evolution
-
-    if tuple(after[: len(before)]) != tuple(before):
-        raise ValueError("it changes a schema that chunks may have")
-    if len(after) > SCHEMAS_MAX:
-        raise ValueError(f"the topic has {len(after)} schemas")
-    decoded = schema.decode_all(after[max(0, len(before) - 1) :], "its schema")
-    if not all(map(schema.is_typed, decoded)):
-        raise ValueError("it adds a schema to a topic of records")
-    for old, new in itertools.pairwise(decoded):
-        why = schema_evolution.why_incompatible(schema.columns_of(old), schema.columns_of(new))
-        if why is not None:
-            raise ValueError(why)

@@ -19,6 +19,7 @@ from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.group.state import CommittedOffset, Group
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import topic_cleanup
+from pyspark_log_coordinator.model.partition import Partition
 from pyspark_log_coordinator.rebuild.known_files import NUMBER_MARGIN
 from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords
 from pyspark_log_storage import layout
@@ -393,12 +394,11 @@ def saved():
     return made
 
 
-def decoded_with(saved, *, topic=None, group=None):
-    """Decode a backup of which the topic's state, or the group's, has these facts."""
-    [one], [other] = saved.topics, saved.groups
-    one = msgspec.structs.replace(one, topic=msgspec.structs.replace(one.topic, **topic or {}))
-    other = msgspec.structs.replace(other, state=msgspec.structs.replace(other.state, **group or {}))
-    forged = msgspec.structs.replace(saved, topics=(one,), groups=(other,))
+def decoded_with(saved, *, topic):
+    """Decode a backup of which the topic's state has these facts."""
+    [one] = saved.topics
+    one = msgspec.structs.replace(one, topic=msgspec.structs.replace(one.topic, **topic))
+    forged = msgspec.structs.replace(saved, topics=(one,))
     return manifest.decode(manifest.encode(forged), "the manifest")
 
 
@@ -407,12 +407,9 @@ def decoded_with(saved, *, topic=None, group=None):
     [
         {"topic": {"name": "../t"}},
         {"topic": {"topic_id": "../1"}},
-        {"topic": {"schemas": ()}},
-        {"topic": {"orphan_floor": 10**9}},
-        {"group": {"group_id": "another"}},
-        {"group": {"offsets": {"1": {0: CommittedOffset(1, 0, "", 0, rewind=5)}}}},
+        {"topic": {"partitions": (Partition(("0",), ("0",), "0", 0, ((0, 0),), 0, 5, 0, {"0": 5}, (), ()),)}},
     ],
-    ids=["topic", "topic id", "schemas", "orphan floor", "group", "rewind"],
+    ids=["topic", "topic id", "a gap"],
 )
 def test_a_backup_of_what_cannot_be_is_damaged(saved, forged):
     with pytest.raises(CorruptObject, match="the manifest"):

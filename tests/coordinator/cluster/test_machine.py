@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from pyspark_log_coordinator.cluster import machine as cluster
+from pyspark_log_coordinator.cluster.groups import GroupRecord
 from pyspark_log_coordinator.cluster.machine import (
     AT_THE_ROOT,
     PARTITIONS_MAX,
@@ -16,6 +17,7 @@ from pyspark_log_coordinator.cluster.machine import (
     Node,
     RemoveTopic,
     StartCluster,
+    TopicRecord,
 )
 from pyspark_log_coordinator.journal.state_machine import JournalBegun, JournalEnded
 from pyspark_log_coordinator.model.topic_config import TopicConfig
@@ -79,10 +81,24 @@ def test_a_removed_topic_is_remembered_until_its_deletion_is_finished(started):
     assert cluster.decide(state, FinishDeletions(("2",)), NOW) == []
 
 
-@pytest.mark.parametrize("forged", [{"../x": "flights"}, {"1": ".."}])
-def test_a_snapshot_whose_deletions_would_lead_to_other_folders_is_refused(started, forged):
-    with pytest.raises((InvalidName, ValueError)):
-        cluster.MACHINE.check_state(msgspec.structs.replace(started, deletions=forged), 1)
+FLIGHTS = TopicRecord("flights", "1", 0, TopicConfig(), (("0",),), (b"schema",))
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"deletions": {"../x": "flights"}},
+        {"deletions": {"1": ".."}},
+        {"topics": {"..": msgspec.structs.replace(FLIGHTS, name="..")}},
+        {"topics": {"flights": msgspec.structs.replace(FLIGHTS, topic_id="../1")}},
+        {"groups": {"g": GroupRecord("g", "../g", 0)}},
+    ],
+    ids=str,
+)
+def test_a_name_that_would_lead_to_another_folder_is_not_read(started, forged):
+    stored = cluster.MACHINE.encode_state(msgspec.structs.replace(started, **forged))
+    with pytest.raises(msgspec.ValidationError, match="matching regex"):
+        cluster.MACHINE.decode_state(stored)
 
 
 def test_an_unknown_topic_is_an_error_that_says_what_there_is(started):

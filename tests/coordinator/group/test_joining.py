@@ -1,6 +1,7 @@
 """Joining a group: new members, members that rejoin, restarted static members, and protocols that do not fit."""
 
 import msgspec
+import pytest
 
 from pyspark_log_coordinator.group import machine
 from pyspark_log_coordinator.group.joining import (
@@ -132,3 +133,9 @@ def test_the_former_process_is_fenced():
 def test_a_member_with_an_instance_id_cannot_rejoin_without_it():
     begun = after(stable(join("A"), join("B", instance="b")), join("C"))
     assert "group.instance.id" in str(refusal(InvalidOption, begun, rejoin("B")))
+
+
+def test_a_member_id_that_would_lead_to_another_folder_is_not_read():
+    forged = msgspec.msgpack.encode([MemberJoined(MemberDetails("../A", (Protocol("range"),)), "consumer")])
+    with pytest.raises(msgspec.ValidationError, match="matching regex"):
+        machine.MACHINE.decode_events(forged)

@@ -77,24 +77,22 @@ def test_a_snapshot_of_an_impossible_state_is_corrupt(store, monkeypatch):
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 2)
     fill(open_list(store), 2)
 
-    def check_state(state, number):
-        if len(state.items) == number:
+    def check(before, after):
+        if not before.items and len(after.items) == 2:
             raise ValueError("it has too many items")
 
-    machine = msgspec.structs.replace(MACHINE, check_state=check_state)
+    machine = msgspec.structs.replace(MACHINE, check=check)
     opened = open_list(store)
     with pytest.raises(CorruptObject, match="it has too many items"):
         Journal(opened.place, FOLDER, machine, fake_environment()).refresh()
 
 
 def test_a_command_after_which_the_state_would_be_impossible_is_an_error_and_writes_nothing(store):
-    def check_entry(before, events, after, number):
+    def check(before, after):
         raise ValueError("it has too many items")
 
     opened = open_list(store)
-    journal = Journal(
-        opened.place, FOLDER, msgspec.structs.replace(MACHINE, check_entry=check_entry), fake_environment()
-    )
+    journal = Journal(opened.place, FOLDER, msgspec.structs.replace(MACHINE, check=check), fake_environment())
     with pytest.raises(CorruptObject, match="it has too many items"):
         add(journal, "book")
     assert open_list(another(store)).refresh().items == ()

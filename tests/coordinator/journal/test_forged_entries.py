@@ -1,7 +1,4 @@
-"""Entries that are whole, follow the one before, and cannot be: an error that names them, and nothing else.
-
-What a state may be is in the tests of integrity of topics, groups and the cluster.
-"""
+"""Entries that are whole and follow the one before, but are of no version or cannot be folded: an error names them."""
 
 import pytest
 
@@ -11,10 +8,9 @@ from pyspark_log_coordinator.journal.state_machine import JournalEnded
 from pyspark_log_coordinator.maintenance import topic_roll
 from pyspark_log_coordinator.model.partition import SegmentRef
 from pyspark_log_coordinator.model.topic_config import TopicConfig
-from pyspark_log_coordinator.model.topic_state import FloorMark
 from pyspark_log_coordinator.replication import reassignment
 from pyspark_log_coordinator.replication.election import LeaderElected
-from pyspark_log_coordinator.segments import orphans, retention, swap
+from pyspark_log_coordinator.segments import retention, swap
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
@@ -25,12 +21,12 @@ from tests.support.memory_store import MemoryStore
 SEGMENT = SegmentRef("../../../../x", (), 0, 3, 1, 100, 1, 0, 0, 0)
 IMPOSSIBLE = {
     "a partition that there is not": LeaderElected(1, "0", 1, 6, ("0",)),
-    "a leader that is no replica": LeaderElected(0, "9", 1, 6, ("9",)),
+    "a log that starts after its end": retention.LogStartMoved(0, 99, 0),
     "a segment whose name is a path": SegmentsSwapped(0, SEGMENT, 0),
     "a topic that starts a second time": topic.TopicStarted("t", "1", TopicConfig(), (), {"0": "i"}, (("0",),)),
     "an event that is none": 1,
 }
-"""Entries of topic t: what `evolve` cannot fold, what the checks of a state refuse, and what cannot be decoded."""
+"""Entries of topic t: what `evolve` cannot fold, what the check of a state refuses, and what cannot be decoded."""
 
 
 @pytest.mark.parametrize("what", IMPOSSIBLE)
@@ -44,7 +40,7 @@ def test_an_impossible_entry_of_a_topic_is_an_error_that_names_it(what):
 
 
 def test_an_impossible_entry_of_the_cluster_is_an_error_that_names_it(stored):
-    name = forge(stored.store, stored.log.cluster, nodes.NodeRemoved("0"))
+    name = forge(stored.store, stored.log.cluster, nodes.NodeRemoved("9"))
     with pytest.raises(CorruptObject) as raised:
         stored.open()
     assert raised.value.object == name
@@ -68,15 +64,6 @@ def test_a_cluster_on_one_store_that_moved_to_others_is_an_error(stored):
     name = forge(stored.store, stored.log.cluster, JournalEnded(2, there))
     with within(20), pytest.raises(CorruptObject, match="generation 2") as raised:
         stored.open()
-    assert raised.value.object == name
-
-
-@pytest.mark.parametrize("event", [orphans.OrphanFloorRaised(10**18), orphans.FloorMarked(FloorMark(10**18, 0))])
-def test_an_orphan_floor_behind_the_journals_end_is_an_error(stored, event):
-    stored.fill(70)
-    name = forge(stored.store, stored.handle.journal, event)
-    with within(20), pytest.raises(CorruptObject) as raised:
-        topic_roll.roll_and_merge(stored.handle)
     assert raised.value.object == name
 
 

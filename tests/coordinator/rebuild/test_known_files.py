@@ -5,6 +5,7 @@ import pytest
 
 from pyspark_log_coordinator.model.partition import Keyed
 from pyspark_log_coordinator.model.topic_config import TopicConfig
+from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.rebuild import known_files
 from pyspark_log_coordinator.rebuild.known_files import EPOCH_MARGIN, NUMBER_MARGIN, Loss, anew, cut, next_number
 from pyspark_log_coordinator.segments import orphans
@@ -36,7 +37,7 @@ def begun(state, *nodes, present=NODES):
     copies = copies_of(state, *nodes)
     found, losses = cut(state, copies)
     made = anew(found, NUMBER, copies, present)
-    integrity.check_snapshot(made, NUMBER)
+    integrity.check(Topic(), made)
     return made, losses
 
 

@@ -8,14 +8,13 @@ import pytest
 
 from pyspark_log_coordinator.model import topic_state
 from pyspark_log_coordinator.model.topic_config import TopicConfig
-from pyspark_log_coordinator.topic import integrity
-from pyspark_log_coordinator.topic.columns import SCHEMAS_MAX, EvolveSchema, SchemaEvolved
+from pyspark_log_coordinator.topic.columns import SCHEMAS_MAX, EvolveSchema
 from pyspark_log_coordinator.topic.machine import MACHINE, AlterConfig, StartTopic, Topic
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.columns.column_ddl import parse
 from pyspark_log_storage.columns.column_types import ddl
-from pyspark_log_storage.errors import InvalidOption, InvalidRecord, NewerFormat
+from pyspark_log_storage.errors import InvalidOption, InvalidRecord
 from tests.support.coordinator.topics import after, commit, decide, file, incarnation, started
 from tests.support.storage import random_columns
 
@@ -97,35 +96,17 @@ def test_a_chunk_of_a_schema_that_the_topic_lacks_is_refused():
     assert after(evolved, commit(None, second)).partitions[0].log_end == 1
 
 
-@pytest.mark.parametrize(
-    ("topic", "forged", "why"),
-    [
-        (typed("a INT"), "b INT", "column 'a' was dropped, renamed or moved"),
-        (typed("a INT"), "a TINYINT", "column 'a' is int and cannot become tinyint"),
-        (typed("a INT"), "a INT, b INT NOT NULL", "the new column 'b' is not null"),
-        (started(), "a INT", "columns"),
-    ],
-)
-def test_a_forged_evolution_is_refused(topic, forged, why):
-    event = SchemaEvolved(schema.encode(schema.typed(parse(forged))), 0)
-    with pytest.raises((ValueError, NewerFormat), match=why):
-        integrity.check_entry(topic, [event], MACHINE.evolve(topic, event), 2)
-
-
-def test_random_evolutions_pass_the_checks_of_replay_and_come_back_from_a_snapshot():
+def test_random_evolutions_come_back_from_a_snapshot():
     random = Random(5)
     for _ in range(20):
         columns = random_columns.columns(random)
         topic = typed(ddl(columns))
         columns = schema.columns_of(schema.decode_all(topic.schemas, "t")[0])
-        for number in range(2, 6):
+        for _ in range(4):
             columns = random_columns.evolved(random, columns)
             command = EvolveSchema(schema.encode(columns), relax=True)
-            events = decide(topic, command)
-            new = after(topic, command)
-            integrity.check_entry(topic, events, new, number)
-            assert topic_state.decode(topic_state.encode(new)) == new
-            topic = new
+            topic = after(topic, command)
+            assert topic_state.decode(topic_state.encode(topic)) == topic
         assert schema.decode_all(topic.schemas, "t")[-1].equals(schema.typed(columns))
 
 

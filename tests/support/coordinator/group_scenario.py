@@ -150,11 +150,9 @@ class GroupStage:
         }
 
     def _submit(self, command: machine.Command) -> str:
-        before, events = self.state, machine.decide(self.state, command, self._now)
+        events = machine.decide(self.state, command, self._now)
         for event in events:
             self.state = machine.evolve(self.state, event)
-        if events:
-            machine.MACHINE.check_entry(before, events, self.state, 1)
         return ", ".join(map(self._words, events)) or "no change"
 
     def _words(self, event: Any) -> str:

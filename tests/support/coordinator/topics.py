@@ -11,6 +11,7 @@ from pyspark_log_coordinator.model.partition import Keyed, SegmentRef
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.segments.swap import SwapSegments
+from pyspark_log_coordinator.topic import integrity
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import (
     CommitBatch,
@@ -80,16 +81,16 @@ def decide(state: Topic, command: topic.Command) -> list[Any]:
 
 
 def after(state: Topic, command: topic.Command) -> Topic:
-    """Return the state after a command."""
-    for event in decide(state, command):
-        state = topic.evolve(state, event)
-    return state
+    """Return the state after a command, which passes the check of stored entries."""
+    return at(state, command, 0)
 
 
 def at(state: Topic, command: topic.Command, now: int) -> Topic:
     """Return the state after a command at a time (ms)."""
+    before = state
     for event in topic.decide(state, command, now):
         state = topic.evolve(state, event)
+    integrity.check(before, state)
     return state
 
 
