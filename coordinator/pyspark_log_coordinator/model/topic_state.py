@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -117,8 +119,8 @@ def with_partitions(topic: Topic, changed: Mapping[int, Partition], **fields: An
 
 def changed_partitions(before: Sequence[Partition], after: Sequence[Partition]) -> list[int]:
     """Return the numbers of the partitions that are other objects in `after`, which may have more of them."""
-    pairs = enumerate(zip(before, after, strict=False))
-    return [*(number for number, (old, new) in pairs if new is not old), *range(len(before), len(after))]
+    changed = itertools.compress(itertools.count(), map(operator.is_not, before, after))
+    return [*changed, *range(len(before), len(after))]
 
 
 def encode(state: Topic) -> bytes:
