@@ -1,12 +1,11 @@
 """Verify: an audit of everything that a topic, or the cluster itself, has stored. Changes nothing.
 
-journal       every kept entry: checksum, hash chain, events, manifest, no hole; snapshots against the folded state
+journal       every kept entry: checksum, hash chain, events, manifest, no hole; snapshots against the folded state;
+              states that are possible: offsets without gap or overlap, log start <= HW <= LEO, epochs that rise
 producers     batch ids rise
-partitions    no gap, no overlap, log start <= HW <= LEO, epochs rise
 replicas      LEO, HW, ISR and leader against the files that each node holds
 segments      on every holder: each chunk's checksum and rows, the index against the .log, both against the journal, and
-              the same bytes on all holders; of keyed segments the key index against the rows' keys, too, and
-              that a key has one live row
+              the same bytes on all holders; of keyed segments that a key has one live row
 append files  on every holder: each unrolled chunk's checksum and rows
 checkpoints   on every node: whole, of this topic, and no other leader epochs than the journal's
 orphans       files that no entry names; these are no fault
@@ -30,7 +29,7 @@ from pyspark_log_coordinator.cluster.nodes import node_of
 from pyspark_log_coordinator.journal.history import history
 from pyspark_log_coordinator.journal.trimming import oldest_kept
 from pyspark_log_coordinator.maintenance import checkpoint_files, cluster_cleanup, topic_cleanup
-from pyspark_log_coordinator.model.partition import ChunkRef, SegmentRef, named
+from pyspark_log_coordinator.model.partition import named
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.sync import faults, replica_file
 from pyspark_log_coordinator.sync.faults import Wrong
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.cluster.groups import GroupRecord
     from pyspark_log_coordinator.journal.journal import Journal
     from pyspark_log_coordinator.log.log import Log, TopicHandle
-    from pyspark_log_coordinator.model.partition import Holder, NodeId, Partition
+    from pyspark_log_coordinator.model.partition import Holder, NodeId
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_coordinator.sync.faults import Fault
 
@@ -57,50 +56,21 @@ if TYPE_CHECKING:
 class Finding(msgspec.Struct, frozen=True):
     """A fault. `repairable` if `repair` can undo it without loss."""
 
-    where: str
-    """The object or place that is wrong, in its topic, node or group."""
-    problem: str
-    """What is wrong. It is often the message of an error, which may begin with `where`."""
+    what: str
+    """The object or place that is wrong, with its node or group."""
+    detail: str
+    """What is wrong. It is often the message of an error, which may begin with `what`."""
     repairable: bool = False
     node: str | None = None
     """The node with the copy, or None if no single node is concerned."""
     partition: int | None = None
     offset: int | None = None
     """The first row that is concerned."""
-    within: str = ""
-    """The node or group that has it, and a comma; empty if that needs no mention."""
-    topic: str = ""
-    """The topic that has it, in the same way."""
-
-    @property
-    def what(self) -> str:
-        """The object or place that is wrong, as in a list of findings about many topics."""
-        return f"{self.within}{self.topic}{self.where}"
-
-    @property
-    def detail(self) -> str:
-        """What is wrong, as in a list of findings about many topics."""
-        return f"{self.topic}{self.problem}" if self._says_where else self.problem
 
     @property
     def sentence(self) -> str:
-        """What is wrong and where, once, for people who know the topic."""
-        return f"{self.within}{self.problem if self._says_where else f'{self.where}: {self.problem}'}"
-
-    @property
-    def _says_where(self) -> bool:
-        return self.problem.startswith(f"{self.where} ")
-
-    def document(self) -> dict[str, Any]:
-        """Return the finding as JSON has it."""
-        return {
-            "what": self.what,
-            "detail": self.detail,
-            "repairable": self.repairable,
-            "node": self.node,
-            "partition": self.partition,
-            "offset": self.offset,
-        }
+        """What is wrong and where."""
+        return self.detail if self.detail.startswith(f"{self.what} ") else f"{self.what}: {self.detail}"
 
 
 class Report(msgspec.Struct):
@@ -124,7 +94,7 @@ class Report(msgspec.Struct):
 
     def document(self) -> dict[str, Any]:
         """Return the report as JSON has it."""
-        return {**msgspec.structs.asdict(self), "findings": [each.document() for each in self.findings]}
+        return msgspec.structs.asdict(self) | {"findings": [msgspec.structs.asdict(each) for each in self.findings]}
 
 
 class ReadableCopies:
@@ -184,7 +154,6 @@ def verify(
         report.findings.append(Finding("journal", str(error)))
         return report
     for number, partition in enumerate(state.partitions):
-        report.findings += _bounds(number, partition)
         if not copies.is_single:
             report.findings += _replication(state, number)
         report.rows += partition.rows_between(partition.log_start, partition.log_end)
@@ -232,7 +201,7 @@ def _unreadable(handle: TopicHandle, copies: ReadableCopies) -> Iterator[Finding
             gone = f"all of its holders ({named(missing)}) are missing; bring one back" if missing else "no node has it"
             for rows in faults.rows_of(state, file):
                 fault = faults.Fault("", file, (msgspec.structs.replace(rows, why=gone),))
-                yield from _findings(handle, copies, fault, repairable=False)
+                yield from _findings(copies, fault, repairable=False)
     for name in sorted(filter(copies.is_expected, away)):
         yield Finding(f"node {name!r}", copies.missing[name].message, node=name)
 
@@ -246,19 +215,16 @@ def _faults(handle: TopicHandle, copies: ReadableCopies, moved: Callable[[int], 
         for each in here:
             others = set(_current(handle.journal.state, each.file.holders)).intersection(copies.readable) - bad
             repairable = each.wrong is Wrong.INDEX or (each.wrong is Wrong.ROWS and bool(others))
-            yield from _findings(handle, copies, each, repairable=repairable)
+            yield from _findings(copies, each, repairable=repairable)
 
 
-def _findings(handle: TopicHandle, copies: ReadableCopies, fault: Fault, *, repairable: bool) -> Iterator[Finding]:
+def _findings(copies: ReadableCopies, fault: Fault, *, repairable: bool) -> Iterator[Finding]:
     """Yield what is wrong with a copy, a finding for each of its rows."""
     node = None if copies.is_single or not fault.node else fault.node
     within = "" if node is None else f"node {node!r}, "
     for rows in fault.rows:
-        where, topic = f"partition {rows.partition}, offset {rows.base_offset}", f"topic {handle.name!r}, "
-        if fault.file.segment is not None:
-            key = f"segment {fault.file.key}{'.index' if fault.wrong is Wrong.INDEX else ''}"
-            where, topic = (key, "") if copies.is_single else (f"{where}, {key}", topic)
-        yield Finding(where, rows.why, repairable, node, rows.partition, rows.base_offset, within, topic)
+        where = f"{within}partition {rows.partition}, offset {rows.base_offset}"
+        yield Finding(where, rows.why, repairable, node, rows.partition, rows.base_offset)
 
 
 def _live_rows(handle: TopicHandle, number: int) -> Iterator[Finding]:
@@ -293,15 +259,14 @@ def _live_rows(handle: TopicHandle, number: int) -> Iterator[Finding]:
                 f"the newest rows get both; there are {len(twice):,} such rows. Write the newest row of the key "
                 "again, and compact"
             )
-            where, topic = f"partition {number}, offset {older}", f"topic {handle.name!r}, "
-            yield Finding(where, problem, partition=number, offset=older, topic=topic)
+            yield Finding(f"partition {number}, offset {older}", problem, partition=number, offset=older)
 
 
 def _checkpoints(handle: TopicHandle, state: Topic, copies: ReadableCopies, name: NodeId) -> Iterator[Finding]:
     folder = layout.topic_folder(handle.name, handle.topic_id)
     node, within = (None, "") if copies.is_single else (name, f"node {name!r}, ")
     for key, error in checkpoint_files.damaged(handle.log.node_store(name), folder, state, name):
-        yield Finding(f"checkpoint {folder}{key}", str(error), repairable=True, node=node, within=within)
+        yield Finding(f"{within}checkpoint {folder}{key}", str(error), repairable=True, node=node)
 
 
 def verify_cluster(log: Log) -> Report:
@@ -316,7 +281,7 @@ def verify_cluster(log: Log) -> Report:
             report.findings += _group(log, record, report)
         report.orphans = cluster_cleanup.abandoned_temporary_files(log)
         for name, error in log.journals.missing_nodes().items():
-            report.findings.append(Finding(f"node {name!r}", error.message, within="journal "))
+            report.findings.append(Finding(f"journal node {name!r}", error.message))
     except LogError as error:
         report.findings.append(Finding("journal", str(error)))
     return report
@@ -365,7 +330,7 @@ def _group(log: Log, record: GroupRecord, report: Report) -> Iterator[Finding]:
     try:
         if journal.refresh().started:
             for each in _journal(journal, report):
-                yield msgspec.structs.replace(each, within=f"{where}, {each.within}")
+                yield msgspec.structs.replace(each, what=f"{where}, {each.what}")
     except LogError as error:
         yield Finding(where, error.message)
 
@@ -383,27 +348,6 @@ def _unknown_topic(log: Log, name: str, topic_id: str) -> Iterator[Finding]:
         yield Finding(folder, detail)
 
 
-def _bounds(number: int, partition: Partition) -> Iterator[Finding]:
-    where = f"partition {number}"
-    low, high, end = partition.log_start, partition.high_watermark, partition.log_end
-    if not low <= high <= end:
-        yield Finding(where, f"log start {low}, HW {high} and LEO {end} are not in order")
-    expected = None
-    pieces: list[SegmentRef | ChunkRef] = [*partition.segments, *partition.chunks]
-    for piece in pieces:
-        if expected is not None and piece.base_offset != expected:
-            yield Finding(where, f"offset {expected} is followed by {piece.base_offset}: a gap or an overlap")
-        expected = piece.end_offset
-    if expected is not None and expected != end:
-        yield Finding(where, f"the last segment or chunk ends at {expected}, the log at {end}")
-    first = pieces[0].base_offset if pieces else end
-    if first > low:
-        yield Finding(where, f"rows from {low} to {first - 1} are missing")
-    epochs = partition.epoch_starts
-    if sorted(epochs) != list(epochs) or len({epoch for epoch, _ in epochs}) != len(epochs):
-        yield Finding(where, f"leader epochs do not rise: {epochs}")
-
-
 def _replication(state: Topic, number: int) -> Iterator[Finding]:
     """Compare a partition's replicas with the holders of its files."""
     partition = state.partitions[number]
@@ -413,12 +357,6 @@ def _replication(state: Topic, number: int) -> Iterator[Finding]:
         if end > held:
             detail = f"the LEO of node {name!r} is {end}, but it holds rows up to {held} only"
             yield Finding(where, detail, node=name, partition=number, offset=held)
-    if not set(partition.isr) <= set(partition.replicas):
-        detail = (
-            f"the ISR ({', '.join(partition.isr)}) has nodes besides the replicas ({', '.join(partition.replicas)})"
-        )
-        yield Finding(where, detail, partition=number)
-        return
     if not replicas.by_majority(state.config):
         for name in partition.isr:
             end = partition.log_end_offsets[name]

@@ -27,11 +27,6 @@ from pyspark_log_storage.stored_fields import Count
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PUBLISH_CHECK_MS = 2_500
-"""How often a failure detector checks whether found changes are due to be published."""
-PUBLISH_QUIET_MS = 5_000
-PUBLISH_LATEST_MS = 60_000
-
 
 class Lagging(msgspec.Struct, frozen=True, array_like=True):
     """Members of a partition's ISR that were seen to have fallen behind."""
@@ -141,32 +136,6 @@ def _behind(lags: Mapping[FollowerId, FollowerLag], topic: Topic, now: int) -> d
     }
 
 
-class Publication(msgspec.Struct, frozen=True):
-    """The changes that a failure detector has found and not published, and its last publication (ms, its own clock).
-
-    Changes are published together, when they have not changed for a while, or when nothing was published for long. So a
-    single change is published at once, and a series of changes does not cost one entry each.
-    Source: Kafka's IsrChangePropagationConfig.
-    """
-
-    waiting: tuple[Lagging, ...] = ()
-    changed_ms: int = 0
-    published_ms: int | None = None
-    """None if nothing was published so far."""
-
-    def with_found(self, found: tuple[Lagging, ...], now: int) -> Publication:
-        """Return the publication with the members that were found at `now` in the place of those found before."""
-        changed = self.changed_ms if _members(found) == _members(self.waiting) else now
-        return msgspec.structs.replace(self, waiting=found, changed_ms=changed)
-
-    def is_due(self, now: int) -> bool:
-        """Return whether the waiting changes are due to be published. Called every `PUBLISH_CHECK_MS`."""
-        if not self.waiting:
-            return False
-        is_overdue = self.published_ms is None or now - self.published_ms > PUBLISH_LATEST_MS
-        return is_overdue or now - self.changed_ms > PUBLISH_QUIET_MS
-
-
 def decide(topic: Topic, command: ShrinkIsr) -> list[IsrShrunk]:
     """Return the ISRs that shrink.
 
@@ -216,10 +185,6 @@ def _still_behind(partition: Partition, seen: Lagging) -> set[NodeId]:
     if partition.leader_epoch != seen.leader_epoch:
         return set()
     return {node for node in seen.nodes if partition.log_end_offsets.get(node, seen.leader_end) < seen.leader_end}
-
-
-def _members(found: tuple[Lagging, ...]) -> list[tuple[int, tuple[NodeId, ...], int]]:
-    return [(each.partition, each.nodes, each.leader_epoch) for each in found]
 
 
 def _is_level(partition: Partition, node: NodeId) -> bool:

@@ -1,8 +1,8 @@
 """The controller runs the failure detectors of all topics in a long-running process, and rebalances leaders.
 
 It looks at every topic at half of the shortest `replica.lag.time.max.ms`; earlier when a follower's lag time is over;
-and every few seconds while a node is missing or suspected, or an ISR change waits to be published. Now and then it
-elects preferred leaders that have every row. Many controllers may run at once. On one node there is nothing to do.
+and every few seconds while a node is missing or suspected. Now and then it elects preferred leaders that have every
+row. Many controllers may run at once. On one node there is nothing to do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from pyspark_log_coordinator.model.settings import (
 from pyspark_log_coordinator.model.topic_config import REPLICA_LAG_TIME_MAX_MS
 from pyspark_log_coordinator.replication import election
 from pyspark_log_coordinator.replication.election import ElectPreferred, LeaderElected
-from pyspark_log_coordinator.replication.isr_shrink import PUBLISH_CHECK_MS
 from pyspark_log_coordinator.sync import replica_file
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_storage.errors import LogError, UnknownTopic
@@ -122,8 +121,6 @@ class Controller:
             awaited = (node for node in state.suspects if node not in state.fenced)
             self._is_suspicious |= any(node in self._log.cluster.state.nodes for node in awaited)
             intervals_ms.append(state.config.replica_lag_time_max_ms / 2)
-            if detector.has_unpublished:
-                intervals_ms.append(PUBLISH_CHECK_MS)
             if detector.next_lag_ms is not None:
                 intervals_ms.append(detector.next_lag_ms)
 

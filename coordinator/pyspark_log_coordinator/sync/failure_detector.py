@@ -8,8 +8,7 @@ follows:
     newest file gone   the same: its disk was set back, or emptied
     not allowed        nothing: others may use the node
     reachable again    with its required files: the suspicion is cancelled
-    behind             the node leaves the ISRs after the topic's `replica.lag.time.max.ms`, together with other
-                       nodes (`isr_shrink.Publication`)
+    behind             the node leaves the ISRs after the topic's `replica.lag.time.max.ms`
 
 A wrong observation loses no row acknowledged with acks=all, because the journal decides by holders and LEOs.
 """
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING
 from pyspark_log_coordinator.model.settings import BROKER_SESSION_TIMEOUT_MS
 from pyspark_log_coordinator.replication import isr_shrink, suspicion
 from pyspark_log_coordinator.replication.election import Elected, ElectLeaders, LeaderElected
-from pyspark_log_coordinator.replication.isr_shrink import FollowerId, FollowerLag, Publication, ShrinkIsr
+from pyspark_log_coordinator.replication.isr_shrink import FollowerId, FollowerLag, ShrinkIsr
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, ObservedSuspicion, Suspect
 from pyspark_log_coordinator.sync.replica_file import has_required_files, live
@@ -52,13 +51,7 @@ class FailureDetector:
         """Milliseconds from the last look until the next follower has been behind for too long; None if none is."""
         self._standing: dict[NodeId, ObservedSuspicion] = {}
         self._lags: dict[FollowerId, FollowerLag] = {}
-        self._publication = Publication()
         self._looked: float | None = None
-
-    @property
-    def has_unpublished(self) -> bool:
-        """Whether nodes have fallen behind that have not been submitted yet, so that the next look should be soon."""
-        return bool(self._publication.waiting)
 
     def look(self, handle: TopicHandle) -> None:
         """Probe the nodes, refresh the topic, and submit what follows from both.
@@ -106,12 +99,10 @@ class FailureDetector:
             events = elect_leaders(handle, ElectLeaders(live(handle), unreachable))
             elected = [each for each in events if isinstance(each, LeaderElected)]
             state = handle.journal.state
-        lagging = isr_shrink.lagging(self._lags, state, now)
         self.next_lag_ms = isr_shrink.next_due_ms(self._lags, state, now)
-        self._publication = self._publication.with_found(lagging, now)
-        if (unreachable and isr_shrink.decide(state, ShrinkIsr((), unreachable))) or self._publication.is_due(now):
-            handle.submit(ShrinkIsr(lagging, unreachable))
-            self._publication = Publication(published_ms=now)
+        shrink = ShrinkIsr(isr_shrink.lagging(self._lags, state, now), unreachable)
+        if (shrink.lagging or unreachable) and isr_shrink.decide(state, shrink):
+            handle.submit(shrink)
         return elected
 
 

@@ -149,10 +149,10 @@ def faults_of(
         whole[node] = epochs, entries
         first = next(iter(whole))
         if whole[node] != whole[first]:
-            why = f"its chunks differ from those on node {first!r}, though each is whole; restore the right one"
+            why = f"the chunks of {file.key} differ from those on node {first!r}; restore the right one"
             found.append(Fault(node, file, (msgspec.structs.replace(of_all, why=why),), Wrong.OTHER_ROWS))
         if not is_indexed:
-            why = f"it does not match the {layout.ending(file.key)}"
+            why = f"{file.key}.index does not match the {layout.ending(file.key)}"
             found.append(Fault(node, file, (msgspec.structs.replace(of_all, why=why),), Wrong.INDEX))
     return found
 
@@ -307,14 +307,10 @@ def _bad_chunks(
     for place in sorted(file.places, key=lambda each: each.position):
         chunks = state.partitions[place.partition].chunks
         try:
-            append_file.read_chunk(store, file.key, place, schemas, file.key)
-        except LogError:
+            append_file.read_chunk(store, file.key, place, schemas, "the chunk")
+        except LogError as error:
             ref = next(each for each in chunks if (each.file, each.position) == (file.number, place.position))
-            where = f"partition {place.partition}, offset {ref.base_offset}"
-            try:
-                append_file.read_chunk(store, file.key, place, schemas, where)
-            except LogError as error:
-                found.append(BadRows(place.partition, ref.base_offset, ref.end_offset, error.message))
+            found.append(BadRows(place.partition, ref.base_offset, ref.end_offset, error.message))
         moved(place.length)
     try:
         if not found and store.size(file.key) > bytes_of(file):
@@ -341,5 +337,5 @@ def _entries(
             left -= min(entry.length, left)
     finally:
         moved(left)
-    replica_file.check_segment(ref, entries, store.size(file.stored_key))
+    replica_file.check_segment(file.key, ref, entries, store.size(file.stored_key))
     return entries

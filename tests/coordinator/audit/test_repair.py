@@ -58,7 +58,7 @@ def test_the_whole_description_of_another_topic_is_damage(topic):
     other = topic.log.create_topic("other", 1)
     topic.store.put(key, topic_description.encode(other.description()))
     [found] = audit(topic).findings
-    assert "it describes topic 'other'" in found.problem
+    assert "it describes topic 'other'" in found.detail
     assert repair(topic.handle) == [key]
     assert topic_description.decode(topic.store.read(key), "x").topic.name == "t"
     assert len(topic.store.read(key)) == len(whole)

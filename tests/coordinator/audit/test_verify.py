@@ -2,16 +2,14 @@
 
 import random
 
-import msgspec
 import pytest
 
-from pyspark_log_coordinator.audit.verify import _bounds, verify
+from pyspark_log_coordinator.audit.verify import verify
 from pyspark_log_coordinator.journal import journal_entry
 from pyspark_log_coordinator.journal.replay import EntryMissing
 from pyspark_log_coordinator.maintenance import cluster_cleanup, topic_cleanup, topic_roll
 from tests.support.coordinator.audited_topic import audit, cut_last_chunk, finding, flip, said
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
-from tests.support.coordinator.topics import filled, rolled
 
 DAMAGE = [0, 5, 40, 100, -1]
 """Positions of flipped bits in a file."""
@@ -143,36 +141,3 @@ def test_a_damaged_manifest_is_named(topic, monkeypatch, how):
         topic.store.delete(topic.folder + key)
     # The snapshots' word is enough to open the topic; the entries are read all the same.
     assert key in said(finding(topic))
-
-
-# What the state itself may not be
-
-
-def state_with(**facts):
-    """Return the first partition of a topic with two segments and a chunk, changed."""
-    return msgspec.structs.replace(rolled(filled(3), 0, 10, 20).partitions[0], **facts)
-
-
-def told(partition):
-    return [found.detail for found in _bounds(0, partition)]
-
-
-@pytest.mark.parametrize(
-    ("facts", "detail"),
-    [
-        ({"high_watermark": 31}, "not in order"),
-        ({"log_start": 31}, "not in order"),
-        ({"log_end": 31}, "the last segment or chunk ends at 30, the log at 31"),
-        ({"segments": ()}, "rows from 0 to 19 are missing"),
-        ({"epoch_starts": ((1, 0), (0, 10))}, "do not rise"),
-        ({"epoch_starts": ((0, 0), (0, 10))}, "do not rise"),
-    ],
-)
-def test_wrong_bounds_are_named(facts, detail):
-    assert any(detail in each for each in told(state_with(**facts)))
-
-
-def test_a_gap_and_an_overlap_are_named():
-    segments = state_with().segments
-    for each in (segments[:1], segments * 2):
-        assert any("a gap or an overlap" in detail for detail in told(state_with(segments=each)))

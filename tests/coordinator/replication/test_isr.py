@@ -8,7 +8,6 @@ from pyspark_log_coordinator.replication.isr_shrink import (
     FollowerLag,
     IsrShrunk,
     Lagging,
-    Publication,
     ShrinkIsr,
     lagging,
     next_due_ms,
@@ -108,29 +107,6 @@ def test_no_member_of_a_leaderless_partition_lags():
     state = msgspec.structs.replace(state, partitions=(msgspec.structs.replace(state.partitions[0], leader=None),))
     assert observe_all({}, state, 0) == {}
     assert decide(state, ShrinkIsr((Lagging(0, ("B",), 0, 9),))) == []
-
-
-@pytest.mark.parametrize(
-    ("change", "published", "now", "due"),
-    [
-        (0, 0, 5_000, False),
-        (0, 0, 5_001, True),
-        (59_000, 0, 60_000, False),
-        (59_000, 0, 60_001, True),
-        (7, None, 7, True),
-    ],
-)
-def test_changes_are_published_when_they_have_come_to_rest_or_none_was_for_long(change, published, now, due):
-    known = Publication(published_ms=published).with_found((Lagging(0, ("B",), 0, 9),), change)
-    assert known.is_due(now) == due
-
-
-def test_a_change_that_comes_while_others_wait_lets_all_wait_and_one_that_is_gone_is_forgotten():
-    one, two = (Lagging(0, ("B",), 0, 9),), (Lagging(0, ("B", "C"), 0, 9),)
-    known = Publication(published_ms=0).with_found(one, 1_000).with_found(two, 4_000)
-    assert (known.is_due(6_001), known.is_due(9_001)) == (False, True)
-    assert known.with_found(two, 9_001).is_due(9_001)
-    assert not known.with_found((), 9_001).is_due(99_999)
 
 
 # What becomes of it

@@ -22,9 +22,9 @@ ENTRIES = [IndexEntry(10, 2, 0, 100, 0, 0, 0, 0, 0), IndexEntry(12, 4, 100, 200,
     ids=lambda each: next(iter(each)),
 )
 def test_a_segment_that_differs_from_the_journal_is_damaged(change):
-    check_segment(TWO_CHUNKS, ENTRIES, 300)
+    check_segment("key", TWO_CHUNKS, ENTRIES, 300)
     with pytest.raises(CorruptObject, match="the journal says"):
-        check_segment(msgspec.structs.replace(TWO_CHUNKS, **change), ENTRIES, 300)
+        check_segment("key", msgspec.structs.replace(TWO_CHUNKS, **change), ENTRIES, 300)
 
 
 def may_be_elected(topic):

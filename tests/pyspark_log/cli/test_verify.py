@@ -55,14 +55,16 @@ def test_damage_is_named_once_beside_what_is_sound_and_the_exit_code_is_one(cli)
     flip_bit(log, 8 * 100)
     cluster, first, verdict, other = cli.run("verify", code=1).stdout.splitlines()
     assert cluster.startswith("the cluster: no problems; ")
-    assert (first.startswith("t: segment "), log.name in first) == (True, True)
+    assert (first.startswith("t: partition 0, offset 0: "), log.name in first) == (True, True)
     assert verdict.startswith("t: 1 problem; ")
     assert other.startswith("u: no problems; ")
     assert damaged(cli, "t", "--repair")[0]["repaired"] == [], "nothing is left of which it could be made"
     flip_bit(chunk, 8 * 100)
     [found] = damaged(cli, "u")
     assert (found["sound"], [each["repairable"] for each in found["findings"]]) == (False, [False])
-    assert cli.run("verify", "u", code=1).stdout.startswith(f"u: partition 0, offset 0 ({chunk} at byte 0) is damaged")
+    assert cli.run("verify", "u", code=1).stdout.startswith(
+        f"u: partition 0, offset 0: the chunk ({chunk} at byte 0) is damaged"
+    )
 
 
 def test_damaged_journals_are_named_and_the_topics_are_read_all_the_same(cli, monkeypatch):
