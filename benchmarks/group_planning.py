@@ -1,7 +1,7 @@
-"""What a group adds to the planning of a micro-batch: the query commits its offsets to it, or shares its topic there.
+"""What a group adds to the planning of a micro-batch: the query commits its offsets to it.
 
 Measured without Spark, whose times vary by more than this from batch to batch: the calls of the source on the driver,
-`latestOffset` and `partitions`. The three queries plan their batches in turn, so that all meet the same disturbances.
+`latestOffset` and `partitions`. The two queries plan their batches in turn, so that all meet the same disturbances.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ SOURCE = {"subscribe": "a", "startingoffsets": "earliest", "maxoffsetspertrigger
 QUERIES: dict[str, dict[str, str]] = {
     "alone": {},
     "committing": {"group.id": "committing"},
-    "sharing": {"group.id": "sharing", "group.protocol": "cooperative", "group.instance.id": "one"},
 }
 
 
@@ -44,11 +43,10 @@ def measure_group_planning(folder: Path, batches: int, log: Callable[[str], obje
     for _ in range(batches + WARM_UP):
         for name, query in queries.items():
             spent[name].append(query.plan())
-    alone, committing, sharing = (statistics.median(each[WARM_UP:]) for each in spent.values())
+    alone, committing = (statistics.median(each[WARM_UP:]) for each in spent.values())
     return [
         information("planning a micro-batch, without a group", "ms", alone),
         information("a query that commits its offsets to a group adds", "ms", committing - alone),
-        information("a query that shares its topic in a group adds", "ms", sharing - alone),
     ]
 
 

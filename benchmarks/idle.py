@@ -97,8 +97,6 @@ class _Clients:
         self._add("Producer", self._produce)
         self._add("stream without a trigger", lambda url: self._stream(url, POLLING_SECONDS))
         self._add("stream, trigger of 10 s", lambda url: self._stream(url, TRIGGER_SECONDS))
-        shared = {"group.id": "g", "group.protocol": "cooperative", "group.instance.id": "q"}
-        self._add("cooperative query, trigger of 10 s", lambda url: self._stream(url, TRIGGER_SECONDS, **shared))
         self._add("maintain --watch, one topic", lambda url: maintain.maintain(path=url, watch=True))
         self._add("maintain --watch, four topics", lambda url: maintain.maintain(path=url, watch=True), topics=4)
         nodes = self._cluster("node run, two nodes", 1, nodes=2)

@@ -86,14 +86,10 @@ def measure_latency(spark: SparkSession, folder: Path, batches: int, log: Callab
     latency.ceiling()
     products: list[dict[str, int]] = []
     in_group: list[dict[str, int]] = []
-    sharing: list[dict[str, int]] = []
     ceilings: list[dict[str, int]] = []
-    for turn in range(TURNS):
+    for _ in range(TURNS):
         products += latency.product()
         in_group += latency.product(**{"group.id": "g"})
-        # A new group in each turn: in an old one the partitions would wait for the query of the former turn.
-        member = {"group.id": f"sharing-{turn}", "group.protocol": "cooperative", "group.instance.id": "alone"}
-        sharing += latency.product(**member)
         ceilings += latency.ceiling()
     product, ceiling = _medians(products), _medians(ceilings)
     whole = "triggerExecution"
@@ -108,7 +104,6 @@ def measure_latency(spark: SparkSession, folder: Path, batches: int, log: Callab
             note=f"median of {len(products)}",
         ),
         _beside("in a group beside without", in_group, product[whole]),
-        _beside("sharing its topic in a group beside without", sharing, product[whole]),
     ]
     return lines + [
         detail(f"of that {phase}", "ms", product[phase], ceiling[phase]) for phase in PHASES if phase in product

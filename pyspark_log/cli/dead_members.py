@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 from pyspark_log.cli import output
 from pyspark_log.cli.output import counted
-from pyspark_log_coordinator.assignors.consumer import QUERY_PROTOCOL_TYPE
 from pyspark_log_storage.errors import UnknownGroup
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import Log
 
 
-def expire_dead_members(log: Log, group: str, *, queries: bool) -> None:
-    """Remove the members of a group if all are dead, also those that are `queries` if that is set.
+def expire_dead_members(log: Log, group: str) -> None:
+    """Remove the members of a group if all are dead.
 
     It waits for a sign of life for as long as their sessions last, and says so on stderr. Raises `LogError`.
     """
@@ -28,6 +27,4 @@ def expire_dead_members(log: Log, group: str, *, queries: bool) -> None:
         )
 
     with contextlib.suppress(UnknownGroup):
-        handle = log.group(group)
-        if queries or handle.state.protocol_type != QUERY_PROTOCOL_TYPE:
-            expire_last(handle, log.environment, say)
+        expire_last(log.group(group), log.environment, say)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from pyspark_log_coordinator.assignors.consumer import PROTOCOL_TYPE, QUERY_PROTOCOL_TYPE
+from pyspark_log_coordinator.assignors.consumer import PROTOCOL_TYPE
 from pyspark_log_coordinator.assignors.subscription import decode_assignment
 from pyspark_log_storage.errors import CorruptObject
 
@@ -88,7 +88,7 @@ def group(
 
 def _assigned(state: Group, member_id: str, assignment: bytes) -> Any:
     """Return a member's partitions by topic, or None if its assignor writes something else."""
-    if state.protocol_type not in {PROTOCOL_TYPE, QUERY_PROTOCOL_TYPE}:
+    if state.protocol_type != PROTOCOL_TYPE:
         return None
     with contextlib.suppress(CorruptObject):
         return decode_assignment(assignment, member_id).partitions

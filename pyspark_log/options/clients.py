@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pyspark_log.options.given import STORAGE_OPTIONS, gather, warned
 from pyspark_log.options.option import CONSUMER, PRODUCER, Given, Kind, Options, opt
 from pyspark_log.options.sink import SinkOptions, retry_policy
-from pyspark_log.options.source import SourceOptions, check_heartbeat
+from pyspark_log.options.source import SourceOptions
 from pyspark_log.options.value import COUNT, GROUP, MEMBER, TEXT, Value, boolean, choice, integer, seconds
 from pyspark_log_coordinator.assignors import connect
 from pyspark_log_coordinator.assignors.consumer import ASSIGNORS
@@ -18,6 +18,7 @@ from pyspark_log_coordinator.group import config as group_config
 from pyspark_log_coordinator.group.config import MemberSettings
 from pyspark_log_coordinator.model.settings import INT_MAX
 from pyspark_log_coordinator.retry import RetryPolicy
+from pyspark_log_storage.errors import InvalidOption
 
 
 def _read_strategies(text: str) -> tuple[str, ...]:
@@ -130,7 +131,7 @@ class WorkerOptions(Options, kinds={Kind.WORKER}):
 
 
 def _member_settings(options: GroupOptions | WorkerOptions) -> MemberSettings:
-    check_heartbeat(options.session_timeout_ms, options.heartbeat_interval_ms)
+    _check_heartbeat(options.session_timeout_ms, options.heartbeat_interval_ms)
     return MemberSettings(
         instance_id=options.group_instance_id,
         session_timeout_ms=options.session_timeout_ms,
@@ -154,3 +155,11 @@ def parse_consumer(config: Mapping[str, object] | None, keywords: Mapping[str, o
 def parse_worker(config: Mapping[str, object] | None, keywords: Mapping[str, object]) -> WorkerOptions:
     """Return the options. Raise `InvalidOption`."""
     return WorkerOptions(warned(gather(config or {}, Kind.WORKER, keywords)))
+
+
+def _check_heartbeat(session_ms: int, heartbeat_ms: int | None) -> None:
+    """Raise `InvalidOption` unless a living member sends a heartbeat before its group removes it."""
+    shortest_ms = group_config.HEARTBEAT_INTERVAL_MS if heartbeat_ms is None else heartbeat_ms
+    if shortest_ms >= session_ms:
+        message = f"heartbeat.interval.ms={shortest_ms} must be less than session.timeout.ms={session_ms}"
+        raise InvalidOption("heartbeat.interval.ms", f"{message}; a third of it or less is advised")

@@ -9,18 +9,8 @@ from pyspark_log.options.option import BATCH, REQUIRED, SOURCE, STREAM, Given, K
 from pyspark_log.options.position import CommittedOffsets, Position, check_range
 from pyspark_log.options.subscription import ASSIGN, COMPACTIONS, SUBSCRIBE, SUBSCRIBE_PATTERN, TOPIC_IDS, Subscription
 from pyspark_log.options.value import COUNT, boolean, choice, integer
-from pyspark_log_coordinator.group.config import HEARTBEAT_INTERVAL_MS
 from pyspark_log_storage.errors import InvalidOption
 from pyspark_log_storage.stores.storage_options import StorageOptions
-
-
-class GroupMembership(Options):
-    """How a streaming query is a member of its group. Times in ms."""
-
-    instance_id = opt("group.instance.id", value.MEMBER, unset="", kinds=STREAM)
-    session_timeout_ms = opt("session.timeout.ms", COUNT, "1800000", STREAM)
-    heartbeat_interval_ms = opt("heartbeat.interval.ms", COUNT, kinds=STREAM)
-    keeps_partitions = opt("group.keep.partitions", boolean, "false", STREAM)
 
 
 class SourceOptions(Options, kinds=SOURCE):
@@ -44,10 +34,6 @@ class SourceOptions(Options, kinds=SOURCE):
     _ending_offsets_by_timestamp = opt("endingOffsetsByTimestamp", position.TIMESTAMPS, kinds=BATCH)
     ending: Position
     group_id = opt("group.id", value.GROUP, unset="", kinds=STREAM)
-    _group_protocol = opt("group.protocol", choice({"cooperative": "cooperative"}), kinds=STREAM)
-    _of_a_member = GroupMembership
-    membership: GroupMembership | None
-    """None: the query reads all partitions by itself."""
     longest_pause = opt("fetch.max.wait.ms", value.seconds(1), kinds=STREAM)
     fail_on_data_loss = opt("failOnDataLoss", boolean, "true")
     max_offsets_per_trigger = opt("maxOffsetsPerTrigger", integer(1), kinds=STREAM, lenient=True)
@@ -77,7 +63,6 @@ class SourceOptions(Options, kinds=SOURCE):
             subscription=self._read_subscription(given),
             starting=given.get(starting),
             ending=given.get(ending),
-            membership=self._read_membership(given),
         )
         low, high = self.min_offsets_per_trigger, self.max_offsets_per_trigger
         if low is not None and high is not None and low > high:
@@ -112,26 +97,3 @@ class SourceOptions(Options, kinds=SOURCE):
         found = " and ".join(option.name for option in chosen) or "none of them"
         message = f"set exactly one of the options subscribe, subscribePattern and assign; found {found}"
         raise InvalidOption(chosen[-1].name if chosen else "subscribe", message)
-
-    @classmethod
-    def _read_membership(cls, given: Given) -> GroupMembership | None:
-        for option in GroupMembership.declared:
-            given.require(option, cls._group_protocol)
-        if given.get(cls._group_protocol) is None:
-            return None
-        given.require(cls._group_protocol, cls.group_id)
-        given.require(cls._group_protocol, GroupMembership.instance_id)
-        if given.has(cls._assign):
-            message = "option assign cannot be used with group.protocol=cooperative, with which the group chooses"
-            raise InvalidOption("assign", f"{message} partitions; use subscribe or subscribePattern")
-        found = GroupMembership(given)
-        check_heartbeat(found.session_timeout_ms, found.heartbeat_interval_ms)
-        return found
-
-
-def check_heartbeat(session_ms: int, heartbeat_ms: int | None) -> None:
-    """Raise `InvalidOption` unless a living member sends a heartbeat before its group removes it."""
-    shortest_ms = HEARTBEAT_INTERVAL_MS if heartbeat_ms is None else heartbeat_ms
-    if shortest_ms >= session_ms:
-        message = f"heartbeat.interval.ms={shortest_ms} must be less than session.timeout.ms={session_ms}"
-        raise InvalidOption("heartbeat.interval.ms", f"{message}; a third of it or less is advised")

@@ -91,7 +91,7 @@ def oldest_unread_ms(log: Log, behind: PartitionLag) -> int | None:
 def reset(log: Log, group_id: str, offsets: Mapping[tuple[str, int], int]) -> None:
     """Let the group continue at these offsets, by topic and partition. Raises `GroupNotEmpty`, `UnknownTopic`.
 
-    Members that are Spark queries follow it while they run.
+    Streaming queries follow it while they run.
     """
     group = log.group(group_id, create=True)
     group.reset_offsets(_new_offsets(log, offsets))

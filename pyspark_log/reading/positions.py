@@ -34,7 +34,7 @@ from pyspark_log_storage.errors import DataLoss, InvalidInput, UnknownTopic
 from pyspark_log_storage.segments import segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark_log.options.position import Position
     from pyspark_log.options.subscription import Subscription
@@ -58,14 +58,6 @@ class Subscribed:
     def topic_partitions(self) -> list[tuple[str, int]]:
         """Return every (topic, partition), in order."""
         return [(topic, p) for topic in sorted(self.partitions) for p in self.partitions[topic]]
-
-    def only(self, chosen: Iterable[tuple[str, int]]) -> Subscribed:
-        """Return the same without partitions that were not chosen."""
-        kept = frozenset(chosen)
-        partitions = {
-            topic: tuple(p for p in numbers if (topic, p) in kept) for topic, numbers in self.partitions.items()
-        }
-        return Subscribed(self.handles, {topic: found for topic, found in partitions.items() if found}, self.rack)
 
     def partition(self, topic: str, number: int) -> Partition:
         """Return a partition's state."""

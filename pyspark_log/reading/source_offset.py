@@ -19,9 +19,6 @@ to now. If it is again, it continues there.
 `"cluster": id` is the cluster that was read; offsets of older versions lack it. If another is at the address, a disk is
 not mounted.
 
-A query that shares its topics with others (`group.protocol=cooperative`) has only its own partitions, perhaps none, and
-`"member": [group.instance.id, generation]`: that generation of the group had given it these partitions.
-
 `initialOffset` is the sentinel {"version": 1, "initial": true}, which `latestOffset` resolves. After a crash Spark asks
 for the initial offset again, when `latest` would be another offset.
 """
@@ -29,16 +26,13 @@ for the initial offset again, when `latest` would be another offset.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from pyspark_log_storage.errors import CorruptObject, InvalidOption, NewerFormat, NoCluster
 from pyspark_log_storage.names import is_topic
 from pyspark_log_storage.stored_fields import Count
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 VERSION = 1
 INITIAL: dict[str, Any] = {"version": VERSION, "initial": True}
@@ -71,32 +65,15 @@ class TakenRewinds(msgspec.Struct, frozen=True, array_like=True):
     number: Count
 
 
-class Membership(msgspec.Struct, frozen=True, array_like=True):
-    """The member of the group that owns the partitions of an offset, and the generation that gave it these."""
-
-    instance_id: str
-    generation: int
-
-
 class SourceOffset(msgspec.Struct, frozen=True):
     """An offset, parsed."""
 
     topics: dict[str, TopicPositions] = {}
     initial: bool = False
     group: TakenRewinds | None = None
-    member: Membership | None = None
     cluster: str | None = None
     away: dict[str, TopicPositions] = {}
     """Partitions that were read and are not subscribed to now."""
-
-    def only(self, chosen: Iterable[TopicPartition]) -> SourceOffset:
-        """Return the offset without partitions that were not chosen."""
-        topics, kept = {}, frozenset(chosen)
-        for name, topic in self.topics.items():
-            end = {p: at for p, at in topic.end.items() if (name, p) in kept}
-            if end:
-                topics[name] = msgspec.structs.replace(topic, end=end)
-        return msgspec.structs.replace(self, topics=topics)
 
     def check_cluster(self, cluster_id: str, path: str) -> None:
         """Raise `NoCluster` if the log at `path` is another cluster than the one that was read."""
@@ -177,9 +154,8 @@ def to_json(offset: SourceOffset) -> dict[str, Any]:
     topics = {name: _topic(offset.topics[name]) for name in sorted(offset.topics)}
     away = {"away": {name: _topic(offset.away[name]) for name in sorted(offset.away)}} if offset.away else {}
     group = {} if offset.group is None else {"group": [offset.group.journal_id, offset.group.number]}
-    member = {} if offset.member is None else {"member": [offset.member.instance_id, offset.member.generation]}
     cluster = {} if offset.cluster is None else {"cluster": offset.cluster}
-    return {"version": VERSION, **cluster, "topics": topics, **away, **group, **member}
+    return {"version": VERSION, **cluster, "topics": topics, **away, **group}
 
 
 def _topic(topic: TopicPositions) -> dict[str, Any]:

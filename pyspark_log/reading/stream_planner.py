@@ -14,11 +14,10 @@ from pyspark_log.reading import limits, source_offset
 from pyspark_log.reading.group_offsets import GroupOffsets
 from pyspark_log.reading.planning import divide, split_of
 from pyspark_log.reading.positions import Subscribed, report_loss, subscribed
-from pyspark_log.reading.shared_topics import Share, SharedTopics
-from pyspark_log.reading.source_offset import Membership, Position, SourceOffset, TakenRewinds, TopicPositions
+from pyspark_log.reading.source_offset import Position, SourceOffset, TakenRewinds, TopicPositions
 from pyspark_log.reading.tracking import Start, away_from, go_on, new_starts, ranges_between
 from pyspark_log_coordinator.log.partition_health import Trouble, troubles
-from pyspark_log_storage.errors import InvalidOption, UnknownTopic
+from pyspark_log_storage.errors import UnknownTopic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 
 IDLE_WAIT_SECONDS = 0.1
 """How long a call that finds no new rows waits for some before it returns."""
-ASSIGNMENT_WAIT_SECONDS = 60.0
-"""How long a query that ends when it has read everything waits for its part of the group's partitions."""
 POLL_SECONDS = 0.005
 QUIET_SHARE = 8
 """In an object store, the pause between two looks is this part of the time since the last rows ..."""
@@ -64,8 +61,6 @@ class _Begin(NamedTuple):
     """The newest rewind that the batch follows, if the query is in a group."""
     is_moved: bool
     """Whether it does not begin where its predecessor ended: it must be planned, even if it is empty."""
-    member: Membership | None = None
-    """Who owns these partitions, if they are shared with other queries."""
 
 
 class _Known(NamedTuple):
@@ -91,11 +86,8 @@ class StreamPlanner:
         self._check = check
         self._checked: dict[str, int] = {}
         """How many schemas each topic had when it was checked, by id."""
-        self._group = None
-        self._shared: SharedTopics | None = None
-        if options.membership is not None:
-            self._shared = SharedTopics(options, options.membership)
-        elif options.group_id:
+        self._group: GroupOffsets | None = None
+        if options.group_id:
             self._group = GroupOffsets(options.group_id, fail_on_data_loss=options.fail_on_data_loss)
         self._available_now: SourceOffset | None = None
         """Where the query ends, with AvailableNow."""
@@ -158,14 +150,12 @@ class StreamPlanner:
                 return found
             self._begin_rest(log, before)
             patience = IDLE_WAIT_SECONDS if may_wait else 0.0
-            if not may_wait and self._shared is not None and self._shared.is_waiting:
-                patience = ASSIGNMENT_WAIT_SECONDS
             # In an object store each look is a request: one for each call is enough.
             pause = IDLE_WAIT_SECONDS if log.is_remote else POLL_SECONDS
             if log.is_remote and may_wait:
                 log.environment.sleep(pause)
             if log.environment.monotonic() >= begun + patience:
-                return self._shared.nothing() if before.initial and self._shared is not None else start
+                return start
             log.environment.sleep(pause)
             log = self._log
 
@@ -175,7 +165,7 @@ class StreamPlanner:
         if self._active is None:
             self._active = now
         self._rest = None
-        if self._seen is None or not log.is_remote or (self._shared is not None and self._shared.is_waiting):
+        if self._seen is None or not log.is_remote:
             return
         subscribed_now, newest, ends = self._seen
         if any(newest[key] > ends[key] for key in newest):
@@ -208,8 +198,6 @@ class StreamPlanner:
         handles_seen = [handle for handle in seen.values() if handle is not None]
         log = handles_seen[0].log if 0 < len(handles_seen) == len(seen) else self._log
         ended.check_cluster(log.cluster_id, self.options.path)
-        # Before the ranges: it refreshes the topics, and rows may have expired.
-        now = None if self._shared is None else self._subscribed(log, ended)
         handles, ranges = ranges_between(
             begun,
             ended,
@@ -219,8 +207,6 @@ class StreamPlanner:
         if end != self._new:
             self._check_repeated(handles, ranges, ended)
         self._new = None
-        if self._shared is not None and now is not None:
-            self._shared.check_owned(now, ended, {(each.topic, each.partition) for each in ranges})
         parts = divide(ranges, self.options.min_partitions, self.options.max_records_per_partition)
         splits = [split_of(handles[part.topic], part, self.options.client_rack) for part in parts]
         return Plan(splits, is_small=self._is_small(handles, parts) and _are_near(log, splits))
@@ -270,15 +256,8 @@ class StreamPlanner:
     def _parse(self, offset: dict[str, Any], *, is_done: bool = True) -> SourceOffset:
         if self._parsed is not None and self._parsed[0] == offset:
             return self._parsed[1]
-        parsed = source_offset.parse(offset, is_done=is_done)
-        if parsed.member is not None and self._shared is None:
-            raise InvalidOption(
-                "group.protocol",
-                f"the checkpoint is that of a member of a group, {parsed.member.instance_id!r}, which shares its topics"
-                " with other queries; set group.protocol=cooperative, or start with a new checkpoint",
-            )
-        self._parsed = offset, parsed
-        return parsed
+        self._parsed = offset, source_offset.parse(offset, is_done=is_done)
+        return self._parsed[1]
 
     def _report(self, lost: str) -> None:
         report_loss(lost, fail=self.options.fail_on_data_loss)
@@ -289,8 +268,6 @@ class StreamPlanner:
             self._subscribed(log, before)  # a topic that does not exist is refused before the group is created
         # Before the topics: else the group may be set to rows that are newer than what is known of the topics.
         handle = None if self._group is None else self._group.refresh(log, required=before.initial)
-        if self._shared is not None:
-            self._shared.look()  # before the topics, for the same reason
         now = self._subscribed(log, before, polls=self._rest is not None and not unlimited)
         self._check_available(before, now)
         known = _Known(
@@ -302,31 +279,22 @@ class StreamPlanner:
             return None
         self._quiet = None
         self._check_columns(now)
-        if self._shared is None:
-            found = self._begin(handle, before, now)
-        else:
-            share = self._shared.share(before, now)
-            if share is None:
-                return None
-            now = now.only(share.partitions)
-            found = self._begin_shared(share, before, now)
+        found = self._begin(handle, before, now)
         starts = found.starts
         begin = {key: start.at.offset for key, start in starts.items()}
         newest = {key: now.partition(*key).high_watermark for key in starts}
         until = {key: max(begin[key], self._available(now, key)) for key in starts}
         ends = until if unlimited else self._limited(now, begin, until, log.environment.monotonic())
         self._seen = now, newest, ends
-        is_quiet = not found.is_moved and self._shared is None and self._available_now is None
+        is_quiet = not found.is_moved and self._available_now is None
         if is_quiet and all(until[key] <= begin[key] for key in until):
             self._quiet = known
         if not found.is_moved and all(ends[key] <= begin[key] for key in ends):
             return None
         self._last_batch = self._active = log.environment.monotonic()
+        ids = {name: record.topic_id for name, record in log.known_topics.items()}
         offset = _offset(log.cluster_id, now, starts, ends, found)
-        if self._shared is None:  # else the group has the offsets of what others read
-            ids = {name: record.topic_id for name, record in log.known_topics.items()}
-            offset = msgspec.structs.replace(offset, away=away_from(now, before, ids))
-        self._new = source_offset.to_json(offset)
+        self._new = source_offset.to_json(msgspec.structs.replace(offset, away=away_from(now, before, ids)))
         return self._new
 
     def _subscribed(self, log: Log, before: SourceOffset, *, polls: bool = False) -> Subscribed:
@@ -389,15 +357,6 @@ class StreamPlanner:
         starts = new_starts(now, options)
         return _Begin(starts | moved, taken, is_moved=True)
 
-    def _begin_shared(self, share: Share, before: SourceOffset, now: Subscribed) -> _Begin:
-        """Return where the batch after `before` begins in the partitions that the query owns, which are those in `now`.
-
-        What others have got is not lost.
-        """
-        starts = go_on(share.kept, now, share.starts, fail_on_data_loss=self.options.fail_on_data_loss)
-        is_moved = before.initial or bool(share.starts) or before.ends().keys() != starts.keys()
-        return _Begin(starts, share.rewinds, is_moved, share.membership)
-
     def _limited(
         self, now: Subscribed, begin: Mapping[TopicPartition, int], until: dict[TopicPartition, int], seconds: float
     ) -> dict[TopicPartition, int]:
@@ -441,7 +400,7 @@ def _offset(
             begin={number: starts[topic, number].at for number in numbers if starts[topic, number].explicit},
             compacted=_compacted(now, topic, starts, ends),
         )
-    return SourceOffset(topics, group=begin.taken, member=begin.member, cluster=cluster_id)
+    return SourceOffset(topics, group=begin.taken, cluster=cluster_id)
 
 
 def _compacted(

@@ -144,13 +144,13 @@ def _chart(history: Sequence[tuple[int, int]]) -> Chart | None:
 
 
 def queries(past: Past, view: ClusterView, parameters: Mapping[str, str]) -> dict[str, Any]:
-    """Return the queries and applications that write topics, their newest batches, and the groups of queries."""
+    """Return the queries that write topics, their newest batches, and the groups that only store offsets."""
     del parameters
     topics = {name: each.topic for name, each in view.topics.items() if each.topic is not None}
     context: dict[str, Any] = {
         "title": "Queries",
         "writers": [one for name, each in topics.items() for one in query_documents(name, each)],
-        "readers": [each for each in view.groups.values() if each.group and each.group.protocol_type == "spark"],
+        "readers": [each for each in view.groups.values() if each.group and not each.group.protocol_type],
         "problem": "",
         "batches": [],
         "newest": {},

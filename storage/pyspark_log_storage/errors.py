@@ -23,7 +23,6 @@
     |       |-- UnknownMember         the member was removed: join again, as a new member
     |       |-- IllegalGeneration     the work was assigned anew: rejoin; .generation
     |       |-- FencedInstance        another process has the member's group.instance.id: stop
-    |       |-- FencedMember          others got partitions whose rows the member may have processed: .partitions
     |       `-- RebalanceInProgress retriable  no generation is complete: wait for the assignment
     |-- NotEnoughReplicas  retriable  fewer in-sync replicas than min.insync.replicas: nothing was appended
     |   `-- NotEnoughReplicasAfterAppend  retriable  the batch is in the log, but on too few of them
@@ -217,14 +216,6 @@ class IllegalGeneration(MemberError):
 
 class FencedInstance(MemberError):
     """Another process joined with the member's `group.instance.id`, and has taken its place."""
-
-
-class FencedMember(MemberError):
-    """The group gave partitions to others before the member had committed what it was processing of them."""
-
-    def __init__(self, group: str, member: str, partitions: tuple[tuple[str, int], ...], message: str) -> None:
-        super().__init__(group, member, message)
-        self.partitions = partitions
 
 
 class RebalanceInProgress(MemberError):

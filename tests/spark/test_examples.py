@@ -24,7 +24,6 @@ IN_THE_TESTS_SESSION = [
     "python_producer.py",
     "worker_pool.py",
     "rewind.py",
-    "shared_topic.py",
     "traced.py",
     "windowed_aggregation.py",
 ]

@@ -11,7 +11,6 @@ from pyspark_log.cli.groups import group_offsets
 from pyspark_log.history import backfill_plan
 from pyspark_log.options import parse_source
 from pyspark_log.reading import source_offset
-from pyspark_log.reading.query_member import Handover, handover_of
 from pyspark_log.sink import checkpoint as sink_checkpoint
 from pyspark_log.source import checkpoint
 from pyspark_log.writing import row_lines
@@ -24,7 +23,7 @@ from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.group import machine as group
 from pyspark_log_coordinator.group.joining import JoinGroup
-from pyspark_log_coordinator.group.offsets import CommittedOffset, Offset, OffsetCommit
+from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.group.state import MemberDetails, Protocol
 from pyspark_log_coordinator.journal import journal_nodes, manifest, registers, snapshot
 from pyspark_log_coordinator.journal.inbox import Answer, decode_answer, encode_answer
@@ -178,7 +177,7 @@ PLAIN: dict[str, tuple[bytes, Decode]] = {
     "subscription": (SUBSCRIPTION[0], lambda data: subscription.decode_subscription(data, b"", "m")),
     "partitions owned": (SUBSCRIPTION[1], lambda data: subscription.decode_subscription(SUBSCRIPTION[0], data, "m")),
     "assignment": (
-        subscription.encode_assignment(Assignment({"t": (0, 1)}, b"x")),
+        subscription.encode_assignment(Assignment({"t": (0, 1)})),
         lambda data: subscription.decode_assignment(data, "m"),
     ),
     "state of a worker": (connect.encode_state(WorkerState(("a", "b"), ("c",), 3)), named(connect.decode_state)),
@@ -221,10 +220,6 @@ GIVEN: dict[str, tuple[bytes, Decode]] = {
     "offsets of a batch in a checkpoint": (
         b'v1\n{"batchWatermarkMs":0}\n{"version":1,"topics":{"t":{"id":"9f","end":{"0":[120,0]}}}}',
         lambda data: checkpoint.parse(data.decode(errors="replace"), "it"),  # as Java decodes a file
-    ),
-    "metadata of a committed offset": (
-        Handover({"q": 3}, 2).text().encode(),
-        lambda data: handover_of(CommittedOffset(0, 0, text(data), 0, 0)),
     ),
     "assign": (b'{"t":[0,1],"u":[2]}', option("assign")),
     "topicIds": (b'{"t":"5f0c"}', option("topicIds", streaming=False)),

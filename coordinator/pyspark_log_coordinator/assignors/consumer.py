@@ -1,4 +1,4 @@
-"""The assignors of consumers and queries, and the leader's call of the one that its group's members voted for.
+"""The assignors of consumers, and the leader's call of the one that its group's members voted for.
 
 range               per topic: consecutive partitions for each member; the first members have one more
 roundrobin          all partitions in order, dealt out to the members in turn
@@ -14,8 +14,7 @@ partitions fewer. If all members want the same topics, their numbers of partitio
 1. Each member keeps what it owns. If several claim a partition, the one of the newest generation owns it; if these are
    of one generation, nobody does.
 2. Partitions without an owner go to the member that has fewest, those that few members want first.
-3. While it improves the balance, a partition moves from a member that has more to one that has less, unless its owner
-   keeps its partitions.
+3. While it improves the balance, a partition moves from a member that has more to one that has less.
 
 cooperative-sticky assigns a partition that moves to nobody while another member claims it. Its owner revokes it, as it
 is not in its assignment, and rejoins; then the new owner gets it. So members keep working during a rebalance, and no
@@ -32,8 +31,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.assignors.subscription import (
-    KEEPING_QUERY,
-    QUERY,
     Assignment,
     Subscriber,
     Subscription,
@@ -52,8 +49,6 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.group.state import JoinedMember
 
 PROTOCOL_TYPE = "consumer"
-QUERY_PROTOCOL_TYPE = "spark"
-"""That of Spark queries, which follow rewinds while they run. They share no group with Python consumers."""
 
 Shares = dict[str, list[TopicPartition]]
 """The partitions of each member."""
@@ -153,10 +148,6 @@ def claims_on(members: Sequence[Subscriber]) -> Claims:
     for member in members:
         for partition in flat(member.subscription.owned):
             claims.setdefault(partition, []).append(member)
-        if member.said is not None:
-            before = msgspec.structs.replace(member, subscription=member.said)
-            for partition in flat(member.said.owned):
-                claims.setdefault(partition, []).append(before)
     return claims
 
 
@@ -182,7 +173,6 @@ class _Sharing:
         ordered = sorted(members, key=lambda each: each.order)
         self.shares: dict[str, set[TopicPartition]] = {each.member_id: set() for each in ordered}
         self._owners = owners
-        self._keeping = {each.member_id for each in members if each.keeps}
         self._movable: dict[str, dict[str, list[tuple[bool, TopicPartition]]]] = {name: {} for name in self.shares}
         """What a member may give up, by topic, in ascending order: the last one moves first."""
         self._places = {name: place for place, name in enumerate(self.shares)}
@@ -195,11 +185,10 @@ class _Sharing:
                 self._queues_of[name].append(queue)
 
     def give(self, name: str, partition: TopicPartition) -> None:
-        """Give a member a partition, which it may give up again unless it keeps what it owns."""
+        """Give a member a partition, which it may give up again."""
         self.shares[name].add(partition)
         is_owner = self._owners.get(partition) == name
-        if not (is_owner and name in self._keeping):
-            insort(self._movable[name].setdefault(partition.topic, []), (not is_owner, partition))
+        insort(self._movable[name].setdefault(partition.topic, []), (not is_owner, partition))
 
     def least(self, topic: str) -> str:
         """Return the first of the members with fewest partitions that want a topic."""
@@ -252,18 +241,10 @@ def assign(
 
 
 def _subscriber(member: JoinedMember, generation: int) -> Subscriber:
-    """Return the member for an assignor.
-
-    One that is away owns what it was assigned last, whatever it said before. A query that is away also owns what it
-    said, unless somebody was given that later, and keeps all of that: it can give up nothing.
-    """
+    """Return the member for an assignor. One that is away owns what it was assigned last, whatever it said before."""
     subscription: Subscription = decode_subscription(member.metadata, member.state, member.member_id)
     if member.away is None:
         return Subscriber(member.member_id, subscription, member.instance_id)
-    is_query = subscription.user_data in {QUERY, KEEPING_QUERY}
-    said = subscription if is_query else None
-    if is_query:
-        subscription = msgspec.structs.replace(subscription, user_data=KEEPING_QUERY)
     owned = decode_assignment(member.away, member.member_id).partitions
     subscription = msgspec.structs.replace(subscription, owned=owned, generation=generation - 1)
-    return Subscriber(member.member_id, subscription, member.instance_id, not is_query, said)
+    return Subscriber(member.member_id, subscription, member.instance_id, is_lost=True)

@@ -1,8 +1,8 @@
 """What a consumer tells its group's leader, and what the leader sends back: Kafka's subscription and assignment.
 
-    metadata of a member   msgpack [version, [topics, user data]]
+    metadata of a member   msgpack [version, [topics]]
     state of a member      msgpack [version, [owned partitions by topic, generation]]
-    assignment             msgpack [version, [partitions by topic, user data]]
+    assignment             msgpack [version, [partitions by topic]]
 
 The version only grows when fields are added at the end. A reader ignores fields that it does not know, so members of
 different versions can share a group, as in Kafka.
@@ -20,10 +20,6 @@ from pyspark_log_storage.stored_fields import Count
 
 VERSION = 1
 NO_GENERATION = -1
-
-QUERY = b"query"
-KEEPING_QUERY = b"query that keeps its partitions"
-"""The user data of Spark queries. One that keeps its partitions gives none of them to others."""
 
 TopicPartitions = dict[str, tuple[Count, ...]]
 """Partitions by topic. Topics and partitions are in ascending order."""
@@ -43,14 +39,12 @@ class Subscription(msgspec.Struct, frozen=True):
     owned: TopicPartitions = {}
     generation: int = NO_GENERATION
     """The generation in which the member was assigned what it owns."""
-    user_data: bytes = b""
 
 
 class Assignment(msgspec.Struct, frozen=True, array_like=True):
     """The partitions of a member."""
 
     partitions: TopicPartitions = {}
-    user_data: bytes = b""
 
 
 class Subscriber(msgspec.Struct, frozen=True):
@@ -60,14 +54,7 @@ class Subscriber(msgspec.Struct, frozen=True):
     subscription: Subscription
     instance_id: str = ""
     is_lost: bool = False
-    """Whether it is a consumer that has not rejoined: it has lost what it had, and need not revoke it first."""
-    said: Subscription | None = None
-    """What a query that has not rejoined said last. The generation of that counts, if others claim the same."""
-
-    @property
-    def keeps(self) -> bool:
-        """Return whether the member gives up nothing that it owns."""
-        return self.subscription.user_data == KEEPING_QUERY
+    """Whether it has not rejoined: it has lost what it had, and need not revoke it first."""
 
     @property
     def order(self) -> tuple[bool, str]:
@@ -77,7 +64,6 @@ class Subscriber(msgspec.Struct, frozen=True):
 
 class _Wanted(msgspec.Struct, frozen=True, array_like=True):
     topics: tuple[str, ...]
-    user_data: bytes = b""
 
 
 class _Owned(msgspec.Struct, frozen=True, array_like=True):
@@ -92,7 +78,7 @@ _assignment = msgspec.msgpack.Decoder(tuple[int, Assignment]).decode
 
 def encode_subscription(subscription: Subscription) -> tuple[bytes, bytes]:
     """Return the metadata and the state with which a member joins."""
-    wanted = _Wanted(subscription.topics, subscription.user_data)
+    wanted = _Wanted(subscription.topics)
     owned = _Owned(subscription.owned, subscription.generation)
     return msgspec.msgpack.encode((VERSION, wanted)), msgspec.msgpack.encode(
         (VERSION, owned)
@@ -104,7 +90,7 @@ def decode_subscription(metadata: bytes, state: bytes, member_id: str) -> Subscr
     name = f"the subscription of member {member_id!r}"
     wanted = decode(_wanted, metadata, name, CorruptObject)[1]
     owned = decode(_owned, state, name, CorruptObject)[1] if state else _Owned()
-    return Subscription(wanted.topics, owned.partitions, owned.generation, wanted.user_data)
+    return Subscription(wanted.topics, owned.partitions, owned.generation)
 
 
 def encode_assignment(assignment: Assignment) -> bytes:

@@ -77,7 +77,7 @@ class ResetOffsets(msgspec.Struct, frozen=True):
 
     offsets: NewOffsets
     running: bool = False
-    """Whether the members follow rewinds while they run, as Spark queries do between two batches."""
+    """Whether the members follow rewinds while they run."""
 
 
 class OffsetsCommitted(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
@@ -125,7 +125,7 @@ def decide(group: Group, command: Command, now: int) -> list[Event]:
             return [OffsetsDeleted(found)] if found else []
         case ResetOffsets():
             if not command.running:
-                _check_empty(group, "offsets can be reset (or take them up while running, as Spark queries do)")
+                _check_empty(group, "offsets can be reset")
             _check_offsets(group, command.offsets)
             return [OffsetsReset(command.offsets, now)] if any(command.offsets.values()) else []
 

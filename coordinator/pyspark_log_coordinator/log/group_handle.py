@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator.assignors.consumer import QUERY_PROTOCOL_TYPE
 from pyspark_log_coordinator.group import lifecycle, offsets
 from pyspark_log_coordinator.group import machine as group
 from pyspark_log_coordinator.group.offsets import OffsetCommit, OffsetDelete, ResetOffsets
@@ -105,16 +104,13 @@ class GroupHandle:
     def reset_offsets(self, new: NewOffsets) -> None:
         """Let the group continue at these offsets, by topic id and partition. Queries follow while they run.
 
-        Raises `GroupNotEmpty` if it has members that are no queries.
+        Raises `GroupNotEmpty` if it has members.
         """
-        self.submit(self._reset(new))
+        self.submit(ResetOffsets(new))
 
     def check_reset(self, new: NewOffsets, now_ms: int) -> None:
         """Raise what `reset_offsets` would raise, and change nothing."""
-        offsets.decide(self.state, self._reset(new), now_ms)
-
-    def _reset(self, new: NewOffsets) -> ResetOffsets:
-        return ResetOffsets(new, running=self.state.protocol_type == QUERY_PROTOCOL_TYPE)
+        offsets.decide(self.state, ResetOffsets(new), now_ms)
 
     def delete(self) -> None:
         """Delete the group. Raises `GroupNotEmpty`."""

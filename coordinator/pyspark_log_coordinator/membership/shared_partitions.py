@@ -1,6 +1,6 @@
-"""The partitions that a member shares with the others of its group: the participants of consumers and of Spark queries.
+"""The partitions that a consumer shares with the others of its group: the participant of type `consumer`.
 
-A consumer (type `consumer`) gives partitions up when it joins, or when it takes an assignment:
+A consumer gives partitions up when it joins, or when it takes an assignment:
 
     eager                it gives up all its partitions before it joins
     cooperative          it keeps them (KIP-429). Those that are not in its next assignment it gives up then, and
@@ -8,11 +8,6 @@ A consumer (type `consumer`) gives partitions up when it joins, or when it takes
 
 It is cooperative if all its assignors are. As in Kafka, `range,cooperative-sticky` is eager, so that a group can be
 moved from one to the other by two rolling restarts.
-
-A query (type `spark`) reads what it owns. A micro-batch that has begun needs its partitions until it has ended, so an
-assignment takes nothing away at once: what is not in it is *leaving*, and is given up between two micro-batches. Until
-then the query joins rebalances as the owner, also while a micro-batch runs. What is added is owned at once, and is read
-from the next micro-batch on.
 
 Source: Kafka's `ConsumerCoordinator`.
 """
@@ -24,8 +19,6 @@ from typing import Protocol as Interface
 
 from pyspark_log_coordinator.assignors import consumer
 from pyspark_log_coordinator.assignors.subscription import (
-    KEEPING_QUERY,
-    QUERY,
     Subscription,
     TopicPartition,
     by_topic,
@@ -37,7 +30,7 @@ from pyspark_log_coordinator.assignors.subscription import (
 from pyspark_log_coordinator.group.state import NO_GENERATION, Protocol, joined_members
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark_log_coordinator.group.state import Group, JoinedMember, MemberId
 
@@ -45,18 +38,14 @@ COOPERATIVE = "cooperative-sticky"
 STICKY = "sticky"
 
 
-class Topics(Interface):
-    """The topics whose partitions are shared. All methods are called by the thread that calls `GroupMember.poll`."""
+class Reader(Interface):
+    """What reads the partitions. All methods are called by the thread that calls `GroupMember.poll`."""
 
     def topics(self) -> tuple[str, ...]:
         """Return the topics that are wanted now, in any order."""
 
     def partitions(self, topics: Iterable[str]) -> Mapping[str, int]:
         """Return how many partitions each of these topics has, without those that do not exist."""
-
-
-class Reader(Topics, Interface):
-    """What reads the partitions. All methods are called by the thread that calls `GroupMember.poll`."""
 
     def assigned(self, added: Sequence[TopicPartition], group: Group) -> None:
         """Begin to read partitions, each at its committed offset in `group`. There may be none.
@@ -77,45 +66,19 @@ class Reader(Topics, Interface):
         """
 
 
-class PartitionSharing:
-    """What a member does for the others of its group: it assigns the partitions if it leads."""
-
-    def __init__(self, topics: Topics) -> None:
-        self._topics = topics
-        self._wanted: tuple[str, ...] = ()
-        """The topics with which the member joined."""
-        self._shared: dict[str, int] | None = None
-        """How many partitions the topics of all members had when this member assigned them."""
-
-    def assign(self, group: Group, members: tuple[JoinedMember, ...]) -> Mapping[MemberId, bytes]:
-        self._shared = dict(self._topics.partitions(_topics_of(members)))
-        return consumer.assign(group.protocol, group.generation, members, self._shared)
-
-    def wants_rebalance(self, group: Group, member_id: MemberId, now: float) -> bool:
-        if tuple(sorted(self._topics.topics())) != self._wanted:
-            return True
-        if group.leader != member_id:
-            self._shared = None
-            return False
-        if self._shared is None:  # it leads by what another process has assigned
-            self._shared = _assigned_in(group)
-        members = joined_members(group)
-        found = self._topics.partitions(_topics_of(members))
-        return any(
-            found.get(topic, 0) != self._shared.get(topic, 0) for topic in {*found, *self._shared}
-        ) or _is_any_forgotten(found, group, members)
-
-
-class SharedPartitions(PartitionSharing):
+class SharedPartitions:
     """The partitions of one consumer."""
 
     protocol_type = consumer.PROTOCOL_TYPE
 
     def __init__(self, strategies: Sequence[str], reader: Reader) -> None:
         """`strategies` are assignors by the names of partition.assignment.strategy, the preferred one first."""
-        super().__init__(reader)
         self._strategies = tuple(strategies)
         self._reader = reader
+        self._wanted: tuple[str, ...] = ()
+        """The topics with which the member joined."""
+        self._shared: dict[str, int] | None = None
+        """How many partitions the topics of all members had when this member assigned them."""
         self.is_cooperative = set(strategies) == {COOPERATIVE}
         self.owned: set[TopicPartition] = set()
         """What the member may commit."""
@@ -139,6 +102,24 @@ class SharedPartitions(PartitionSharing):
         self._reader.assigned(sorted(added), group)
         self.owned |= added
         return bool(revoked)
+
+    def assign(self, group: Group, members: tuple[JoinedMember, ...]) -> Mapping[MemberId, bytes]:
+        self._shared = dict(self._reader.partitions(_topics_of(members)))
+        return consumer.assign(group.protocol, group.generation, members, self._shared)
+
+    def wants_rebalance(self, group: Group, member_id: MemberId, now: float) -> bool:
+        if tuple(sorted(self._reader.topics())) != self._wanted:
+            return True
+        if group.leader != member_id:
+            self._shared = None
+            return False
+        if self._shared is None:  # it leads by what another process has assigned
+            self._shared = _assigned_in(group)
+        members = joined_members(group)
+        found = self._reader.partitions(_topics_of(members))
+        return any(
+            found.get(topic, 0) != self._shared.get(topic, 0) for topic in {*found, *self._shared}
+        ) or _is_any_forgotten(found, group, members)
 
     def rewound(self, group: Group, since: int) -> None:
         self._reader.rewound(group, since)
@@ -165,69 +146,6 @@ class SharedPartitions(PartitionSharing):
         if gone:
             self._reader.revoked(gone)
             self.owned -= set(gone)
-
-
-class QueryPartitions(PartitionSharing):
-    """The partitions of one query."""
-
-    protocol_type = consumer.QUERY_PROTOCOL_TYPE
-
-    def __init__(self, topics: Topics, *, keeps: bool, is_member: Callable[[], bool]) -> None:
-        """`keeps`: the query gives no partition to others. `is_member` says whether it has not been removed."""
-        super().__init__(topics)
-        self._user_data = KEEPING_QUERY if keeps else QUERY
-        self._is_member = is_member
-        self.owned: frozenset[TopicPartition] = frozenset()
-        """What the query may read and commit."""
-        self.leaving: frozenset[TopicPartition] = frozenset()
-        """What of that the newest assignment does not have."""
-        self._owned_at_join: frozenset[TopicPartition] = frozenset()
-        """What it owned as it joined."""
-        self.generation = NO_GENERATION
-        """The generation for which it owns them."""
-
-    def restore(self, partitions: Iterable[tuple[str, int]], generation: int) -> None:
-        """Own what the query's former process owned in a generation. The query has not been removed since."""
-        self.owned = frozenset(TopicPartition(*each) for each in partitions)
-        self.generation = generation
-
-    def give_up(self) -> None:
-        """Give up what is leaving. It was committed; the member has to rejoin."""
-        self.owned, self.leaving = self.owned - self.leaving, frozenset()
-
-    def protocols(self, generation: int) -> tuple[Protocol, ...]:
-        self._wanted = tuple(sorted(self._topics.topics()))
-        self._owned_at_join = self.owned
-        owned = by_topic(list(self.owned))
-        subscription = Subscription(self._wanted, owned, self.generation if owned else NO_GENERATION, self._user_data)
-        return (Protocol(COOPERATIVE, *encode_subscription(subscription)),)
-
-    def prepare(self) -> None:
-        """Give up nothing: a micro-batch may need it."""
-
-    def take(self, group: Group, member_id: MemberId) -> bool:
-        assigned, others = set[TopicPartition](), set[TopicPartition]()
-        for name, member in group.members.items():
-            found = flat(decode_assignment(member.assignment, name).partitions)
-            (assigned if name == member_id else others).update(found)
-        # A process that restarts may claim what its predecessor had given up.
-        self.owned = (self.owned - others) | assigned
-        self.leaving = self.owned - assigned
-        self.generation = group.generation
-        return not self._owned_at_join <= self.owned
-
-    def wants_rebalance(self, group: Group, member_id: MemberId, now: float) -> bool:
-        return not self._owned_at_join <= self.owned or super().wants_rebalance(group, member_id, now)
-
-    def rewound(self, group: Group, since: int) -> None:
-        """Do nothing: the next micro-batch follows the rewind."""
-
-    def lose(self) -> None:
-        # Nobody gets what a query owns while it is a member, even if it has missed a rebalance.
-        if not self._is_member():
-            self.owned = self.leaving = frozenset()
-            self.generation = NO_GENERATION
-            self._shared = None
 
 
 def _topics_of(members: Iterable[JoinedMember]) -> set[str]:

@@ -128,7 +128,7 @@ def reset_offsets(  # noqa: PLR0913 -- the options of a command
         ms = _time(log, to_datetime, by_duration)
         offsets = reset_to(log, partitions, committed, offset=offset, ms=ms, shift=0 if to_current else shift_by)
     if execute:
-        expire_dead_members(log, group, queries=False)
+        expire_dead_members(log, group)
         reset(log, group, offsets)
     if export:
         _print_offsets({group: offsets}, named=False)
@@ -274,7 +274,7 @@ def _chosen(found: dict[str | None, Offsets], group: list[str] | None, file: str
 def _check_resettable(log: Log, groups: dict[str, Offsets]) -> None:
     """Raise what the reset of any of the groups would raise, before the first is reset."""
     for name, offsets in groups.items():
-        expire_dead_members(log, name, queries=False)
+        expire_dead_members(log, name)
         check_reset(log, name, offsets)
 
 

@@ -116,7 +116,7 @@ def delete_offsets(
 ) -> Document:
     """Delete a group's committed offsets of a topic. The group must not have members."""
     handle, topic_id = log.group(group), log.topic(topic).topic_id
-    expire_dead_members(log, group, queries=True)
+    expire_dead_members(log, group)
     deleted = handle.delete_offsets(topic_id)
     return {"group": group, "topic": topic, "deleted": deleted}
 
@@ -127,7 +127,7 @@ def delete(log: Log, group: arguments.GroupId, yes: arguments.Yes = False) -> Do
     handle = log.group(group)
     question = f"delete group {group} and its committed offsets? This cannot be undone."
     arguments.confirm(question, otherwise="nothing was deleted", yes=yes)
-    expire_dead_members(log, group, queries=True)
+    expire_dead_members(log, group)
     handle.delete()
     return {"group": group, "deleted": True}
 

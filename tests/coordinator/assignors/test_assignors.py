@@ -2,15 +2,12 @@
 
 from itertools import pairwise
 
-import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyspark_log_coordinator.assignors import consumer, subscription
 from pyspark_log_coordinator.assignors.subscription import (
-    KEEPING_QUERY,
-    QUERY,
     Assignment,
     Subscriber,
     Subscription,
@@ -108,14 +105,6 @@ def groups(draw, *, same_topics=False):
     return counts, group
 
 
-def with_data(group, data):
-    """Return the members with this user data each."""
-    return [
-        msgspec.structs.replace(each, subscription=msgspec.structs.replace(each.subscription, user_data=said))
-        for each, said in zip(group, data, strict=False)
-    ]
-
-
 def existing(counts, group):
     """Return the partitions of topics that somebody wants."""
     wanted = {topic for each in group for topic in each.subscription.topics}
@@ -166,7 +155,6 @@ def moved_one_by_one(counts, group):
         member.member_id: [each for each in every if each not in free and owners[each] == member.member_id]
         for member in ordered
     }
-    kept = {each for member in ordered if member.keeps for each in shares[member.member_id]}
 
     def least(topic):
         return min(wanting[topic], key=lambda name: len(shares[name]))
@@ -177,7 +165,7 @@ def moved_one_by_one(counts, group):
         moves = [
             (-len(share), place, len(shares[least(each.topic)]), each.topic, owners.get(each) == name, -each.partition)
             for place, (name, share) in enumerate(shares.items())
-            for each in set(share) - kept
+            for each in share
             if len(share) - len(shares[least(each.topic)]) > 1
         ]
         if not moves:
@@ -189,10 +177,9 @@ def moved_one_by_one(counts, group):
 
 
 @PATIENT
-@given(groups(), st.lists(st.sampled_from([b"", QUERY, KEEPING_QUERY]), min_size=6, max_size=6))
-def test_partitions_move_one_by_one_to_the_member_with_fewest(given_group, data):
+@given(groups())
+def test_partitions_move_one_by_one_to_the_member_with_fewest(given_group):
     counts, group = given_group
-    group = with_data(group, data)
     assert consumer.assign_sticky(counts, group) == moved_one_by_one(counts, group)
 
 
@@ -270,7 +257,7 @@ def test_subscriptions_and_assignments_are_stored(given_group):
         if not given_out.owned:
             given_out = Subscription(given_out.topics)  # who owns nothing has no generation
         assert subscription.decode_subscription(*subscription.encode_subscription(given_out), "A") == given_out
-        assignment = Assignment(each.subscription.owned, b"mine")
+        assignment = Assignment(each.subscription.owned)
         assert subscription.decode_assignment(subscription.encode_assignment(assignment), "A") == assignment
 
 
@@ -305,26 +292,6 @@ def test_a_static_member_that_is_away_keeps_what_it_was_assigned():
     for protocol in ("sticky", "cooperative-sticky"):
         work = consumer.assign(protocol, 5, joined, {"t": 4})
         assert subscription.decode_assignment(work["B"], "B").partitions == {"t": (2, 3)}
-
-
-def query(name, owned, generation, away=None):
-    """Return a query as the leader sees it: what it said as it joined, and its assignment if it is away."""
-    said = subscription.encode_subscription(Subscription(("t",), {"t": owned}, generation, QUERY))
-    last = None if away is None else subscription.encode_assignment(Assignment({"t": away}))
-    return JoinedMember(name, name, *said, last)
-
-
-def shares_of_queries(generation, *queries):
-    work = consumer.assign("cooperative-sticky", generation, queries, {"t": 4})
-    return {name: subscription.decode_assignment(each, name).partitions.get("t", ()) for name, each in work.items()}
-
-
-def test_a_query_that_is_away_keeps_what_it_has_not_given_up_and_others_were_not_given_since():
-    shares = shares_of_queries(5, query("A", (), -1), query("B", (0, 1, 2, 3), 3, away=(0, 1)))
-    assert shares == {"A": (), "B": (0, 1, 2, 3)}
-    stale = query("B", (0, 1, 2, 3), 1, away=(0, 1))  # it was restarted, and killed as it led generation 4
-    assert shares_of_queries(5, query("A", (2, 3), 3), stale) == {"A": (2, 3), "B": (0, 1)}
-    assert shares_of_queries(5, query("A", (2, 3), 3, away=(2, 3)), stale) == {"A": (2, 3), "B": (0, 1)}
 
 
 def test_half_of_many_partitions_move_to_a_new_member_and_each_is_looked_at_once(monkeypatch):

@@ -24,7 +24,7 @@ def subscribed(**options):
 
 def test_a_stream_begins_at_the_latest_offset_and_a_batch_read_at_the_earliest():
     found = stream()
-    assert (found.starting, found.ending, found.group_id, found.membership) == (Latest(), Latest(), "", None)
+    assert (found.starting, found.ending, found.group_id) == (Latest(), Latest(), "")
     assert (batch().starting, batch().ending) == (Earliest(), Latest())
 
 
@@ -212,24 +212,8 @@ def test_limits_out_of_range_are_refused(option, text, reason):
 
 # Groups
 
-SHARED = {"group.id": "g", "group.protocol": "cooperative", "group.instance.id": "q"}
 
-
-def test_a_group_is_needed_to_begin_at_its_offsets_and_to_share_topics():
+def test_a_group_is_needed_to_begin_at_its_offsets():
     assert stream(startingoffsets="group", **{"group.id": "g"}).starting == CommittedOffsets()
     said = "option startingOffsets=group needs the option group.id; set it too, or remove startingOffsets"
     assert str(refusal(stream, startingoffsets="group")) == said
-    membership = stream(**SHARED).membership
-    assert (membership.instance_id, membership.session_timeout_ms) == ("q", 1_800_000)
-    for without in ("group.instance.id", "group.id"):
-        given = {name: text for name, text in SHARED.items() if name != without}
-        said = f"option group.protocol=cooperative needs the option {without}; set it too, or remove group.protocol"
-        assert str(refusal(stream, **given)) == said
-    assert refusal(subscribed, assign='{"t":[0]}', **SHARED).option == "assign"
-    assert refusal(stream, **SHARED, **{"session.timeout.ms": "3000"}).option == "heartbeat.interval.ms"
-
-
-@pytest.mark.parametrize("option", ["group.instance.id", "session.timeout.ms", "heartbeat.interval.ms"])
-def test_an_option_of_a_member_is_refused_without_group_protocol(option):
-    said = f"option {option}=10000 needs the option group.protocol; set it too, or remove {option}"
-    assert str(refusal(stream, **{"group.id": "g", option: "10000"})) == said

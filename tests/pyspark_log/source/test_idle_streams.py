@@ -3,13 +3,11 @@
 import pytest
 
 from pyspark_log.reading.stream_planner import LONGEST_PAUSE
-from pyspark_log_coordinator.membership.member_thread import MemberThread
 from tests.support.counted_bucket import CountedCluster
 from tests.support.direct import Stream
 
 POLLING_SECONDS = 0.01
 """Spark's spark.sql.streaming.pollingDelay: without a trigger interval it asks so soon again."""
-SHARED = {"group.id": "g", "group.protocol": "cooperative", "group.instance.id": "q"}
 
 
 @pytest.fixture
@@ -45,22 +43,6 @@ def test_an_idle_query_without_a_trigger_makes_at_most_one_request_in_two_second
     found = cluster.in_a_minute(stream.batch, POLLING_SECONDS)
     assert sum(found.values()) <= 30
     assert found.get("LIST", 0) <= 4, "a list costs as much as twelve reads"
-
-
-def test_an_idle_query_that_shares_its_topics_makes_at_most_one_request_in_two_seconds(cluster, monkeypatch):
-    monkeypatch.setattr(MemberThread, "start", lambda _: None)
-    stream = idle(cluster, 10, seconds=180, **SHARED)
-    act = stream.reader._planner._shared.member.act
-    seconds = 0
-
-    def each_second():
-        nonlocal seconds
-        act()
-        if seconds % 10 == 0:
-            stream.batch()
-        seconds += 1
-
-    assert sum(cluster.in_a_minute(each_second, 1).values()) <= 30
 
 
 def test_the_next_row_is_seen_within_the_longest_pause(cluster):
