@@ -1,8 +1,8 @@
 """The log as a table: typed topics with Parquet segments, beside files that Spark has written itself.
 
-One topic has all its rows but the newest in Parquet segments. Its pinned read, and the micro-batches of
-`foreach_batch`, are compared with Spark's own reader of files that it has written of the same rows, and with Delta if
-the session has it. Everything alternates, so that other work on the machine affects both sides.
+One topic has all its rows but the newest in Parquet segments. Its pinned read is compared with Spark's own reader of
+files that it has written of the same rows, and with Delta if the session has it. Everything alternates, so that other
+work on the machine affects both sides.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Tables:
         topic, handle = self._rolled(frame)
         frame.unpersist(blocking=True)
         lines += self._reads(topic, handle)
-        lines += self._streams(topic)
+        lines += self._streams()
         return [*lines, self._in_passing()]
 
     def _writes(self, frame: DataFrame) -> list[Line]:
@@ -115,7 +115,7 @@ class Tables:
         ends = {number: each.segments[-1].end_offset for number, each in enumerate(handle.refresh().partitions)}
 
         def rolled() -> DataFrame:
-            return pyspark_log.replay(self.spark, self.path, topic, dict.fromkeys(ends, 0), ends)
+            return pyspark_log.read(self.spark, self.path, topic, dict.fromkeys(ends, 0), ends)
 
         ordered = union().drop("topic").repartition(PARTITIONS, "partition").sortWithinPartitions("partition", "offset")
         files = {"Spark's Parquet": str(self.folder / "parquet")}
@@ -147,26 +147,14 @@ class Tables:
         lines.append(information("typed row in a Parquet segment, beside Spark's Parquet", "B", ours, theirs))
         return lines
 
-    def _streams(self, topic: str) -> list[Line]:
-        """Catch up over the topic natively and by the source; read columns, and JSON values."""
+    def _streams(self) -> list[Line]:
+        """Catch up over typed rows, and over JSON values."""
         limit = str(-(-self._all_rows() // BATCHES))
         took: dict[str, list[float]] = defaultdict(list)
 
         def record(query: StreamingQuery, kind: str) -> None:
             query.awaitTermination()
             took[kind].append(sum(each["durationMs"]["triggerExecution"] for each in query.recentProgress) / 1000)
-
-        def natively() -> None:
-            query = pyspark_log.foreach_batch(
-                self.spark,
-                self.path,
-                topic,
-                _handed,
-                checkpoint=self._checkpoint(),
-                options={"startingOffsets": "earliest", "maxOffsetsPerTrigger": limit},
-                trigger={"availableNow": True},
-            )
-            record(query, "native")
 
         def by_source(kind: str, name: str, *steps: str) -> None:
             stream = self.spark.readStream.format("pyspark_log").option("subscribe", name)
@@ -176,20 +164,17 @@ class Tables:
             writer = frame.writeStream.foreachBatch(_handed).option("checkpointLocation", self._checkpoint())
             record(writer.trigger(availableNow=True).start(), kind)
 
-        self.log("streaming: foreach_batch, the source, and from_json over values")
+        self.log("streaming: typed rows, and from_json over values")
         from_json = f"from_json(CAST(value AS STRING), '{typed_rows.DDL}') AS row"
         streams: dict[str, Callable[[], object]] = {
-            "native": natively,
-            "plain": functools.partial(by_source, "plain", topic),
             "typed": functools.partial(by_source, "typed", self._typed),
             "values": functools.partial(by_source, "values", self._json, from_json, "row.*"),
         }
         timings = dict(zip(streams, in_turns(list(streams.values()), self.runs), strict=True))
-        native, plain, typed, values = (
+        typed, values = (
             Timing(statistics.median(took[kind][-self.runs :]), timing.cpu) for kind, timing in timings.items()
         )
         return [
-            self._rate("catching up with foreach_batch, beside a stream of the source", native, plain, at_least(1.8)),
             self._rate("typed stream read, beside from_json over values", typed, values, at_least(3)),
         ]
 

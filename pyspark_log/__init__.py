@@ -4,12 +4,10 @@
     spark.readStream.format("pyspark_log").option("subscribe", "t").load("/data/log")
 
     spark = pyspark_log.configure(SparkSession.builder).getOrCreate()      settings of Spark that suit this source
-    pyspark_log.read(spark, "/data/log", "t")                       a batch frame of all rows
-    pyspark_log.replay(spark, "/data/log", "t", start, end)         a batch frame between two times, or offsets
+    pyspark_log.read(spark, "/data/log", "t", start, end)           a batch frame of all rows, or between two positions
     pyspark_log.latest(spark, "/data/log", "t")                     the newest row of each key of a compacted topic
     pyspark_log.archive(spark, "/data/log", "t", "/data/table")     the rows of a topic into a Delta table, exactly once
     pyspark_log.backfill(frame, "/data/log", "t", ...)              history into a topic, in order, exactly once
-    pyspark_log.foreach_batch(spark, "/data/log", "t", function, checkpoint=c)     a stream of such frames
 
     with pyspark_log.Producer("/data/log") as producer:             needs neither Spark nor Java
         producer.send("t", b"value", key=b"key")
@@ -45,10 +43,8 @@ if TYPE_CHECKING:
     from pyspark_log.datasource import DefaultSource
     from pyspark_log.history.archive import archive
     from pyspark_log.history.backfill import backfill
-    from pyspark_log.history.whole_topic import read
-    from pyspark_log.source.foreach_batch import foreach_batch
+    from pyspark_log.history.batch_frame import read
     from pyspark_log.source.newest_rows import latest, latest_with_offsets
-    from pyspark_log.source.replay import replay
     from pyspark_log.spark_conf.profiles import configure
     from pyspark_log.ui.notebook import Description, describe
     from pyspark_log_storage.errors import LogError
@@ -79,11 +75,9 @@ __all__ = [
     "backfill",
     "configure",
     "describe",
-    "foreach_batch",
     "latest",
     "latest_with_offsets",
     "read",
-    "replay",
     "scan",
 ]
 _MODULES = {
@@ -101,11 +95,9 @@ _MODULES = {
     "backfill": "pyspark_log.history.backfill",
     "configure": "pyspark_log.spark_conf.profiles",
     "describe": "pyspark_log.ui.notebook",
-    "foreach_batch": "pyspark_log.source.foreach_batch",
     "latest": "pyspark_log.source.newest_rows",
     "latest_with_offsets": "pyspark_log.source.newest_rows",
-    "read": "pyspark_log.history.whole_topic",
-    "replay": "pyspark_log.source.replay",
+    "read": "pyspark_log.history.batch_frame",
     "scan": "pyspark_log.clients.scan",
 }
 _RECORDS = "pyspark_log.clients.records"

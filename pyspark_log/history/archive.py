@@ -22,8 +22,10 @@ from pyspark.sql import functions as f
 from pyspark_log.history.archive_table import ArchiveState, ArchiveTable
 from pyspark_log.opening import open_log
 from pyspark_log.options import as_texts, parse_source
+from pyspark_log.options.bounds import options_between
 from pyspark_log.reading import batch_read_plan
-from pyspark_log.source.replay import replay
+from pyspark_log.source.pinned_read import pinned
+from pyspark_log.spark_conf.installation import source_is_found
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.retry import RetryPolicy, retry
 from pyspark_log_storage import logs
@@ -79,7 +81,7 @@ def archive(  # noqa: PLR0913 -- each is a fact of its own
     The rows are counted in the table before their offsets are returned. With `local_retention` (Kafka's
     local.retention.ms) older rows are then deleted from the log, as far as the table has them; `timedelta(0)` deletes
     all of these. Without it nothing is deleted. Set retention.ms=-1, so that nothing expires before it is archived.
-    `options` are as in `replay`.
+    `options` are as in `read`.
 
     Raises `InvalidInput` if the table is not an archive of this topic, if rows are missing or duplicated there, or if
     it was restored to a version from before rows were archived: then nothing is deleted. Raises `DataLoss` if rows
@@ -93,10 +95,11 @@ def archive(  # noqa: PLR0913 -- each is a fact of its own
         raise InvalidInput(f"local_retention is {local_retention}; expected 0 or more")
     given = {**as_texts(options), "path": path, "subscribe": topic}
     handle = _patiently(functools.partial(_topic, given))
-    replayed = functools.partial(replay, spark, path, topic, options=options)
 
     def stored(starts: Mapping[int, int], ends: Mapping[int, int]) -> DataFrame:
-        return _patiently(functools.partial(replayed, starts, ends))
+        chosen = options_between(topic, starts, ends, None, None, options)
+        with source_is_found():
+            return _patiently(functools.partial(pinned, spark, path, chosen))
 
     into, rows = ArchiveTable(spark, table), functools.partial(_with_columns, stored, topic, columns or {})
     state = into.state()
@@ -181,7 +184,7 @@ def _with_columns(
     starts: Mapping[int, int],
     ends: Mapping[int, int],
 ) -> DataFrame:
-    """Return rows of the topic, with the table's own columns. Raises `InvalidInput`, and what `replay` raises."""
+    """Return rows of the topic, with the table's own columns. Raises `InvalidInput`, and what a batch read raises."""
     frame = stored(starts, ends)
     if clash := sorted(set(columns) & set(frame.columns)):
         raise InvalidInput(f"columns has {clash[0]!r}, which is a column of topic {topic!r}; choose another name")

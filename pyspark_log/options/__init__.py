@@ -4,7 +4,6 @@ from pyspark_log.options.given import (
     IgnoredOptionWarning,
     as_texts,
     check_source,
-    of_batch_read,
     parse_sink,
     parse_source,
 )
@@ -17,7 +16,6 @@ __all__ = [
     "SourceOptions",
     "as_texts",
     "check_source",
-    "of_batch_read",
     "parse_sink",
     "parse_source",
 ]

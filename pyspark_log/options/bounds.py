@@ -35,7 +35,8 @@ def options_between(
     `options` are others of a batch read. Raises `InvalidInput`, also for a name that no topic can have.
     """
     check_topic(topic)  # the option subscribe takes several, and blanks around each
-    check_partitions(partitions)
+    if partitions is not None and len(partitions) == 0:
+        raise InvalidInput("partitions is empty; name those to read, or omit it to read all")
     more = as_texts(options)
     if taken := [name for name in more if name.lower().startswith(_CHOOSE)]:
         raise InvalidInput(f"options has {taken[0]}; which rows are read is said by the arguments path to version")
@@ -53,18 +54,12 @@ def options_between(
                 raise InvalidInput(message)
             given[f"{prefix}Offsets"] = json.dumps({topic: dict(sorted(offsets.items()))})
         elif isinstance(bound, datetime):
-            given[f"{prefix}Timestamp"] = str(_ms(name, bound))
+            given[f"{prefix}Timestamp"] = str(ms_of(bound, name))
         elif bound == natural:
             given[f"{prefix}Offsets"] = natural
         else:
             raise InvalidInput(f"{name} is {bound!r}; expected {natural!r}, a datetime, or a dict of offsets")
     return given | ({} if version is None else {"versionAsOf": str(version)})
-
-
-def check_partitions(partitions: Collection[int] | None) -> None:
-    """Raise `InvalidInput` for an empty list."""
-    if partitions is not None and len(partitions) == 0:
-        raise InvalidInput("partitions is empty; name those to read, or omit it to read all")
 
 
 def _offsets(name: str, bound: Bound) -> dict[int, int]:
@@ -79,7 +74,8 @@ def _int(name: str, value: SupportsIndex) -> int:
         raise InvalidInput(f"{name} has {value!r}; expected a whole number") from None
 
 
-def _ms(name: str, time: datetime) -> int:
+def ms_of(time: datetime, name: str = "time") -> int:
+    """Return a time in milliseconds since 1970, rounded down. Raises `InvalidInput`."""
     if time.tzinfo is None or time < _EPOCH:
         raise InvalidInput(f"{name} is {time}; expected a time since 1970 with a time zone, such as timezone.utc")
     return (time - _EPOCH) // timedelta(milliseconds=1)

@@ -63,12 +63,6 @@ def check_source(options: Mapping[str, str]) -> SourceOptions:
     return SourceOptions(gather(options, Kind.READ))
 
 
-def of_batch_read(options: Mapping[str, str]) -> dict[str, str]:
-    """Return those options of a stream that a batch read of the same rows has, too. Raise `InvalidOption`."""
-    known = names(Kind.SOURCE_BATCH)
-    return {name: text for name, text in gather(options, Kind.SOURCE_STREAM).texts.items() if name in known}
-
-
 def parse_sink(options: Mapping[str, object], *, streaming: bool) -> SinkOptions:
     """Return the options of a write; warn once of options without effect. Raise `InvalidOption`."""
     given = gather(options, Kind.SINK_STREAM if streaming else Kind.SINK_BATCH)

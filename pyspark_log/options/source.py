@@ -51,7 +51,7 @@ class SourceOptions(Options, kinds=SOURCE):
     topic_ids = opt("topicIds", TOPIC_IDS, unset={}, kinds=BATCH)
     compactions = opt("compactions", COMPACTIONS, unset={}, kinds=BATCH)
     client_rack = opt("client.rack", value.RACK, unset="", also="kafka.client.rack")
-    native_s3 = opt("nativeS3", boolean, "false")
+    native_s3 = opt("nativeS3", boolean, "false", BATCH)
     storage_options = opt("storage_options", value.JSON, unset=StorageOptions.of_environment)
     async_progress = opt("asyncProgressTrackingEnabled", choice({"false": False}), "false")
 

@@ -77,7 +77,7 @@ def test_the_rows_are_fixed_when_the_frame_is_made_though_they_are_compacted_bef
     compact(log)
     log.write(frame(spark, [(1, 3)]), topic="t")
     made = pyspark_log.latest(spark, log.path, "t")
-    replayed = pyspark_log.replay(spark, log.path, "t")
+    replayed = pyspark_log.read(spark, log.path, "t")
     log.write(frame(spark, [(1, 4), (2, None), (5, 5)]), topic="t")
     topic_roll.roll_and_merge(log.log.topic("t"), at_once=True)
     assert log.log.topic("t").refresh().partitions[0].compacted_end == 6

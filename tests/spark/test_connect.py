@@ -118,7 +118,7 @@ def test_a_client_with_the_package_reads_parts_of_typed_topics_and_is_told_what_
     assert seen["before"]["ids"] == list(range(count))
     assert seen["records"]["ids"] == list(range(count))
     assert "headers" in seen["records"]["columns"]
-    for name in ("foreach_batch", "archive", "read with an archive", "latest", "backfill"):
+    for name in ("archive", "read with an archive", "latest", "backfill"):
         error, message = seen[name]
         assert (name, error) == (name, "InvalidInput")
         assert "Spark Connect" in message

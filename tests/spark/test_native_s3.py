@@ -75,27 +75,3 @@ def test_the_segments_in_s3_are_read_with_s3a_if_an_option_says_so(spark: SparkS
     by_source = pyspark_log.read(spark, bucket.path, "t", options=bucket.login)
     assert by_source.inputFiles() == []
     assert values(by_source) == list(range(2 * ROWS))
-
-
-def test_a_stream_that_catches_up_reads_them_too(spark: SparkSession, bucket: Bucket, tmp_path: Path) -> None:
-    seen: list[int] = []
-    files: list[str] = []
-
-    def look(frame: DataFrame, _: int) -> None:
-        files.extend(frame.inputFiles())
-        seen.extend(values(frame))
-
-    options = {**bucket.options, "startingOffsets": "earliest"}
-    query = pyspark_log.foreach_batch(
-        spark,
-        bucket.path,
-        "t",
-        look,
-        checkpoint=str(tmp_path / "checkpoint"),
-        options=options,
-        trigger={"availableNow": True},
-    )
-    query.awaitTermination()
-    assert all(each.startswith("s3a://") for each in files)
-    assert len(files) == len(bucket.segments()) > 0
-    assert sorted(seen) == list(range(2 * ROWS))

@@ -68,7 +68,7 @@ def test_the_rows_are_settled_when_the_frame_is_made(spark, tmp_path):
 
 @pytest.mark.parametrize("bounds", [({0: 5, 1: 25, 2: 3}, {0: 12, 1: 30, 2: 30}), ({0: 0, 1: 7}, {0: 40, 1: 40})])
 def test_rows_between_offsets_are_cut_out_of_their_files(spark, log, bounds):
-    frame = pyspark_log.replay(spark, log.path, "t", *bounds)
+    frame = pyspark_log.read(spark, log.path, "t", *bounds)
     found = {(row.partition, row.offset) for row in frame.collect()}
     start, end = bounds
     assert found == {(p, offset) for p in start for offset in range(start[p], end[p])}
@@ -89,7 +89,7 @@ def test_a_version_that_ends_before_the_start_has_no_rows_of_a_partition(spark, 
     version = log.log.topic("t").journal.number
     log.append("t", {p: [b"y"] * 10 for p in range(3)})
     roll(log, "t", 0, 2)
-    frame = pyspark_log.replay(spark, log.path, "t", {0: 15, 1: 15, 2: 8}, {0: 20, 1: 20, 2: 20}, version=version)
+    frame = pyspark_log.read(spark, log.path, "t", {0: 15, 1: 15, 2: 8}, {0: 20, 1: 20, 2: 20}, version=version)
     assert [(row.partition, row.offset) for row in in_order(frame)] == [(2, 8), (2, 9)]
 
 
@@ -98,7 +98,7 @@ def test_a_frame_has_no_rows_of_a_topic_that_was_created_again(spark, tmp_path):
     log.create("t", 2, segment_format="parquet")
     log.append("t", {p: [b"old"] * 10 for p in range(2)})
     roll(log, "t", 0, 1)
-    frames = [pyspark_log.read(spark, log.path, "t"), pyspark_log.replay(spark, log.path, "t", {1: 0}, {1: 5})]
+    frames = [pyspark_log.read(spark, log.path, "t"), pyspark_log.read(spark, log.path, "t", {1: 0}, {1: 5})]
     log.delete("t")
     log.create("t", 2)
     log.append("t", {p: [b"new"] * 10 for p in range(2)})
@@ -202,11 +202,11 @@ def test_each_run_of_parquet_segments_of_a_partition_is_read_by_spark(spark, tmp
     for first in range(0, 60, 10):
         log.append("t", {p: [b"%d" % row for row in range(first, first + 10)] for p in range(2)})
         roll(log, "t", 0, 1, parquet=first in {10, 30, 40})
-    frame = pyspark_log.replay(spark, log.path, "t", {0: 5, 1: 0}, {0: 45, 1: 20})
+    frame = pyspark_log.read(spark, log.path, "t", {0: 5, 1: 0}, {0: 45, 1: 20})
     assert scans(frame) == (1, 2)  # partition 0 has gaps before and between its runs
     found = sorted((row.partition, row.offset, int(row.value)) for row in frame.collect())
     assert found == [*((0, n, n) for n in range(5, 45)), *((1, n, n) for n in range(20))]
-    begins_in_the_first_file = pyspark_log.replay(spark, log.path, "t", {0: 15}, {0: 50})
+    begins_in_the_first_file = pyspark_log.read(spark, log.path, "t", {0: 15}, {0: 50})
     assert sorted(row.offset for row in begins_in_the_first_file.collect()) == list(range(15, 50))
 
 

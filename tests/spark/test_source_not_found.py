@@ -23,7 +23,7 @@ with warnings.catch_warnings(record=True) as caught:
     spark = pyspark_log.configure(SparkSession.builder, "tests").getOrCreate()
 seen = {{"warned": [str(each.message) for each in caught if "pyspark_log" in str(each.message)]}}
 try:
-    pyspark_log.replay(spark, "log", "t")
+    pyspark_log.read(spark, "log", "t")
 except pyspark_log.LogError as error:
     seen["raised"] = [type(error).__name__, error.message]
 print(json.dumps(seen))

@@ -95,12 +95,12 @@ def test_a_given_schema_chooses_columns_of_a_stream(log):
 
 @pytest.mark.default
 def test_a_replay_is_a_frame_of_the_rows_between_two_positions(log):
-    frame = pyspark_log.replay(log.spark, log.path, "t", {1: 5}, {1: 8})
+    frame = pyspark_log.read(log.spark, log.path, "t", {1: 5}, {1: 8})
     assert types(frame) == [*KAFKA_ROW, HEADERS]
     assert [row.value for row in frame.orderBy("offset").collect()] == [b"5", b"6", b"7"]
     noon = dt.datetime.fromtimestamp(NOON_MS / 1000, dt.timezone.utc)
-    assert pyspark_log.replay(log.spark, log.path, "t", noon).count() == 24
-    assert pyspark_log.replay(log.spark, log.path, "t", end=noon).count() == 0
+    assert pyspark_log.read(log.spark, log.path, "t", noon).count() == 24
+    assert pyspark_log.read(log.spark, log.path, "t", end=noon).count() == 0
 
 
 def test_the_rows_of_a_frame_are_right_if_filters_are_pushed_down(log):

@@ -134,27 +134,6 @@ def test_source_commit_of_the_last_batch_never_comes(three_batches: Run) -> None
     assert offset_at(25) not in [call["end"] for call in three_batches.named("source commit")]
 
 
-def test_a_function_of_foreach_batch_finds_its_batch_and_the_one_before_in_the_offset_log(
-    make_bench: MakeBench,
-) -> None:
-    bench, found = make_bench(25), []
-
-    def look(frame: DataFrame, batch: int) -> None:
-        del frame
-        lines = [
-            (bench.checkpoint / "offsets" / str(n)).read_text().splitlines()
-            for n in range(max(0, batch - 1), batch + 1)
-        ]
-        assert {(version, len(rest)) for version, *rest in lines} == {("v1", 2)}
-        found.append((batch, [json.loads(line[-1]) for line in lines]))
-
-    with bench.conf("spark.sql.streaming.minBatchesToRetain", "1"):
-        writer = bench.stream(perTrigger=5).load().writeStream.foreachBatch(look)
-        bench.run(writer.option("checkpointLocation", str(bench.checkpoint)).trigger(availableNow=True))
-    ends = [offset_at(row) for row in range(5, 26, 5)]
-    assert found == [(0, ends[:1]), *((n, ends[n - 1 : n + 1]) for n in range(1, 5))]
-
-
 def test_rows_of_a_batch_are_not_read_if_its_function_does_not_use_them(make_bench: MakeBench) -> None:
     bench = make_bench(25)
     writer = bench.stream(perTrigger=10).load().writeStream.foreachBatch(lambda *_: None)

@@ -12,7 +12,6 @@ from pyspark_log.history import backfill_plan
 from pyspark_log.options import parse_source
 from pyspark_log.reading import source_offset
 from pyspark_log.sink import checkpoint as sink_checkpoint
-from pyspark_log.source import checkpoint
 from pyspark_log.writing import row_lines
 from pyspark_log_coordinator.assignors import connect, subscription
 from pyspark_log_coordinator.assignors.connect import TaskAssignment, WorkerState
@@ -217,10 +216,6 @@ GIVEN: dict[str, tuple[bytes, Decode]] = {
         offset_of,
     ),
     "metadata of a checkpoint": (b'{"id":"9f"}', sink_checkpoint.query_of),
-    "offsets of a batch in a checkpoint": (
-        b'v1\n{"batchWatermarkMs":0}\n{"version":1,"topics":{"t":{"id":"9f","end":{"0":[120,0]}}}}',
-        lambda data: checkpoint.parse(data.decode(errors="replace"), "it"),  # as Java decodes a file
-    ),
     "assign": (b'{"t":[0,1],"u":[2]}', option("assign")),
     "topicIds": (b'{"t":"5f0c"}', option("topicIds", streaming=False)),
     "compactions": (b'{"t":{"0":3,"1":2}}', option("compactions", streaming=False)),

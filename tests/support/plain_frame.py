@@ -114,6 +114,10 @@ class Functions:
         return column.then(lambda number: _EPOCH + number * _MICROSECOND)
 
     @staticmethod
+    def timestamp_millis(column: Column) -> Column:
+        return column.then(lambda number: _EPOCH + number * 1000 * _MICROSECOND)
+
+    @staticmethod
     def hex(column: Column) -> Column:
         return column.then(bytes.hex)
 
@@ -193,12 +197,27 @@ class Frame:
             schema.add(str(number), LongType())
         return Frame(schema, [tuple(each.of(self._rows) for each in columns)])
 
+    def groupBy(self, name: str) -> _Grouped:  # noqa: N802
+        groups: dict[Any, list[dict[str, Any]]] = {}
+        for row in self._rows:
+            groups.setdefault(row[name], []).append(row)
+        return _Grouped(groups)
+
     def head(self) -> tuple[Any, ...]:
         return self.collect()[0]
 
     def unionAll(self, other: Frame) -> Frame:  # noqa: N802
         assert self.columns == other.columns
         return self._like([*self._rows, *other.dicts()])
+
+
+class _Grouped:
+    def __init__(self, groups: dict[Any, list[dict[str, Any]]]) -> None:
+        self._groups = groups
+
+    def agg(self, column: Column) -> Frame:
+        schema = StructType().add("key", LongType()).add("0", LongType())
+        return Frame(schema, [(key, column.of(rows)) for key, rows in self._groups.items()])
 
 
 class _Write:

@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_log.reading import source_offset
-from pyspark_log.reading.positions import Subscribed
 from pyspark_log.reading.source_offset import INITIAL, Position, SourceOffset, TopicPositions, parse, to_json
 from pyspark_log_storage.errors import CorruptObject, InvalidOption, NewerFormat
 
@@ -33,29 +32,6 @@ def test_a_batch_begins_where_its_predecessor_ended_unless_it_has_a_begin():
 
     with pytest.raises(CorruptObject, match="it has no begin for partition 10 of topic 'b'"):
         after.begins(SourceOffset())
-
-
-class Compared(int):
-    """The number of a partition that counts its comparisons."""
-
-    count = 0
-
-    def __eq__(self, other):
-        Compared.count += 1
-        return int(self) == int(other)
-
-    __hash__ = int.__hash__
-
-
-@pytest.mark.parametrize("whole", [SourceOffset, Subscribed])
-def test_partitions_are_chosen_in_steps_that_grow_with_their_number_not_with_its_square(whole):
-    numbers = [Compared(number) for number in range(500)]
-    ends = {number: Position(1, 0) for number in numbers}
-    given = SourceOffset({"t": TopicPositions("id", ends)}) if whole is SourceOffset else Subscribed({}, {"t": numbers})
-    chosen = [("t", Compared(number)) for number in numbers]
-    Compared.count = 0
-    assert given.only(chosen)
-    assert Compared.count <= 10 * len(numbers)
 
 
 def test_an_offset_of_a_newer_version_is_refused():

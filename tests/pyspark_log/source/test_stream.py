@@ -2,15 +2,12 @@
 
 import json
 import re
-import types
 
 import msgspec
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_log.opening import open_log
-from pyspark_log.reading.source_offset import SourceOffset
-from pyspark_log.source.foreach_batch import _Batches
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidOption, NoCluster, UnknownTopic
@@ -54,15 +51,6 @@ def test_another_log_at_the_address_is_refused_and_its_groups_stay_as_they_are(l
         with pytest.raises(NoCluster, match=f"the log at {other.path} is cluster .*is the right disk mounted"):
             call()
     assert not other.log.groups()
-
-
-def test_foreach_batch_repeats_no_batch_of_another_log(log, monkeypatch):
-    # Spark's own frame, which would compare the logs, is not planned if the rows are in Parquet segments.
-    offset = SourceOffset(cluster="another")
-    monkeypatch.setattr("pyspark_log.source.checkpoint.offsets_of", lambda *_: (offset, offset))
-    batches = _Batches(log.path, {"subscribe": "t", "failOnDataLoss": "false"}, "checkpoint")
-    with pytest.raises(NoCluster, match="the checkpoint is of cluster another"):
-        batches.frame(types.SimpleNamespace(sparkSession=None), 0)
 
 
 def test_an_offset_of_an_older_version_without_a_cluster_is_continued(log):

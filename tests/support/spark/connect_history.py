@@ -25,7 +25,7 @@ def main():
     seen = {}
     for name, frame in {
         "typed": pyspark_log.read(spark, log, "typed"),
-        "part": pyspark_log.replay(spark, log, "typed", {0: 5}, {0: 15}),
+        "part": pyspark_log.read(spark, log, "typed", {0: 5}, {0: 15}),
         "before": pyspark_log.read(spark, log, "typed", partitions=[0]).where("name IS NULL"),
         "records": pyspark_log.read(spark, log, "records").selectExpr(
             "*", "CAST(CAST(value AS STRING) AS BIGINT) AS id"
@@ -33,7 +33,6 @@ def main():
     }.items():
         seen[name] = {"columns": frame.columns, "ids": sorted(row.id for row in frame.collect())}
     calls = {
-        "foreach_batch": lambda: pyspark_log.foreach_batch(spark, log, "typed", print, checkpoint=f"{folder}/c"),
         "archive": lambda: pyspark_log.archive(spark, log, "typed", f"{folder}/table"),
         "read with an archive": lambda: pyspark_log.read(spark, log, "typed", archive=f"{folder}/table"),
         "latest": lambda: pyspark_log.latest(spark, log, "typed"),

@@ -40,9 +40,6 @@ STAGED = "staged"  # in an executor, when the task's rows are durable and its me
 COMMITTING = "committing"  # beside the driver, with all messages
 COMMITTED = "committed"  # beside the driver, when the journal's entry is there and Spark does not know it
 
-HANDED = "handed"  # in the driver: a function of foreach_batch has got its batch
-WRITTEN = "written"  # in the driver: the function has written it, and Spark does not know it
-
 
 def sequenced(topic: str) -> str:
     """Name the point right after the journal's entry of one topic of a batch."""

@@ -24,13 +24,12 @@ from typing import Any
 
 import psutil
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-import pyspark_log
 from tests.support.class_archive import TOO_BUSY
 from tests.support.log_reader import TopicContents, open_topic, read_topic
-from tests.support.spark.faulty_source import FORMAT, HANDED, WRITTEN, FaultySource, Trap
+from tests.support.spark.faulty_source import FORMAT, FaultySource
 
 DEADLINE_S = 300  # of a machine on which much else runs; nothing here takes long by itself
 POLL_S = 0.005
@@ -59,14 +58,10 @@ class Query:
     target: dict[str, str]
     columns: list[str] = field(default_factory=lambda: ["key", "value"])
     where: str = "true"
-    by_function: bool = False
-    """Whether `pyspark_log.foreach_batch` hands its batches to a function that writes them by its `txnAppId`."""
 
     def start(self, spark: SparkSession, *, available_now: bool) -> StreamingQuery:
         """Start it, up to what is there now or forever."""
         spark.conf.set("spark.sql.streaming.minBatchesToRetain", "10000")  # the tests read the checkpoint's history
-        if self.by_function:
-            return self._start_by_function(spark, available_now=available_now)
         spark.dataSource.register(FaultySource)
         read = spark.readStream.format(FORMAT).option("trap", self.trap).options(**self.source).load(self.path)
         write = read.where(self.where).selectExpr(*self.columns).writeStream.format(FORMAT).option("trap", self.trap)
@@ -74,26 +69,6 @@ class Query:
         if available_now:
             write = write.trigger(availableNow=True)
         return write.start(self.path)
-
-    def _start_by_function(self, spark: SparkSession, *, available_now: bool) -> StreamingQuery:
-        trap = Trap(self.trap)
-
-        def write(frame: DataFrame, batch_id: int) -> None:
-            trap.reach(HANDED, batch_id)
-            writer = frame.where(self.where).selectExpr(*self.columns).write.format("pyspark_log").mode("append")
-            writer.options(**self.target).option("txnVersion", batch_id).save(self.path)
-            trap.reach(WRITTEN, batch_id)
-
-        options = dict(self.source)
-        return pyspark_log.foreach_batch(
-            spark,
-            self.path,
-            options.pop("subscribe"),
-            write,
-            checkpoint=self.checkpoint,
-            options=options,
-            trigger={"availableNow": True} if available_now else None,
-        )
 
     def run(self, spark: SparkSession) -> StreamingQuery:
         """Run it up to what is there now."""

@@ -1,4 +1,4 @@
-"""`replay`: the rows of a topic between two positions, and how much is read for them."""
+"""`read`: the rows of a topic between two positions."""
 
 from datetime import datetime, timedelta, timezone
 
@@ -17,7 +17,7 @@ NOON = datetime.fromtimestamp(NOON_MS / 1000, timezone.utc)
 
 
 class DirectSpark:
-    """The part of a Spark session that `replay` uses. It reads at once, and without Spark."""
+    """The part of a Spark session that `read` uses. It reads at once, and without Spark."""
 
     def __init__(self):
         self.read = self
@@ -46,9 +46,9 @@ def log(tmp_path):
     return made
 
 
-def replayed(log, *bounds, **options):
+def found(log, *bounds, **options):
     """The numbers of the rows by partition."""
-    rows = pyspark_log.replay(DirectSpark(), log.path, "t", *bounds, **options)
+    rows = pyspark_log.read(DirectSpark(), log.path, "t", *bounds, **options)
     return {p: [int(value) for value in found] for p, found in values(rows).items()}
 
 
@@ -59,32 +59,32 @@ def second(number):
 @pytest.mark.parametrize("name", ["path", "subscribe", "Assign", "startingOffsets", "endingTimestamp", "versionAsOf"])
 def test_an_option_that_says_which_rows_are_read_is_refused(log, name):
     with pytest.raises(InvalidInput, match=f"options has {name}"):
-        replayed(log, options={name: "1"})
+        found(log, options={name: "1"})
 
 
 def test_other_options_are_passed_on(log):
     spark = DirectSpark()
-    assert "headers" in pyspark_log.replay(spark, log.path, "t")[0]
-    pyspark_log.replay(spark, log.path, "t", options={"client.rack": "here", "includeheaders": "false"})
+    assert "headers" in pyspark_log.read(spark, log.path, "t")[0]
+    pyspark_log.read(spark, log.path, "t", options={"client.rack": "here", "includeheaders": "false"})
     assert {"client.rack": "here", "includeHeaders": "false"}.items() <= spark.given.items()
 
 
 @pytest.mark.parametrize("topic", ["t,u", "t ", ""])
-def test_one_topic_is_replayed(log, topic):
+def test_one_topic_is_read(log, topic):
     with pytest.raises(InvalidInput, match="invalid topic name"):
-        pyspark_log.replay(DirectSpark(), log.path, topic)
+        pyspark_log.read(DirectSpark(), log.path, topic)
 
 
 def test_times_are_of_the_first_rows_that_reach_them(log):
     there = timezone(timedelta(hours=-9, minutes=-30))
-    assert replayed(log, second(5).astimezone(there), second(8)) == {0: [6], 1: [5, 7]}
-    assert replayed(log, second(18)) == {0: [18], 1: [19]}
-    assert replayed(log, end=second(1)) == {0: [0]}
+    assert found(log, second(5).astimezone(there), second(8)) == {0: [6], 1: [5, 7]}
+    assert found(log, second(18)) == {0: [18], 1: [19]}
+    assert found(log, end=second(1)) == {0: [0]}
 
 
 def test_a_time_that_no_row_has_reached_is_the_end(log):
-    assert replayed(log, second(100)) == {}
-    assert replayed(log, second(17), second(100)) == {0: [18], 1: [17, 19]}
+    assert found(log, second(100)) == {}
+    assert found(log, second(17), second(100)) == {0: [18], 1: [17, 19]}
 
 
 def test_a_time_between_two_milliseconds_leaves_out_no_row_and_where_ranges_meet_they_share_none(tmp_path):
@@ -93,21 +93,21 @@ def test_a_time_between_two_milliseconds_leaves_out_no_row_and_where_ranges_meet
     log.create("t")
     times = [NOON_MS * 1000 + each for each in (-1, 0, us, 999, 1000)]
     numbers = [pa.array([b"%d" % n for n in range(5)], pa.binary()), pa.array(times, schema.TIMESTAMP)]
-    found = pa.RecordBatch.from_arrays([pa.nulls(5, pa.binary()), *numbers], schema=schema.RECORD)
-    log.append_rows("t", Rows(found, None, pa.array([0] * 5, pa.int32())))
+    rows = pa.RecordBatch.from_arrays([pa.nulls(5, pa.binary()), *numbers], schema=schema.RECORD)
+    log.append_rows("t", Rows(rows, None, pa.array([0] * 5, pa.int32())))
     time = NOON + timedelta(microseconds=us)
-    before, after = replayed(log, end=time)[0], replayed(log, time)[0]
+    before, after = found(log, end=time)[0], found(log, time)[0]
     assert {2, 3, 4} <= {*after}
     assert [*before, *after] == [0, 1, 2, 3, 4]
 
 
 def test_offsets_are_given_by_partition(log):
-    assert replayed(log, {0: 1, 1: 8}, {0: 3, 1: 9}) == {0: [2, 4], 1: [17]}
-    assert replayed(log, {1: 8}) == {1: [17, 19]}
-    assert replayed(log, second(15), {0: 9}) == {0: [16]}
-    assert replayed(log, dict(enumerate(np.array([1, 8]))), {0: 3, 1: 9}) == {0: [2, 4], 1: [17]}
+    assert found(log, {0: 1, 1: 8}, {0: 3, 1: 9}) == {0: [2, 4], 1: [17]}
+    assert found(log, {1: 8}) == {1: [17, 19]}
+    assert found(log, second(15), {0: 9}) == {0: [16]}
+    assert found(log, dict(enumerate(np.array([1, 8]))), {0: 3, 1: 9}) == {0: [2, 4], 1: [17]}
     with pytest.raises(InvalidInput, match="start has an offset for partition 1"):
-        replayed(log, {0: 1, 1: 1}, partitions=[0])
+        found(log, {0: 1, 1: 1}, partitions=[0])
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_offsets_are_given_by_partition(log):
 )
 def test_what_is_no_whole_number_is_refused(log, bounds, more):
     with pytest.raises(InvalidInput, match="expected a whole number"):
-        replayed(log, *bounds, **more)
+        found(log, *bounds, **more)
 
 
 def test_read_returns_all_rows_of_a_topic_or_of_partitions_or_of_a_version(log):
@@ -144,5 +144,5 @@ def test_read_returns_all_rows_of_a_topic_or_of_partitions_or_of_a_version(log):
 )
 def test_a_bound_that_cannot_be_used_is_refused(log, bounds, message):
     with pytest.raises(InvalidInput) as caught:
-        replayed(log, *bounds)
+        found(log, *bounds)
     assert message in str(caught.value)

@@ -3,10 +3,12 @@
 With Delta tables it is in `tests/delta/test_archive.py`.
 """
 
+from datetime import datetime, timedelta, timezone
+
 import pytest
 
 import pyspark_log
-from pyspark_log.history import archive_table, whole_topic
+from pyspark_log.history import archive_table, batch_frame
 from pyspark_log.history.archive_table import ArchiveState
 from pyspark_log.source.row import row_schema
 from pyspark_log_coordinator.replication.reassignment import AddPartitions
@@ -14,7 +16,7 @@ from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import DataLoss, InvalidInput
 from tests.support.direct import read
 from tests.support.plain_frame import Frame, Functions
-from tests.support.plain_log import PlainLog
+from tests.support.plain_log import NOON_MS, PlainLog
 
 SCHEMA = row_schema(include_headers=True)
 
@@ -94,14 +96,14 @@ def table(log, monkeypatch):
     made = Archive(log)
     made.copy(0, 1)
     monkeypatch.setattr(archive_table, "ArchiveTable", made)
-    for module in (archive_table, whole_topic):
+    for module in (archive_table, batch_frame):
         monkeypatch.setattr(module, "f", Functions())
     return made
 
 
-def found(log, **options):
+def found(log, *bounds, **options):
     """The values of the rows by partition, in the order of their offsets."""
-    rows = pyspark_log.read(Spark(), log.path, "t", archive="table", **options).dicts()
+    rows = pyspark_log.read(Spark(), log.path, "t", *bounds, archive="table", **options).dicts()
     values = {}
     for row in sorted(rows, key=lambda row: (row["partition"], row["offset"])):
         values.setdefault(row["partition"], []).append(int(row["value"]))
@@ -113,6 +115,31 @@ def test_archived_rows_are_in_the_table_and_later_ones_in_the_log(log, table):
     log.append("t", {0: [b"2"], 1: [b"1"]})
     assert found(log) == {0: [0, 1, 2], 1: [0, 1]}
     assert found(log, partitions=[1]) == {1: [0, 1]}
+
+
+def test_a_read_between_offsets_takes_of_each_side_what_is_between_them(log, table):
+    table.delete(0, 2)
+    log.append("t", {0: [b"2", b"3"], 1: [b"1"]})
+    assert found(log, {0: 1, 1: 0}, {0: 3, 1: 1}) == {0: [1, 2], 1: [0]}
+    assert found(log, {0: 3}) == {0: [3]}
+    assert found(log, {0: 0}, {0: 1}) == {0: [0]}
+    for bounds in (({0: 5},), ({0: 0}, {0: 5})):
+        with pytest.raises(DataLoss, match="partition 0 has no offset 5: the archive and the log have 0 to 4"):
+            found(log, *bounds)
+
+
+def test_a_time_is_looked_for_in_the_table_and_then_in_the_log(log, table):
+    for number in (2, 3, 4):
+        log.append("t", {0: [b"%d" % number]}, times_ms=[NOON_MS + number])
+        if number == 3:
+            table.copy(0)
+    table.delete(0, 4)
+    noon = datetime.fromtimestamp(NOON_MS / 1000, timezone.utc)
+    second, third, fourth, fifth = (noon + timedelta(milliseconds=each) for each in (2, 3, 4, 5))
+    assert found(log, second)[0] == [2, 3, 4]
+    assert found(log, fourth)[0] == [4]
+    assert found(log, third, fourth)[0] == [3]
+    assert 0 not in found(log, fifth)
 
 
 def test_rows_that_the_table_has_and_does_not_name_yet_are_read_from_the_log(log, table):
