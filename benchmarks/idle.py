@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from benchmarks.report import Line, at_most
-from pyspark_log.cli.nodes import maintain, node_run
+from pyspark_log.cli.nodes import node_run
 from pyspark_log.clients.consumer import Consumer
 from pyspark_log.clients.producer import Producer
 from pyspark_log.opening import own_log
@@ -38,7 +38,7 @@ DOLLARS = {"put_object": 5e-6, "list_objects": 5e-6, "list_multipart_uploads": 5
 DOLLARS_OF_A_READ = 0.4e-6
 FREE = frozenset({"delete_object", "abort_multipart_upload"})
 REQUESTS_TARGET = 30
-WITHOUT_TARGET = frozenset({"node run, two nodes"})
+WITHOUT_TARGET = frozenset({"node run NODE, two nodes"})
 """It probes nodes and topics twice in replica.lag.time.max.ms."""
 
 
@@ -97,10 +97,10 @@ class _Clients:
         self._add("Producer", self._produce)
         self._add("stream without a trigger", lambda url: self._stream(url, POLLING_SECONDS))
         self._add("stream, trigger of 10 s", lambda url: self._stream(url, TRIGGER_SECONDS))
-        self._add("maintain --watch, one topic", lambda url: maintain.maintain(path=url, watch=True))
-        self._add("maintain --watch, four topics", lambda url: maintain.maintain(path=url, watch=True), topics=4)
-        nodes = self._cluster("node run, two nodes", 1, nodes=2)
-        self._run(lambda: node_run.run("1", path=nodes))
+        self._add("node run", node_run.run)
+        self._add("node run, four topics", node_run.run, topics=4)
+        nodes = self._cluster("node run NODE, two nodes", 1, nodes=2)
+        self._run(lambda: node_run.run(nodes, "1"))
 
     def counted(self) -> dict[str, dict[str, float]]:
         """Return the requests of each client in a minute, by operation."""

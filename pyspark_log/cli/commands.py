@@ -107,8 +107,8 @@ COMMANDS: Mapping[str, Any] = {
     "maintain": Lazy("nodes.maintain:maintain", "Roll, merge, expire and clean up topics."),
     "node": _group(
         "node",
-        "Run the background work of a node.",
-        {"run": Lazy("nodes.node_run:run", "Keep a node in sync and check its data.")},
+        "Run the background work of nodes.",
+        {"run": Lazy("nodes.node_run:run", "Keep nodes in sync, check their data, and maintain topics.")},
     ),
     "verify": Lazy("repair.verify:verify", "Check everything that is stored and report problems."),
     "recover": Lazy("repair.recover:recover", "Check the files of one node and rebuild lost indexes."),

@@ -39,6 +39,7 @@ _KAFKAS = {
         f"replica.lag.time.max.ms={REPLICA_LAG_TIME_MAX_MS}"
     ),
     "--topic": "name the topic without an option, as in: pyspark-log consume TOPIC",
+    "--watch": "use: pyspark-log node run",
 }
 """Hints for the options of Kafka's tools that have other names here."""
 _ALTER_PARTITIONS = "use: pyspark-log topics add-partitions TOPIC --partitions N"

@@ -34,14 +34,15 @@ class Column(NamedTuple):
 def show(found: Document | Documents, *lines: str, json: bool, empty: str = "none", records: bool = False) -> None:
     """Print documents as JSON if `json` is set, otherwise as text.
 
-    One is a record: a line for each field, and tables below for its lists of documents. Several are a table, or
-    `records` if that is set; `empty` stands for none. `lines` are printed in place of all this.
+    One is a record: a line for each field, and tables below for its lists of documents. Several are a table, with
+    tables below for their lists of documents, or `records` if that is set; `empty` stands for none. `lines` are printed
+    in place of all this.
     """
     several = [found] if isinstance(found, Mapping) else found
     if json:
         print_json(*several)
     else:
-        shown = _records(several) if records or isinstance(found, Mapping) else _table(several)
+        shown = _records(several) if records or isinstance(found, Mapping) else _tables(several)
         sys.stdout.writelines(f"{line}\n" for line in lines or (shown if several else [empty]))
     sys.stdout.flush()  # whoever follows it reads it now
 
@@ -70,6 +71,16 @@ def _records(documents: Iterable[Document]) -> Iterator[str]:
         for rows in tables.values():
             yield ""
             yield from _table(rows)
+
+
+def _tables(documents: Documents) -> Iterator[str]:
+    """Yield a table of documents, and one for each of their fields that is a list of documents."""
+    nested = dict.fromkeys(name for each in documents for name, value in each.items() if _is_table(value))
+    yield from _table([{name: value for name, value in each.items() if name not in nested} for each in documents])
+    for name in nested:
+        key = next(iter(documents[0]))
+        yield from ("", _title(name))
+        yield from _table([{key: each[key]} | one for each in documents for one in each[name]])
 
 
 def _table(rows: Sequence[Document], columns: Sequence[str] = ()) -> Iterator[str]:
@@ -156,9 +167,9 @@ def bar(
 ) -> Iterator[Callable[[int], object]]:
     """Yield a function to be called with the number of bytes done since the last call; it calls `wait` with it too.
 
-    The bar is on stderr, and only if that is a terminal.
+    The bar is on stderr, and only if that is a terminal and there is something to do.
     """
-    if not sys.stderr.isatty():
+    if total_bytes == 0 or not sys.stderr.isatty():
         yield wait
         return
     from rich.console import Console

@@ -1,27 +1,33 @@
-"""`pyspark-log node run`: the background work of a node, which a Kafka broker does for itself."""
+"""`pyspark-log node run`: the background work of nodes, which a Kafka broker does for itself.
+
+Each job has a thread and a log of its own, so that a long one delays no other. Its rounds have a pause between them.
+While its rounds find nothing to do, the pause doubles, if a store of the cluster is an object store, where each look is
+a request.
+"""
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from pyspark_log.cli import arguments, output
-from pyspark_log.cli.nodes import watching
+from pyspark_log.cli.nodes import maintain
 from pyspark_log.cli.nodes.nodes import print_voting_advice
-from pyspark_log.cli.output import bar, counted
+from pyspark_log.cli.output import bar
 from pyspark_log.opening import open_log, own_log
+from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.maintenance.topic_roll import roll_led_by
 from pyspark_log_coordinator.model import settings
-from pyspark_log_coordinator.sync.controller import ControllerSettings
+from pyspark_log_coordinator.sync.controller import Controller, ControllerSettings
 from pyspark_log_coordinator.sync.follower import Follower, FollowerRound, clean_up_node
 from pyspark_log_coordinator.sync.replica_file import Throttle
-from pyspark_log_coordinator.sync.scrubber import scrub
-from pyspark_log_storage.errors import LogError, LogMoved, StoreError
+from pyspark_log_coordinator.sync.scrubber import scrub as scrub_node
+from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,167 +35,282 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.segments.roll_plan import RollJob
 
-CLEAN_SECONDS, CLEAN_SECONDS_REMOTE = 60.0, 600.0
-"""How often files that no entry names are deleted, the node's Delta tables published, and its partitions rolled; longer
-in an object store."""
-INTERVAL_SECONDS = 0.5
-QUIET_SHARE, LONGEST_PAUSE = 8, 10.0
-"""In an object store, a pause between two checks is this part of the time since data was copied last, and at most so
-many seconds: a third of replica.lag.time.max.ms."""
+    Job = Callable[[Log, list[str]], bool]
+    """A round of a job: open the log, add to a list what failed, return whether there was something to do."""
 
 SCRUB_BYTES_PER_SECOND = 1024 * 1024
-"""How fast a node is scrubbed: the default of HDFS's block scanner."""
-SCRUB_PAUSE_SECONDS = 60.0
-"""Between the end of one pass of the scrubber and the start of the next."""
+"""How fast nodes are scrubbed: the default of HDFS's block scanner."""
+
+
+class Pause(NamedTuple):
+    """The first and the longest pause between two rounds, in seconds."""
+
+    first: float
+    longest: float
+
+    def after(self, pause: float, *, is_busy: bool, is_remote: bool) -> float:
+        """Return the next pause, after one of `pause` seconds and a round."""
+        return self.first if is_busy or not is_remote else min(2 * pause, max(self.first, self.longest))
+
+
+FOLLOW = Pause(0.5, 10)
+"""The longest one is a third of replica.lag.time.max.ms."""
+WATCH = Pause(1, 1)
+"""The controller knows itself when it has something to do."""
+MAINTAIN, MAINTAIN_TOPIC = Pause(10, 60), Pause(10, 600)
+"""Of looks for topics, and of rounds for each topic and for the cluster."""
+MAINTAIN_NODE = Pause(60, 600)
+SCRUB = Pause(60, 600)
 
 
 @arguments.examples(
+    "pyspark-log node run",
     "pyspark-log node run 1",
     "pyspark-log node run 1 --once --throttle 50000000",
 )
 def run(  # noqa: PLR0913, PLR0917 -- the options of a command
-    node_id: arguments.NodeId,
     path: arguments.Path,
-    once: Annotated[bool, typer.Option("--once", help="Exit when the node has caught up.")] = False,
+    node_id: Annotated[str | None, typer.Argument(metavar="NODE", help="Id of the node (default: all nodes).")] = None,
+    once: Annotated[bool, typer.Option("--once", help="Exit when the nodes have caught up.")] = False,
     throttle: arguments.Throttle = None,
     interval: Annotated[
-        float | None,
+        float,
         typer.Option(
             min=0.05,
             metavar="SECONDS",
-            help="Time between checks for new data (default: 0.5; in an object store up to 10).",
+            help="Time between checks for new data; in an object store up to 10 s while there is none.",
         ),
-    ] = None,
+    ] = FOLLOW.first,
     scrub: Annotated[
         int,
         typer.Option("--scrub", min=0, metavar="BYTES", help="Bytes to scrub per second; 0 disables scrubbing."),
     ] = SCRUB_BYTES_PER_SECOND,
-    session_timeout_ms: watching.SessionTimeout = settings.BROKER_SESSION_TIMEOUT_MS.default,
-    rebalance: watching.Rebalance = settings.AUTO_LEADER_REBALANCE_ENABLE.default,
-    rebalance_seconds: watching.RebalanceSeconds = settings.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS.default,
-    rebalance_percentage: watching.RebalancePercentage = settings.LEADER_IMBALANCE_PER_BROKER_PERCENTAGE.default,
+    session_timeout_ms: Annotated[
+        int,
+        typer.Option(
+            "--broker-session-timeout-ms", min=1, metavar="MS", help=settings.BROKER_SESSION_TIMEOUT_MS.meaning
+        ),
+    ] = settings.BROKER_SESSION_TIMEOUT_MS.default,
+    rebalance: Annotated[
+        bool,
+        typer.Option(
+            "--auto-leader-rebalance-enable/--no-auto-leader-rebalance-enable",
+            help=settings.AUTO_LEADER_REBALANCE_ENABLE.meaning,
+        ),
+    ] = settings.AUTO_LEADER_REBALANCE_ENABLE.default,
+    rebalance_seconds: Annotated[
+        float,
+        typer.Option(
+            "--leader-imbalance-check-interval-seconds",
+            min=0.1,
+            metavar="SECONDS",
+            help=settings.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS.meaning,
+        ),
+    ] = settings.LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS.default,
+    rebalance_percentage: Annotated[
+        float,
+        typer.Option(
+            "--leader-imbalance-per-broker-percentage",
+            min=0,
+            max=100,
+            metavar="PERCENT",
+            help=settings.LEADER_IMBALANCE_PER_BROKER_PERCENTAGE.meaning,
+        ),
+    ] = settings.LEADER_IMBALANCE_PER_BROKER_PERCENTAGE.default,
     json: arguments.Json = False,
 ) -> None:
-    """Keep a node in sync and check its data.
+    """Keep nodes in sync, check their data, and maintain topics.
 
-    Copies the data that the node lacks from other replicas. Writers normally write to all nodes themselves; run this
-    for a node that is new or was unreachable.
+    Copies the data that a node lacks from other replicas. Writers normally write to all nodes themselves; run this for
+    a node that is new or was unreachable.
 
     Without --once, the command runs until it is interrupted. It then also watches all topics, as Kafka's controller
     does: it elects new leaders for unreachable nodes, removes lagging replicas from the ISR, and moves leadership back
-    to preferred leaders. And it continuously scrubs the node at a low rate: it replaces damaged or missing files with
-    copies from other nodes.
-
-    Every minute, or at the end with --once, it deletes files on the node that no entry names any more, and publishes
-    the node's Delta tables. Without --once it also rolls and merges, as maintain does, the partitions that the node
-    leads, of topics with segment.format=parquet.
+    to preferred leaders. It continuously scrubs the nodes at a low rate: it replaces damaged or missing files with
+    copies from other nodes. And it maintains: without NODE everything, as pyspark-log maintain does; for one NODE it
+    deletes files that no entry names any more (also with --once), publishes the node's Delta tables, and writes
+    Parquet files and compacts in the partitions that the node leads.
 
     It can be stopped at any time, and any number of processes can run at once.
     """
     log = open_log(path)
-    follower = Follower(log, node_id)
+    if node_id is not None:
+        log.node(node_id)
     print_voting_advice(log)
-    if not once:
-        watching.start(path, ControllerSettings(session_timeout_ms, rebalance, rebalance_seconds, rebalance_percentage))
-        threading.Thread(target=_roll, args=(path, node_id), name=f"roll node {node_id}", daemon=True).start()
-        if scrub:
-            _start_scrubbing(path, node_id, scrub)
-    wait: Callable[[int], object] = (lambda _: None) if throttle is None else Throttle(log.environment, throttle)
-    errors = output.RepeatedErrors()
-    cleaned = copied = time.monotonic()
-    clean_seconds = CLEAN_SECONDS_REMOTE if log.is_remote else CLEAN_SECONDS
-    while True:
-        try:
-            log.store_checks.check()
-            done = _round(follower, node_id, wait)
-            if once or time.monotonic() - cleaned > clean_seconds:
-                clean_up_node(log, node_id)
-                cleaned = time.monotonic()
-        except (LogMoved, StoreError) as error:
-            if once:
-                raise
-            # By the next round the disk may be mounted again, and the log is opened where its journals are.
-            done = FollowerRound(0, 0, (error.message,))
-        if done.objects or once:
-            _show(node_id, done, json=json)
-        errors.print(done.failures)
-        if once:
-            raise typer.Exit(1 if done.failures else 0)
-        if done.objects:
-            copied = time.monotonic()
-        else:
-            time.sleep(_pause(log, time.monotonic() - copied) if interval is None else interval)
-        with contextlib.suppress(StoreError):
-            log.open(create=False)
+    nodes = Nodes(node_id, throttle, scrub, json=json)
+    if once:
+        failures: list[str] = []
+        nodes.catch_up(log, failures)
+        for failure in failures:
+            output.print_error(failure)
+        raise typer.Exit(1 if failures else 0)
+    watcher = Watcher(ControllerSettings(session_timeout_ms, rebalance, rebalance_seconds, rebalance_percentage))
+    start(path, watcher.watch, WATCH)
+    if scrub:
+        start(path, nodes.scrub, SCRUB)
+    if node_id is None:
+        start(path, Maintainer(json=json).maintain, MAINTAIN)
+    else:
+        start(path, functools.partial(maintain_node, node_id), MAINTAIN_NODE)
+    repeat(path, nodes.follow, FOLLOW._replace(first=interval))
 
 
-def _pause(log: Log, quiet: float) -> float:
-    """Return how many seconds to wait before the next check, `quiet` seconds after data was copied."""
-    if not log.is_remote:
-        return INTERVAL_SECONDS
-    return min(max(quiet / QUIET_SHARE, INTERVAL_SECONDS), LONGEST_PAUSE)
+def start(path: str, job: Job, pause: Pause) -> None:
+    """Repeat a job in a thread until the process ends."""
+    threading.Thread(target=repeat, args=(path, job, pause), daemon=True).start()
 
 
-def _roll(path: str, node_id: str) -> None:
-    """Roll and merge what the node leads, every minute until the process ends."""
-    log, errors = own_log(path), output.RepeatedErrors()
+def repeat(path: str, job: Job, pause: Pause) -> None:
+    """Repeat a job until the process ends. What fails is printed, and tried again."""
+    log, errors, seconds = own_log(path), output.RepeatedErrors(), pause.first
     while True:
         failures: list[str] = []
-
-        def failed(handle: TopicHandle, job: RollJob, error: LogError, found: list[str] = failures) -> None:
-            rows = f"rows {job.base_offset} to {job.end_offset - 1} were not {job.verb}"
-            found.append(f"topic {handle.name!r}, partition {job.partition}: {rows}: {error.message}")
-
-        def damaged(topic: str, error: LogError, found: list[str] = failures) -> None:
-            found.append(f"topic {topic!r} was not rolled: {error.message}")
-
+        is_busy = False
         try:
-            log.open(create=False)
-            roll_led_by(log, node_id, failed, damaged)
+            is_busy = job(log, failures)
         except LogError as error:
-            failures.append(f"the partitions that node {node_id} leads were not rolled: {error.message}")
+            failures.append(error.message)  # by the next round the disk may be mounted again
         errors.print(failures)
-        time.sleep(CLEAN_SECONDS_REMOTE if log.is_remote else CLEAN_SECONDS)
+        seconds = pause.after(seconds, is_busy=is_busy, is_remote=log.is_remote)
+        time.sleep(seconds)
 
 
-def _start_scrubbing(path: str, node_id: str, bytes_per_second: int) -> None:
-    """Scrub a node, in a thread, until the process ends."""
-    arguments = (path, node_id, bytes_per_second)
-    threading.Thread(target=_scrub, args=arguments, name=f"scrub node {node_id}", daemon=True).start()
+class Nodes:
+    """Jobs for one node, or for all that are in service."""
 
+    def __init__(self, node_id: str | None, throttle: int | None, scrub: int, *, json: bool) -> None:
+        """Copy at most `throttle` bytes in a second (None: any number), and scrub at most `scrub`."""
+        self._node_id = node_id
+        self._copied: Callable[[int], object] = Throttle(real_environment(), throttle) if throttle else lambda _: None
+        self._scrubbed: Callable[[int], object] = Throttle(real_environment(), scrub) if scrub else lambda _: None
+        self._json = json
+        self._followers: dict[str, Follower] = {}
 
-def _scrub(path: str, node_id: str, bytes_per_second: int) -> None:
-    log = own_log(path)
-    wait = Throttle(log.environment, bytes_per_second)
-    errors = output.RepeatedErrors()
-    while True:
-        failures: list[str] = []
-        try:
-            log.open(create=False)
-            done = scrub(log, node_id, wait)
+    def catch_up(self, log: Log, failures: list[str]) -> None:
+        """Copy what the nodes lack, once, and clean them up."""
+
+        def catch_up(node_id: str) -> bool:
+            self._show(node_id, self._copy(log, node_id, failures))
+            return clean_up_node(log, node_id) > 0
+
+        self._for_each(log, failures, catch_up)
+
+    def follow(self, log: Log, failures: list[str]) -> bool:
+        """Copy what the nodes lack now."""
+        log.open(create=False)
+        log.store_checks.check()
+
+        def follow(node_id: str) -> bool:
+            done = self._copy(log, node_id, failures)
+            if done.objects:
+                self._show(node_id, done)
+            return done.objects > 0
+
+        return len(log.nodes) > 1 and self._for_each(log, failures, follow)
+
+    def scrub(self, log: Log, failures: list[str]) -> bool:
+        """Read every file of the nodes once, and replace those that are damaged or missing."""
+        log.open(create=False)
+
+        def scrub(node_id: str) -> bool:
+            done = scrub_node(log, node_id, self._scrubbed)
             for key in done.repaired:
                 typer.echo(f"node {node_id}: {key} was damaged or missing; it is repaired", err=True)
-            failures += sorted(done.failures)
-        except LogError as error:
-            failures.append(f"node {node_id} was not scrubbed: {error.message}")
-        errors.print(failures)
-        time.sleep(SCRUB_PAUSE_SECONDS)
+            failures.extend(sorted(done.failures))
+            return bool(done.repaired)
+
+        return self._for_each(log, failures, scrub)
+
+    def _for_each(self, log: Log, failures: list[str], act: Callable[[str], bool]) -> bool:
+        """Act for each node, also after one has failed. Return whether there was something to do."""
+        is_busy = False
+        for node_id in sorted(log.live_nodes) if self._node_id is None else [self._node_id]:
+            try:
+                is_busy |= act(node_id)
+            except LogError as error:
+                failures.append(error.message)
+        return is_busy
+
+    def _copy(self, log: Log, node_id: str, failures: list[str]) -> FollowerRound:
+        """Copy what a node lacks, with a progress bar on a terminal."""
+        if node_id not in self._followers:
+            self._followers[node_id] = Follower(log, node_id)
+        follower = self._followers[node_id]
+        with bar(f"node {node_id}", follower.behind() if sys.stderr.isatty() else 0, self._copied) as advance:
+            done = follower.round(advance)
+        failures += done.failures
+        return done
+
+    def _show(self, node_id: str, done: FollowerRound) -> None:
+        document = {"node": node_id, "objects": done.objects, "bytes": done.bytes, "failures": done.failures}
+        output.show(document, json=self._json)
 
 
-def _round(follower: Follower, node_id: str, wait: Callable[[int], object]) -> FollowerRound:
-    """Copy the data that the node lacks, with a progress bar on a terminal."""
-    total = follower.behind() if sys.stderr.isatty() else 0
-    if total == 0:
-        return follower.round(wait)
-    with bar(f"node {node_id}", total, wait) as advance:
-        return follower.round(advance)
+class Watcher:
+    """The job of Kafka's controller: it watches nodes and leaders of all topics."""
+
+    def __init__(self, settings: ControllerSettings) -> None:
+        self._settings = settings
+        self._controller: Controller | None = None
+
+    def watch(self, log: Log, failures: list[str]) -> bool:
+        """Do what is due."""
+        if log.is_remote and self._controller is not None and not self._controller.is_due:
+            return False  # to open it again may cost requests
+        log.open(create=False)
+        self._controller = self._controller or Controller(log, self._settings)
+
+        def failed(topic: str, error: LogError) -> None:
+            failures.append(f"topic {topic!r} was not watched: {error.message}")
+
+        for moved in self._controller.round(failed):
+            now = "it has no leader" if moved.leader is None else f"node {moved.leader} is now the leader"
+            typer.echo(f"topic {moved.topic}, partition {moved.partition}: {now}", err=True)
+        return False
 
 
-def _show(node_id: str, done: FollowerRound, *, json: bool) -> None:
-    """Print what a round copied."""
-    if done.objects:
-        said = [f"node {node_id}: copied {counted(done.objects, 'file')}, {done.bytes:,} bytes"]
-    else:
-        said = [] if done.failures else [f"node {node_id} is up to date; nothing was copied"]
-    document = {"node": node_id, "objects": done.objects, "bytes": done.bytes, "failures": done.failures}
-    output.show(document, *said, json=json)
+class Maintainer:
+    """The job that maintains all topics and the cluster, each after a pause of its own."""
+
+    def __init__(self, *, json: bool) -> None:
+        self._json = json
+        self._pauses: dict[str | None, tuple[float, float]] = {}
+        """The last pause of each topic, and its end by the monotonic clock. The name of the cluster is None."""
+
+    def maintain(self, log: Log, failures: list[str]) -> bool:
+        """Do what is due in the topics and in the cluster whose pauses have ended."""
+        log.open(create=False)
+        log.store_checks.check()
+        names = [*sorted(log.topics(polls=True)), None]
+        self._pauses = {name: each for name, each in self._pauses.items() if name in names}
+        is_busy = False
+        for name in names:
+            pause, end = self._pauses.get(name, (MAINTAIN_TOPIC.first, 0))
+            if log.environment.monotonic() < end:
+                continue
+            done = maintain.maintain_cluster(log) if name is None else maintain.maintain_topic(log, name)
+            has_done = done is not None and maintain.has_done_something(done)
+            if done is not None and has_done:
+                maintain.show([done], json=self._json)
+            failed = [] if done is None else done["failures"]
+            failures += failed
+            is_busy |= has_done
+            pause = MAINTAIN_TOPIC.after(pause, is_busy=has_done or bool(failed), is_remote=log.is_remote)
+            self._pauses[name] = pause, log.environment.monotonic() + pause
+        if doubt := log.clock.doubt:
+            failures.append(f"nothing expired or was deleted because of its age: {doubt}")
+        return is_busy
+
+
+def maintain_node(node_id: str, log: Log, failures: list[str]) -> bool:
+    """Delete files on a node that no entry names, publish its tables, and roll and merge what it leads."""
+    log.open(create=False)
+
+    def damaged(topic: str, error: LogError) -> None:
+        failures.append(f"topic {topic!r} was not rolled: {error.message}")
+
+    def failed(handle: TopicHandle, job: RollJob, error: LogError) -> None:
+        failures.append(maintain.not_rolled(handle, job, error))
+
+    roll_led_by(log, node_id, failed, damaged)
+    return clean_up_node(log, node_id) > 0

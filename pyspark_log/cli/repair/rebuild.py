@@ -72,7 +72,7 @@ def rebuild(
         return
     typer.echo(f"rebuilt cluster {found.cluster_id}")
     typer.echo(f"address: {_address(found)}")
-    typer.echo("next: copy to each node what it lacks, with pyspark-log maintain --watch or node run")
+    typer.echo("next: copy to each node what it lacks, with pyspark-log node run")
 
 
 def _write_checkpoints(found: Survey) -> None:

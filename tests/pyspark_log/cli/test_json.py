@@ -183,7 +183,7 @@ UNITS = Path(__file__).parents[3] / "examples" / "operations"
 
 
 def test_there_is_a_unit_for_each_program_that_runs_all_the_time_with_options_that_it_has():
-    for name in ("maintain", "metrics", "node@"):
+    for name in ("metrics", "node", "node@"):
         parsed = configparser.RawConfigParser(strict=True)
         parsed.optionxform = str
         parsed.read_string((UNITS / f"pyspark-log-{name}.service").read_text())

@@ -68,7 +68,8 @@ def test_what_is_due_is_rolled_in_the_topics_that_are_named_and_then_nothing_is_
     assert documents[1]["bytes"] > 0
     assert documents[2] == NOTHING_OF_T | {"failures": []}
     assert cluster == NOTHING
-    assert cli.out("maintain").splitlines()[0].split() == ["topic", "segments", "bytes", "deleted", "orphans"]
+    columns = ["topic", "segments", "bytes", "deleted", "orphans", "scheduled"]
+    assert [line.split() for line in cli.out("maintain", "t").splitlines()][::2] == [columns, ["t", *"00000"]]
     assert values(cli) == [str(batch) for batch in range(10)]
     [checkpoint] = cli.path.glob("topics/t/*/recovery-point-offset-checkpoint")
     assert checkpoint.read_text() == "0\n1\nt 0 10\n"
@@ -110,8 +111,12 @@ def test_rows_that_expire_are_told_and_so_are_the_files_that_are_deleted_later(c
     log.append("t", {0: [b"%d" % number for number in range(5)]})
     cli.run("maintain")
     log.log.topic("t").submit(AlterConfig({"retention.ms": "1"}))
-    said = cli.out("maintain", "t", "--dry-run").splitlines()[3:]
-    assert said == ["topic t, partition 0: 5 rows expired; log start would move from 0 to 5"]
+    _, title, columns, _, row = cli.out("maintain", "t", "--dry-run").splitlines()[3:]
+    assert (title, columns.split(), row.split()) == (
+        "expired",
+        ["topic", "partition", "from", "log", "start", "rows"],
+        ["t", *"0055"],
+    )
     [document] = cli.documents("maintain", "t")
     assert document["expired"] == [{"partition": 0, "from": 0, "log_start": 5, "rows": 5}]
     assert (document["deleted"], document["scheduled"]) == (0, 3)
@@ -122,8 +127,6 @@ def test_rows_of_the_future_are_told(cli):
     log.create("t", 1, flush_messages=1, message_timestamp_after_max_ms=2**62)
     log.append("t", {0: [b"of the year 50,000", b"young"]}, [2**50, 1])
     cli.run("maintain")
-    said = "partition 0: a row of offsets 0 to 1 has a timestamp in the future; they expire retention.ms after"
-    assert f"topic t, {said}" in cli.out("maintain", "t")
     assert "from=0, to=1" in cli.out("topics", "describe", "t")
     assert cli.documents("maintain", "t")[0]["future"] == [{"partition": 0, "future": [{"from": 0, "to": 1}]}]
 

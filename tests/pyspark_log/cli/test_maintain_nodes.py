@@ -2,11 +2,9 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from pyspark_log.cli.nodes import maintain
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from tests.support.command_line import CommandLine, files_of_t, on_three_nodes
@@ -55,30 +53,6 @@ def test_nodes_that_lag_are_brought_up_to_date_before_anything_is_rolled(cli, tm
     assert files_of_t(cli.path) == files_of_t(tmp_path / "disk1") == files_of_t(tmp_path / "disk2")
     [again] = cli.documents("maintain", "t")
     assert (again["copied"], again["segments"]) == (0, 0)
-
-
-def test_watching_goes_on_after_the_journals_could_not_be_reached(cli, monkeypatch):
-    append(cli, 0)
-    away = cli.path.with_name("away")
-    rounds = 0
-
-    def sleep(_):
-        nonlocal rounds
-        rounds += 1
-        if rounds == 1:
-            cli.path.rename(away)
-            cli.path.write_text("not a folder")
-        elif rounds == 3:
-            cli.path.unlink()
-            away.rename(cli.path)
-        elif rounds == 4:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(maintain, "time", SimpleNamespace(sleep=sleep))
-    monkeypatch.setattr(maintain.watching, "start", lambda *_: None)
-    done = cli.run("maintain", "--watch", code=None)
-    assert (rounds, done.exit_code) == (4, 130)
-    assert done.stderr.count("the cluster was not cleaned up") == 1, "told once in two rounds"
 
 
 # verify and recover

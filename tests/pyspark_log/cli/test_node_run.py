@@ -9,7 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pyspark_log.cli.nodes import node_run, watching
+from pyspark_log.cli.nodes import node_run
+from pyspark_log.cli.nodes.node_run import Nodes
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.sync.controller import ControllerSettings
 from tests.support.command_line import CommandLine, files_of_t, on_three_nodes
@@ -47,7 +48,8 @@ def test_a_node_that_was_away_catches_up_and_has_its_checkpoints(cli, tmp_path):
         assert done == {"node": "1", "objects": objects, "bytes": copied, "failures": []}
     assert files_of_t(tmp_path / "disk1") == files_of_t(cli.path)
     assert [each["log_end_offsets"] for each in partitions(cli)] == [{"0": 9, "1": 9, "2": 0}, {"0": 3, "2": 0, "1": 3}]
-    assert cli.out("node", "run", "2", "--once") == f"node 2: copied 3 files, {size:,} bytes\n"
+    said = cli.out("node", "run", "2", "--once").splitlines()
+    assert said == ["node      2", "objects   3", f"bytes     {size:,}", "failures  none"]
     assert [each["high_watermark"] for each in partitions(cli)] == [9, 3]
     for node in "01":
         cli.run("node", "run", node, "--once")
@@ -100,6 +102,17 @@ def test_the_throttle_is_kept(cli):
     assert time.monotonic() - begin > 0.2
 
 
+def test_without_a_node_all_nodes_in_service_catch_up_also_if_one_of_them_is_away(cli, tmp_path):
+    append(cli, 0)
+    lose_folder(tmp_path / "disk1")
+    done = cli.run("node", "run", "--once", "--json", code=1)
+    assert [json.loads(line)["node"] for line in done.stdout.splitlines()] == ["0", "2"]
+    assert "has no marker" in done.stderr
+    assert files_of_t(tmp_path / "disk2") == files_of_t(cli.path)
+    cli.run("nodes", "fence", "1")
+    assert [each["node"] for each in cli.documents("node", "run", "--once")] == ["0", "2"]
+
+
 def test_what_is_damaged_on_the_node_is_copied_again_and_told(cli, tmp_path, monkeypatch, capsys):
     append(cli, 0, on="012")
     [damaged] = tmp_path.glob("disk1/topics/t/*/append/*")
@@ -109,15 +122,9 @@ def test_what_is_damaged_on_the_node_is_copied_again_and_told(cli, tmp_path, mon
     gone.unlink()
 
     def scrub_twice():
-        passes = iter(range(1))
-
-        def sleep(seconds):
-            assert seconds == node_run.SCRUB_PAUSE_SECONDS
-            next(passes)
-
-        monkeypatch.setattr(node_run, "time", SimpleNamespace(sleep=sleep))
+        stop_after(monkeypatch, 2)
         with pytest.raises(StopIteration):
-            node_run._scrub(str(cli.path), "1", 10**9)
+            node_run.repeat(str(cli.path), Nodes("1", None, 10**9, json=False).scrub, node_run.SCRUB)
         return capsys.readouterr().err
 
     key = damaged.relative_to(tmp_path / "disk1")
@@ -130,24 +137,72 @@ def test_what_is_damaged_on_the_node_is_copied_again_and_told(cli, tmp_path, mon
     assert scrub_twice().count("pyspark-log: topic 't': ") == 1  # told once in two passes
 
 
-def test_it_watches_and_scrubs_as_it_is_told(cli, monkeypatch):
-    watched, scrubbed = [], []
+# The jobs
 
-    def scrub(path, node, speed):
-        scrubbed.append((node, speed))
-        raise KeyboardInterrupt
 
-    monkeypatch.setattr(watching, "start", lambda _, settings: watched.append(settings))
-    monkeypatch.setattr(node_run, "_start_scrubbing", scrub)
+def stop_after(monkeypatch, rounds: int) -> None:
+    """Let a job end after so many rounds."""
+    pauses = iter(range(rounds - 1))
+    monkeypatch.setattr(node_run, "time", SimpleNamespace(sleep=lambda _: next(pauses)))
+
+
+def test_it_does_what_its_options_say_for_one_node_and_for_all(cli, monkeypatch):
+    started = []
+
+    def start(_, job, pause):
+        started.append((job.__name__ if hasattr(job, "__name__") else job.func.__name__, pause))
+        watcher = getattr(job, "__self__", None)
+        if isinstance(watcher, node_run.Watcher):
+            started.append(watcher._settings)
+
+    monkeypatch.setattr(node_run, "start", start)
+    stop_after(monkeypatch, 1)
     how = (
         *("--broker-session-timeout-ms", 1, "--no-auto-leader-rebalance-enable"),
         *("--leader-imbalance-check-interval-seconds", 3, "--leader-imbalance-per-broker-percentage", 4),
     )
-    cli.run("node", "run", "1", code=130)
-    cli.run("node", "run", "1", "--scrub", 5, *how, code=130)
-    cli.run("node", "run", "1", "--scrub", 0, "--once")
-    assert watched == [ControllerSettings(), ControllerSettings(1, False, 3.0, 4.0)]
-    assert scrubbed == [("1", 1024 * 1024), ("1", 5)]
+    watch, scrub = [("watch", node_run.WATCH), ControllerSettings()], [("scrub", node_run.SCRUB)]
+    for words, expected in (
+        ([], [*watch, *scrub, ("maintain", node_run.MAINTAIN)]),
+        (["1", "--scrub", 0], [*watch, ("maintain_node", node_run.MAINTAIN_NODE)]),
+        (["1", *how], [watch[0], ControllerSettings(1, False, 3.0, 4.0), *scrub, ("maintain_node", (60, 600))]),
+    ):
+        started.clear()
+        cli.run("node", "run", *words, code=1)
+        assert started == expected
+
+
+def test_a_pause_doubles_in_an_object_store_while_nothing_happens():
+    pauses = [0.5]
+    for _ in range(6):
+        pauses.append(node_run.FOLLOW.after(pauses[-1], is_busy=False, is_remote=True))
+    assert pauses == [0.5, 1, 2, 4, 8, 10, 10]
+    assert node_run.FOLLOW.after(10, is_busy=True, is_remote=True) == 0.5
+    assert node_run.FOLLOW.after(0.5, is_busy=False, is_remote=False) == 0.5
+    assert node_run.Pause(20, 10).after(20, is_busy=False, is_remote=True) == 20
+
+
+def test_it_goes_on_after_the_journals_could_not_be_reached(cli, monkeypatch, capsys):
+    append(cli, 0)
+    away, rounds = cli.path.with_name("away"), []
+
+    def sleep(_):
+        rounds.append(len(files_of_t(cli.path.with_name("disk1"))))
+        if len(rounds) == 1:
+            append(cli, 1)
+            cli.path.rename(away)
+            cli.path.write_text("not a folder")
+        elif len(rounds) == 3:
+            cli.path.unlink()
+            away.rename(cli.path)
+        elif len(rounds) == 4:
+            raise StopIteration
+
+    monkeypatch.setattr(node_run, "time", SimpleNamespace(sleep=sleep))
+    with pytest.raises(StopIteration):
+        node_run.repeat(str(cli.path), Nodes(None, None, 0, json=True).follow, node_run.FOLLOW)
+    assert rounds == [1, 1, 1, 2]
+    assert capsys.readouterr().err.count("pyspark-log: ") == 1, "told once in two rounds"
 
 
 # As a process
@@ -177,5 +232,5 @@ def test_it_waits_for_a_disk_that_is_not_there_and_follows_until_it_is_interrupt
         finally:
             process.kill()
     assert (process.returncode, b"Traceback" in errors) == (130, False)
-    assert re.match(rb"node 1: copied (1 file|2 files), ", printed), printed  # two if the second came during the round
+    assert re.match(rb"node      1\nobjects   [12]\n", printed), printed  # two if the second came during the round
     assert [each.name for each in (disk / ".tmp").iterdir()] == ["reserve"]

@@ -37,6 +37,11 @@ def test_a_list_is_a_table_without_columns_that_are_empty_but_that_nobody_leads_
     assert printed(capsys, [], empty="no groups yet") == ["no groups yet"]
 
 
+def test_lists_of_documents_in_a_list_are_tables_below_it(capsys):
+    rows = [{"topic": "t", "expired": [{"rows": 5}], "orphans": 0}, {"topic": "u", "expired": [], "orphans": 1}]
+    assert printed(capsys, rows)[::2] == ["topic  orphans", "t            0", "", "topic  rows", "t         5"]
+
+
 def test_a_terminal_without_unicode_gets_none(monkeypatch):
     printed = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", printed)
@@ -55,7 +60,6 @@ def test_several_records_have_an_empty_line_between_them(capsys):
         ("behind_ms", 45_000, "45 s"),
         ("behind_ms", 2_000_000_000_000, "23148 d"),
         ("assigned", {"t": [0, 1]}, "t=0, 1"),
-        ("future", [{"from": 0, "to": 1}], "from=0, to=1"),
         ("client", "a\x1b[2J\nb", r"a\x1b[2J\nb"),
     ],
 )

@@ -99,9 +99,9 @@ def test_acks_and_compression_are_kafkas(cli, acks, compression):
         ("produce t --key-separator : --format json", "it applies to text lines"),
         ("consume t --key-separator : --json", "it applies to text lines"),
         ("consume t --max-messages -1", "Invalid value for '--max-messages'"),
-        ("maintain --interval x", "'x' is not a number"),
-        ("maintain --leader-imbalance-per-broker-percentage 101", "101 is greater than 100"),
-        ("maintain --now --watch", "give only one of these"),
+        ("node run --interval x", "'x' is not a number"),
+        ("node run --leader-imbalance-per-broker-percentage 101", "101 is greater than 100"),
+        ("maintain --watch", "No such option: --watch; use: pyspark-log node run"),
         # What is typed as for Kafka
         ("--path /x topics list", "No such option: --path; put options after the command"),
         ("topics --json list", "No such option: --json; put options after the command"),
