@@ -194,5 +194,5 @@ def without_widths(lines: list[str]) -> list[str]:
 
 def without_chance(text: str) -> list[str]:
     """The lines of a text without ids, times, bytes, and the random choice of nodes: leader, epoch, replicas."""
-    chance = r"[0-9a-f]{32}|[\d,]+ bytes|[\d-]{10} [\d:.]{12}Z|\d+ +\d+ +\d+, .*"
+    chance = r"[0-9a-f]{32}|[\d,]+ bytes|\d+,\d{3}|[\d-]{10} [\d:.]{12}Z|\d+ +\d+ +\d+, .*"
     return [re.sub(chance, "...", line).rstrip() for line in text.splitlines()]

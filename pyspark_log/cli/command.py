@@ -1,4 +1,4 @@
-"""Commands that are their arguments and one call: functions of a log that return documents.
+"""Commands that are their arguments and one call: functions that return documents.
 
 @command("pyspark-log nodes list --path /data/log")
 def list_(log: Log) -> Documents:
@@ -11,37 +11,63 @@ from __future__ import annotations
 import inspect
 import sys
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
+
+import typer
 
 from pyspark_log.cli import arguments, output
 from pyspark_log.opening import open_log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark_log.cli.output import Document, Documents
 
 
-def command(
-    *examples: str, empty: str = "none", records: bool = False
-) -> Callable[[Callable[..., Document | Documents]], Callable[..., None]]:
-    """Make a command of a function whose first parameter is `log`, and whose others are arguments.
+class Result(NamedTuple):
+    """What a command returns if its documents do not say everything."""
 
-    It gets --path, the address of the log that it opens, and --json, and prints what the function returns; `empty` and
-    `records` as for `output.show`. A function that has a parameter `json` gets that too.
+    documents: Document | Documents
+    errors: Sequence[str] = ()
+    """What went wrong. The exit code is then 1."""
+    text: Document | Documents | None = None
+    """What people see in place of the documents."""
+    empty: str = "none"
+    """What they see if there are no documents."""
+    records: bool = False
+    """Whether several documents are records, not a table."""
+
+
+def command(
+    *examples: str, empty: str = "none"
+) -> Callable[[Callable[..., Document | Documents | Result]], Callable[..., None]]:
+    """Make a command of a function whose parameters are its arguments. It gets --json, and prints what is returned.
+
+    A function whose first parameter is `log` gets the log at --path, opened. One that has a parameter `json` gets that
+    too. `empty` is what people see if it returns no documents.
     """
 
-    def make(function: Callable[..., Document | Documents]) -> Callable[..., None]:
-        given = {name: each for name, each in inspect.signature(function).parameters.items() if name != "log"}
+    def make(function: Callable[..., Document | Documents | Result]) -> Callable[..., None]:
+        given = dict(inspect.signature(function).parameters)
+        needs_log = given.pop("log", None) is not None
         told = SimpleNamespace(__annotations__={name: each.annotation for name, each in given.items()})
         types = get_type_hints(told, vars(sys.modules[function.__module__]), include_extras=True)
-        types |= {"path": arguments.Path, "json": arguments.Json}
+        types |= ({"path": arguments.Path} if needs_log else {}) | {"json": arguments.Json}
         defaults = {name: each.default for name, each in given.items()} | {"json": False}
 
-        def run(path: str, *, json: bool, **options: Any) -> None:
+        def run(*, json: bool, **options: Any) -> None:
+            if needs_log:
+                options["log"] = open_log(options.pop("path"))
             if "json" in given:
                 options["json"] = json
-            output.show(function(open_log(path), **options), json=json, empty=empty, records=records)
+            found = function(**options)
+            result = found if isinstance(found, Result) else Result(found, empty=empty)
+            shown = result.documents if json or result.text is None else result.text
+            output.show(shown, json=json, empty=result.empty, records=result.records)
+            for error in result.errors:
+                output.print_error(error)
+            if result.errors:
+                raise typer.Exit(1)
 
         made: Any = run  # typer asks for these
         made.__signature__ = inspect.Signature(

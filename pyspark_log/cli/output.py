@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import typer
@@ -17,18 +17,10 @@ if TYPE_CHECKING:
 
 Document = Mapping[str, Any]
 Documents = Sequence[Document]
-_TIMES = {"created_ms", "committed_ms"}
-"""Fields that are times; others in ms are durations."""
+_TIMES = {"created_ms": "created at", "committed_ms": "committed at", "at_ms": "begun at"}
+"""Fields that are times, and their titles; others in ms are durations."""
 _ALWAYS = {"leader", "isr", "offset"}
 """A table leaves out a column that is empty in all rows, but for these: that nobody leads is news."""
-
-
-class Column(NamedTuple):
-    """A column of a table that has another title than its field, or shows its values differently."""
-
-    field: str
-    title: str = ""
-    show: Callable[[Any], Any] = lambda value: value
 
 
 def show(found: Document | Documents, *lines: str, json: bool, empty: str = "none", records: bool = False) -> None:
@@ -52,13 +44,6 @@ def print_json(*documents: Any) -> None:
     sys.stdout.buffer.write(msgspec.json.Encoder().encode_lines(documents))
 
 
-def print_table(columns: Iterable[Column | str], documents: Iterable[Document]) -> None:
-    """Print these columns of documents."""
-    chosen = [Column(each) if isinstance(each, str) else each for each in columns]
-    rows = [{each.title or each.field: each.show(row[each.field]) for each in chosen} for row in documents]
-    sys.stdout.writelines(f"{line}\n" for line in _table(rows, [each.title or each.field for each in chosen]))
-
-
 def _records(documents: Iterable[Document]) -> Iterator[str]:
     for number, document in enumerate(documents):
         yield from [""] * bool(number)
@@ -68,8 +53,8 @@ def _records(documents: Iterable[Document]) -> Iterator[str]:
             several = _pairs(value) if isinstance(value, Mapping) else []
             for index, cell in enumerate([] if name in tables else several or [_cell(name, value)]):
                 yield f"{'' if index else _title(name):{width}}{cell}"
-        for rows in tables.values():
-            yield ""
+        for name, rows in tables.items():
+            yield from ("", _title(name)) if len(tables) > 1 else ("",)
             yield from _table(rows)
 
 
@@ -83,13 +68,13 @@ def _tables(documents: Documents) -> Iterator[str]:
         yield from _table([{key: each[key]} | one for each in documents for one in each[name]])
 
 
-def _table(rows: Sequence[Document], columns: Sequence[str] = ()) -> Iterator[str]:
+def _table(rows: Sequence[Document]) -> Iterator[str]:
     """Yield a table as wide as it needs to be: a number folded in a narrow terminal could be misread."""
     every = dict.fromkeys(name for row in rows for name in row)
-    fields = columns or [name for name in every if name in _ALWAYS or any(not _is_empty(row.get(name)) for row in rows)]
+    fields = [name for name in every if name in _ALWAYS or any(not _is_empty(row.get(name)) for row in rows)]
     cells = [list(map(_title, fields)), *([_cell(name, row.get(name)) for name in fields] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    right = [bool(rows) and all(isinstance(row.get(name), int) for row in rows) for name in fields]
+    right = [bool(rows) and all(type(row.get(name)) is int for row in rows) for name in fields]
     for number, line in enumerate(cells):
         aligned = (f"{cell:{'>' if r else '<'}{w}}" for cell, w, r in zip(line, widths, right, strict=True))
         yield "  ".join(aligned).rstrip()
@@ -99,7 +84,7 @@ def _table(rows: Sequence[Document], columns: Sequence[str] = ()) -> Iterator[st
 
 
 def _title(name: str) -> str:
-    return (f"{name[:-3]}_at" if name in _TIMES else name.removesuffix("_ms")).replace("_", " ")
+    return _TIMES.get(name) or name.removesuffix("_ms").replace("_", " ")
 
 
 def _is_table(value: Any) -> bool:

@@ -67,11 +67,6 @@ class Finding(msgspec.Struct, frozen=True):
     offset: int | None = None
     """The first row that is concerned."""
 
-    @property
-    def sentence(self) -> str:
-        """What is wrong and where."""
-        return self.detail if self.detail.startswith(f"{self.what} ") else f"{self.what}: {self.detail}"
-
 
 class Report(msgspec.Struct):
     """The result of an audit."""

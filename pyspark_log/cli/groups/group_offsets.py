@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyspark_log.cli import arguments, output
-from pyspark_log.cli.command import command
+from pyspark_log.cli.command import Result, command
 from pyspark_log.cli.dead_members import expire_dead_members
 from pyspark_log.documents.text import time_ms_of
 from pyspark_log.opening import open_log
@@ -31,7 +31,6 @@ from pyspark_log_storage.errors import InvalidInput, LogError, UnknownGroup
 from pyspark_log_storage.names import check_group
 
 if TYPE_CHECKING:
-    from pyspark_log.cli.output import Documents
     from pyspark_log_coordinator.log.log import Log
 
 TopicPartition = tuple[str, int]
@@ -218,7 +217,6 @@ def export(
     "pyspark-log groups import offsets.csv",
     "pyspark-log groups import offsets.csv --execute",
     "pyspark-log groups import offsets.csv --group etl --execute",
-    records=True,
 )
 def import_(
     log: Log,
@@ -233,7 +231,7 @@ def import_(
         ),
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Reset the offsets; without it, only show them.")] = False,
-) -> Documents:
+) -> Result:
     """Reset the offsets of groups to those of a file.
 
     The file comes from groups export, or from kafka-consumer-groups --export. A running streaming query follows the
@@ -250,10 +248,11 @@ def import_(
     if execute:
         _check_resettable(log, offsets)
         _reset_all(log, offsets)
-    return [
+    found = [
         {"group": name, "reset": execute, "partitions": _documents(each, "new", before[name])}
         for name, each in offsets.items()
     ]
+    return Result(found, records=True)
 
 
 def _chosen(found: dict[str | None, Offsets], group: list[str] | None, file: str) -> dict[str, Offsets]:

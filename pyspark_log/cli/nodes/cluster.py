@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyspark_log.cli import arguments, output
+from pyspark_log.cli import arguments
 from pyspark_log.cli.command import command
 from pyspark_log.cli.nodes.nodes import print_voting_advice
 from pyspark_log.documents import cluster as documents
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _MOUNTS = Path("/proc/self/mounts")
 
 
-@arguments.examples(
+@command(
     "pyspark-log cluster create --path /data/log",
     "pyspark-log cluster create --journal-nodes /disk1/log,/disk2/log,/disk3/log",
 )
@@ -51,8 +51,7 @@ def create(
             show_default=False,
         ),
     ] = None,
-    json: arguments.Json = False,
-) -> None:
+) -> Document:
     """Create a cluster, on one store or several journal nodes.
 
     With --journal-nodes the journals survive the loss of a minority of the nodes, and can later be migrated to others;
@@ -70,7 +69,7 @@ def create(
     created = not log.cluster.refresh().cluster_id
     log.open(create=True)
     urls = [] if log.journals.nodes is None else log.journals.nodes.urls
-    output.show({"cluster": log.cluster_id, "journal_nodes": urls, "created": created}, json=json)
+    return {"cluster": log.cluster_id, "journal_nodes": urls, "created": created}
 
 
 @command("pyspark-log cluster describe")
@@ -80,15 +79,14 @@ def describe(log: Log) -> Document:
     return documents.cluster(log)
 
 
-@arguments.examples("pyspark-log cluster adopt --moved --path /new/disk1,/new/disk2,/new/disk3")
+@command("pyspark-log cluster adopt --moved --path /new/disk1,/new/disk2,/new/disk3")
 def adopt(
     path: arguments.Path,
     moved: Annotated[
         bool, typer.Option("--moved", help="The log was moved to this address, and the original is not used any more.")
     ] = False,
     yes: arguments.Yes = False,
-    json: arguments.Json = False,
-) -> None:
+) -> Document:
     """Use a log at the address to which its folders were moved.
 
     A log with several nodes is only opened at the address that it has recorded. Give the new address of the root, or of
@@ -105,8 +103,7 @@ def adopt(
         yes=yes,
     )
     changed = found.record()
-    document = {"cluster": found.cluster_id, "addresses": canonical(path).split(","), "changed": changed}
-    output.show(document, json=json)
+    return {"cluster": found.cluster_id, "addresses": canonical(path).split(","), "changed": changed}
 
 
 @command("pyspark-log cluster migrate-journals --to 0,1,3")
@@ -134,7 +131,7 @@ def migrate_journals(
     return {"cluster": done.nodes.cluster, **facts, "migrated": done.changed, "topics": done.topics}
 
 
-@arguments.examples(
+@command(
     "pyspark-log cluster check-store /mnt/share/log",
     "pyspark-log cluster check-store /mnt/share/log --meet monday",
 )
@@ -148,8 +145,7 @@ def check_store(
             "word. The two wait for each other for a minute.",
         ),
     ] = None,
-    json: arguments.Json = False,
-) -> None:
+) -> Document:
     """Check whether a store can hold a log.
 
     It makes the test that a store must pass when it joins a cluster, and then two users create, read and list the same
@@ -166,9 +162,8 @@ def check_store(
     self_test.self_test(stores[0], environment.nonce(), environment.store_threads)
     nonce = environment.nonce()
     found = store_check.meet_oneself(stores, nonce) if meet is None else store_check.meet(stores[0], meet, nonce)
-    document: dict[str, Any] = {"address": url, "file_system": _file_system(url)}
-    document |= {"machines": 1 if meet is None else 2, "rounds": found.rounds, "slowest_ms": found.slowest_ms}
-    output.show(document, json=json)
+    machines = {"machines": 1 if meet is None else 2, "rounds": found.rounds, "slowest_ms": found.slowest_ms}
+    return {"address": url, "file_system": _file_system(url)} | machines
 
 
 def _file_system(url: str) -> str | None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from pyspark_log.cli import arguments, output
+from pyspark_log.cli import arguments
+from pyspark_log.cli.command import Result, command
 from pyspark_log.cli.output import bar
 from pyspark_log.documents.topics import future
-from pyspark_log.opening import open_log
 from pyspark_log_coordinator.maintenance import cluster_cleanup, topic_cleanup, topic_roll
 from pyspark_log_coordinator.sync import catch_up, replica_file
 from pyspark_log_storage.errors import LogError, UnknownTopic
@@ -28,13 +28,13 @@ _DONE = ("copied", "segments", "deleted", "expired", "deleted_topics", "temporar
 """The fields of a document that say what was done."""
 
 
-@arguments.examples(
+@command(
     "pyspark-log maintain",
     "pyspark-log maintain flights --dry-run",
     "pyspark-log maintain flights --now",
 )
 def maintain(
-    path: arguments.Path,
+    log: Log,
     topics: Annotated[
         list[str] | None, typer.Argument(metavar="TOPIC", help="Names of topics (default: all, and the cluster).")
     ] = None,
@@ -48,8 +48,7 @@ def maintain(
             "deleted topics.",
         ),
     ] = False,
-    json: arguments.Json = False,
-) -> None:
+) -> Result:
     """Roll, merge, expire and clean up topics.
 
     Lets lagging nodes catch up, rolls chunks into segments, merges small segments up to segment.bytes, and deletes
@@ -61,7 +60,6 @@ def maintain(
     Errors do not stop the rest of the work. They are printed at the end, and the exit code is then 1. To repeat it all
     the time, use pyspark-log node run.
     """
-    log = open_log(path)
     for name in topics or ():
         log.check_topic(name)  # raises if the name is wrong, before anything is done
     if not dry_run:
@@ -70,27 +68,16 @@ def maintain(
     done = [each for each in found if each is not None]
     if not topics:
         done.append(maintain_cluster(log, dry_run=dry_run, at_once=now))
-    show(done, json=json)
-    failures = sorted({failure for each in done for failure in each["failures"]})
+    errors = sorted({failure for each in done for failure in each["failures"]})
     if not dry_run and (doubt := log.clock.doubt):
-        failures.append(f"nothing expired or was deleted because of its age: {doubt}")
-    for failure in failures:
-        output.print_error(failure)
-    if failures:
-        raise typer.Exit(1)
+        errors.append(f"nothing expired or was deleted because of its age: {doubt}")
+    return Result(done, errors, [_shown(each) for each in done])
 
 
-def show(done: Sequence[Document], *, json: bool) -> None:
-    """Print what was done, without the failures unless it is JSON: a table of topics, then the cluster."""
-    if json:
-        output.print_json(*done)
-        return
-    shown = [{name: value for name, value in each.items() if name != "failures"} for each in done]
-    if of_topics := [each for each in shown if each["topic"] is not None]:
-        output.show(of_topics, json=False)
-    for each in shown:
-        if each["topic"] is None and has_done_something(each):
-            output.show(each, json=False)
+def _shown(document: Document) -> Document:
+    """Return what people see: failures are errors, and not in a table."""
+    topic = document["topic"] or "(the cluster)"
+    return {name: value for name, value in document.items() if name != "failures"} | {"topic": topic}
 
 
 def has_done_something(document: Document) -> bool:

@@ -291,7 +291,7 @@ class Maintainer:
             done = maintain.maintain_cluster(log) if name is None else maintain.maintain_topic(log, name)
             has_done = done is not None and maintain.has_done_something(done)
             if done is not None and has_done:
-                maintain.show([done], json=self._json)
+                output.show(done, json=self._json)
             failed = [] if done is None else done["failures"]
             failures += failed
             is_busy |= has_done

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pyspark_log.cli import arguments, output
-from pyspark_log.cli.command import command
+from pyspark_log.cli.command import Result, command
 from pyspark_log.documents import cluster as documents
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_storage.errors import UnknownTopic
@@ -143,15 +143,13 @@ def renew(
 @command(
     "pyspark-log nodes drain 1 --dry-run",
     "pyspark-log nodes drain 1 --throttle 50000000",
-    empty="nothing would be moved",
-    records=True,
 )
 def drain(
     log: Log,
     node_id: arguments.NodeId,
     throttle: arguments.Throttle = None,
     dry_run: arguments.DryRun = False,
-) -> Document | Documents:
+) -> Result:
     """Move all replicas off a node and fence it.
 
     Afterwards the node can be removed. It stays in service until its replicas are in sync on other nodes. If its disk
@@ -163,7 +161,7 @@ def drain(
     log.node(node_id)
     wanted = reassigner.topics_to_drain(log, node_id)  # raises if it is impossible, before anything moves
     if dry_run:
-        return reassign.plan(wanted)
+        return Result(reassign.plan(wanted), empty="nothing would be moved", records=True)
     moved: dict[str, dict[str, Any]] = {}
     while True:
         for handle, _ in wanted:
@@ -177,7 +175,8 @@ def drain(
             counts["partitions"] += len(moves)
             counts["objects"] += done.objects
             counts["bytes"] += done.bytes
-            reassign.check_complete(handle.name, done)
+            if errors := reassign.why_incomplete(handle.name, done):
+                return Result({"node": node_id, "fenced": False, "topics": list(moved.values())}, errors)
         # Until the node is fenced, a new topic may have placed replicas on it.
         is_fenced = log.refreshed_node(node_id).fenced
         wanted = reassigner.topics_to_drain(log, node_id)
@@ -186,7 +185,7 @@ def drain(
         if not is_fenced:
             node_admin.set_fenced(log, node_id, fenced=True)
             wanted = reassigner.topics_to_drain(log, node_id)
-    return {"node": node_id, "fenced": True, "topics": list(moved.values())}
+    return Result({"node": node_id, "fenced": True, "topics": list(moved.values())})
 
 
 @command("pyspark-log nodes remove 1 --yes")

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyspark_log.cli import arguments, output
+from pyspark_log.cli import arguments
+from pyspark_log.cli.command import Result, command
 from pyspark_log.cli.topics.topics import NO_TOPICS
 from pyspark_log.documents import topics as documents
-from pyspark_log.opening import open_log
 from pyspark_log_coordinator.log.partition_health import Trouble
 
+if TYPE_CHECKING:
+    from pyspark_log_coordinator.log.log import Log
 
-@arguments.examples(
+
+@command(
     "pyspark-log topics describe",
     "pyspark-log topics describe flights --all-configs",
     "pyspark-log topics describe --under-replicated-partitions",
 )
 def describe(  # noqa: PLR0913, PLR0917 -- the options of a command
-    path: arguments.Path,
+    log: Log,
     topics: arguments.Topics = None,
     all_configs: Annotated[bool, typer.Option("--all-configs", help="Also show settings with default values.")] = False,
     under_replicated: Annotated[
@@ -39,8 +42,7 @@ def describe(  # noqa: PLR0913, PLR0917 -- the options of a command
         bool,
         typer.Option("--at-min-isr-partitions", help="Show only partitions with exactly min.insync.replicas in sync."),
     ] = False,
-    json: arguments.Json = False,
-) -> None:
+) -> Result:
     """Show the settings and partitions of topics.
 
     The log end is the offset of the next row to be written; the high watermark is that of the next row that readers
@@ -56,16 +58,16 @@ def describe(  # noqa: PLR0913, PLR0917 -- the options of a command
     if len(kinds) > 1:
         arguments.refuse("--under-replicated-partitions, ..., --at-min-isr-partitions", "give only one of these")
 
-    found = [(each, documents.topic(each)) for each in documents.handles_of(open_log(path), topics)]
+    found = [(each, documents.topic(each)) for each in documents.handles_of(log, topics)]
     if kinds:
         described = []
         for handle, document in found:
             partitions = [document["partitions"][number] for number in documents.in_trouble(handle, kinds[0])]
             described += [document | {"partitions": partitions}] if partitions else []
         rows = [{"topic": each["topic"]} | one for each in described for one in each["partitions"]]
-        output.show(described if json else rows, json=json, empty=f"no partition is {kinds[0].value}")
-        return
-    for handle, document in [] if json else found:
-        shown = [each for each in documents.settings(handle.config) if all_configs or each["value"] != each["default"]]
-        document["config"] = {each["name"]: each["value"] for each in shown} or "all default"
-    output.show([document for _, document in found], json=json, empty=NO_TOPICS, records=True)
+        return Result(described, text=rows, empty=f"no partition is {kinds[0].value}")
+    shown = []
+    for handle, document in found:
+        config = [each for each in documents.settings(handle.config) if all_configs or each["value"] != each["default"]]
+        shown.append(document | {"config": {each["name"]: each["value"] for each in config} or "all default"})
+    return Result([document for _, document in found], text=shown, empty=NO_TOPICS, records=True)

@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyspark_log.cli import arguments, output
+from pyspark_log.cli import arguments
+from pyspark_log.cli.command import Result, command
 from pyspark_log.cli.output import counted
 from pyspark_log.documents.topics import handles_of
-from pyspark_log.opening import open_log
 from pyspark_log_coordinator.model.settings import BROKER_SESSION_TIMEOUT_MS
 from pyspark_log_coordinator.sync import operator_elections
 
 if TYPE_CHECKING:
-    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
 
 
-@arguments.examples(
+@command(
     "pyspark-log topics elect-leaders",
     "pyspark-log topics elect-leaders flights --unclean",
 )
 def elect_leaders(
-    path: arguments.Path,
+    log: Log,
     name: Annotated[str | None, typer.Argument(metavar="TOPIC", help="Name of a topic (default: all).")] = None,
     unclean: Annotated[
         bool,
@@ -35,8 +35,7 @@ def elect_leaders(
         typer.Option("--broker-session-timeout-ms", min=0, metavar="MS", help=BROKER_SESSION_TIMEOUT_MS.meaning),
     ] = BROKER_SESSION_TIMEOUT_MS.default,
     yes: arguments.Yes = False,
-    json: arguments.Json = False,
-) -> None:
+) -> Result:
     """Elect the preferred leaders of partitions.
 
     The preferred leader is the first replica of a partition. It is elected if it is in sync.
@@ -46,18 +45,16 @@ def elect_leaders(
 
     The exit code is 1 if a leader could not be elected.
     """
-    log = open_log(path)
     handles = handles_of(log, None if name is None else [name])
     if unclean:
-        documents = [one for handle in handles for one in _unclean(handle, timeout_ms, yes=yes)]
+        found = [one for handle in handles for one in _unclean(handle, timeout_ms, yes=yes)]
+        what, empty = "a leader", "no partition is without a leader"
     else:
-        documents = [one for handle in handles for one in _preferred(handle)]
-    nothing = "no partition is without a leader" if unclean else "all partitions have their preferred leaders"
-    output.show(documents, json=json, empty=nothing)
-    if not_elected := sum(each["not_elected"] is not None for each in documents):
-        what = "a leader" if unclean else "the preferred leader"
-        output.print_error(f"{counted(not_elected, 'partition')} still without {what}")
-        raise typer.Exit(1)
+        found = [one for handle in handles for one in _preferred(handle)]
+        what, empty = "the preferred leader", "all partitions have their preferred leaders"
+    missing = sum(each["not_elected"] is not None for each in found)
+    errors = [f"{counted(missing, 'partition')} still without {what}"] if missing else []
+    return Result(found, errors, empty=empty)
 
 
 def _preferred(handle: TopicHandle) -> list[dict[str, Any]]:

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pyspark_log.cli import arguments, output
+from pyspark_log.cli import arguments
+from pyspark_log.cli.command import Result, command
 from pyspark_log.cli.output import bar
-from pyspark_log.opening import open_log
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.sync.replica_file import Throttle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from pyspark_log_coordinator.cluster.placement import Placement
-    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.sync.reassigner import PartitionMove, ReassignmentProgress
 
 
-@arguments.examples(
+@command(
     "pyspark-log topics reassign flights --to-nodes 3,4,5 --dry-run",
     "pyspark-log topics reassign flights --to-nodes 3,4,5 --throttle 50000000",
     "pyspark-log topics reassign flights --replication-factor 2",
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     "pyspark-log topics reassign flights --cancel",
 )
 def reassign(  # noqa: PLR0913, PLR0917 -- the options of a command
+    log: Log,
     name: arguments.Topic,
-    path: arguments.Path,
     replica_assignment: arguments.ReplicaAssignment = None,
     to_nodes: Annotated[
         str | None, typer.Option(metavar="NODE,NODE", help="Spread all partitions evenly over exactly these nodes.")
@@ -42,8 +42,7 @@ def reassign(  # noqa: PLR0913, PLR0917 -- the options of a command
     ] = False,
     throttle: arguments.Throttle = None,
     dry_run: arguments.DryRun = False,
-    json: arguments.Json = False,
-) -> None:
+) -> Result:
     """Move the partitions of a topic to other nodes.
 
     Writers and readers continue meanwhile. As few replicas as possible are moved, and old replicas are removed only
@@ -54,17 +53,14 @@ def reassign(  # noqa: PLR0913, PLR0917 -- the options of a command
     if sum(chosen) > 1:
         arguments.refuse("--replica-assignment, --to-nodes or --replication-factor, --cancel", "give only one of these")
 
-    log = open_log(path)
     handle = log.topic(name)
     wanted = _wanted(handle, replica_assignment, to_nodes, replication_factor, cancel=cancel)
     if dry_run:
-        output.show(plan([(handle, wanted)]), json=json, records=True)
-        return
+        return Result(plan([(handle, wanted)]), records=True)
     moves = reassigner.begin(handle, wanted)
     done = carry_out(handle, throttle)
     copied = {"objects": done.objects, "bytes": done.bytes, "unfinished": done.unfinished, "failures": done.failures}
-    output.show(document(name, moves) | copied, json=json)
-    check_complete(name, done)
+    return Result(document(name, moves) | copied, why_incomplete(name, done))
 
 
 def _wanted(
@@ -91,7 +87,7 @@ def _wanted(
 
 def carry_out(handle: TopicHandle, throttle: int | None) -> ReassignmentProgress:
     """Copy until the topic's reassignments are complete, with a progress bar on a terminal."""
-    wait = bool if throttle is None else Throttle(handle.log.environment, throttle)
+    wait: Callable[[int], object] = (lambda _: None) if throttle is None else Throttle(handle.log.environment, throttle)
     with bar(f"reassign {handle.name}", reassigner.bytes_behind(handle), wait) as advance:
         return reassigner.run(handle, advance)
 
@@ -110,16 +106,12 @@ def plan(wanted: Iterable[tuple[TopicHandle, Placement]]) -> list[dict[str, Any]
     ]
 
 
-def check_complete(topic: str, done: ReassignmentProgress) -> None:
-    """If a reassignment is incomplete, print why, and end the program with exit code 1."""
+def why_incomplete(topic: str, done: ReassignmentProgress) -> list[str]:
+    """Return why a reassignment is incomplete, or nothing if it is complete."""
     if not done.unfinished:
-        return
-    for failure in done.failures:
-        output.print_error(f"topic {topic!r}: {failure}")
+        return []
     numbers = ", ".join(map(str, done.unfinished))
     partitions = f"partition {numbers}" if len(done.unfinished) == 1 else f"partitions {numbers}"
-    output.print_error(
-        f"topic {topic!r}: the reassignment of {partitions} is incomplete; fix the errors above and continue "
-        f"with: pyspark-log topics reassign {topic}"
-    )
-    raise typer.Exit(1)
+    what = f"topic {topic!r}: the reassignment of {partitions} is incomplete"
+    next_step = f"fix the errors above and continue with: pyspark-log topics reassign {topic}"
+    return [*(f"topic {topic!r}: {failure}" for failure in done.failures), f"{what}; {next_step}"]

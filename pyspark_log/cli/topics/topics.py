@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyspark_log.cli import arguments, output
+from pyspark_log.cli import arguments
 from pyspark_log.cli.command import command
 from pyspark_log.cli.output import counted
 from pyspark_log.documents import topics as documents
@@ -31,7 +31,7 @@ TIME_MS_MAX = 2**63 // 1000 - 1
 """The latest timestamp of a row, which is stored in microseconds."""
 
 
-@arguments.examples(
+@command(
     "pyspark-log topics create flights --partitions 8 --replication-factor 3",
     "pyspark-log topics create flights --replica-assignment 0:1,1:2",
     "pyspark-log topics create flights --schema 'id BIGINT NOT NULL, carrier STRING'",
@@ -67,8 +67,7 @@ def create(  # noqa: PLR0913, PLR0917 -- the options of a command
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="Do nothing if the topic already exists.")
     ] = False,
-    json: arguments.Json = False,
-) -> None:
+) -> Document:
     """Create a topic.
 
     If there is no cluster at the address, create it too.
@@ -95,7 +94,7 @@ def create(  # noqa: PLR0913, PLR0917 -- the options of a command
     found = handle.partitions
     factor = max(len(each.replicas) for each in found)
     facts = {"partitions": len(found), "replication_factor": factor, "created": created}
-    output.show({"topic": name, "id": handle.topic_id} | facts, json=json)
+    return {"topic": name, "id": handle.topic_id} | facts
 
 
 def _columns(schema: str | None) -> pa.Schema | None:

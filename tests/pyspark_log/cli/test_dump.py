@@ -138,7 +138,7 @@ def test_times_are_shown_in_utc(tmp_path):
     backup.back_up(log, LocalStore(str(tmp_path / "backups")))
     cli = CommandLine(tmp_path / "log")
     assert "2023-11-14 22:13:20" in cli.out("topics", "list")
-    assert "2023-11-14 22:13:20 UTC" in cli.out("restore", tmp_path / "backups", "--list")
+    assert "2023-11-14 22:13:20.000Z" in cli.out("restore", tmp_path / "backups", "--list")
 
 
 # A clock that runs thousands of years ahead: the years behind 9999 are none that Python knows
@@ -162,6 +162,6 @@ def test_what_a_clock_far_ahead_has_written_is_listed_read_dumped_maintained_and
     for command in ("verify", "maintain"):
         cli.run(command)
         assert cli.out("consume", "t").split() == ["a", "b"]
-    assert f"{FAR_AHEAD_MS:,} ms since 1970" in cli.out("restore", tmp_path / "backups", "--list")
+    assert f"{FAR_AHEAD_MS} ms" in cli.out("restore", tmp_path / "backups", "--list")
     asked = cli.run("restore", tmp_path / "backups", "--as-original", "--path", tmp_path / "again", code=None)
-    assert f"since {FAR_AHEAD_MS:,} ms since 1970 are lost" in asked.output
+    assert f"since {FAR_AHEAD_MS} ms are lost" in asked.output

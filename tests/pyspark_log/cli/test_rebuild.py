@@ -43,10 +43,10 @@ def test_only_with_yes_the_cluster_is_there_again(cli, tmp_path):
     there = {"0": 3, "1": 3, "2": 3}
     assert topic["partitions"] == [{"partition": 0, "log_start": 0, "log_end": 3, "nodes": there}]
     assert (planned["rebuilt"], planned["absent"], topic["losses"], topic["newer"]) == (False, [], [], {})
-    assert "groups and their committed offsets are not rebuilt" in cli.out(*command)
+    assert cli.out(*command).splitlines()[-1].split() == ["t", "0", "0", "3", "0=3,", "1=3,", "2=3"]
     forget_logs()  # what this process knows of before
     assert "there is no log" in cli.error("topics", "list")
-    assert f"address: {tmp_path / 'node0'}" in cli.out(*command, "--yes")
+    assert cli.documents(*command, "--yes")[0]["journals"] == [str(tmp_path / "node0")]
     assert rows(cli) == ["a", "b", "c"]
     cli.run("produce", "t", stdin="d\n")
     assert rows(cli) == ["a", "b", "c", "d"]
@@ -56,9 +56,9 @@ def test_only_with_yes_the_cluster_is_there_again(cli, tmp_path):
 
 def test_without_the_node_that_had_the_journals_it_asks_for_a_word(cli, tmp_path):
     command = ("cluster", "rebuild", "--nodes", nodes(tmp_path, 1, 2))
-    assert "; if they are lost for good, add --journals-lost" in cli.out(*command)
+    assert "may live" in cli.out(*command)
     assert "--journals-lost" in cli.run(*command, "--yes", code=1).stderr
-    assert "node 0 (the root) is not given" in cli.out(*command, "--yes", "--journals-lost")
+    assert [each["node"] for each in cli.documents(*command, "--yes", "--journals-lost")[0]["absent"]] == ["0"]
     other = CommandLine(tmp_path / "node1")
     assert rows(other) == ["a", "b", "c"]
     other.run("verify")
@@ -69,8 +69,6 @@ def test_it_says_where_a_partition_ends_and_how_many_rows_are_lost(cli, tmp_path
     for node in range(3):
         (tmp_path / f"node{node}" / segment.relative_to(tmp_path / "node0")).unlink()
     command = ("cluster", "rebuild", "--nodes", nodes(tmp_path, 0, 1, 2))
-    assert "topic t, partition 0, ends at offset 0, and 3 rows after it are lost: no node has topics/t/" in cli.out(
-        *command
-    )
+    assert cli.out(*command).splitlines()[-1].split()[:4] == ["t", "0", "0", "3"]
     [topic] = [each for each in cli.documents(*command)[0]["topics"] if each["topic"] == "t"]
     assert [(each["partition"], each["offset"], each["rows"]) for each in topic["losses"]] == [(0, 0, 3)]

@@ -37,7 +37,7 @@ def test_what_lies_behind_the_recovery_point_is_read_and_on_request_all(cli):
     assert [key.rsplit("/", 1)[1] for key in document["checked"]] == [segments(cli)[2].stem]
     assert (document["rebuilt"], document["damage"]) == ([], None)
     assert len(cli.documents("recover", "t", "--all")[0]["checked"]) == 3
-    assert cli.out("recover", "t").splitlines()[2].split() == ["0", "2", "3", "1", "0"]
+    assert cli.out("recover", "t").splitlines()[2].split()[2:] == ["0", "2", "3", "1", "0"]
 
 
 def test_a_lost_index_is_made_again(cli):
@@ -56,9 +56,7 @@ def test_damage_is_told_and_the_exit_code_is_one(cli):
     cli.run("recover", "t")  # it is before the recovery point
     document = json.loads(cli.run("recover", "t", "--all", "--json", code=1).stdout)
     assert document["good_up_to"] == 1
-    told = cli.run("recover", "t", "--all", code=1).stdout.splitlines()[-1]
-    assert told.startswith("partition 0, offset 1: segment ")
-    assert bad.stem in told
+    assert bad.stem in cli.run("recover", "t", "--all", code=1).stderr
 
 
 def test_what_cannot_be_recovered_is_an_error_that_names_it(cli, tmp_path):
