@@ -27,7 +27,7 @@ from tests.support.direct import Stream
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-QUIET_SECONDS, COUNTED_SECONDS = 330.0, 60.0
+QUIET_SECONDS, COUNTED_SECONDS = 220.0, 60.0
 """How long the clients are idle before their requests are counted, and how long these are counted."""
 POLLING_SECONDS = 0.01
 """Spark's spark.sql.streaming.pollingDelay."""

@@ -18,6 +18,7 @@ from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.group import machine as group
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import errors
+from scripts import commands_page
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -124,6 +125,10 @@ def test_each_event_has_its_row(machine):
     assert {event.__struct_config__.tag for event in get_args(machine.Event)} <= told
 
 
+def test_the_page_of_commands_is_generated_from_the_commands():
+    assert commands_page.PAGE.read_text() == commands_page.page(commands_page.PAGE.read_text())
+
+
 def test_each_error_has_its_row():
     rows = re.findall(r"^\| (`\w+`.*?) \|", (ROOT / "docs" / "reference" / "errors.md").read_text(), re.MULTILINE)
     told = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
@@ -138,7 +143,7 @@ def test_the_dollars_of_idle_clients_are_those_of_their_requests():
         client, *cells = (each.strip() for each in row.strip("|").split("|"))
         written, read, deleted, dollars = map(float, cells)
         assert dollars == pytest.approx(30 * 24 * 60 * (written * 5e-6 + read * 0.4e-6), abs=0.005), client
-        assert written + read + deleted <= 30 or client == "`node run`, two nodes", client
+        assert written + read + deleted <= 30 or client == "`node run NODE`, two nodes", client
     assert len(rows) > 5
 
 
