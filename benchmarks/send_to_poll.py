@@ -81,15 +81,15 @@ class Stamps:
 
     def of_consumer(self) -> None:
         """Note the looks of the Consumers of this process: when each began and ended, and the newest entry after it."""
-        plain = TopicHandle.look
+        plain = TopicHandle.refresh
 
-        def look(handle: TopicHandle) -> Any:
+        def refresh(handle: TopicHandle, *, polls: bool = False) -> Any:
             begin = time.monotonic()
-            state = plain(handle)
+            state = plain(handle, polls=polls)
             self.times["looks"].append((begin, time.monotonic(), handle.version))
             return state
 
-        setattr(TopicHandle, "look", look)  # noqa: B010 -- mypy refuses an assignment
+        setattr(TopicHandle, "refresh", refresh)  # noqa: B010 -- mypy refuses an assignment
 
     def _taken(self, request: Any) -> None:
         if request is not None:

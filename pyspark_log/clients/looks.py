@@ -81,7 +81,7 @@ class Looks:
         self.open()
         found = list(handles)
         for handle in found:
-            handle.look()
+            handle.refresh(polls=True)
         self._topics = max(1, len(found))
         self._looked = now
 

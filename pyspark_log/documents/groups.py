@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def groups(log: Log) -> list[dict[str, Any]]:
     """Return the groups in short, by name, without those that were deleted. Reads the journal of each."""
-    states = [log.group_handle(record).begin() for _, record in sorted(log.groups().items())]
+    states = [log.group_handle(record).refresh() for _, record in sorted(log.groups().items())]
     return [summary(each) for each in states if each.deleted_ms is None]
 
 

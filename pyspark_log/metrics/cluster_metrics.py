@@ -174,7 +174,7 @@ def _of_topic(handle: TopicHandle) -> Iterator[Sample]:
 
 
 def _of_group(log: Log, handle: GroupHandle) -> Iterator[Sample]:
-    state = handle.begin()
+    state = handle.refresh()
     if state.state is GroupState.DEAD:
         return
     document = groups.group(state, handle.address, lags(log, state), lambda _: None)

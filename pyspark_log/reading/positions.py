@@ -69,7 +69,7 @@ def subscribed(
 ) -> Subscribed:
     """Return the partitions that a subscription names, refreshed, of a log that was just opened.
 
-    `polls` as in `Log.topic`.
+    `polls` as for `Log.topic`.
 
     Raises `UnknownTopic` for a named topic that does not exist, and warns of a pattern that matches no topic; with
     `missing_is_error` false, skips it. Raises `InvalidInput` for an assigned partition that does not exist.
@@ -88,7 +88,7 @@ def subscribed(
     handles = {}
     for name in names:
         try:
-            handles[name] = log.topic(name, polls=polls, just_opened=True)
+            handles[name] = log.topic(name, polls=polls)
         except UnknownTopic:
             # A topic that matched the pattern may be deleted by now.
             if missing_is_error and not isinstance(subscription, SubscribePattern):

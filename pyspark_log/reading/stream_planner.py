@@ -201,7 +201,7 @@ class StreamPlanner:
         handles, ranges = ranges_between(
             begun,
             ended,
-            lambda topic: seen[topic] or log.topic(topic, just_opened=True),
+            lambda topic: seen[topic] or log.topic(topic),
             fail_on_data_loss=self.options.fail_on_data_loss,
         )
         if end != self._new:
@@ -248,7 +248,7 @@ class StreamPlanner:
             return None
         with contextlib.suppress(UnknownTopic):
             if not handle.log.is_remote:
-                handle.look()
+                handle.refresh(polls=True)
         found = handle.partitions
         has_all = all(n < len(found) and found[n].high_watermark >= at.offset for n, at in positions.end.items())
         return handle if has_all and not handle.state.deleted else None

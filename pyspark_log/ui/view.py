@@ -20,7 +20,7 @@ from pyspark_log_coordinator.audit.timeline import Scope
 from pyspark_log_coordinator.group.state import Group, GroupState
 from pyspark_log_coordinator.log.partition_health import Trouble
 from pyspark_log_coordinator.model.partition import by_number
-from pyspark_log_storage.errors import LogError, UnknownGroup, UnknownTopic
+from pyspark_log_storage.errors import LogError, UnknownTopic
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -251,14 +251,7 @@ class Watch:
         now = self._log.environment.now_ms()
         try:
             handle = self._log.group_handle(self._log.known_groups[name])
-            if read or before is None:
-                # A look that finds nothing costs an object store one request; on a disk it would miss nothing either.
-                state = handle.look() if self._log.is_remote else handle.begin()
-            else:
-                state = handle.state
-        except UnknownGroup:
-            self._lags.pop(name, None)
-            return None
+            state = handle.refresh(polls=True) if read or before is None else handle.state
         except LogError as error:
             if before is not None:
                 return msgspec.structs.replace(before, problem=error.message)

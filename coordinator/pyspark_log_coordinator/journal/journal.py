@@ -110,11 +110,16 @@ class Journal(Replay[S, C]):
         super()._advance(data, state)
         self._opened = was_opened
 
-    def refresh(self) -> S:
+    def refresh(self, *, polls: bool = False) -> S:
         """Fold the new entries and return the state. An error never leaves an older state than before.
 
-        Raises `LogMoved` if the journal has ended here; `CorruptObject`, `NewerFormat`, `StoreError`.
+        `polls` is for callers that ask again and again, so that each time costs little: on one store a request, by the
+        name of the next entry. What that misses is found when the last full refresh is `refresh_seconds` ago. Raises
+        `LogMoved` if the journal has ended here; `CorruptObject`, `NewerFormat`, `StoreError`.
         """
+        is_due = self._environment.monotonic() - self._looked >= self.entries.refresh_seconds
+        if polls and not is_due and not self.may_have_more:
+            return self.state
         known = self.state, self.number, self.last_hash, self._snapshot_number
         try:
             state = self._refresh()
@@ -138,15 +143,6 @@ class Journal(Replay[S, C]):
         `StoreError`.
         """
         return not self._opened or self.has_ended or self.entries.may_have(self.number + 1)
-
-    def look(self) -> S:
-        """Return the newest state at the least cost, for callers that poll. Raises as `refresh`.
-
-        On one store this is one request, by the name of the next entry. What that misses is found by a refresh, which
-        follows when the last one is `refresh_seconds` ago.
-        """
-        is_due = self._environment.monotonic() - self._looked >= self.entries.refresh_seconds
-        return self.refresh() if is_due or self.may_have_more else self.state
 
     def _refresh(self) -> S:
         end: int | None = None  # the newest entry that there was when this began, if one request tells

@@ -49,27 +49,23 @@ class GroupHandle:
         """Where the group's journal is: the URL of its folder."""
         return f"{self.journal.place.url}/{self.journal.folder}"
 
-    def begin(self) -> Group:
-        """Return the group's newest state; begin its journal if nobody has."""
-        state = self.journal.refresh()
+    def refresh(self, *, polls: bool = False) -> Group:
+        """Return the group's newest state, also if it was deleted; begin its journal if nobody has.
+
+        `polls` as for `Journal.refresh`.
+        """
+        state = self.journal.refresh(polls=polls)
         return state if state.started else self._start()
 
-    def refresh(self, *, create: bool = False) -> Group:
-        """Return the group's newest state. Raise `UnknownGroup` if it was deleted, unless `create` starts it again."""
-        state = self.begin()
-        if state.state is not GroupState.DEAD:
-            return state
+    def alive(self, *, create: bool = False) -> Group:
+        """Return the known state. Raise `UnknownGroup` if the group was deleted, unless `create` starts it again."""
+        if self.state.state is not GroupState.DEAD:
+            return self.state
         if create:
             return self._start()
         raise UnknownGroup(
             self.group_id, f"group {self.group_id!r} was deleted; join it or commit offsets to it to use it again"
         )
-
-    def look(self, *, create: bool = False) -> Group:
-        """Do the same at the least cost, for callers that poll; see `Journal.look`."""
-        state = self.journal.look()
-        is_there = state.started and state.state is not GroupState.DEAD
-        return state if is_there else self.refresh(create=create)
 
     def submit(self, command: group.Command) -> Outcome[Group]:
         """Carry out a command; see `Journal.submit`.

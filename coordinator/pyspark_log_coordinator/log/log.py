@@ -176,41 +176,33 @@ class TopicHandle:
             self._schemas = stored, schema.decode_all(stored, name)
         return self._schemas[1]
 
-    def refresh(self) -> topic.Topic:
-        """Return the topic's newest state; begin its journal if nobody has.
+    def refresh(self, *, polls: bool = False) -> topic.Topic:
+        """Return the topic's newest state; begin its journal if nobody has. `polls` as for `Journal.refresh`.
 
         Raises `UnknownTopic` if the topic was deleted.
         """
-        return self._checked(self.journal.refresh())
-
-    def look(self) -> topic.Topic:
-        """Do the same at the least cost, for callers that poll; see `Journal.look`."""
-        return self._checked(self.journal.look())
-
-    def seen(self, *, polls: bool) -> TopicHandle:
-        """Return this handle after a look or, unless the caller polls, a refresh."""
-        if polls:
-            self.look()
-        else:
-            self.refresh()
-        return self
-
-    def _checked(self, state: topic.Topic) -> topic.Topic:
+        state = self.journal.refresh(polls=polls)
         if not state.started:
             state = self.journal.submit(start_topic(self._record, self.log.cluster.state.nodes)).state
         if state.deleted:
             raise topic.was_deleted(self.name, self.topic_id)
-        if not state.incarnations.keys() <= self.log.cluster.state.nodes.keys():
+        if not self._knows(state.incarnations):
             self._check_nodes(state)
         return state
 
-    def _check_nodes(self, state: topic.Topic) -> None:
-        """Raise `CorruptObject` if the topic has replicas on nodes that the cluster never had.
+    def _knows(self, incarnations: Mapping[NodeId, str]) -> bool:
+        """Return whether this process knows these nodes as the topic does."""
+        nodes = self.log.cluster.state.nodes
+        return all(each in nodes and nodes[each].incarnation == mine for each, mine in incarnations.items())
 
-        A removed node may have replicas for a moment: a reassignment to it may have begun at the same time.
+    def _check_nodes(self, state: topic.Topic) -> None:
+        """Refresh the cluster if nodes have joined or were renewed since.
+
+        Raise `CorruptObject` if the topic has replicas on nodes that the cluster never had. A removed node may have
+        replicas for a moment: a reassignment to it may have begun at the same time.
         """
         members = {member for each in state.partitions for member in each.replicas}
-        if members <= self.log.cluster.state.nodes.keys():
+        if self._knows({each: state.incarnations[each] for each in members}):
             return
         present = self.log.cluster.refresh()
         unknown = members - present.nodes.keys() - {each.node_id for each in present.former_nodes}
@@ -542,10 +534,6 @@ class Log:
         """Return a node. Raises `InvalidOption` if this process knows none of this id."""
         return node_of(self.cluster.state.nodes, node_id)
 
-    def refreshed_node(self, node_id: NodeId) -> Node:
-        """Return a node as it is now. Raises `InvalidOption` if there is none of this id."""
-        return node_of(self.cluster.refresh().nodes, node_id)
-
     @property
     def known_topics(self) -> Mapping[str, TopicRecord]:
         """The topics that this process knows, by name. Reads nothing."""
@@ -561,36 +549,35 @@ class Log:
         cluster.topic_of(self.cluster.state, name)
 
     def topics(self, *, polls: bool = False) -> dict[str, TopicRecord]:
-        """Return the present topics by name; `polls` as for `topic`."""
-        return (self.cluster.look() if polls and self.is_remote else self.cluster.refresh()).topics
+        """Return the present topics by name; `polls` as for `Journal.refresh`."""
+        return self.cluster.refresh(polls=polls).topics
 
-    def topic(
-        self, name: str, *, recent_suffices: bool = False, polls: bool = False, just_opened: bool = False
-    ) -> TopicHandle:
+    def topic(self, name: str, *, recent_suffices: bool = False, polls: bool = False) -> TopicHandle:
         """Return the handle of a topic's present incarnation, refreshed. Raises `UnknownTopic`.
 
         With `recent_suffices` it may know less than the newest entry, as `Journal.submit` may (`Journal.is_fresh`).
-        `polls` is for callers that ask again and again: in an object store each time is one request (`Journal.look`).
-        `just_opened` is for those that have called `open` just now, which has read the names of topics.
+        `polls` as for `Journal.refresh`.
         """
         check_topic(name)
-        polls = polls and self.is_remote
-        if (self._is_fresh or polls or just_opened) and (known := self.cluster.state.topics.get(name)) is not None:
+        known = self.cluster.state.topics.get(name)
+        if known is not None:
             handle = self._handle(known)
-            if recent_suffices and handle.journal.is_fresh and not handle.journal.state.deleted:
+            if recent_suffices and handle.is_fresh and not handle.state.deleted:
                 return handle
             with contextlib.suppress(UnknownTopic):  # it was deleted, and may have been created again
-                return handle.seen(polls=polls)
-        record = cluster.topic_of(self.cluster.look() if polls else self.cluster.refresh(), name)
-        return self._handle(record).seen(polls=polls)
+                handle.refresh(polls=polls)
+                return handle
+        handle = self._handle(cluster.topic_of(self.cluster.refresh(polls=polls), name))
+        handle.refresh(polls=polls)
+        return handle
 
     def topics_on(
         self, node_id: NodeId, *, polls: bool = False, failed: Callable[[str, LogError], object] | None = None
     ) -> Iterator[TopicHandle]:
         """Yield the handles of the topics that have replicas on a node, refreshed, by name. Raises `InvalidOption`.
 
-        `polls` as for `topic`. `failed` gets the name of each topic whose journal is damaged; the others continue.
-        Without it the error is raised.
+        `polls` as for `Journal.refresh`. `failed` gets the name of each topic whose journal is damaged; the others
+        continue. Without it the error is raised.
         """
         names = sorted(self.topics(polls=polls))
         node_of(self.cluster.state.nodes, node_id)
@@ -614,17 +601,16 @@ class Log:
     def group(self, group_id: str, *, create: bool = False, polls: bool = False) -> GroupHandle:
         """Return the handle of a group, refreshed. Raises `UnknownGroup` unless `create` is true, `InvalidName`.
 
-        `polls` is for callers that ask again and again, as for `topic`.
+        `polls` as for `Journal.refresh`.
         """
-        if polls and self._is_fresh and (known := self.cluster.state.groups.get(group_id)) is not None:
-            handle = self.group_handle(known)
-            handle.look(create=create)
-            return handle
-        state = self.cluster.refresh()
-        if create and group_id not in state.groups:
-            state = self.cluster.submit(cluster.CreateGroup(group_id, self.environment.nonce())).state
-        handle = self.group_handle(group_of(state.groups, group_id))
-        handle.refresh(create=create)
+        groups = self.cluster.state.groups
+        if group_id not in groups:  # a group's record stays for ever
+            groups = self.cluster.refresh(polls=polls).groups
+            if create and group_id not in groups:
+                groups = self.cluster.submit(cluster.CreateGroup(group_id, self.environment.nonce())).state.groups
+        handle = self.group_handle(group_of(groups, group_id))
+        handle.refresh(polls=polls)
+        handle.alive(create=create)
         return handle
 
     def group_handle(self, record: GroupRecord) -> GroupHandle:

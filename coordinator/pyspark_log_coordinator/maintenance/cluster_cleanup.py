@@ -139,7 +139,7 @@ def clean_up_groups(log: Log, failed: Callable[[str, LogError], object]) -> int:
 
 def _forget_deleted_topics(log: Log, handle: GroupHandle) -> None:
     """Delete the committed offsets of topics that were deleted, unless the group has members."""
-    state = handle.begin()
+    state = handle.refresh()
     # Read after the group's state: a topic with committed offsets that is not there any more was deleted.
     present = {each.topic_id for each in log.topics().values()}
     gone = {topic_id: tuple(offsets) for topic_id, offsets in state.offsets.items() if topic_id not in present}

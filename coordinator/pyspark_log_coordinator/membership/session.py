@@ -85,7 +85,10 @@ class Session:
         """Read everything that is new in the journal. Raises `LogError`, `UnknownGroup` unless `create`."""
         with self.lock:
             self._refreshed = self._looked = self.environment.monotonic()
-            self._note(self.open().refresh(create=True) if create else self.open().journal.refresh())
+            handle = self.open()
+            self._note(handle.refresh())
+            if create:
+                self._note(handle.alive(create=True))
             return self.group
 
     def submit(self, command: group.Command) -> Outcome[Group]:

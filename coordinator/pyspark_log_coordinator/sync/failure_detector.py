@@ -75,7 +75,7 @@ class FailureDetector:
         Return the elections.
         """
         log = handle.log
-        state = handle.look() if log.is_remote else handle.refresh()
+        state = handle.refresh(polls=True)
         complete: dict[NodeId, bool | None] = {}
         for node in sorted(_leaders_and_isr(state)):
             complete[node] = _is_complete(handle, node)

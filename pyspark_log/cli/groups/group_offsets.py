@@ -205,7 +205,7 @@ def export(
     wanted = dict.fromkeys(groups or ())
     if all_groups:
         handles = {name: log.group_handle(record) for name, record in sorted(log.groups().items())}
-        wanted = dict.fromkeys(name for name, each in handles.items() if each.begin().state is not GroupState.DEAD)
+        wanted = dict.fromkeys(name for name, each in handles.items() if each.refresh().state is not GroupState.DEAD)
     found = {name: _committed(log, name) for name in wanted}
     if json:
         output.print_json(*({"group": name, "partitions": _documents(each, "offset")} for name, each in found.items()))

@@ -178,7 +178,7 @@ def drain(
             if errors := reassign.why_incomplete(handle.name, done):
                 return Result({"node": node_id, "fenced": False, "topics": list(moved.values())}, errors)
         # Until the node is fenced, a new topic may have placed replicas on it.
-        is_fenced = log.refreshed_node(node_id).fenced
+        is_fenced = log.node(node_id).fenced
         wanted = reassigner.topics_to_drain(log, node_id)
         if is_fenced and not wanted:
             break

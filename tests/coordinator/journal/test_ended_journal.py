@@ -59,9 +59,9 @@ def test_no_entry_follows_the_last_one_whoever_knew_how_much(journals):
     for journal in (ending, knew_all, knew_less, journals.open()):
         with pytest.raises(LogMoved):
             journal.submit(AddItems(("clock",)))
-        for look in (journal.refresh, journal.look):
+        for polls in (False, True):
             with pytest.raises(LogMoved):
-                look()
+                journal.refresh(polls=polls)
         assert (journal.number, journal.state.items) == (ended, ("book", "vase"))
     assert not any(layout.number(ended + 1) in key for store in journals.stores for key in store.list(""))
 

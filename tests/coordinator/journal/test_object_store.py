@@ -108,10 +108,10 @@ def test_a_process_that_polls_asks_for_the_next_entry_by_name_and_finds_what_oth
     fill(journal, 6)
     other.refresh()
     bucket.requests.clear()
-    assert [other.look() for _ in range(3)] == [journal.state] * 3
+    assert [other.refresh(polls=True) for _ in range(3)] == [journal.state] * 3
     assert bucket.requests == ["exists"] * 3
     add(journal, "more")
-    assert other.look() == journal.state
+    assert other.refresh(polls=True) == journal.state
 
 
 def test_a_process_that_polls_and_slept_while_its_next_entry_was_trimmed_finds_the_newest_state_after_a_minute(bucket):
@@ -124,6 +124,6 @@ def test_a_process_that_polls_and_slept_while_its_next_entry_was_trimmed_finds_t
     for key in list(bucket.list(ENTRIES)):
         bucket.delete(key)
     environment.sleep(REFRESH_SECONDS_REMOTE - 1)
-    assert sleeper.look() != journal.state, "it shows what it knows"
+    assert sleeper.refresh(polls=True) != journal.state, "it shows what it knows"
     environment.sleep(1)
-    assert sleeper.look() == journal.state
+    assert sleeper.refresh(polls=True) == journal.state

@@ -132,10 +132,10 @@ def test_maintenance_leaves_offsets_of_a_deleted_topic_while_the_group_has_membe
     log = world.log(create=True)
     assert clean_up_groups(log, failed=pytest.fail) == 1
     group = log.group_handle(log.group("g"))
-    assert group.begin().committed("t", 0).offset == 7
+    assert group.refresh().committed("t", 0).offset == 7
     a.member.leave()
     clean_up_groups(log, failed=pytest.fail)
-    assert group.begin().committed("t", 0) is None
+    assert group.refresh().committed("t", 0) is None
 
 
 def test_a_member_rests_when_the_store_does_not_answer():
