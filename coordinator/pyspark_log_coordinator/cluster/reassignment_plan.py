@@ -5,8 +5,8 @@ rack without one, on the node with the fewest replicas of the topic. If it shrin
 removed, also the preferred leader; otherwise one in the rack with the most, on the node with the most replicas, and the
 preferred leader stays.
 
-With `even`, replicas move one by one from the node with the most to the node with the fewest, until these differ by one
-or racks forbid it; so a new node gets its share. Then preferred leaders are balanced in the same way, which copies
+`even_out` moves replicas one by one from the node with the most to the node with the fewest, until these differ by one
+or racks forbid it; so a new node gets its share. Then it balances preferred leaders in the same way, which copies
 nothing.
 
 The same request again gives the same plan, so an interrupted reassignment continues.
@@ -14,6 +14,7 @@ The same request again gives the same plan, so an interrupted reassignment conti
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from pyspark_log_coordinator.model.partition import by_number, named
 from pyspark_log_storage.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from pyspark_log_coordinator.cluster.placement import Placement
     from pyspark_log_coordinator.model.partition import NodeId
@@ -33,7 +34,6 @@ def relocate(
     replication_factor: int | None = None,
     closed: Collection[NodeId] = (),
     *,
-    even: bool = False,
     behind: Sequence[Collection[NodeId]] = (),
 ) -> Placement:
     """Return the nodes of each partition, preferred leader first.
@@ -56,12 +56,54 @@ def relocate(
             first = min(nodes, key=lambda each: (each in closed, leaders[each]))  # of equals the first
             leaders[first] += 1
             _to_front(nodes, first)
-    if even:
-        while plan.even_replicas():
-            pass
-        while plan.even_leaders():
-            pass
     return tuple(tuple(nodes) for nodes in plan.placed)
+
+
+def even_out(placement: Placement, racks: Mapping[NodeId, str]) -> Placement:
+    """Return the nodes of each partition after some replicas have moved, so that all nodes have about as many.
+
+    `racks` has the rack of each node, also of those without a replica.
+    """
+    placed = [list(nodes) for nodes in placement]
+
+    def may_hold(number: int, before: NodeId, after: NodeId) -> bool:
+        """Return whether the partition is in at least as many racks if `after` replaces `before`."""
+        others = {racks[node] for node in placed[number] if node != before}
+        return len({*others, racks[after]}) >= len({*others, racks[before]})
+
+    held = {node: {number for number, nodes in enumerate(placed) if node in nodes} for node in racks}
+    for number, before, after in _evening_moves(held, may_hold):
+        placed[number][placed[number].index(before)] = after
+    led = {node: {number for number, nodes in enumerate(placed) if nodes[0] == node} for node in racks}
+    for number, _, after in _evening_moves(led, lambda number, _, after: after in placed[number]):
+        _to_front(placed[number], after)
+    return tuple(map(tuple, placed))
+
+
+def _evening_moves(
+    has: dict[NodeId, set[int]], is_allowed: Callable[[int, NodeId, NodeId], bool]
+) -> Iterator[tuple[int, NodeId, NodeId]]:
+    """Yield which partition moves from which node to which other, one after the other, until all have about as many.
+
+    `has` are the partitions of each node. `is_allowed` is asked after each move was carried out.
+    """
+    while True:
+        fewest = sorted(has, key=lambda each: (len(has[each]), by_number(each)))
+        most = sorted(has, key=lambda each: (-len(has[each]), by_number(each)))
+        able = (
+            (number, heavy, light)
+            for heavy, light in itertools.product(most, fewest)
+            if len(has[heavy]) - len(has[light]) > 1
+            for number in sorted(has[heavy] - has[light])
+            if is_allowed(number, heavy, light)
+        )
+        move = next(able, None)
+        if move is None:
+            return
+        number, heavy, light = move
+        has[heavy].remove(number)
+        has[light].add(number)
+        yield move
 
 
 class _Plan:
@@ -102,38 +144,6 @@ class _Plan:
         best = min(able, key=lambda each: (in_rack[self._racks[each]], len(self._of[each]), by_number(each)))
         nodes.append(best)
         self._of[best].add(number)
-
-    def even_replicas(self) -> bool:
-        """Move one replica from a node with many to one with few, and return whether there was one to move."""
-        by_load = sorted(self._of, key=lambda each: (-len(self._of[each]), by_number(each)))
-        for heavy in by_load:
-            for light in sorted(self._open, key=lambda each: (len(self._of[each]), by_number(each))):
-                if len(self._of[heavy]) - len(self._of[light]) <= 1:
-                    break
-                for number in sorted(self._of[heavy] - self._of[light]):
-                    if self._is_as_spread(self.placed[number], heavy, light):
-                        self.placed[number][self.placed[number].index(heavy)] = light
-                        self._of[heavy].discard(number)
-                        self._of[light].add(number)
-                        return True
-        return False
-
-    def even_leaders(self) -> bool:
-        """Change the preferred leader of one partition of a node that leads many, and return whether there was one."""
-        leads = Counter(nodes[0] for nodes in self.placed)
-        for heavy, count in sorted(leads.items(), key=lambda each: (-each[1], by_number(each[0]))):
-            for nodes in self.placed:
-                if nodes[0] == heavy:
-                    light = min(nodes, key=lambda each: (each not in self._open, leads[each], by_number(each)))
-                    if count - leads[light] > 1:
-                        _to_front(nodes, light)
-                        return True
-        return False
-
-    def _is_as_spread(self, nodes: list[NodeId], before: NodeId, after: NodeId) -> bool:
-        """Return whether the partition is in at least as many racks if `after` replaces `before`."""
-        others = {self._racks[node] for node in nodes if node != before}
-        return len({*others, self._racks[after]}) >= len({*others, self._racks[before]})
 
 
 def _to_front(nodes: list[NodeId], first: NodeId) -> None:

@@ -22,7 +22,7 @@ from pyspark_log_coordinator.sync import catch_up, replica_file
 from pyspark_log_storage.errors import InvalidOption, LogError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from pyspark_log_coordinator.cluster.machine import Node
     from pyspark_log_coordinator.log.log import Log, TopicHandle
@@ -83,32 +83,34 @@ def placement_on(handle: TopicHandle, wanted: Iterable[NodeId], replication_fact
     for node in wanted:
         if nodes.node_of(members, node).fenced:
             raise InvalidOption("node", f"node {node!r} is fenced; unfence it or choose another node")
-    return _relocate(handle, {node: members[node].rack for node in wanted}, replication_factor, even=True)
+    racks = {node: members[node].rack for node in wanted}
+    return reassignment_plan.even_out(_relocate(handle, racks, replication_factor, closed=()), racks)
 
 
 def placement_with_factor(handle: TopicHandle, replication_factor: int) -> Placement:
     """Return a placement with this number of replicas for each partition. Raises `InvalidOption`."""
     racks = {name: each.rack for name, each in handle.log.cluster.state.nodes.items()}
-    return _relocate(handle, racks, replication_factor)
+    return _relocate(handle, racks, replication_factor, _unusable(handle.log))
 
 
 def placement_without(handle: TopicHandle, node_id: NodeId) -> Placement:
     """Return a placement that leaves a node without replicas. Raises `InvalidOption`."""
     racks = {name: each.rack for name, each in handle.log.cluster.state.nodes.items() if name != node_id}
-    return _relocate(handle, racks, None)
+    return _relocate(handle, racks, None, _unusable(handle.log))
+
+
+def _unusable(log: Log) -> set[NodeId]:
+    """Return the nodes that cannot be used now: they get no new replicas, and those that they have may stay."""
+    return {name for name, each in log.cluster.state.nodes.items() if each.fenced or name in log.missing_nodes}
 
 
 def _relocate(
-    handle: TopicHandle, racks: Mapping[NodeId, str], replication_factor: int | None, *, even: bool = False
+    handle: TopicHandle, racks: Mapping[NodeId, str], replication_factor: int | None, closed: Collection[NodeId]
 ) -> Placement:
-    log, topic = handle.log, handle.journal.state
-    # No new replicas for nodes that cannot be used now; replicas that they have may stay.
-    closed = {name for name, each in log.cluster.state.nodes.items() if each.fenced or name in log.missing_nodes}
-    behind = [_behind(each, closed) for each in topic.partitions]
+    topic, unusable = handle.journal.state, _unusable(handle.log)
+    behind = [_behind(each, unusable) for each in topic.partitions]
     try:
-        return reassignment_plan.relocate(
-            target_placement(topic), racks, replication_factor, () if even else closed, even=even, behind=behind
-        )
+        return reassignment_plan.relocate(target_placement(topic), racks, replication_factor, closed, behind=behind)
     except InvalidOption as error:
         raise InvalidOption(error.option, f"topic {topic.name!r}, {error.message}") from None
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_log_coordinator.cluster.placement import spread
-from pyspark_log_coordinator.cluster.reassignment_plan import relocate
+from pyspark_log_coordinator.cluster.reassignment_plan import even_out, relocate
 from pyspark_log_storage.errors import InvalidOption
 
 THREE = spread(dict.fromkeys("012", ""), 6, 3, seed=0)
@@ -36,12 +36,12 @@ def leads(assignment):
 
 def test_what_may_stay_stays_and_only_preferred_leaders_are_evened_out():
     assert relocate(THREE, nodes("0123")) == THREE
-    assert relocate(THREE, nodes("012"), even=True) == THREE
-    assert leads(relocate((("0", "1"),) * 2, nodes("01"), even=True)) == {"0": 1, "1": 1}
+    assert even_out(THREE, nodes("012")) == THREE
+    assert leads(even_out((("0", "1"),) * 2, nodes("01"))) == {"0": 1, "1": 1}
 
 
 def test_all_move_where_none_may_stay_and_leaders_are_even():
-    after = relocate(THREE, nodes("345"), even=True)
+    after = even_out(relocate(THREE, nodes("345")), nodes("345"))
     assert {tuple(sorted(each)) for each in after} == {("3", "4", "5")}
     assert leads(after) == {"3": 2, "4": 2, "5": 2}
 
@@ -60,7 +60,7 @@ def test_a_removed_preferred_leader_is_replaced_by_the_node_that_leads_least():
 
 
 def test_a_new_node_gets_its_share_and_nothing_else_moves():
-    after = relocate(THREE, nodes("0123"), even=True)
+    after = even_out(THREE, nodes("0123"))
     assert sorted(loads(after).values()) == [4, 4, 5, 5]
     assert moved(THREE, after) == loads(after)["3"]
     assert max(leads(after).values()) - min(leads(after).values()) <= 1
@@ -81,21 +81,17 @@ def test_one_replica_less_is_one_that_is_out_of_sync_even_if_it_is_the_preferred
 
 def test_evening_out_takes_no_partition_out_of_a_rack():
     racks = {"0": "a", "1": "b", "2": "a"}
-    after = relocate((("0", "1"),) * 4, racks, even=True)
+    after = even_out((("0", "1"),) * 4, racks)
     assert loads(after) == {"0": 2, "1": 4, "2": 2}
 
 
 def test_a_closed_node_keeps_what_it_has_and_gets_nothing():
     assert as_text(relocate((("0", "1"), ("2", "1")), nodes("123"), closed={"1"})) == ["3 1", "2 1"]
-    assert set(loads(relocate((("0", "1"),) * 4, nodes("012"), closed={"2"}, even=True))) == {"0", "1"}
 
 
 def test_a_closed_node_becomes_preferred_leader_only_if_there_is_no_other():
     assert as_text(relocate((("0", "1", "2"),), nodes("12"), 2, closed={"1"})) == ["2 1"]
     assert as_text(relocate((("0", "1"),), nodes("12"), 1, closed={"1"})) == ["1"]
-    before = (("0", "1", "2"),) * 4
-    assert leads(relocate(before, nodes("012"), closed={"1"}, even=True)) == {"0": 2, "2": 2}
-    assert relocate((("1", "0"),) * 2, nodes("01"), closed={"1"}, even=True) == (("0", "1"), ("1", "0"))
 
 
 def test_too_few_nodes_are_an_error():
@@ -116,20 +112,23 @@ def asked(draw):
     before = spread(racks, draw(st.integers(1, 12)), draw(st.integers(1, len(racks))), draw(st.integers(0, 2**32)))
     factor = draw(st.integers(1, len(racks)))
     left = draw(st.sets(st.sampled_from(sorted(racks)), min_size=factor))
-    return before, {node: racks[node] for node in left}, factor, draw(st.booleans())
+    return before, {node: racks[node] for node in left}, factor
 
 
 @given(asked())
 def test_every_partition_has_its_replicas_on_nodes_of_their_own_and_the_same_again_moves_nothing(case):
-    before, racks, factor, even = case
-    after = relocate(before, racks, factor, even=even)
-    assert all(len(each) == len(set(each)) == factor and set(each) <= set(racks) for each in after)
-    assert relocate(after, racks, factor, even=even) == after
+    before, racks, factor = case
+    moved_off = relocate(before, racks, factor)
+    evened = even_out(moved_off, racks)
+    for after in (moved_off, evened):
+        assert all(len(each) == len(set(each)) == factor and set(each) <= set(racks) for each in after)
+        assert relocate(after, racks, factor) == after
+    assert even_out(evened, racks) == evened
 
 
 @given(asked())
 def test_without_evening_out_only_what_must_move_does(case):
-    before, racks, factor, _ = case
+    before, racks, factor = case
     after = relocate(before, racks, factor)
     kept = [[node for node in each if node in racks] for each in before]
     assert moved(before, after) == sum(max(0, factor - len(each)) for each in kept)
@@ -138,7 +137,8 @@ def test_without_evening_out_only_what_must_move_does(case):
 
 @given(asked())
 def test_in_one_rack_replicas_differ_by_one_when_they_are_evened_out(case):
-    before, racks, factor, _ = case
-    after = loads(relocate(before, dict.fromkeys(racks, "a"), factor, even=True))
+    before, racks, factor = case
+    racks = dict.fromkeys(racks, "a")
+    after = loads(even_out(relocate(before, racks, factor), racks))
     counts = [after[node] for node in racks]
     assert max(counts) - min(counts) <= 1
