@@ -1,6 +1,7 @@
 """The evolution of a typed topic's columns."""
 
 import math
+import re
 from random import Random
 
 import pyarrow as pa
@@ -23,7 +24,6 @@ def test_rows_of_every_version_read_as_the_newest(seed):
         versions = [random_columns.columns(random)]
         while len(versions) < 4:
             versions.append(random_columns.evolved(random, versions[-1]))
-            assert schema_evolution.why_incompatible(versions[-2], versions[-1]) is None
             assert schema_evolution.merge(versions[-2], versions[-1], relax=True).equals(versions[-1])
         for version in versions:
             batch = random_columns.rows(random, version, 5)
@@ -57,19 +57,16 @@ ALLOWED = [
     ("a map<string, int>", "a map<string, bigint>"),
 ]
 REFUSED = [
-    ("a int, b int", "a int", "column 'b' was dropped, renamed or moved"),
-    ("a int", "b int", "column 'a' was dropped, renamed or moved"),
-    ("a int, b int", "b int, a int", "column 'a' was dropped, renamed or moved"),
-    ("a bigint", "a int", "column 'a' is bigint and cannot become int"),
     ("a bigint", "a double", "column 'a' is bigint and cannot become double"),
     ("a int", "a float", "column 'a' is int and cannot become float"),
-    ("a double", "a float", "column 'a' is double and cannot become float"),
     ("a int", "a string", "column 'a' is int and cannot become string"),
     ("a date", "a timestamp_ntz", "column 'a' is date and cannot become timestamp_ntz"),
-    ("a decimal(5,2)", "a decimal(6,4)", "column 'a' is decimal(5,2) and cannot become decimal(6,4)"),
-    ("a int", "a int not null", "column 'a' may be null in older rows, and cannot become not null"),
-    ("a int", "a int, b int not null", "the new column 'b' is not null, and older rows do not have it"),
-    ("a struct<x: int>", "a struct<y: int>", "column 'a.x' was dropped, renamed or moved"),
+    ("a decimal(38,0)", "a decimal(38,38)", "cannot become decimal(38,38)"),
+    (
+        "s struct<x: int>",
+        "s struct<x: string>",
+        "column 's.x' is int and cannot become string; cast it before the write",
+    ),
     ("a array<int>", "a array<string>", "column 'a.element' is int and cannot become string"),
     ("a map<int, int>", "a map<bigint, int>", "column 'a' is map<int, int> and cannot become map<bigint, int>"),
     ("a map<string, int>", "a map<string, string>", "column 'a.value' is int and cannot become string"),
@@ -77,13 +74,14 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("old", "new"), ALLOWED)
-def test_a_compatible_step_is_allowed(old, new):
-    assert schema_evolution.why_incompatible(parse(old), parse(new)) is None
+def test_columns_become_wider_and_get_more_at_the_end(old, new):
+    assert schema_evolution.merge(parse(old), parse(new), relax=True).equals(parse(new))
 
 
 @pytest.mark.parametrize(("old", "new", "why"), REFUSED)
-def test_an_incompatible_step_is_refused(old, new, why):
-    assert schema_evolution.why_incompatible(parse(old), parse(new)) == why
+def test_what_a_merge_cannot_hold_is_refused_by_name(old, new, why):
+    with pytest.raises(InvalidRecord, match=re.escape(why)):
+        schema_evolution.merge(parse(old), parse(new), relax=True)
 
 
 @pytest.mark.parametrize(
@@ -102,14 +100,6 @@ def test_an_incompatible_step_is_refused(old, new, why):
 def test_columns_are_merged_with_those_of_a_frame(current, wanted, merged):
     found = schema_evolution.merge(parse(current), parse(wanted))
     assert ddl(found) == ddl(parse(merged))
-    assert schema_evolution.why_incompatible(parse(current), found) is None
-
-
-def test_what_a_merge_cannot_hold_is_refused_by_name():
-    with pytest.raises(InvalidRecord, match=r"column 's.x' is int and cannot become string; cast it before the write"):
-        schema_evolution.merge(parse("s struct<x: int>"), parse("s struct<x: string>"))
-    with pytest.raises(InvalidRecord, match=r"cannot become decimal\(38,38\)"):
-        schema_evolution.merge(parse("a decimal(38,0)"), parse("a decimal(38,38)"))
 
 
 def test_a_number_that_does_not_fit_a_narrower_column_is_an_error():

@@ -4,7 +4,8 @@
                 wider types: byte < short < int < long; float < double; byte, short and int to double;
                 decimals with more digits on either side of the point
                 null where it was not allowed, if the change asks for it (`relax`)
-    refused     to drop, rename or move a column, another type, a narrower one, not null where null was allowed
+    refused     another type
+    kept        what the change lacks, has narrower, or does not allow to be null
 
 Each of the widenings keeps every value as it is. Sources: type widening in Delta Lake's protocol, of which the changes
 between integers, to double, and of decimals are taken, and Iceberg's schema evolution (int to long, float to double,
@@ -36,11 +37,6 @@ def merge(current: pa.Schema, wanted: pa.Schema, *, relax: bool = False) -> pa.S
     Raises `InvalidRecord`, which names the column.
     """
     return pa.schema(_merged_fields(current, wanted, "", relax=relax))
-
-
-def why_incompatible(old: pa.Schema, new: pa.Schema) -> str | None:
-    """Return why rows of `old` columns cannot be read as `new` ones; None if they can and the step is allowed."""
-    return _why_fields(old, new, "")
 
 
 def has_wider(old: pa.DataType, new: pa.DataType) -> bool:
@@ -126,35 +122,6 @@ def nullable(kind: pa.DataType) -> pa.DataType:
         key = pa.field("key", nullable(kind.key_type), nullable=False)
         return pa.map_(key, pa.field("value", nullable(kind.item_type)))
     return kind
-
-
-def _why_fields(old: Iterable[pa.Field], new: Iterable[pa.Field], where: str) -> str | None:
-    olds, news = list(old), list(new)
-    for place, field in enumerate(olds):
-        path = _path(where, field.name)
-        if place >= len(news) or news[place].name != field.name:
-            return f"column '{path}' was dropped, renamed or moved"
-        if why := _why_field(field, news[place], path):
-            return why
-    for field in news[len(olds) :]:
-        if not field.nullable:
-            return f"the new column '{_path(where, field.name)}' is not null, and older rows do not have it"
-    return None
-
-
-def _why_field(old: pa.Field, new: pa.Field, where: str) -> str | None:
-    if old.nullable and not new.nullable:
-        return f"column '{where}' may be null in older rows, and cannot become not null"
-    one, other = old.type, new.type
-    if one == other or has_wider(one, other):
-        return None
-    if pa.types.is_struct(one) and pa.types.is_struct(other):
-        return _why_fields(one, other, where)
-    if pa.types.is_list(one) and pa.types.is_list(other):
-        return _why_field(one.value_field, other.value_field, f"{where}.element")
-    if pa.types.is_map(one) and pa.types.is_map(other) and one.key_field == other.key_field:
-        return _why_field(one.item_field, other.item_field, f"{where}.value")
-    return f"column '{where}' is {type_name(one)} and cannot become {type_name(other)}"
 
 
 def added(old: pa.Schema, new: pa.Schema) -> str:
