@@ -68,7 +68,7 @@ def retry(
         if not is_retriable(failed) or attempts > policy.retries or environment.monotonic() >= deadline:
             raise failed
         if attempts == 1:
-            logs.warning("retrying for up to %(seconds)g s: %(error)s", seconds=timeout, error=failed)
+            logs.warning("retrying for up to %(seconds).3g s: %(error)s", seconds=timeout, error=failed)
         longest = max(backoff, min(BACKOFF_SECONDS_MAX, backoff * 2 ** min(attempts, 32)))
         environment.sleep(min(environment.uniform(backoff, longest), max(0.0, deadline - environment.monotonic())))
         failed = None

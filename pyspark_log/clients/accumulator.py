@@ -92,7 +92,7 @@ class Accumulator:
             late = RowBatch(topic, self.lock)
             late.bytes = size
             delivery = late.append(row, on_delivery)
-            self._send_late([late])
+            self._send_late(late)
             return delivery
         try:
             lock.acquire()  # `with` takes twice as long, which is a tenth of a row's time
@@ -113,14 +113,13 @@ class Accumulator:
             raise
         return delivery
 
-    def _send_late(self, batches: Sequence[ProducerBatch]) -> None:
-        """Add whole batches in the middle of another call of this thread. They need not wait for room."""
+    def _send_late(self, batch: ProducerBatch) -> None:
+        """Add a whole batch in the middle of another call of this thread. It need not wait for room."""
         if self._is_closed:
             raise InvalidInput("this Producer is closed; make a new one")
-        taken = sum(batch.bytes for batch in batches)
-        self._free -= taken
-        self._unsettled.update(batches)
-        self._late.extend(batches)
+        self._free -= batch.bytes
+        self._unsettled.add(batch)
+        self._late.append(batch)
         self._work.put(None)
 
     def _take_over(self) -> None:
@@ -178,35 +177,32 @@ class Accumulator:
                 batch.room = room
         return batch
 
-    def add(self, batches: Sequence[ProducerBatch]) -> None:
-        """Add whole batches, behind all rows that were sent before. Raises what `append` raises.
+    def add(self, batch: ProducerBatch) -> None:
+        """Add a whole batch, behind all rows that were sent before. Raises what `append` raises.
 
-        Together they may be larger than `buffer.memory`: then they wait until nothing else is in it.
+        It may be larger than `buffer.memory`: then it waits until nothing else is in it.
         """
         if self._is_interrupted():
-            self._send_late(batches)
+            self._send_late(batch)
             return
         with self._lock:
             try:
-                reserved = min(sum(batch.bytes for batch in batches), self._options.buffer_memory)
-                self._reserve(reserved)
-                for batch in batches:
-                    batch.bytes = min(batch.bytes, reserved)
-                    reserved -= batch.bytes
-                self._unsettled.update(batches)
-                self._late.extend(batches)
+                batch.bytes = min(batch.bytes, self._options.buffer_memory)
+                self._reserve(batch.bytes)
+                self._unsettled.add(batch)
+                self._late.append(batch)
                 self._take_over()
             except BaseException:
-                self._withdraw(batches)
+                self._withdraw(batch)
                 self._mend()
                 raise
 
-    def _withdraw(self, batches: Sequence[ProducerBatch]) -> None:
-        """Take batches back that nobody has taken."""
-        self._late = deque(batch for batch in self._late if batch not in batches)
-        for queue in self._queues.values():
-            queue.ready = deque(batch for batch in queue.ready if batch not in batches)
-        self._unsettled.difference_update(batches)
+    def _withdraw(self, batch: ProducerBatch) -> None:
+        """Take a batch back that nobody has taken."""
+        for batches in (self._late, *(queue.ready for queue in self._queues.values())):
+            with contextlib.suppress(ValueError):
+                batches.remove(batch)
+        self._unsettled.discard(batch)
 
     def _reserve(self, size: int) -> None:
         """Wait for room and take it, first come, first served. The caller holds the lock."""

@@ -2,103 +2,33 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import weakref
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log.clients.accumulator import Accumulator
 from pyspark_log.clients.housekeeper import Housekeeper
 from pyspark_log.clients.own_lock import OfOneProcess
-from pyspark_log.clients.producer_batch import ROW_BYTES, ArrowBatch, RowBatch
-from pyspark_log.clients.records import BatchMetadata, RecordMetadata, address_of
+from pyspark_log.clients.producer_batch import ArrowBatch
+from pyspark_log.clients.records import address_of
 from pyspark_log.clients.row_input import arrow_rows, checked_row, lasting
 from pyspark_log.clients.sender import Sender
 from pyspark_log.opening import canonical, own_log
 from pyspark_log.options.clients import parse_producer
-from pyspark_log_storage.errors import BufferExhausted, InvalidInput, InvalidRecord
+from pyspark_log_storage.errors import InvalidInput, InvalidRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
+    from concurrent.futures import Future
     from types import TracebackType
 
     import pyarrow as pa
     from typing_extensions import Self
 
-    from pyspark_log.clients.own_lock import OwnLock
     from pyspark_log.clients.producer_batch import OnDelivery
-    from pyspark_log.clients.records import RecordMetadata
+    from pyspark_log.clients.records import BatchMetadata, RecordMetadata
     from pyspark_log.clients.row_input import GivenHeaders, Text
-
-
-class AtomicBatch:
-    """The batch of `Producer.batch()`: rows that are in the log together or not at all. For one thread."""
-
-    def __init__(self, sender: Sender, lock: OwnLock, bytes_max: int) -> None:
-        self._sender = sender
-        self._lock = lock
-        self._bytes_max = bytes_max
-        self._bytes = 0
-        self._batches: dict[str, RowBatch] = {}
-        """By topic."""
-        self._futures: list[Future[RecordMetadata]] = []
-        """That of the first row of each topic."""
-        self._is_open = True
-
-    def send(  # noqa: PLR0913 -- as Producer.send
-        self,
-        topic: str,
-        value: Text | None = None,
-        key: Text | None = None,
-        headers: GivenHeaders | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        *,
-        on_delivery: OnDelivery | None = None,
-    ) -> Future[RecordMetadata]:
-        """Add a row; as `Producer.send`. Raises `BufferExhausted` if the rows exceed `buffer.memory`."""
-        if not self._is_open:
-            raise InvalidInput("the block of this batch has ended; begin another one with Producer.batch()")
-        if headers is not None:
-            headers = lasting(headers)
-        try:
-            row = checked_row(self._sender.destination(topic), value, key, headers, partition, timestamp_ms)
-        except InvalidRecord as error:
-            row = checked_row(self._sender.changed(topic, error), value, key, headers, partition, timestamp_ms)
-        size = row[2] + ROW_BYTES
-        if self._bytes + size > self._bytes_max:
-            raise BufferExhausted(
-                f"the rows of this batch take more than buffer.memory ({self._bytes_max} bytes); raise it, or write "
-                "fewer rows in one batch"
-            )
-        self._bytes += size
-        batch = self._batches.get(topic)
-        is_first = batch is None
-        if batch is None:
-            batch = self._batches[topic] = RowBatch(topic, self._lock)
-        batch.bytes += size
-        future = batch.append(row, on_delivery)
-        if is_first:
-            self._futures.append(future)
-        return future
-
-    def submit(self, accumulator: Accumulator) -> list[Future[RecordMetadata]]:
-        """Hand the rows over to be written; return a future for each topic."""
-        self._is_open = False
-        try:
-            accumulator.add(list(self._batches.values()))
-        except BaseException:
-            self.cancel()
-            raise
-        return self._futures
-
-    def cancel(self) -> None:
-        """Drop the rows and cancel their futures."""
-        self._is_open = False
-        for batch in self._batches.values():
-            batch.cancel()
 
 
 class Producer(OfOneProcess):
@@ -158,7 +88,7 @@ class Producer(OfOneProcess):
         Text is encoded in UTF-8; a value of None is a tombstone. The partition is the given one, else Kafka's of the
         key, else the same for all rows without a key in a batch. `timestamp_ms` is in milliseconds since 1970 (default:
         now). `on_delivery(error, metadata)` is called by the Producer's thread, so it should return soon. It cannot
-        flush or use `batch`, and must not wait for a future.
+        flush, and must not wait for a future.
 
         Waits for up to `max.block.ms` if the buffer is full, and when a topic is used for the first time. Raises
         `InvalidRecord` for a row that cannot be written, `BufferExhausted`, `InvalidInput` after `close`, and for the
@@ -189,32 +119,8 @@ class Producer(OfOneProcess):
         if rows.num_rows == 0:
             batch.succeed({})
         else:
-            self._accumulator.add([batch])
+            self._accumulator.add(batch)
         return batch.future
-
-    @contextlib.contextmanager
-    def batch(self) -> Iterator[AtomicBatch]:
-        """Collect rows that are written together: `with producer.batch() as batch: batch.send(...)`.
-
-        When the block ends its rows are written, in one journal entry for each topic, and the call returns when all of
-        them are acknowledged. Readers see all rows of a topic or none. Rows for several topics are several entries: if
-        the process dies between two of them, only some of the topics have their rows. If the block raises, nothing is
-        written, and its futures are cancelled.
-
-        The block holds at most `buffer.memory`. Raises what the futures raise, and `InvalidInput` if a callback of a
-        row uses it.
-        """
-        self._check_usable()
-        self._check_may_wait("use batch()")
-        batch = AtomicBatch(self._sender, self._accumulator.lock, self._options.buffer_memory)
-        try:
-            yield batch
-            self._check_usable()
-        except BaseException:
-            batch.cancel()
-            raise
-        for future in batch.submit(self._accumulator):
-            future.result()
 
     def partitions_for(self, topic: str) -> int:
         """Return the number of a topic's partitions. Raises what `send` raises for the first row of a topic."""
@@ -228,7 +134,9 @@ class Producer(OfOneProcess):
         """
         if self._is_finished:
             return 0
-        self._check_may_wait("flush")
+        self._accumulator.lock.refuse_interrupts("flush")
+        if threading.current_thread() in self._sender.threads:
+            raise InvalidInput("a callback of a row cannot flush: it would wait for itself; do it in another thread")
         return self._accumulator.flush(timeout)
 
     def close(self, timeout: float | None = None) -> None:
@@ -249,7 +157,7 @@ class Producer(OfOneProcess):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close. Rows that were sent before an exception are written too: only `batch` takes rows back."""
+        """Close. Rows that were sent before an exception are written too."""
         self.close()
 
     @property
@@ -260,11 +168,6 @@ class Producer(OfOneProcess):
     def _check_usable(self) -> None:
         if self._refused:
             raise InvalidInput(self._refused)
-
-    def _check_may_wait(self, what: str) -> None:
-        self._accumulator.lock.refuse_interrupts(what)
-        if threading.current_thread() in self._sender.threads:
-            raise InvalidInput(f"a callback of a row cannot {what}: it would wait for itself; do it in another thread")
 
     def _close_with_program(self) -> None:
         self._refused = self._refused or _ENDED

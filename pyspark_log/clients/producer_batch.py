@@ -12,7 +12,7 @@ import abc
 import contextlib
 import itertools
 from collections.abc import Callable, Mapping
-from concurrent.futures import CancelledError, Future, InvalidStateError
+from concurrent.futures import Future, InvalidStateError
 from time import time
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -227,10 +227,6 @@ class RowBatch(ProducerBatch):
         self._error = error
         self._settle()
 
-    def cancel(self) -> None:
-        """Settle the futures as cancelled: the rows were never handed over."""
-        self.fail(CancelledError())
-
     def watch(self, delivery: Delivery, row: int, made: Future[RecordMetadata]) -> None:
         """Settle what the future of a row becomes, or do so when the batch is settled. The caller holds the lock."""
         if self._offsets is None and self._error is None:
@@ -262,9 +258,6 @@ class RowBatch(ProducerBatch):
     def _tell(self, future: Future[RecordMetadata], row: int) -> None:
         if self._error is None:
             future.set_result(self._metadata(row))
-        elif isinstance(self._error, CancelledError):
-            Future.cancel(future)
-            future.set_running_or_notify_cancel()
         else:
             future.set_exception(self._error)
 

@@ -8,13 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, SupportsIndex, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyspark_log.clients.records import Headers
-from pyspark_log.writing import timestamp_bounds
-from pyspark_log.writing.destination import check_rows
+from pyspark_log.writing.destination import check, check_size, check_time
+from pyspark_log.writing.partitioner import check_partition
 from pyspark_log.writing.rows import Rows, rows_of
-from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import InvalidRecord
 
 if TYPE_CHECKING:
@@ -105,12 +103,8 @@ def checked_row(
     if headers is not None or partition is not None or timestamp_ms is not None:
         stored, _, _ = parts = _checked_parts(destination, headers, partition, timestamp_ms)
         size += sum(len(name.encode()) + len(each or b"") for name, each in stored or ())
-    if size > destination.max_message_bytes:
-        raise InvalidRecord(
-            f"topic {destination.name!r}: a row of {size} bytes is larger than max.message.bytes "
-            f"({destination.max_message_bytes}); raise it for the topic (and max.request.size for the Producer), or "
-            "send smaller rows"
-        )
+    if size > destination.max_message_bytes:  # `check_size` asks it again: a call takes a tenth of a row's time
+        check_size(destination, size)
     return key, value, size, parts
 
 
@@ -122,22 +116,17 @@ def _checked_parts(
         stored = as_headers(headers)
     if partition is not None:
         partition = as_integer(partition, "partition")
-        _check_partition(destination, partition)
+        try:
+            check_partition(partition, destination.partitions)
+        except InvalidRecord as error:
+            raise InvalidRecord(f"topic {destination.name!r}: {error}") from error
     if timestamp_ms is not None:
         timestamp_ms = as_integer(timestamp_ms, "timestamp_ms")
         if not 0 <= timestamp_ms <= TIMESTAMP_MS_MAX:
             raise InvalidRecord(f"the timestamp of a row is {timestamp_ms}; give milliseconds since 1970")
         timestamp = timestamp_ms * _US_PER_MS
-        timestamp_bounds.check(destination, timestamp)
+        check_time(destination, timestamp)
     return stored, partition, timestamp
-
-
-def _check_partition(destination: Destination, partition: int) -> None:
-    if not 0 <= partition < destination.partitions:
-        raise InvalidRecord(
-            f"topic {destination.name!r} has no partition {partition}: it has {destination.partitions}, numbered from "
-            "0; choose one of these, or add partitions"
-        )
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:
@@ -172,16 +161,9 @@ def arrow_rows(data: pa.RecordBatch | pa.Table, destination: Destination) -> Row
             f"a column of the batch has a type that cannot be written ({error}); the columns are value and key (binary "
             "or string), headers, partition (int32) and timestamp"
         ) from error
-    check_rows(destination, rows.record)
-    timestamp_bounds.check_all(destination, rows.record)
-    _check_partitions(destination, explicit)
-    return Rows(rows.record, None, explicit)
-
-
-def _check_partitions(destination: Destination, explicit: pa.Array | None) -> None:
-    if explicit is not None and explicit.null_count < len(explicit):
-        for extreme in pc.min_max(explicit).as_py().values():
-            _check_partition(destination, extreme)
+    rows = Rows(rows.record, None, explicit)
+    check(destination, rows)
+    return rows
 
 
 def _typed_rows(data: pa.RecordBatch, destination: Destination) -> Rows:
@@ -192,21 +174,15 @@ def _typed_rows(data: pa.RecordBatch, destination: Destination) -> Rows:
     name, stored = destination.name, destination.schemas
     plan = typed_plan.plan(name, stored, typed_plan.arrow_columns(data.schema, name), destination.key_column)
     try:
-        made = [*typed_rows(data, plan, name, now_us=destination.now_us())]
+        rows = typed_rows(data, plan, name, now_us=destination.now_us())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidRecord(
             f"topic {name!r}: a column of the batch has a value that cannot be written ({error}); round or cast it"
         ) from error
-    if not made:
-        newest = schema.decode(stored[-1], name)
-        none = pa.RecordBatch.from_arrays([pa.nulls(0, each.type) for each in newest], schema=newest)
-        return Rows(none, None, None, typed=plan.schema)
-    (rows,) = made
     try:
         explicit = None if rows.partition is None else rows.partition.cast(pa.int32())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidRecord(f"topic {name!r}: column 'partition' is not a whole number ({error}); cast it") from error
-    check_rows(destination, rows.record)
-    timestamp_bounds.check_all(destination, rows.record)
-    _check_partitions(destination, explicit)
-    return Rows(rows.record, None, explicit, typed=plan.schema, keys=rows.keys)
+    rows = Rows(rows.record, None, explicit, typed=plan.schema, keys=rows.keys)
+    check(destination, rows)
+    return rows

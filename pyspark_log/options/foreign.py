@@ -28,7 +28,7 @@ REFUSED: tuple[tuple[Kinds, str, str], ...] = (
     (CONSUMER, "key.deserializer value.deserializer", "decode keys and values in the program"),
     (PRODUCER, "key.serializer value.serializer", "encode keys and values before send"),
     (PRODUCER, "partitioner partitioner.class partitioner.ignore.keys", "give send a partition, or keep murmur2's"),
-    (PRODUCER, "transactional.id transaction.*", "use `with producer.batch()`: there are no transactions"),
+    (PRODUCER, "transactional.id transaction.*", "use `send_batch`: there are no transactions"),
     (PRODUCER | CONSUMER, "interceptor.classes", "change rows in the program"),
     (PRODUCER, "queue.buffering.max.messages queue.buffering.max.kbytes", "set buffer.memory"),
     (PRODUCER, "on.delivery dr.cb dr.msg.cb delivery.report.only.error", "give send an on_delivery"),

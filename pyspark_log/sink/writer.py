@@ -138,34 +138,34 @@ class _Sink:
     def stage(self, batches: Iterator[pa.RecordBatch]) -> StagedMessage:
         options, context = self.options, TaskContext.get()
         assert context is not None
-        store_at = stores_at(canonical(options.path), options.storage_options)
-        environment = real_environment()
         sticky = context.partitionId() + int(context.getLocalProperty(BATCH_ID) or 0)
         if self._absent is not None:
-            retry(environment, options.retry, functools.partial(self._prepare, self._absent, self._may_create))
+            prepare = functools.partial(self._prepare, self._absent, self._may_create)
+            retry(real_environment(), options.retry, prepare)
 
-        def begin(*, again: bool) -> Staging:
-            return Staging(
-                store_at,
-                self._destination_now if again else self._destination_named,
-                options.topic,
-                environment=environment,
-                durable=options.acks != "0",
-                sticky=sticky,
-                slower_seconds=options.request_timeout_ms / 1000,
-                dead_letter_topic=options.dead_letter_topic,
-            )
-
-        staging = RetryingStaging(begin, environment, options.retry)
         now_us = time.time_ns() // 1000
+        stagings, letters = [self._staging(options.topic, sticky)], None
+        if options.dead_letter_topic is not None:
+            from pyspark_log.writing.dead_letters import DeadLetters
+
+            stagings.append(self._staging(options.dead_letter_topic, sticky))
+            letters = DeadLetters(
+                functools.partial(self._rows, now_us=now_us),
+                self._destination_named,
+                options.topic,
+                self._typed,
+                options.dead_letter_topic,
+                stagings[1],
+            )
         try:
             for batch in batches:
                 acknowledge()
-                for rows in self._rows(batch, now_us):
-                    staging.add(rows)
-            files, dead_letters = staging.finish(), staging.dead_letters
+                for rows in [self._rows(batch, now_us)] if letters is None else letters.passed(batch, now_us):
+                    stagings[0].add(rows)
+            files = [file for each in stagings for file in each.finish()]
         except BaseException:
-            staging.discard()
+            for each in stagings:
+                each.discard()
             raise
         # Inside foreachBatch a batch writer sees the stream's ids too, but it is not that stream's sink.
         query_id = (context.getLocalProperty(QUERY_ID) or "") if self._streaming else ""
@@ -174,23 +174,39 @@ class _Sink:
         if (task := context.partitionId()) < len(self._works):
             from pyspark_log_coordinator.commit import inline_maintenance
 
-            swaps = inline_maintenance.roll_inline(store_at, self._works[task], environment)
-        return StagedMessage(tuple(files), swaps, query_id, run_id, dead_letters)
+            store_at = stores_at(canonical(options.path), options.storage_options)
+            swaps = inline_maintenance.roll_inline(store_at, self._works[task], real_environment())
+        return StagedMessage(tuple(files), swaps, query_id, run_id, 0 if letters is None else letters.count)
 
-    def _rows(self, batch: pa.RecordBatch, now_us: int) -> Iterator[Rows]:
-        options = self.options
-        keeps = options.dead_letter_topic is not None
+    def _staging(self, topic: str | None, sticky: int) -> RetryingStaging:
+        options, environment = self.options, real_environment()
+
+        def begin(*, again: bool) -> Staging:
+            return Staging(
+                stores_at(canonical(options.path), options.storage_options),
+                self._destination_now if again else self._destination_named,
+                topic,
+                environment=environment,
+                durable=options.acks != "0",
+                sticky=sticky,
+                slower_seconds=options.request_timeout_ms / 1000,
+            )
+
+        return RetryingStaging(begin, environment, options.retry)
+
+    def _rows(self, batch: pa.RecordBatch, now_us: int) -> Rows:
         if self._typed is None:
-            yield rows_of(batch, now_us=now_us, by_topic_column=options.topic is None, keeps_refused=keeps)
-            return
+            return rows_of(batch, now_us=now_us, by_topic_column=self.options.topic is None)
         from pyspark_log.writing.typed_rows import typed_rows
 
-        assert options.topic is not None
-        yield from typed_rows(batch, self._typed, options.topic, now_us=now_us, keeps_refused=keeps)
+        assert self.options.topic is not None
+        return typed_rows(batch, self._typed, self.options.topic, now_us=now_us)
 
     def _destination_named(self, topic: str) -> Destination:
         found = self._destinations.get(topic)
-        return found if found is not None else self._destination(self._find(self._log(), topic))
+        if found is None:
+            found = self._destinations[topic] = self._destination(self._find(self._log(), topic))
+        return found
 
     def _destination_now(self, topic: str) -> Destination:
         """Return the topic's present state, after a leader has been elected if need be."""
@@ -198,7 +214,8 @@ class _Sink:
 
         handle = self._find(self._log(), topic)
         detect_failures(handle, self.options.retry)
-        return self._destination(handle)
+        found = self._destinations[topic] = self._destination(handle)
+        return found
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], claim: ProducerClaim | None) -> None:
         from pyspark_log.sink import topics
@@ -209,9 +226,7 @@ class _Sink:
         files = [message.files for message in staged]
         swaps = [swap for message in staged for swap in message.swaps]
         log = retry(real_environment(), options.retry, self._log)
-        done = commit_staged(
-            log, files, claim, options.acks, options.retry, options.topic, swaps=swaps, claims=self._claims(claim)
-        )
+        done = commit_staged(log, files, claim, options.acks, options.retry, options.topic, swaps=swaps)
         topics.committed.update((options.path, topic) for topic in done)
         if dead_letters := sum(message.dead_letters for message in staged):
             logs.warning(
@@ -221,16 +236,6 @@ class _Sink:
                 producer=None if claim is None else claim.producer,
                 batch=None if claim is None else claim.batch_id,
             )
-
-    def _claims(self, claim: ProducerClaim | None) -> dict[str, ProducerClaim]:
-        """Return the claim of the dead letter topic, which an application may share among the topics that it writes.
-
-        With one claim for all of these, the dead letters of the second topic would be a replay of the first one's.
-        """
-        topic, letters = self.options.topic, self.options.dead_letter_topic
-        if claim is None or self.options.txn_app_id is None or topic is None or letters is None:
-            return {}
-        return {letters: msgspec.structs.replace(claim, producer=f"{claim.producer}: {topic}")}
 
 
 class BatchWriter(DataSourceArrowWriter):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_log.writing.row_bytes import bytes_if_above
+from pyspark_log.writing.partitioner import check_explicit
+from pyspark_log.writing.row_bytes import largest_above
+from pyspark_log_coordinator.model import timestamps
 from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_storage.columns import schema
@@ -122,24 +123,46 @@ def check_kind(destination: Destination, rows: Rows) -> None:
         )
 
 
-def lacking_a_key(destination: Destination, record: pa.RecordBatch) -> pa.Array | None:
-    """Return which rows lack a key that they must have, null or false for one that does not; None if none does."""
-    if not destination.needs_keys:
-        return None
+def check(destination: Destination, rows: Rows) -> None:
+    """Raise `InvalidRecord` if the topic or the write refuses a row: for its key, size, time or partition."""
+    record = rows.record
+    if record.num_rows == 0:
+        return
+    if destination.needs_keys and not _have_keys(destination, record):
+        raise InvalidRecord(f"topic {destination.name!r}: {destination.keyless}")
+    if (size := largest_above(record, destination.max_message_bytes)) is not None:
+        check_size(destination, size)
+    for timestamp in pc.min_max(record.column("timestamp").cast(pa.int64())).as_py().values():
+        check_time(destination, timestamp)
+    if rows.partition is not None:
+        try:
+            check_explicit(rows.partition, destination.partitions)
+        except InvalidRecord as error:
+            raise InvalidRecord(f"topic {destination.name!r}: {error}") from error
+
+
+def _have_keys(destination: Destination, record: pa.RecordBatch) -> bool:
     has = record.schema.names  # perhaps those of an older schema, without a key.column that was added and set since
     names = key_columns_of(destination.key_column) or ("key",)
-    keys = [record.column(each) if each in has else pa.nulls(record.num_rows) for each in names]
-    nulls = [each.is_null() for each in keys if each.null_count]
-    return functools.reduce(pc.or_, nulls) if nulls else None
+    return all(each in has and record.column(each).null_count == 0 for each in names)
 
 
-def check_rows(destination: Destination, record: pa.RecordBatch) -> None:
-    """Raise `InvalidRecord` if the topic or the write refuses a row because of its size or its key."""
-    if lacking_a_key(destination, record) is not None:
-        raise InvalidRecord(f"topic {destination.name!r}: {destination.keyless}")
-    sizes = bytes_if_above(record, destination.max_message_bytes)
-    if sizes is not None:
+def check_size(destination: Destination, size: int) -> None:
+    """Raise `InvalidRecord` if a row of so many bytes is too large."""
+    if size > destination.max_message_bytes:
         raise InvalidRecord(
-            f"topic {destination.name!r}: a row of {pc.max(sizes).as_py()} bytes is larger than max.message.bytes "
-            f"({destination.max_message_bytes}); raise it for the topic and for the write, or write smaller rows"
+            f"topic {destination.name!r}: a row of {size} bytes is larger than max.message.bytes "
+            f"({destination.max_message_bytes}); raise it for the topic and for the write (max.message.bytes, or "
+            "max.request.size of a Producer), or write smaller rows"
         )
+
+
+def check_time(destination: Destination, timestamp_us: int) -> None:
+    """Raise `InvalidRecord` if a topic refuses rows of this time (microseconds).
+
+    One row of the year 50,000, which is a time in microseconds that was taken for milliseconds, would be the newest of
+    its topic for ever. This is checked where rows come in, so that only the wrong row fails, and again by the commit.
+    """
+    refusal = timestamps.refusal(destination.config, timestamp_us, destination.now_us() // 1000)
+    if refusal:
+        raise InvalidRecord(f"topic {destination.name!r}: {refusal}")

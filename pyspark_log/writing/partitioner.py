@@ -13,7 +13,7 @@ Source: org.apache.kafka.common.utils.Utils.murmur2 and toPositive, BuiltInParti
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -56,7 +56,7 @@ def partition_of(keys: pa.Array, explicit: pa.Array | None, partitions: int, sti
     assert 0 <= sticky < partitions, f"sticky partition {sticky} of {partitions}"
     if explicit is None or explicit.null_count == len(explicit):
         return _partition_of_keys(keys, partitions, sticky)
-    _check_explicit(explicit, partitions)
+    check_explicit(explicit, partitions)
     if explicit.null_count == 0:
         return np.asarray(explicit).astype(np.int32, copy=False)
     chosen = np.asarray(explicit.fill_null(0)).astype(np.int32, copy=False)
@@ -119,30 +119,22 @@ def _partition_of_keys(keys: pa.Array, partitions: int, sticky: int) -> NDArray[
     return ids
 
 
-def are_partitions(explicit: pa.Array, partitions: int) -> bool:
-    """Return whether every value that is not null is a partition of a topic with so many."""
-    low, high = _extremes(explicit)
-    return low is None or (low >= 0 and high < partitions)
+def check_explicit(explicit: pa.Array, partitions: int) -> None:
+    """Raise `InvalidRecord` if a value that is not null is no partition of a topic with so many."""
+    extremes = pc.min_max(explicit).as_py()
+    for partition in (extremes["min"], extremes["max"]):
+        if partition is not None:
+            check_partition(partition, partitions)
 
 
-def has_only(partitions: int) -> str:
-    """Return how a message about a row that names no partition of a topic with so many goes on."""
-    has = "only partition 0" if partitions == 1 else f"partitions 0 to {partitions - 1}"
-    return (
-        f", but the topic has {has}; correct the column 'partition', or drop it (a frame that was read from a topic has"
-        " it, too), or add partitions"
-    )
-
-
-def _extremes(explicit: pa.Array) -> tuple[Any, Any]:
-    extremes = pc.min_max(explicit)
-    return extremes["min"].as_py(), extremes["max"].as_py()
-
-
-def _check_explicit(explicit: pa.Array, partitions: int) -> None:
-    if not are_partitions(explicit, partitions):
-        low, high = _extremes(explicit)
-        raise InvalidRecord(f"a row names partition {low if low < 0 else high}{has_only(partitions)}")
+def check_partition(partition: int, partitions: int) -> None:
+    """Raise `InvalidRecord` if this is no partition of a topic with so many."""
+    if not 0 <= partition < partitions:
+        has = "only partition 0" if partitions == 1 else f"partitions 0 to {partitions - 1}"
+        raise InvalidRecord(
+            f"a row names partition {partition}, but the topic has {has}; choose one of these, or "
+            "none (a frame that was read from a topic has a column 'partition', too), or add partitions"
+        )
 
 
 def _is_null(column: pa.Array) -> NDArray[np.bool_]:

@@ -29,13 +29,13 @@ def record_bytes(record: pa.RecordBatch) -> pa.Array:
     return total
 
 
-def bytes_if_above(record: pa.RecordBatch, limit: int) -> pa.Array | None:
-    """Return `record_bytes` if a row has more bytes than `limit`, else None."""
+def largest_above(record: pa.RecordBatch, limit: int) -> int | None:
+    """Return the bytes of the largest row if they are more than `limit`, else None."""
     # Most batches as a whole are below the limit, or have no row near it.
     if record.nbytes <= limit or _largest(record) <= limit:
         return None
-    sizes = record_bytes(record)
-    return sizes if pc.max(sizes).as_py() > limit else None
+    size: int = pc.max(record_bytes(record)).as_py()
+    return size if size > limit else None
 
 
 def _largest(record: pa.RecordBatch) -> float:

@@ -16,9 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import InvalidRecord
@@ -82,126 +80,83 @@ class Rows(msgspec.Struct, frozen=True):
     record: pa.RecordBatch
     topic: pa.Array | None
     partition: pa.Array | None
-    refused: pa.Array | None = None
-    """Why a row cannot be written, null for one that can; None if all can."""
     typed: TypedSchema | None = None
     """The schema of `record` in its typed topic; None for records."""
     keys: pa.Array | None = None
     """The bytes that choose the partitions of rows of a typed topic. Of records it is the column `key`."""
-    are_letters: bool = False
-    """Whether all of these records are refused, and say what rows of a typed topic said."""
 
     def __post_init__(self) -> None:
         """Check that no column is shorter than another: rows beyond its end would be lost."""
-        for name in ("topic", "partition", "refused", "keys"):
+        for name in ("topic", "partition", "keys"):
             column = getattr(self, name)
             assert column is None or len(column) == self.record.num_rows, f"the column {name} has {len(column)} rows"
 
     def filter(self, chosen: pa.Array) -> Rows:
         """Return the rows for which `chosen` is true."""
-        columns = (self.topic, self.partition, self.refused, self.keys)
-        topic, partition, refused, keys = (None if each is None else each.filter(chosen) for each in columns)
-        return Rows(self.record.filter(chosen), topic, partition, refused, self.typed, keys)
+        columns = (self.topic, self.partition, self.keys)
+        topic, partition, keys = (None if each is None else each.filter(chosen) for each in columns)
+        return Rows(self.record.filter(chosen), topic, partition, self.typed, keys)
 
     def hashed(self) -> pa.Array | None:
         """Return the bytes that choose the rows' partitions; None if there are none."""
         return self.record.column("key") if self.typed is None else self.keys
 
 
-def rows_of(batch: pa.RecordBatch, *, now_us: int, by_topic_column: bool, keeps_refused: bool = False) -> Rows:
+def rows_of(batch: pa.RecordBatch, *, now_us: int, by_topic_column: bool) -> Rows:
     """Return the rows of a batch from Spark. `now_us` is the timestamp of rows without one, in microseconds.
 
     Raises `InvalidRecord` for a topic that is null or not UTF-8, for a header that is null, and for the key of a header
-    that is null or not UTF-8; with `keeps_refused` such rows are in `Rows.refused`, U+FFFD stands for the wrong bytes
-    of the key and an empty text for one that is null, and null headers are left out.
+    that is null or not UTF-8.
     """
     columns = {name: batch.column(index) for index, name in enumerate(batch.schema.names)}
     arrays = [
-        _binary(columns.get("key"), batch.num_rows),
-        _binary(columns["value"], batch.num_rows),
+        binary(columns.get("key"), batch.num_rows),
+        binary(columns["value"], batch.num_rows),
         timestamps_of(columns.get("timestamp"), batch.num_rows, now_us),
     ]
     headers = columns.get("headers")
     record_schema = schema.RECORD
-    refused: dict[int, str] = {}
-    """By the number of the row."""
     if headers is not None and headers.null_count < len(headers):
         record_schema = schema.RECORD_WITH_HEADERS
         headers = headers.cast(schema.HEADERS)
-        if (wrong := _key_error(headers)) is not None:
-            refused |= dict.fromkeys(rows_not_utf8(headers), wrong)
-        entries = headers.flatten()
-        keys = entries.field("key")
-        if entries.null_count > 0 or keys.null_count > 0:
-            refused |= dict.fromkeys(_rows_with(headers, keys.is_null()), KEYLESS_HEADER)
-            refused |= dict.fromkeys(_rows_with(headers, entries.is_null()), NULL_HEADER)
-        if refused and keeps_refused:
-            headers = _repaired(headers, list(refused))
+        _check_headers(headers)
         arrays.append(headers)
     topic = columns["topic"] if by_topic_column else None
     if topic is not None:
-        refused |= dict.fromkeys(rows_not_utf8(topic), WRONG_TOPIC)
-        refused |= dict.fromkeys(np.flatnonzero(topic.is_null().to_numpy(zero_copy_only=False)).tolist(), NULL_TOPIC)
-    if refused and not keeps_refused:
-        raise InvalidRecord(next(iter(refused.values())))
+        if topic.null_count:
+            raise InvalidRecord(NULL_TOPIC)
+        if why_not_utf8(topic) is not None:
+            raise InvalidRecord(WRONG_TOPIC)
     record = pa.RecordBatch.from_arrays(arrays, schema=record_schema)
-    return Rows(record, topic, columns.get("partition"), _column(refused, batch.num_rows) if refused else None)
+    return Rows(record, topic, columns.get("partition"))
 
 
-def _binary(column: pa.Array | None, rows: int) -> pa.Array:
+def binary(column: pa.Array | None, rows: int) -> pa.Array:
+    """Return the bytes of a column of text or bytes; nulls if there is none."""
     if column is None:
         return pa.nulls(rows, pa.binary())
     return column if column.type == pa.binary() else column.cast(pa.binary())
 
 
-def _key_error(headers: pa.Array) -> str | None:
-    """Return what is wrong if a header's key is not UTF-8. Spark's strings may hold any bytes; readers refuse these."""
-    try:
-        headers.validate(full=True)
-    except pa.ArrowInvalid as error:
-        return (
-            f"the key of a header is not UTF-8 ({error}); encode it before the write, or put the bytes into its value"
+def _check_headers(headers: pa.Array) -> None:
+    entries = headers.flatten()  # a null array may have entries, which are left out
+    if entries.null_count:
+        raise InvalidRecord(NULL_HEADER)
+    if entries.field("key").null_count:
+        raise InvalidRecord(KEYLESS_HEADER)
+    if (why := why_not_utf8(headers)) is not None:
+        raise InvalidRecord(
+            f"the key of a header is not UTF-8 ({why}); encode it before the write, or put the bytes into its value"
         )
-    return None
 
 
-def rows_not_utf8(column: pa.Array, first: int = 0) -> list[int]:
-    """Return the rows with text that is not UTF-8, by bisection; the first row has number `first`."""
+def why_not_utf8(column: pa.Array) -> str | None:
+    """Return what is wrong with text that is not UTF-8, as Spark's may be, or None. Readers refuse such text."""
     try:
-        pa.concat_arrays([column]).validate(full=True)
-    except pa.ArrowInvalid:
-        if len(column) == 1:
-            return [first]
-        half = len(column) // 2
-        return rows_not_utf8(column[:half], first) + rows_not_utf8(column[half:], first + half)
-    return []
-
-
-def _rows_with(headers: pa.Array, chosen: pa.Array) -> list[int]:
-    """Return the rows of the headers that are chosen, for each of which `chosen` has a value."""
-    lengths = pc.list_value_length(headers).fill_null(0)  # a null array may have entries, which `flatten` leaves out
-    rows: list[int] = np.repeat(np.arange(len(headers)), lengths)[np.asarray(chosen)].tolist()
-    return rows
-
-
-def _repaired(headers: pa.Array, rows: list[int]) -> pa.Array:
-    """Return the headers, in `rows` with keys that are text in UTF-8, and without those that are null."""
-    entry = pa.struct([pa.field("key", pa.binary()), pa.field("value", pa.binary())])
-    wrong = headers.take(pa.array(rows)).cast(pa.list_(pa.field("element", entry)))
-    right = [
-        [{**each, "key": (each["key"] or b"").decode(errors="replace")} for each in row if each is not None]
-        for row in wrong.to_pylist()
-    ]
-    order = np.arange(len(headers))
-    order[rows] = np.arange(len(headers), len(headers) + len(rows))
-    return pa.concat_arrays([headers, pa.array(right, schema.HEADERS)]).take(pa.array(order))
-
-
-def _column(texts: Mapping[int, str], rows: int) -> pa.Array:
-    """Return the texts as a column, by their row; null in all others."""
-    places, order = np.fromiter(texts, np.int64), np.zeros(rows, np.int64)
-    order[places] = np.arange(1, len(places) + 1)
-    return pa.array([None, *texts.values()], pa.string()).take(pa.array(order))
+        column.validate(full=True)
+    except pa.ArrowInvalid as error:
+        return str(error)
+    return None
 
 
 def timestamps_of(column: pa.Array | None, rows: int, now_us: int) -> pa.Array:

@@ -11,31 +11,23 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_log.writing import timestamp_bounds
-from pyspark_log.writing.dead_letters import Refused, as_records, reasons_against
-from pyspark_log.writing.destination import Destination, check_kind, check_rows, lacking_a_key
+from pyspark_log.writing.destination import Destination, check, check_kind
 from pyspark_log.writing.partitioner import group_by_partition, partition_of
-from pyspark_log.writing.row_bytes import bytes_if_above
 from pyspark_log.writing.rows import Rows
 from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT
 from pyspark_log_coordinator.model.batch import SequencedFile, StagedFile
 from pyspark_log_coordinator.model.partition import Holder, NodeId
-from pyspark_log_coordinator.model.settings import INT_MAX
 from pyspark_log_coordinator.retry import RetryPolicy, retry
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import (
     CorruptObject,
-    InvalidName,
-    InvalidRecord,
     LogError,
     StoreError,
-    UnknownTopic,
     is_node_failure,
     main_reason,
 )
@@ -74,13 +66,11 @@ class Staging:
         durable: bool,
         sticky: int,
         slower_seconds: float = SLOWER_SECONDS,
-        dead_letter_topic: str | None = None,
     ) -> None:
         """`store_at` opens a node's store by its address.
 
         `topic` None: each row names its own. `sticky`, modulo the partitions, is the partition of rows without a key.
-        `slower_seconds`: how much longer than the fastest node another may take. `dead_letter_topic` gets the rows that
-        cannot be written; None: they are an error.
+        `slower_seconds`: how much longer than the fastest node another may take.
         """
         self._store_at = store_at
         self._destination = destination
@@ -91,9 +81,6 @@ class Staging:
             FanOutWriter, durable=durable, slower_seconds=slower_seconds, store_threads=environment.store_threads
         )
         self._sticky = sticky
-        self._dead_letter_topic = dead_letter_topic
-        self.dead_letters = 0
-        """How many rows could not be written to their topic."""
         self._block: list[Rows] = []
         self._block_bytes = 0
         self._block_rows = 0
@@ -105,9 +92,6 @@ class Staging:
     def add(self, rows: Rows) -> None:
         """Add rows. Raises `InvalidRecord`, `StoreError` and the errors of finding a topic."""
         if rows.record.num_rows == 0:
-            return
-        if rows.are_letters:
-            self._without_refused(rows)
             return
         if not self._block_bytes_max:
             self._block_bytes_max = self._full_block_bytes()
@@ -142,8 +126,6 @@ class Staging:
             return
         rows = _joined(block)
         del block
-        if rows.refused is not None:
-            rows = self._without_refused(rows)
         if self._topic is not None:
             self._write_rows(self._topic, rows)
             return
@@ -154,60 +136,11 @@ class Staging:
             self._write_rows(name, rows if len(names.dictionary) == 1 else rows.filter(pc.equal(names.indices, index)))
 
     def _write_rows(self, topic: str, rows: Rows) -> None:
-        """Write rows of one topic. Those that cannot be written become dead letters, if there is a topic for them."""
-        if self._dead_letter_topic is None:
-            destination = self._known(topic)
-            check_kind(destination, rows)
-            check_rows(destination, rows.record)
-            timestamp_bounds.check_all(destination, rows.record)
-            self._write_checked(destination, rows)
-            return
-        try:
-            destination = self._known(topic)
-            check_kind(destination, rows)
-        except (InvalidName, UnknownTopic, InvalidRecord) as error:
-            if self._topic is not None:
-                raise
-            self._write_dead_letters(rows, topic, type(error), error.message)
-            return
-        reasons = reasons_against(destination, rows.record, rows.partition)
-        if reasons is not None:
-            rows = self._without_refused(msgspec.structs.replace(rows, refused=reasons), topic)
+        """Write rows of one topic. Raises `InvalidRecord` for one that it refuses."""
+        destination = self._known(topic)
+        check_kind(destination, rows)
+        check(destination, rows)
         self._write_checked(destination, rows)
-
-    def _without_refused(self, rows: Rows, topic: str | None = None) -> Rows:
-        """Return the rows that can be written, after the others have become dead letters; all are of `topic`."""
-        assert rows.refused is not None
-        bad = rows.filter(rows.refused.is_valid())
-        assert bad.refused is not None
-        self._write_dead_letters(bad, topic or self._topic, InvalidRecord, bad.refused)
-        return rows.filter(rows.refused.is_null())
-
-    def _write_dead_letters(
-        self, rows: Rows, topic: str | None, error: type[LogError], reason: pa.StringArray | str
-    ) -> None:
-        """Write rows to the dead letter topic. `topic` is that of all rows, None if they name their own.
-
-        Raises `InvalidRecord` if a dead letter is larger than that topic allows, or lacks a key that it must have.
-        """
-        assert self._dead_letter_topic is not None
-        own = rows.topic if topic is None else topic
-        assert own is not None
-        refused = Refused(as_records(rows), own, rows.partition, error.__name__, reason)
-        destination = self._known(self._dead_letter_topic)
-        for letters in refused.letters():
-            if lacking_a_key(destination, letters) is not None:
-                raise InvalidRecord(f"dead letter topic {destination.name!r}: {destination.keyless}")
-            sizes = bytes_if_above(letters, destination.max_message_bytes)
-            if sizes is not None:
-                raise InvalidRecord(
-                    f"dead letter topic {destination.name!r}: a row of {pc.max(sizes).as_py()} bytes, with the headers "
-                    f"that say why it is there, is larger than the topic's max.message.bytes "
-                    f"({destination.max_message_bytes}); raise it with: pyspark-log topics alter {destination.name} "
-                    f"--config max.message.bytes={INT_MAX}"
-                )
-            self._write_checked(destination, Rows(timestamp_bounds.within(destination, letters), None, None))
-        self.dead_letters += rows.record.num_rows
 
     def _known(self, topic: str) -> Destination:
         """Return the destination of a topic, which is looked up once."""
@@ -217,7 +150,7 @@ class Staging:
         return destination
 
     def _write_checked(self, destination: Destination, rows: Rows) -> None:
-        """Write rows that are no larger than allowed. Raises `InvalidRecord` for a partition that does not exist."""
+        """Write rows that were checked."""
         record, explicit = rows.record, rows.partition
         if record.num_rows == 0:
             return
@@ -232,12 +165,9 @@ class Staging:
             self._append(destination, 0, record, schema_id, small=small)
             return
         keys = rows.hashed()
-        try:
-            ids = partition_of(
-                pa.nulls(record.num_rows) if keys is None else keys, explicit, partitions, self._sticky % partitions
-            )
-        except InvalidRecord as error:
-            raise InvalidRecord(f"topic {destination.name!r}: {error}") from error
+        ids = partition_of(
+            pa.nulls(record.num_rows) if keys is None else keys, explicit, partitions, self._sticky % partitions
+        )
         order, bounds = group_by_partition(ids, partitions)
         assert bounds[-1] == record.num_rows, f"{bounds[-1]} of {record.num_rows} rows have a partition"
         present = np.flatnonzero(np.diff(bounds)).tolist()
@@ -336,11 +266,11 @@ class RetryingStaging:
         self._kept: list[Rows] = []
         self._is_whole = True
         """Whether all rows so far are kept."""
-        self.bytes_added = 0
+        self._bytes_added = 0
 
     def add(self, rows: Rows) -> None:
         """Take some rows. Raises what `Staging.add` raises."""
-        self.bytes_added += rows.record.nbytes
+        self._bytes_added += rows.record.nbytes
         if self._is_whole:
             self._kept.append(rows)
         try:
@@ -351,13 +281,8 @@ class RetryingStaging:
             if not self._is_whole:
                 raise
             retry(self._environment, self._policy, self._repeated, failed=error)
-        if self._kept_bytes_max is not None and self.bytes_added > self._kept_bytes_max:
+        if self._kept_bytes_max is not None and self._bytes_added > self._kept_bytes_max:
             self._kept, self._is_whole = [], False
-
-    @property
-    def dead_letters(self) -> int:
-        """How many rows so far could not be written to their topic."""
-        return 0 if self._staging is None else self._staging.dead_letters
 
     def finish(self) -> list[StagedFile]:
         """Write what is left and name the files, as `Staging.finish` does."""
@@ -406,15 +331,10 @@ def _joined(block: list[Rows]) -> Rows:
         partition = pa.concat_arrays(
             [pa.nulls(rows.record.num_rows, pa.int32()) if rows.partition is None else rows.partition for rows in block]
         )
-    refused = None
-    if any(rows.refused is not None for rows in block):
-        refused = pa.concat_arrays(
-            [pa.nulls(rows.record.num_rows, pa.string()) if rows.refused is None else rows.refused for rows in block]
-        )
     keys = None
     if any(rows.keys is not None for rows in block):  # some were sent before the topic had a key.column
         keys = pa.concat_arrays(
             [pa.nulls(rows.record.num_rows, pa.binary()) if rows.keys is None else rows.keys for rows in block]
         )
     topic = pa.concat_arrays(topics) if topics else None
-    return Rows(record, topic, partition, refused, block[0].typed, keys)
+    return Rows(record, topic, partition, block[0].typed, keys)

@@ -60,8 +60,6 @@ if TYPE_CHECKING:
 
 _CLOSES, _DIES = 0.03, 0.01
 """How often a client is closed, or its process is killed, after each thing that it does."""
-_CANCELS = 0.1
-"""How often a block of rows that are sent together ends with an error of the program's own."""
 _COMMITS, _SEEKS, _NAPS = 0.4, 0.1, 0.02
 _UNKNOWN = 0.1
 """How often the outcome of a Producer's commit stays unknown."""
@@ -214,9 +212,7 @@ class _Sending:
             case 0 | 1 | 2:
                 for _ in range(chance.choice([1, 1, 4])):
                     self._send_one()
-            case 3 | 4:
-                self._send_together()
-            case 5 | 6:
+            case 3 | 4 | 5 | 6:
                 self._send_arrow()
             case 7:
                 self.flush(chance.choice([None, None, 0.0, 0.05]))
@@ -281,20 +277,6 @@ class _Sending:
             sent.done()  # it becomes a real future
             self._open[name] = sent
 
-    def _send_together(self) -> None:
-        rows = self._rows(self._process.chance.randint(1, 4))
-        self._add(rows, together=True)
-        is_cancelled = self._process.chance.random() < _CANCELS
-        left = [name for name, _, _ in rows]
-        with self._all_refused(left), contextlib.suppress(_Cancelled), self.producer.batch() as batch:
-            for name, p, row in rows:
-                call = functools.partial(self._settled, name)
-                headers = list(row.headers) or None
-                batch.send(TOPIC, row.value, row.key, headers, p, row.time // 1000, on_delivery=call)
-                left.remove(name)
-            if is_cancelled:
-                raise _Cancelled
-
     def _send_arrow(self) -> None:
         rows = self._rows(self._process.chance.randint(1, 4))
         self._add(rows, together=True)
@@ -358,10 +340,6 @@ class _Sending:
             self._settled(name, None, producer_batch.RecordMetadata(TOPIC, p, at.get(p, -1), 0))
             if p in at:
                 at[p] += 1
-
-
-class _Cancelled(Exception):
-    """The program does not want to send the rows."""
 
 
 def _committed(world: World, place: Place) -> bool:

@@ -169,11 +169,12 @@ def test_rows_that_cannot_be_written_are_dead_letters_and_the_others_are_written
     for value, headers in stored(log, "dead", "value", "headers"):
         kind, reason = (header.value.decode() for header in headers[-2:])
         said[len(value)] = (kind, reason.split(";")[0])
+    topic = "topic 'with-dead-letters'"
     assert log.rows("with-dead-letters") == 97
     assert said == {
         1: ("InvalidRecord", "a row has a null topic"),
-        2: ("InvalidRecord", "a row names partition 5, but the topic has only partition 0"),
-        1_100_000: ("InvalidRecord", "a row of 1100000 bytes is larger than max.message.bytes (1048588)"),
+        2: ("InvalidRecord", f"{topic}: a row names partition 5, but the topic has only partition 0"),
+        1_100_000: ("InvalidRecord", f"{topic}: a row of 1100000 bytes is larger than max.message.bytes (1048588)"),
     }
 
 

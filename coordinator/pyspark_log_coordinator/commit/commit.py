@@ -35,7 +35,7 @@ from pyspark_log_storage.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from pyspark_log_coordinator.journal.inbox import Inbox
     from pyspark_log_coordinator.journal.state_machine import Outcome
@@ -78,14 +78,14 @@ def commit_staged(  # noqa: PLR0913 -- each is a fact of its own
     topic: str | None,
     *,
     swaps: Sequence[SwapSegments] = (),
-    claims: Mapping[str, ProducerClaim] | None = None,
 ) -> dict[str, dict[int, tuple[int, int]]]:
     """Commit the files of each topic, in the order of the topics' names; return the offsets of each (see `commit`).
 
     `staged` has one item for each task, in their order. `topic` is the option of that name: it gets a commit even
-    without rows, so that a replay without rows is noticed, and `swaps` is what the tasks rolled or merged of it.
-    `claims` are those of topics that have another one than `claim`. Raises what `commit` raises; topics that were
-    committed before the error stay, and a replay finds them committed.
+    without rows, so that a replay without rows is noticed, and `swaps` is what the tasks rolled or merged of it. Beside
+    it there may be the topic of its dead letters, which an application may share among the topics that it writes: each
+    is a producer of its own there. Raises what `commit` raises; topics that were committed before the error stay, and a
+    replay finds them committed.
     """
     by_topic: dict[str, list[StagedFile]] = {} if topic is None else {topic: []}
     for task in staged:
@@ -94,9 +94,10 @@ def commit_staged(  # noqa: PLR0913 -- each is a fact of its own
     done = {}
     for name in sorted(by_topic):
         handle = retry(log.environment, policy, partial(log.topic, name, recent_suffices=True))
-        claimed = (claims or {}).get(name, claim)
-        if claimed is not None and name != topic:
-            claimed = msgspec.structs.replace(claimed, follows=False)  # it gets those batches that have rows for it
+        claimed = claim
+        if claim is not None and name != topic:  # it gets those batches that have rows for it
+            producer = claim.producer if topic is None else f"{claim.producer}: {topic}"
+            claimed = msgspec.structs.replace(claim, producer=producer, follows=False)
         batch = Batch(claimed, tuple(by_topic[name]), acks, tuple(swaps) if name == topic else None)
         done[name] = commit(handle, batch, policy)
     return done

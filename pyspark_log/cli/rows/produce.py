@@ -24,15 +24,12 @@ from pyspark_log.cli import arguments, output, signals
 from pyspark_log.cli.arguments import Format
 from pyspark_log.cli.output import bar, counted
 from pyspark_log.opening import open_log
-from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.model import settings
-from pyspark_log_coordinator.retry import retry
 from pyspark_log_storage.errors import InvalidRecord, LogError, OutcomeUnknown
 from pyspark_log_storage.names import check_topic
 
 if TYPE_CHECKING:
     from pyspark_log.cli.rows.batches import Batches
-    from pyspark_log_coordinator.log.log import Log, TopicHandle
 
 LINE_BYTES_PER_ROW_BYTE = 8
 """JSON may encode a byte as six (`\\u0000`); the rest is for field names and blanks."""
@@ -84,7 +81,7 @@ def produce(  # noqa: PLR0913  # one for each option of the command
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="Setting for retries of a write: retries, retry.backoff.ms or delivery.timeout.ms (default: "
+            help="Option of the Python Producer, such as delivery.timeout.ms (default: "
             f"{settings.DELIVERY_TIMEOUT_MS.default}); can be repeated.",
         ),
     ] = None,
@@ -100,18 +97,19 @@ def produce(  # noqa: PLR0913  # one for each option of the command
     """
     arguments.check_key_separator(key_separator, form)
 
-    from pyspark_log.cli.rows.batches import Batches, parse_produce
+    from pyspark_log.cli.rows.batches import Batches
+    from pyspark_log.clients.producer import Producer
     from pyspark_log.options import SinkOptions
     from pyspark_log.writing import row_lines
+    from pyspark_log.writing.destination import is_typed
 
-    durability = arguments.read_as(SinkOptions.acks, acks, "--acks")
-    codec = None if compression is None else arguments.read_as(SinkOptions.compression, compression, "--compression")
-
-    policy = parse_produce(arguments.settings(config, "delivery.timeout.ms=60000"))
-
-    def open_topic() -> tuple[Log, TopicHandle]:
-        log = open_log(path)
-        return log, log.ensure_topic(topic, settings.NUM_PARTITIONS.default) if create else log.topic(topic)
+    options: dict[str, object] = {
+        "acks": arguments.read_as(SinkOptions.acks, acks, "--acks"),
+        "auto.create.topics.enable": create,
+        "max.request.size": settings.INT_MAX,  # the topic has a limit of its own
+    }
+    if compression is not None:
+        options["compression.type"] = arguments.read_as(SinkOptions.compression, compression, "--compression")
 
     def decode(lines: list[bytes], first_line: int) -> Any:
         if form is Format.JSON:
@@ -119,11 +117,16 @@ def produce(  # noqa: PLR0913  # one for each option of the command
         return row_lines.decode_text(lines, first_line, None if key_separator is None else os.fsencode(key_separator))
 
     check_topic(topic)
-    with _opened(file) as stream:
-        log, handle = retry(real_environment(), policy, open_topic)
-        batches = Batches(log, handle, decode, acks=durability, compression=codec, policy=policy)
-        row_bytes_max = handle.config.max_message_bytes
-        lines = _Lines(stream, row_bytes_max * LINE_BYTES_PER_ROW_BYTE + LINE_BYTES_BESIDE_ROW)
+    producer = Producer(path, options | arguments.settings(config, "delivery.timeout.ms=60000"))
+    with contextlib.closing(producer), _opened(file) as stream:
+        producer.partitions_for(topic)  # creates it
+        handle = open_log(path).topic(topic)
+        if is_typed(handle):
+            raise InvalidRecord(
+                f"topic {topic!r} is typed: it has columns of its own, and takes no records of key and value"
+            )
+        batches = Batches(producer, topic, decode)
+        lines = _Lines(stream, handle.config.max_message_bytes * LINE_BYTES_PER_ROW_BYTE + LINE_BYTES_BESIDE_ROW)
         try:
             shown = contextlib.nullcontext(bool) if lines.size is None else bar(f"produce {topic}", lines.size)
             with shown as advance, signals.deferred():  # what was taken from a pipe is written
@@ -131,13 +134,12 @@ def produce(  # noqa: PLR0913  # one for each option of the command
         except LogError as error:
             raise LogError(_with_lines_written(error, batches.lines_written)) from error
         except KeyboardInterrupt:
+            producer.close(0)  # does not wait for a store that may be away
             interrupted = True
             output.print_error(
                 f"interrupted during a write: {_lines_written(batches.lines_written)}, except that the last batch may "
                 "have been written"
             )
-        finally:
-            batches.discard()  # of an error
     _print_written(topic, batches, json=json)
     if interrupted:
         raise typer.Exit(signals.INTERRUPTED)

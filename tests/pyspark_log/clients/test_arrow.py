@@ -97,9 +97,9 @@ def test_a_batch_without_rows_is_done_at_once(producer):
     [
         ({"other": pa.array([b""])}, r"no column 'value' \(it has other\)"),
         ({"value": pa.array([1])}, "a type that cannot be written"),
-        ({"value": pa.array([b""]), "partition": pa.array([9])}, "has no partition 9"),
-        ({"value": pa.array([b"", b""]), "partition": pa.array([9, None])}, "has no partition 9"),
-        ({"value": pa.array([b"", b""]), "partition": pa.array([-1, 0])}, "has no partition -1"),
+        ({"value": pa.array([b""]), "partition": pa.array([9])}, "a row names partition 9"),
+        ({"value": pa.array([b"", b""]), "partition": pa.array([9, None])}, "a row names partition 9"),
+        ({"value": pa.array([b"", b""]), "partition": pa.array([-1, 0])}, "a row names partition -1"),
         (
             {"value": pa.array([b"", b""]), "timestamp": pa.array([0, 2**60], pa.timestamp("us"))},
             r"timestamp\.after\.max",
@@ -198,7 +198,7 @@ def test_what_does_not_fit_is_refused_where_it_is_sent(typed, producer):
         producer.send_batch("typed", pa.table({"id": pa.array([None], pa.int32())}))
     with pytest.raises(InvalidRecord, match="topic 'typed': column 'id' has type uint8, which a topic cannot store"):
         producer.send_batch("typed", pa.table({"id": pa.array([1], pa.uint8())}))
-    with pytest.raises(InvalidRecord, match="topic 'typed' has no partition 7"):
+    with pytest.raises(InvalidRecord, match="topic 'typed': a row names partition 7"):
         producer.send_batch("typed", pa.table({"id": pa.array([1], pa.int32()), "partition": [7]}))
     assert producer.send_batch("typed", pa.table({"id": pa.array([], pa.int32())})).result(60).offsets == {}
     assert rows(typed) == []

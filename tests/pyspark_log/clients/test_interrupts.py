@@ -37,7 +37,7 @@ def whole_batch(made, value):
     batch = RowBatch("t", made.lock)
     batch.append(row(value), None)
     batch.bytes = 200
-    made.add([batch])
+    made.add(batch)
     made.accepted.append(value)
 
 

@@ -49,7 +49,6 @@ class TestAProducer:
             lambda: producer.send("t", b""),
             lambda: producer.send_batch("t", None),
             lambda: producer.partitions_for("t"),
-            lambda: producer.batch().__enter__(),
         ):
             with pytest.raises(InvalidInput, match="this Producer is closed; make a new one"):
                 call()

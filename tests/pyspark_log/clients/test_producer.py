@@ -1,21 +1,19 @@
-"""Rows that programs send: where they go, in which order, what their futures and callbacks say, and blocks of rows."""
+"""Rows that programs send: where they go, in which order, and what their futures and callbacks say."""
 
 import threading
 import time
-from concurrent.futures import CancelledError, as_completed, wait
+from concurrent.futures import as_completed, wait
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyspark_log import Consumer, Producer, RecordMetadata
+from pyspark_log import Producer, RecordMetadata
 from pyspark_log.writing.partitioner import murmur2
 from pyspark_log_storage.errors import (
-    BufferExhausted,
     InvalidInput,
     InvalidRecord,
     NoCluster,
-    StoreRefused,
     UnknownTopic,
 )
 from tests.support.pyspark_log.clients.written_rows import GUARD, entries_of, rows_of, values_of
@@ -98,9 +96,9 @@ class TestARow:
             ({"value": b"", "headers": {"h": 1}}, "header h of a row is of type int"),
             ({"value": b"", "headers": {"\ud800": b""}}, "UTF-8 cannot encode"),
             ({"value": b"", "headers": ["h"]}, "give a dict, or pairs"),
-            ({"value": b"", "partition": 3}, "has no partition 3: it has 3"),
+            ({"value": b"", "partition": 3}, "a row names partition 3, but the topic has partitions 0 to 2"),
             ({"value": b"", "headers": 5}, "headers of a row are 5; give a dict, or pairs"),
-            ({"value": b"", "partition": -1}, "has no partition -1"),
+            ({"value": b"", "partition": -1}, "a row names partition -1"),
             ({"value": b"", "partition": True}, "partition of a row is True; give an integer"),
             ({"value": b"", "timestamp_ms": -1}, "timestamp of a row is -1"),
             ({"value": b"", "timestamp_ms": "5"}, "timestamp_ms of a row is '5'; give an integer"),
@@ -173,10 +171,6 @@ class TestOnDelivery:
             producer.send("one", b"more")
             with pytest.raises(InvalidInput, match="a callback of a row cannot flush"):
                 producer.flush()
-            with pytest.raises(
-                InvalidInput, match=r"a callback of a row cannot use batch\(\): it would wait for itself"
-            ):
-                producer.batch().__enter__()
             answers.append(where.offset)
 
         producer.send("one", b"", on_delivery=send_more).result(GUARD)
@@ -267,85 +261,3 @@ def test_flush_waits_for_the_callbacks(log):
             producer.send("one", b"", on_delivery=lambda *_: (time.sleep(0.05), called.append(1)))
         assert producer.flush(GUARD) == 0
         assert len(called) == 3
-
-
-def count(log, topic):
-    return sum(each.high_watermark for each in log.log.topic(topic).journal.state.partitions)
-
-
-def test_the_rows_of_a_block_are_one_entry_and_acknowledged_when_the_block_ends(log):
-    before = entries_of(log, "t")
-    with Producer(log.path, linger_ms=3_600_000, batch_size=100) as producer:
-        with producer.batch() as batch:
-            futures = [batch.send("t", b"x" * 50, partition=each % 3) for each in range(100)]
-            assert count(log, "t") == 0
-        assert all(each.done() for each in futures)
-        assert futures[-1].result()[:3] == ("t", 0, 33)
-        assert (count(log, "t"), entries_of(log, "t")) == (100, before + 1)
-
-
-def test_an_exception_in_the_block_drops_its_rows(log):
-    with Producer(log.path) as producer:
-        futures = []
-
-        def write():
-            with producer.batch() as batch:
-                futures.append(batch.send("t", b"dropped"))
-                raise ZeroDivisionError
-
-        with pytest.raises(ZeroDivisionError):
-            write()
-        (future,) = futures
-        assert future.cancelled()
-        with pytest.raises(CancelledError):
-            future.result()
-    assert count(log, "t") == 0
-
-
-def test_rows_that_were_sent_before_come_before(log):
-    with Producer(log.path, linger_ms=3_600_000) as producer:
-        producer.send("one", b"before")
-        with producer.batch() as batch:
-            batch.send("one", b"in the batch")
-        producer.send("one", b"after")
-    with Consumer(log.path) as consumer:
-        consumer.assign(consumer.partitions("one"), "earliest")
-        assert [row.value for row in consumer.poll()] == [b"before", b"in the batch", b"after"]
-
-
-def test_each_topic_has_an_entry_of_its_own(log):
-    before = entries_of(log, "t"), entries_of(log, "one")
-    with Producer(log.path) as producer, producer.batch() as batch:
-        for _ in range(5):
-            batch.send("t", b"")
-            batch.send("one", b"")
-    assert (entries_of(log, "t"), entries_of(log, "one")) == (before[0] + 1, before[1] + 1)
-
-
-def test_an_error_of_the_store_is_raised_where_the_block_ends(cluster):
-    with cluster.producer() as (producer, store):
-        store.refuse(cluster.entries)
-        with pytest.raises(StoreRefused), producer.batch() as batch:
-            future = batch.send("t", b"refused")
-        assert isinstance(future.exception(), StoreRefused)
-        store.forget_troubles()
-    assert cluster.values() == [b"first"]
-
-
-def test_a_block_holds_no_more_than_the_buffer(log):
-    def write(producer):
-        with producer.batch() as batch:
-            for _ in range(100):
-                batch.send("t", b"x" * 100)
-
-    with Producer(log.path, buffer_memory=1000) as producer, pytest.raises(BufferExhausted, match="of this batch"):
-        write(producer)
-    assert count(log, "t") == 0
-
-
-def test_nothing_is_sent_after_the_block(log):
-    with Producer(log.path) as producer:
-        with producer.batch() as batch:
-            pass
-        with pytest.raises(InvalidInput, match="has ended"):
-            batch.send("t", b"")

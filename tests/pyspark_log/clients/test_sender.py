@@ -123,10 +123,9 @@ class TestTheSender:
         monkeypatch.setattr(Sender, "_commit", commit_late)
         with Producer(log.path) as producer:
             producer.send("stale", b"first").result(GUARD)
-            with producer.batch() as batch:
-                late = [batch.send("stale", value) for value in (b"a", b"b")]
+            late = producer.send_batch("stale", pa.table({"value": [b"a", b"b"]}))
         assert not stale
-        assert [each.result(GUARD).offset for each in late] == [4, 5]
+        assert late.result(GUARD).offsets == {0: (4, 6)}
         assert values_of(log, "stale")[0][4:] == [b"a", b"b"]
 
     def test_keeps_the_partitions_of_rows_that_are_staged_again_after_some_were_added(self, log, monkeypatch):
@@ -152,7 +151,7 @@ class TestTheSender:
         with Producer(log.path, linger_ms=0) as producer:
             producer.send("one", b"first").result(GUARD)
             reassigner.add_partitions(log.log.topic("one"), 4)
-            with pytest.raises(InvalidRecord, match="has no partition 1: it has 1"):
+            with pytest.raises(InvalidRecord, match="a row names partition 1, but the topic has only"):
                 producer.send("one", b"so soon after the last look", partition=1)
             monkeypatch.setattr(sender, "REFRESH_SECONDS", 0.0)
             sent = producer.send("one", b"a", headers=iter([("h", b"v")]), partition=1)

@@ -5,8 +5,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from pyspark_log.writing import dead_letters
-from pyspark_log.writing.dead_letters import HEADERS, Refused
+from pyspark_log.writing.dead_letters import HEADERS, DeadLetters
 from pyspark_log.writing.destination import destination_of
 from pyspark_log.writing.rows import NULL_HEADER, WRONG_TOPIC, rows_of
 from pyspark_log.writing.staging import Staging
@@ -16,7 +15,7 @@ from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import InvalidRecord, UnknownTopic
 from tests.support.direct import read
-from tests.support.plain_log import MESSAGE_BYTES_MAX, PlainLog, record
+from tests.support.plain_log import MESSAGE_BYTES_MAX, PlainLog
 
 LIMIT = 100
 NOW_US = 1_700_000_000_000_000
@@ -31,21 +30,24 @@ def log(tmp_path):
     return made
 
 
-def staged(log, *batches, topic=None, dead_letter_topic="dead"):
+def staged(log, *batches, topic=None):
     """What a task stages of batches, and how many dead letters it counts."""
-    task = Staging(
-        log.log.store_at,
-        lambda name: destination_of(log.log.topic(name), None, MESSAGE_BYTES_MAX),
-        topic,
-        environment=log.log.environment,
-        durable=False,
-        sticky=0,
-        dead_letter_topic=dead_letter_topic,
-    )
+
+    def destination(name):
+        return destination_of(log.log.topic(name), None, MESSAGE_BYTES_MAX)
+
+    def staging(topic):
+        return Staging(log.log.store_at, destination, topic, environment=log.log.environment, durable=False, sticky=0)
+
+    def made(batch):
+        return rows_of(batch, now_us=NOW_US, by_topic_column=topic is None)
+
+    task, dead = staging(topic), staging("dead")
+    letters = DeadLetters(made, destination, topic, None, "dead", dead)
     for columns in batches:
-        batch = pa.RecordBatch.from_pydict(columns)
-        task.add(rows_of(batch, now_us=NOW_US, by_topic_column=topic is None, keeps_refused=bool(dead_letter_topic)))
-    return task.finish(), task.dead_letters
+        for rows in letters.passed(pa.RecordBatch.from_pydict(columns), NOW_US):
+            task.add(rows)
+    return task.finish() + dead.finish(), letters.count
 
 
 def write(log, *batches, **options):
@@ -73,8 +75,8 @@ def test_a_row_that_is_too_large_is_a_dead_letter_and_the_others_are_written(log
     large = b"x" * (LIMIT + 1)
     count = write(log, {"value": [b"a", large, b"b"], "partition": pa.array([0, 1, 1], pa.int32())}, topic="t")
     reason = (
-        b"a row of 101 bytes is larger than max.message.bytes (100); raise it for the topic and for the write, or "
-        b"write smaller rows"
+        b"topic 't': a row of 101 bytes is larger than max.message.bytes (100); raise it for the topic and for the "
+        b"write (max.message.bytes, or max.request.size of a Producer), or write smaller rows"
     )
     assert count == 1
     assert values(log, "t") == [(0, b"a"), (1, b"b")]
@@ -94,7 +96,7 @@ def test_a_dead_letter_without_a_key_is_refused_by_a_compacted_topic_which_would
     log.log.topic("dead").alter_config({"cleanup.policy": "compact"})
     large = b"x" * (LIMIT + 1)
     assert write(log, {"key": [b"k"], "value": [large]}, topic="t") == 1
-    with pytest.raises(InvalidRecord, match="dead letter topic 'dead': a row has no key, and the topic has cleanup"):
+    with pytest.raises(InvalidRecord, match="topic 'dead': a row has no key, and the topic has cleanup"):
         write(log, {"value": [large]}, topic="t")
     assert [letter[0] for letter in letters(log)] == [large]
 
@@ -102,8 +104,10 @@ def test_a_dead_letter_without_a_key_is_refused_by_a_compacted_topic_which_would
 def test_a_row_that_names_a_partition_that_does_not_exist_is_a_dead_letter(log):
     partitions = pa.array([1, 2, None, -1], pa.int32())
     write(log, {"value": [b"a", b"b", b"c", b"d"], "partition": partitions}, topic="t")
-    reason = "a row names partition %d, but the topic has partitions 0 to 1; correct the column 'partition', or drop it"
-    reason += " (a frame that was read from a topic has it, too), or add "
+    reason = (
+        "topic 't': a row names partition %d, but the topic has partitions 0 to 1; choose one of these, or none (a "
+    )
+    reason += "frame that was read from a topic has a column 'partition', too), or add "
     assert values(log, "t") == [(0, b"c"), (1, b"a")]
     assert letters(log) == [
         (b"b", [], b"t", b"2", b"InvalidRecord", f"{reason % 2}partitions".encode()),
@@ -172,17 +176,9 @@ def test_a_dead_letter_keeps_key_headers_and_timestamp(log):
 
 
 def test_a_row_that_is_too_large_for_the_dead_letter_topic_is_an_error(log):
-    log.create("small", max_message_bytes=150)
-    with pytest.raises(
-        InvalidRecord, match=r"dead letter topic 'small': a row of \d+ bytes, .* \(150\); raise it with: pyspark-log"
-    ):
-        staged(log, {"value": [b"x" * 140]}, topic="t", dead_letter_topic="small")
-
-
-def test_without_a_dead_letter_topic_a_row_that_cannot_be_written_is_an_error(log):
-    for columns in ({"topic": pa.nulls(1, pa.string())}, {"topic": ["t"], "partition": pa.array([7], pa.int32())}):
-        with pytest.raises(InvalidRecord):
-            staged(log, {"value": [b"a"]} | columns, dead_letter_topic=None)
+    log.log.topic("dead").alter_config({"max.message.bytes": "150"})
+    with pytest.raises(InvalidRecord, match=r"topic 'dead': a row of \d+ bytes .* \(150\); raise it for the topic"):
+        staged(log, {"value": [b"x" * 140]}, topic="t")
 
 
 def test_dead_letters_of_a_batch_that_is_written_again_are_in_the_log_once_though_the_batch_was_committed_alone(log):
@@ -218,16 +214,6 @@ def test_every_row_is_written_or_a_dead_letter(log, seed):
     assert count == len(dead)
 
 
-def test_dead_letters_are_made_some_at_a_time(monkeypatch):
-    monkeypatch.setattr(dead_letters, "LETTERS_ROWS", 3)
-    made = record([b"%d" % n for n in range(7)])
-    refused = Refused(made, pa.array([f"t{n}" for n in range(7)]), None, "InvalidRecord", pa.repeat("why", 7))
-    parts = list(refused.letters())
-    assert [part.num_rows for part in parts] == [3, 3, 1]
-    topics = [headers[0]["value"] for part in parts for headers in part.column("headers").to_pylist()]
-    assert topics == [b"t%d" % n for n in range(7)]
-
-
 def test_a_row_of_the_future_is_a_dead_letter_of_now_and_the_others_are_written(log):
     times = pa.array([NOW_US, NOW_US * 1000], pa.timestamp("us"))
     batch = {"value": [b"a", b"b"], "partition": pa.array([0, 0], pa.int32()), "timestamp": times}
@@ -236,5 +222,3 @@ def test_a_row_of_the_future_is_a_dead_letter_of_now_and_the_others_are_written(
     ((value, _, topic, _, error, reason),) = letters(log)
     assert (value, topic, error) == (b"b", b"t", b"InvalidRecord")
     assert b"the time of a row is 1700000000000000 ms after 1970" in reason
-    with pytest.raises(InvalidRecord, match=r"topic 't': .* message\.timestamp\.after\.max\.ms of the topic"):
-        write(log, batch, topic="t", dead_letter_topic=None)
