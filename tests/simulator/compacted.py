@@ -16,9 +16,9 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark_log.clients.scan import scan
 from pyspark_log.reading import groups as operations
 from pyspark_log.source.readers import StreamReader
-from pyspark_log_coordinator.maintenance import roll_task
+from pyspark_log_coordinator.maintenance import isr_copies, roll_task
 from pyspark_log_coordinator.segments import roll_plan
-from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged
+from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 from pyspark_log_coordinator.topic.machine import AlterConfig, MaintainSegments
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import (
@@ -106,8 +106,9 @@ def compactor(process: Process) -> None:
                 made = roll_task.run_roll(process.log.store_at, task, process.environment)
                 if chance.random() < _SLEEPS_OVER_SWAP:
                     process.wait(_SLEEP_SECONDS)
-                events = handle.submit(MaintainSegments((made,))).events
-                taken = {each.segment.name for each in events if isinstance(each, SegmentsSwapped | SegmentStaged)}
+                handle.refresh()
+                events = handle.submit(MaintainSegments(isr_copies.with_copies(handle, [made]))).events
+                taken = {each.segment.name for each in events if isinstance(each, SegmentsSwapped)}
                 world.counts["keyed swaps refused"] += made.segment.name not in taken
         except LogError as error:
             world.excused(error)

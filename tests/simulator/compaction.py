@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged
+from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 from pyspark_log_coordinator.topic import machine
 from tests.simulator.invariants import Row, Rows, require, rows_of
 from tests.support.storage.parquet_bytes import read_parquet
@@ -81,8 +81,6 @@ class Compaction:
         for event in events:
             if isinstance(event, SegmentsSwapped) and event.segment.keyed is not None:
                 self._swapped(event, state, before)
-            if isinstance(event, SegmentStaged) and event.segment.keyed is not None:
-                self._counts["keyed segments staged"] += 1
             state = machine.evolve(state, event)
         self._hold_together(events)
         for p, partition in enumerate(state.partitions):

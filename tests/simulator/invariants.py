@@ -266,7 +266,7 @@ class Rows(History):
             state: Topic = self.states[-1]
             keys = {f"{self.topic_folder}append/{file.name}" for file in state.files}
             for p, partition in enumerate(state.partitions):
-                for each in (*partition.segments, *partition.staged):
+                for each in partition.segments:
                     keys |= self._keys(f"{p}/{each.name}")
             self._needed = self.number, keys
         return keys

@@ -128,7 +128,7 @@ def may_lose(world: ReplicatedWorld, disk: Disk, keys: set[str] | None, *, above
     rows, state = world.rows, world.state
     assert isinstance(rows, ReplicatedRows)
     for p, partition in enumerate(state.partitions):
-        for piece in (*partition.segments, *partition.staged, *partition.chunks):
+        for piece in (*partition.segments, *partition.chunks):
             mine = rows.keys_of(state, p, piece)
             if keys is not None and not mine & keys:
                 continue
@@ -138,7 +138,7 @@ def may_lose(world: ReplicatedWorld, disk: Disk, keys: set[str] | None, *, above
                     return False
                 continue
             holding = {each.node for each in replicas.holders(state, piece)}
-            is_promised = piece.end_offset <= partition.high_watermark and piece not in partition.staged
+            is_promised = piece.end_offset <= partition.high_watermark
             promised = set(partition.isr) if is_promised and not is_quorum(state) else holding & set(partition.isr)
             kept = {
                 name
@@ -289,7 +289,7 @@ def is_whole(world: ReplicatedWorld) -> bool:
         not state.suspects.keys() & set(each.replicas)
         and each.isr == each.replicas
         and each.leader is not None
-        and not (each.adding or each.removing or each.staged)
+        and not (each.adding or each.removing)
         and set(each.log_end_offsets.values()) == {each.log_end} == {each.high_watermark}
         for each in state.partitions
     )

@@ -23,7 +23,7 @@ REPLICAS = (
     *("isr worlds", "quorum worlds", "NotEnoughReplicas", "NotEnoughReplicasAfterAppend"),
     *("LeaderElected", "leaders deposed as gone", "RowsLost", "unclean elections"),
     *("IsrShrunk", "left an ISR as gone", "left an ISR as lagging", "NodeSuspected", "SuspicionCancelled"),
-    *("ReplicasFenced", "ReplicasUnfenced", "ReplicasRenewed", "ReplicasAltered", "SegmentStaged"),
+    *("ReplicasFenced", "ReplicasUnfenced", "ReplicasRenewed", "ReplicasAltered"),
 )
 MOVES = ("NodeAdded", "NodeRemoved", "taken away", "JournalsMoved", "JournalEnded of shared")
 TABLES = ("versions of tables", "rows of tables", "conversions to Parquet")
@@ -35,7 +35,6 @@ COMPACTION = (
         "rewrites",
         "tombstones dropped",
         "keyed swaps refused",
-        "keyed segments staged",
     ),
     *("newest rows read of keyed segments", "newest rows read at a version", "newest rows refused", "policy changes"),
     *("batches repeated below the compacted end", "repeated batches refused", "lags below the compacted end"),

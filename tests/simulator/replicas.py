@@ -16,14 +16,12 @@ from pyspark_log_coordinator.model.partition import ChunkRef, Holder, NodeId, Pa
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.replication.election import LeaderElected
-from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged
+from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 from pyspark_log_coordinator.topic import machine, replica_commands
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from tests.simulator.departures import Departures
 from tests.simulator.disks import Disk
 from tests.simulator.invariants import Rows, require
-
-_COUNTED = replica_commands.Event | SegmentStaged
 
 
 class ReplicatedRows(Rows):
@@ -49,7 +47,7 @@ class ReplicatedRows(Rows):
     def decided(self, events: list[Any], before: Topic, after: Topic) -> None:
         super().decided(events, before, after)
         self._departures.decided(events, before, after)
-        self._counts.update(type(each).__name__ for each in events if isinstance(each, _COUNTED))
+        self._counts.update(type(each).__name__ for each in events if isinstance(each, replica_commands.Event))
         state = before
         for each in events:  # an entry may have batches of other writers, with other acks
             former, state = state, machine.evolve(state, each)
@@ -100,15 +98,12 @@ class ReplicatedRows(Rows):
         """Hold that each holder has what it is said to have, and that nothing committed is on no disk any more."""
         for p, partition in enumerate(state.partitions):
             where = f"partition {p}"
-            for piece in (*partition.segments, *partition.staged, *partition.chunks):
+            for piece in (*partition.segments, *partition.chunks):
                 whole = self._whole_copies(state, p, piece)
-                if piece.base_offset < partition.high_watermark and piece not in partition.staged:
+                if piece.base_offset < partition.high_watermark:
                     what = f"rows {piece.base_offset} to {piece.end_offset} are on no disk"
                     is_there = whole or self._is_on_any_disk(self.keys_of(state, p, piece))
                     require(is_there, f"{where}: {what}, the HW is {partition.high_watermark}")
-            for each in partition.staged:
-                is_held = any(holder.node in partition.replicas for holder in each.holders)
-                require(is_held, f"{where}: no replica holds the staged segment {each.name}")
             require(set(partition.isr) <= set(partition.replicas), f"{where}: the ISR is no part of the replicas")
             for node, end in partition.log_end_offsets.items():
                 held = reached(state, partition, node)

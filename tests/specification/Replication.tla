@@ -28,14 +28,12 @@ Allowed(rules) == \A name \in DOMAIN rules : rules[name]
      isr, leader, epoch, from     `from` is the first offset of the leader epoch
      start, hw, end   log start, high watermark and end of the log
      pieces           the log, oldest first, each piece with its holders
-     staged           segments that will replace pieces [9]
-     min, quorum      min.insync.replicas, and whether replication.mode is quorum
-     compacted        whether cleanup.policy says so *)
+     min, quorum      min.insync.replicas, and whether replication.mode is quorum *)
 
 New(order, min, quorum) ==
     [order |-> order, adding |-> {}, removing |-> {}, fenced |-> {}, suspects |-> {},
      isr |-> Range(order), leader |-> order[1], epoch |-> 0, from |-> 0, start |-> 0, hw |-> 0, end |-> 0,
-     pieces |-> << >>, staged |-> {}, min |-> min, quorum |-> quorum, compacted |-> FALSE]
+     pieces |-> << >>, min |-> min, quorum |-> quorum]
 
 Replicas(s) == Range(s.order)
 
@@ -69,18 +67,15 @@ FirstOf(s, nodes) == s.order[Least({i \in DOMAIN s.order : s.order[i] \in nodes}
 Alive(s, nodes) == [s EXCEPT !.suspects = @ \ nodes]
 
 Without(piece, n) == [piece EXCEPT !.holders = @ \ {n}]
-Gone(s, n, ids) ==  \* node n no longer holds these files; nobody can copy a staged segment that no replica holds [9]
-    LET left(piece) == IF piece.id \in ids THEN Without(piece, n) ELSE piece
-    IN  [s EXCEPT !.pieces = [i \in DOMAIN @ |-> left(@[i])],
-                  !.staged = {g \in {left(g) : g \in @} : g.holders \cap Replicas(s) # {}}]
+Gone(s, n, ids) ==  \* node n no longer holds these files
+    [s EXCEPT !.pieces = [i \in DOMAIN @ |-> IF @[i].id \in ids THEN Without(@[i], n) ELSE @[i]]]
 
-Files(s) == {p.id : p \in Range(s.pieces)} \cup {g.id : g \in s.staged}
+Files(s) == {p.id : p \in Range(s.pieces)}
 
 (* [9] A segment replaces whole pieces. *)
 Whole(s, g) == \E i, j \in DOMAIN s.pieces : i <= j /\ s.pieces[i].base = g.base /\ s.pieces[j].end = g.end
 Cut(s, end) ==
-    [s EXCEPT !.pieces = SelectSeq(@, LAMBDA p : p.end <= end), !.staged = {g \in @ : g.end <= end},
-              !.hw = Least({@, end}), !.end = end]
+    [s EXCEPT !.pieces = SelectSeq(@, LAMBDA p : p.end <= end), !.hw = Least({@, end}), !.end = end]
 HandedTo(s, n) == [s EXCEPT !.leader = n, !.epoch = @ + 1, !.from = s.end]
 
 -----------------------------------------------------------------------------
@@ -112,8 +107,7 @@ AppendEffect(s, a) ==
 
 HoldEffect(s, a) ==
     LET more(p) == IF p.id \in a.ids THEN [p EXCEPT !.holders = @ \cup {a.node}] ELSE p
-        g == [s EXCEPT !.pieces = [i \in DOMAIN @ |-> more(@[i])], !.staged = {more(g) : g \in @}]
-    IN  Alive(Settled(g, {a.node}), {a.node})
+    IN  Alive(Settled([s EXCEPT !.pieces = [i \in DOMAIN @ |-> more(@[i])]], {a.node}), {a.node})
 
 -----------------------------------------------------------------------------
 (* Members leave the ISR because they lag behind the leader [15]. *)
@@ -186,10 +180,10 @@ AlterRules(s, a) ==
 AlterEffect(s, a) ==
     LET moved == [s EXCEPT !.order = a.order, !.adding = a.adding, !.removing = a.removing,
                            !.isr = @ \cap Range(a.order)]
-    IN  Settled([moved EXCEPT !.staged = {g \in @ : g.holders \cap Range(a.order) # {}}], {})
+    IN  Settled(moved, {})
 
 -----------------------------------------------------------------------------
-(* Segments replace rows below the HW when the ISR holds them, and are staged until then [9]. *)
+(* Segments replace rows below the HW if the whole ISR holds them [9]. *)
 
 HeldByAll(s, g) ==
     LET holding == g.holders \cap Replicas(s)
@@ -197,35 +191,25 @@ HeldByAll(s, g) ==
         /\ s.isr \subseteq holding
         /\ s.quorum => Cardinality({n \in holding : Leo(s, n) >= s.hw}) >= Majority(s)
 
-SegmentRules(s, a) ==
-    LET g == a.segment IN [it_is_committed |-> g.end <= s.hw, it_replaces_whole_pieces |-> Whole(s, g)]
-
 SwapRules(s, a) ==
     LET g == a.segment
-    IN  [segment |-> Allowed(SegmentRules(s, a)),
-         the_isr_holds_it |-> HeldByAll(s, g),
-         it_is_as_it_was_staged |-> \A other \in s.staged : other.id = g.id => other.holders = g.holders]
-
-StageRules(s, a) ==
-    LET g == a.segment
-    IN  [segment |-> Allowed(SegmentRules(s, a)),
-         somebody_has_to_copy_it |-> ~HeldByAll(s, g) /\ g.holders \cap Replicas(s) # {},
-         no_other_is_staged_there |-> \A other \in s.staged : other.end <= g.base \/ g.end <= other.base]
+    IN  [it_is_committed |-> g.end <= s.hw,
+         it_replaces_whole_pieces |-> Whole(s, g),
+         the_isr_holds_it |-> HeldByAll(s, g)]
 
 SwapEffect(s, a) ==
     LET g == a.segment
         new == [id |-> g.id, base |-> g.base, end |-> g.end, holders |-> g.holders]
         before == SelectSeq(s.pieces, LAMBDA p : p.end <= g.base)
         after == SelectSeq(s.pieces, LAMBDA p : p.base >= g.end)
-    IN  [s EXCEPT !.pieces = before \o <<new>> \o after, !.staged = {other \in @ : other.id # g.id}]
+    IN  [s EXCEPT !.pieces = before \o <<new>> \o after]
 
 -----------------------------------------------------------------------------
 (* The log start moves by retention or delete-records: never above the HW. *)
 
 StartEffect(s, a) ==
-    LET kept == [s EXCEPT !.start = a.start, !.from = Greatest({@, a.start}),
-                          !.pieces = SelectSeq(@, LAMBDA p : p.end > a.start)]
-    IN  [kept EXCEPT !.staged = {g \in @ : Whole(kept, g)}]
+    [s EXCEPT !.start = a.start, !.from = Greatest({@, a.start}),
+              !.pieces = SelectSeq(@, LAMBDA p : p.end > a.start)]
 
 -----------------------------------------------------------------------------
 
@@ -234,9 +218,7 @@ Rules(s, a) ==
       [] a.kind = "shrink" -> ShrinkRules(s, a)
       [] a.kind = "elect" -> ElectRules(s, a)
       [] a.kind = "alter" -> AlterRules(s, a)
-      [] a.kind = "stage" -> StageRules(s, a)
       [] a.kind = "swap" -> SwapRules(s, a)
-      [] a.kind = "drop" -> [it_is_staged |-> \E g \in s.staged : g.id = a.id]
       [] a.kind = "suspect" -> [it_was_not_suspected |-> a.node \notin s.suspects]
       [] a.kind = "cancel" -> [it_was_suspected |-> a.node \in s.suspects]
       [] a.kind = "fence" -> [it_was_not_fenced |-> a.node \notin s.fenced]
@@ -254,14 +236,11 @@ Effect(s, a) ==
       [] a.kind = "fence" -> FenceEffect(s, a)
       [] a.kind = "unfence" -> [s EXCEPT !.fenced = @ \ {a.node}]
       [] a.kind = "alter" -> AlterEffect(s, a)
-      [] a.kind = "stage" -> [s EXCEPT !.staged = @ \cup {a.segment}]
       [] a.kind = "swap" -> SwapEffect(s, a)
-      [] a.kind = "drop" -> [s EXCEPT !.staged = {g \in @ : g.id # a.id}]  \* no copy of it is whole [16]
       [] a.kind = "suspect" -> [s EXCEPT !.suspects = @ \cup {a.node}]
       [] a.kind = "cancel" -> Alive(s, {a.node})
       [] a.kind = "start" -> StartEffect(s, a)
-      [] a.kind = "config" -> [s EXCEPT !.min = a.min, !.compacted = a.compacted,
-                                        !.staged = {g \in @ : a.compacted \/ ~g.keyed}]
+      [] a.kind = "config" -> [s EXCEPT !.min = a.min]
 
 -----------------------------------------------------------------------------
 (* What holds after every entry, by name. *)

@@ -28,7 +28,7 @@ Appends == {[kind |-> "append", acks |-> acks, rows |-> <<[id |-> <<"file", rows
 StartOf(t, n) == IF n = None THEN t.end ELSE Leo(t, n)
 Elections(t) == {[kind |-> "elect", leader |-> n, epoch |-> t.epoch + 1, start |-> StartOf(t, n), lost |-> t.end - StartOf(t, n),
                   isr |-> isr] : n \in Replicas(t) \cup {None}, isr \in SUBSET Replicas(t)}
-Segments(t) == {[id |-> <<"segment", b, e>>, base |-> b, end |-> e, holders |-> holders, keyed |-> FALSE] :
+Segments(t) == {[id |-> <<"segment", b, e>>, base |-> b, end |-> e, holders |-> holders] :
                   b \in 0..t.end, e \in 0..t.end, holders \in SUBSET Nodes \ {{}}}
 Of(kind) == {[kind |-> kind, node |-> n] : n \in Nodes}
 
@@ -50,8 +50,8 @@ Elect == \E a \in Allow(Elections(s)) :
                ELSE "unclean" \in Kinds /\ acked' = Least({acked, s'.end}) /\ UNCHANGED cut
 Fence == \E a \in Allow(Of("fence") \cup Of("unfence")) : \E t \in Elected(Effect(s, a)) : Moved(t)
 Wipe == \E a \in Of("renew") : s.isr # {a.node} /\ \E t \in Elected(Effect(s, a)) : Moved(t)
-Segment == \E g \in {g \in Segments(s) : g.base < g.end /\ g.id \notin Files(s)} \cup s.staged :
-            One({[kind |-> kind, segment |-> g] : kind \in IF g \in s.staged THEN {"swap"} ELSE {"swap", "stage"}})
+Segment == \E g \in {g \in Segments(s) : g.base < g.end /\ g.id \notin Files(s)} :
+            One({[kind |-> "swap", segment |-> g]})
 Alter == LET moves == {[kind |-> "alter", order |-> Append(s.order, new), adding |-> {new}, removing |-> {old}] :
                          new \in Nodes \ Replicas(s), old \in Replicas(s)}
              left == SelectSeq(s.order, LAMBDA n : n \notin s.removing)
@@ -69,7 +69,6 @@ Next == \/ "append" \in Kinds /\ Batch
         \/ "shrink" \in Kinds /\ One({[kind |-> "shrink", isr |-> isr] : isr \in SUBSET s.isr})
         \/ "suspect" \in Kinds /\ Cardinality(s.suspects) < SuspectsMax /\ One(Of("suspect"))
         \/ "suspect" \in Kinds /\ One(Of("cancel"))
-        \/ "segment" \in Kinds /\ One({[kind |-> "drop", id |-> g.id] : g \in s.staged})
         \/ "start" \in Kinds /\ One({[kind |-> "start", start |-> e] : e \in 0..s.end})
 
 Spec == Init /\ [][Next]_vars

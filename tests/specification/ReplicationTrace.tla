@@ -7,8 +7,7 @@ VARIABLES trace, next, state
 
 Excuses(s, a) == a.kind = "elect" /\ ~IsClean(s, a)
 Seen(s) == [leader |-> s.leader, epoch |-> s.epoch, isr |-> s.isr, start |-> s.start, hw |-> s.hw, end |-> s.end,
-            leos |-> {<<n, Leo(s, n)>> : n \in Replicas(s)}, suspects |-> s.suspects, fenced |-> s.fenced,
-            staged |-> {g.id : g \in s.staged}]
+            leos |-> {<<n, Leo(s, n)>> : n \in Replicas(s)}, suspects |-> s.suspects, fenced |-> s.fenced]
 
 INSTANCE Trace
 =============================================================================

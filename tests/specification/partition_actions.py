@@ -23,18 +23,15 @@ from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.replication.suspicion import NodeSuspected, SuspicionCancelled
 from pyspark_log_coordinator.segments.orphans import DeletionsConfirmed, FloorMarked, OrphanFloorRaised
 from pyspark_log_coordinator.segments.retention import LogStartMoved
-from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged, StagedDropped
+from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 from pyspark_log_coordinator.topic.columns import SchemaEvolved
 from pyspark_log_coordinator.topic.machine import ConfigAltered, TopicDeleted
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
-from tests.specification.tlc import Records
 
 NONE = "no node"
 Action = dict[str, Any]
 _OF_NO_PARTITION = OrphanFloorRaised | FloorMarked | DeletionsConfirmed | SchemaEvolved | JournalEnded | PartitionsAdded
-_OF_A_PARTITION = (
-    IsrShrunk | LeaderElected | ReplicasAltered | SegmentStaged | StagedDropped | SegmentsSwapped | LogStartMoved
-)
+_OF_A_PARTITION = IsrShrunk | LeaderElected | ReplicasAltered | SegmentsSwapped | LogStartMoved
 
 
 def traces(steps: Iterable[Step]) -> list[dict[str, Any]]:
@@ -60,9 +57,6 @@ def _state(topic: Topic, partition: Partition) -> dict[str, Any]:
         {"id": f"file {each.file}", **_place(each), "holders": _nodes(topic.file(each.file).holders)}
         for each in partition.chunks
     ]
-    segments = [{**_segment(each)} for each in partition.segments]
-    for each in segments:
-        del each["keyed"]
     return {
         "order": partition.replicas,
         "adding": frozenset(partition.adding),
@@ -76,16 +70,14 @@ def _state(topic: Topic, partition: Partition) -> dict[str, Any]:
         "start": partition.log_start,
         "hw": partition.high_watermark,
         "end": partition.log_end,
-        "pieces": [*segments, *chunks],
-        "staged": Records(map(_segment, partition.staged)),
+        "pieces": [*map(_segment, partition.segments), *chunks],
         **_config(topic),
     }
 
 
 def _config(state: Any) -> dict[str, Any]:
     config = state.config
-    is_quorum = config.replication_mode == "quorum"
-    return {"min": config.min_insync_replicas, "quorum": is_quorum, "compacted": config.is_compacted}
+    return {"min": config.min_insync_replicas, "quorum": config.replication_mode == "quorum"}
 
 
 def _seen(state: Topic, partition: Partition) -> dict[str, Any]:
@@ -99,7 +91,6 @@ def _seen(state: Topic, partition: Partition) -> dict[str, Any]:
         "leos": frozenset(partition.log_end_offsets.items()),
         "suspects": frozenset(state.suspects),
         "fenced": frozenset(state.fenced),
-        "staged": frozenset(each.name for each in partition.staged),
     }
 
 
@@ -145,10 +136,6 @@ def _other_actions(p: int, event: Any) -> list[Action]:
         case ReplicasAltered():
             nodes = {"adding": frozenset(event.adding), "removing": frozenset(event.removing)}
             return [{"kind": "alter", "order": event.replicas, **nodes}]
-        case SegmentStaged():
-            return [{"kind": "stage", "segment": _segment(event.segment)}]
-        case StagedDropped():
-            return [{"kind": "drop", "id": event.name}]
         case SegmentsSwapped():
             return [{"kind": "swap", "segment": _segment(event.segment)}]
         case LogStartMoved():
@@ -184,8 +171,7 @@ def _election(event: LeaderElected, lost: int) -> Action:
 
 
 def _segment(segment: SegmentRef) -> dict[str, Any]:
-    told = {"holders": _nodes(segment.holders), "keyed": segment.keyed is not None}
-    return {"id": segment.name, **_place(segment), **told}
+    return {"id": segment.name, **_place(segment), "holders": _nodes(segment.holders)}
 
 
 def _place(piece: SegmentRef | ChunkRef) -> dict[str, int]:

@@ -226,7 +226,7 @@ def remove_strays(handle: TopicHandle, node_id: NodeId, found: list[ReturnedNode
 
 def _compare(handle: TopicHandle, number: int, partition: Partition, local: _Local) -> ReturnedNode:
     """Compare a partition in a node's folder with the journal."""
-    named = {handle.segment(number, each.name) for each in partition.all_segments}
+    named = {handle.segment(number, each.name) for each in partition.segments}
     strays = []
     for key, (its_epochs, end) in local.segments.items():
         cut = truncation.divergence(its_epochs, end, partition.epoch_starts, partition.log_end)

@@ -34,7 +34,7 @@ from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.replication.suspicion import NodeSuspected, SuspicionCancelled
 from pyspark_log_coordinator.segments.orphans import DeletionsConfirmed, FloorMarked, OrphanFloorRaised
 from pyspark_log_coordinator.segments.retention import LogStartMoved
-from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged, StagedDropped
+from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.columns import SchemaEvolved
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
@@ -247,7 +247,7 @@ def _topic_said(  # noqa: C901, PLR0912, PLR0915 -- a sentence for each event
                     yield Lane.REASSIGNMENTS, f"partition {event.partition} is being moved: {', '.join(words)}", False
             case LeaderElected() | IsrShrunk() | FilesHeld() | ReplicasFenced() | ReplicasUnfenced():
                 pass  # the states before and after say what follows from it
-            case SegmentStaged() | StagedDropped() | OrphanFloorRaised() | FloorMarked() | DeletionsConfirmed():
+            case OrphanFloorRaised() | FloorMarked() | DeletionsConfirmed():
                 pass  # about files alone
             case _:
                 raise AssertionError(event)

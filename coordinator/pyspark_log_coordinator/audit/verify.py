@@ -152,7 +152,7 @@ def verify(
         if not copies.is_single:
             report.findings += _replication(state, number)
         report.rows += partition.rows_between(partition.log_start, partition.log_end)
-        report.segments += len(partition.all_segments)
+        report.segments += len(partition.segments)
 
     def read(count: int) -> None:
         report.bytes += count
@@ -178,7 +178,7 @@ def verify(
 def bytes_to_read(handle: TopicHandle, node: NodeId | None = None) -> int:
     """Return the number of bytes that an audit of the topic will read."""
     copies, state = ReadableCopies(handle.log, node), handle.journal.state
-    files = replica_file.all_files(handle)
+    files = replica_file.files_of(state)
     return sum(
         faults.bytes_of(each) * len(set(copies.nodes).intersection(_current(state, each.holders))) for each in files
     )
@@ -188,7 +188,7 @@ def _unreadable(handle: TopicHandle, copies: ReadableCopies) -> Iterator[Finding
     """Yield the files that no node has that can be read, and the nodes that cannot be read."""
     state = handle.journal.state
     away: set[NodeId] = set()
-    for file in replica_file.all_files(handle):
+    for file in replica_file.files_of(state):
         holders = _current(state, file.holders)
         missing = copies.missing_of(holders)
         away.update(missing)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator.maintenance import checkpoint_files, roll_task
+from pyspark_log_coordinator.maintenance import checkpoint_files, isr_copies, roll_task
 from pyspark_log_coordinator.maintenance.checkpoint_files import DESCRIBE_SECONDS
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_storage import logs
@@ -74,8 +74,9 @@ def roll_one_inline(handle: TopicHandle) -> tuple[SwapSegments, ...]:
 def roll_past_the_cap(handle: TopicHandle) -> None:
     """Roll until no partition is past the hard cap of unrolled chunks.
 
-    Damaged old rows do not block new ones: a partition that has some may exceed the cap. Raises the errors of writing,
-    and the retriable errors of reading.
+    Damaged old rows do not block new ones: a partition that has some may exceed the cap. So may one whose ISR has a
+    member that fails: the batch takes it out of the ISR. Raises the errors of writing, and the retriable errors of
+    reading.
     """
     from pyspark_log_coordinator.topic.machine import MaintainSegments
 
@@ -99,9 +100,8 @@ def roll_past_the_cap(handle: TopicHandle) -> None:
             else:
                 message = "topic %(topic)r, partition %(partition)d can be rolled again"
                 failures.end(what, message, topic=topic, partition=partition)
-        if not swaps:
+        if not swaps or not handle.submit(MaintainSegments(isr_copies.with_copies(handle, swaps))).events:
             return
-        handle.submit(MaintainSegments(tuple(swaps)))
 
 
 def _rolls_past_the_cap(handle: TopicHandle) -> list[RollTask]:
@@ -114,7 +114,8 @@ def _rolls_past_the_cap(handle: TopicHandle) -> list[RollTask]:
 
 def _due(handle: TopicHandle) -> list[roll_plan.RollJob]:
     known = _due_times.setdefault(handle, roll_plan.DueTimes())
-    return roll_plan.plan(handle.journal.state, handle.now_ms(), known=known)
+    away = handle.log.missing_nodes
+    return roll_plan.plan(handle.journal.state, handle.now_ms(), known=known, away=away)
 
 
 _due_times: weakref.WeakKeyDictionary[TopicHandle, roll_plan.DueTimes] = weakref.WeakKeyDictionary()

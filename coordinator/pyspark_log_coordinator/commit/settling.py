@@ -203,7 +203,7 @@ def _follower_ends(state: Topic) -> dict[NodeId, int]:
 
 
 def _taking_turns(handle: TopicHandle) -> list[NodeId]:
-    """Return the nodes out of sync, or without a staged segment, whose turn it is."""
+    """Return the nodes out of sync whose turn it is."""
     behind = _reachable_behind(handle)
     if not behind:
         _turns.pop(handle, None)
@@ -270,13 +270,8 @@ def _with_copies(handle: TopicHandle, file: SequencedFile, wanted: dict[int, set
 
 def _behind(partition: Partition) -> list[NodeId]:
     end = partition.log_end
-    is_whole = not partition.staged and len(partition.isr) == len(partition.replicas)
-    if is_whole and all(each == end for each in partition.log_end_offsets.values()):
+    if len(partition.isr) == len(partition.replicas) and all(
+        end == each for each in partition.log_end_offsets.values()
+    ):
         return []  # as nearly always
-    return [
-        node
-        for node in partition.replicas
-        if node not in partition.isr
-        or partition.log_end_offsets[node] < end
-        or not all(replicas.is_held(each.holders, node) for each in partition.staged)
-    ]
+    return [node for node in partition.replicas if node not in partition.isr or partition.log_end_offsets[node] < end]

@@ -211,7 +211,7 @@ def orphans(store: Store, handle: TopicHandle) -> list[str]:
     named = {handle.append_file(file.name) for file in state.files}
     named |= {key for each in state.pending_deletions for key in _keys(handle, each.key)}
     for number, partition in enumerate(state.partitions):
-        for each in (*partition.segments, *partition.staged):
+        for each in partition.segments:
             named |= set(_keys(handle, f"{number}/{each.name}"))
     found = []
     for part, keys in _by_part(store, folder, ("append", *map(str, range(len(state.partitions))))):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator.maintenance import topic_cleanup
+from pyspark_log_coordinator.maintenance import isr_copies, topic_cleanup
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.roll_plan import RollJob
-from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged, SwapSegments
+from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SwapSegments
 from pyspark_log_coordinator.topic.machine import MaintainSegments
 from pyspark_log_storage.errors import CorruptObject, LogError, NewerFormat, OutcomeUnknown, StoreError, UnknownTopic
 
@@ -46,7 +46,7 @@ def roll_and_merge(
 
     def due() -> list[RollJob]:
         state = handle.refresh()
-        jobs = roll_plan.plan(state, handle.now_ms(), state.config.segment_bytes, ends)
+        jobs = roll_plan.plan(state, handle.now_ms(), state.config.segment_bytes, ends, away=log.missing_nodes)
         return [job for job in jobs if leader is None or state.partitions[job.partition].leader == leader]
 
     made = size = 0
@@ -57,8 +57,10 @@ def roll_and_merge(
         nonlocal made, size
         if not done:
             return
-        events = handle.submit(MaintainSegments(tuple(swap for _, swap in done))).events
-        swapped = {each.segment.name for each in events if isinstance(each, SegmentsSwapped | SegmentStaged)}
+        handle.refresh()
+        swaps = isr_copies.with_copies(handle, [swap for _, swap in done])
+        events = handle.submit(MaintainSegments(swaps)).events
+        swapped = {each.segment.name for each in events if isinstance(each, SegmentsSwapped)}
         refused = [job for job, swap in done if swap.segment.name not in swapped]
         taken = [job for job, swap in done if swap.segment.name in swapped]
         segments = sum(len(swap.made) for _, swap in done if swap.segment.name in swapped)

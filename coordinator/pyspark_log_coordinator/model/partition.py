@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_storage import layout
-from pyspark_log_storage.files.row_files import StagedChunk
+from pyspark_log_storage.files.row_files import KeyedCounts, SegmentFile, StagedChunk
 from pyspark_log_storage.stored_fields import Count, Int64, SegmentName, UInt32
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from pyspark_log_storage.files.row_files import SegmentFile
+    from collections.abc import Iterable, Iterator, Sequence
 
 NodeId = str
 BEFORE_ALL_TIMES = -(2**63)
@@ -147,6 +145,15 @@ class SegmentRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
         return cls(file.name, holders, *rows, level, *times, keyed)
 
     @property
+    def file(self) -> SegmentFile:
+        """What its file must be."""
+        keyed = self.keyed
+        counts = None if keyed is None else KeyedCounts(keyed.rows, keyed.tombstones, keyed.placeholder)
+        times = self.min_timestamp, self.max_timestamp
+        rows = self.base_offset, self.end_offset, self.chunks, self.log_bytes
+        return SegmentFile(self.name, *rows, *times, counts)
+
+    @property
     def born(self) -> int:
         """The number of the newest journal entry that its writer knew."""
         return layout.born_of(self.name)
@@ -172,8 +179,6 @@ class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The rolled part of the log, oldest first."""
     chunks: tuple[ChunkRef, ...]
     """The unrolled part, which begins at the end of the segments."""
-    staged: tuple[SegmentRef, ...] = ()
-    """Segments that are swapped in as soon as every member of the ISR holds them, those of a compaction together."""
     adding: tuple[NodeId, ...] = ()
     """Replicas that a reassignment adds. Those in `removing` leave when all of these are in the ISR (KIP-455)."""
     removing: tuple[NodeId, ...] = ()
@@ -209,19 +214,6 @@ class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The offset at which the keyed segments end. From there on the log has every row."""
         keyed = self.keyed_segments
         return keyed[-1].end_offset if keyed else self.log_start
-
-    def staged_if(self, is_kept: Callable[[SegmentRef], bool]) -> tuple[SegmentRef, ...]:
-        """Return the staged segments that are kept. Those of a compaction are swapped in together: all of them or none.
-
-        An older one would else lack rows of keys whose newer rows are in the one that is missing.
-        """
-        has_all = all(is_kept(each) for each in self.staged if each.keyed is not None)
-        return tuple(each for each in self.staged if is_kept(each) and (each.keyed is None or has_all))
-
-    @property
-    def all_segments(self) -> tuple[SegmentRef, ...]:
-        """The segments of the log and the staged ones."""
-        return (*self.segments, *self.staged)
 
     @property
     def timestamp_reached(self) -> int:

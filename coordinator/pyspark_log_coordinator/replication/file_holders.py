@@ -43,11 +43,10 @@ class FilesHeld(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_u
 
 
 class TopicFiles(msgspec.Struct, frozen=True):
-    """Files of a topic by partition or file number, the oldest first: segments, append files, staged segments."""
+    """Files of a topic by partition or file number, the oldest first."""
 
     segments: tuple[tuple[int, SegmentRef], ...]
     files: tuple[tuple[int, FileRef], ...]
-    staged: tuple[tuple[int, SegmentRef], ...]
 
 
 def decide(topic: Topic, command: HoldFiles) -> list[FilesHeld]:
@@ -74,7 +73,7 @@ def decide(topic: Topic, command: HoldFiles) -> list[FilesHeld]:
         (number, each.name)
         for number in sorted({number for number, _ in wanted})
         if 0 <= number < len(topic.partitions)
-        for each in topic.partitions[number].all_segments
+        for each in topic.partitions[number].segments
         if (number, each.name) in wanted and not replicas.is_held(each.holders, node)
     )
     if files or segments or node in topic.suspects or _may_join_any(topic, node):
@@ -97,11 +96,8 @@ def evolve(topic: Topic, event: FilesHeld) -> Topic:
     changed: dict[int, Partition] = {}
     for number, name in event.segments:
         partition = changed.get(number, topic.partitions[number])
-        changed[number] = msgspec.structs.replace(
-            partition,
-            segments=_with_holder(partition.segments, name, holder),
-            staged=_with_holder(partition.staged, name, holder),
-        )
+        segments = _with_holder(partition.segments, name, holder)
+        changed[number] = msgspec.structs.replace(partition, segments=segments)
     joining = () if node in topic.fenced else (node,)
     for number in {*changed, *(number for number, each in enumerate(topic.partitions) if _is_unsettled(each))}:
         partition = changed.get(number, topic.partitions[number])
@@ -142,7 +138,6 @@ def _files(topic: Topic, node: NodeId, *, held: bool) -> TopicFiles:
     return TopicFiles(
         segments=tuple((n, one) for n, each in mine for one in each.segments if wanted(one.holders)),
         files=tuple((n, topic.file(n)) for n in sorted(numbers) if wanted(topic.file(n).holders)),
-        staged=tuple((n, one) for n, each in mine for one in each.staged if wanted(one.holders)),
     )
 
 
@@ -157,7 +152,7 @@ def newest_held(topic: Topic, node: NodeId) -> str | None:
     segments = (
         (each.born, each.name, number)
         for number, partition in enumerate(topic.partitions)
-        for each in partition.all_segments
+        for each in partition.segments
         if replicas.is_held(each.holders, node)
     )
     last = max(segments, default=None)

@@ -91,11 +91,8 @@ def _wiped(topic: Topic, event: ReplicasRenewed) -> Topic:
     node = event.node
     partitions = []
     for partition in topic.partitions:
-        segments, staged = (
-            tuple(replicas.without_holder(each, node) for each in some)
-            for some in (partition.segments, partition.staged)
-        )
-        wiped = replicas.without_unheld(msgspec.structs.replace(partition, segments=segments, staged=staged))
+        segments = tuple(replicas.without_holder(each, node) for each in partition.segments)
+        wiped = msgspec.structs.replace(partition, segments=segments)
         if node in partition.replicas:
             ends = {**partition.log_end_offsets, node: partition.log_start}
             wiped = _out_of_isr(topic, msgspec.structs.replace(wiped, log_end_offsets=ends), node)

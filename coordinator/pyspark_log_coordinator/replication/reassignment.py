@@ -200,7 +200,6 @@ def evolve(topic: Topic, event: ReplicasAltered) -> Topic:
         before=original(partition) if event.adding or event.removing else (),
         log_end_offsets=ends,
     )
-    changed = replicas.without_unheld(changed)
     return with_partition(topic, event.partition, replicas.advance(changed, topic.config))
 
 

@@ -49,12 +49,6 @@ def without_holder(file: F, node: NodeId) -> F:
     return msgspec.structs.replace(file, holders=tuple(each for each in file.holders if each.node != node))
 
 
-def without_unheld(partition: Partition) -> Partition:
-    """Return the partition without the staged segments that no replica holds: nobody could copy them."""
-    staged = partition.staged_if(lambda each: any(is_held(each.holders, node) for node in partition.replicas))
-    return partition if staged == partition.staged else msgspec.structs.replace(partition, staged=staged)
-
-
 def of_current_incarnations(topic: Topic, holders: Iterable[Holder]) -> tuple[Holder, ...]:
     """Return the holders in their current incarnations; those of a former one were wiped."""
     return tuple(holder for holder in holders if topic.incarnations.get(holder.node) == holder.incarnation)

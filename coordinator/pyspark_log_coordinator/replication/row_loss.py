@@ -65,6 +65,5 @@ def _cut(partition: Partition, end: int) -> Partition:
         high_watermark=min(partition.high_watermark, end),
         log_end_offsets={node: min(reached, end) for node, reached in partition.log_end_offsets.items()},
         segments=tuple(each for each in partition.segments if each.end_offset <= end),
-        staged=partition.staged_if(lambda each: each.end_offset <= end),
         chunks=partition.chunks[: partition.chunks_ending_by(end)],
     )

@@ -29,14 +29,15 @@ import msgspec
 from pyspark_log_coordinator.model.partition import BEFORE_ALL_TIMES, ChunkRef, Partition, SegmentRef
 from pyspark_log_coordinator.model.topic_config import UNLIMITED
 from pyspark_log_coordinator.model.topic_state import changed_partitions
-from pyspark_log_coordinator.segments import compaction_plan, retention
+from pyspark_log_coordinator.segments import compaction_plan, retention, swap
 from pyspark_log_coordinator.segments.tiers import MERGE_COUNT, TIER_MAX, joined, tier_of
 from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX
 from pyspark_log_storage.stored_fields import INT64_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
+    from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.model.topic_config import TopicConfig
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_coordinator.segments.compaction_plan import Compaction
@@ -130,7 +131,12 @@ def _begins_with(whole: tuple[object, ...], part: tuple[object, ...]) -> bool:
 
 
 def plan(
-    topic: Topic, now: int, budget: int | None = None, at_once: Sequence[int] = (), known: DueTimes | None = None
+    topic: Topic,
+    now: int,
+    budget: int | None = None,
+    at_once: Sequence[int] = (),
+    known: DueTimes | None = None,
+    away: Collection[NodeId] = (),
 ) -> list[RollJob]:
     """Return the jobs due at `now` (ms), at most one for each partition, each of at most `budget` bytes.
 
@@ -138,14 +144,15 @@ def plan(
     has expired, unless the topic is compacted. A segment larger than the budget is converted alone. Partitions with the
     most unrolled chunks come first. Rows below the offsets in `at_once`, one of each partition, become Parquet whatever
     their age, and of a compacted topic they are cleaned whatever their share. `known`: what an earlier look has found.
+    Partitions with a node in the ISR that is `away` wait, as do those with too small an ISR.
     """
     if budget is not None and not topic.config.is_compacted:  # cleaning reads the whole head, also what has expired
         topic = retention.retained(topic, now)
     jobs = []
     due_now = (known or DueTimes()).due(topic, now) if budget is None else enumerate(topic.partitions)
     for number, partition in due_now:
-        if partition.staged:
-            continue  # the newest segment is still being copied
+        if not swap.takes_segments(partition, topic.config, away):
+            continue
         if budget is None:
             job = _inline(topic, number, now)
         else:

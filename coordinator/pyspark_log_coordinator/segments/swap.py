@@ -8,12 +8,10 @@ A compaction makes several segments, which have only some of the rows of their r
 the events of one entry. It must be made of the segments that are there: a partition's head and what follows it. A
 partition counts how often such a segment was swapped in.
 
-The segment is staged until every member of the ISR holds it, and the ISR has at least min.insync.replicas members.
-Followers copy it meanwhile, and what it replaces stays in the log. One is dropped if no replica holds it any more, if
-no whole copy of it is found, and, if it is keyed, when the topic is not compacted any more; with one of a compaction
-all of it is dropped. So each member of the ISR always holds the whole log and may lead.
-With replication.mode=quorum, a majority that has all committed rows must hold the segment, too. The LEO of a replica
-outside the ISR may go back to the segment's base offset.
+A swap is also ignored unless every member of the ISR holds the segment, and the ISR has at least min.insync.replicas
+members: who proposes it has copied it to them. So each member of the ISR always holds the whole log and may lead. With
+replication.mode=quorum, a majority that has all committed rows must hold the segment, too. The LEO of a replica outside
+the ISR may go back to the segment's base offset. The files of a segment that was ignored are orphans.
 """
 
 from __future__ import annotations
@@ -32,7 +30,10 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.stored_fields import Count, Int64
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
+
+    from pyspark_log_coordinator.model.partition import NodeId
+    from pyspark_log_coordinator.model.topic_config import TopicConfig
 
 
 class SwapSegments(msgspec.Struct, frozen=True):
@@ -60,30 +61,9 @@ class SegmentsSwapped(msgspec.Struct, frozen=True, tag=True, array_like=True, fo
     at_ms: Int64
 
 
-class SegmentStaged(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The segment exists, and will be swapped in when every member of the ISR holds it."""
-
-    partition: Count
-    segment: SegmentRef
-
-
-class DropStaged(msgspec.Struct, frozen=True):
-    """Give up a staged segment of which no whole copy is left. Nothing is lost: its rows are in the log as before."""
-
-    partition: int
-    name: str
-
-
-class StagedDropped(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The segment is not staged any more."""
-
-    partition: Count
-    name: str
-
-
-def decide(topic: Topic, swaps: Sequence[SwapSegments], now: int) -> list[SegmentsSwapped | SegmentStaged]:
-    """Return the events of those swaps that are not stale, in order."""
-    events: list[SegmentsSwapped | SegmentStaged] = []
+def decide(topic: Topic, swaps: Sequence[SwapSegments], now: int) -> list[SegmentsSwapped]:
+    """Return the events of those swaps that are not stale, and whose segments the whole ISR holds, in order."""
+    events: list[SegmentsSwapped] = []
     for swap in swaps:
         if not _fits(topic, swap):
             continue
@@ -94,44 +74,15 @@ def decide(topic: Topic, swaps: Sequence[SwapSegments], now: int) -> list[Segmen
         ]
         if _all_hold(topic, partition, segments):
             done = [_swapped(partition, number, each, now) for each in segments]
-            topic = functools.reduce(evolve, done, topic)
+            topic = functools.reduce(evolve, done, topic)  # replicas that lack one lag from now on
             events += done
-        elif all(any(replicas.is_held(each.holders, node) for node in partition.replicas) for each in segments):
-            staged = [SegmentStaged(number, each) for each in segments]
-            topic = functools.reduce(evolve, staged, topic)
-            events += staged
     return events
 
 
-def decide_drop(topic: Topic, command: DropStaged) -> list[StagedDropped]:
-    """Return the event that the segment is given up, none if it is not staged."""
-    if not 0 <= command.partition < len(topic.partitions):
-        return []
-    is_staged = any(each.name == command.name for each in topic.partitions[command.partition].staged)
-    return [StagedDropped(command.partition, command.name)] if is_staged else []
-
-
-def _evolve_drop(topic: Topic, event: StagedDropped) -> Topic:
-    """Return the topic without the staged segment."""
-    partition = topic.partitions[event.partition]
-    kept = partition.staged_if(lambda each: each.name != event.name)
-    return with_partition(topic, event.partition, msgspec.structs.replace(partition, staged=kept))
-
-
-def decide_staged(topic: Topic, now: int) -> list[SegmentsSwapped]:
-    """Return the swaps of the staged segments that every member of the ISR now holds."""
-    events: list[SegmentsSwapped] = []
-    for number, partition in enumerate(topic.partitions):
-        if not partition.staged:
-            continue
-        dense = [(each,) for each in partition.staged if each.keyed is None]
-        for together in (*dense, tuple(each for each in partition.staged if each.keyed is not None)):
-            known = topic.partitions[number]
-            if _all_hold(topic, known, together):
-                done = [_swapped(known, number, each, now) for each in together]
-                events += done
-                topic = functools.reduce(evolve, done, topic)  # replicas that lack one lag from now on
-    return events
+def takes_segments(partition: Partition, config: TopicConfig, away: Collection[NodeId] = ()) -> bool:
+    """Return whether a new segment could be swapped in now, if the nodes that are `away` cannot get it."""
+    enough = max(1, replicas.required_acks(partition, config))
+    return len(partition.isr) >= enough and not set(partition.isr).intersection(away)
 
 
 def _swapped(partition: Partition, number: int, segment: SegmentRef, now: int) -> SegmentsSwapped:
@@ -146,25 +97,8 @@ def _swapped(partition: Partition, number: int, segment: SegmentRef, now: int) -
     return SegmentsSwapped(number, segment, now)
 
 
-def _evolve_staged(topic: Topic, event: SegmentStaged) -> Topic:
-    """Return the topic with the segment staged."""
-    partition = topic.partitions[event.partition]
-    changed = msgspec.structs.replace(partition, staged=(*partition.staged, event.segment))
-    return with_partition(topic, event.partition, changed)
-
-
-def evolve(topic: Topic, event: SegmentStaged | StagedDropped | SegmentsSwapped) -> Topic:
-    """Return the topic with the segment staged, given up, or in the place of its range."""
-    match event:
-        case SegmentStaged():
-            return _evolve_staged(topic, event)
-        case StagedDropped():
-            return _evolve_drop(topic, event)
-        case SegmentsSwapped():
-            return _evolve_swap(topic, event)
-
-
-def _evolve_swap(topic: Topic, event: SegmentsSwapped) -> Topic:
+def evolve(topic: Topic, event: SegmentsSwapped) -> Topic:
+    """Return the topic with the segment in the place of its range."""
     partition, new = topic.partitions[event.partition], event.segment
     replaced = partition.segments_between(new.base_offset, new.end_offset)
     first = bisect_left(partition.segments, new.base_offset, key=lambda each: each.base_offset)
@@ -174,7 +108,6 @@ def _evolve_swap(topic: Topic, event: SegmentsSwapped) -> Topic:
         partition,
         segments=(*before, new, *after),
         chunks=partition.chunks[rolled:],
-        staged=tuple(each for each in partition.staged if each.name != new.name),
         compactions=partition.compactions + (new.keyed is not None),
     )
     changed = _with_ends(topic, changed, new)
@@ -191,28 +124,6 @@ def _with_ends(topic: Topic, partition: Partition, new: SegmentRef) -> Partition
         elif new.base_offset <= end < new.end_offset:
             ends[node] = replicas.log_end_offset(topic, partition, node, end)
     return partition if ends == partition.log_end_offsets else msgspec.structs.replace(partition, log_end_offsets=ends)
-
-
-def unstage_stale(topic: Topic, number: int, at_ms: int) -> Topic:
-    """Return the topic without the staged segments that have become stale because a partition's log start moved."""
-    partition = topic.partitions[number]
-    kept = partition.staged_if(lambda each: _is_whole(partition, each))
-    if kept == partition.staged:
-        return topic
-    changed = msgspec.structs.replace(partition, staged=kept)
-    keys = [segment_key(number, each.name) for each in partition.staged if each not in kept]
-    return schedule_deletion(with_partition(topic, number, changed), keys, at_ms)
-
-
-def without_staged_compactions(topic: Topic) -> Topic:
-    """Return the topic without staged keyed segments if it is not compacted any more; their files are orphans."""
-    if topic.config.is_compacted:
-        return topic
-    for number, partition in enumerate(topic.partitions):
-        kept = tuple(each for each in partition.staged if each.keyed is None)
-        if kept != partition.staged:
-            topic = with_partition(topic, number, msgspec.structs.replace(partition, staged=kept))
-    return topic
 
 
 def schedule_deletion(topic: Topic, keys: Sequence[str], at_ms: int) -> Topic:
@@ -247,8 +158,6 @@ def _fits(topic: Topic, swap: SwapSegments) -> bool:
     if swap.based_on != partition.leader_epoch:
         return False
     begin, end = new.base_offset, swap.made[-1].end_offset
-    if any(each.base_offset < end and begin < each.end_offset for each in partition.staged):
-        return False  # another segment is staged for this range
     if new.keyed is not None:
         return _fits_keyed(topic, partition, swap)
     present = partition.segments_between(begin, end)
@@ -274,7 +183,6 @@ def _fits_keyed(topic: Topic, partition: Partition, swap: SwapSegments) -> bool:
     return (
         topic.config.is_compacted
         and tuple(each.name for each in read) == swap.replaces
-        and not any(each.keyed is not None for each in partition.staged)
         and all(_is_whole(partition, each) for each in swap.made)
         and all(before.end_offset <= after.base_offset for before, after in itertools.pairwise(swap.made))
         and swap.made[-1].base_offset <= partition.compacted_end
@@ -283,7 +191,7 @@ def _fits_keyed(topic: Topic, partition: Partition, swap: SwapSegments) -> bool:
 
 def _all_hold(topic: Topic, partition: Partition, segments: Sequence[SegmentRef]) -> bool:
     """Return whether every member of the ISR holds all segments, and the ISR is large enough for acknowledged rows."""
-    if len(partition.isr) < max(1, replicas.required_acks(partition, topic.config)):
+    if not takes_segments(partition, topic.config):
         return False
     holding = [node for node in partition.replicas if all(replicas.is_held(each.holders, node) for each in segments)]
     if not replicas.keeps_committed(partition, holding, len(partition.replicas), topic.config):

@@ -159,8 +159,7 @@ class _Copier:
             except (CorruptObject, StoreError) as error:
                 if faults.is_of_store(error, self._target):
                     raise
-                if not faults.give_up(self._handle, file, error):
-                    self.errors[file.key] = error
+                self.errors[file.key] = error
             else:
                 done.append(file)
                 size += file.bytes

@@ -19,7 +19,6 @@ import msgspec
 
 from pyspark_log_coordinator.model.partition import NodeId, SegmentRef, named
 from pyspark_log_coordinator.replication import replicas
-from pyspark_log_coordinator.segments.swap import DropStaged
 from pyspark_log_coordinator.sync import replica_file
 from pyspark_log_coordinator.sync.replica_file import ReplicaFile
 from pyspark_log_storage import layout
@@ -102,7 +101,7 @@ def faults(
     """
     stores = {node: handle.log.node_store(node) for node in nodes}
     state = handle.journal.state
-    for file in replica_file.all_files(handle):
+    for file in replica_file.files_of(state):
         if not faults_of(state, handle.schemas, file, _of_holders(state, file, stores), moved, is_second=False):
             continue
         try:
@@ -165,9 +164,8 @@ def bytes_of(file: ReplicaFile) -> int:
 def cure(handle: TopicHandle, node: NodeId, file: ReplicaFile) -> bool:
     """Make a node's copy of a file whole; return whether that was needed.
 
-    Do nothing if the journal no longer names the copy: its bytes may be deleted at any time. Give up a staged segment
-    of which no copy is whole. Raises `CorruptObject` and changes nothing if no other holder that answers has a whole
-    copy; `NodeMissing`, `NewerFormat`, `StoreError`.
+    Do nothing if the journal no longer names the copy: its bytes may be deleted at any time. Raises `CorruptObject`
+    and changes nothing if no other holder that answers has a whole copy; `NodeMissing`, `NewerFormat`, `StoreError`.
     """
     try:
         state = handle.refresh()
@@ -178,12 +176,7 @@ def cure(handle: TopicHandle, node: NodeId, file: ReplicaFile) -> bool:
         return False
     # While the disk is not mounted, the copy would be written below its mount point.
     require_marker(handle.log.node_store(node), node, state.incarnations[node])
-    try:
-        return make_whole(handle, node, newest).changed
-    except (CorruptObject, StoreError) as error:
-        if not give_up(handle, newest, error):
-            raise
-        return True
+    return make_whole(handle, node, newest).changed
 
 
 class Made(NamedTuple):
@@ -239,13 +232,6 @@ def make_whole(
     return Made(True, tuple(skipped))
 
 
-def give_up(handle: TopicHandle, file: ReplicaFile, error: LogError) -> bool:
-    """Drop a segment that is only staged if no whole copy of it was found, by this error; return whether it was."""
-    if file.segment is None or not isinstance(error, (CorruptObject, ObjectMissing)):
-        return False
-    return bool(handle.submit(DropStaged(file.number, file.segment.name)).events)
-
-
 def is_of_store(error: LogError, store: Store) -> bool:
     """Return whether a store failed itself, rather than a source or a deleted object."""
     return isinstance(error, StoreError) and not isinstance(error, ObjectMissing) and error.url == store.url
@@ -288,7 +274,7 @@ def _text(rows: Sequence[BadRows]) -> str:
 
 def _named(handle: TopicHandle, file: ReplicaFile) -> ReplicaFile | None:
     """Return a file as the topic's known state names it, or None if that does not."""
-    return next((each for each in replica_file.all_files(handle) if each.key == file.key), None)
+    return next((each for each in replica_file.files_of(handle.journal.state) if each.key == file.key), None)
 
 
 def _of_holders(state: Topic, file: ReplicaFile, stores: Mapping[NodeId, Store]) -> dict[NodeId, Store]:

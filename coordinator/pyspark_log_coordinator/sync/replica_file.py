@@ -17,7 +17,7 @@ from pyspark_log_coordinator.replication import file_holders
 from pyspark_log_coordinator.replication.file_holders import held_alone, newest_held
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, LogError, StoreError, StoreRefused, is_node_failure
-from pyspark_log_storage.files.row_files import KeyedCounts, SegmentFile, StagedChunk
+from pyspark_log_storage.files.row_files import StagedChunk
 from pyspark_log_storage.segments import transfer
 from pyspark_log_storage.segments.transfer import has_object
 
@@ -72,7 +72,7 @@ class ReplicaFile(msgspec.Struct, frozen=True):
 def missing(handle: TopicHandle, node_id: NodeId) -> list[ReplicaFile]:
     """Return the files that a node lacks of its partitions, by the known state.
 
-    The oldest rows of each partition come first, segments that only replace what the node has last.
+    The oldest rows of each partition come first.
     """
     state = handle.journal.state
     return _replica_files(state, file_holders.missing(state, node_id))
@@ -105,8 +105,7 @@ def _replica_files(state: Topic, found: file_holders.TopicFiles) -> list[Replica
         )
         for number, file in found.files
     ]
-    rolled, staged = ([_segment(state, *each) for each in some] for some in (found.segments, found.staged))
-    return [*rolled, *append_files, *staged]
+    return [*(_segment(state, *each) for each in found.segments), *append_files]
 
 
 def ids(files: Collection[ReplicaFile]) -> tuple[tuple[int, ...], tuple[SegmentId, ...]]:
@@ -122,19 +121,12 @@ def sources(handle: TopicHandle, holders: tuple[Holder, ...], node_id: NodeId) -
     return [each for each in reachable_holders(log, handle.journal.state, nodes, holders) if each != node_id]
 
 
-def all_files(handle: TopicHandle) -> list[ReplicaFile]:
-    """Return all segments of a topic and its append files with unrolled chunks, by the known state."""
-    state = handle.journal.state
-    staged = tuple((n, each) for n, one in enumerate(state.partitions) for each in one.staged)
-    return [*files_of(state), *_replica_files(state, file_holders.TopicFiles(staged, (), ()))]
-
-
 def files_of(state: Topic) -> list[ReplicaFile]:
     """Return the files that have the rows of a topic: its segments, and its append files with unrolled chunks."""
     segments = tuple((n, each) for n, one in enumerate(state.partitions) for each in one.segments)
     numbers = sorted({chunk.file for one in state.partitions for chunk in one.chunks})
     files = tuple((number, state.file(number)) for number in numbers)
-    return _replica_files(state, file_holders.TopicFiles(segments, files, ()))
+    return _replica_files(state, file_holders.TopicFiles(segments, files))
 
 
 class Throttle:
@@ -163,7 +155,7 @@ def check(
     if file.segment is None:
         transfer.check_append_file(store, file.key, file.places, moved)
         return False
-    return transfer.check_segment(store, file.key, _as_stored(file.segment), moved, dry_run=dry_run)
+    return transfer.check_segment(store, file.key, file.segment.file, moved, dry_run=dry_run)
 
 
 def copy(
@@ -173,19 +165,12 @@ def copy(
     if file.segment is None:
         transfer.copy_append_file(source, target, file.key, file.places, moved, replace=replace)
     else:
-        transfer.copy_segment(source, target, file.key, _as_stored(file.segment), moved, replace=replace)
+        transfer.copy_segment(source, target, file.key, file.segment.file, moved, replace=replace)
 
 
 def is_stored(store: Store, file: ReplicaFile) -> bool:
     """Return whether a store has a copy of a file, whole or damaged."""
     return has_object(store, file.stored_key)
-
-
-def _as_stored(ref: SegmentRef) -> SegmentFile:
-    keyed = ref.keyed
-    counts = None if keyed is None else KeyedCounts(keyed.rows, keyed.tombstones, keyed.placeholder)
-    times = ref.min_timestamp, ref.max_timestamp
-    return SegmentFile(ref.name, ref.base_offset, ref.end_offset, ref.chunks, ref.log_bytes, *times, counts)
 
 
 def _segment(state: Topic, partition: int, ref: SegmentRef) -> ReplicaFile:

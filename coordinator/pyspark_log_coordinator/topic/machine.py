@@ -3,9 +3,8 @@
     command             events
     StartTopic       -> TopicStarted                        the journal's first entry
     BeginJournal     -> JournalBegun                        the first entry of a journal that begins anew
-    CommitBatch      -> IsrShrunk, LeaderElected ..., BatchSequenced, SegmentsSwapped, SegmentStaged ...
-    MaintainSegments -> SegmentsSwapped, SegmentStaged ...
-    DropStaged       -> StagedDropped
+    CommitBatch      -> IsrShrunk, LeaderElected ..., BatchSequenced, SegmentsSwapped ...
+    MaintainSegments -> SegmentsSwapped ...
     ApplyRetention, DeleteRecords -> LogStartMoved ...
     RaiseOrphanFloor -> OrphanFloorRaised, FloorMarked
     ConfirmDeletions -> DeletionsConfirmed
@@ -38,7 +37,7 @@ from pyspark_log_coordinator.model.batch import SequencedFile
 from pyspark_log_coordinator.model.partition import Holder, NodeId, empty
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.model.topic_state import FileRef, Topic
-from pyspark_log_coordinator.replication import isr_shrink
+from pyspark_log_coordinator.replication import isr_shrink, reassignment
 from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred
 from pyspark_log_coordinator.replication.file_holders import HoldFiles
 from pyspark_log_coordinator.replication.isr_shrink import ShrinkIsr
@@ -48,13 +47,7 @@ from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspe
 from pyspark_log_coordinator.segments import orphans, retention, swap
 from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, RaiseOrphanFloor
 from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords, LogStartMoved
-from pyspark_log_coordinator.segments.swap import (
-    DropStaged,
-    SegmentsSwapped,
-    SegmentStaged,
-    StagedDropped,
-    SwapSegments,
-)
+from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SwapSegments
 from pyspark_log_coordinator.topic import batch_offsets, columns, integrity, replica_commands, sequencing
 from pyspark_log_coordinator.topic.columns import EvolveSchema, SchemaEvolved
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced, CommitBatch
@@ -117,7 +110,6 @@ Command = (
     | BeginJournal
     | CommitBatch
     | MaintainSegments
-    | DropStaged
     | ApplyRetention
     | DeleteRecords
     | RaiseOrphanFloor
@@ -133,8 +125,6 @@ Event = (
     | JournalBegun
     | BatchSequenced
     | SegmentsSwapped
-    | SegmentStaged
-    | StagedDropped
     | LogStartMoved
     | orphans.Event
     | ConfigAltered
@@ -150,8 +140,8 @@ def decide(state: Topic, command: Command, now: int) -> list[Any]:
     if isinstance(command, EndJournal):
         return list(decide_end(state.generation, command))
     events = _decide(state, command, now)
-    if events and replica_commands.may_need_follow_ups(state, command):
-        return [*events, *replica_commands.decide_follow_ups(_after(state, events), now)]
+    if events and replica_commands.may_end_reassignment(state, command):
+        return [*events, *reassignment.decide_completion(_after(state, events))]
     return events
 
 
@@ -175,8 +165,6 @@ def _decide(state: Topic, command: Command, now: int) -> list[Any]:
             return [*batch, *swap.decide(_after(state, batch), command.swaps, now)] if command.swaps else batch
         case MaintainSegments():
             return list(swap.decide(state, command.swaps, now))
-        case DropStaged():
-            return list(swap.decide_drop(state, command))
         case ApplyRetention() | DeleteRecords():
             if isinstance(command, ApplyRetention):
                 moved = retention.decide_retention(state, now)
@@ -230,14 +218,14 @@ def evolve(state: Topic, event: Event) -> Topic:
             return _start(event) if isinstance(event, TopicStarted) else topic_state.decode(event.state)
         case BatchSequenced():
             return sequencing.evolve(state, event)
-        case SegmentStaged() | StagedDropped() | SegmentsSwapped():
+        case SegmentsSwapped():
             return swap.evolve(state, event)
         case LogStartMoved():
             return retention.evolve(state, event)
         case orphans.OrphanFloorRaised() | orphans.FloorMarked() | orphans.DeletionsConfirmed():
             return orphans.evolve(state, event)
         case ConfigAltered():
-            return swap.without_staged_compactions(msgspec.structs.replace(state, config=event.config))
+            return msgspec.structs.replace(state, config=event.config)
         case JournalEnded():
             return msgspec.structs.replace(state, generation=event.generation)
         case SchemaEvolved():
@@ -263,7 +251,7 @@ def _start(event: TopicStarted) -> Topic:
 
 def _end(state: Topic, event: TopicDeleted) -> Topic:
     """Return the deleted topic without its lists of files, because its last snapshot is kept forever."""
-    emptied = (msgspec.structs.replace(each, segments=(), chunks=(), staged=()) for each in state.partitions)
+    emptied = (msgspec.structs.replace(each, segments=(), chunks=()) for each in state.partitions)
     return msgspec.structs.replace(
         state,
         partitions=tuple(emptied),
@@ -298,7 +286,6 @@ __all__ = [
     "ConfirmDeletions",
     "DeleteRecords",
     "DeleteTopic",
-    "DropStaged",
     "ElectLeaders",
     "ElectPreferred",
     "EndJournal",

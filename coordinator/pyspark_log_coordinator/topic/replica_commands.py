@@ -11,8 +11,7 @@
     AlterReplicas    -> ReplicasAltered ...             and again when the new replicas are in sync
     AddPartitions    -> PartitionsAdded
 
-An entry with which replicas catch up also swaps in the staged segments that the whole ISR then holds, and ends
-reassignments (`decide_follow_ups`).
+An entry with which replicas catch up also ends reassignments (`reassignment.decide_completion`).
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from pyspark_log_coordinator.replication import (
     row_loss,
     suspicion,
 )
-from pyspark_log_coordinator.segments import swap
 
 Command = (
     file_holders.HoldFiles
@@ -75,21 +73,11 @@ def decide(topic: Topic, command: Command) -> Sequence[Any]:
             return reassignment.decide_addition(topic, command)
 
 
-def decide_follow_ups(topic: Topic, now: int) -> list[Any]:
-    """Return the events that follow from those that led to this state, at `now` (ms)."""
-    swaps = swap.decide_staged(topic, now)
-    for each in swaps:
-        topic = swap.evolve(topic, each)  # replicas that lack a segment lag from now on
-    return [*swaps, *reassignment.decide_completion(topic)]
-
-
-def may_need_follow_ups(topic: Topic, command: object) -> bool:
-    """Return whether events may follow from those of a command; cheap for a batch."""
+def may_end_reassignment(topic: Topic, command: object) -> bool:
+    """Return whether a command may end a reassignment; cheap for a batch."""
     if isinstance(command, Command):
         return True
-    if len(topic.incarnations) == 1:
-        return False
-    return any(each.staged or reassignment.is_reassigning(each) for each in topic.partitions)
+    return len(topic.incarnations) > 1 and any(map(reassignment.is_reassigning, topic.partitions))
 
 
 def evolve(topic: Topic, event: Event) -> Topic:

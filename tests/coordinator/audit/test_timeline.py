@@ -31,7 +31,7 @@ SILENT = {
     # What they change in leaders and ISRs is said, whatever event changes it.
     "LeaderElected", "IsrShrunk", "FilesHeld", "ReplicasFenced", "ReplicasUnfenced",
     # About files alone.
-    "SegmentStaged", "StagedDropped", "OrphanFloorRaised", "FloorMarked", "DeletionsConfirmed", "DeletionsFinished",
+    "OrphanFloorRaised", "FloorMarked", "DeletionsConfirmed", "DeletionsFinished",
     # Too many.
     "OffsetsCommitted", "RebalanceExtended",
 }  # fmt: skip

@@ -9,7 +9,7 @@ from pyspark_log_coordinator.audit.repair import repair
 from pyspark_log_coordinator.audit.verify import _replication, bytes_to_read, verify
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance import topic_cleanup
-from pyspark_log_coordinator.sync import catch_up, scrubber
+from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.topic.machine import RaiseOrphanFloor
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import StoreUnavailable
@@ -179,26 +179,6 @@ def test_copies_that_are_whole_and_differ_are_named(topic):
     assert (found.node, found.repairable) == ("2", False)
     assert "differ from those on node '0'" in found.detail
     assert repair(topic.handle) == []
-
-
-@pytest.mark.parametrize("gives_up", ["repair", "scrub", "catch-up"])
-@pytest.mark.parametrize("how", ["flipped", "missing"])
-def test_a_staged_segment_of_which_no_copy_is_whole_is_given_up(topic, how, gives_up):
-    topic.append(on=("0",), acks="1")
-    name = topic.roll(2)
-    (staged,) = topic.partition().staged
-    nodes = [holder.node for holder in staged.holders]
-    for node in nodes:
-        spoil(topic, node, layout.segment_file(topic.handle.segment(0, name)), how)
-    assert len(audit(topic).findings) == len(nodes)
-    if gives_up == "repair":
-        assert len(repair(topic.handle)) == 1
-    elif gives_up == "scrub":
-        assert scrubber.scrub(topic.log, nodes[0]).failures == ()
-    else:
-        assert catch_up.catch_up(topic.handle, "1").failures == ()
-    assert topic.partition().staged == ()
-    assert audit(topic).findings == []
 
 
 # Nodes that are not there

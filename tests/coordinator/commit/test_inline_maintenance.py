@@ -141,6 +141,36 @@ def batch(topic, number):
     return Batch(ProducerClaim("q", "q", "r", number), (staged,), "1", ())
 
 
+def rolled_on_the_leader_alone(topic):
+    """Return the swap of a roll that only node 0 has taken."""
+    one = topic.partition()
+    job = roll_plan.RollJob(0, one.leader_epoch, 1, (), one.chunks, one.epoch_starts)
+    work = msgspec.structs.replace(roll_task.roll_task_of(topic.handle, job), targets=("0",))
+    return roll_task.run_roll(topic.log.store_at, work, topic.log.environment)
+
+
+@pytest.mark.parametrize("failed", [(), ("1",)])
+def test_a_commit_copies_what_was_rolled_to_the_isr_unless_a_task_could_not_write_to_a_member(failed):
+    topic = ReplicatedTopic()
+    topic.append(on=("0", "1", "2"), acks="all")
+    swap, with_rows = rolled_on_the_leader_alone(topic), batch(topic, 0)
+    files = [msgspec.structs.replace(each, failed=failed) for each in with_rows.files]
+    commit(topic.handle, msgspec.structs.replace(with_rows, files=tuple(files), swaps=(swap,)), RetryPolicy())
+    assert [each.name for each in topic.partition().segments] == ([] if failed else [swap.segment.name])
+
+
+def test_a_roll_past_the_cap_that_is_dropped_is_not_tried_again_before_the_write(monkeypatch):
+    topic = ReplicatedTopic()
+    topic.append(on=("0", "1", "2"), acks="all")
+    monkeypatch.setattr(roll_plan, "UNROLLED_CHUNKS_MAX", 1)
+    monkeypatch.setattr(roll_plan, "ROLL_CHUNKS", 1)
+    swap = rolled_on_the_leader_alone(topic)
+    monkeypatch.setattr(roll_task, "run_roll", lambda *_: swap)
+    monkeypatch.setattr(topic.log.node_store("1"), "open_write", lambda key, **_: refuse(key, b""))
+    roll_past_the_cap(topic.handle)
+    assert roll_plan.must_roll(topic.handle.journal.state)
+
+
 @pytest.mark.parametrize("nodes", [("0",), ("0", "1"), ("0", "1", "2")])
 def test_a_topic_is_cleaned_up_however_many_entries_a_batch_has(nodes, monkeypatch):
     topic = ReplicatedTopic(replicas=(nodes,))

@@ -2,9 +2,9 @@
 
 import pytest
 
+from pyspark_log_coordinator.maintenance import isr_copies
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
 from pyspark_log_coordinator.segments import roll_plan
-from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.topic.machine import MaintainSegments
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, NodeMissing, StoreRefused, StoreUnavailable, StoreUnwritable
@@ -98,14 +98,17 @@ def test_rows_that_no_node_can_serve_are_an_error_that_names_the_offset(topic):
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable, StoreUnwritable])
-def test_a_node_that_fails_is_left_out_and_the_segment_waits_until_it_has_it(topic, error):
+def test_a_node_that_fails_is_left_out_and_gets_a_copy_before_the_swap_is_proposed(topic, error):
     fill(topic, 2)
     disk(topic, "1").broken_writes = error
-    made = roll(topic)
-    assert holders(made) == ["0", "2"]
-    assert (topic.partition().segments, [each.name for each in topic.partition().staged]) == ((), [made.name])
+    swap = run_roll(topic.log.store_at, roll_task_of(topic.handle, job(topic)), topic.log.environment)
+    assert holders(swap.segment) == ["0", "2"]
+    assert isr_copies.with_copies(topic.handle, [swap]) == (swap,), "it still fails"
+    assert topic.handle.submit(MaintainSegments((swap,))).events == []
     disk(topic, "1").broken_writes = None
-    catch_up.catch_up(topic.handle, "1")
+    assert isr_copies.with_copies(topic.handle, [swap], failed=["1"]) == (swap,)
+    (copied,) = isr_copies.with_copies(topic.handle, [swap])
+    topic.handle.submit(MaintainSegments((copied,)))
     assert rolled(topic, "0", "1", "2") == [(0, 1), (1, 1)]
 
 

@@ -13,7 +13,6 @@ from pyspark_log_coordinator.topic.machine import (
     ElectLeaders,
     ElectPreferred,
     Holder,
-    MaintainSegments,
     Suspect,
     Suspicion,
 )
@@ -28,7 +27,6 @@ from tests.support.coordinator.topics import (
     pieces,
     rolled,
     started,
-    swap,
 )
 
 ABC = ("A", "B", "C")
@@ -130,18 +128,6 @@ def test_rows_before_the_log_start_were_not_lost_with_the_rest_of_their_chunk():
     assert state.partitions[0].log_end_offsets == {"A": 5, "B": 3}
     (cut, _) = elect(state, "B", unclean=True)
     assert cut == RowsLost(0, 3, 5, (LostBatch("query-1", 0, 2),))
-
-
-def test_a_staged_segment_of_rows_that_are_cut_is_given_up():
-    state = after(started(replicas=ABC), commit(None, file({0: 2}, on=ABC)))
-    state = after(state, commit(None, file({0: 2}, on=("A", "B"))))
-    state = after(state, MaintainSegments((swap(0, 4),)))
-    assert len(state.partitions[0].staged) == 1
-    state, one = lost(state)
-    state, two = lost(state, "B")
-    state = after(state, ElectLeaders(holders("C"), (*one, *two), unclean=True))
-    assert state.partitions[0].staged == ()
-    assert pieces(state) == [("chunk", 0, 2)]
 
 
 def test_the_preferred_leader_is_the_first_of_the_replicas():

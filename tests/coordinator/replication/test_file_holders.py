@@ -49,18 +49,7 @@ def test_what_is_missing_is_listed_by_offset_segments_first():
     found = missing(state, "B")
     assert [(number, each.base_offset, each.end_offset) for number, each in found.segments] == [(0, 0, 4), (0, 4, 6)]
     assert [number for number, _ in found.files] == [2]
-    assert found.staged == ()
     assert missing(state, "A").files == missing(state, "A").segments == ()
-
-
-def test_a_segment_that_waits_for_the_isr_is_missing_too():
-    state = after(started(1, ("A", "B")), commit(None, file({0: 2}, on=("A", "B"))))
-    state = after(state, MaintainSegments((swap(0, 2, on=("B",)),)))
-    ((number, one),) = missing(state, "A").staged
-    assert missing(state, "B").staged == ()
-    state = after(state, holds("A", segments=[(number, one.name)]))
-    assert [each.name for each in state.partitions[0].segments] == [one.name]
-    assert len(state.files) == 0
 
 
 @pytest.mark.parametrize(("held", "end", "lacks"), [((), 4, [2]), ((2,), 6, [])])
@@ -80,15 +69,6 @@ def test_a_fenced_node_copies_and_does_not_join():
     state = after(state, holds("B", 1, 2))
     assert state.partitions[0].log_end_offsets["B"] == 6
     assert state.partitions[0].isr == ("A",)
-
-
-def test_a_staged_segment_of_rows_that_were_deleted_is_given_up():
-    state = after(started(1, ("A", "B")), commit(None, file({0: 2}, on=("A", "B")), file({0: 2}, on=("A", "B"))))
-    state = after(state, MaintainSegments((swap(0, 4),)))
-    name = state.partitions[0].staged[0].name
-    state = after(state, DeleteRecords(0, 2))
-    assert state.partitions[0].staged == ()
-    assert f"0/{name}" in [each.key for each in state.pending_deletions]
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 1, 0)])

@@ -5,7 +5,6 @@ import pytest
 from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.node_changes import ReplicasFenced, ReplicasRenewed
 from pyspark_log_coordinator.replication.reassignment import ReplicasAltered, original
-from pyspark_log_coordinator.segments.roll_plan import plan
 from pyspark_log_coordinator.topic.machine import (
     AddPartitions,
     AlterReplicaNode,
@@ -185,12 +184,10 @@ def test_a_wiped_or_fenced_node_gives_its_lead_away_once_to_one_that_is_neither_
 def test_a_wiped_node_holds_nothing_and_no_segment():
     state = after(started(replicas=("A", "B")), commit(None, file({0: 2}, on=("A", "B"))))
     state = rolled(after(state, commit(None, file({0: 1}, on=("A", "B")))), 0, 2, on=("A", "B"))
-    state = after(state, MaintainSegments((swap(2, 3, on=("B",)),)))
-    assert len(state.partitions[0].staged) == 1
     state = after(state, AlterReplicaNode("B", "another"))
     one = state.partitions[0]
     assert [holder.node for holder in (*state.files[0].holders, *one.segments[0].holders)] == ["A", "A"]
-    assert (one.staged, one.isr, one.log_end_offsets) == ((), ("A",), {"A": 3, "B": 0})
+    assert (one.isr, one.log_end_offsets) == (("A",), {"A": 3, "B": 0})
 
 
 @pytest.mark.parametrize(
@@ -225,18 +222,3 @@ def test_a_swap_of_a_segment_without_current_holders_is_stale():
     state = after(started(replicas=("A", "B")), commit(None, file({0: 1}, on=("A", "B"))))
     assert decide(state, MaintainSegments((swap(0, 1, on=()),))) == []
     assert decide(after(state, AlterReplicaNode("A", "another")), MaintainSegments((swap(0, 1, epoch=1),))) == []
-
-
-def test_a_staged_segment_whose_only_replica_moves_away_is_given_up_so_that_the_partition_is_rolled_again():
-    """Nobody would copy it any more, and while one is staged no other is made."""
-    state = after(started(replicas=("A", "B")), commit(None, file([(0, 1)] * 200, on=("A", "B"))))
-    assert plan(state, 0)
-    state = after(state, MaintainSegments((swap(0, 1),)))
-    assert [holder.node for holder in state.partitions[0].staged[0].holders] == ["A"]
-    assert plan(state, 0) == []
-    moving = after(state, move("B", "C"))
-    assert len(moving.partitions[0].staged) == 1
-    moved = after(moving, HoldFiles("C", incarnation("C"), (0,)))
-    assert (moved.partitions[0].replicas, moved.partitions[0].staged) == (("B", "C"), ())
-    assert plan(moved, 0)
-    assert decide(moved, MaintainSegments((swap(0, 1, epoch=moved.partitions[0].leader_epoch),))) == []

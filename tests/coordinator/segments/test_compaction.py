@@ -17,7 +17,6 @@ from pyspark_log_coordinator.topic.machine import (
     AlterConfig,
     ApplyRetention,
     DeleteRecords,
-    HoldFiles,
     MaintainSegments,
 )
 from tests.support.coordinator.topics import (
@@ -28,7 +27,6 @@ from tests.support.coordinator.topics import (
     decide,
     file,
     filled,
-    incarnation,
     pieces,
     rolled,
     started,
@@ -257,19 +255,15 @@ def test_what_is_written_covers_what_it_is_made_of_and_leaves_no_row_out(facts, 
 
 
 def test_rows_count_as_compacted_from_the_swap_on_however_long_before_it_was_planned():
-    both = ("A", "B")
-    for holders in (both, ("A",)):
-        state = after(started(replicas=both, **COMPACT), commit(None, file({0: 20}, on=both)))
-        made = compacted(state, 0, 20, 4, tombstones=2, cleaned_ms=1000, on=holders)
-        state = at(state, MaintainSegments((made,)), 5000)
-        state = at(state, HoldFiles("B", "incarnation of B", (), ((0, made.segment.name),)), 6000)
-        (segment,) = state.partitions[0].segments
-        swapped_in = 5000 if holders == both else 6000
-        assert segment.keyed.cleaned_ms == swapped_in
-        merge = compacted(state, 0, 20, 4, tombstones=2, cleaned_ms=swapped_in, on=both)
-        state = at(state, MaintainSegments((merge,)), 9000)
-        (merged,) = state.partitions[0].segments
-        assert (merged.name, merged.keyed.cleaned_ms) == (merge.segment.name, swapped_in)  # a merge does not change it
+    state = after(started(**COMPACT), commit(None, file({0: 20})))
+    made = compacted(state, 0, 20, 4, tombstones=2, cleaned_ms=1000)
+    state = at(state, MaintainSegments((made,)), 5000)
+    (segment,) = state.partitions[0].segments
+    assert segment.keyed.cleaned_ms == 5000
+    merge = compacted(state, 0, 20, 4, tombstones=2, cleaned_ms=5000)
+    state = at(state, MaintainSegments((merge,)), 9000)
+    (merged,) = state.partitions[0].segments
+    assert (merged.name, merged.keyed.cleaned_ms) == (merge.segment.name, 5000)  # a merge does not change it
 
 
 def test_no_segment_of_a_compacted_topic_is_said_to_stay_and_no_keyed_one_of_any_topic():
@@ -330,38 +324,19 @@ def test_of_an_older_leader_epoch_or_another_policy_it_is_refused():
     assert not is_refused(after(state, AlterConfig({"cleanup.policy": "compact,delete"})), made)
 
 
-BOTH = ("A", "B")
-
-
-def waiting(*, at_b):
-    """Return a topic on two nodes whose compaction of [0, 20) and [20, 40) waits for B, which holds some of it."""
-    state = started(replicas=BOTH, **COMPACT)
+@pytest.mark.parametrize("lacking", [0, 1])
+def test_a_compaction_is_dropped_unless_the_whole_isr_holds_all_of_its_segments(lacking):
+    state = started(replicas="AB", **COMPACT)
     for _ in range(2):
-        state = after(state, commit(None, file({0: 20}, on=BOTH)))
-    state = taken(state, compacted(state, 0, 20, on=BOTH))
-    second = compacted(state, 20, 40, on=BOTH if at_b == 1 else ("A",))
-    made = compacted(state, 0, 20, on=BOTH if at_b == 0 else ("A",), others=[second])
-    state = after(state, MaintainSegments((made,)))
-    assert [each.base_offset for each in state.partitions[0].staged] == [0, 20]
-    return state, made
+        state = after(state, commit(None, file({0: 20}, on="AB")))
+    state = taken(state, compacted(state, 0, 20, on="AB"))
+    on = ["A" if number == lacking else "AB" for number in range(2)]
+    assert is_refused(state, compacted(state, 0, 20, on=on[0], others=[compacted(state, 20, 40, on=on[1])]))
+    made = compacted(state, 0, 20, on="AB", others=[compacted(state, 20, 40, on="AB")])
+    assert [each.name for each in taken(state, made).partitions[0].segments] == [each.name for each in made.made]
 
 
-@pytest.mark.parametrize("at_b", [0, 1, None])
-def test_segments_of_a_compaction_wait_until_every_member_of_the_isr_holds_all_of_them(at_b):
-    state, made = waiting(at_b=at_b)
-    assert (pieces(state)[1], state.partitions[0].compactions) == (("chunk", 20, 40), 1)
-    held = state
-    for number, each in enumerate(made.made):
-        if number != at_b:
-            assert held.partitions[0].compactions == 1
-            held = after(held, HoldFiles("B", "incarnation of B", (), ((0, each.name),)))
-    assert [each.name for each in held.partitions[0].segments] == [each.name for each in made.made]
-    assert (held.partitions[0].compactions, held.partitions[0].staged) == (3, ())
-    merge = compacted(state, 0, 20, on=BOTH)
-    assert is_refused(state, merge), "it would be made of what is replaced"
-
-
-def test_a_compaction_waits_if_with_all_its_segments_a_majority_would_lack_what_a_quorum_committed():
+def test_a_compaction_is_dropped_if_with_all_its_segments_a_majority_would_lack_what_a_quorum_committed():
     state = started(replicas="ABCDE", replication_mode="quorum", **COMPACT)
     for _ in range(2):
         state = after(state, commit(None, file({0: 20}, on="ABCDE")))
@@ -369,40 +344,9 @@ def test_a_compaction_waits_if_with_all_its_segments_a_majority_would_lack_what_
     state = after(state, commit(None, file({0: 10}, on="ABDE"), acks="1"))
     one = msgspec.structs.replace(state.partitions[0], isr=("A", "B", "C"))
     state = msgspec.structs.replace(state, partitions=(one,))
-    made = compacted(state, 0, 20, on="ABD", others=[compacted(state, 20, 40, on="ABE")])
-    state = after(state, MaintainSegments((made,)))
-    # C, which lags, is the last one of the ISR. D and E lack a segment each, so with both only A and B had all rows.
-    names = tuple((0, each.name) for each in made.made)
-    state = after(state, HoldFiles("C", incarnation("C"), (), names))
-    assert ([each.base_offset for each in state.partitions[0].staged], state.partitions[0].compactions) == ([0, 20], 1)
-    state = after(state, HoldFiles("D", incarnation("D"), (), names))
-    assert (state.partitions[0].staged, state.partitions[0].compactions) == ((), 3)
-
-
-def test_nothing_else_is_compacted_while_a_compaction_waits():
-    state = started(replicas=BOTH, **COMPACT)
-    for start in (0, 20):
-        state = after(state, commit(None, file({0: 20}, on=BOTH)))
-        state = taken(state, compacted(state, start, start + 20, on=BOTH))
-    state = after(state, commit(None, file({0: 20}, on=BOTH)))
-    merge = compacted(state, 0, 40, on=BOTH)
-    assert not is_refused(state, merge)
-    state = after(state, MaintainSegments((compacted(state, 40, 60, on=("A",)),)))
-    assert state.partitions[0].staged
-    assert is_refused(state, merge)
-
-
-def test_none_of_a_compaction_waits_any_longer_if_one_of_its_segments_does_not_fit_or_the_policy_changes():
-    state, made = waiting(at_b=None)
-    assert after(state, DeleteRecords(0, 10)).partitions[0].staged
-    gone = after(state, DeleteRecords(0, 20))
-    assert (gone.partitions[0].staged, pieces(gone)) == ((), [("chunk", 20, 40)])
-    assert {f"0/{each.name}" for each in made.made} <= {each.key for each in gone.pending_deletions}
-    state = after(state, AlterConfig({"cleanup.policy": "delete"}))
-    assert state.partitions[0].staged == ()
-    state = after(state, AlterConfig({"cleanup.policy": "compact"}))
-    held = after(state, HoldFiles("B", "incarnation of B", (), ((0, made.segment.name),)))
-    assert pieces(held)[1] == ("chunk", 20, 40)
+    # C lags. D and E lack a segment each, so with both only A and B have all rows.
+    assert is_refused(state, compacted(state, 0, 20, on="ABCD", others=[compacted(state, 20, 40, on="ABCE")]))
+    assert not is_refused(state, compacted(state, 0, 20, on="ABCD", others=[compacted(state, 20, 40, on="ABCD")]))
 
 
 # What is left

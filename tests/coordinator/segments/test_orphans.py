@@ -3,14 +3,12 @@
 import msgspec
 import pytest
 
-from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.model.topic_state import FloorMark
 from pyspark_log_coordinator.segments.orphans import DeletionsConfirmed, FloorMarked, OrphanFloorRaised
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import ConfirmDeletions, MaintainSegments, RaiseOrphanFloor
 from pyspark_log_storage.errors import StaleFile
 from pyspark_log_storage.layout import born_name
-from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.support.coordinator.topics import after, at, claim, commit, decide, file, filled, rolled, swap
 
 DAY = 86_400_000
@@ -91,18 +89,6 @@ def test_released_files_are_forgotten_up_to_the_one_that_is_named():
     assert [each.key.split("/")[0] for each in left] == ["append"]
     twice = msgspec.structs.replace(state, pending_deletions=state.pending_deletions * 2)
     assert decide(twice, ConfirmDeletions(keys[-1])) == [DeletionsConfirmed(2)]
-
-
-def test_a_segment_that_waits_for_others_to_copy_it_is_no_orphan():
-    waiting = ReplicatedTopic(retention_ms="-1", orphan_retention_ms="0")
-    waiting.append(on=ALL, acks="all")
-    name = waiting.roll(1)
-    for _ in range(2):
-        waiting.handle.submit(RaiseOrphanFloor(waiting.handle.journal.number))
-    assert waiting.handle.journal.state.orphan_floor > waiting.partition().staged[0].born
-    assert topic_cleanup.all_orphans(waiting.handle) == {node: [] for node in ALL}
-    topic_cleanup.clean_up_topic(waiting.handle)
-    assert {f"0/{name}.log", f"0/{name}.index"} <= set(waiting.keys("0"))
 
 
 def test_with_the_floor_the_producers_that_expire_are_forgotten_whose_files_were_born_below_it():

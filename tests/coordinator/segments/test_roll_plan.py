@@ -23,9 +23,9 @@ from pyspark_log_coordinator.segments.roll_plan import (
     plan,
 )
 from pyspark_log_coordinator.segments.swap import SwapSegments
-from pyspark_log_coordinator.topic.machine import AlterConfig, MaintainSegments, SequencedFile
+from pyspark_log_coordinator.topic.machine import AlterConfig, AlterReplicaNode, MaintainSegments, SequencedFile
 from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX
-from tests.support.coordinator.topics import after, at, commit, file, filled, incarnation, pieces, rolled, started, swap
+from tests.support.coordinator.topics import after, at, commit, file, filled, incarnation, pieces, rolled, started
 
 CHUNK = 64
 """The size of a chunk in these tests."""
@@ -66,14 +66,14 @@ def test_a_partition_with_many_chunks_is_rolled():
     assert len(job.chunks) == ROLL_CHUNKS
 
 
-def test_nothing_else_is_planned_for_a_partition_while_a_segment_of_it_waits_for_the_isr():
-    state = started(replicas=("A", "B"))
-    for _ in range(ROLL_CHUNKS + 1):
-        state = after(state, commit(None, file({0: 10}, on=("A", "B"))))
-    assert plan(state, 0) != []
-    state = after(state, MaintainSegments((swap(0, 10, on=("A",)),)))
-    assert plan(state, 0) == []
-    assert plan(state, 0, ROLL_BYTES) == []
+def test_nothing_is_planned_for_a_partition_whose_segment_would_be_dropped():
+    state = after(started(replicas=("A", "B"), min_insync=2), commit(None, file([(0, 10)] * ROLL_CHUNKS, on="AB")))
+    for budget in (None, ROLL_BYTES):
+        assert plan(state, 0, budget)
+        assert plan(state, 0, budget, away=["C"])
+        assert plan(state, 0, budget, away=["B"]) == [], "it is in the ISR"
+        fenced = after(state, AlterReplicaNode("B", incarnation("B"), fenced=True))
+        assert plan(fenced, 0, budget) == [], "the ISR is too small"
 
 
 @pytest.mark.parametrize(

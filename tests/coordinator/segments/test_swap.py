@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords, Holder, HoldFiles, MaintainSegments
+from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords, Holder, MaintainSegments
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from tests.support.coordinator.topics import (
     after,
@@ -101,34 +101,30 @@ def test_a_swap_above_the_high_watermark_is_dropped():
     state = after(started(replicas=("A", "B")), commit(None, file({0: 10}, on=("A", "B"))))
     state = after(state, commit(None, file({0: 10}, on=("A",)), acks="1"))
     assert state.partitions[0].high_watermark == 10
-    assert take(state, swap(0, 20)) == (state, 0)
-    assert take(state, swap(0, 10))[1] == 1
+    assert take(state, swap(0, 20, on="AB")) == (state, 0)
+    assert take(state, swap(0, 10, on="AB"))[1] == 1
 
 
-def test_a_swap_of_rows_for_which_another_segment_is_staged_is_dropped():
-    state = started(replicas=("A", "B"))
-    for _ in range(3):
-        state = after(state, commit(None, file({0: 10}, on=("A", "B"))))
-    state, _ = take(state, swap(0, 20, on=("A",)))
-    assert len(state.partitions[0].staged) == 1
-    assert take(state, swap(0, 10, on=("A", "B"))) == (state, 0)
-    assert take(state, swap(0, 30, on=("A", "B"))) == (state, 0)
-
-
-def test_a_segment_waits_while_the_isr_is_below_min_insync_replicas():
+def test_a_swap_is_dropped_while_the_isr_is_below_min_insync_replicas():
     state = after(started(replicas=("A", "B"), min_insync=2), commit(None, file({0: 10}, on=("A", "B"))))
     state = after(state, AlterReplicaNode("B", incarnation("B"), fenced=True))
     assert state.partitions[0].isr == ("A",)
-    state = after(state, MaintainSegments((swap(0, 10, on=("A",)),)))
-    assert (len(state.partitions[0].staged), pieces(state)) == (1, [("chunk", 0, 10)])
+    assert take(state, swap(0, 10, on=("A",))) == (state, 0)
 
 
-def test_a_segment_waits_while_no_replica_is_in_sync():
+def test_a_swap_is_dropped_while_no_replica_is_in_sync():
     state = after(started(replicas=("A", "B"), min_insync=0), commit(None, file({0: 10}, on=("A", "B"))))
     nobody = msgspec.structs.replace(state.partitions[0], isr=(), leader=None)
     state = msgspec.structs.replace(state, partitions=(nobody,))
-    state = after(state, MaintainSegments((swap(0, 10, on=("A", "B")),)))
-    assert pieces(state) == [("chunk", 0, 10)]
+    assert take(state, swap(0, 10, on=("A", "B"))) == (state, 0)
+
+
+def test_a_swap_is_dropped_unless_every_member_of_the_isr_holds_the_segment():
+    state = after(started(replicas=("A", "B", "C")), commit(None, file({0: 10}, on="ABC")))
+    assert take(state, swap(0, 10, on="AB")) == (state, 0)
+    assert take(state, swap(0, 10, on="ABC"))[1] == 1
+    state = after(state, AlterReplicaNode("C", incarnation("C"), fenced=True))
+    assert take(state, swap(0, 10, on="AB"))[1] == 1
 
 
 def test_what_a_former_disk_of_a_node_held_does_not_count():
@@ -136,20 +132,7 @@ def test_what_a_former_disk_of_a_node_held_does_not_count():
     one = swap(0, 10, on=("A",))
     former = (*one.segment.holders, Holder("B", "an earlier disk"))
     one = msgspec.structs.replace(one, segment=msgspec.structs.replace(one.segment, holders=former))
-    state = after(state, MaintainSegments((one,)))
-    assert [each.holders for each in state.partitions[0].staged] == [one.segment.holders[:1]]
-
-
-def test_a_segment_does_not_wait_any_longer_if_its_first_rows_were_deleted():
-    state = started(replicas=("A", "B"))
-    for _ in range(2):
-        state = after(state, commit(None, file({0: 10}, on=("A", "B"))))
-    state = after(state, MaintainSegments((swap(0, 20, on=("A",)),)))
-    (staged,) = state.partitions[0].staged
-    assert after(state, DeleteRecords(0, 5)).partitions[0].staged == (staged,)
-    state = after(state, DeleteRecords(0, 10))
-    assert state.partitions[0].staged == ()
-    assert f"0/{staged.name}" in released(state)
+    assert take(state, one) == (state, 0)
 
 
 def test_the_same_swap_again_does_not_give_up_its_own_files():
@@ -194,7 +177,7 @@ def test_a_batch_that_brings_a_replica_into_the_isr_does_not_swap_in_what_that_l
     command = msgspec.structs.replace(commit(None, file({0: 1}, on=("A", "B"))), swaps=(swap(0, 10),))
     state = after(state, command)
     assert state.partitions[0].isr == ("A", "B")
-    assert (len(state.partitions[0].staged), len(state.partitions[0].segments)) == (1, 0)
+    assert state.partitions[0].segments == ()
 
 
 def test_a_replica_that_lacks_the_segment_goes_back_to_its_base_and_never_before_the_log_start():
@@ -206,7 +189,7 @@ def test_a_replica_that_lacks_the_segment_goes_back_to_its_base_and_never_before
     assert rolled(state, 0, 5).partitions[0].log_end_offsets == {"A": 5, "B": 2}
 
 
-def test_a_segment_waits_until_it_is_on_a_majority_that_has_what_a_quorum_committed():
+def test_a_swap_is_dropped_unless_a_majority_that_has_what_a_quorum_committed_holds_the_segment():
     state = after(started(replicas=("A", "B", "C"), replication_mode="quorum"), commit(None, file({0: 10}, on="ABC")))
     one = msgspec.structs.replace(state.partitions[0], isr=("A", "C"))
     state = msgspec.structs.replace(state, partitions=(one,))
@@ -214,28 +197,21 @@ def test_a_segment_waits_until_it_is_on_a_majority_that_has_what_a_quorum_commit
     state = after(state, commit(None, file({0: 10}, on="AB"), file({0: 10}, on="A"), acks="1"))
     one = state.partitions[0]
     assert (one.isr, one.high_watermark, one.log_end) == (("A", "C"), 20, 30)
-    state = after(state, MaintainSegments((swap(0, 10, on="AC"),)))
-    assert (len(state.partitions[0].staged), state.partitions[0].log_end_offsets["B"]) == (1, 20)
-    state = after(state, HoldFiles("B", incarnation("B"), (), ((0, state.partitions[0].staged[0].name),)))
-    assert pieces(state)[0] == ("segment", 0, 10)
-    assert state.partitions[0].log_end_offsets["B"] == 20
+    assert take(state, swap(0, 10, on="AC")) == (state, 0)
+    state, taken = take(state, swap(0, 10, on="ABC"))
+    assert (taken, state.partitions[0].log_end_offsets["B"]) == (1, 20)
 
 
-def test_of_two_segments_one_waits_if_with_both_a_majority_would_lack_what_a_quorum_committed():
+def test_of_two_segments_one_is_dropped_if_with_both_a_majority_would_lack_what_a_quorum_committed():
     state = after(started(replicas="ABCDE", replication_mode="quorum"), commit(None, file({0: 20}, on="ABCDE")))
     state = after(state, commit(None, file({0: 10}, on="ABCDE")))
     state = after(state, MaintainSegments((swap(0, 20, on="ABCDE"), swap(20, 30, on="ABCDE"))))
     state = after(state, commit(None, file({0: 10}, on="ABDE"), acks="1"))
     one = msgspec.structs.replace(state.partitions[0], isr=("A", "B", "C"))
     state = msgspec.structs.replace(state, partitions=(one,))
-    merged = swap(0, 20, on="ABD", level=2), swap(20, 30, on="ABE", level=2)
-    state = after(state, MaintainSegments(merged))
-    assert (len(state.partitions[0].staged), state.partitions[0].high_watermark) == (2, 40)
-    # C, which lags, is the last one of the ISR. E lacks the first segment, so with both only A and B had all rows.
-    names = tuple((0, each.segment.name) for each in merged)
-    state = after(state, HoldFiles("C", incarnation("C"), (), names))
+    # C, which lags, is in the ISR. D and E lack a segment each, so with both only A and B have all rows.
+    state, _ = take(state, swap(0, 20, on="ABCD", level=2), swap(20, 30, on="ABCE", level=2))
     assert [each.level for each in state.partitions[0].segments] == [2, 1]
-    assert [each.base_offset for each in state.partitions[0].staged] == [20]
 
 
 # What is released

@@ -128,7 +128,7 @@ def test_a_file_that_expires_while_it_is_read_is_not_taken_for_lost(cluster):
 
 def test_nothing_is_written_in_the_place_of_a_file_that_the_journal_no_longer_names(cluster):
     handle, path = cluster.log.topic("t"), paths(cluster, "1")[2]
-    (fault,) = [each for each in replica_file.all_files(handle) if each.key.endswith(path.name)]
+    (fault,) = [each for each in replica_file.files_of(handle.journal.state) if each.key.endswith(path.name)]
     path.unlink()
     cluster.log.topic("t").submit(DeleteRecords(0, one(cluster).log_end))
     assert not faults.cure(handle, "1", fault)
@@ -175,7 +175,7 @@ def test_nothing_is_copied_to_a_disk_that_is_not_mounted_nor_to_another(cluster)
     marker = mounted / layout.MARKER
     marker.write_bytes((cluster.path / "node2" / layout.MARKER).read_bytes())
     handle = cluster.log.topic("t")
-    for file in replica_file.all_files(handle):
+    for file in replica_file.files_of(handle.journal.state):
         with pytest.raises(NodeMissing):
             faults.cure(handle, "1", file)
     assert [path for path in mounted.rglob("*") if path.is_file()] == [marker]

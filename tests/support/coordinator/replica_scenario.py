@@ -17,7 +17,7 @@
     add A,B,... | C,D,...          partitions are added, on these nodes
 
 Events are written in the order of the entry: `holds`, `p0 isr=A,B`, `p0 leader=B epoch=1 isr=B,C`,
-`p0 lost 2..3 (batch 1: 2)`, `p0 staged 0..9`, `p0 rolled 0..9`, `p0 replicas=A,B adding=B removing=A`, `added 2`,
+`p0 lost 2..3 (batch 1: 2)`, `p0 rolled 0..9`, `p0 replicas=A,B adding=B removing=A`, `added 2`,
 `suspected`, `reached`, `renewed`, `fenced`, `unfenced`.
 
     leo                            -> p0 A=N B=N ..., p1 ...
@@ -46,7 +46,7 @@ from pyspark_log_coordinator.replication.reassignment import PartitionsAdded, Re
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.replication.suspicion import NodeSuspected, SuspicionCancelled
 from pyspark_log_coordinator.replication.truncation import divergence
-from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SegmentStaged
+from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import (
     AddPartitions,
@@ -146,7 +146,7 @@ def _copy(state: Topic, words: list[str]) -> HoldFiles:
     given = settings(rest, "files")
     missing = file_holders.missing(state, node)
     files = tuple(number for number, _ in missing.files)
-    segments = tuple((number, each.name) for number, each in (*missing.segments, *missing.staged))
+    segments = tuple((number, each.name) for number, each in missing.segments)
     if "files" in given:
         files, segments = files[: int(given["files"])], ()
     return HoldFiles(node, state.incarnations[node], files, segments)
@@ -247,9 +247,8 @@ def _tell_of_partition(event: Any) -> str:
             whose = [(each.batch_id if each.producer else "none", each.rows) for each in event.batches]
             batches = " ".join(f"(batch {batch}: {rows})" for batch, rows in whose)
             return f"lost {event.start}..{event.end - 1} {batches}".rstrip()
-        case SegmentsSwapped() | SegmentStaged():
-            verb = "rolled" if isinstance(event, SegmentsSwapped) else "staged"
-            return f"{verb} {event.segment.base_offset}..{event.segment.end_offset - 1}"
+        case SegmentsSwapped():
+            return f"rolled {event.segment.base_offset}..{event.segment.end_offset - 1}"
         case ReplicasAltered():
             lists = {"replicas": event.replicas, "adding": event.adding, "removing": event.removing}
             return " ".join(f"{name}={','.join(each)}" for name, each in lists.items() if each)

@@ -7,7 +7,7 @@ import msgspec
 
 from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.log.log import Log, TopicHandle
-from pyspark_log_coordinator.maintenance import roll_task
+from pyspark_log_coordinator.maintenance import isr_copies, roll_task
 from pyspark_log_coordinator.model.batch import Acks
 from pyspark_log_coordinator.model.partition import Partition
 from pyspark_log_coordinator.model.producers import ProducerClaim
@@ -71,14 +71,14 @@ class ReplicatedTopic:
         return write(self.log, self.handle, batch, rows or {0: [b"row of batch %d" % batch]}, on, acks)
 
     def roll(self, chunks: int, on: str = "0", partition: int = 0) -> str:
-        """Roll the oldest chunks of a partition into a segment on one node; return its name."""
+        """Roll the oldest chunks into a segment on one node, copy it to the rest of the ISR; return its name."""
         one = self.partition(partition)
         taken = tuple(one.chunks[:chunks])
         parquet = self.handle.journal.state.config.segment_format == "parquet"
         job = roll_plan.RollJob(partition, one.leader_epoch, 1, (), taken, one.epoch_starts, parquet)
         work = msgspec.structs.replace(roll_task.roll_task_of(self.handle, job), targets=(on,))
         swap = roll_task.run_roll(self.log.store_at, work, self.log.environment)
-        self.handle.submit(MaintainSegments((swap,)))
+        self.handle.submit(MaintainSegments(isr_copies.with_copies(self.handle, [swap])))
         return swap.segment.name
 
 
