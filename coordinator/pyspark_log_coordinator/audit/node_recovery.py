@@ -195,7 +195,7 @@ def inspect(handle: TopicHandle, node_id: NodeId) -> list[ReturnedNode]:
     Raises `NodeMissing`, `NewerFormat`, `StoreError`.
     """
     store = handle.log.node_store(node_id)
-    require_marker(store, node_id, handle.log.member(node_id).incarnation)
+    require_marker(store, node_id, handle.log.node(node_id).incarnation)
     folder = NodeFolder(store, TopicFolder(handle.name, handle.topic_id))
     stored: dict[int, list[str]] = defaultdict(list)
     for number, key in folder.segments:

@@ -42,7 +42,7 @@ class Node(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     fenced: bool = False
     """Taken out of service by an operator: the node gets no new replicas."""
     fencings: Count = 0
-    """How often the node was fenced, as the newest entry about that says; 0 if it is older than the count."""
+    """How often the node was fenced."""
 
 
 class FormerNode(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -113,11 +113,9 @@ class NodeAdded(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_u
 
 
 class NodeFenced(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The node was taken out of service."""
+    """The node was taken out of service, maybe once more."""
 
     node_id: NodeId
-    fencings: Count = 0
-    """How often by now. Older entries lack this: if they were counted, older snapshots would contradict them."""
 
 
 class NodeUnfenced(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
@@ -158,14 +156,14 @@ def decide(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode], command: 
             return _add(nodes, former, command.node)
         case FenceNode(again=True):
             fenced = nodes.get(command.node_id)
-            return [NodeFenced(fenced.node_id, fenced.fencings + 1)] if fenced is not None and fenced.fenced else []
+            return [NodeFenced(fenced.node_id)] if fenced is not None and fenced.fenced else []
         case FenceNode():
             known = node_of(nodes, command.node_id)
             if known.fenced:
                 return []
             if list(live(nodes)) == [command.node_id]:
                 raise _wrong(f"node {command.node_id!r} is the only one that is not fenced; unfence or add another")
-            return [NodeFenced(command.node_id, known.fencings + 1)]
+            return [NodeFenced(command.node_id)]
         case UnfenceNode():
             return [NodeUnfenced(command.node_id)] if node_of(nodes, command.node_id).fenced else []
         case RenewNode():
@@ -233,7 +231,7 @@ def evolve(
     elif isinstance(event, RackSet):
         after = msgspec.structs.replace(before, rack=event.rack)
     elif isinstance(event, NodeFenced):
-        after = msgspec.structs.replace(before, fenced=True, fencings=event.fencings)
+        after = msgspec.structs.replace(before, fenced=True, fencings=before.fencings + 1)
     else:
         after = msgspec.structs.replace(before, fenced=False)
     return {**nodes, event.node_id: after}, former

@@ -117,12 +117,12 @@ def decide(group: Group, command: Command, now: int) -> list[Event]:
             return [OffsetsCommitted(command.offsets, command.member_id, now)]
         case OffsetDelete():
             _check_empty(group, "offsets can be deleted")
-            found = {
+            committed = {
                 topic_id: tuple(number for number in numbers if group.committed(topic_id, number))
                 for topic_id, numbers in command.partitions.items()
             }
-            found = {topic_id: numbers for topic_id, numbers in found.items() if numbers}
-            return [OffsetsDeleted(found)] if found else []
+            committed = {topic_id: numbers for topic_id, numbers in committed.items() if numbers}
+            return [OffsetsDeleted(committed)] if committed else []
         case ResetOffsets():
             if not command.running:
                 _check_empty(group, "offsets can be reset")

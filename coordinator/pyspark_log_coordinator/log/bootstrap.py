@@ -60,9 +60,9 @@ def mark(stores: Sequence[Store], environment: Environment) -> JournalNodes:
     nodes = JournalNodes(cluster_id, tuple(members))
     for store in stores:
         if not store.create(JOURNAL_NODES, journal_nodes.encode(nodes)):
-            found = journal_nodes.read(store)
-            if found != nodes:
-                raise _of_another(store, found)
+            listed = journal_nodes.read(store)
+            if listed != nodes:
+                raise _of_another(store, listed)
     return nodes
 
 
@@ -130,11 +130,11 @@ def _over_remains(store: Store, remains: str) -> str:
 def create_marker(store: Store, marker: Marker) -> Marker:
     """Create a store's marker; return the stored one, which another process may have created first."""
     store.create(layout.MARKER, node.encode(marker))
-    found = node.read_marker(store)
-    if found is None:
+    stored = node.read_marker(store)
+    if stored is None:
         raise NodeMissing(store.url, layout.MARKER, f"the marker of {store.url} vanished; is the disk mounted?")
     reserve.fill(store)
-    return found
+    return stored
 
 
 def _check(stores: Sequence[Store]) -> None:
@@ -173,22 +173,22 @@ def _check_lists(
     another marker in another list it would vote again, and entries that were decided could be decided otherwise.
     """
     incarnations = [None if marker is None else marker.incarnation for marker in markers]
-    for store, found in zip(stores, lists, strict=True):
-        if found is None:
+    for store, listed in zip(stores, lists, strict=True):
+        if listed is None:
             continue
-        if found.generation > 1 or found.urls != tuple(each.url for each in stores):
-            raise _of_another(store, found)
-        for each, incarnation in zip(found.nodes, incarnations, strict=True):
-            if each.incarnation != incarnation:
+        if listed.generation > 1 or listed.urls != tuple(each.url for each in stores):
+            raise _of_another(store, listed)
+        for member, incarnation in zip(listed.nodes, incarnations, strict=True):
+            if member.incarnation != incarnation:
                 raise _refused(
-                    f"according to {store.url} they are already, and {each.url} is another disk than that of node "
-                    f"{each.node!r}, or was wiped: is it mounted? If it is lost, use `pyspark-log nodes renew "
-                    f"{each.node}` and `pyspark-log cluster migrate-journals`"
+                    f"according to {store.url} they are already, and {member.url} is another disk than that of node "
+                    f"{member.node!r}, or was wiped: is it mounted? If it is lost, use `pyspark-log nodes renew "
+                    f"{member.node}` and `pyspark-log cluster migrate-journals`"
                 )
 
 
-def _of_another(store: Store, found: JournalNodes | None) -> InvalidOption:
-    urls = "none" if found is None else ", ".join(found.urls)
+def _of_another(store: Store, listed: JournalNodes | None) -> InvalidOption:
+    urls = "none" if listed is None else ", ".join(listed.urls)
     return _refused(f"{store.url} is a journal node of a cluster whose journals are at {urls}")
 
 

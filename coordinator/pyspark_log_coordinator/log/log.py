@@ -431,21 +431,21 @@ class Log:
         now = self.environment.monotonic()
         if self.journals.nodes is not None or (is_object_store(self.store) and now - self._checked_at < MARKER_SECONDS):
             return
-        found, mine = node.read_marker(self.store), self.cluster.state.cluster_id
-        if found is None:
+        marker, cluster_id = node.read_marker(self.store), self.cluster.state.cluster_id
+        if marker is None:
             raise NodeAway(
                 self.store.url,
                 layout.MARKER,
                 f"the store at {self.store.url} has no marker any more: is its disk mounted, or was the log deleted? "
                 "Mount the right one, or restore a backup; nothing was written",
             )
-        if found.cluster != mine:
+        if marker.cluster != cluster_id:
             raise NodeMissing(
                 self.store.url,
                 layout.MARKER,
-                f"the store at {self.store.url} is of cluster {found.cluster} now, and this process has opened cluster "
-                f"{mine}: another disk is mounted, or the log was deleted and begun again; nothing was written. To use "
-                "the log that is there, make a new Producer or Consumer, or start the program again",
+                f"the store at {self.store.url} is of cluster {marker.cluster} now, and this process has opened "
+                f"cluster {cluster_id}: another disk is mounted, or the log was deleted and begun again; nothing was "
+                "written. To use the log that is there, make a new Producer or Consumer, or start the program again",
             )
         self._checked_at = now
 
@@ -459,7 +459,7 @@ class Log:
         else:
             self.missing_nodes = self.probe([(each, self.node_store(each.node_id)) for each in live(members).values()])
 
-    def member(self, node_id: NodeId) -> Node:
+    def node(self, node_id: NodeId) -> Node:
         """Return a node, also one that joined after this process read the cluster's journal: a topic may name it.
 
         Raises `NodeMissing` if the node was removed, `InvalidOption` if there never was one.
@@ -472,8 +472,8 @@ class Log:
         return node_of(state.nodes, node_id)
 
     def node_store(self, node_id: NodeId) -> Store:
-        """Return the store of a node. Raises what `member` raises."""
-        return self.store_at(self.member(node_id).url)
+        """Return the store of a node. Raises what `node` raises."""
+        return self.store_at(self.node(node_id).url)
 
     def store_at(self, url: str) -> Store:
         """Return the store at a node's address. Reads nothing. Raises `InvalidOption`, `CorruptObject`."""
@@ -485,8 +485,8 @@ class Log:
         """Return the stores of the journals and of all nodes, without those that were missing at the last probe."""
         nodes = self.cluster.state.nodes
         missing = {self.node_store(each).url for each in self.missing_nodes if each in nodes}
-        found = [*self.journals.place.stores, *(self.node_store(each) for each in nodes)]
-        return list({each.url: each for each in found if each.url not in missing}.values())
+        stores = [*self.journals.place.stores, *(self.node_store(each) for each in nodes)]
+        return list({each.url: each for each in stores if each.url not in missing}.values())
 
     def with_reserves(self, act: Callable[[], T]) -> T:
         """Return the result of `act`, which frees space; if it is refused, with the reserves of the stores.
@@ -529,10 +529,6 @@ class Log:
     def live_nodes(self) -> Mapping[NodeId, Node]:
         """The nodes that are not fenced."""
         return live(self.cluster.state.nodes)
-
-    def node(self, node_id: NodeId) -> Node:
-        """Return a node. Raises `InvalidOption` if this process knows none of this id."""
-        return node_of(self.cluster.state.nodes, node_id)
 
     @property
     def known_topics(self) -> Mapping[str, TopicRecord]:

@@ -66,17 +66,17 @@ def join(log: Log, url: str, node_id: NodeId | None = None, rack: str = "") -> t
     mine = marker or Marker(state.cluster_id, wanted, log.environment.nonce())
     _check_overlap(log, url)
     nodes.decide(state.nodes, state.former_nodes, AddNode(Node(mine.node, url, rack, mine.incarnation)))
-    found = marker or _mark(log, store, mine)
+    placed = marker or _mark(log, store, mine)
     try:
         root = log.store.url if log.journals.nodes is None else ""
-        log.cluster.submit(AddNode(Node(found.node, url, rack, found.incarnation), root))
+        log.cluster.submit(AddNode(Node(placed.node, url, rack, placed.incarnation), root))
     except InvalidInput:
-        taken = log.cluster.state.nodes.get(found.node)
+        taken = log.cluster.state.nodes.get(placed.node)
         # If it is this store's, the disk was wiped after another process had added it, and is renewed with our marker.
-        if marker is None and found == mine and (taken is None or taken.url != url):
+        if marker is None and placed == mine and (taken is None or taken.url != url):
             store.delete(layout.MARKER)  # another node took the id first
         raise
-    return log.cluster.state.nodes[found.node], True
+    return log.cluster.state.nodes[placed.node], True
 
 
 def renew(log: Log, node_id: NodeId, url: str | None = None, *, is_set_back: bool = False) -> tuple[Node, bool]:

@@ -53,7 +53,7 @@ class NodeProbe:
             if not self._threads.pending(name):
                 self._threads.start(name, partial(check_node, node, store), node.node_id)
                 waiting.add(node.node_id)
-        found: dict[NodeId, LogError | None] = {node.node_id: _unreachable(node, store) for node, store in members}
+        errors: dict[NodeId, LogError | None] = {node.node_id: _unreachable(node, store) for node, store in members}
         deadline = self._environment.monotonic() + self._seconds
         while waiting:
             answer = self._threads.next(max(0.0, deadline - self._environment.monotonic()))
@@ -63,8 +63,8 @@ class NodeProbe:
                 raise answer.error
             if answer.tag in waiting:
                 waiting.remove(answer.tag)
-                found[answer.tag] = answer.result
-        return {name: error for name, error in found.items() if error is not None}
+                errors[answer.tag] = answer.result
+        return {name: error for name, error in errors.items() if error is not None}
 
 
 def _unreachable(node: Node, store: Store) -> StoreUnavailable:

@@ -57,21 +57,21 @@ def reachable_nodes(log: Log) -> ReachableStores:
     members = live(log.cluster.state.nodes)
     is_single = len(log.cluster.state.nodes) == 1
     stores = {name: log.node_store(name) for name in members if name not in log.missing_nodes}
-    found = ReachableStores(stores, is_single=is_single)
+    nodes = ReachableStores(stores, is_single=is_single)
     if not is_single:
         # The folder below an unused mount point could be taken for the node's store.
-        found.each(lambda name, store: require_marker(store, name, members[name].incarnation))
-        found.failures = {name: error for name, error in found.failures.items() if not is_node_failure(error)}
-    return found
+        nodes.each(lambda name, store: require_marker(store, name, members[name].incarnation))
+        nodes.failures = {name: error for name, error in nodes.failures.items() if not is_node_failure(error)}
+    return nodes
 
 
 def reachable_stores(log: Log) -> ReachableStores:
     """Return the stores of the journals and the nodes of an opened log, by address."""
-    found = log.stores()
+    every_store = log.stores()
     fenced = {log.node_store(name).url for name, each in log.cluster.state.nodes.items() if each.fenced}
     # The root is used even if its node is fenced: the journals are on it.
-    stores = {each.url: each for each in found if each.url not in fenced or each is log.store}
-    return ReachableStores(stores, is_single=len(found) == 1 and not log.missing_nodes)
+    stores = {each.url: each for each in every_store if each.url not in fenced or each is log.store}
+    return ReachableStores(stores, is_single=len(every_store) == 1 and not log.missing_nodes)
 
 
 def delete_all(store: Store, keys: Iterable[str]) -> None:

@@ -56,7 +56,7 @@ def roll_task_of(handle: TopicHandle, job: RollJob) -> RollTask:
     state = handle.journal.state
     targets = targets_of(state, job.partition, "all", handle.log.missing_nodes)
     for each in targets:
-        handle.log.member(each)  # one may have joined since this process read the cluster's journal
+        handle.log.node(each)  # one may have joined since this process read the cluster's journal
     members = handle.log.cluster.state.nodes
     nodes = nearest_first(handle.log, leader=state.partitions[job.partition].leader)
     known: dict[tuple[Holder, ...], tuple[NodeId, ...]] = {}

@@ -264,7 +264,7 @@ def with_columns(topic: str, config: TopicConfig, schemas: Sequence[bytes]) -> T
     (newest,) = schema.decode_all(schemas[-1:], f"topic {topic!r}")
     columns = schema.columns_of(newest) if schema.is_typed(newest) else None
 
-    def found(setting: str, name: str) -> pa.Field:
+    def column_named(setting: str, name: str) -> pa.Field:
         if columns is None:
             raise InvalidOption(
                 setting,
@@ -280,7 +280,7 @@ def with_columns(topic: str, config: TopicConfig, schemas: Sequence[bytes]) -> T
         )
 
     if config.key_column:
-        keys = [found("key.column", each) for each in compaction_columns.key_columns_of(config.key_column)]
+        keys = [column_named("key.column", each) for each in compaction_columns.key_columns_of(config.key_column)]
         for key in keys:
             if key.type not in column_types.KEY_TYPES:
                 raise InvalidOption(
@@ -299,7 +299,7 @@ def with_columns(topic: str, config: TopicConfig, schemas: Sequence[bytes]) -> T
             "key; say which column has the keys with key.column",
         )
     if config.delete_when:
-        when = found("delete.when", config.delete_when)
+        when = column_named("delete.when", config.delete_when)
         if column_types.type_name(when.type) != "boolean":
             raise InvalidOption(
                 "delete.when",

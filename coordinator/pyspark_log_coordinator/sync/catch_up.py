@@ -64,7 +64,7 @@ def catch_up(
     """
     log = handle.log
     update_topic(handle, node_id)
-    member = log.member(node_id)
+    member = log.node(node_id)
     target = log.node_store(node_id)
     # While the disk is not mounted, copies would be written below its mount point.
     node_marker.require_marker(target, node_id, member.incarnation)

@@ -117,7 +117,7 @@ def ids(files: Collection[ReplicaFile]) -> tuple[tuple[int, ...], tuple[SegmentI
 def sources(handle: TopicHandle, holders: tuple[Holder, ...], node_id: NodeId) -> list[NodeId]:
     """Return the holders to copy from to a node, nearest first, without those that are missing."""
     log = handle.log
-    nodes = nearest_first(log, rack=log.member(node_id).rack)
+    nodes = nearest_first(log, rack=log.node(node_id).rack)
     return [each for each in reachable_holders(log, handle.journal.state, nodes, holders) if each != node_id]
 
 

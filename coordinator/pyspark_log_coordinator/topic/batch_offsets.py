@@ -23,12 +23,12 @@ def answer(command: object, outcome: Outcome[Topic]) -> Offsets | None:
     """
     if not isinstance(command, CommitBatch):
         return None
-    found, partitions = of_outcome(command, outcome), outcome.state.partitions
-    if found.keys() == _rows(command).keys():
-        is_committed = all(end <= partitions[number].high_watermark for number, (_, end) in found.items())
+    offsets, partitions = of_outcome(command, outcome), outcome.state.partitions
+    if offsets.keys() == _rows(command).keys():
+        is_committed = all(end <= partitions[number].high_watermark for number, (_, end) in offsets.items())
     else:
         is_committed = all(each.log_end <= each.high_watermark for each in partitions)
-    return found if is_committed else None
+    return offsets if is_committed else None
 
 
 def of_outcome(command: CommitBatch, outcome: Outcome[Topic]) -> Offsets:
@@ -58,12 +58,12 @@ def _of_replay(command: CommitBatch, state: Topic) -> Offsets:
     numbers = {state.first_file + index for index, file in enumerate(state.files) if file.name in names}
     if not numbers:
         return {}
-    found = {}
+    offsets = {}
     for partition in sorted(rows):
         chunks = [chunk for chunk in state.partitions[partition].chunks if chunk.file in numbers]
         if chunks and chunks[-1].end_offset - chunks[0].base_offset == rows[partition]:
-            found[partition] = chunks[0].base_offset, chunks[-1].end_offset
-    return found
+            offsets[partition] = chunks[0].base_offset, chunks[-1].end_offset
+    return offsets
 
 
 def _rows(command: CommitBatch) -> Counter[int]:

@@ -136,16 +136,16 @@ def _last_resort(topic: Topic) -> str:
 
 def _why_no_replica_counts(topic: Topic, partition: Partition) -> str:
     ends = partition.log_end_offsets
-    level = [node for node in partition.isr if ends[node] == partition.log_end]
-    if len(level) == len(partition.isr):
-        disks = ", ".join(level) or "the replicas"
+    complete = [node for node in partition.isr if ends[node] == partition.log_end]
+    if len(complete) == len(partition.isr):
+        disks = ", ".join(complete) or "the replicas"
         why = f"no in-sync replica holds the batch; check the disks of {disks}, then try again"
         return why if partition.leader is not None else f"{why}. {_last_resort(topic)}"
-    known = max((ends[node] for node in partition.isr if node not in level), default=partition.log_end)
+    known = max((ends[node] for node in partition.isr if node not in complete), default=partition.log_end)
     return (
         "no in-sync replica holds the batch and all rows before it: the only copy of offsets "
-        f"{known} to {partition.log_end - 1} is on {', '.join(level) or 'no node'}. Try again when that node is back, "
-        "or when an election has cut these rows, which were written with acks=1"
+        f"{known} to {partition.log_end - 1} is on {', '.join(complete) or 'no node'}. Try again when that node is "
+        "back, or when an election has cut these rows, which were written with acks=1"
     )
 
 

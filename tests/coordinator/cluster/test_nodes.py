@@ -210,19 +210,6 @@ def test_a_node_that_was_used_since_its_topics_were_read_is_not_removed(three, c
     assert cluster.decide(three, again, NOW) == cluster.decide(gone, again, NOW) == []
 
 
-def test_fencings_of_older_snapshots_and_entries_are_not_counted(three):
-    stored = msgspec.msgpack.decode(cluster.MACHINE.encode_state(after(three, FenceNode("1"))))
-    older = {name: fields[:5] for name, fields in stored["nodes"].items()}
-    state = cluster.MACHINE.decode_state(msgspec.msgpack.encode({**stored, "nodes": older}))
-    assert (state.nodes["1"].fenced, state.nodes["1"].fencings) == (True, 0)
-    assert "1" not in after(state, RemoveNode("1", frozenset(), frozenset(), 0)).nodes
-    [fenced] = cluster.MACHINE.decode_events(msgspec.msgpack.encode([["NodeFenced", "1"]]))
-    assert cluster.MACHINE.evolve(three, fenced) == state  # else the entries would contradict the snapshot
-    assert after(state, UnfenceNode("1"), FenceNode("1")).nodes["1"].fencings == 1
-    added = msgspec.msgpack.encode([["NodeAdded", ["3", "/disk/3", "", "incarnation of 3", False]]])
-    assert cluster.MACHINE.decode_events(added) == [nodes.NodeAdded(node("3"))]
-
-
 def test_neither_id_nor_store_of_a_removed_node_are_used_again(three):
     state = after(three, FenceNode("1"), RemoveNode("1", frozenset(), frozenset(), 1))
     assert "ids are never reused" in refusal(state, AddNode(node("1", "/disk/new", "new incarnation")))
