@@ -63,7 +63,7 @@ def _copied(handle: TopicHandle, partition: int, segment: SegmentRef, node: Node
     log, state, key = handle.log, handle.journal.state, handle.segment(partition, segment.name)
     target, incarnation = log.node_store(node), state.incarnations[node]
     require_marker(target, node, incarnation)
-    nodes = nearest_first(log, rack=log.member(node).rack)
+    nodes = nearest_first(log, rack=log.node(node).rack)
     sources = reachable_holders(log, state, nodes, segment.holders)
 
     def copy_from(source: NodeId) -> None:
