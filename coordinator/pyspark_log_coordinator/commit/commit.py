@@ -142,7 +142,6 @@ def commit(
     command = attempt.command
     assert command is not None
     if outcome.answer is not None:
-        inline_maintenance.swap_in(handle, command.swaps)
         return outcome.answer  # who has committed the batch knows what else is due
     first = outcome.number if outcome.events else outcome.number + 1  # a replay has no entry
     if settling.has_several_nodes(handle.journal.state):

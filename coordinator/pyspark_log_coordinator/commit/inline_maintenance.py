@@ -2,7 +2,6 @@
 
     plan_inline, roll_inline    the tasks of a batch roll or merge segments, planned on the driver
     roll_past_the_cap           the commit rolls before it appends to a topic that is past its hard cap
-    swap_in                     the commit swaps in what was rolled, if another process has committed the batch
     run_inline                  after a batch the commit cleans up, or describes the topic
 
 Except past the hard cap, an error is logged and the work is left for later: it cannot fail a batch.
@@ -119,20 +118,6 @@ def _due(handle: TopicHandle) -> list[roll_plan.RollJob]:
 
 
 _due_times: weakref.WeakKeyDictionary[TopicHandle, roll_plan.DueTimes] = weakref.WeakKeyDictionary()
-
-
-def swap_in(handle: TopicHandle, swaps: tuple[SwapSegments, ...]) -> None:
-    """Swap in what was rolled for a batch that another process has committed without it."""
-    from pyspark_log_coordinator.topic.machine import MaintainSegments
-
-    if not swaps:
-        return
-    try:
-        handle.submit(MaintainSegments(swaps))
-    except LogError as error:
-        logs.warning(
-            "segments of topic %(topic)r were rolled and are not used: %(error)s", topic=handle.name, error=error
-        )
 
 
 def run_inline(handle: TopicHandle, first: int, *, cleans_up: bool = True) -> None:

@@ -80,12 +80,7 @@ T = TypeVar("T")
 
 def topic_inbox(journal: str, environment: Environment) -> Inbox[topic.Command]:
     """Return the inbox of a topic's journal. Only for batches with a claim: without one a repetition adds rows."""
-    return Inbox(journal, _decode_batch, environment)
-
-
-def _decode_batch(body: bytes | msgspec.Raw) -> CommitBatch:
-    """Return a batch without its maintenance, which is its own process's."""
-    return msgspec.structs.replace(_batch_decoder.decode(body), swaps=())
+    return Inbox(journal, _batch_decoder.decode, environment)
 
 
 class WriteTargets(NamedTuple):
