@@ -1,7 +1,8 @@
 """Many Producers of one process: each sends one row, waits until it is in the log, and sends the next.
 
-Prints `ready` when all have sent their first row, and starts when a line is read. Prints the latencies of the rows that
-were acknowledged in time, in milliseconds, and the seconds of processor time, as JSON. The last argument is how many
+Prints `ready` when all have sent their first row, and starts when a line is read. After a warm-up, in which each
+producer comes to know the others, it measures, and prints as JSON: the latencies of the rows that were acknowledged
+meanwhile, in milliseconds, the seconds of processor time, and how many seconds that took. The last argument is how many
 seconds each request to the store takes longer.
 """
 
@@ -19,24 +20,23 @@ MILLI = 1_000
 VALUE = b"x" * 100
 
 
-def main(path: str, topic: str, producers: int, seconds: float, slower: float) -> None:
+def main(path: str, topic: str, producers: int, warm_up: float, seconds: float, slower: float) -> None:
     if slower > 0:
         slow_down(slower)
     threading.stack_size(256 * 1024)
-    latencies: list[float] = []
+    acknowledged: list[tuple[float, float]] = []
     ready = threading.Semaphore(0)
-    begin = threading.Event()
+    begin, end = threading.Event(), threading.Event()
 
     def send_rows() -> None:
         with Producer(path, buffer_memory=1 << 20, delivery_timeout_ms=600_000) as producer:
             producer.send(topic, VALUE).result()
             ready.release()
             begin.wait()
-            deadline = time.monotonic() + seconds
-            while (sent := time.monotonic()) < deadline:
+            while not end.is_set():
+                sent = time.monotonic()
                 producer.send(topic, VALUE).result()
-                if (now := time.monotonic()) < deadline:
-                    latencies.append((now - sent) * MILLI)
+                acknowledged.append((now := time.monotonic(), now - sent))
 
     threads = [threading.Thread(target=send_rows) for _ in range(producers)]
     for thread in threads:
@@ -45,11 +45,16 @@ def main(path: str, topic: str, producers: int, seconds: float, slower: float) -
         ready.acquire()
     print("ready", flush=True)
     sys.stdin.readline()
-    cpu = time.process_time()
     begin.set()
+    time.sleep(warm_up)
+    began, cpu_before = time.monotonic(), time.process_time()
+    time.sleep(seconds)
+    ended, cpu_after = time.monotonic(), time.process_time()
+    end.set()
     for thread in threads:
         thread.join()
-    print(json.dumps([latencies, time.process_time() - cpu]))
+    latencies = [latency * MILLI for at, latency in acknowledged if began <= at < ended]
+    print(json.dumps([latencies, cpu_after - cpu_before, ended - began]))
 
 
-main(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), float(sys.argv[5]))
+main(sys.argv[1], sys.argv[2], int(sys.argv[3]), *map(float, sys.argv[4:]))

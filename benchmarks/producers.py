@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.report import Line, detail, information
 from benchmarks.stopwatch import percentile
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-COUNTS = (1, 10, 100, 1_000)
+COUNTS = (1, 10, 100, 300, 1_000)
 QUICK_COUNTS = (1, 10)
 PROCESSES = 8
 MILLI = 1_000
-SLOW_STORE_COUNTS = (1, 10, 30)
+SLOW_STORE_COUNTS = (1, 10, 30, 100)
 SLOW_STORE_SECONDS = 0.02
 
 
@@ -47,31 +48,47 @@ def _measure(
     for count in counts:
         log(f"{count:,} producers, each row a commit of its own, for {seconds} s{where}")
         path = str(folder / f"producers-{count}")
-        latencies, entries, cpu = _contend(path, count, seconds, slower)
-        rate = len(latencies) / seconds
-        alone = alone or rate
-        note = f"p50 {percentile(latencies, 50):,.0f} ms, p99 {percentile(latencies, 99):,.0f} ms"
+        found = _contend(path, count, seconds, slower)
+        alone = alone or found.rate
+        p50, p99 = percentile(found.latencies, 50), percentile(found.latencies, 99)
         lines += [
-            information(f"commits of {count:,} producers on one topic{where}", "commits/s", rate, alone, note),
-            detail("journal entries for each commit", "", entries / len(latencies)),
-            detail("processor time of a commit", "ms", cpu / len(latencies) * MILLI),
-            detail("their p50", "ms", percentile(latencies, 50)),
-            detail("their p99", "ms", percentile(latencies, 99)),
+            information(
+                f"commits of {count:,} producers on one topic{where}",
+                "commits/s",
+                found.rate,
+                alone,
+                f"p50 {p50:,.0f} ms, p99 {p99:,.0f} ms",
+            ),
+            detail("journal entries for each commit", "", found.entries / len(found.latencies)),
+            detail("processor time of a commit", "ms", found.cpu / len(found.latencies) * MILLI),
+            detail("their p50", "ms", p50),
+            detail("their p99", "ms", p99),
         ]
     return lines
 
 
-def _contend(path: str, count: int, seconds: int, slower: float) -> tuple[list[float], int, float]:
-    """Return the latencies of all acknowledged rows in milliseconds, the number of entries, and the processor time."""
+class _Contention(NamedTuple):
+    latencies: list[float]
+    """Of all rows that were acknowledged, in milliseconds."""
+    rate: float
+    """How many that were in a second."""
+    entries: int
+    cpu: float
+    """Seconds of processor time."""
+
+
+def _contend(path: str, count: int, seconds: int, slower: float) -> _Contention:
+    """Return what a number of producers have done in so many seconds, after as long a warm-up."""
     topic = "contended"
     open_log(path, create=True)
     with Producer(path) as producer:
         producer.partitions_for(topic)
     processes = min(PROCESSES, count)
     shares = [count // processes + (number < count % processes) for number in range(processes)]
+    settings = [str(each) for each in (seconds, seconds, slower)]
     workers = [
         subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.contending_producers", path, topic, *map(str, (share, seconds, slower))],
+            [sys.executable, "-m", "benchmarks.contending_producers", path, topic, str(share), *settings],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -81,19 +98,23 @@ def _contend(path: str, count: int, seconds: int, slower: float) -> tuple[list[f
     for worker in workers:
         assert worker.stdout is not None
         assert worker.stdout.readline() == "ready\n", "a worker has failed"
-    before = _entries(path, topic)
-    latencies: list[float] = []
-    cpu = 0.0
     for worker in workers:
         assert worker.stdin is not None
         worker.stdin.write("begin\n")
         worker.stdin.flush()
+    time.sleep(seconds)
+    before = _entries(path, topic)
+    time.sleep(seconds)
+    entries = _entries(path, topic) - before
+    latencies: list[float] = []
+    rate = cpu = 0.0
     for worker in workers:
         output, _ = worker.communicate()
-        waited, spent = json.loads(output)
+        waited, spent, elapsed = json.loads(output)
         latencies += waited
+        rate += len(waited) / elapsed
         cpu += spent
-    return latencies, _entries(path, topic) - before, cpu
+    return _Contention(latencies, rate, entries, cpu)
 
 
 def _entries(path: str, topic: str) -> int:
