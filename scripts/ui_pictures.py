@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PROGRAM = [sys.executable, "-m", "pyspark_log.cli"]
 PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
-SIZE = {"width": 1120, "height": 480}
+SIZE = {"width": 1280, "height": 760}
 
 
 def run(log: Path, *words: str, rows: str = "", may_fail: bool = False) -> None:
@@ -93,8 +93,9 @@ def main() -> None:
         with served(log) as url, sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=browser_program, args=["--no-sandbox"])
             for name, address, theme in (
+                ("overview", "/", "light"),
                 ("topic", "/topics/arrivals", "light"),
-                ("timeline", "/timeline", "light"),
+                ("history", "/history", "dark"),
                 ("rows", "/topics/arrivals/rows?value_has=JFK", "dark"),
             ):
                 page = browser.new_page(viewport=SIZE, color_scheme=theme)

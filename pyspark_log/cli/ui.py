@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ipaddress
 import pathlib
+import re
 import secrets
+import socket
 from typing import Annotated
 from urllib.parse import quote
 
 import typer
 
 from pyspark_log.cli import arguments
+from pyspark_log.documents.topics import handles_of
 from pyspark_log.opening import open_log
 
 
@@ -19,7 +22,7 @@ from pyspark_log.opening import open_log
     "pyspark-log ui --listen 0.0.0.0:8080 --mask value --mask header:Authorization",
     "pyspark-log ui --export incident.html",
 )
-def ui(
+def ui(  # noqa: PLR0913, PLR0917 -- options
     path: arguments.Path,
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Address to listen on. Any but loopback needs a token.")
@@ -39,9 +42,25 @@ def ui(
     mask: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="Column whose contents are not shown, or header:NAME; repeatable.", show_default=False
+            metavar="NAME",
+            help="What is not shown: a column, a field such as user.ssn, or header:NAME; TOPIC: before it is for "
+            "one topic; can be repeated.",
+            show_default=False,
         ),
     ] = None,
+    no_rows: Annotated[bool, typer.Option("--no-rows", help="Show no contents of rows at all.")] = False,
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Another name of the host, behind a proxy; can be repeated.", show_default=False
+        ),
+    ] = None,
+    root_path: Annotated[
+        str,
+        typer.Option(
+            metavar="PATH", help="Path below which a proxy serves the page, such as /log.", show_default=False
+        ),
+    ] = "",
     export: Annotated[
         pathlib.Path | None,
         typer.Option(
@@ -56,6 +75,7 @@ def ui(
     It needs pip install jinja2 starlette uvicorn. It reads what it shows from the stores, keeps nothing, and changes
     nothing without --allow-changes.
     """
+    from pyspark_log.ui import masks
     from pyspark_log.ui.app import Settings, Ui
     from pyspark_log.ui.export import export as exported
 
@@ -66,17 +86,40 @@ def ui(
     host, _, port = listen.rpartition(":")
     if not host or not port.isdecimal() or int(port) >= 2**16:
         arguments.refuse("--listen", f"{listen!r} is not HOST:PORT, such as 127.0.0.1:8080")
+    if root_path and (not root_path.startswith("/") or not _PATH.fullmatch(root_path)):
+        arguments.refuse("--root-path", f"{root_path!r} is not a path such as /log")
     import uvicorn
 
-    open_log(path)  # a wrong address is an error now, and not on the page
+    log = open_log(path)  # a wrong address is an error now, and not on the page
+    if mask:
+        masks.check(masks.parsed(mask), {each.name: each.schemas for each in handles_of(log, None)})
     host = host.strip("[]")
     if not token and not _is_loopback(host):
         token = secrets.token_urlsafe(18)
-    settings = Settings(path=path, host=host, token=token, allow_changes=allow_changes, mask=tuple(mask or ()))
+    try:
+        listener = socket.create_server((host, int(port)), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        arguments.refuse("--listen", f"{listen!r} cannot be listened on: {error}; choose another address or port")
+    bound = listener.getsockname()[1]
+    settings = Settings(
+        path=path,
+        host=host,
+        port=bound,
+        hosts=tuple(host_name or ()),
+        root=root_path.rstrip("/"),
+        token=token,
+        allow_changes=allow_changes,
+        shows_rows=not no_rows,
+        mask=tuple(mask or ()),
+    )
     shown = f"[{host}]" if ":" in host else host
     query = f"?token={quote(token, safe='')}" if token else ""
-    typer.echo(f"serving {path} at http://{shown}:{port}/{query} (end with Ctrl-C)")
-    uvicorn.run(Ui(settings).app(), host=host, port=int(port), log_level="warning", access_log=False)
+    typer.echo(f"serving {path} at http://{shown}:{bound}{settings.root}/{query} (end with Ctrl-C)")
+    config = uvicorn.Config(Ui(settings).app(), log_level="warning", access_log=False)
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+_PATH = re.compile("[A-Za-z0-9/_.~-]*")
 
 
 def _is_loopback(host: str) -> bool:

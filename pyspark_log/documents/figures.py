@@ -37,6 +37,11 @@ class Figures(msgspec.Struct, frozen=True):
     troubles: dict[Trouble, int] = {}
     nodes: dict[str, OnNode] = {}
 
+    @property
+    def stored(self) -> int:
+        """The bytes of all copies."""
+        return sum(each.bytes for each in self.nodes.values())
+
 
 def figures_of(topic: Topic, broken: frozenset[NodeId]) -> Figures:
     """Return the sums over a topic's partitions; `broken` are the nodes that do not answer now."""

@@ -10,11 +10,12 @@ from pyspark_log_coordinator.assignors.subscription import decode_assignment
 from pyspark_log_storage.errors import CorruptObject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark_log.reading.groups import PartitionLag
     from pyspark_log_coordinator.group.state import Group
     from pyspark_log_coordinator.log.log import Log
+    from pyspark_log_coordinator.model.partition import Partition
 
 
 def groups(log: Log) -> list[dict[str, Any]]:
@@ -84,6 +85,20 @@ def group(
         "members": members,
         "partitions": partitions,
     }
+
+
+def unstarted(state: Group, topics: Mapping[str, tuple[str, Sequence[Partition]]]) -> dict[str, dict[int, int]]:
+    """Return the rows of partitions without a committed offset, of topics of which a group has committed others.
+
+    `topics` are by id. A group that begins with the first row has all of these rows before it.
+    """
+    found: dict[str, dict[int, int]] = {}
+    for topic_id, offsets in state.offsets.items():
+        name, partitions = topics.get(topic_id, ("", ()))
+        if len(offsets) < len(partitions):
+            rest = {number: each for number, each in enumerate(partitions) if number not in offsets}
+            found[name] = {n: each.rows_between(each.log_start, each.high_watermark) for n, each in rest.items()}
+    return found
 
 
 def _assigned(state: Group, member_id: str, assignment: bytes) -> Any:

@@ -81,12 +81,17 @@ def time_ms_of(text: str) -> int:
 
 
 def duration(ms: float) -> str:
-    """Return a duration in ms in its largest unit.
+    """Return a duration in ms in its largest unit, and in the next one if it says more.
 
-    >>> duration(300), duration(45_000), duration(7_200_000), duration(604_800_000)
-    ('300 ms', '45 s', '2 h', '7 d')
+    >>> duration(300), duration(45_000), duration(5_400_000), duration(604_800_000)
+    ('300 ms', '45 s', '1 h 30 min', '7 d')
     """
-    for unit, length in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
+    units = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
+    for place, (unit, length) in enumerate(units):
         if ms >= length:
-            return f"{ms / length:.0f} {unit}"
-    return f"{ms} ms"
+            whole, rest = divmod(int(ms), length)
+            if whole >= 10 or place == len(units) - 1:  # noqa: PLR2004 -- then the next unit says little
+                return f"{ms / length:.0f} {unit}"
+            more, below = units[place + 1]
+            return f"{whole} {unit} {rest // below} {more}" if rest // below else f"{whole} {unit}"
+    return f"{ms:.0f} ms"

@@ -1,34 +1,37 @@
-"""The server of the page: routes, events for what moves, and who may see and change what.
+"""The server of the page: routes, what is sent of a page that moves, and changes.
 
-It listens on loopback unless told otherwise, and then only viewers with its token see anything. Nothing is changed
-without `allow_changes`, and a request that changes something needs the secret that the pages' forms have, so that no
-other site can make a browser send it. A request for another host than the one that it listens on is refused: a name
-that somebody else controls may lead to loopback.
+A page is drawn once for all viewers, in a thread of its kind, so that a slow one holds up no other. An open page asks
+again twice a second while it is visible, and gets the lines that have changed (`screens`). Who may see and change what
+is in `guard`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import secrets
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, quote
 
 import msgspec
 
 from pyspark_log.opening import open_log, own_log
-from pyspark_log.ui import content, pages
+from pyspark_log.ui import content, masks, pages, reset, rows
+from pyspark_log.ui.guard import Guard, is_own_form
 from pyspark_log.ui.past import Past
+from pyspark_log.ui.screens import Screen, Screens, changed, screen
 from pyspark_log.ui.view import Watch
-from pyspark_log_storage.errors import InvalidInput
+from pyspark_log_storage.errors import InvalidInput, LogError
 
 try:
     from starlette.applications import Starlette
     from starlette.convertors import IntegerConvertor, register_url_convertor
+    from starlette.exceptions import HTTPException
+    from starlette.middleware.gzip import GZipMiddleware
     from starlette.requests import ClientDisconnect
-    from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+    from starlette.responses import HTMLResponse, RedirectResponse, Response
     from starlette.routing import Route
 except ImportError as missing:
     raise InvalidInput(
@@ -36,29 +39,34 @@ except ImportError as missing:
     ) from None
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
 
     from starlette.requests import Request
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp
 
     from pyspark_log.ui.content import Content
     from pyspark_log.ui.view import ClusterView
+    from pyspark_log_coordinator.log.log import Log
     from pyspark_log_storage.stores.storage_options import StorageOptions
 
-LOOK_SECONDS = 0.5
-"""How often the cluster is looked at while somebody has a page open, and how often each page is sent if it has changed.
+    Endpoint = Callable[[Request], Awaitable[Response]]
 
-A page may be sent just before a look, so on disks it shows what was at most twice as long ago.
-"""
+T = TypeVar("T")
+LOOK_SECONDS = 0.5
+"""How often the cluster is looked at while somebody has a page open; less often if a look takes long."""
+LOOK_SHARE = 0.1
+"""The part of the time that looks may take."""
+PATIENCE_SECONDS = 2.0
+"""A request waits so long for a look that is under way. Then it shows what was seen before, and says how old it is."""
+OVERVIEW_SECONDS = 0.2
+"""A page that is about the present waits so long for the past, of which it shows what is known."""
+SHOWN_SECONDS = 5.0
+"""A topic or group is somebody's open page for so long after a request for it."""
+FILTERS_WAITING_MAX = 8
+"""So many searches among rows may wait for their turn."""
 FORM_BYTES_MAX = 2**20
-COOKIE = "pyspark_log_ui"
-_SECURITY = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "same-origin",
-    "cache-control": "no-store",
-}
+KNOWN = "x-pyspark-log-known"
+"""The header in which an open page says what it shows."""
 _DOWNLOADS = {"jsonl": "application/jsonl", "parquet": "application/vnd.apache.parquet"}
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
@@ -70,11 +78,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     options: StorageOptions | None = None
     host: str = "127.0.0.1"
     """The address that it listens on."""
+    port: int = 8080
+    hosts: tuple[str, ...] = ()
+    """Other names of the host under which a proxy hands requests on."""
+    root: str = ""
+    """The path below which a proxy serves the page, such as /log."""
     token: str = ""
     """What viewers must have; empty for none, which is for loopback only."""
     allow_changes: bool = False
+    shows_rows: bool = True
     mask: tuple[str, ...] = ()
-    """Columns whose contents are not shown, and headers as `header:NAME`."""
+    """What is not shown of rows (`masks`)."""
 
 
 class _Number(IntegerConvertor):
@@ -93,34 +107,27 @@ class Live:
         # The view's budget is that of all: requests are counted for the process, whoever makes them.
         self._watch = Watch(own_log(settings.path, settings.options), settings.path)
         self._thread = ThreadPoolExecutor(1, "pyspark-log-ui")
-        self._looked = -float("inf")
+        self._due = -float("inf")
         self._looking: asyncio.Future[ClusterView] | None = None
-        self._wanted: dict[object, Collection[str]] = {}
+        self._wanted: dict[str, float] = {}
 
     async def view(self, *wanted: str) -> ClusterView:
-        """Return a view that is at most `LOOK_SECONDS` old. `wanted` are topics and groups that the caller shows."""
+        """Return the newest view. `wanted` are topics and groups that the caller shows."""
         loop = asyncio.get_running_loop()
-        if self._looking is None and loop.time() - self._looked >= LOOK_SECONDS:
-            names = {*wanted, *(name for each in self._wanted.values() for name in each)}
-            self._looking = loop.run_in_executor(self._thread, self._watch.look, names)
-            self._looking.add_done_callback(self._seen)
+        now = loop.time()
+        self._wanted |= dict.fromkeys(wanted, now)
+        if self._looking is None and now >= self._due:
+            self._wanted = {name: at for name, at in self._wanted.items() if at > now - SHOWN_SECONDS}
+            self._looking = loop.run_in_executor(self._thread, self._watch.look, list(self._wanted))
+            self._looking.add_done_callback(lambda _: self._seen(now))
         if self._looking is not None:
-            return await asyncio.shield(self._looking)
+            await asyncio.wait({self._looking}, timeout=PATIENCE_SECONDS)
         return self._watch.view
 
-    def _seen(self, _: object) -> None:
+    def _seen(self, begun: float) -> None:
         self._looking = None
-        self._looked = asyncio.get_running_loop().time()
-
-    @contextlib.contextmanager
-    def shown(self, *wanted: str) -> Iterator[None]:
-        """Say that a page shows these topics and groups."""
-        key = object()
-        self._wanted[key] = wanted
-        try:
-            yield
-        finally:
-            del self._wanted[key]
+        now = asyncio.get_running_loop().time()
+        self._due = now + max(LOOK_SECONDS, (now - begun) * (1 / LOOK_SHARE - 1))
 
 
 class Ui:
@@ -131,153 +138,213 @@ class Ui:
         self.live = Live(settings)
         self.secret = secrets.token_urlsafe(24)
         """What the forms of the pages have, and no other site knows."""
-        self._rows_threads = ThreadPoolExecutor(2, "pyspark-log-ui-rows")
-        self._past_thread = ThreadPoolExecutor(1, "pyspark-log-ui-past")
-        self._history = Past(own_log(settings.path, settings.options))
+        self._screens = Screens()
+        self._plans = reset.Plans()
+        names = {"views": 1, "rows": 2, "filters": 1, "past": 1}
+        self._threads = {name: ThreadPoolExecutor(many, f"pyspark-log-ui-{name}") for name, many in names.items()}
+        self._filtering = 0
+        self._masks = masks.parsed(settings.mask)
+        self._past = Past(own_log(settings.path, settings.options))
+        self._reading: asyncio.Future[None] | None = None
 
     def app(self) -> ASGIApp:
         """Return the application."""
         routes = [
-            Route("/", self._page("cluster", content.cluster)),
+            Route("/", self._page("overview", content.overview, OVERVIEW_SECONDS)),
+            Route("/nodes", self._page("nodes", content.nodes)),
             Route("/topics", self._page("topics", content.topics)),
             Route("/topics/{topic}", self._page("topic", content.topic)),
-            Route("/topics/{topic}/rows", self._rows),
-            Route("/topics/{topic}/rows/{partition:number}/{offset:number}", self._row),
-            Route("/topics/{topic}/download.{form}", self._download),
             Route("/groups", self._page("groups", content.groups)),
-            Route("/queries", self._past("queries", content.queries)),
+            Route("/queries", self._page("queries", content.queries, PATIENCE_SECONDS)),
             # A group's name may have a slash in it, a topic's may not.
-            Route("/groups/{group:path}/reset", self._reset, methods=["POST"]),
-            Route("/groups/{group:path}", self._page("group", content.group)),
-            Route("/timeline", self._past("timeline", content.timeline)),
-            Route("/entries/cluster/{number:number}", self._past("entry", content.entry, scope="cluster")),
-            Route("/entries/topic/{name}/{number:number}", self._past("entry", content.entry, scope="topic")),
-            Route("/entries/group/{name:path}/{number:number}", self._past("entry", content.entry, scope="group")),
-            Route("/static/{name}", _static),
+            Route("/groups/{group:path}/reset", self._reset, methods=["GET", "POST"]),
+            Route("/groups/{group:path}", self._page("group", content.group, OVERVIEW_SECONDS)),
+            Route("/history", self._page("history", content.history, PATIENCE_SECONDS)),
+            Route("/entries/cluster/{number:number}", self._entry("cluster")),
+            Route("/entries/topic/{name}/{number:number}", self._entry("topic")),
+            Route("/entries/group/{name:path}/{number:number}", self._entry("group")),
+            Route("/static/{version}/{name}", _static),
         ]
-        return _Guard(Starlette(routes=routes), self.settings)
+        if self.settings.shows_rows:
+            routes += [
+                Route("/topics/{topic}/rows", self._rows),
+                Route("/topics/{topic}/rows/{partition:number}/{offset:number}", self._row),
+                Route("/topics/{topic}/download.{form}", self._download),
+            ]
+        app = Starlette(routes=routes, exception_handlers={HTTPException: self._no_page})
+        app.router.redirect_slashes = False
+        return Guard(GZipMiddleware(app, minimum_size=1000, compresslevel=5), self.settings)
 
-    def _page(self, name: str, content_of: Content) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint of a page that shows no more than the view."""
-
-        async def context(request: Request) -> dict[str, Any]:
-            view = await self.live.view(*request.path_params.values())
-            return {"view": view, **content_of(view, {**request.query_params, **request.path_params})}
+    def _page(self, name: str, content_of: Content, patience: float | None = None) -> Endpoint:
+        """Return the endpoint of a page that shows the view, and with `patience` (seconds) the past too."""
 
         async def endpoint(request: Request) -> Response:
-            return await self._answer(request, name, context)
+            parameters = {**request.query_params, **request.path_params}
+            view = await self.live.view(*(parameters[each] for each in ("topic", "group") if parameters.get(each)))
+            if patience is not None:
+                await self._read_past(view, parameters, patience)
+            known = self._past.known
+            mark = view.at_ms, view.status, id(known)
+            return await self._moving(request, name, view, "views", mark, lambda: content_of(view, parameters, known))
 
         return endpoint
 
-    async def _answer(
+    async def _read_past(self, view: ClusterView, parameters: Mapping[str, str], patience: float) -> None:
+        """Let the past be read on. Wait a while for it."""
+        if self._reading is None:
+            asked = parameters.get("topic", ""), parameters.get("group", "")
+            self._reading = asyncio.get_running_loop().run_in_executor(
+                self._threads["past"], self._past.read, view, *asked
+            )
+            self._reading.add_done_callback(self._read)
+        await asyncio.wait({self._reading}, timeout=patience)
+
+    def _read(self, _: object) -> None:
+        self._reading = None
+
+    async def _moving(
         self,
         request: Request,
         name: str,
-        context_of: Callable[[Request], Awaitable[dict[str, Any]]],
-        *,
-        moves: bool = True,
+        view: ClusterView,
+        thread: str,
+        mark: Hashable,
+        context_of: Callable[[], dict[str, Any]],
     ) -> Response:
-        """Return the document of a page, or for an `EventSource` its content as it changes, if the page moves."""
+        """Return the document of a page, or for an open page what has changed since the screen that it shows."""
 
-        async def context() -> dict[str, Any]:
-            return {"settings": self.settings, "secret": self.secret, **await context_of(request)}
+        def draw() -> Screen:
+            context = context_of()
+            html = pages.render(name, **self._given(view), **context)
+            is_final = not context.get("problem")  # what could not be read is tried again
+            return screen(html, context.get("status", 200), context["title"], mark if is_final else object())
 
-        async def render() -> str:
-            return pages.render(name, **await context())
-
-        if moves and request.method == "GET" and "text/event-stream" in request.headers.get("accept", ""):
-            events = _events(request, self.live, render)
-            return StreamingResponse(events, media_type="text/event-stream", headers=_SECURITY)
         address = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        return HTMLResponse(pages.whole(name, live=address if moves else "", **await context()), headers=_SECURITY)
+
+        async def drawn() -> Screen:
+            return await asyncio.get_running_loop().run_in_executor(self._threads[thread], draw)
+
+        now = await self._screens.get(address, mark, drawn)
+        known = request.headers.get(KNOWN)
+        if known is None:
+            document = pages.document_of(name, now, view, root=self.settings.root)
+            return HTMLResponse(document, now.status)
+        change = changed(self._screens.known(address, known), now)
+        answer = {"screen": now.name, "title": now.title, "change": change, "status": pages.status_of(view)}
+        return Response(msgspec.json.encode(answer), media_type="application/json")
+
+    def _given(self, view: ClusterView) -> dict[str, Any]:
+        return {"settings": self.settings, "secret": self.secret, "view": view}
+
+    async def _still(self, name: str, context: Mapping[str, Any]) -> Response:
+        """Return the document of a page that does not move."""
+        view = await self.live.view()
+        html = pages.render(name, **self._given(view), **context)
+        drawn = screen(html, context.get("status", 200), context["title"], None)
+        document = pages.document_of(name, drawn, view, root=self.settings.root, moves=False)
+        return HTMLResponse(document, drawn.status)
+
+    async def _error(self, status: int, words: str) -> Response:
+        return await self._still("error", {"title": words, "problem": words, "status": status})
+
+    async def _no_page(self, request: Request, error: Exception) -> Response:
+        """Return a page that says why there is no other."""
+        assert isinstance(error, HTTPException)
+        words = "There is no such page." if error.status_code == HTTPStatus.NOT_FOUND else f"{error.detail}."
+        answer = await self._error(error.status_code, words)
+        answer.headers.update(error.headers or {})
+        return answer
 
     async def _rows(self, request: Request) -> Response:
-        """Return a page of rows. It moves while it shows the newest."""
+        """Return a page of rows. It moves while it shows the newest, which are read again if there may be new ones."""
         parameters = {**request.query_params, **request.path_params}
-        seen: tuple[int, dict[str, Any]] = (-1, {})
+        view = await self.live.view(parameters["topic"])
+        topic = view.topics.get(parameters["topic"])
+        mark = (topic.version, topic.problem) if topic is not None else None, view.problem
+        with self._queue(parameters) as thread:
+            if not thread:
+                return await self._error(
+                    503, "Others search among rows now, and the server does a few searches at once; try again."
+                )
+            return await self._moving(
+                request, "rows", view, thread, mark, lambda: content.rows(self._open, parameters, self._masks)
+            )
 
-        async def context(_: Request) -> dict[str, Any]:
-            nonlocal seen
-            view = await self.live.view(parameters["topic"])
-            topic = view.topics.get(parameters["topic"])
-            version = topic.version if topic is not None else 0
-            if seen[0] != version:  # the rows are read again only if there may be new ones
-                found = await self._in_rows_thread(content.rows, parameters)
-                seen = -1 if found["problem"] else version, found  # what could not be read is tried again
-            return {"view": view, **seen[1]}
-
-        return await self._answer(request, "rows", context)
+    @contextlib.contextmanager
+    def _queue(self, parameters: Mapping[str, str]) -> Iterator[str]:
+        """Give the thread that reads rows: searches have one of their own. Empty if too many wait for it."""
+        if not rows.is_filtered(parameters):
+            yield "rows"
+            return
+        if self._filtering >= FILTERS_WAITING_MAX:
+            yield ""
+            return
+        self._filtering += 1
+        try:
+            yield "filters"
+        finally:
+            self._filtering -= 1
 
     async def _download(self, request: Request) -> Response:
         """Return the rows of a page as a file."""
         parameters = {**request.query_params, **request.path_params}
         if parameters["form"] not in _DOWNLOADS:
-            return PlainTextResponse("rows are downloaded as .jsonl or .parquet", 404)
-        found = await self._in_rows_thread(content.download, parameters)
+            return await self._error(404, "Rows are downloaded as .jsonl or .parquet.")
+        found = await self._in_thread("filters", content.download, self._open, parameters, self._masks)
         if "file" not in found:
-            return PlainTextResponse(found["problem"], 400)
+            return await self._error(found["status"], found["problem"])
         name = quote(f"{parameters['topic']}.{parameters['form']}")
-        headers = {**_SECURITY, "content-disposition": f"attachment; filename*=UTF-8''{name}"}
+        headers = {"content-disposition": f"attachment; filename*=UTF-8''{name}"}
         return Response(found["file"], media_type=_DOWNLOADS[parameters["form"]], headers=headers)
 
     async def _row(self, request: Request) -> Response:
         """Return a page with one row."""
+        found = await self._in_thread("rows", content.row, self._open, request.path_params, self._masks)
+        return await self._still("row", found)
 
-        async def context(_: Request) -> dict[str, Any]:
-            found = await self._in_rows_thread(content.row, request.path_params)
-            return {"view": await self.live.view(), **found}
-
-        return await self._answer(request, "row", context, moves=False)
-
-    def _past(
-        self, page: str, content_of: Callable[..., dict[str, Any]], **given: str
-    ) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint of a page that shows the past."""
-
-        async def context(request: Request) -> dict[str, Any]:
-            wanted = (request.query_params.get(each) for each in ("topic", "group"))
-            view = await self.live.view(*filter(None, wanted))
-            parameters = {**request.query_params, **request.path_params, **given}
-            return {
-                "view": view,
-                **await asyncio.get_running_loop().run_in_executor(
-                    self._past_thread, content_of, self._history, view, parameters
-                ),
-            }
+    def _entry(self, scope: str) -> Endpoint:
+        """Return the endpoint of the pages of entries."""
 
         async def endpoint(request: Request) -> Response:
-            return await self._answer(request, page, context, moves=page != "entry")
+            found = await self._in_thread("past", content.entry, self._past, {**request.path_params, "scope": scope})
+            return await self._still("entry", found)
 
         return endpoint
 
     async def _reset(self, request: Request) -> Response:
-        """Show what a reset of a group's offsets would change, or carry out what was shown."""
+        """Show what a reset of a group's offsets would change, carry out what was shown, or show what was done."""
+        group = request.path_params["group"]
+        page = f"{self.settings.root}/groups/{quote(group, safe='')}"
+        if request.method != "POST":
+            done = self._plans.find(request.query_params.get("done", ""), group, is_done=True)
+            return RedirectResponse(page, 303) if done is None else await self._plan(group, done)
         form = await _form(request)
-        refusal = self._refused_change(request, form)
-        if refusal is not None:
-            return refusal
-        parameters = {**form, **request.path_params}
-        found = await self._in_rows_thread(content.reset, parameters)
-        context = {"settings": self.settings, "secret": self.secret, "view": await self.live.view(), **found}
-        return HTMLResponse(pages.whole("reset", **context), headers=_SECURITY)
-
-    def _refused_change(self, request: Request, form: Mapping[str, str]) -> Response | None:
-        """Return why a request may not change anything, None if it may."""
         if not self.settings.allow_changes:
-            return PlainTextResponse("this page changes nothing; start it with --allow-changes", 403)
-        origin = request.headers.get("origin")
-        is_own = origin is None or origin.partition("://")[2] == request.headers.get("host")
-        if not is_own or not hmac.compare_digest(form.get("secret", "").encode(), self.secret.encode()):
-            return PlainTextResponse("this form is not from this page, or older than it; open the page again", 403)
-        return None
+            return await self._error(403, "This page changes nothing; start it with --allow-changes.")
+        if not is_own_form(request, form, self.secret, self.settings.hosts):
+            return await self._error(403, "This form is not from this page, or older than it; open the page again.")
+        try:
+            if "plan" not in form:
+                plan = await self._in_thread("rows", lambda: reset.planned(self._open(), group, form))
+                return await self._plan(group, plan, self._plans.add(plan))
+            plan = self._plans.take(form["plan"], group)
+            done = await self._in_thread("rows", lambda: reset.carry_out(self._open(), plan))
+        except LogError as error:
+            return await self._still("reset", content.no_reset(group, error))
+        return RedirectResponse(f"{page}/reset?done={self._plans.add(done)}", 303)
 
-    async def _in_rows_thread(self, of: Callable[..., dict[str, Any]], parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what a function finds with a log that its thread keeps: a slow read does not stop the looks."""
+    async def _plan(self, group: str, plan: reset.Plan, name: str = "") -> Response:
+        return await self._still(
+            "reset", {"title": f"Reset {group}", "name": group, "plan": plan, "nonce": name, "problem": ""}
+        )
 
-        def found() -> dict[str, Any]:
-            return of(lambda: open_log(self.settings.path, self.settings.options), parameters, self.settings.mask)
+    async def _in_thread(self, thread: str, act: Callable[..., T], *arguments: Any) -> T:
+        """Return what a function returns in a thread of a kind: a slow read does not stop the looks."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads[thread], act, *arguments)
 
-        return await asyncio.get_running_loop().run_in_executor(self._rows_threads, found)
+    def _open(self) -> Log:
+        """Return the log of this thread."""
+        return open_log(self.settings.path, self.settings.options)
 
 
 async def _form(request: Request) -> dict[str, str]:
@@ -293,61 +360,14 @@ async def _form(request: Request) -> dict[str, str]:
     return dict(parse_qsl(body.decode(errors="replace"), keep_blank_values=True))
 
 
-async def _events(request: Request, live: Live, render: Callable[[], Awaitable[str]]) -> AsyncIterator[str]:
-    """Yield the content as an event whenever it has changed."""
-    before = ""
-    with live.shown(*request.path_params.values()):
-        while not await request.is_disconnected():
-            now = await render()
-            if now != before:
-                data = "\n".join(f"data: {line}" for line in now.splitlines())
-                yield f"event: content\n{data}\n\n"
-                before = now
-            else:
-                yield ": nothing new\n\n"
-            await asyncio.sleep(LOOK_SECONDS)
-
-
-def _static(request: Request) -> Response:
+async def _static(request: Request) -> Response:
+    """Return a file that is served as it is. Its address has a version, so a browser may keep it."""
     name = request.path_params["name"]
     try:
-        content = pages.static(name)
+        found = pages.static(name)
     except KeyError:
-        return PlainTextResponse("there is no such file", 404)
+        raise HTTPException(404) from None
     kind = next((kind for ending, kind in _TYPES.items() if name.endswith(ending)), "text/plain; charset=utf-8")
-    return Response(content, media_type=kind, headers={**_SECURITY, "cache-control": "max-age=3600"})
-
-
-class _Guard:
-    """Refuses requests for other hosts and from viewers without the token."""
-
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self._app = app
-        self._settings = settings
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        from starlette.requests import Request
-
-        answer = self._refusal(Request(scope))
-        await (answer or self._app)(scope, receive, send)
-
-    def _refusal(self, request: Request) -> Response | None:
-        token = self._settings.token
-        if not token:
-            host = (request.url.hostname or "").strip("[]")
-            if host not in {"localhost", "127.0.0.1", "::1", self._settings.host}:
-                return PlainTextResponse(f"this page is not served as {host!r}; open it at {self._settings.host}", 421)
-            return None
-        given = request.query_params.get("token")
-        if given is not None and hmac.compare_digest(given.encode(), token.encode()):
-            answer = RedirectResponse(str(request.url.remove_query_params("token").replace(scheme="", netloc="")))
-            answer.set_cookie(
-                COOKIE, quote(token, safe=""), httponly=True, samesite="strict", secure=request.url.scheme == "https"
-            )
-            return answer
-        if hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), quote(token, safe="").encode()):
-            return None
-        return PlainTextResponse("open this page at the address with ?token=... that pyspark-log ui has printed", 401)
+    is_newest = request.path_params["version"] == pages.version()
+    age = "max-age=31536000, immutable" if is_newest else "no-store"
+    return Response(found, media_type=kind, headers={"cache-control": age})

@@ -1,114 +1,260 @@
-"""What each page shows: pure functions from a view and an address's parameters to the values of a template.
+"""What each page shows: functions from a view, an address's parameters and the known past to a template's values.
 
 A parameter that makes no sense counts as its default: an address that somebody has shortened or mistyped still opens.
+What does not exist has the `status` 404.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from pyspark_log.documents import groups as group_documents
+from pyspark_log.documents import history as past_numbers
 from pyspark_log.documents import topics as topic_documents
+from pyspark_log.documents.figures import Figures, size_of
 from pyspark_log.documents.queries import queries as query_documents
-from pyspark_log.documents.text import number, size, time_ms_of, time_of
-from pyspark_log.reading.groups import LATEST, check_reset, lags, reset_to, within_log
-from pyspark_log.reading.groups import reset as reset_offsets
+from pyspark_log.documents.text import number, time_ms_of
+from pyspark_log.documents.verdict import spare
 from pyspark_log.ui import rows as stored_rows
-from pyspark_log.ui.past import MOMENTS_LISTED, Past, drawn, span_of
 from pyspark_log_coordinator.audit.timeline import Lane, Scope
+from pyspark_log_coordinator.log.partition_health import Trouble, troubles
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.errors import InvalidInput, LogError
+from pyspark_log_storage.errors import InvalidInput, LogError, UnknownGroup, UnknownTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
+    from pyspark_log.documents.history import Span, Values
     from pyspark_log.reading.groups import PartitionLag
-    from pyspark_log.ui.view import ClusterView, TopicView
+    from pyspark_log.ui.masks import Masks
+    from pyspark_log.ui.past import Known, Past
+    from pyspark_log.ui.view import ClusterView, GroupView, TopicView
     from pyspark_log_coordinator.log.log import Log
     from pyspark_log_coordinator.model.partition import ChunkRef, NodeId, Partition, SegmentRef
 
-Content = Callable[["ClusterView", "Mapping[str, str]"], dict[str, Any]]
-"""`content(view, parameters)`; the parameters are those of the address's path and query."""
-PARTITIONS_SHOWN = 200
-"""Partitions on one page of a topic."""
-STRIP_WIDTH = 400
-PIECES_MAX = 120
-"""Pieces of a strip; neighbours of one kind are joined until there are no more."""
-BATCHES_LISTED = 200
+Content = Callable[["ClusterView", Mapping[str, str], "Known"], dict[str, Any]]
+"""`content(view, parameters, past)`; the parameters are those of the address's path and query."""
+PARTITIONS_SHOWN = 50
+"""Partitions on one page of a topic or a group."""
+MOMENTS_LISTED = 200
+BATCHES_LISTED = 100
+RECENT_MS = 3 * 3_600_000
+"""The time that the overview shows at most."""
+FURTHEST_BEHIND = 5
+QUIET = (Lane.BATCHES, Lane.COMMITS)
+"""Lanes of which there is so much that they are listed only on request."""
 _US_PER_MS = 1000
 
 
-def cluster(view: ClusterView, parameters: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the page of the cluster shows."""
-    del view, parameters
-    return {"title": "Cluster"}
+def overview(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dict[str, Any]:
+    """Return whether somebody should worry, and what moves."""
+    del parameters
+    moments = [each for journal in past.values() for each in journal.moments]
+    first = min((each.time_ms for each in moments), default=view.now_ms)
+    within = past_numbers.span(max(first - 1, view.at_ms - RECENT_MS), view.at_ms)
+    topics = [(Scope.TOPIC, each) for each in view.topics]
+    in_rows, in_bytes = past_numbers.rates(past, topics, within, "rows", "bytes")
+    (out_rows,) = past_numbers.rates(past, [(Scope.GROUP, each) for each in view.groups], within, "committed")
+    events, _ = past_numbers.listed([*moments, *view.noticed], 10, [each for each in Lane if each not in QUIET])
+    behind = sorted((each for each in view.groups.values() if each.lag), key=lambda each: -each.lag)
+    known = [each for each in in_bytes if each is not None]
+    growth = sum(known) / len(known) if known else 0.0
+    stored = sum(each.figures.bytes for each in view.topics.values()) or 1
+    return {
+        "title": "Overview",
+        "rows": sum(each.figures.rows for each in view.topics.values()),
+        "bytes": sum(each.figures.bytes for each in view.topics.values()),
+        "lag": sum(each.lag for each in view.groups.values()),
+        "charts": [
+            _plot("Rows a second", within, {"written": in_rows, "committed by groups": out_rows}, "rate"),
+            _plot("Bytes a second", within, {"written": in_bytes}, "bytes"),
+        ],
+        "behind": [(each, _catch_up(view, past, each)) for each in behind[:FURTHEST_BEHIND]],
+        "full_in": {each["node"]: _days_left(each, growth * each["has"].bytes / stored) for each in view.nodes},
+        "events": events,
+        "queries": past_numbers.batches(past)[:FURTHEST_BEHIND],
+        "unread": _unread(view, past),
+        "spare": spare(view.journals) if view.journals else None,
+    }
 
 
-def topics(view: ClusterView, parameters: Mapping[str, str]) -> dict[str, Any]:
-    """Return the topics with `q` in their names, in the order `sort`."""
+def _days_left(node: Mapping[str, Any], bytes_a_second: float) -> float | None:
+    """Return in how many days a disk is full if all goes on like this and nothing is deleted, None if in none."""
+    return node["free"] / bytes_a_second / 86_400 if node["free"] is not None and bytes_a_second >= 1 else None
+
+
+class CatchUp(NamedTuple):
+    """How a group's lag changes: rows a second, and in how many ms there will be none; None if that is not known."""
+
+    trend: float | None
+    ms: float | None
+
+
+def _catch_up(view: ClusterView, past: Known, group: GroupView) -> CatchUp:
+    within = past_numbers.span(view.at_ms - 600_000, view.at_ms)
+    change = past_numbers.trend(past_numbers.lag(past, group.group_id, _topics_of(group), group.lag, within), within)
+    return CatchUp(change, group.lag / -change * 1000 if change is not None and change < 0 and group.lag else None)
+
+
+def _topics_of(group: GroupView) -> list[str]:
+    return sorted({each.topic for each in group.lags} | group.unstarted.keys())
+
+
+def nodes(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dict[str, Any]:
+    """Return the nodes."""
+    del parameters, past
+    return {"title": "Nodes", "spare": spare(view.journals) if view.journals else None}
+
+
+def topics(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dict[str, Any]:
+    """Return the topics with `q` in their names, in the order `sort`, the other way round with `-` before it."""
+    del past
     wanted, order = parameters.get("q", ""), parameters.get("sort", "name")
-    found = [each for each in view.topics.values() if wanted.lower() in each.name.lower()]
+    troubled = parameters.get("troubled", "")
+    found = [
+        each
+        for each in view.topics.values()
+        if wanted.lower() in each.name.lower() and not (troubled and not each.is_troubled and not each.problem)
+    ]
     lag: dict[str, int] = {}
     for group in view.groups.values():
-        of_group: dict[str, int] = {}
-        for each in group.lags:
-            of_group[each.topic] = of_group.get(each.topic, 0) + each.lag
-        for name, rows in of_group.items():
-            lag[name] = max(rows, lag.get(name, 0))
+        for name in _topics_of(group):
+            lag[name] = max(group.lag_of(name), lag.get(name, 0))
     keys: dict[str, Callable[[TopicView], Any]] = {
         "name": lambda each: each.name,
         "health": lambda each: (not each.problem, -sum(each.figures.troubles.values()), each.name),
+        "partitions": lambda each: -len(each.topic.partitions) if each.topic is not None else 0,
         "rows": lambda each: -each.figures.rows,
         "bytes": lambda each: -each.figures.bytes,
+        "disk": lambda each: -each.figures.stored,
         "rate": lambda each: -(each.rate or 0),
         "lag": lambda each: -lag.get(each.name, 0),
     }
-    order = order if order in keys else "name"
-    return {"title": "Topics", "topics": sorted(found, key=keys[order]), "lag": lag, "order": order, "wanted": wanted}
+    order = order if order.removeprefix("-") in keys else "name"
+    found.sort(key=keys[order.removeprefix("-")], reverse=order.startswith("-"))
+    return {"title": "Topics", "topics": found, "lag": lag, "order": order, "wanted": wanted, "troubled": troubled}
 
 
-def topic(view: ClusterView, parameters: Mapping[str, str]) -> dict[str, Any]:
+def topic(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dict[str, Any]:
     """Return a topic, a `page` of its partitions, and its settings."""
+    del past
     name = parameters["topic"]
     found = view.topics.get(name)
     context: dict[str, Any] = {"title": name, "name": name, "topic": found}
     if found is None or found.topic is None:
-        return context
+        return context | _missing(view, "topic", name, list(view.topics), found.problem if found else "")
     state = found.topic
     columns = topic_documents.columns(schema.decode_all(state.schemas[-1:], f"topic {name!r}"))
+    ill = "" if not parameters.get("troubled") else "1"
+    numbers = [
+        number_
+        for number_, each in enumerate(state.partitions)
+        if not ill or troubles(each, state.config, view.broken) - {Trouble.AT_MIN_ISR}
+    ]
     return context | {
-        "shown": _shown(state.partitions, view.broken, whole_number(parameters.get("page", ""), 0)),
+        "problem": "",
+        "shown": _shown(state.partitions, numbers, view.broken, whole_number(parameters.get("page", ""), 0)),
+        "troubled": ill,
         "ddl": columns.get("schema", ""),
-        "groups": [each for each in view.groups.values() if any(lag.topic == name for lag in each.lags)],
+        "groups": [each for each in view.groups.values() if name in _topics_of(each)],
         "settings_of_topic": topic_documents.settings(state.config),
     }
 
 
-def groups(view: ClusterView, parameters: Mapping[str, str]) -> dict[str, Any]:
-    """Return the groups with `q` in their names."""
-    wanted = parameters.get("q", "")
+def _missing(view: ClusterView, kind: str, name: str, every: Sequence[str], problem: str) -> dict[str, Any]:
+    """Return why there is nothing to show of a topic or group, and which have similar names."""
+    if problem:
+        return {"problem": problem, "status": 503, "similar": []}
+    if not view.at_ms:
+        return {"problem": "The cluster is being read.", "status": 503, "similar": []}
+    similar = [each for each in every if name.lower() in each.lower() or each.lower() in name.lower()][:5]
+    return {"problem": f"There is no {kind} of this name.", "status": 404, "similar": similar}
+
+
+def groups(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dict[str, Any]:
+    """Return the groups with `q` in their names, in the order `sort`."""
+    del past
+    wanted, order = parameters.get("q", ""), parameters.get("sort", "name")
     found = [each for each in view.groups.values() if wanted.lower() in each.group_id.lower()]
-    return {"title": "Groups", "groups": found, "wanted": wanted}
+    keys: dict[str, Callable[[GroupView], Any]] = {
+        "name": lambda each: each.group_id,
+        "state": lambda each: (each.group.state.value if each.group else "", each.group_id),
+        "members": lambda each: -len(each.group.members) if each.group else 0,
+        "lag": lambda each: -each.lag,
+    }
+    order = order if order.removeprefix("-") in keys else "name"
+    found.sort(key=keys[order.removeprefix("-")], reverse=order.startswith("-"))
+    return {"title": "Groups", "groups": found, "wanted": wanted, "order": order, "topics_of": _topics_of}
 
 
-def group(view: ClusterView, parameters: Mapping[str, str]) -> dict[str, Any]:
+def group(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dict[str, Any]:
     """Return a group, how old its oldest unread rows are at least, and its lag over time."""
     name = parameters["group"]
     found = view.groups.get(name)
     context: dict[str, Any] = {"title": name, "name": name, "group": found}
     if found is None or found.group is None:
-        return context
+        return context | _missing(view, "group", name, list(view.groups), found.problem if found else "")
     document = group_documents.group(found.group, found.address, found.lags, lambda each: _unread_ms(view, each))
     behind = [each["behind_ms"] for each in document["partitions"] if each["behind_ms"] is not None]
+    for each in document["members"]:
+        each["has"] = {topic: ranges(numbers) for topic, numbers in (each["assigned"] or {}).items()}
+    journal = past.get((Scope.GROUP, name))
+    begin = journal.moments[0].time_ms - 1 if journal is not None and journal.moments else view.at_ms - 60_000
+    within = past_numbers.span(max(begin, view.at_ms - RECENT_MS), view.at_ms)
+    page, pages = _page_of(len(document["partitions"]), whole_number(parameters.get("page", ""), 0))
+    lag = past_numbers.lag(past, name, _topics_of(found), found.lag, within)
     return context | {
+        "problem": "",
         "document": document,
+        "heat": _heat(found),
+        "partitions": document["partitions"][page * PARTITIONS_SHOWN :][:PARTITIONS_SHOWN],
+        "page_number": page,
+        "pages_total": pages,
         "oldest": max(behind, default=None),
-        "chart": _chart(found.history),
-        "topics": sorted({each.topic for each in found.lags} or view.topics),
+        "chart": _plot("Lag", within, {"rows": lag}, "count"),
+        "catch_up": _catch_up(view, past, found),
+        "topics": _topics_of(found) or sorted(view.topics),
     }
+
+
+HEAT = 5
+
+
+def _heat(group: GroupView) -> dict[str, list[tuple[int, int | None, int]]]:
+    """Return each partition of a group's topics with its lag, None if it has committed nothing there, and its heat."""
+    found: dict[str, dict[int, int | None]] = {}
+    for each in group.lags:
+        found.setdefault(each.topic, {})[each.partition] = each.lag
+    for topic_name, numbers in group.unstarted.items():
+        found.setdefault(topic_name, {}).update(dict.fromkeys(numbers))
+    most = max((lag for some in found.values() for lag in some.values() if lag), default=1)
+    return {
+        name: [(n, lag, -(-HEAT * lag // most) if lag else 0) for n, lag in sorted(some.items())]
+        for name, some in found.items()
+    }
+
+
+def ranges(numbers: Collection[int]) -> str:
+    """Return partitions in short.
+
+    >>> ranges([0, 1, 2, 3, 7, 9, 8])
+    '0–3, 7–9'
+    """  # noqa: RUF002
+    return ", ".join("–".join(map(str, each)) for each in _runs(numbers))  # noqa: RUF001 -- from one to another
+
+
+def _runs(numbers: Collection[int]) -> list[list[int]]:
+    """Return the first and the last of numbers that follow one another."""
+    runs: list[list[int]] = []
+    for each in sorted(numbers):
+        if runs and each == runs[-1][-1] + 1:
+            runs[-1][1:] = [each]
+        else:
+            runs.append([each])
+    return runs
 
 
 def _unread_ms(view: ClusterView, lag: PartitionLag) -> int | None:
@@ -122,138 +268,232 @@ def _unread_ms(view: ClusterView, lag: PartitionLag) -> int | None:
     return max(0, view.at_ms - pieces[0].max_timestamp // _US_PER_MS) if pieces else None
 
 
-class Chart(NamedTuple):
-    """A line over time: its points for an SVG of `STRIP_WIDTH` by 80, and what it reaches from."""
-
-    points: str
-    highest: int
-    since: int
-    until: int
-
-
-def _chart(history: Sequence[tuple[int, int]]) -> Chart | None:
-    if len(history) < 2:  # noqa: PLR2004 -- a line has two points
-        return None
-    since, until = history[0][0], history[-1][0]
-    highest = max(1, *(rows for _, rows in history))
-    points = " ".join(
-        f"{STRIP_WIDTH * (ms - since) / max(1, until - since):.1f},{78 - 76 * rows / highest:.1f}"
-        for ms, rows in history
-    )
-    return Chart(points, highest, since, until)
+def _plot(title: str, within: Span, series: Mapping[str, Values], unit: str, **more: Any) -> dict[str, Any]:
+    """Return a chart: what the script draws (`data`), and what it says in words."""
+    times = [at / 1000 for at in within.times]
+    rounded = [[None if each is None else round(each, 2) for each in values] for values in series.values()]
+    data = {"x": times, "y": rounded, "names": list(series), "unit": unit, "since": within.since, "until": within.until}
+    known = {name: [each for each in values if each is not None] for name, values in series.items()}
+    said = {name: (each[-1], max(each)) if each else None for name, each in known.items()}
+    return {"title": title, "data": msgspec.json.encode(data | more).decode(), "said": said, "unit": unit}
 
 
-def queries(past: Past, view: ClusterView, parameters: Mapping[str, str]) -> dict[str, Any]:
+def queries(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dict[str, Any]:
     """Return the queries that write topics, their newest batches, and the groups that only store offsets."""
     del parameters
     topics = {name: each.topic for name, each in view.topics.items() if each.topic is not None}
-    context: dict[str, Any] = {
+    batches = past_numbers.batches(past)
+    within = past_numbers.span(view.at_ms - RECENT_MS, view.at_ms)
+    moments = [each for journal in past.values() for each in journal.moments if each.producer]
+    moments.sort(key=lambda each: -each.time_ms)
+    timed = {f"{each.name} → {each.topic}": past_numbers.intervals(each, within) for each in batches[:6]}
+    return {
         "title": "Queries",
         "writers": [one for name, each in topics.items() for one in query_documents(name, each)],
         "readers": [each for each in view.groups.values() if each.group and not each.group.protocol_type],
-        "problem": "",
-        "batches": [],
-        "newest": {},
-        "unread": 0,
+        "known": {(each.topic, each.name): each for each in batches},
+        "chart": _plot("Seconds between two batches", within, timed, "seconds") if timed else None,
+        "batches": moments[:BATCHES_LISTED],
+        "total": len(moments),
+        "unread": _unread(view, past),
     }
+
+
+def history(
+    view: ClusterView, parameters: Mapping[str, str], past: Known, most: int = MOMENTS_LISTED
+) -> dict[str, Any]:
+    """Return what happened in a span of time, of everything, a topic or a group, as charts and as a list."""
+    given = {name: parameters.get(name, "") for name in ("topic", "group", "from", "to", "lanes")}
+    context: dict[str, Any] = {"title": "History", "given": given, "problem": "", "all_lanes": list(Lane)}
+    of_topic, of_group = given["topic"], given["group"]
+    if of_topic and of_topic not in view.topics:
+        return context | _missing(view, "topic", of_topic, list(view.topics), "")
+    if of_group and of_group not in view.groups:
+        return context | _missing(view, "group", of_group, list(view.groups), "")
+    keys = _keys(view, of_topic, of_group)
+    known = {key: past[key] for key in keys if key in past}
+    moments = [each for journal in known.values() for each in journal.moments]
+    moments += () if of_topic or of_group else view.noticed
     try:
-        journals = past.journals(view)
-    except LogError as error:
-        return context | {"problem": error.message}
-    batches = [each for journal in journals.values() for each in journal.moments if each.producer]
-    batches.sort(key=lambda each: -each.time_ms)
-    newest: dict[tuple[str, str], int] = {}
-    for each in batches:
-        newest.setdefault((each.name, each.producer), each.time_ms)
+        since, until = span_of(given, [each.time_ms for each in moments], view.at_ms)
+    except InvalidInput as error:
+        return context | {"problem": error.message, "status": 400, "similar": []}
+    within = past_numbers.span(since, until, view.at_ms)
+    asked = {each for each in given["lanes"].split() if each in {lane.name.lower() for lane in Lane}}
+    lanes = [each for each in Lane if (each.name.lower() in asked if asked else each not in QUIET)]
+    inside = [each for each in moments if since <= each.time_ms <= until]
+    listed, total = past_numbers.listed(inside, most, lanes)
     return context | {
-        "batches": batches[:BATCHES_LISTED],
-        "newest": newest,
-        "total": len(batches),
-        "unread": _unread(view, journals),
+        "given": given | {"lanes": " ".join(sorted(asked))},
+        "span": within,
+        "spans": _spans(within.since, within.until),
+        "charts": _charts(view, known, within, of_topic, of_group),
+        "marks": _marks(listed, within, lanes),
+        "listed": listed,
+        "total": total,
+        "trimmed": {key: each for key, each in known.items() if each.begin > 1},
+        "problems": {key: each.problem for key, each in known.items() if each.problem},
+        "unread": len(keys) - len(known),
     }
 
 
-def reset(open_: Callable[[], Log], parameters: Mapping[str, str], mask: Collection[str]) -> dict[str, Any]:
-    """Return what a reset of a group's offsets changes. With `offsets`, which are those that were shown, do it."""
-    del mask
-    name, topic_name, to = parameters["group"], parameters.get("topic", ""), parameters.get("to", "")
-    context: dict[str, Any] = {
-        "title": f"Reset {name}",
-        "name": name,
-        "topic": topic_name,
-        "problem": "",
-        "done": False,
+def _keys(view: ClusterView, topic: str, group: str) -> list[tuple[Scope, str]]:
+    """Return the journals of a page about everything, a topic, or a group with the topics that it reads."""
+    if topic:
+        return [(Scope.CLUSTER, ""), (Scope.TOPIC, topic)]
+    if group:
+        return [(Scope.GROUP, group)]
+    every = [(Scope.TOPIC, each) for each in view.topics] + [(Scope.GROUP, each) for each in view.groups]
+    return [(Scope.CLUSTER, ""), *every]
+
+
+def _charts(view: ClusterView, past: Known, within: Span, topic: str, group: str) -> list[dict[str, Any]]:
+    topics = [(Scope.TOPIC, each) for each in ([topic] if topic else [] if group else view.topics)]
+    groups = [(Scope.GROUP, each) for each in ([group] if group else [] if topic else view.groups)]
+    rows: dict[str, Values] = {}
+    charts = []
+    if topics:
+        rows["written"], in_bytes = past_numbers.rates(past, topics, within, "rows", "bytes")
+        charts.append(_plot("Bytes a second", within, {"written": in_bytes}, "bytes"))
+    if groups:
+        (rows["committed by groups"],) = past_numbers.rates(past, groups, within, "committed")
+    charts.insert(0, _plot("Rows a second", within, rows, "rate"))
+    if topics:
+        figures: dict[str, Figures] = {name: view.topics[name].figures for _, name in topics}
+        found = past_numbers.out_of_sync(past, figures, within)
+        charts.append(_plot("Replicas that are not in sync", within, {"replicas": found}, "count"))
+    if groups:
+        most = sorted((view.groups[name] for _, name in groups), key=lambda each: -each.lag)[:FURTHEST_BEHIND]
+        lags = {
+            each.group_id: past_numbers.lag(past, each.group_id, _topics_of(each), each.lag, within) for each in most
+        }
+        charts.append(_plot("Lag", within, lags, "count"))
+    return charts
+
+
+def _marks(listed: Sequence[Any], within: Span, lanes: Sequence[Lane]) -> dict[str, Any]:
+    """Return a chart of what happened: a row for each lane, and a mark for each moment."""
+    shown = [lane for lane in lanes if any(each.lane is lane for each in listed)]
+    data = {
+        "lanes": [lane.value for lane in shown],
+        "marks": [
+            [each.time_ms / 1000, shown.index(each.lane), each.is_bad, f"{each.name}: {each.words}"[:300], n]
+            for n, each in enumerate(listed)
+        ],
+        "since": within.since,
+        "until": within.until,
     }
+    return {"title": "What happened", "data": msgspec.json.encode(data).decode(), "lanes": len(shown)}
+
+
+TIMES = -(10**15) + 1, 10**15 - 1
+"""All that an address can ask for, in ms."""
+
+
+def span_of(given: Mapping[str, str], times: Sequence[int], now_ms: int) -> tuple[int, int]:
+    """Return the time that an address asks for: all that is known unless it says otherwise. Raises `InvalidInput`."""
+    since, until = given.get("from", ""), given.get("to", "")
+    begin = time_ms_of(since) if since else min(times, default=now_ms - 60_000)
+    end = time_ms_of(until) if until else max(now_ms, *times, begin + 1)
+    return begin, max(end, begin + 1)
+
+
+def _spans(since: int, until: int) -> dict[str, tuple[int, int]]:
+    length = until - since
+    spans = {
+        "Earlier": (since - length, since),
+        "Later": (until, until + length),
+        "Zoom in": (since + length // 4, until - length // 4),
+        "Zoom out": (since - length, until + length),
+    }
+    return {name: (max(begin, TIMES[0]), min(max(end, begin + 1), TIMES[1])) for name, (begin, end) in spans.items()}
+
+
+def _unread(view: ClusterView, past: Known) -> int:
+    """Return how many journals of topics and groups, and the cluster's, are not known yet."""
+    return max(0, 1 + len(view.topics) + len(view.groups) - len(past))
+
+
+def entry(past: Past, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one entry of a journal: what it did, and its events."""
+    scope, name, number_ = Scope(parameters["scope"]), parameters.get("name", ""), parameters["number"]
+    context = {"title": f"Entry {number_} of {f'{scope.value} {name}' if name else 'the cluster'}"}
     try:
-        log = open_()
-        committed = {(each.topic, each.partition): each.committed for each in lags(log, log.group(name).state)}
-        if shown := parameters.get("offsets", ""):
-            offsets = {(topic_name, number): offset for number, offset in stored_rows.cursor_of(shown).items()}
-            reset_offsets(log, name, within_log(log, offsets))
-        else:
-            offsets = _new_offsets(log, topic_name, to, parameters.get("value", ""), committed)
-            check_reset(log, name, offsets)
+        found = past.entry(scope, name, number_)
     except LogError as error:
-        return context | {"problem": error.message}
-    plan = [(number, committed.get((topic_name, number)), offset) for (_, number), offset in offsets.items()]
-    cursor = stored_rows.cursor({number: offset for (_, number), offset in offsets.items()})
-    return context | {"plan": plan, "cursor": cursor, "done": bool(shown)}
+        return context | _failed(error, scope.value, name)
+    if found is None:
+        return context | {"problem": "This entry was trimmed, or does not exist.", "status": 404}
+    events = msgspec.json.format(msgspec.json.encode(found.events)).decode()
+    return context | {"problem": "", "entry": found, "events": events, "scope": scope.value, "name": name}
 
 
-def _new_offsets(
-    log: Log, name: str, to: str, value: str, committed: Mapping[tuple[str, int], int]
-) -> dict[tuple[str, int], int]:
-    """Return the offsets that a form asks for, of each partition of the topic. Raises `InvalidInput`."""
-    partitions = [(name, number) for number in range(len(log.topic(name).partitions))]
-    if to in {"earliest", "latest"}:
-        return reset_to(log, partitions, committed, offset=LATEST if to == "latest" else 0)
-    if to == "time":
-        return reset_to(log, partitions, committed, ms=time_ms_of(value))
-    sign, digits = (-1, value[1:]) if to == "shift" and value.startswith("-") else (1, value)
-    if to not in {"offset", "shift"} or not (digits.isascii() and digits.isdigit() and len(digits) < 19):  # noqa: PLR2004
-        raise InvalidInput(
-            f"{value[:40]!r} is not a number of rows; choose where the group is to continue, and a number"
-        )
-    if to == "offset":
-        return reset_to(log, partitions, committed, offset=int(digits))
-    return reset_to(
-        log, [key for key in partitions if key in committed] or partitions, committed, shift=sign * int(digits)
-    )
-
-
-def rows(open_: Callable[[], Log], parameters: Mapping[str, str], mask: Collection[str]) -> dict[str, Any]:
+def rows(open_: Callable[[], Log], parameters: Mapping[str, str], masks: Masks) -> dict[str, Any]:
     """Return a page of rows, or why there is none. `open_` returns the log of this thread."""
     name = parameters["topic"]
-    fields = ("partition", "offset", "time", "order", "key", "key_has", "value_has", "header", "field")
+    fields = ("partition", "offset", "time", "order", "key", "key_has", "value_has", "header", "field", "columns")
     given = {field: parameters.get(field, "") for field in fields}
-    context = {"title": f"{name}: rows", "name": name, "given": given, "found": None, "problem": "", "mask": mask}
+    context = {
+        "title": f"{name}: rows",
+        "name": name,
+        "given": given,
+        "found": None,
+        "problem": "",
+        "mask": masks.names,
+    }
     try:
-        wanted = stored_rows.wanted_of(parameters, mask)
-        found = stored_rows.read(open_().topic(name), wanted, mask)
+        wanted = stored_rows.wanted_of(parameters, masks.of(name))
+        found = stored_rows.read(open_().topic(name), wanted, masks.of(name))
     except LogError as error:
-        return context | {"problem": error.message}
+        return context | _failed(error, "topic", name)
+    chosen = [each for each in given["columns"].split(",") if each in found.columns] or list(found.columns)
     older = None if found.at is None else stored_rows.cursor(found.at)
-    return context | {"found": found, "next": older, "short": stored_rows.SHORT, "most": stored_rows.DOWNLOAD_ROWS}
+    return context | {
+        "found": found,
+        "columns": chosen,
+        "next": older,
+        "is_later": bool(parameters.get("at")),
+        "short": stored_rows.SHORT,
+        "most": stored_rows.DOWNLOAD_ROWS,
+    }
 
 
-def download(open_: Callable[[], Log], parameters: Mapping[str, Any], mask: Collection[str]) -> dict[str, Any]:
+def download(open_: Callable[[], Log], parameters: Mapping[str, Any], masks: Masks) -> dict[str, Any]:
     """Return the rows of a page as a file."""
+    name = parameters["topic"]
     try:
-        wanted = msgspec.structs.replace(stored_rows.wanted_of(parameters, mask), limit=stored_rows.DOWNLOAD_ROWS)
-        return {"file": stored_rows.download(open_().topic(parameters["topic"]), wanted, parameters["form"], mask)}
+        wanted = stored_rows.wanted_of(parameters, masks.of(name))
+        wanted = msgspec.structs.replace(wanted, limit=stored_rows.DOWNLOAD_ROWS)
+        return {"file": stored_rows.download(open_().topic(name), wanted, parameters["form"], masks.of(name))}
     except LogError as error:
-        return {"problem": error.message}
+        return _failed(error, "topic", name)
 
 
-def row(open_: Callable[[], Log], parameters: Mapping[str, Any], mask: Collection[str]) -> dict[str, Any]:
+def row(open_: Callable[[], Log], parameters: Mapping[str, Any], masks: Masks) -> dict[str, Any]:
     """Return one row in full."""
     name, partition, offset = parameters["topic"], parameters["partition"], parameters["offset"]
     context = {"title": f"{name} {partition} {offset}", "name": name, "row": None, "problem": ""}
     try:
-        found = stored_rows.read_one(open_().topic(name), partition, offset, mask)
+        found = stored_rows.read_one(open_().topic(name), partition, offset, masks.of(name))
+    except InvalidInput as error:
+        return context | {"problem": error.message, "status": 404}
     except LogError as error:
-        return context | {"problem": error.message}
+        return context | _failed(error, "topic", name)
     return context | {"row": found, "pretty": {column: _pretty(text) for column, text in found.columns.items()}}
+
+
+def _failed(error: LogError, kind: str, name: str) -> dict[str, Any]:
+    """Return why something cannot be shown. That a thing does not exist is said without a list of those that do."""
+    if isinstance(error, (UnknownTopic, UnknownGroup)):
+        return {"problem": f"There is no {kind} {name!r}.", "status": 404}
+    return {"problem": error.message, "status": 400 if isinstance(error, InvalidInput) else 503}
+
+
+def no_reset(group: str, error: LogError) -> dict[str, Any]:
+    """Return why a reset was not planned, or not carried out."""
+    status = 404 if isinstance(error, (UnknownTopic, UnknownGroup)) else 409
+    context = {"title": f"Reset {group}", "name": group, "plan": None, "nonce": ""}
+    return context | {"problem": error.message.partition("; topics")[0], "status": status}
 
 
 def _pretty(text: str | None) -> str | None:
@@ -266,72 +506,16 @@ def _pretty(text: str | None) -> str | None:
         return text
 
 
-def timeline(
-    past: Past, view: ClusterView, parameters: Mapping[str, str], listed: int = MOMENTS_LISTED
-) -> dict[str, Any]:
-    """Return what happened in a span of time, in the lanes that are wanted: all but batches unless some are named.
-
-    The newest `listed` moments are listed.
-    """
-    names = ("topic", "group", "from", "to")
-    given = {name: parameters.get(name, "") for name in names}
-    lanes = [each for each in Lane if each.name.lower() in parameters.get("lanes", "").split()]
-    lanes = lanes or [each for each in Lane if each is not Lane.BATCHES]
-    given["lanes"] = " ".join(each.name.lower() for each in lanes) if parameters.get("lanes") else ""
-    context: dict[str, Any] = {"title": "Timeline", "given": given, "problem": "", "all_lanes": list(Lane)}
-    try:
-        journals = past.journals(view, given["topic"], given["group"])
-        moments = [each for journal in journals.values() for each in journal.moments]
-        span = span_of(parameters, moments, view.at_ms)
-    except LogError as error:
-        return context | {"problem": error.message}
-    trimmed = {key: each for key, each in journals.items() if each.begin > 1}
-    return context | {
-        "drawn": drawn(moments, span, lanes, time_of, listed),
-        "trimmed": trimmed,
-        "journals": journals,
-        "unread": 0 if given["topic"] or given["group"] else _unread(view, journals),
-    }
-
-
-def _unread(view: ClusterView, journals: Collection[Any]) -> int:
-    """Return how many journals of topics and groups, and the cluster's, are not known yet."""
-    return max(0, 1 + len(view.topics) + len(view.groups) - len(journals))
-
-
-def entry(past: Past, view: ClusterView, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one entry of a journal: what it did, and its events."""
-    del view
-    scope, name, number_ = Scope(parameters["scope"]), parameters.get("name", ""), parameters["number"]
-    context = {"title": f"Entry {number_} of {f'{scope.value} {name}' if name else 'the cluster'}", "problem": ""}
-    try:
-        found = past.entry(scope, name, number_)
-    except LogError as error:
-        return context | {"problem": error.message}
-    if found is None:
-        return context | {"problem": "This entry was trimmed, or does not exist."}
-    return context | {"entry": found, "events": msgspec.json.format(msgspec.json.encode(found.events)).decode()}
-
-
 def whole_number(text: str, default: int) -> int:
     """Return the whole number of a parameter, at least 0, or the default if it is none."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else default  # noqa: PLR2004 -- of int64
-
-
-class Piece(NamedTuple):
-    """A part of a strip: rows of one kind of file, by the timestamps of their rows."""
-
-    kind: str
-    x: float
-    width: float
-    words: str
 
 
 class Shown(NamedTuple):
     """One page of a topic's partitions. `since` and `until` (ms) are where the strips begin and end."""
 
     partitions: list[dict[str, Any]]
-    """Their documents, each with its files as a `strip` of time, and in words (`summary`)."""
+    """Their documents, each with its files as a `strip` of time, in words (`summary`), and their `bytes`."""
     page: int
     pages: int
     size: int
@@ -340,52 +524,50 @@ class Shown(NamedTuple):
     until: int | None
 
 
-def _shown(partitions: Sequence[Partition], broken: Collection[NodeId], page: int) -> Shown:
-    pages = max(1, -(-len(partitions) // PARTITIONS_SHOWN))
-    page = min(page, pages - 1)
-    first = page * PARTITIONS_SHOWN
-    here = list(enumerate(partitions))[first : first + PARTITIONS_SHOWN]
+def _page_of(total: int, page: int) -> tuple[int, int]:
+    """Return the page that is shown, and how many there are."""
+    pages = max(1, -(-total // PARTITIONS_SHOWN))
+    return min(page, pages - 1), pages
+
+
+def _shown(partitions: Sequence[Partition], numbers: Sequence[int], broken: Collection[NodeId], page: int) -> Shown:
+    page, pages = _page_of(len(numbers), page)
+    here = [(each, partitions[each]) for each in numbers[page * PARTITIONS_SHOWN :][:PARTITIONS_SHOWN]]
     firsts = [next(partition.pieces_from(0), None) for _, partition in here]
     since = min((each.min_timestamp for each in firsts if each is not None), default=None)
     until = None if since is None else max(partition.timestamp_reached for _, partition in here)
-    rows = []
+    found = []
     for number_, each in here:
         strip, summary = _strip(each, since, until)
-        rows.append(topic_documents.partition(number_, each, broken) | {"strip": strip, "summary": summary})
-    return Shown(
-        rows,
-        page,
-        pages,
-        PARTITIONS_SHOWN,
-        len(partitions),
-        None if since is None else since // _US_PER_MS,
-        None if until is None else until // _US_PER_MS,
-    )
+        document = topic_documents.partition(number_, each, broken)
+        found.append(document | {"strip": strip, "summary": summary, "bytes": size_of(each)})
+    ends = (None, None) if since is None or until is None else (since // _US_PER_MS, until // _US_PER_MS)
+    return Shown(found, page, pages, PARTITIONS_SHOWN, len(numbers), *ends)
 
 
-def _strip(partition: Partition, since: int | None, until: int | None) -> tuple[list[Piece], str]:
-    """Return the files of a partition by time (microseconds), and what they are in words."""
-    kinds: dict[str, list[SegmentRef | ChunkRef]] = {"parquet": [], "log": [], "chunk": []}
-    for segment in partition.segments:
-        kinds["parquet" if segment.is_parquet else "log"].append(segment)
-    kinds["chunk"] += partition.chunks
+STRIP_WIDTH = 200
+"""A strip has so many columns: a path has a bar for each run of them in which there are rows."""
+
+
+def _strip(partition: Partition, since: int | None, until: int | None) -> tuple[dict[str, str], str]:
+    """Return the files of a partition by time (microseconds): an SVG path for each kind, and what they are in words."""
+    kinds: dict[str, list[SegmentRef | ChunkRef]] = {
+        "parquet": [each for each in partition.segments if each.is_parquet],
+        "log": [each for each in partition.segments if not each.is_parquet],
+        "chunk": list(partition.chunks),
+    }
     names = {"parquet": "Parquet segments", "log": ".log segments", "chunk": "unrolled chunks"}
     summary = ", ".join(f"{number(len(some))} {names[kind]}" for kind, some in kinds.items() if some)
     if since is None or until is None:
-        return [], summary
-    span = max(1, until - since)
-    strip: list[Piece] = []
+        return {}, summary
+    scale = STRIP_WIDTH / max(1, until - since)
+    strip = {}
     for kind, some in kinds.items():
-        step = max(1, -(-len(some) // PIECES_MAX))
-        for start in range(0, len(some), step):
-            joined = some[start : start + step]
-            begin, end = min(each.min_timestamp for each in joined), max(each.max_timestamp for each in joined)
-            x = STRIP_WIDTH * (begin - since) / span
-            width = max(1.0, STRIP_WIDTH * (end - begin) / span)
-            words = (
-                f"{names[kind]}: offsets {number(joined[0].base_offset)} to {number(joined[-1].end_offset - 1)}, "
-                f"{size(sum(each.length for each in joined))}, {time_of(begin // _US_PER_MS)} to "
-                f"{time_of(end // _US_PER_MS)}"
-            )
-            strip.append(Piece(kind, round(min(x, STRIP_WIDTH - width), 1), round(width, 1), words))
+        columns: set[int] = set()
+        for each in some:
+            first, last = (int((at - since) * scale) for at in (each.min_timestamp, each.max_timestamp))
+            columns.update(range(min(first, STRIP_WIDTH - 1), min(last, STRIP_WIDTH - 1) + 1))
+        path = "".join(f"M{run[0]} 0h{run[-1] - run[0] + 1}v9h-{run[-1] - run[0] + 1}z" for run in _runs(columns))
+        if path:
+            strip[kind] = path
     return strip, summary

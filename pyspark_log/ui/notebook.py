@@ -7,7 +7,6 @@ are the notebook's where it says which it is (Jupyter, Visual Studio Code, Colab
 from __future__ import annotations
 
 import functools
-import re
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log import opening
@@ -18,6 +17,7 @@ from pyspark_log.options.option import Kind
 from pyspark_log.ui import content, pages
 from pyspark_log.ui.content import PARTITIONS_SHOWN
 from pyspark_log.ui.export import rendered
+from pyspark_log.ui.past import Past
 from pyspark_log.ui.view import Watch
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _BOX = ":is(#pyspark-log, .pyspark-log)"
 """With an id it wins over the selectors of a notebook, though no element has this id."""
-_PALETTE = re.compile(r":root \{([^}]*)\}")
 _LIGHT = ('[data-jp-theme-light="true"] &', ".vscode-light &", "[theme=light] &")
 _DARK = ('[data-jp-theme-light="false"] &', ".vscode-dark &", "[theme=dark] &")
 
@@ -65,14 +64,16 @@ def describe(
     shown: list[tuple[str, dict[str, Any]]] = []
     lines = []
     if topic is not None:
-        shown.append(("topic", content.topic(view, {"topic": topic})))
+        shown.append(("topic", content.topic(view, {"topic": topic}, {})))
         lines.append(_topic_line(view.topics[topic]))
     if group is not None:
-        shown.append(("group", content.group(view, {"group": group})))
+        past = Past(log)
+        past.read(view, group=group)
+        shown.append(("group", content.group(view, {"group": group}, past.known)))
         lines.append(_group_line(view.groups[group]))
     if not shown:
-        shown = [("cluster", content.cluster(view, {})), ("topics", content.topics(view, {}))]
-        shown.append(("groups", content.groups(view, {})))
+        kinds = {"nodes": content.nodes, "topics": content.topics, "groups": content.groups}
+        shown = [(page, content_of(view, {}, {})) for page, content_of in kinds.items()]
         lines = _cluster_lines(view)
     html = "".join(rendered(page, view, context) for page, context in shown)
     return Description(html, "\n".join(lines))
@@ -121,9 +122,12 @@ def _group_line(view: GroupView) -> str:
 def _style() -> str:
     """Return the style of the pages within the box; what a notebook says about elements is taken back before."""
     css = pages.static("style.css").decode()
-    light, dark = _PALETTE.findall(css)
-    chosen = [f"{theme} {{{palette}}}" for themes, palette in ((_LIGHT, light), (_DARK, dark)) for theme in themes]
-    box = "background: var(--paper); color: var(--ink); font: 14px/1.5 system-ui, sans-serif; padding: .2rem 1rem;"
+    chosen = [
+        f"{theme} {{ color-scheme: {name}; }}"
+        for name, themes in (("light", _LIGHT), ("dark", _DARK))
+        for theme in themes
+    ]
+    box = "background: var(--page); color: var(--ink); font: 14px/1.5 system-ui, sans-serif; padding: .2rem 1rem;"
     own = css.replace(":root", "&")
     inside = [box, "& *:not(svg, svg *, style) { all: revert; }", "& table { color: inherit; }", own, *chosen]
     return f"{_BOX} {{ " + "\n".join(inside) + " }"

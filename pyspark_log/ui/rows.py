@@ -1,8 +1,8 @@
 """The rows that a page shows: newest first, or from an offset or a time on, with filters.
 
-A page has few rows, and a filter that matches few reads at most `SCANNED_MAX` rows for it; the cursor that continues is
-part of the page's address. Of several partitions the rows are merged by their timestamps, and each partition's stay in
-the order of its offsets. What is masked is neither shown nor filtered by: to search for a content would show it.
+A page has few rows, and a filter that matches few reads at most `SCANNED_MAX` rows for it, or for `SCAN_SECONDS`; the
+cursor that continues is part of the page's address. Of several partitions the rows are merged by their timestamps, and
+each partition's stay in the order of its offsets. What is masked is neither shown nor filtered by (`masks`).
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from pyspark_log.documents.text import time_ms_of
 from pyspark_log.reading.fetch import fetch, newest_rows
 from pyspark_log.reading.planning import Range, find_again, split_of
 from pyspark_log.reading.positions import offset_for_time
+from pyspark_log.ui.masks import HEADERS, MASKED, RECORD_COLUMNS, Mask
 from pyspark_log.writing import row_lines, typed_json
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.columns.row_offsets import end_of, first_of, offsets_from
 from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_storage.columns.row_offsets import Offsets
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 ROWS_SHOWN = 50
 SCANNED_MAX = 50_000
 """Rows that one page reads at most while its filters match fewer than it shows."""
+SCAN_SECONDS = 2.0
+"""The time for which it reads them, but for the blocks that it has begun."""
 BLOCK_ROWS = 2_000
 """Rows of a partition that are read at once while there are filters, or for a download."""
 BLOCK_BYTES = 1024 * 1024
@@ -49,10 +52,10 @@ PARTITIONS_MERGED = 64
 """Unless one is chosen, rows of so many partitions are shown: those with the newest."""
 SHORT = 200
 """How many characters of a value a list shows."""
-MASKED = "masked"
+NO_MASK = Mask()
 _INDEX = re.compile("[0-9]{1,9}")
 _US_PER_MS = 1000
-_KEY, _VALUE, _HEADERS = "key", "value", "headers"
+_KEY, _VALUE = RECORD_COLUMNS
 
 
 class Filters(msgspec.Struct, frozen=True):
@@ -96,6 +99,8 @@ class Row(msgspec.Struct, frozen=True):
     offset: int
     timestamp_ms: int
     columns: dict[str, str | None]
+    bytes: int
+    """What it takes in memory."""
     headers: tuple[tuple[str, str | None], ...] = ()
 
 
@@ -110,15 +115,25 @@ class Found(msgspec.Struct, frozen=True):
     """The number of partitions that were merged; the topic may have more."""
 
 
-def wanted_of(parameters: Mapping[str, str], mask: Collection[str]) -> Wanted:
+def is_filtered(parameters: Mapping[str, str]) -> bool:
+    """Return whether an address has filters."""
+    return any(parameters.get(name) for name in Filters.__struct_fields__)
+
+
+def wanted_of(parameters: Mapping[str, str], mask: Mask) -> Wanted:
     """Return what an address asks for. Raises `InvalidInput` for a filter on what is masked, or a wrong number."""
     given = {name: value for name in Filters.__struct_fields__ if (value := parameters.get(name, ""))}
-    hidden = {_HEADERS if each.startswith("header:") else each for each in map(str.lower, mask)}
-    column = given.get("field", "").partition("=")[0].partition(".")[0].lower()
-    reads = {"key": {_KEY}, "key_has": {_KEY}, "value_has": {_VALUE}, "header": {_HEADERS}, "field": {_VALUE, column}}
+    field = given.get("field", "").partition("=")[0]
+    refused = {
+        "key": mask.reaches(_KEY),
+        "key_has": mask.reaches(_KEY),
+        "value_has": mask.reaches(_VALUE),
+        "header": mask.reaches_headers,
+        "field": mask.reaches(field) or mask.reaches(f"{_VALUE}.{field}"),
+    }
     for name in given:
-        if reads[name] & hidden:
-            raise InvalidInput(f"rows cannot be filtered by {name}: this page masks {', '.join(sorted(mask))}")
+        if refused[name]:
+            raise InvalidInput(f"rows cannot be filtered by {name}: this page masks {', '.join(sorted(mask.names))}")
     at = parameters.get("at", "")
     return Wanted(
         partition=_number("partition", parameters),
@@ -157,7 +172,7 @@ def cursor_of(text: str) -> dict[int, int]:
         raise InvalidInput(f"the page's place {text[:40]!r} is none; begin at the topic's rows again") from None
 
 
-def read(handle: TopicHandle, wanted: Wanted, mask: Collection[str] = ()) -> Found:
+def read(handle: TopicHandle, wanted: Wanted, mask: Mask = NO_MASK) -> Found:
     """Return the rows of a page. Reads at most some blocks of each partition.
 
     Raises `InvalidInput` for an unknown partition, `DataLoss` for rows that expired meanwhile, `StoreError`,
@@ -176,7 +191,7 @@ def read(handle: TopicHandle, wanted: Wanted, mask: Collection[str] = ()) -> Fou
     )
 
 
-def download(handle: TopicHandle, wanted: Wanted, form: str, mask: Collection[str] = ()) -> bytes:
+def download(handle: TopicHandle, wanted: Wanted, form: str, mask: Mask = NO_MASK) -> bytes:
     """Return the rows of a page as a file: `jsonl` or `parquet`. What is masked is null there.
 
     The file has at most `wanted.limit` rows, and ends after `DOWNLOAD_BYTES_MAX`. Raises what `read` raises.
@@ -200,7 +215,7 @@ def download(handle: TopicHandle, wanted: Wanted, form: str, mask: Collection[st
 
 
 def _found(
-    handle: TopicHandle, wanted: Wanted, mask: Collection[str]
+    handle: TopicHandle, wanted: Wanted, mask: Mask
 ) -> tuple[list[tuple[int, int, pa.RecordBatch]], list[_Lane]]:
     """Return the rows that are wanted, with partition and offset, and the partitions as far as they were read."""
     state = handle.state
@@ -214,15 +229,17 @@ def _found(
         full.sort(key=lambda number: -state.partitions[number].timestamp_reached)
         numbers = full[:PARTITIONS_MERGED]
     lanes = [_Lane(handle, number, wanted, mask) for number in sorted(numbers)]
+    monotonic = handle.log.environment.monotonic
+    until = monotonic() + SCAN_SECONDS
     rows: list[tuple[int, int, pa.RecordBatch]] = []
     size = 0
     while len(rows) < wanted.limit and size < DOWNLOAD_BYTES_MAX:
         while waiting := [each for each in lanes if not each.hits and not each.is_done]:
-            if (left := SCANNED_MAX - sum(each.scanned for each in lanes)) <= 0:
+            if (left := SCANNED_MAX - sum(each.scanned for each in lanes)) <= 0 or monotonic() >= until:
                 break
             for place, each in enumerate(waiting):  # none takes what the others need, and what they leave is shared
                 before = each.scanned
-                each.fill(left // (len(waiting) - place))
+                each.fill(left // (len(waiting) - place), lambda: monotonic() >= until)
                 left -= each.scanned - before
         heads = [each for each in lanes if each.hits]
         if not heads or waiting:
@@ -233,7 +250,7 @@ def _found(
     return rows, lanes
 
 
-def read_one(handle: TopicHandle, partition: int, offset: int, mask: Collection[str] = ()) -> Row:
+def read_one(handle: TopicHandle, partition: int, offset: int, mask: Mask = NO_MASK) -> Row:
     """Return one row in full. Raises `InvalidInput` if it is not in the log, and what `read` raises."""
     found = handle.partition(partition)
     if not found.log_start <= offset < found.high_watermark:
@@ -259,7 +276,7 @@ def _fetched(handle: TopicHandle, number: int, start: int, end: int) -> Iterator
 class _Lane:
     """One partition of a page: the rows that match, in the order in which they are shown."""
 
-    def __init__(self, handle: TopicHandle, number: int, wanted: Wanted, mask: Collection[str]) -> None:
+    def __init__(self, handle: TopicHandle, number: int, wanted: Wanted, mask: Mask) -> None:
         self.number = number
         self.scanned = 0
         self.hits: list[tuple[int, int, pa.RecordBatch]] = []
@@ -296,8 +313,8 @@ class _Lane:
             return self._reached
         return self.hits[0][0] + 1 if self._wanted.backward else self.hits[0][0]
 
-    def fill(self, budget: int) -> None:
-        """Read until there is a row, all is read, or `budget` rows were."""
+    def fill(self, budget: int, is_late: Callable[[], bool]) -> None:
+        """Read until there is a row, all is read, or `budget` rows were, or `is_late` after one block."""
         while not self.hits and not self.is_done and budget > 0:
             rows = self._block if self._wanted.filters.used else min(self._wanted.limit, self._block)
             rows = max(1, min(rows, budget))
@@ -321,7 +338,7 @@ class _Lane:
                 self.hits.reverse()
             found = max(found, min(rows, end - start))  # where rows are gone, a look costs as much
             self.scanned += found
-            budget -= found
+            budget = 0 if is_late() else budget - found
 
     def _next(self, rows: int) -> tuple[int, int]:
         """Return the offsets to read next, which have about so many rows: a keyed segment lacks some of its range."""
@@ -341,33 +358,91 @@ class _Lane:
         return self.number, offset, batch
 
 
-def _matching(batch: pa.RecordBatch, filters: Filters, mask: Collection[str]) -> Any:
+def _matching(batch: pa.RecordBatch, filters: Filters, mask: Mask) -> Any:
     """Return which rows match, as an array of booleans."""
-    matching = np.ones(batch.num_rows, bool)
     if not filters.used:
-        return matching
-    typed = schema.is_typed(batch.schema)
-    if not typed:
-        key, value = batch.column(_KEY), batch.column(_VALUE)
-        if filters.key:
-            matching &= _true(pc.equal(key, filters.key.encode()))
-        if filters.key_has:
-            matching &= _true(pc.match_substring(key, filters.key_has))
-        if filters.value_has:
-            matching &= _true(pc.match_substring(value, filters.value_has))
-        if filters.header:
-            matching &= _has_header(batch, filters.header)
-    for index in np.flatnonzero(matching).tolist() if typed or filters.field else ():
-        row = batch.slice(index, 1)
-        objects = typed_json.objects(row)[0] if typed else _json_of(row.column(_VALUE)[0].as_py())
-        text = ""
-        if typed and filters.value_has:
-            seen = {name: value for name, value in objects.items() if not _is_masked(name, mask)}
-            text = typed_json.ENCODER.encode(seen).decode()
-        matching[index] = (not filters.field or _has_field(objects, filters.field)) and (
-            not typed or (filters.value_has in text and not (filters.key or filters.key_has or filters.header))
-        )
+        return np.ones(batch.num_rows, bool)
+    if schema.is_typed(batch.schema):
+        return _typed_matching(batch, filters, mask)
+    matching = np.ones(batch.num_rows, bool)
+    key, value = batch.column(_KEY), batch.column(_VALUE)
+    if filters.key:
+        matching &= _true(pc.equal(key, filters.key.encode()))
+    if filters.key_has:
+        matching &= _true(pc.match_substring(key, filters.key_has))
+    if filters.value_has:
+        matching &= _true(pc.match_substring(value, filters.value_has))
+    if filters.header:
+        matching &= _has_header(batch, filters.header)
+    if filters.field:
+        # A value that has the field has its names as they are, or with an escape. Only such values are parsed.
+        may = _true(pc.match_substring(value, "\\"))
+        names = [each for each in filters.field.partition("=")[0].split(".") if not _INDEX.fullmatch(each)]
+        matching &= may | np.all([_true(pc.match_substring(value, each)) for each in names] or [~may], axis=0)
+        for index in np.flatnonzero(matching).tolist():
+            matching[index] = _has_field(_json_of(value[index].as_py()), filters.field)
     return matching
+
+
+def _typed_matching(batch: pa.RecordBatch, filters: Filters, mask: Mask) -> Any:
+    matching = np.zeros(batch.num_rows, bool)
+    if filters.key or filters.key_has or filters.header:
+        return matching  # it has none
+    names = batch.schema.names[:-1]
+    for name in names:
+        if filters.value_has and not mask.reaches(name):
+            matching |= _contains(batch.column(name), filters.value_has)
+    if not filters.value_has:
+        matching[:] = True
+    if filters.field:
+        path, is_equal, text = filters.field.partition("=")
+        matching &= _holds(batch, path.split("."), text if is_equal else None)
+    return matching
+
+
+def _contains(column: pa.Array, text: str) -> Any:
+    """Return which values have a text in them, as an array of booleans."""
+    kind = column.type
+    if pa.types.is_struct(kind):
+        return np.any([_contains(each, text) for each in column.flatten()], axis=0)
+    if pa.types.is_list(kind):
+        found = np.zeros(len(column), bool)
+        found[np.asarray(pc.list_parent_indices(column))[_contains(column.flatten(), text)]] = True
+        return found
+    return _true(pc.match_substring(_texts(column), text))
+
+
+def _holds(batch: pa.RecordBatch, path: list[str], text: str | None) -> Any:
+    """Return in which rows a field is there and not null, and with `text` is that."""
+    found = np.zeros(batch.num_rows, bool)
+    if path[0] not in batch.schema.names:
+        return found
+    column, rows = batch.column(path[0]), np.arange(batch.num_rows)
+    for name in path[1:]:
+        kind = column.type
+        if pa.types.is_struct(kind) and kind.get_field_index(name) >= 0:
+            column = column.flatten()[kind.get_field_index(name)]
+        elif pa.types.is_list(kind) and _INDEX.fullmatch(name):
+            column = pc.list_slice(column, int(name), int(name) + 1)
+            rows, column = rows[np.asarray(pc.list_parent_indices(column))], column.flatten()
+        elif pa.types.is_map(kind) and pa.types.is_string(kind.key_type):
+            column = pc.map_lookup(column, name, "first")
+        else:
+            return found
+    is_it = pc.is_valid(column) if text is None else pc.equal(_texts(column), text)
+    found[rows[_true(is_it)]] = True
+    return found
+
+
+def _texts(column: pa.Array) -> pa.Array:
+    """Return values as the texts that are shown. Those that no kernel writes in this way become objects together."""
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return column
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return column.cast(pa.string())
+    named = pa.RecordBatch.from_arrays([column], ["value"])
+    return pa.array([_shown(each["value"]) for each in typed_json.objects(named)], pa.string())
 
 
 def _true(found: pa.Array) -> Any:
@@ -376,10 +451,10 @@ def _true(found: pa.Array) -> Any:
 
 def _has_header(batch: pa.RecordBatch, wanted: str) -> Any:
     found = np.zeros(batch.num_rows, bool)
-    if _HEADERS not in batch.schema.names:
+    if HEADERS not in batch.schema.names:
         return found
     name, _, text = wanted.partition("=")
-    headers = batch.column(_HEADERS)
+    headers = batch.column(HEADERS)
     flat = headers.flatten()
     is_it = pc.equal(flat.field("key"), name)
     if text:
@@ -409,56 +484,53 @@ def _has_field(document: Any, wanted: str) -> bool:
     return text == (document if isinstance(document, str) else typed_json.ENCODER.encode(document).decode())
 
 
-def _without(batch: pa.RecordBatch, mask: Collection[str]) -> pa.RecordBatch:
-    """Return a row in which what is masked is null, its time excepted."""
+def _without(batch: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
+    """Return a row in which a column is null if it is masked or has something in it that is, its time excepted."""
     columns = []
     typed = schema.is_typed(batch.schema)
     for field in batch.schema:
         column = batch.column(field.name)
-        if field.name == _HEADERS and not typed:  # a typed topic may have a column of this name
+        if field.name == HEADERS and not typed:  # a typed topic may have a column of this name
             found = column.to_pylist()
-            hidden = [each["key"] for each in found[0] or () if _is_masked_header(each["key"], mask)]
+            hidden = [each["key"] for each in found[0] or () if mask.hides_header(each["key"])]
             if hidden:
                 kept = [each | {"value": None} if each["key"] in hidden else each for each in found[0]]
                 column = pa.array([kept], field.type)
-        elif _is_masked(field.name, mask) and field.name != "timestamp":
+        elif mask.reaches(field.name) and field.name != "timestamp":
             column = pa.nulls(1, field.type)
         columns.append(column)
     nullable = pa.schema([each.with_nullable(True) if each.name != "timestamp" else each for each in batch.schema])
     return pa.RecordBatch.from_arrays(columns, schema=nullable)
 
 
-def _row(partition: int, offset: int, batch: pa.RecordBatch, mask: Collection[str]) -> Row:
+def _row(partition: int, offset: int, batch: pa.RecordBatch, mask: Mask) -> Row:
     columns: dict[str, str | None]
     typed = schema.is_typed(batch.schema)
     if typed:
         found = typed_json.objects(batch.select(batch.schema.names[:-1]))[0]
-        columns = {name: _shown(value) for name, value in found.items()}
+        columns = {name: _shown(mask.applied(value, name)) for name, value in found.items()}
     else:
-        columns = {name: _text(batch.column(name)[0].as_py()) for name in (_KEY, _VALUE)}
-    columns = {name: MASKED if text is not None and _is_masked(name, mask) else text for name, text in columns.items()}
+        columns = {name: _of_record(batch.column(name)[0].as_py(), name, mask) for name in RECORD_COLUMNS}
     headers: list[dict[str, Any]] = []
-    if _HEADERS in batch.schema.names and not typed:
-        headers = batch.column(_HEADERS)[0].as_py() or []
+    if HEADERS in batch.schema.names and not typed:
+        headers = batch.column(HEADERS)[0].as_py() or []
     return Row(
         partition,
         offset,
         int(batch.column("timestamp").cast(pa.int64())[0].as_py() or 0) // _US_PER_MS,
         columns,
+        sum(batch.column(place).nbytes for place in range(batch.num_columns)),
         tuple(
-            (each["key"] or "", MASKED if _is_masked_header(each["key"], mask) else _text(each["value"]))
-            for each in headers
+            (each["key"] or "", MASKED if mask.hides_header(each["key"]) else _text(each["value"])) for each in headers
         ),
     )
 
 
-def _is_masked(name: str, mask: Collection[str]) -> bool:
-    """Return whether a column is masked. Case does not matter: a name that is spelt otherwise hides what it means."""
-    return name.lower() in map(str.lower, mask)
-
-
-def _is_masked_header(key: str | None, mask: Collection[str]) -> bool:
-    return _is_masked(f"header:{key}", mask) or _is_masked(_HEADERS, mask)
+def _of_record(value: bytes | None, name: str, mask: Mask) -> str | None:
+    """Return the key or the value of a record as text. If a field of it is masked, it is JSON, or masked itself."""
+    if value is None or not mask.reaches(name):
+        return _text(value)
+    return MASKED if mask.hides(name) or (found := _json_of(value)) is None else _shown(mask.applied(found, name))
 
 
 def _shown(value: Any) -> str | None:

@@ -7,16 +7,19 @@ says how old it is.
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from pyspark_log.documents import cluster as documents
+from pyspark_log.documents import verdict
 from pyspark_log.documents.figures import Figures, OnNode, figures_of
+from pyspark_log.documents.groups import unstarted
 from pyspark_log.reading.groups import PartitionLag, lags_in
 from pyspark_log.ui.budget import Budget
-from pyspark_log_coordinator.audit.timeline import Scope
+from pyspark_log_coordinator.audit.timeline import Lane, Moment, Scope
 from pyspark_log_coordinator.group.state import Group, GroupState
 from pyspark_log_coordinator.log.partition_health import Trouble
 from pyspark_log_coordinator.model.partition import by_number
@@ -25,15 +28,16 @@ from pyspark_log_storage.errors import LogError, UnknownTopic
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from pyspark_log.documents.verdict import Finding
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId, Partition
     from pyspark_log_coordinator.model.topic_state import Topic
 
 RATE_SECONDS = 60.0
 """A rate is that of the last minute, or of the time since the page was opened."""
-HISTORY_SECONDS = 3600.0
-"""For so long the lag of a group is remembered while somebody looks."""
-HISTORY_POINTS = 360
+STALE_MS = 10_000
+"""What was read longer ago says nothing about now: nothing of it is healthy."""
+NOTICED_KEPT = 200
 OPEN_SECONDS = 60.0
 """How often the cluster's own journal and its nodes are looked at in an object store."""
 Document = dict[str, Any]
@@ -59,7 +63,7 @@ class TopicView(msgspec.Struct, frozen=True):
 
 
 class GroupView(msgspec.Struct, frozen=True):
-    """A group, with its lag in each partition, and the lag over time while somebody looked: (ms, rows)."""
+    """A group, with its lag in each partition."""
 
     group_id: str
     at_ms: int
@@ -68,13 +72,18 @@ class GroupView(msgspec.Struct, frozen=True):
     """Where its journal is."""
     version: int
     lags: tuple[PartitionLag, ...]
-    history: tuple[tuple[int, int], ...]
+    unstarted: dict[str, dict[int, int]] = {}
+    """The rows of partitions in which it has committed nothing, though it has in others of the topic."""
     problem: str = ""
 
     @property
     def lag(self) -> int:
-        """The rows that the group has not committed, of all partitions with committed offsets."""
-        return sum(each.lag for each in self.lags)
+        """The rows that the group has not committed."""
+        return sum(each.lag for each in self.lags) + sum(sum(each.values()) for each in self.unstarted.values())
+
+    def lag_of(self, topic: str) -> int:
+        """Return the rows of a topic that the group has not committed."""
+        return sum(each.lag for each in self.lags if each.topic == topic) + sum(self.unstarted.get(topic, {}).values())
 
 
 class ClusterView(msgspec.Struct, frozen=True):
@@ -82,6 +91,11 @@ class ClusterView(msgspec.Struct, frozen=True):
 
     address: str
     at_ms: int = 0
+    """When something was read last; 0 if nothing was."""
+    now_ms: int = 0
+    """When this is shown."""
+    waits: bool = False
+    """Whether the requests to an object store that are allowed now were made."""
     version: int = 0
     """The newest entry of the cluster's own journal."""
     cluster_id: str = ""
@@ -89,17 +103,47 @@ class ClusterView(msgspec.Struct, frozen=True):
     """Those of `documents`, with what they have of all topics (`has`), and the room on their disks (`free`)."""
     journals: tuple[Document, ...] = ()
     """The journal nodes, if there are several."""
-    failures_tolerated: int = 0
     broken: frozenset[NodeId] = frozenset()
     """The nodes that did not answer."""
     topics: dict[str, TopicView] = {}
     groups: dict[str, GroupView] = {}
     problem: str = ""
+    noticed: tuple[Moment, ...] = ()
+    """When nodes ceased to answer and when they answered again, while somebody looked."""
 
     @property
     def partitions(self) -> int:
         """The number of partitions of all topics that can be read."""
         return sum(len(each.topic.partitions) for each in self.topics.values() if each.topic is not None)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether nothing could be read for so long that nobody knows what is so now."""
+        return self.now_ms - self.at_ms > STALE_MS
+
+    @property
+    def status(self) -> str:
+        """How new what is shown is: live, paused, stale, or not read yet."""
+        if not self.at_ms:
+            return "not read yet"
+        if self.problem or self.is_stale:
+            return "stale"
+        return "paused: a bucket is asked once a second" if self.waits else "live"
+
+    @property
+    def oldest_ms(self) -> int:
+        """When the part was read that was read longest ago."""
+        return min([self.at_ms, *(each.at_ms for kind in (self.topics, self.groups) for each in kind.values())])
+
+    @property
+    def verdict(self) -> list[Finding]:
+        """What is wrong and what to do, the worst first; one finding that is good if nothing is."""
+        if not self.at_ms:
+            return [verdict.unread(self.problem)]
+        age_ms = self.now_ms - self.at_ms if self.is_stale else 0
+        topics = {name: (each.figures, each.problem) for name, each in self.topics.items()}
+        unreadable = [name for name, each in self.groups.items() if each.problem]
+        return verdict.verdict(self.nodes, self.journals, topics, unreadable, self.problem, age_ms)
 
 
 Key = tuple[Scope, str]
@@ -127,6 +171,10 @@ class Turns:
         """Begin after a first look, which has read everything."""
         self._opened = now
 
+    def begin_again(self) -> None:
+        """Let the next turn be that of the cluster: something could not be read."""
+        self._opened = -float("inf")
+
     def next(self, now: float, wanted: Collection[str]) -> Key:
         """Return whose turn it is at `now` (seconds)."""
         if now - self._opened >= OPEN_SECONDS or not self._every:
@@ -147,12 +195,20 @@ class Watch:
         """Read nothing yet. The budget is for an object store."""
         self._log = log
         self._budget = budget or Budget(log.environment.monotonic)
-        self.view = ClusterView(address)
+        self._view = ClusterView(address)
         self._ends: dict[str, deque[tuple[float, int]]] = {}
-        self._lags: dict[str, deque[tuple[int, int]]] = {}
+        self._figures: dict[str, tuple[tuple[int, frozenset[NodeId]], Figures]] = {}
+        """Of each topic, and from what they were counted."""
+        self._lags: dict[str, tuple[Any, GroupView]] = {}
+        """The same of groups."""
         self._turns = Turns()
         self._journals: tuple[Document, ...] = ()
-        self._failures_tolerated = 0
+
+    @property
+    def view(self) -> ClusterView:
+        """The newest view, which says how old it is. Used by any thread."""
+        waits = self._log.is_remote and self._budget.left() < 1
+        return msgspec.structs.replace(self._view, now_ms=self._log.environment.now_ms(), waits=waits)
 
     def look(self, wanted: Collection[str] = ()) -> ClusterView:
         """Return the view after a look. `wanted` are the topics and groups that somebody has open.
@@ -161,7 +217,7 @@ class Watch:
         """
         log = self._log
         turn: Key | None = None
-        if log.is_remote and self.view.at_ms:
+        if log.is_remote and self._view.at_ms:
             if self._budget.left() < 1:
                 return self.view
             turn = self._turns.next(log.environment.monotonic(), wanted)
@@ -169,35 +225,57 @@ class Watch:
             if turn is None or turn == CLUSTER:
                 self._open()
         except LogError as error:
-            self.view = msgspec.structs.replace(self.view, problem=error.message)
+            self._turns.begin_again()
+            found = self._found_without_journals()
+            self._view = msgspec.structs.replace(self._view, problem=error.message, **found, noticed=self._noticed())
             return self.view
         names = sorted(log.known_topics)
         topics = {name: self._topic(name, read=turn in {None, (Scope.TOPIC, name)}) for name in names}
         ids = {
-            each.topic.topic_id: (name, each.topic.partitions)
+            each.topic.topic_id: (name, each.topic.partitions, each.version)
             for name, each in topics.items()
             if each is not None and each.topic is not None
         }
         groups = {
             name: self._group(name, ids, read=turn in {None, (Scope.GROUP, name)}) for name in sorted(log.known_groups)
         }
-        self.view = ClusterView(
-            address=self.view.address,
-            at_ms=log.environment.now_ms(),
+        is_read = turn in {None, CLUSTER} or not self._has_failed(turn, topics, groups)
+        if not is_read:
+            self._turns.begin_again()
+        self._view = ClusterView(
+            address=self._view.address,
+            at_ms=log.environment.now_ms() if is_read else self._view.at_ms,
             version=log.cluster.number,
             cluster_id=log.cluster_id,
             nodes=tuple(self._nodes(topics.values())),
             journals=self._journals,
-            failures_tolerated=self._failures_tolerated,
             broken=log.broken_nodes,
             topics={name: each for name, each in topics.items() if each is not None},
             groups={name: each for name, each in groups.items() if each is not None},
+            problem="" if is_read else self._view.problem,
+            noticed=self._noticed(),
         )
         if turn is None:
             self._turns.begin(log.environment.monotonic())
             self._budget.clear()
         self._turns.know([(Scope.TOPIC, name) for name in topics] + [(Scope.GROUP, name) for name in groups])
         return self.view
+
+    def _noticed(self) -> tuple[Moment, ...]:
+        """Return what the looks have noticed of nodes, which no journal says until a writer needs them."""
+        now, broken, before = self._log.environment.now_ms(), self._log.broken_nodes, self._view.broken
+        words = [(f"node {each} does not answer", True) for each in sorted(broken - before)]
+        words += [(f"node {each} answers again", False) for each in sorted(before - broken)]
+        new = [Moment(now, Scope.CLUSTER, "", 0, Lane.NODES, *each) for each in words]
+        return (*self._view.noticed, *new)[-NOTICED_KEPT:]
+
+    @staticmethod
+    def _has_failed(
+        turn: Key | None, topics: Mapping[str, TopicView | None], groups: Mapping[str, GroupView | None]
+    ) -> bool:
+        scope, name = turn or CLUSTER
+        found = topics.get(name) if scope is Scope.TOPIC else groups.get(name)
+        return found is not None and bool(found.problem)
 
     def _open(self) -> None:
         """Read the cluster's journal, and find out which nodes answer. Raises `LogError`."""
@@ -207,11 +285,22 @@ class Watch:
             log.topics(polls=True)
         if log.journals.nodes is not None:
             self._journals = tuple(documents.journal_nodes(log))
-            missing = [each["node"] for each in self._journals if each["missing"] is not None]
-            self._failures_tolerated = log.journals.failures_tolerated(missing)
+
+    def _found_without_journals(self) -> dict[str, Any]:
+        """Return what can still be known when the cluster's journal cannot be read: which stores answer."""
+        log = self._log
+        with contextlib.suppress(LogError):
+            log.probe_nodes()
+            if log.journals.nodes is not None:
+                self._journals = tuple(documents.journal_nodes(log))
+            has = {each["node"]: each["has"] for each in self._view.nodes}
+            nodes = tuple(self._with_room(name, has.get(name, OnNode())) for name in sorted(log.nodes, key=by_number))
+            return {"nodes": nodes, "journals": self._journals, "broken": log.broken_nodes}
+        # Not even the only store can be asked.
+        return {"nodes": tuple(each | {"state": "unknown", "free": None} for each in self._view.nodes)}
 
     def _topic(self, name: str, *, read: bool) -> TopicView | None:
-        before = self.view.topics.get(name)
+        before = self._view.topics.get(name)
         if not read and before is not None:
             return before
         now = self._log.environment.now_ms()
@@ -223,14 +312,17 @@ class Watch:
             if before is not None:
                 return msgspec.structs.replace(before, problem=error.message)
             return TopicView(name, now, None, 0, Figures(), None, problem=error.message)
-        figures = figures_of(handle.state, self._log.broken_nodes)
+        counted_from = handle.version, self._log.broken_nodes
+        known = self._figures.get(handle.topic_id)
+        if known is None or known[0] != counted_from:
+            known = self._figures[handle.topic_id] = counted_from, figures_of(handle.state, counted_from[1])
         return TopicView(
             name=name,
             at_ms=now,
             topic=handle.state,
             version=handle.version,
-            figures=figures,
-            rate=self._rate(handle, figures.ends),
+            figures=known[1],
+            rate=self._rate(handle, known[1].ends),
         )
 
     def _rate(self, handle: TopicHandle, ends: int) -> float | None:
@@ -245,9 +337,9 @@ class Watch:
         return max(0.0, (ends - first) / seconds) if seconds > 0.5 and since < now else None  # noqa: PLR2004
 
     def _group(
-        self, name: str, topics: Mapping[str, tuple[str, tuple[Partition, ...]]], *, read: bool
+        self, name: str, topics: Mapping[str, tuple[str, tuple[Partition, ...], int]], *, read: bool
     ) -> GroupView | None:
-        before = self.view.groups.get(name)
+        before = self._view.groups.get(name)
         now = self._log.environment.now_ms()
         try:
             handle = self._log.group_handle(self._log.known_groups[name])
@@ -255,16 +347,18 @@ class Watch:
         except LogError as error:
             if before is not None:
                 return msgspec.structs.replace(before, problem=error.message)
-            return GroupView(name, now, None, "", 0, (), (), problem=error.message)
+            return GroupView(name, now, None, "", 0, (), problem=error.message)
         if state.state is GroupState.DEAD:
-            self._lags.pop(name, None)  # one of its name begins its own
             return None
-        behind = tuple(lags_in(state, topics))
-        points = self._lags.setdefault(name, deque(maxlen=HISTORY_POINTS))
-        if not points or points[-1][0] <= now - HISTORY_SECONDS * 1000 / HISTORY_POINTS:
-            points.append((now, sum(each.lag for each in behind)))
         at_ms = now if read or before is None else before.at_ms
-        return GroupView(name, at_ms, state, handle.address, handle.version, behind, tuple(points))
+        found_in = handle.version, tuple((each, topics[each][2]) for each in state.offsets if each in topics)
+        known = self._lags.get(name)
+        if known is None or known[0] != found_in:
+            of_topics = {each: found[:2] for each, found in topics.items()}
+            lags, rest = tuple(lags_in(state, of_topics)), unstarted(state, of_topics)
+            known = found_in, GroupView(name, at_ms, state, handle.address, handle.version, lags, rest)
+            self._lags[name] = known
+        return msgspec.structs.replace(known[1], at_ms=at_ms)
 
     def _nodes(self, topics: Iterable[TopicView | None]) -> Iterable[Document]:
         has: dict[str, OnNode] = {}
@@ -272,6 +366,8 @@ class Watch:
             for holder, found in topic.figures.nodes.items() if topic is not None else ():
                 has[holder] = has.get(holder, OnNode()) + found
         for name in sorted(self._log.nodes, key=by_number):
-            node = self._log.nodes[name]
-            more = {"has": has.get(name, OnNode()), "free": documents.free_bytes(self._log, node)}
-            yield documents.node(self._log, node) | more
+            yield self._with_room(name, has.get(name, OnNode()))
+
+    def _with_room(self, name: str, has: OnNode) -> Document:
+        node = self._log.nodes[name]
+        return documents.node(self._log, node) | {"has": has, "free": documents.free_bytes(self._log, node)}

@@ -59,8 +59,7 @@ class Watched:
         page.on("request", lambda request: self._asked(request.url, url))
 
     def _said(self, message: Any) -> None:
-        # htmx logs the event of a lost connection as it is.
-        lost = "net::ERR_" in message.text or message.text in {"htmx:sseError", "[object Event]"}
+        lost = "net::ERR_" in message.text
         if message.type == "error" and not (self.server_goes and lost):
             self.faults.append(f"console: {message.text}")
 

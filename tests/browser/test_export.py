@@ -28,7 +28,7 @@ def test_an_exported_file_works_without_a_network_and_without_scripts(log, brows
     page.on("console", lambda message: said.append(message.text))
     page.on("request", lambda request: asked.append(request.url))
     page.goto(file.as_uri())
-    for name, heading in (("Topics", "Topics"), ("a.b_c-1", "a.b_c-1"), ("Timeline", "Timeline")):
+    for name, heading in (("Topics", "Topics"), ("a.b_c-1", "a.b_c-1"), ("History", "History")):
         page.get_by_role("link", name=name, exact=True).first.click()
         assert page.evaluate("document.querySelector(':target h1').textContent") == heading
     assert HOSTILE in page.locator("body").inner_text()

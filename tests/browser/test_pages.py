@@ -32,8 +32,10 @@ def served(cluster):
 def test_topics_are_sorted_and_searched(served, visit):
     page = visit(served, "/topics")
     expect(page.locator("tbody th")).to_have_text(["a.b_c-1", "first"])
-    page.get_by_role("link", name="Rows", exact=True).click()
-    expect(page.locator("th[aria-sort]")).to_contain_text("Rows")
+    for direction in ("descending", "ascending"):
+        page.get_by_role("link", name="Rows").click()
+        expect(page.locator("th[aria-sort]")).to_contain_text("Rows")
+        expect(page.locator("th[aria-sort]")).to_have_attribute("aria-sort", direction)
     page.get_by_label("Name contains").fill("B_C")
     page.get_by_role("button", name="Filter").click()
     expect(page.locator("tbody th")).to_have_text(["a.b_c-1"])
@@ -50,7 +52,7 @@ def test_rows_are_filtered_and_older_ones_and_the_whole_of_one_are_a_click_away(
     with page.expect_download() as download:
         page.get_by_role("link", name="JSON lines").click()
     assert download.value.suggested_filename == "a.b_c-1.jsonl"
-    page.get_by_role("link", name="0:42").click()
+    page.goto("/topics/a.b_c-1/rows/0/42")
     expect(page.locator("pre").nth(1)).to_have_text('{\n  "n": 42\n}')
 
 
@@ -66,19 +68,111 @@ def test_new_rows_appear_without_a_reload_and_a_half_filled_form_keeps_its_text(
     assert page.evaluate("window.same")
 
 
-def test_the_timeline_zooms_and_opens_an_entry(served, visit):
-    page = visit(served, "/timeline")
-    before = page.locator("main > p").first.inner_text()
-    page.locator(".lanes a").first.focus()
+def test_the_history_has_charts_and_zooms_by_keyboard_and_by_mouse_and_opens_an_entry(served, visit):
+    page = visit(served, "/history")
+    expect(page.locator(".plot canvas")).to_have_count(5)
+    shown = page.locator("main .pager").first
+    before = shown.inner_text()
+    page.get_by_role("link", name="Zoom out").focus()
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile("from="))
-    assert page.locator("main > p").first.inner_text() != before
+    assert shown.inner_text() != before
+    chart = page.locator(".plot .u-over").first
+    box = chart.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 40)
+    expect(page.locator(".plot .u-legend").first).to_contain_text(re.compile("UTC.*20"))
+    address = page.url
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 40, steps=4)
+    page.mouse.up()
+    page.wait_for_url(lambda url: url != address)
+    page.goto("/history")
     page.locator("tbody a[href^='/entries/']").first.click()
     expect(page.locator("h1")).to_contain_text("Entry")
     expect(page.locator("pre")).not_to_be_empty()
 
 
-PAGES = ["/", "/topics", "/topics/a.b_c-1", "/topics/a.b_c-1/rows", "/topics/a.b_c-1/rows/0/3", "/groups", "/timeline"]
+def test_marks_have_tooltips_lead_to_their_row_and_are_few_tab_stops(served, visit):
+    page = visit(served, "/history?lanes=settings")
+    marks = page.locator(".lanes .u-over")
+    marks.scroll_into_view_if_needed()
+    box = marks.bounding_box()
+    x, y = box["x"], box["y"] + box["height"] / 2
+    while not page.locator(".tip").inner_text():  # the first mark is where the cluster began
+        x += 5
+        assert x < box["x"] + box["width"]
+        page.mouse.move(x, y)
+    expect(page.locator(".tip")).to_contain_text("the cluster")
+    page.mouse.click(x, y)
+    expect(page.locator("tr.found")).to_have_count(1)
+    assert page.locator("figure a, figure button, figure [tabindex]").count() == 0
+
+
+def test_what_is_folded_out_stays_so_while_the_page_moves(served, visit, cluster):
+    page = visit(served, "/topics/first")
+    page.locator("#settings summary").click()
+    rows = page.locator("main .facts dd").nth(1)
+    before = rows.inner_text()
+    lines(cluster, "first", {"value": "more", "partition": 0})
+    expect(rows).not_to_have_text(before)
+    assert not page.locator("#settings").evaluate("each => each.open")
+
+
+def test_the_overview_says_in_one_line_whether_somebody_should_worry_and_how_new_that_is(served, visit):
+    page = visit(served, "/")
+    expect(page.locator(".verdict .headline")).to_contain_text("healthy")
+    expect(page.locator("#status")).to_contain_text(re.compile(r"as of \d\d:\d\d:\d\d, live"))
+    expect(page.locator(".plot canvas")).to_have_count(2)
+
+
+def test_a_theme_is_switched_and_stays(served, visit):
+    page = visit(served, "/", color_scheme="light")
+    paper = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(paper)
+    page.get_by_role("button", name="Switch between light and dark").click()
+    dark = page.evaluate(paper)
+    page.goto("/topics")
+    assert (page.evaluate(paper), dark != light) == (dark, True)
+
+
+def test_a_slash_leads_to_the_search_and_lists_are_sifted_while_somebody_types(served, visit):
+    page = visit(served, "/topics")
+    page.keyboard.press("/")
+    page.keyboard.type("FIR")
+    expect(page.locator("tbody tr:visible th")).to_have_text(["first"])
+
+
+def test_a_row_is_shown_beside_the_list(served, visit):
+    page = visit(served, "/topics/a.b_c-1/rows", viewport={"width": 1400, "height": 900})
+    page.get_by_role("link", name="0:42", exact=False).or_(page.locator("tbody th a").nth(3)).first.click()
+    expect(page.locator("#beside pre").nth(1)).to_contain_text('"n":')
+    assert page.url.endswith("/rows")
+
+
+def test_more_tabs_than_a_browser_has_connections_all_move(served, browser, cluster):
+    context = browser.new_context(base_url=served.url)
+    tabs = [context.new_page() for _ in range(12)]
+    for each in tabs:
+        each.goto("/topics/first", timeout=10_000)
+    lines(cluster, "first", {"value": "more", "partition": 0})
+    rows = cluster.documents("topics", "describe", "first")[0]["partitions"][0]["high_watermark"]
+    for each in tabs:
+        expect(each.locator("main .facts dd").nth(1)).to_have_text(str(rows))
+    context.close()
+
+
+PAGES = [
+    "/",
+    "/topics",
+    "/topics/a.b_c-1",
+    "/topics/a.b_c-1/rows",
+    "/topics/a.b_c-1/rows/0/3",
+    "/groups",
+    "/groups/g",
+    "/queries",
+    "/history",
+    "/nodes",
+]
 CONTRASTS = """() => {
   const channels = text => text.match(/[\\d.]+/g).map(Number);
   const luminance = rgb => {

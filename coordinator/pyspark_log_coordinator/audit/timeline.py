@@ -64,6 +64,7 @@ class Lane(enum.Enum):
     OFFSETS = "offset resets"
     SEGMENTS = "rolls and retention"
     BATCHES = "batches"
+    COMMITS = "commits of offsets"
     SETTINGS = "topics and settings"
 
 
@@ -90,8 +91,14 @@ class Moment(msgspec.Struct, frozen=True):
     """Whether somebody should look: rows were lost, a partition has no leader, a node left an ISR."""
     rows: int = 0
     """The rows of a batch."""
+    bytes: int = 0
+    """The bytes of a batch, as one node stores them."""
     producer: str = ""
     """The query or application that wrote a batch; empty for a process without a name that lasts."""
+    committed: int = 0
+    """The rows by which a commit moved a group on."""
+    in_sync: int = 0
+    """By how many replicas the ISRs together have grown, or shrunk if it is negative."""
 
 
 Said = tuple[Lane, str, bool]
@@ -101,7 +108,7 @@ Handle: TypeAlias = "TopicHandle | GroupHandle | Log"
 def moments(handle: Handle, after: int = 0) -> Iterator[Moment]:
     """Yield what the entries of a topic, a group or the cluster did after entry `after`, oldest first.
 
-    Commits of offsets are left out: there are too many. Raises `CorruptObject`, `StoreError`.
+    Raises `CorruptObject`, `StoreError`.
     """
     if isinstance(handle, Log):
         yield from _moments(handle.cluster, after, Scope.CLUSTER, "", _cluster_said)
@@ -273,10 +280,11 @@ def _batch(before: Topic | None, after: Topic, event: BatchSequenced) -> Moment:
     shown = ", ".join(places[:LISTED_MAX]) + (", …" if len(places) > LISTED_MAX else "")
     words = f"{who}: {_counted(event.rows, 'row')}" + (f" ({shown})" if shown else "")
     producer = claim.producer if claim is not None and not claim.expires else ""
-    return Moment(0, Scope.TOPIC, "", 0, Lane.BATCHES, words, rows=event.rows, producer=producer)
+    size = sum(chunk.length for file in event.files for chunk in file.chunks)
+    return Moment(0, Scope.TOPIC, "", 0, Lane.BATCHES, words, rows=event.rows, bytes=size, producer=producer)
 
 
-def _followed(before: Topic, after: Topic) -> Iterator[Said]:
+def _followed(before: Topic, after: Topic) -> Iterator[Said | Moment]:
     """Yield how leaders and ISRs differ between two states, many partitions in one sentence."""
     led: dict[tuple[NodeId | None, NodeId | None], list[int]] = defaultdict(list)
     left: dict[NodeId, list[int]] = defaultdict(list)
@@ -298,14 +306,18 @@ def _followed(before: Topic, after: Topic) -> Iterator[Said]:
             instead = f" in place of node {former}" if former is not None else ""
             yield Lane.ELECTIONS, f"node {leader} leads {_listed(numbers)}{instead}", False
     for node, numbers in sorted(left.items()):
-        yield Lane.ISR, f"node {node} left the ISR of {_listed(numbers)}", True
+        yield _isr(f"node {node} left the ISR of {_listed(numbers)}", -len(numbers))
     for node, numbers in sorted(joined.items()):
-        yield Lane.ISR, f"node {node} joined the ISR of {_listed(numbers)}", False
+        yield _isr(f"node {node} joined the ISR of {_listed(numbers)}", len(numbers))
+
+
+def _isr(words: str, in_sync: int) -> Moment:
+    return Moment(0, Scope.TOPIC, "", 0, Lane.ISR, words, is_bad=in_sync < 0, in_sync=in_sync)
 
 
 def _group_said(  # noqa: C901, PLR0912 -- a sentence for each event
     before: Group | None, after: Group, events: list[Any]
-) -> Iterator[Said]:
+) -> Iterator[Said | Moment]:
     for event in events:
         match event:
             case lifecycle.GroupStarted():
@@ -342,11 +354,24 @@ def _group_said(  # noqa: C901, PLR0912 -- a sentence for each event
                 yield Lane.OFFSETS, f"committed offsets of {_counted(count, 'partition')} were deleted", True
             case JournalEnded():
                 yield Lane.NODES, f"the group's journal moved (generation {event.generation})", False
-            case offsets.OffsetsCommitted() | rebalance.RebalanceExtended():
-                pass  # too many
+            case offsets.OffsetsCommitted():
+                yield _commit(before, event)
+            case rebalance.RebalanceExtended():
+                pass  # the rebalance goes on
             case _:
                 raise AssertionError(event)
-    del before
+
+
+def _commit(before: Group | None, event: offsets.OffsetsCommitted) -> Moment:
+    """Return a commit. What was committed before the first known entry is not known."""
+    rows = partitions = 0
+    for topic_id, new in event.offsets.items():
+        known = before.offsets.get(topic_id, {}) if before is not None else {}
+        partitions += len(new)
+        rows += sum(max(0, each.offset - known[number].offset) for number, each in new.items() if number in known)
+    who = event.member_id or "somebody without a membership"
+    words = f"{who} committed offsets of {_counted(partitions, 'partition')}, {_counted(rows, 'row')} further"
+    return Moment(0, Scope.GROUP, "", 0, Lane.COMMITS, words, committed=rows)
 
 
 def _member(details: Any) -> str:

@@ -32,8 +32,8 @@ SILENT = {
     "LeaderElected", "IsrShrunk", "FilesHeld", "ReplicasFenced", "ReplicasUnfenced",
     # About files alone.
     "OrphanFloorRaised", "FloorMarked", "DeletionsConfirmed", "DeletionsFinished",
-    # Too many.
-    "OffsetsCommitted", "RebalanceExtended",
+    # The rebalance goes on.
+    "RebalanceExtended",
 }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from pyspark_log.documents.verdict import Level
 from pyspark_log.opening import own_log
 from pyspark_log.ui import content, pages
 from pyspark_log.ui.notebook import describe
@@ -49,13 +50,18 @@ def metrics(cli):
 
 def page(cli):
     view = Watch(own_log(cli.path), cli.path).look()
-    shown = pages.render("topic", view=view, settings={"allow_changes": False}, **content.topic(view, {"topic": "t"}))
+    shown = pages.render(
+        "topic",
+        view=view,
+        settings={"allow_changes": False, "shows_rows": True},
+        **content.topic(view, {"topic": "t"}, {}),
+    )
     found = {
         "nodes": [each["node"] for each in view.nodes if each["state"] == "missing"],
         "journals": [each["node"] for each in view.journals if each["missing"]],
         "leaders": ["1"] if "does not answer" in shown and "below min.insync.replicas" in shown else [],
     }
-    assert ("✓ healthy" in pages.render("cluster", view=view)) == (not any(found.values()))
+    assert (view.verdict[0].level is Level.GOOD) == (not any(found.values()))
     return found
 
 
@@ -81,12 +87,18 @@ def test_what_does_not_answer_is_unhealthy_before_a_process_has_noticed(cli, tmp
 def test_a_cluster_that_cannot_be_read_is_unhealthy(cli, tmp_path):
     watch = Watch(own_log(cli.path), cli.path)
     seen = watch.look()
-    assert "✓ healthy" in pages.render("cluster", view=seen)
+    assert seen.verdict[0].level is Level.GOOD
     for name in "bc":
         lose_folder(tmp_path / name)
     for view in (watch.look(), Watch(own_log(cli.path), cli.path).look()):
-        shown = pages.render("cluster", view=view)
-        assert ("✓ healthy" in shown, "✕ unreadable" in shown) == (False, True)
+        assert (view.verdict[0].level, "cannot be read" in view.verdict[0].words) == (Level.BAD, True)
+    states = {each["node"]: each["state"] for each in watch.view.nodes}
+    assert states == {"0": "live", "1": "missing", "2": "missing", "3": "live"}
+    assert [each["node"] for each in watch.view.journals if each["missing"]] == ["1", "2"]
+    assert any("a majority must" in each.words for each in watch.view.verdict)
+    shown = pages.render("nodes", view=watch.view, **content.nodes(watch.view, {}, {}))
+    assert "Too many journal nodes do not vote" in shown
+    assert "more of their stores may fail" not in shown
     samples = [json.loads(line) for line in cli.run("metrics", "--json", code=1).stdout.splitlines()]
     assert {each["name"]: each["samples"][0]["value"] for each in samples}["pyspark_log_up"] == 0
     assert "2 of 3 stores failed" in cli.error("nodes", "list")

@@ -11,7 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from pyspark_log.ui import rows
+from pyspark_log.ui import masks, rows
+from pyspark_log.ui.masks import Mask
+from pyspark_log.writing import typed_json
 from pyspark_log.writing.rows import Rows, TypedSchema
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage.errors import InvalidInput
@@ -113,7 +115,7 @@ def test_of_more_partitions_than_a_page_merges_those_with_the_newest_rows_are_sh
 )
 def test_a_page_begins_where_the_address_says(asked, expected):
     log = filled([[(0, time, b"x") for time in range(1, 6)]])
-    found = rows.read(log.log.topic("t"), rows.wanted_of(asked, ()))
+    found = rows.read(log.log.topic("t"), rows.wanted_of(asked, Mask()))
     assert [each.offset for each in found.rows] == expected
 
 
@@ -127,6 +129,10 @@ def test_rows_that_are_not_committed_are_not_shown(backward):
     assert [each.columns["value"] for each in rows.read(handle, rows.Wanted(backward=backward)).rows] == ["committed"]
     with pytest.raises(InvalidInput, match="has no row 1: it has those from 0 to 0"):
         rows.read_one(handle, 0, 1)
+
+
+def masked(*names):
+    return masks.parsed(names).of("t")
 
 
 FILTERS = ("key", "key_has", "value_has", "header", "field")
@@ -155,15 +161,16 @@ def log():
 def test_what_is_masked_is_not_filtered_by(mask, refused):
     for name in FILTERS:
         if name in refused:
-            with pytest.raises(InvalidInput, match=mask):
-                rows.wanted_of({name: "x"}, [mask])
+            with pytest.raises(InvalidInput, match=mask.lower()):
+                rows.wanted_of({name: "x"}, masked(mask))
         else:
-            rows.wanted_of({name: "x"}, [mask])
+            rows.wanted_of({name: "x"}, masked(mask))
 
 
 @pytest.mark.parametrize("mask", [("key", "value", "header:h"), ("Key", "VALUE", "headers")])
 def test_what_is_masked_is_neither_shown_nor_downloaded_however_it_is_spelt(log, mask):
     handle = log.log.topic("t")
+    mask = masked(*mask)
     shown = [*rows.read(handle, rows.Wanted(), mask).rows, rows.read_one(handle, 0, 0, mask)]
     assert SECRET not in str(shown)
     assert SECRET in str(rows.read(handle, rows.Wanted()).rows)
@@ -181,9 +188,9 @@ def test_a_masked_column_of_a_typed_topic_is_not_found_by_text():
     typed = TypedSchema(0, handle.state.schemas[-1])
     log.append_rows("t", Rows(pa.RecordBatch.from_arrays(arrays, schema=found), None, None, typed=typed))
     handle = log.log.topic("t", polls=True)
-    wanted = rows.wanted_of({"value_has": SECRET}, ["name"])
+    wanted = rows.wanted_of({"value_has": SECRET}, masked("name"))
     assert len(rows.read(handle, wanted).rows) == 1
-    for mask in (["name"], ["Name"]):
+    for mask in (masked("name"), masked("Name"), masked("t:name")):
         assert rows.read(handle, wanted, mask).rows == []
         assert SECRET.encode() not in rows.download(handle, rows.wanted_of({}, mask), "jsonl", mask)
         with pytest.raises(InvalidInput):
@@ -201,6 +208,98 @@ def test_a_name_that_is_no_place_in_a_list_finds_no_field():
     assert rows._has_field({"a": [7]}, "a.0=7")
 
 
+PERSON = pa.struct([("name", pa.string()), ("ages", pa.list_(pa.field("element", pa.int64())))])
+TYPED = {
+    "id": pa.int64(),
+    "text": pa.string(),
+    "at": pa.timestamp("us", "UTC"),
+    "person": PERSON,
+    "tags": pa.map_(pa.string(), pa.string()),
+}
+OBJECTS = [
+    {"id": 7, "text": "abc", "at": 0, "person": {"name": "Ada", "ages": [36, 1815]}, "tags": [("k", "v")]},
+    {"id": 70, "text": None, "at": 10**6, "person": None, "tags": None},
+    {"id": None, "text": 'b"c', "at": None, "person": {"name": None, "ages": [7]}, "tags": []},
+]
+
+
+@pytest.fixture
+def typed():
+    log = PlainLog()
+    log.log.create_topic("t", 1, columns=pa.schema(list(TYPED.items())))
+    handle = log.log.topic("t")
+    found = handle.schemas[-1]
+    columns = {name: [each[name] for each in OBJECTS] for name in TYPED} | {"timestamp": [1, 2, 3]}
+    arrays = [pa.array(columns[each.name], each.type) for each in found if each.name in columns]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema([each for each in found if each.name in columns]))
+    log.append_rows("t", Rows(batch, None, None, typed=TypedSchema(0, handle.state.schemas[-1])))
+    return log
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"value_has": "b"}, [0, 2]),
+        ({"value_has": "Ad"}, [0]),
+        ({"value_has": "181"}, [0]),
+        ({"value_has": "1970-01-01T00:00:01"}, [1]),
+        ({"value_has": "7"}, [0, 1, 2]),
+        ({"field": "id=7"}, [0]),
+        ({"field": "id"}, [0, 1]),
+        ({"field": "person.name=Ada"}, [0]),
+        ({"field": "person.name"}, [0]),
+        ({"field": "person.ages.1=1815"}, [0]),
+        ({"field": "person.ages.0"}, [0, 2]),
+        ({"field": "person.ages.9"}, []),
+        ({"field": "tags.k=v"}, [0]),
+        ({"field": "tags.other"}, []),
+        ({"field": "nothing.a"}, []),
+        ({"field": "id=7", "value_has": "x"}, []),
+        ({"key": "x"}, []),
+    ],
+)
+def test_a_typed_topic_is_searched_by_its_texts_and_its_fields(typed, asked, expected):
+    found = rows.read(typed.log.topic("t"), rows.wanted_of(asked | {"order": "oldest"}, Mask()))
+    assert [each.offset for each in found.rows] == expected
+
+
+def test_a_search_in_a_typed_topic_makes_no_object_of_each_row(monkeypatch, typed):
+    made = []
+    objects = typed_json.objects
+    monkeypatch.setattr(typed_json, "objects", lambda batch: made.append(batch.num_rows) or objects(batch))
+    rows.read(typed.log.topic("t"), rows.wanted_of({"field": "text=none of them"}, Mask()))
+    assert made == []
+
+
+def test_fields_within_columns_and_within_json_are_masked(typed, log):
+    found = rows.read(typed.log.topic("t"), rows.Wanted(backward=False), masked("person.ages", "tags.k")).rows[0]
+    assert msgspec.json.decode(found.columns["person"]) == {"name": "Ada", "ages": "masked"}
+    assert msgspec.json.decode(found.columns["tags"]) == {"k": "masked"}
+    with pytest.raises(InvalidInput):
+        rows.wanted_of({"field": "person.ages.0=36"}, masked("person.ages"))
+    rows.wanted_of({"field": "person.name=Ada"}, masked("person.ages"))
+    handle = log.log.topic("t")
+    log.append("t", {0: [b'{"user": {"ssn": "s3cret", "name": "x"}}', b"s3cret, no JSON"]})
+    handle.refresh()
+    for mask in (masked("value.user.ssn"), masked("VALUE.user")):
+        assert [SECRET in str(each.columns["value"]) for each in rows.read(handle, rows.Wanted(), mask).rows[:2]] == [
+            False
+        ] * 2
+        for form in ("jsonl", "parquet"):
+            assert b"no JSON" not in rows.download(handle, rows.wanted_of({}, mask), form, mask)
+        with pytest.raises(InvalidInput):
+            rows.wanted_of({"value_has": "s3"}, mask)
+
+
+def test_a_search_ends_after_a_time(monkeypatch):
+    monkeypatch.setattr(rows, "SCAN_SECONDS", 0.0)
+    log = PlainLog()
+    log.create("t")
+    log.append("t", {0: [b"x"] * 100})
+    found = rows.read(log.log.topic("t"), rows.Wanted(filters=rows.Filters(value_has="y")))
+    assert (found.scanned, found.at) == (0, {0: 100})
+
+
 def append_record(log, found, partition):
     log.append_rows("t", Rows(found, None, pa.array([partition] * found.num_rows, pa.int32())))
 
@@ -214,7 +313,7 @@ def test_a_download_has_the_rows_of_the_page_as_json_lines_and_as_parquet():
         log.append("t", {partition: [b"later"]})
     handle.refresh()
     for asked in ({}, {"order": "oldest"}, {"value_has": "b"}, {"partition": "1"}, {"key": "nobody"}):
-        wanted = rows.wanted_of(asked, ())
+        wanted = rows.wanted_of(asked, Mask())
         page = [
             (row.partition, row.offset, row.columns["key"], row.columns["value"])
             for row in rows.read(handle, wanted).rows

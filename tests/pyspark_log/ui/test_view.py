@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pyspark_log.documents.cluster import FULL_BYTES
 from pyspark_log.documents.figures import figures_of
 from pyspark_log.documents.text import size
+from pyspark_log.documents.verdict import Level
 from pyspark_log.opening import own_log
 from pyspark_log.reading.groups import lags_in
 from pyspark_log.ui import content, pages
@@ -26,7 +27,9 @@ from pyspark_log_coordinator.replication import file_holders
 from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords, HoldFiles
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.stores import reserve
+from tests.support.command_line import on_three_nodes
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
+from tests.support.counted_bucket import CountedCluster
 from tests.support.plain_log import PlainLog
 from tests.support.pyspark_log.compacted_log import CompactedLog
 
@@ -130,8 +133,9 @@ def test_a_node_whose_disk_has_no_room_left_is_full(log, monkeypatch, left, said
     monkeypatch.setattr(reserve, "_free", lambda _: left)
     view = watch_of(log).look()
     assert [(each["state"], each["free"]) for each in view.nodes] == [(said[2:], left)]
-    page = pages.render("cluster", view=view)
+    page = pages.render("nodes", view=view, **content.nodes(view, {}, {}))
     assert (said in page, size(left) in page) == (True, True)
+    assert (view.verdict[0].level is Level.GOOD) == (said == "✓ live")
 
 
 def test_a_fenced_node_is_said_to_be_fenced():
@@ -179,8 +183,63 @@ def test_a_topics_page_counts_rows_and_not_offsets_and_one_without_rows_has_no_t
     assert "From the first row to the newest, by the rows' timestamps" in shown
 
 
+def test_a_bucket_that_is_gone_is_not_healthy_at_once_and_stays_so_until_it_is_back(monkeypatch):
+    cluster = CountedCluster(monkeypatch)
+    for name in ("a", "b"):
+        cluster.log.create(name, 1)
+    watch = Watch(own_log(cluster.path), cluster.path)
+    assert watch.look().verdict[0].level is Level.GOOD
+
+    def gone(*_, **__):
+        raise LogError("the bucket is gone")
+
+    with monkeypatch.context() as away:
+        for call in ("read", "list", "size", "exists"):
+            away.setattr(cluster.bucket, call, gone)
+        levels = []
+        for _ in range(90):
+            cluster.now += 1
+            levels.append(watch.look().verdict[0].level)
+    assert Level.GOOD not in levels[1:]
+    assert watch.view.is_stale
+    for _ in range(30):
+        cluster.now += 1
+        watch.look()
+    assert watch.view.verdict[0].level is Level.GOOD
+
+
+def test_what_was_seen_too_long_ago_is_not_known_now(log, monkeypatch):
+    watch = watch_of(log)
+    seen = watch.look()
+    old = msgspec.structs.replace(seen, now_ms=seen.at_ms + 16_000)
+    assert (seen.status, old.status, old.verdict[0].level) == ("live", "stale", Level.UNKNOWN)
+    for page in ("topics", "nodes"):
+        content_of = getattr(content, page)
+        shown = [pages.render(page, view=each, **content_of(each, {}, {})) for each in (seen, old)]
+        assert ["sign good" in each for each in shown] == [True, False]
+
+
+def test_partitions_in_which_a_group_has_committed_nothing_count_in_its_lag(log):
+    log.append("a", {1: [b"x"] * 3})
+    log.log.group("g", create=True).reset_offsets({log.log.topic("a").topic_id: {0: Offset(0, 0)}})
+    group = watch_of(log).view.groups["g"]
+    assert (group.lag, group.lag_of("a"), group.unstarted) == (4, 4, {"a": {1: 3}})
+
+
+def test_a_node_that_ceases_to_answer_and_answers_again_is_an_event(tmp_path):
+    cli = on_three_nodes(tmp_path)
+    watch = Watch(own_log(str(cli.path)), str(cli.path))
+    watch.look()
+    moved = next(each["address"] for each in watch.view.nodes if each["node"] == "1")
+    shutil.move(moved, tmp_path / "away")
+    watch.look()
+    shutil.move(tmp_path / "away", moved)
+    assert [each.words for each in watch.look().noticed] == ["node 1 does not answer", "node 1 answers again"]
+
+
 def topic_page(view, name):
-    return pages.render("topic", view=view, settings={"allow_changes": False}, **content.topic(view, {"topic": name}))
+    settings = {"allow_changes": False, "shows_rows": True}
+    return pages.render("topic", view=view, settings=settings, **content.topic(view, {"topic": name}, {}))
 
 
 def committed(log, topic):

@@ -1,0 +1,123 @@
+"""What viewers may not see of rows: columns, fields within columns, and headers.
+
+A mask is `column`, `column.field.field`, or `header:NAME`; `TOPIC:` before it makes it one of that topic alone. Of a
+topic of records the columns are key, value and headers, and a value that is JSON has fields. Case does not matter: a
+name that is spelt otherwise hides what it means. What is masked can be searched neither, which would show it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from pyspark_log_storage.columns import schema
+from pyspark_log_storage.columns.column_types import children
+from pyspark_log_storage.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+MASKED = "masked"
+HEADERS, HEADER = "headers", "header:"
+RECORD_COLUMNS = ("key", "value")
+
+
+class Mask(msgspec.Struct, frozen=True):
+    """What is masked of one topic: names in lower case."""
+
+    names: frozenset[str] = frozenset()
+
+    def hides(self, path: str) -> bool:
+        """Return whether a column or a field is masked itself."""
+        return path.lower() in self.names
+
+    def reaches(self, path: str) -> bool:
+        """Return whether a column or a field is masked, in part or with what it is a part of."""
+        path = path.lower()
+        return any(path == each or each.startswith(f"{path}.") or path.startswith(f"{each}.") for each in self.names)
+
+    def hides_header(self, key: str | None) -> bool:
+        """Return whether a header is masked."""
+        return self.hides(f"{HEADER}{key}") or self.hides(HEADERS)
+
+    @property
+    def reaches_headers(self) -> bool:
+        """Whether any header is masked."""
+        return HEADERS in self.names or any(each.startswith(HEADER) for each in self.names)
+
+    def applied(self, value: Any, path: str) -> Any:
+        """Return a value as JSON has it, with what is masked replaced; `path` is its own name."""
+        if value is not None and self.hides(path):
+            return MASKED
+        if isinstance(value, dict):
+            return {name: self.applied(each, f"{path}.{name}") for name, each in value.items()}
+        return [self.applied(each, path) for each in value] if isinstance(value, list) else value
+
+
+class Masks(msgspec.Struct, frozen=True):
+    """All masks: those of each topic, and under an empty name those of all."""
+
+    names: tuple[str, ...] = ()
+    """As they were given."""
+    topics: dict[str, frozenset[str]] = {}
+
+    def of(self, topic: str) -> Mask:
+        """Return what is masked of a topic."""
+        return Mask(self.topics.get("", frozenset()) | self.topics.get(topic, frozenset()))
+
+
+def parsed(names: Iterable[str]) -> Masks:
+    """Return the masks of a command line.
+
+    >>> parsed(["user.SSN", "t:value", "header:Auth"]).of("t").names == {"user.ssn", "value", "header:auth"}
+    True
+    """
+    topics: dict[str, frozenset[str]] = {}
+    for name in names:
+        topic, path = _split(name)
+        topics[topic] = topics.get(topic, frozenset()) | {path}
+    return Masks(tuple(names), topics)
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Return topic and path of a mask, both as they are compared."""
+    topic, colon, rest = name.partition(":")
+    if not colon or name.lower().startswith(HEADER):
+        return "", name.lower()
+    return topic, rest.lower()
+
+
+def check(masks: Masks, topics: Mapping[str, Sequence[pa.Schema]]) -> None:
+    """Raise `InvalidInput` for a name that masks nothing; `topics` are their schemas."""
+    for name in masks.names:
+        topic, path = _split(name)
+        if topic and topic not in topics:
+            raise InvalidInput(f"--mask {name!r} masks nothing: topic {topic!r} does not exist")
+        chosen = [topics[topic]] if topic else topics.values()
+        is_for_new = not topic and _is_of_records(path)  # topics of records may come
+        if not is_for_new and not any(_has(each, path) for some in chosen for each in some):
+            where = f"topic {topic!r}" if topic else "any topic"
+            raise InvalidInput(
+                f"--mask {name!r} masks nothing: it is no column of {where}; name a column, a field such as user.ssn, "
+                "value.user.ssn for values that are JSON, or header:NAME"
+            )
+
+
+def _is_of_records(path: str) -> bool:
+    return path == HEADERS or path.startswith(HEADER) or path.partition(".")[0] in RECORD_COLUMNS
+
+
+def _has(found: pa.Schema, path: str) -> bool:
+    """Return whether rows of a schema have what a mask names. In JSON and in maps it may be anything."""
+    if not schema.is_typed(found):
+        return _is_of_records(path)
+    return any(_names(field, field.name.lower(), path) for field in found)
+
+
+def _names(field: pa.Field, own: str, path: str) -> bool:
+    if path == own or (pa.types.is_map(field.type) and path.startswith(f"{own}.")):
+        return True
+    is_list = pa.types.is_list(field.type)
+    return any(_names(each, own if is_list else f"{own}.{each.name.lower()}", path) for each in children(field.type))
