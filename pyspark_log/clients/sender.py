@@ -319,33 +319,22 @@ class Sender:
         return self._committed(topic.handle, batch, staged.deadline)
 
     def _committed(self, handle: TopicHandle, batch: Batch, deadline: float) -> dict[int, tuple[int, int]]:
-        """Commit until the outcome is known, or the deadline has passed. A batch with a claim is in the log once."""
-        unknown: OutcomeUnknown | None = None
-        while True:
-            try:
-                if unknown is not None:
-                    self._environment.sleep(self._options.retry.backoff_seconds)
-                left = max(1, int((deadline - self._environment.monotonic()) * 1000))
-                policy = msgspec.structs.replace(self._options.retry, delivery_timeout_ms=left)
-                if not (handle.is_fresh or handle.is_served):
-                    retry(self._environment, policy, handle.refresh)
-                self._housekeeper.begin(handle)
-                return commit(handle, batch, policy, cleans_up=False)
-            except OutcomeUnknown as error:
-                if batch.claim is None or self._environment.monotonic() >= deadline:
-                    raise
-                logs.warning("repeating a batch of topic %(topic)r: %(error)s", topic=handle.name, error=error)
-                unknown = error
-            except Exception as error:
-                if unknown is not None:  # what refuses a repetition says nothing about the first attempt
-                    raise unknown from error
-                if isinstance(error, LogError):
-                    raise
-                raise OutcomeUnknown(
-                    f"topic {handle.name!r}: the commit of a batch ended with an unexpected error "
-                    f"({type(error).__name__}: {error}), perhaps after the batch was in the log; look for its rows "
-                    "before you send them again"
-                ) from error
+        """Commit until a deadline."""
+        left = max(1, int((deadline - self._environment.monotonic()) * 1000))
+        policy = msgspec.structs.replace(self._options.retry, delivery_timeout_ms=left)
+        try:
+            if not (handle.is_fresh or handle.is_served):
+                retry(self._environment, policy, handle.refresh)
+            self._housekeeper.begin(handle)
+            return commit(handle, batch, policy, cleans_up=False)
+        except LogError:
+            raise
+        except Exception as error:
+            raise OutcomeUnknown(
+                f"topic {handle.name!r}: the commit of a batch ended with an unexpected error "
+                f"({type(error).__name__}: {error}), perhaps after the batch was in the log; look for its rows before "
+                "you send them again"
+            ) from error
 
     def _refresh(self, name: str) -> None:
         """Look which nodes can be reached, and how the topic is now. Raises what does not pass with time."""

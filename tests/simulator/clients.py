@@ -32,6 +32,7 @@ from pyspark_log.clients import (
 )
 from pyspark_log.clients.consumer_group import ConsumerRebalanceListener
 from pyspark_log.writing import destination
+from pyspark_log_coordinator.commit.commit import _Attempt
 from pyspark_log_coordinator.membership import latch, member_thread, session
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import (
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from pyspark_log.clients.records import ConsumerRecord, RecordMetadata, TopicPartition
-    from pyspark_log_coordinator.commit.commit import Batch
 
 _CLOSES, _DIES = 0.03, 0.01
 """How often a client is closed, or its process is killed, after each thing that it does."""
@@ -107,7 +107,7 @@ def patches(world: World) -> Iterator[None]:
             (consumer, "weakref", SimpleNamespace(finalize=lambda *_: None)),
             (consumer_group, "FIND_AGAIN_SECONDS", 0.1),
             (housekeeper, "CLEAN_UP_SECONDS", 0.5),
-            (sender, "commit", _noted(world, sender.commit)),
+            (_Attempt, "_commit", _noted(world, _Attempt._commit)),
             (sender, "REFRESH_SECONDS", 0.5),
             (member_thread, "AGAIN_SECONDS", 0.05),
             (logs, "exception", unexpected),
@@ -117,32 +117,35 @@ def patches(world: World) -> Iterator[None]:
         yield
 
 
-def _noted(world: World, commit: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `commit` of a Producer's batch, whose outcome sometimes stays unknown; count what became of repetitions.
+def _noted(world: World, commit: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return an attempt to commit whose outcome sometimes stays unknown if it is a Producer's; count repetitions.
 
     A process learns nothing of an entry if its store does not answer for longer than the journal's patience, before or
     after it got the entry. That is longer than a world is.
     """
     unknown: set[tuple[str, int]] = set()
 
-    def some_unknown(handle: Any, batch: Batch, *args: Any, **options: Any) -> Any:
+    def some_unknown(attempt: Any) -> Any:
         fate = world.process.chance.random() / _UNKNOWN if world.process.state.weather.lost_answer else 1.0
         if fate < 0.5:
             raise OutcomeUnknown("the store did not answer")
-        offsets = commit(handle, batch, *args, **options)
+        outcome = commit(attempt)
         if fate < 1.0:
             raise OutcomeUnknown("the answer was lost")
-        return offsets
+        return outcome
 
-    def noted(handle: Any, batch: Batch, *args: Any, **options: Any) -> Any:
-        if batch.claim is None:
-            return some_unknown(handle, batch, *args, **options)
-        key = batch.claim.producer, batch.claim.batch_id
+    def noted(attempt: Any) -> Any:
+        claim = attempt._batch.claim
+        if all(attempt._handle.log is not each for each in world.process.own):
+            return commit(attempt)
+        if claim is None:
+            return some_unknown(attempt)
+        key = claim.producer, claim.batch_id
         assert world.rows is not None
         known = world.rows.states[-1].producers.get(key[0])
         was_there = known is not None and known.batch_id == key[1]
         try:
-            offsets = some_unknown(handle, batch, *args, **options)
+            outcome = some_unknown(attempt)
         except OutcomeUnknown:
             unknown.add(key)
             raise
@@ -152,7 +155,7 @@ def _noted(world: World, commit: Callable[..., Any]) -> Callable[..., Any]:
             raise
         if key in unknown and was_there:
             world.counts["repetitions that find their batch"] += 1
-        return offsets
+        return outcome
 
     return noted
 

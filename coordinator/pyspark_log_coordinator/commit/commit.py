@@ -6,7 +6,8 @@
     maintain      do a little maintenance, which cannot fail the batch (`inline_maintenance`)
 
 A batch that is refused because too few replicas are in sync, or hold it, is submitted once more after the nodes were
-probed, leaders elected, and what is missing was copied. A retriable error repeats all of this.
+probed, leaders elected, and what is missing was copied. A retriable error repeats all of this, and so does an unknown
+outcome of a batch with a claim, which is in the log once however often it is submitted.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def commit(
     inbox = None if batch.claim is None else handle.inbox
     attempt = _Attempt(handle, batch, policy.session_timeout_ms, inbox)
     try:
-        outcome = retry(handle.log.environment, policy, attempt)
+        outcome = retry(handle.log.environment, policy, attempt, is_retriable=attempt.may_be_repeated)
     except LogError as error:
         if not attempt.may_have_appended or isinstance(error, _CERTAIN):
             raise
@@ -162,6 +163,8 @@ class _Attempt:
         self._session_timeout_ms = session_timeout_ms
         self._inbox = inbox
         self._is_repeated = False
+        self._is_unknown = False
+        """Whether the outcome of an attempt has stayed unknown."""
         self.failed = {node for file in batch.files for node in file.failed}
         """The nodes that a task could not write to, unless the batch was refused since: they may be well again."""
         self.before = handle.journal.state
@@ -174,9 +177,21 @@ class _Attempt:
     @property
     def may_have_appended(self) -> bool:
         """Whether the batch may be in the log although an attempt has failed."""
-        return self._outcome is not None or (self._inbox is not None and self._inbox.is_used)
+        return self._is_unknown or self._outcome is not None or (self._inbox is not None and self._inbox.is_used)
+
+    def may_be_repeated(self, error: LogError) -> bool:
+        """Return whether to call this again after an error."""
+        return error.retriable or (isinstance(error, OutcomeUnknown) and self._batch.claim is not None)
 
     def __call__(self) -> Outcome[Topic]:
+        """Commit the batch. Raises `OutcomeUnknown` and what `submit` raises."""
+        try:
+            return self._commit()
+        except OutcomeUnknown:
+            self._is_unknown = True
+            raise
+
+    def _commit(self) -> Outcome[Topic]:
         handle = self._handle
         handle.log.check_root()
         if self._is_repeated:
