@@ -28,9 +28,10 @@ from pyspark_log_coordinator.log.nearest_holders import nearest_first, reachable
 from pyspark_log_coordinator.sync import replica_file
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
+    CorruptObject,
     InvalidOption,
     LogError,
-    NodeMissing,
+    StoreError,
     UnknownTopic,
 )
 from pyspark_log_storage.objects import node
@@ -231,17 +232,12 @@ def _copy(
         copied.bytes += count
         moved(count)
 
-    def copy_from(source: str) -> None:
-        replica_file.copy(handle.log.node_store(source), target, file, advance, replace=False)
-
     sources = reachable_holders(handle.log, state, nearest_first(handle.log), file.holders)
     try:
-        first_readable(sources, copy_from)
-    except AllCopiesFailed as failed:
-        if file not in replica_file.files_of(handle.refresh()):
-            return False
-        missing = f"no node that has {file.key} can be read; mount its disk, or back up again later"
-        absent = NodeMissing(", ".join(each.node for each in file.holders), file.key, missing)
-        raise failed.first_or(absent) from failed
+        replica_file.copy_from_first([handle.log.node_store(each) for each in sources], target, file, advance)
+    except (CorruptObject, StoreError):
+        if file in replica_file.files_of(handle.refresh()):
+            raise
+        return False
     copied.files += 1
     return True

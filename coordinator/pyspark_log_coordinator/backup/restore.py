@@ -87,7 +87,7 @@ def _copy_files(backup: Backup, source: Store, target: Store, bar: Bar) -> Copie
         lacking = [file for file in replica_file.files_of(state) if file.stored_key not in stored]
         with bar(f"restore {state.name}", sum(file.bytes for file in lacking)) as moved:
             for file in lacking:
-                begin_anew.copy(file, [source], target, moved)
+                replica_file.copy_from_first([source], target, file, moved)
                 copied.files += 1
                 copied.bytes += target.size(file.stored_key)
     return copied

@@ -28,20 +28,16 @@ from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.state_machine import BeginJournal
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.rebuild.known_files import NUMBER_MARGIN
-from pyspark_log_coordinator.sync import replica_file
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import OutcomeUnknown
-from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable, stop_unless_damaged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.place import JournalPlace
     from pyspark_log_coordinator.journal.state_machine import Machine
-    from pyspark_log_coordinator.sync.replica_file import ReplicaFile
-    from pyspark_log_storage.stores.store import Store
 
 
 class NewTopic(msgspec.Struct, frozen=True):
@@ -97,20 +93,6 @@ class States(msgspec.Struct, frozen=True):
             *((each.folder, group.MACHINE, each.number, each.state) for each in self.groups),
             (layout.CLUSTER_JOURNAL, cluster.MACHINE, self.number, state),
         ]
-
-
-def copy(
-    file: ReplicaFile, sources: Sequence[Store], target: Store, moved: Callable[[int], object] = lambda _: None
-) -> None:
-    """Copy a file from the first store that has it whole. Raises the error of the first one if none has."""
-
-    def copy_from(source: Store) -> None:
-        replica_file.copy(source, target, file, moved, replace=replica_file.is_stored(target, file))
-
-    try:
-        first_readable(sources, copy_from, stop_unless_damaged)
-    except AllCopiesFailed as failed:
-        raise next(iter(failed.errors.values())) from failed
 
 
 def begin_anew(

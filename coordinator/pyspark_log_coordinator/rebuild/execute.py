@@ -103,7 +103,8 @@ class _Rebuild:
         files = {file.key: file for file in replica_file.files_of(found.state)}
         for key, target in known_files.lacking(found.state, found.copies, list(self._stores)):
             if target not in copies[key]:
-                begin_anew.copy(files[key], [self._stores[each] for each in copies[key]], self._stores[target])
+                sources, store, file = [self._stores[each] for each in copies[key]], self._stores[target], files[key]
+                replica_file.copy_from_first(sources, store, file, replace=replica_file.is_stored(store, file))
                 copies[key] = (*copies[key], target)
         return copies
 

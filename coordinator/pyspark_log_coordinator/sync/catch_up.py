@@ -12,7 +12,6 @@ is back, or the node is renewed.
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,7 +21,6 @@ from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.replication.file_holders import HoldFiles
 from pyspark_log_coordinator.sync import faults, replica_file
 from pyspark_log_coordinator.sync.replica_file import ReplicaFile, absent, has_required_files, is_stored, missing
-from pyspark_log_storage import logs
 from pyspark_log_storage.errors import CorruptObject, LogError, StoreError
 from pyspark_log_storage.objects import node as node_marker
 
@@ -52,15 +50,13 @@ def catch_up(
     node_id: NodeId,
     *,
     moved: Callable[[int], object] = lambda _: None,
-    failed: Callable[[LogError], object] = lambda _: None,
     deadline: float | None = None,
 ) -> CopyResult:
     """Copy what a node lacks of a topic until it lacks nothing, and submit that it holds the copies.
 
-    `moved` gets the number of bytes copied since its last call, and may wait (`Throttle`). `failed` gets the error of
-    each file that cannot be copied from any holder; the others continue. `deadline` is a time of the environment's
-    monotonic clock, after which no further file is begun. Raises `NodeMissing` if the node's store is not the one that
-    the cluster knows, `StoreError` if it cannot be written.
+    `moved` gets the number of bytes copied since its last call, and may wait (`Throttle`). `deadline` is a time of the
+    environment's monotonic clock, after which no further file is begun. Raises `NodeMissing` if the node's store is not
+    the one that the cluster knows, `StoreError` if it cannot be written.
     """
     log = handle.log
     update_topic(handle, node_id)
@@ -71,26 +67,19 @@ def catch_up(
     copier = _Copier(handle, node_id, moved, deadline)
     state = handle.refresh()
     may_join = _is_out_of(state.partitions, node_id) and (missing(handle, node_id) or _has_news(handle, node_id))
-    objects, size = copier.restore_lost() if may_join or node_id in state.suspects else (0, 0)
-    reported: dict[str, LogError] = {}
-    for file in copier.lost():
-        reported[file.key] = copier.errors[file.key]
-        failed(reported[file.key])
-        if node_id in handle.journal.state.suspects or _is_out_of(_partitions(handle, file), node_id):
-            # The next entry that names the node might let it lead, or join the ISR, without these rows.
-            return CopyResult(objects, size, tuple(reported.values()))
-    if copier.is_past_deadline():
-        return CopyResult(objects, size, ())
+    lost = copier.restore_lost() if may_join or node_id in state.suspects else []
+    state = handle.journal.state
+    if copier.is_past_deadline() or any(
+        node_id in state.suspects or _is_out_of([state.partitions[each] for each in file.partitions], node_id)
+        for file in lost
+    ):
+        # The next entry that names the node might let it lead, or join the ISR, without the rows that it has lost.
+        return copier.result(lost)
     submitted_nothing_new = False
     while True:
         handle.refresh()
         wanted = missing(handle, node_id)
-        for file in wanted:
-            # The file is still needed: it was not rolled or expired meanwhile.
-            if file.key in copier.errors and file.key not in reported:
-                reported[file.key] = copier.errors[file.key]
-                failed(reported[file.key])
-        todo = [] if copier.is_past_deadline() else [file for file in wanted if file.key not in copier.errors]
+        todo = copier.left(wanted)
         done = copier.copy_some(todo)
         if done:
             node_marker.require_marker(target, node_id, member.incarnation)
@@ -99,12 +88,10 @@ def catch_up(
         elif todo:
             continue  # none of them could be copied
         elif submitted_nothing_new or not _has_news(handle, node_id):
-            return CopyResult(objects, size, tuple(reported.values()))
-        _submit(handle, node_id, member.incarnation, done)
-        copier.cure_sources()
+            return copier.result([*lost, *wanted])
+        handle.submit(HoldFiles(node_id, member.incarnation, *replica_file.ids(done)))
         submitted_nothing_new = not done
-        objects += len(done)
-        size += sum(file.bytes for file in done)
+        copier.note(done)
 
 
 class _Copier:
@@ -114,70 +101,57 @@ class _Copier:
         self, handle: TopicHandle, node_id: NodeId, moved: Callable[[int], object], deadline: float | None
     ) -> None:
         self._handle = handle
-        self._log = handle.log
+        self._environment = handle.log.environment
         self._node_id = node_id
-        self._target = handle.log.node_store(node_id)
         self._moved = moved
         self._deadline = deadline
-        self._damaged: list[tuple[NodeId, ReplicaFile]] = []
-        """Damaged and lost copies on other nodes, of files that were then copied from another holder."""
-        self.errors: dict[str, LogError] = {}
+        self._objects = 0
+        self._bytes = 0
+        self._errors: dict[str, LogError] = {}
         """Why files could not be copied, by key. They are not tried again."""
 
     def is_past_deadline(self) -> bool:
         """Return whether no further file may be begun."""
-        return self._deadline is not None and self._log.environment.monotonic() >= self._deadline
+        return self._deadline is not None and self._environment.monotonic() >= self._deadline
 
-    def restore_lost(self) -> tuple[int, int]:
-        """Copy the files that the node has lost; return how many, and their bytes."""
-        objects = size = 0
-        while todo := [file for file in absent(self._handle, self._node_id) if file.key not in self.errors]:
-            done = self.copy_some(todo)
-            objects += len(done)
-            size += sum(file.bytes for file in done)
-            if self.is_past_deadline():
-                break
+    def restore_lost(self) -> list[ReplicaFile]:
+        """Copy the files that the node has lost; return those that it cannot get back."""
+        while todo := self.left(lost := absent(self._handle, self._node_id)):
+            self.note(self.copy_some(todo))
             self._handle.refresh()
-        return objects, size
+        return lost
 
-    def lost(self) -> list[ReplicaFile]:
-        """Return the files that the node has lost, and cannot get back."""
-        found = absent(self._handle, self._node_id) if self.errors else []
-        return [file for file in found if file.key in self.errors]
+    def left(self, files: list[ReplicaFile]) -> list[ReplicaFile]:
+        """Return the files that are still to be tried."""
+        return [] if self.is_past_deadline() else [file for file in files if file.key not in self._errors]
 
     def copy_some(self, todo: list[ReplicaFile]) -> list[ReplicaFile]:
         """Copy as many files as one entry names; return them."""
-        clock = self._log.environment.monotonic
-        end = clock() + SUBMIT_SECONDS
+        end = self._environment.monotonic() + SUBMIT_SECONDS
         done: list[ReplicaFile] = []
-        size = 0
         for file in todo:
-            if self.is_past_deadline() or len(done) >= SUBMIT_OBJECTS or size >= SUBMIT_BYTES or clock() >= end:
+            is_enough = len(done) >= SUBMIT_OBJECTS or sum(each.bytes for each in done) >= SUBMIT_BYTES
+            if is_enough or self.is_past_deadline() or self._environment.monotonic() >= end:
                 break
             try:
-                made = faults.make_whole(self._handle, self._node_id, file, self._moved)
+                faults.make_whole(self._handle, self._node_id, file, self._moved)
             except (CorruptObject, StoreError) as error:
-                if faults.is_of_store(error, self._target):
+                if replica_file.is_of_store(error, self._handle.log.node_store(self._node_id)):
                     raise
-                self.errors[file.key] = error
+                self._errors[file.key] = error
             else:
                 done.append(file)
-                size += file.bytes
-                self._damaged += [(source, file) for source in made.damaged]
         return done
 
-    def cure_sources(self) -> None:
-        """Cure the damaged copies that were found on other nodes. What fails is left to their own scrubbers."""
-        while self._damaged and not self.is_past_deadline():
-            node, file = self._damaged.pop()
-            with contextlib.suppress(LogError):
-                if faults.cure(self._handle, node, file):
-                    message = "topic %(topic)r: %(key)s on node %(node)r was damaged or missing; copied it again"
-                    logs.warning(message, topic=self._handle.name, key=file.stored_key, node=node)
+    def note(self, done: list[ReplicaFile]) -> None:
+        """Count files that were copied."""
+        self._objects += len(done)
+        self._bytes += sum(file.bytes for file in done)
 
-
-def _partitions(handle: TopicHandle, file: ReplicaFile) -> list[Partition]:
-    return [handle.journal.state.partitions[number] for number in file.partitions]
+    def result(self, wanted: list[ReplicaFile]) -> CopyResult:
+        """Return what was copied, and why files were not that the node still lacks."""
+        errors = {file.key: self._errors[file.key] for file in wanted if file.key in self._errors}
+        return CopyResult(self._objects, self._bytes, tuple(errors.values()))
 
 
 def _is_out_of(partitions: Iterable[Partition], node_id: NodeId) -> bool:
@@ -194,8 +168,3 @@ def _has_news(handle: TopicHandle, node_id: NodeId) -> bool:
     if node_id in state.suspects and has_required_files(handle, node_id):
         return True
     return node_id not in state.fenced and any(replicas.may_join_isr(each, node_id) for each in state.partitions)
-
-
-def _submit(handle: TopicHandle, node_id: NodeId, incarnation: str, done: list[ReplicaFile]) -> None:
-    """Submit that the node holds these files."""
-    handle.submit(HoldFiles(node_id, incarnation, *replica_file.ids(done)))

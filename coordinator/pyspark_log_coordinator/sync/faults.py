@@ -12,16 +12,17 @@ whole, nothing is changed, and the error names the rows.
 
 from __future__ import annotations
 
+import contextlib
 import enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.model.partition import NodeId, SegmentRef, named
+from pyspark_log_coordinator.model.partition import NodeId, SegmentRef
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.sync import replica_file
 from pyspark_log_coordinator.sync.replica_file import ReplicaFile
-from pyspark_log_storage import layout
+from pyspark_log_storage import layout, logs
 from pyspark_log_storage.errors import (
     CorruptObject,
     LogError,
@@ -33,7 +34,6 @@ from pyspark_log_storage.errors import (
 from pyspark_log_storage.files import append_file
 from pyspark_log_storage.objects.node import require_marker
 from pyspark_log_storage.segments import segment, transfer
-from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
 from pyspark_log_storage.stores.read_ahead import ReadAhead
 
 if TYPE_CHECKING:
@@ -176,65 +176,51 @@ def cure(handle: TopicHandle, node: NodeId, file: ReplicaFile) -> bool:
         return False
     # While the disk is not mounted, the copy would be written below its mount point.
     require_marker(handle.log.node_store(node), node, state.incarnations[node])
-    return make_whole(handle, node, newest).changed
-
-
-class Made(NamedTuple):
-    """What it took to make a copy whole."""
-
-    changed: bool
-    """Whether anything was written."""
-    damaged: tuple[NodeId, ...] = ()
-    """The holders whose copies turned out to be damaged or lost before another one was whole."""
+    return make_whole(handle, node, newest)
 
 
 def make_whole(
     handle: TopicHandle, node: NodeId, file: ReplicaFile, moved: Callable[[int], object] = lambda _: None
-) -> Made:
+) -> bool:
     """Copy a file to a node from the nearest holder that has it whole, unless the node has a whole copy.
 
-    A damaged copy on the node is replaced in one step, so that two processes that do so do not delete each other's. One
-    that cannot be read may be on a bad sector. Raises `CorruptObject`, `NewerFormat`, `StoreError` and changes nothing.
+    Return whether anything was written. A damaged copy on the node is replaced in one step, so that two processes that
+    do so do not delete each other's. One that cannot be read may be on a bad sector. Holders whose copies turn out to
+    be damaged or lost are cured afterwards. Raises `CorruptObject`, `NewerFormat`, `StoreError` and changes nothing.
     """
     target = handle.log.node_store(node)
-    error: CorruptObject | StoreError | None = None
+    own: CorruptObject | StoreError | None = None
     if replica_file.is_stored(target, file):
         try:
-            return Made(replica_file.check(target, file, moved))
-        except (CorruptObject, StoreUnavailable) as raised:
-            error = raised
-    skipped: list[NodeId] = []
-
-    def copy_from(source: NodeId) -> None:
-        replica_file.copy(handle.log.node_store(source), target, file, moved, replace=error is not None)
-
-    def note(source: NodeId, raised: CorruptObject | StoreError) -> None:
-        if is_of_store(raised, target):
-            raise raised
-        if isinstance(raised, (CorruptObject, ObjectMissing)):
-            skipped.append(source)
-
+            return replica_file.check(target, file, moved)
+        except (CorruptObject, StoreUnavailable) as error:
+            own = error
+    elif all(each.node == node for each in file.holders):
+        own = ObjectMissing(target.url, file.stored_key)
+    sources = {handle.log.node_store(each): each for each in replica_file.sources(handle, file.holders, node)}
+    is_stored = isinstance(own, (CorruptObject, StoreUnavailable))
     try:
-        first_readable(replica_file.sources(handle, file.holders, node), copy_from, note)
-    except AllCopiesFailed as failed:
-        if error is None and not failed.errors and all(each.node == node for each in file.holders):
-            error = ObjectMissing(target.url, file.stored_key)
-        raise _no_copy(handle.journal.state, node, file, [error, *failed.errors.values()]) from None
-    except StoreError as raised:  # of the node's own store
-        if error is not None:
+        damaged = replica_file.copy_from_first(list(sources), target, file, moved, replace=is_stored)
+    except (CorruptObject, StoreError) as error:
+        if not replica_file.is_of_store(error, target):
+            raise _no_copy(handle.journal.state, node, file, error if sources or own is None else own) from None
+        if is_stored:
             raise
         if not replica_file.is_stored(target, file):
-            if type(raised) is StoreError:  # the name was taken; the file has expired since
-                raise ObjectMissing(target.url, file.key) from raised
+            if type(error) is StoreError:  # the name was taken; the file has expired since
+                raise ObjectMissing(target.url, file.key) from error
             raise
         # Another process copied it first.
         replica_file.check(target, file, moved)
-    return Made(True, tuple(skipped))
+        return True
+    for source in damaged:
+        with contextlib.suppress(LogError):  # what fails is left to the node's own scrubber
+            if cure(handle, sources[source], file):
+                message = "topic %(topic)r: %(key)s on node %(node)r was damaged or missing; copied it again"
+                logs.warning(message, topic=handle.name, key=file.stored_key, node=sources[source])
+    return True
 
 
-def is_of_store(error: LogError, store: Store) -> bool:
-    """Return whether a store failed itself, rather than a source or a deleted object."""
-    return isinstance(error, StoreError) and not isinstance(error, ObjectMissing) and error.url == store.url
 
 
 def rows_of(state: Topic, file: ReplicaFile) -> list[BadRows]:
@@ -249,16 +235,9 @@ def rows_of(state: Topic, file: ReplicaFile) -> list[BadRows]:
     return found
 
 
-def _no_copy(
-    state: Topic, node: NodeId, file: ReplicaFile, errors: list[CorruptObject | StoreError | None]
-) -> LogError:
-    """Return the error that no holder has a whole copy of a file, given what the node and its holders answered."""
-    why = next((each for each in reversed(errors) if each is not None), None)
+def _no_copy(state: Topic, node: NodeId, file: ReplicaFile, why: CorruptObject | StoreError) -> LogError:
+    """Return the error that no holder has a whole copy of a file for a node, given what one of them answered."""
     rows = _text(rows_of(state, file))
-    if why is None:
-        names = named({holder.node for holder in file.holders})
-        message = f"cannot be copied to node {node!r}: none of its holders ({names}) is reachable"
-        return StoreUnavailable("", file.key, f"{file.key} ({rows}) {message}; bring one back")
     if isinstance(why, CorruptObject):
         detail = f"no holder that answers has a whole copy of {file.stored_key} ({rows}), which node {node!r} needs"
         return CorruptObject(why.object, f"{why.detail}; {detail}")

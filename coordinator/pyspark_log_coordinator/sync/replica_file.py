@@ -12,14 +12,23 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.log.nearest_holders import nearest_first, reachable_holders
-from pyspark_log_coordinator.model.partition import Holder, SegmentRef
+from pyspark_log_coordinator.model.partition import Holder, SegmentRef, named
 from pyspark_log_coordinator.replication import file_holders
 from pyspark_log_coordinator.replication.file_holders import held_alone, newest_held
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, LogError, StoreError, StoreRefused, is_node_failure
+from pyspark_log_storage.errors import (
+    CorruptObject,
+    LogError,
+    ObjectMissing,
+    StoreError,
+    StoreRefused,
+    StoreUnavailable,
+    is_node_failure,
+)
 from pyspark_log_storage.files.row_files import StagedChunk
 from pyspark_log_storage.segments import transfer
 from pyspark_log_storage.segments.transfer import has_object
+from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -166,6 +175,41 @@ def copy(
         transfer.copy_append_file(source, target, file.key, file.places, moved, replace=replace)
     else:
         transfer.copy_segment(source, target, file.key, file.segment.file, moved, replace=replace)
+
+
+def copy_from_first(
+    sources: Sequence[Store],
+    target: Store,
+    file: ReplicaFile,
+    moved: Callable[[int], object] = lambda _: None,
+    *,
+    replace: bool = False,
+) -> list[Store]:
+    """Copy a file from the first store that has it whole; return those before it whose copies are damaged or lost.
+
+    Raises the error of the target, or if no source has the file whole, that of the first one; `StoreUnavailable` if
+    there is no source.
+    """
+    damaged: list[Store] = []
+
+    def note(source: Store, error: CorruptObject | StoreError) -> None:
+        if is_of_store(error, target):
+            raise error
+        if isinstance(error, (CorruptObject, ObjectMissing)):
+            damaged.append(source)
+
+    try:
+        first_readable(sources, lambda source: copy(source, target, file, moved, replace=replace), note)
+    except AllCopiesFailed as failed:
+        names = named({each.node for each in file.holders})
+        message = f"{file.key} cannot be copied: none of its holders ({names}) is reachable; bring one back"
+        raise failed.first_or(StoreUnavailable("", file.key, message)) from None
+    return damaged
+
+
+def is_of_store(error: LogError, store: Store) -> bool:
+    """Return whether a store failed itself, rather than a source or a deleted object."""
+    return isinstance(error, StoreError) and not isinstance(error, ObjectMissing) and error.url == store.url
 
 
 def is_stored(store: Store, file: ReplicaFile) -> bool:

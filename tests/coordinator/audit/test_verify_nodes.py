@@ -154,12 +154,13 @@ def test_no_copy_is_deleted_if_every_copy_is_bad(topic):
     assert {name: topic.content(name) for name in ALL} == before
 
 
-def test_with_a_node_only_its_copies_are_repaired(topic):
+def test_with_a_node_its_copies_are_repaired_and_those_that_turn_out_to_be_bad_sources(topic):
     key = log_key(topic)
     for name in ("0", "1"):
         spoil(topic, name, key, "flipped")
+    spoil(topic, "0", file_key(topic), "flipped")
     assert repair(topic.handle, "1") == [f"{key} on node '1'"]
-    assert [each.node for each in audit(topic).findings] == ["0"]
+    assert [(each.node, each.offset) for each in audit(topic).findings] == [("0", 6)]
 
 
 @pytest.mark.parametrize("topic", ["log"], indirect=True)
