@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -24,15 +24,11 @@ from pyspark_log_coordinator.journal.state_machine import JournalBegun, JournalE
 from pyspark_log_coordinator.log.group_handle import GroupHandle
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.model.partition import named
-from pyspark_log_coordinator.model.topic_state import changed_partitions
-from pyspark_log_coordinator.replication.election import LeaderElected
-from pyspark_log_coordinator.replication.file_holders import FilesHeld
-from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk
-from pyspark_log_coordinator.replication.node_changes import ReplicasFenced, ReplicasRenewed, ReplicasUnfenced
+from pyspark_log_coordinator.model.topic_state import Topic, changed_partitions
+from pyspark_log_coordinator.replication.node_changes import ReplicasRenewed
 from pyspark_log_coordinator.replication.reassignment import PartitionsAdded, ReplicasAltered
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.replication.suspicion import NodeSuspected, SuspicionCancelled
-from pyspark_log_coordinator.segments.orphans import DeletionsConfirmed, FloorMarked, OrphanFloorRaised
 from pyspark_log_coordinator.segments.retention import LogStartMoved
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped
 from pyspark_log_coordinator.topic import machine as topic
@@ -47,7 +43,6 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.journal.journal import Journal
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId
-    from pyspark_log_coordinator.model.topic_state import Topic
 
 LISTED_MAX = 8
 """So many partitions are listed in a sentence; of more it says how many."""
@@ -101,7 +96,19 @@ class Moment(msgspec.Struct, frozen=True):
     """By how many replicas the ISRs together have grown, or shrunk if it is negative."""
 
 
-Said = tuple[Lane, str, bool]
+class Said(NamedTuple):
+    """What an event did, in words."""
+
+    lane: Lane
+    words: str
+    is_bad: bool = False
+    rows: int = 0
+    bytes: int = 0
+    producer: str = ""
+    committed: int = 0
+    in_sync: int = 0
+
+
 Handle: TypeAlias = "TopicHandle | GroupHandle | Log"
 
 
@@ -110,12 +117,21 @@ def moments(handle: Handle, after: int = 0) -> Iterator[Moment]:
 
     Raises `CorruptObject`, `StoreError`.
     """
+    journal = _journal_of(handle)
     if isinstance(handle, Log):
-        yield from _moments(handle.cluster, after, Scope.CLUSTER, "", _cluster_said)
+        scope, name = Scope.CLUSTER, ""
     elif isinstance(handle, GroupHandle):
-        yield from _moments(handle.journal, after, Scope.GROUP, handle.group_id, _group_said)
+        scope, name = Scope.GROUP, handle.group_id
     else:
-        yield from _moments(handle.journal, after, Scope.TOPIC, handle.name, _topic_said)
+        scope, name = Scope.TOPIC, handle.name
+    is_known = after > 0 and journal.number == after
+    before: Any = journal.state if is_known else None
+    # Unless it is known, the state before the first entry is that of the entry before, which is read too.
+    for step in history(journal, after if is_known else max(0, after - 1)):
+        if step.number > after:
+            for each in said(before, step.state, step.events):
+                yield Moment(step.time_ms, scope, name, step.number, *each)
+        before = step.state
 
 
 def entry_of(handle: Handle, number: int) -> tuple[int, list[dict[str, Any]]] | None:
@@ -133,140 +149,63 @@ def _journal_of(handle: Handle) -> Journal[Any, Any]:
     return handle.cluster if isinstance(handle, Log) else handle.journal
 
 
-def _moments(
-    journal: Journal[Any, Any],
-    after: int,
-    scope: Scope,
-    name: str,
-    said: Callable[[Any, Any, list[Any]], Iterable[Said | Moment]],
-) -> Iterator[Moment]:
-    is_known = after > 0 and journal.number == after
-    before: Any = journal.state if is_known else None
-    # Unless it is known, the state before the first entry is that of the entry before, which is read too.
-    for step in history(journal, after if is_known else max(0, after - 1)):
-        if step.number > after:
-            for each in said(before, step.state, step.events):
-                if isinstance(each, Moment):
-                    yield msgspec.structs.replace(each, time_ms=step.time_ms, scope=scope, name=name, entry=step.number)
-                else:
-                    lane, words, is_bad = each
-                    yield Moment(step.time_ms, scope, name, step.number, lane, words, is_bad)
-        before = step.state
-
-
-def _cluster_said(  # noqa: C901, PLR0912 -- a sentence for each event
-    before: Cluster | None, after: Cluster, events: list[Any]
-) -> Iterator[Said]:
+def said(before: Any, after: Any, events: list[Any]) -> Iterator[Said]:
+    """Yield what the events of an entry did, which led from one state to the other."""
     for event in events:
-        match event:
-            case cluster.ClusterStarted():
-                yield Lane.SETTINGS, f"the cluster {event.cluster_id} began", False
-            case JournalBegun():
-                yield Lane.SETTINGS, f"the cluster's journal began anew, with the nodes {named(after.nodes)}", True
-            case nodes.NodeAdded():
-                yield Lane.NODES, f"node {event.node.node_id} joined, at {_at(event.node.url)}", False
-            case nodes.NodeFenced():
-                yield Lane.NODES, f"node {event.node_id} was fenced", True
-            case nodes.NodeUnfenced():
-                yield Lane.NODES, f"node {event.node_id} was returned to service", False
-            case nodes.NodeRenewed():
-                known = before.nodes.get(event.node_id) if before is not None else None
-                is_moved = known is not None and known.incarnation == event.incarnation
-                how = "moved with its data" if is_moved else "begins anew, without data,"
-                yield Lane.NODES, f"node {event.node_id} {how} at {_at(event.url)}", not is_moved
-            case nodes.RackSet():
-                yield Lane.NODES, f"node {event.node_id} is in rack {event.rack or 'none'}", False
-            case nodes.NodeRemoved():
-                yield Lane.NODES, f"node {event.node_id} was removed", False
-            case JournalEnded():
-                to = named(each.node for each in event.nodes)
-                yield Lane.NODES, f"the journals moved to the stores of nodes {to}", False
-            case cluster.TopicCreated():
-                count = len(event.topic.assignments)
-                yield (
-                    Lane.SETTINGS,
-                    f"topic {event.topic.name!r} was created, with {_counted(count, 'partition')}",
-                    False,
-                )
-            case cluster.TopicRemoved():
-                yield Lane.SETTINGS, f"topic {event.name!r} was removed", False
-            case cluster.DeletionsFinished():
-                pass
-            case GroupCreated():
-                yield Lane.SETTINGS, f"group {event.group.group_id!r} was created", False
-            case cluster.AddressSet():
-                yield Lane.NODES, f"the cluster's root is at {event.url}", False
-            case _:
-                raise AssertionError(event)
-
-
-def _topic_said(  # noqa: C901, PLR0912, PLR0915 -- a sentence for each event
-    before: Topic | None, after: Topic, events: list[Any]
-) -> Iterator[Said | Moment]:
-    for event in events:
-        match event:
-            case BatchSequenced():
-                yield _batch(before, after, event)
-            case SegmentsSwapped():
-                found = event.segment
-                kind = "a Parquet segment" if found.is_parquet else "a segment"
-                rows = f"{found.rows:,} rows from offset {found.base_offset:,}"
-                yield Lane.SEGMENTS, f"partition {event.partition}: {rows} are {kind} now", False
-            case LogStartMoved():
-                start = before.partitions[event.partition].log_start if before is not None else event.log_start
-                rows = f"{event.log_start - start:,} rows were deleted"
-                yield Lane.SEGMENTS, f"partition {event.partition}: {rows}; it begins at {event.log_start:,}", False
-            case RowsLost():
-                rows = f"rows {event.start:,} to {event.end - 1:,} were lost"
-                yield Lane.ELECTIONS, f"partition {event.partition}: {rows}", True
-            case NodeSuspected():
-                yield Lane.NODES, f"a process could not reach node {event.node}", True
-            case SuspicionCancelled():
-                yield Lane.NODES, f"node {event.node} was reached again", False
-            case ReplicasRenewed():
-                yield Lane.NODES, f"node {event.node} has none of the topic's rows: its store is new", True
-            case topic.ConfigAltered():
-                was, now = (before or after).config.words(), event.config.words()
-                changed = [
-                    f"{name}={now.get(name, 'none')} (was {was.get(name, 'none')})"
-                    for name in sorted({*was, *now})
-                    if now.get(name) != was.get(name)
-                ]
-                # What they were before the oldest entry that is left is not known.
-                yield Lane.SETTINGS, f"settings changed: {', '.join(changed)}" if changed else "settings changed", False
-            case SchemaEvolved():
-                yield Lane.SETTINGS, f"the topic has new columns (schema {len(after.schemas) - 1})", False
-            case topic.TopicStarted() | JournalBegun():
-                how = "began" if isinstance(event, topic.TopicStarted) else "began anew"
-                yield Lane.SETTINGS, f"the topic {how}, with {_counted(len(after.partitions), 'partition')}", False
-            case topic.TopicDeleted():
-                yield Lane.SETTINGS, "the topic was deleted", False
-            case PartitionsAdded():
-                yield Lane.SETTINGS, f"{_counted(len(event.assignments), 'partition')} more", False
-            case JournalEnded():
-                yield Lane.NODES, f"the topic's journal moved (generation {event.generation})", False
-            case ReplicasAltered():
-                if not event.adding and not event.removing:
-                    nodes_now = ", ".join(event.replicas)
-                    yield Lane.REASSIGNMENTS, f"partition {event.partition} is on nodes {nodes_now} now", False
-                else:
-                    words = [f"{verb} {named(some)}" for verb, some in _sides(event) if some]
-                    yield Lane.REASSIGNMENTS, f"partition {event.partition} is being moved: {', '.join(words)}", False
-            case LeaderElected() | IsrShrunk() | FilesHeld() | ReplicasFenced() | ReplicasUnfenced():
-                pass  # the states before and after say what follows from it
-            case OrphanFloorRaised() | FloorMarked() | DeletionsConfirmed():
-                pass  # about files alone
-            case _:
-                raise AssertionError(event)
-    if before is not None:
+        words = WORDS.get(event.__class__)
+        if isinstance(words, Said):
+            yield words._replace(words=words.words.format(event=event, after=after))
+        elif words is not None:
+            yield words(before, after, event)
+    if before is not None and isinstance(after, Topic):
         yield from _followed(before, after)
 
 
-def _sides(event: ReplicasAltered) -> tuple[tuple[str, tuple[NodeId, ...]], tuple[str, tuple[NodeId, ...]]]:
-    return ("adding", event.adding), ("removing", event.removing)
+def _renewed(before: Cluster | None, _after: Cluster, event: nodes.NodeRenewed) -> Said:
+    known = before.nodes.get(event.node_id) if before is not None else None
+    is_moved = known is not None and known.incarnation == event.incarnation
+    how = "moved with its data" if is_moved else "begins anew, without data,"
+    return Said(Lane.NODES, f"node {event.node_id} {how} at {_at(event.url)}", not is_moved)
 
 
-def _batch(before: Topic | None, after: Topic, event: BatchSequenced) -> Moment:
+def _swapped(_before: Topic | None, _after: Topic, event: SegmentsSwapped) -> Said:
+    found = event.segment
+    kind = "a Parquet segment" if found.is_parquet else "a segment"
+    rows = f"{found.rows:,} rows from offset {found.base_offset:,}"
+    return Said(Lane.SEGMENTS, f"partition {event.partition}: {rows} are {kind} now")
+
+
+def _start_moved(before: Topic | None, _after: Topic, event: LogStartMoved) -> Said:
+    start = before.partitions[event.partition].log_start if before is not None else event.log_start
+    rows = f"{event.log_start - start:,} rows were deleted"
+    return Said(Lane.SEGMENTS, f"partition {event.partition}: {rows}; it begins at {event.log_start:,}")
+
+
+def _altered(before: Topic | None, after: Topic, event: topic.ConfigAltered) -> Said:
+    was, now = (before or after).config.words(), event.config.words()
+    changed = [
+        f"{name}={now.get(name, 'none')} (was {was.get(name, 'none')})"
+        for name in sorted({*was, *now})
+        if now.get(name) != was.get(name)
+    ]
+    # What they were before the oldest entry that is left is not known.
+    return Said(Lane.SETTINGS, f"settings changed: {', '.join(changed)}" if changed else "settings changed")
+
+
+def _reassigned(_before: Topic | None, _after: Topic, event: ReplicasAltered) -> Said:
+    sides = (("adding", event.adding), ("removing", event.removing))
+    moving = [f"{verb} {named(some)}" for verb, some in sides if some]
+    how = f"is being moved: {', '.join(moving)}" if moving else f"is on nodes {', '.join(event.replicas)} now"
+    return Said(Lane.REASSIGNMENTS, f"partition {event.partition} {how}")
+
+
+def _removed(_before: Group | None, _after: Group, event: rebalance.MembersRemoved) -> Said:
+    some, who = _counted(len(event.member_ids), "member"), ", ".join(event.member_ids)
+    has_left = event.reason == "left"
+    return Said(Lane.REBALANCES, f"{some} {'left' if has_left else f'removed ({event.reason})'}: {who}", not has_left)
+
+
+def _batch(before: Topic | None, after: Topic, event: BatchSequenced) -> Said:
     """Return a batch, with the offsets that its rows have in each partition."""
     places = []
     if before is not None:
@@ -276,15 +215,15 @@ def _batch(before: Topic | None, after: Topic, event: BatchSequenced) -> Moment:
             if start < end:
                 places.append(f"partition {number} from {start:,} to {end - 1:,}")
     claim = event.claim
-    who = f"batch {claim.batch_id} of {claim.producer!r}" if claim is not None and not claim.expires else "a batch"
+    producer = claim.producer if claim is not None and not claim.expires else ""
+    who = f"batch {claim.batch_id} of {producer!r}" if claim is not None and producer else "a batch"
     shown = ", ".join(places[:LISTED_MAX]) + (", …" if len(places) > LISTED_MAX else "")
     words = f"{who}: {_counted(event.rows, 'row')}" + (f" ({shown})" if shown else "")
-    producer = claim.producer if claim is not None and not claim.expires else ""
     size = sum(chunk.length for file in event.files for chunk in file.chunks)
-    return Moment(0, Scope.TOPIC, "", 0, Lane.BATCHES, words, rows=event.rows, bytes=size, producer=producer)
+    return Said(Lane.BATCHES, words, rows=event.rows, bytes=size, producer=producer)
 
 
-def _followed(before: Topic, after: Topic) -> Iterator[Said | Moment]:
+def _followed(before: Topic, after: Topic) -> Iterator[Said]:
     """Yield how leaders and ISRs differ between two states, many partitions in one sentence."""
     led: dict[tuple[NodeId | None, NodeId | None], list[int]] = defaultdict(list)
     left: dict[NodeId, list[int]] = defaultdict(list)
@@ -301,68 +240,18 @@ def _followed(before: Topic, after: Topic) -> Iterator[Said | Moment]:
             joined[node].append(number)
     for (former, leader), numbers in led.items():
         if leader is None:
-            yield Lane.ELECTIONS, f"{_listed(numbers)} lost the leader, node {former}, and has none now", True
+            words = f"{_listed(numbers)} lost the leader, node {former}, and has none now"
+            yield Said(Lane.ELECTIONS, words, is_bad=True)
         else:
             instead = f" in place of node {former}" if former is not None else ""
-            yield Lane.ELECTIONS, f"node {leader} leads {_listed(numbers)}{instead}", False
+            yield Said(Lane.ELECTIONS, f"node {leader} leads {_listed(numbers)}{instead}")
     for node, numbers in sorted(left.items()):
-        yield _isr(f"node {node} left the ISR of {_listed(numbers)}", -len(numbers))
+        yield Said(Lane.ISR, f"node {node} left the ISR of {_listed(numbers)}", is_bad=True, in_sync=-len(numbers))
     for node, numbers in sorted(joined.items()):
-        yield _isr(f"node {node} joined the ISR of {_listed(numbers)}", len(numbers))
+        yield Said(Lane.ISR, f"node {node} joined the ISR of {_listed(numbers)}", in_sync=len(numbers))
 
 
-def _isr(words: str, in_sync: int) -> Moment:
-    return Moment(0, Scope.TOPIC, "", 0, Lane.ISR, words, is_bad=in_sync < 0, in_sync=in_sync)
-
-
-def _group_said(  # noqa: C901, PLR0912 -- a sentence for each event
-    before: Group | None, after: Group, events: list[Any]
-) -> Iterator[Said | Moment]:
-    for event in events:
-        match event:
-            case lifecycle.GroupStarted():
-                yield Lane.SETTINGS, "the group began", False
-            case lifecycle.GroupConfigAltered():
-                yield Lane.SETTINGS, "the group's settings changed", False
-            case lifecycle.GroupDeleted():
-                yield Lane.SETTINGS, "the group was deleted", False
-            case JournalBegun():
-                yield Lane.SETTINGS, "the group began anew, without members", True
-            case joining.MemberJoined():
-                yield Lane.REBALANCES, f"{_member(event.member)} joined", False
-            case joining.StaticMemberReplaced():
-                yield Lane.REBALANCES, f"{_member(event.member)} took the place of its former process", False
-            case rebalance.RebalanceStarted():
-                yield Lane.REBALANCES, "a rebalance began", False
-            case rebalance.MembersRemoved():
-                some = _counted(len(event.member_ids), "member")
-                words = f"{some} left: {', '.join(event.member_ids)}" if event.reason == "left" else ""
-                words = words or f"{some} removed ({event.reason}): {', '.join(event.member_ids)}"
-                yield Lane.REBALANCES, words, event.reason != "left"
-            case rebalance.LeaderPassedOver():
-                yield Lane.REBALANCES, f"{event.member_id} assigned nothing in time and was passed over", True
-            case rebalance.GenerationStarted():
-                some = _counted(len(after.members), "member")
-                yield Lane.REBALANCES, f"generation {after.generation} began, with {some}", False
-            case WorkAssigned():
-                yield Lane.REBALANCES, f"the work of generation {after.generation} was assigned", False
-            case offsets.OffsetsReset():
-                count = sum(len(each) for each in event.offsets.values())
-                yield Lane.OFFSETS, f"offsets of {_counted(count, 'partition')} were reset", True
-            case offsets.OffsetsDeleted():
-                count = sum(len(each) for each in event.partitions.values())
-                yield Lane.OFFSETS, f"committed offsets of {_counted(count, 'partition')} were deleted", True
-            case JournalEnded():
-                yield Lane.NODES, f"the group's journal moved (generation {event.generation})", False
-            case offsets.OffsetsCommitted():
-                yield _commit(before, event)
-            case rebalance.RebalanceExtended():
-                pass  # the rebalance goes on
-            case _:
-                raise AssertionError(event)
-
-
-def _commit(before: Group | None, event: offsets.OffsetsCommitted) -> Moment:
+def _commit(before: Group | None, _after: Group, event: offsets.OffsetsCommitted) -> Said:
     """Return a commit. What was committed before the first known entry is not known."""
     rows = partitions = 0
     for topic_id, new in event.offsets.items():
@@ -371,7 +260,7 @@ def _commit(before: Group | None, event: offsets.OffsetsCommitted) -> Moment:
         rows += sum(max(0, each.offset - known[number].offset) for number, each in new.items() if number in known)
     who = event.member_id or "somebody without a membership"
     words = f"{who} committed offsets of {_counted(partitions, 'partition')}, {_counted(rows, 'row')} further"
-    return Moment(0, Scope.GROUP, "", 0, Lane.COMMITS, words, committed=rows)
+    return Said(Lane.COMMITS, words, committed=rows)
 
 
 def _member(details: Any) -> str:
@@ -394,3 +283,82 @@ def _listed(numbers: Iterable[int] | Mapping[int, Any]) -> str:
 
 def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+WORDS: dict[type, Said | Callable[[Any, Any, Any], Said]] = {
+    JournalBegun: Said(Lane.SETTINGS, "the journal began anew", is_bad=True),
+    JournalEnded: Said(Lane.NODES, "the journal moved (generation {event.generation})"),
+    # The cluster
+    cluster.ClusterStarted: Said(Lane.SETTINGS, "the cluster {event.cluster_id} began"),
+    cluster.TopicCreated: lambda _before, _after, event: Said(
+        Lane.SETTINGS,
+        f"topic {event.topic.name!r} was created, with {_counted(len(event.topic.assignments), 'partition')}",
+    ),
+    cluster.TopicRemoved: Said(Lane.SETTINGS, "topic {event.name!r} was removed"),
+    cluster.AddressSet: Said(Lane.NODES, "the cluster's root is at {event.url}"),
+    GroupCreated: Said(Lane.SETTINGS, "group {event.group.group_id!r} was created"),
+    nodes.NodeAdded: lambda _before, _after, event: Said(
+        Lane.NODES, f"node {event.node.node_id} joined, at {_at(event.node.url)}"
+    ),
+    nodes.NodeFenced: Said(Lane.NODES, "node {event.node_id} was fenced", is_bad=True),
+    nodes.NodeUnfenced: Said(Lane.NODES, "node {event.node_id} was returned to service"),
+    nodes.NodeRenewed: _renewed,
+    nodes.NodeRemoved: Said(Lane.NODES, "node {event.node_id} was removed"),
+    nodes.RackSet: Said(Lane.NODES, "node {event.node_id} is in rack {event.rack!r}"),
+    # Topics
+    ReplicasRenewed: Said(Lane.NODES, "node {event.node} has none of the topic's rows: its store is new", is_bad=True),
+    NodeSuspected: Said(Lane.NODES, "a process could not reach node {event.node}", is_bad=True),
+    SuspicionCancelled: Said(Lane.NODES, "node {event.node} was reached again"),
+    RowsLost: lambda _before, _after, event: Said(
+        Lane.ELECTIONS,
+        f"partition {event.partition}: rows {event.start:,} to {event.end - 1:,} were lost",
+        is_bad=True,
+    ),
+    ReplicasAltered: _reassigned,
+    BatchSequenced: _batch,
+    SegmentsSwapped: _swapped,
+    LogStartMoved: _start_moved,
+    topic.TopicStarted: lambda _before, after, _event: Said(
+        Lane.SETTINGS, f"the topic began, with {_counted(len(after.partitions), 'partition')}"
+    ),
+    topic.TopicDeleted: Said(Lane.SETTINGS, "the topic was deleted"),
+    topic.ConfigAltered: _altered,
+    SchemaEvolved: lambda _before, after, _event: Said(
+        Lane.SETTINGS, f"the topic has new columns (schema {len(after.schemas) - 1})"
+    ),
+    PartitionsAdded: lambda _before, _after, event: Said(
+        Lane.SETTINGS, f"{_counted(len(event.assignments), 'partition')} more"
+    ),
+    # Groups
+    lifecycle.GroupStarted: Said(Lane.SETTINGS, "the group began"),
+    lifecycle.GroupConfigAltered: Said(Lane.SETTINGS, "the group's settings changed"),
+    lifecycle.GroupDeleted: Said(Lane.SETTINGS, "the group was deleted"),
+    joining.MemberJoined: lambda _before, _after, event: Said(Lane.REBALANCES, f"{_member(event.member)} joined"),
+    joining.StaticMemberReplaced: lambda _before, _after, event: Said(
+        Lane.REBALANCES, f"{_member(event.member)} took the place of its former process"
+    ),
+    rebalance.RebalanceStarted: Said(Lane.REBALANCES, "a rebalance began"),
+    rebalance.MembersRemoved: _removed,
+    rebalance.LeaderPassedOver: Said(
+        Lane.REBALANCES, "{event.member_id} assigned nothing in time and was passed over", is_bad=True
+    ),
+    rebalance.GenerationStarted: lambda _before, after, _event: Said(
+        Lane.REBALANCES, f"generation {after.generation} began, with {_counted(len(after.members), 'member')}"
+    ),
+    WorkAssigned: Said(Lane.REBALANCES, "the work of generation {after.generation} was assigned"),
+    offsets.OffsetsCommitted: _commit,
+    offsets.OffsetsReset: lambda _before, _after, event: Said(
+        Lane.OFFSETS,
+        f"offsets of {_counted(sum(map(len, event.offsets.values())), 'partition')} were reset",
+        is_bad=True,
+    ),
+    offsets.OffsetsDeleted: lambda _before, _after, event: Said(
+        Lane.OFFSETS,
+        f"committed offsets of {_counted(sum(map(len, event.partitions.values())), 'partition')} were deleted",
+        is_bad=True,
+    ),
+}
+"""What each kind of event did: words with its fields, or a function of the states before and after it.
+
+Of other events nothing is said: they are too many, are about files alone, or change leaders and ISRs (`_followed`).
+"""
