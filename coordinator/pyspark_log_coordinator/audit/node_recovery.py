@@ -3,7 +3,7 @@
 The files are those that the topic's state names, by its journal or, if that is lost, by the description in the folder.
 They are read by the walk that `verify` uses (`sync/faults`), and lost indexes are made again.
 
-If the journals can be read, the folder of a node that returns is compared with them, by leader epochs (`inspect`).
+If the journals can be read, the segments of a node that returns are compared with them, by leader epochs (`strays`).
 While the node was missing, an election may have cut rows that it has, or a slow process may have finished a segment
 that is no longer needed. Readers never see such a segment, because no entry names it, but it takes space.
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.log.log import Log, TopicHandle
-    from pyspark_log_coordinator.model.partition import Partition
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_coordinator.sync.replica_file import ReplicaFile
     from pyspark_log_storage.stores.store import Store
@@ -158,8 +157,10 @@ def _should_have(store: Store, file: ReplicaFile, node: NodeId | None) -> bool:
 
 
 class Stray(msgspec.Struct, frozen=True):
-    """A segment that no entry names, whose rows from `cut` on are not in the log."""
+    """A segment in a node's folder that no entry names: an election has cut its rows from `cut` on off the log."""
 
+    topic: str
+    partition: int
     key: str
     """Without ending."""
     base_offset: int
@@ -167,74 +168,27 @@ class Stray(msgspec.Struct, frozen=True):
     cut: int
 
 
-class ReturnedNode(msgspec.Struct, frozen=True):
-    """A partition in a node's folder, compared with the journal."""
-
-    topic: str
-    partition: int
-    known_end: int
-    """The end of the node's rows, by its folder."""
-    belongs_to: int
-    """The node's rows before this offset are in the log; later ones were cut."""
-    log_end: int
-    strays: tuple[Stray, ...]
-
-
-class _Local(msgspec.Struct, frozen=True):
-    """A partition in a node's folder."""
-
-    segments: dict[str, tuple[EpochStarts, int]]
-    """By key without ending: the leader epochs in the header, and the end."""
-    high_watermark: int
-    epochs: EpochStarts
-
-
-def inspect(handle: TopicHandle, node_id: NodeId) -> list[ReturnedNode]:
-    """Return each partition of a topic that is in a node's folder or should be. Changes nothing.
-
-    Raises `NodeMissing`, `NewerFormat`, `StoreError`.
-    """
+def strays(handle: TopicHandle, node_id: NodeId) -> list[Stray]:
+    """Return the strays of a topic in a node's folder. Raises `NodeMissing`, `NewerFormat`, `StoreError`."""
     store = handle.log.node_store(node_id)
-    require_marker(store, node_id, handle.log.node(node_id).incarnation)
-    folder = NodeFolder(store, TopicFolder(handle.name, handle.topic_id))
-    stored: dict[int, list[str]] = defaultdict(list)
-    for number, key in folder.segments:
-        stored[number].append(key)
+    require_marker(store, node_id, handle.log.member(node_id).incarnation)
+    stored = NodeFolder(store, TopicFolder(handle.name, handle.topic_id)).segments
     state = handle.refresh()
-    marks: dict[int, int] = {}
-    with contextlib.suppress(CorruptObject):
-        marks = folder.high_watermarks()
     found = []
     for number, partition in enumerate(state.partitions):
-        if stored[number] or node_id in partition.replicas:
-            segments = {key: _epochs_and_end(store, key) for key in stored[number]}
-            epochs: EpochStarts = ()
-            with contextlib.suppress(CorruptObject):
-                epochs = folder.epochs(number)
-            local = _Local(segments, marks.get(number, 0), epochs)
-            found.append(_compare(handle, number, partition, local))
+        named = {handle.segment(number, each.name) for each in partition.all_segments}
+        for key in (key for at, key in stored if at == number and key not in named):
+            epochs, end = _epochs_and_end(store, key)
+            cut = truncation.divergence(epochs, end, partition.epoch_starts, partition.log_end)
+            if epochs and cut < end:
+                found.append(Stray(handle.name, number, key, layout.base_offset_of(key), end, cut))
     return found
 
 
-def remove_strays(handle: TopicHandle, node_id: NodeId, found: list[ReturnedNode]) -> int:
-    """Delete the strays of a topic that `inspect` found on a node; return how many. Raises `StoreError`."""
+def remove_strays(handle: TopicHandle, node_id: NodeId, found: list[Stray]) -> None:
+    """Delete strays of a topic that were found on a node. Raises `StoreError`."""
     node = ReachableStores({node_id: handle.log.node_store(node_id)}, is_single=True)
-    strays = [stray for each in found for stray in each.strays]
-    delete_files(handle, node, {node_id: [key for each in strays for key in layout.segment_files(each.key)]})
-    return len(strays)
-
-
-def _compare(handle: TopicHandle, number: int, partition: Partition, local: _Local) -> ReturnedNode:
-    """Compare a partition in a node's folder with the journal."""
-    named = {handle.segment(number, each.name) for each in partition.segments}
-    strays = []
-    for key, (its_epochs, end) in local.segments.items():
-        cut = truncation.divergence(its_epochs, end, partition.epoch_starts, partition.log_end)
-        if its_epochs and key not in named and cut < end:
-            strays.append(Stray(key, layout.base_offset_of(key), end, cut))
-    known_end = max([local.high_watermark, *(end for _, end in local.segments.values())])
-    belongs_to = truncation.divergence(local.epochs, known_end, partition.epoch_starts, partition.log_end)
-    return ReturnedNode(handle.name, number, known_end, belongs_to, partition.log_end, tuple(strays))
+    delete_files(handle, node, {node_id: [key for each in found for key in layout.segment_files(each.key)]})
 
 
 def _epochs_and_end(store: Store, key: str) -> tuple[EpochStarts, int]:

@@ -4,8 +4,7 @@
     2  copy the files, and check each chunk
     3  begin the journals (`begin_anew`)
 
-Until the last step there is no log. A restore that was interrupted is continued by the next one, also after its last
-entry, as long as nothing was written to the log.
+Until the last entry there is no log, and a restore that was interrupted is continued by the next one.
 
 Each topic goes on at its log end in a new leader epoch, so a reader or writer that knows more rows than the backup
 notices, unless it knows a log that was restored from a backup of the same original. The numbers of a group that only
@@ -62,11 +61,9 @@ def restore(
 
 def _mark(backup: Backup, target: Store, environment: Environment, *, as_new: bool) -> Marker:
     """Return the target's marker; create it if there is none. Raises `InvalidOption` if the target is in use."""
-    marker = node.read_marker(target)
-    if Journal(OneStore(target), layout.CLUSTER_JOURNAL, cluster.MACHINE, environment).refresh().cluster_id and not (
-        marker is not None and begin_anew.have_only_begun(_states(backup, marker), OneStore(target), environment)
-    ):
+    if Journal(OneStore(target), layout.CLUSTER_JOURNAL, cluster.MACHINE, environment).refresh().cluster_id:
         raise _refused(target, "there is a log already")
+    marker = node.read_marker(target)
     if marker is None:
         if any(not key.startswith(layout.SELF_TEST) for key in target.list("")):
             raise _refused(target, "it is not empty")

@@ -121,17 +121,6 @@ def begin_anew(
         trimming.delete_before(journal, number)
 
 
-def have_only_begun(states: States, place: JournalPlace, environment: Environment) -> bool:
-    """Return whether the journals have begun with these numbers, and have no later entries."""
-
-    def ends_at(folder: str, machine: Machine[Any, Any], number: int) -> bool:
-        journal = Journal(place, folder, machine, environment)
-        journal.refresh()
-        return journal.number == number
-
-    return all(ends_at(folder, machine, number) for folder, machine, number, _ in states.journals())
-
-
 def group_anew(state: Group) -> Group:
     """Return a group without members, with its offsets, whose numbers are above those that any process can know."""
     return Group(

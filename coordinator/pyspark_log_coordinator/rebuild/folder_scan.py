@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.log.topic_description import Description
-    from pyspark_log_storage.files.row_files import EpochStarts
     from pyspark_log_storage.stores.store import Store
 
 T = TypeVar("T")
@@ -109,15 +108,14 @@ class NodeFolder:
 
     def recovery_points(self) -> dict[int, int]:
         """Return the offset of each partition up to which the node had its rows in segments."""
-        return self._offsets(checkpoints.RECOVERY_POINT, "checkpoint ")
-
-    def high_watermarks(self) -> dict[int, int]:
-        """Return the high watermark of each partition, as the node knew it."""
-        return self._offsets(checkpoints.REPLICATION)
-
-    def epochs(self, number: int) -> EpochStarts:
-        """Return the leader epochs of a partition, as the node knew them."""
-        return self._decoded(f"{number}/{checkpoints.LEADER_EPOCH}", checkpoints.decode_epochs, ())
+        none: dict[tuple[str, int], int] = {}
+        name = checkpoints.RECOVERY_POINT
+        offsets = self._decoded(name, checkpoints.decode_offsets, none, "checkpoint ")
+        for named, number in offsets:
+            if named != self.folder.topic or number >= PARTITIONS_MAX:
+                where = f"checkpoint {self.store.url}/{self.folder.prefix}{name}"
+                raise CorruptObject(where, f"it names {named}-{number}, which topic {self.folder.topic!r} cannot have")
+        return {number: offset for (_, number), offset in offsets.items()}
 
     def journal(self, environment: Environment) -> Journal[topic.Topic, Any]:
         """Return the topic's journal, as far as it is on this store."""
@@ -129,15 +127,6 @@ class NodeFolder:
         # Other folders, such as "00" and "20260131", are not the product's.
         is_partition = _is_number(number) and number == str(int(number)) and int(number) < PARTITIONS_MAX
         return (int(number) if is_partition else None), name
-
-    def _offsets(self, name: str, kind: str = "") -> dict[int, int]:
-        none: dict[tuple[str, int], int] = {}
-        offsets = self._decoded(name, checkpoints.decode_offsets, none, kind)
-        where = f"{kind}{self.store.url}/{self.folder.prefix}{name}"
-        for named, number in offsets:
-            if named != self.folder.topic or number >= PARTITIONS_MAX:
-                raise CorruptObject(where, f"it names {named}-{number}, which topic {self.folder.topic!r} cannot have")
-        return {number: offset for (_, number), offset in offsets.items()}
 
     def _decoded(self, name: str, decode: Callable[[bytes, str], T], default: T, kind: str = "") -> T:
         """Return a file of the folder, decoded, or `default` if it is missing. `kind` is what errors call it."""

@@ -8,6 +8,7 @@ the node had copied them, and temporary files of killed processes; and it publis
 from __future__ import annotations
 
 import contextlib
+import weakref
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -54,10 +55,10 @@ class Follower:
         node_of(log.cluster.state.nodes, node_id)
         self._log = log
         self._node_id = node_id
-        self._written: dict[str, dict[str, bytes]] = {}
-        """The checkpoints written last, by topic id."""
-        self._settled: dict[str, int] = {}
-        """The newest entry of each topic, by id, after which the node lacked nothing."""
+        self._written: weakref.WeakKeyDictionary[TopicHandle, dict[str, bytes]] = weakref.WeakKeyDictionary()
+        """The checkpoints of each topic written last."""
+        self._settled: weakref.WeakKeyDictionary[TopicHandle, int] = weakref.WeakKeyDictionary()
+        """The newest entry of each topic after which the node lacked nothing."""
 
     def behind(self) -> int:
         """Return about how many bytes the node has to copy now."""
@@ -78,11 +79,9 @@ class Follower:
         def failed(topic: str, error: LogError) -> None:
             failures.append(f"topic {topic!r}: {error.message}")
 
-        seen: set[str] = set()
         for handle in self._log.topics_on(self._node_id, polls=True, failed=failed):
-            seen.add(handle.topic_id)
             number = handle.journal.number
-            if is_remote and self._settled.get(handle.topic_id) == number:
+            if is_remote and self._settled.get(handle) == number:
                 continue
             try:
                 copied = catch_up.catch_up(handle, self._node_id, moved=moved)
@@ -96,20 +95,16 @@ class Follower:
             size += copied.bytes
             failures += [f"topic {handle.name!r}: {each.message}" for each in copied.failures]
             if not copied.failures and handle.journal.number == number:
-                self._settled[handle.topic_id] = number
-        for gone in self._written.keys() - seen:
-            del self._written[gone]
-        for gone in self._settled.keys() - seen:
-            del self._settled[gone]
+                self._settled[handle] = number
         return FollowerRound(objects, size, tuple(failures))
 
     def _write_checkpoints(self, handle: TopicHandle) -> None:
         description = topic_description.encode(handle.description())
         wanted = checkpoint_files.contents(handle.journal.state, self._node_id, description)
-        if self._written.get(handle.topic_id) != wanted:
+        if self._written.get(handle) != wanted:
             folder = layout.topic_folder(handle.name, handle.topic_id)
             checkpoint_files.write(self._log.node_store(self._node_id), folder, wanted)
-            self._written[handle.topic_id] = wanted
+            self._written[handle] = wanted
 
 
 def clean_up_node(log: Log, node_id: NodeId) -> int:

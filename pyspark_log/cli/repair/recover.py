@@ -68,10 +68,10 @@ def recover(
             )
             raise UnknownTopic(topic, message)
         found += msgspec.to_builtins(done)
-    returned = [] if log is None or node is None else _returned(log, node, topics, dry_run=dry_run)
+    strays = [] if log is None or node is None else _strays(log, node, topics, dry_run=dry_run)
     counts = [each | {name: len(each[name]) for name in ("checked", "rebuilt")} for each in found]
     damaged = [f"{each['damage']['file']}: {each['damage']['why']}" for each in found if each["damage"] is not None]
-    return Result([*found, *returned], damaged, [*counts, *returned], "nothing to check: no topics")
+    return Result([*found, *strays], damaged, [*counts, *strays], "nothing to check: no topics")
 
 
 def _store_at(address: str) -> Store:
@@ -93,16 +93,16 @@ def _store_of(log: Log, node: str) -> Store:
     return store
 
 
-def _returned(log: Log, node: str, wanted: list[str] | None, *, dry_run: bool) -> list[dict[str, Any]]:
-    """Compare the node's folder with the journals, delete stray segments, and return the partitions that differ."""
+def _strays(log: Log, node: str, wanted: list[str] | None, *, dry_run: bool) -> list[dict[str, Any]]:
+    """Return the segments of truncated rows in the node's folder, and delete them unless it is a dry run."""
     found = []
     for name in sorted(log.topics()):
         if wanted is not None and name not in wanted:
             continue
         with contextlib.suppress(UnknownTopic):  # its deletion was interrupted, or came meanwhile
             handle = log.topic(name)
-            here = node_recovery.inspect(handle, node)
-            found += [each for each in here if each.strays or each.belongs_to < each.known_end]
+            here = node_recovery.strays(handle, node)
             if not dry_run:
                 node_recovery.remove_strays(handle, node, here)
+            found += here
     return [msgspec.to_builtins(each) for each in found]

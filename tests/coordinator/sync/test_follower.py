@@ -64,10 +64,8 @@ def test_a_topic_deleted_meanwhile_does_no_harm(topic):
 def test_what_was_written_for_a_topic_is_forgotten_when_that_is_deleted(topic):
     follower = Follower(topic.log, "1")
     follower.round()
-    assert follower._written.keys() == {topic.handle.topic_id}
     topic.log.delete_topic("t")
     follower.round()
-    assert follower._written.keys() == set()
     handle = weakref.ref(topic.handle)
     del topic.handle
     topic.log.create_topic("u", 1)

@@ -43,11 +43,11 @@ def orphans_are_deleted(topic):
     for _ in range(3):
         topic.append(on=ALL[1:], acks="all")
         topic.handle.submit(RaiseOrphanFloor(topic.handle.journal.number))
-    return clean_up_node(topic.log, "0")
+    clean_up_node(topic.log, "0")
 
 
 def strays_are_deleted(topic):
-    return node_recovery.remove_strays(topic.handle, "0", node_recovery.inspect(topic.handle, "0"))
+    node_recovery.remove_strays(topic.handle, "0", node_recovery.strays(topic.handle, "0"))
 
 
 @pytest.mark.parametrize("delete", [orphans_are_deleted, strays_are_deleted])
@@ -65,5 +65,5 @@ def test_a_segment_that_an_election_cut_off_leaves_the_table_before_its_file_is_
         delete_all(store, keys)
 
     monkeypatch.setattr(topic_cleanup, "delete_all", deleted)
-    assert delete(topic) > 0
+    delete(topic)
     assert found == [(True, [kept])]
