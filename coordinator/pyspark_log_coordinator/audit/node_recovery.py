@@ -171,12 +171,12 @@ class Stray(msgspec.Struct, frozen=True):
 def strays(handle: TopicHandle, node_id: NodeId) -> list[Stray]:
     """Return the strays of a topic in a node's folder. Raises `NodeMissing`, `NewerFormat`, `StoreError`."""
     store = handle.log.node_store(node_id)
-    require_marker(store, node_id, handle.log.member(node_id).incarnation)
+    require_marker(store, node_id, handle.log.node(node_id).incarnation)
     stored = NodeFolder(store, TopicFolder(handle.name, handle.topic_id)).segments
     state = handle.refresh()
     found = []
     for number, partition in enumerate(state.partitions):
-        named = {handle.segment(number, each.name) for each in partition.all_segments}
+        named = {handle.segment(number, each.name) for each in partition.segments}
         for key in (key for at, key in stored if at == number and key not in named):
             epochs, end = _epochs_and_end(store, key)
             cut = truncation.divergence(epochs, end, partition.epoch_starts, partition.log_end)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.log.node_admin import update_topic
+from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.replication.file_holders import HoldFiles
 from pyspark_log_coordinator.sync import faults, replica_file
@@ -27,7 +27,8 @@ from pyspark_log_storage.objects import node as node_marker
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.cluster.nodes import Node
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId, Partition
 
 SUBMIT_OBJECTS = 256
@@ -59,7 +60,7 @@ def catch_up(
     the one that the cluster knows, `StoreError` if it cannot be written.
     """
     log = handle.log
-    update_topic(handle, node_id)
+    node_admin.update_topic(handle, node_id)
     member = log.node(node_id)
     target = log.node_store(node_id)
     # While the disk is not mounted, copies would be written below its mount point.
@@ -92,6 +93,23 @@ def catch_up(
         handle.submit(HoldFiles(node_id, member.incarnation, *replica_file.ids(done)))
         submitted_nothing_new = not done
         copier.note(done)
+
+
+def renew_set_back(log: Log, node_id: NodeId) -> tuple[Node, bool]:
+    """Renew a node whose disk was set back, with the rows that are left on the disk or on other nodes.
+
+    The node is fenced until these rows are counted, or an election might cut them: the new incarnation holds nothing.
+    After an interruption, `nodes renew` finds nothing to do: run `node run` and `nodes unfence`. Raises what
+    `node_admin.renew` raises.
+    """
+    was_fenced = log.node(node_id).fenced
+    node_admin.set_fenced(log, node_id, fenced=True)
+    renewed = node_admin.renew(log, node_id, is_set_back=True)
+    for handle in log.topics_on(node_id):
+        catch_up(handle, node_id)
+    if not was_fenced:
+        node_admin.set_fenced(log, node_id, fenced=False)
+    return renewed
 
 
 class _Copier:

@@ -221,8 +221,6 @@ def make_whole(
     return True
 
 
-
-
 def rows_of(state: Topic, file: ReplicaFile) -> list[BadRows]:
     """Return the rows of a file by partition: of an append file from the first that the journal names to the last."""
     if file.segment is not None:

@@ -117,10 +117,11 @@ def renew(
     """Give a node an empty disk or a new address.
 
     Use it if the node's disk was wiped, replaced, moved, or restored from an old backup. On an empty disk, and on one
-    that lacks files of the node, the node starts with a new incarnation. pyspark-log node run then finds what is left
-    on the disk, and copies the rest from other replicas. A store that was only moved keeps its data.
+    that lacks files of the node, the node starts with a new incarnation. What is left on the disk is counted at once,
+    and pyspark-log node run copies the rest from other replicas. A store that was only moved keeps its data.
     """
-    from pyspark_log_coordinator.sync.replica_file import is_set_back  # imports pyarrow
+    from pyspark_log_coordinator.sync.catch_up import renew_set_back  # imports pyarrow
+    from pyspark_log_coordinator.sync.replica_file import is_set_back
 
     before = log.node(node_id)
     url = before.url if address is None else absolute_url(address)
@@ -134,7 +135,7 @@ def renew(
         typer.echo(f"{log.store_at(url).url} {why}", err=True)
         what = f"start node {node_id} there {'anew' if was_set_back else 'without data'}?"
         arguments.confirm(what, otherwise="nothing was changed", yes=False)
-    node, renewed = node_admin.renew(log, node_id, url, is_set_back=was_set_back)
+    node, renewed = renew_set_back(log, node_id) if was_set_back else node_admin.renew(log, node_id, url)
     log.probe_nodes()
     print_voting_advice(log)
     return documents.node(log, node) | {"renewed": renewed}

@@ -7,9 +7,10 @@ import pytest
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.audit.repair import repair
 from pyspark_log_coordinator.journal.history import history
-from pyspark_log_coordinator.log.node_admin import renew, set_fenced
+from pyspark_log_coordinator.log.node_admin import set_fenced
 from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.sync import faults, operator_elections, replica_file, scrubber
+from pyspark_log_coordinator.sync.catch_up import renew_set_back
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.follower import clean_up_node
 from pyspark_log_coordinator.topic.machine import DeleteRecords
@@ -284,8 +285,15 @@ def test_rows_of_which_the_only_copy_is_damaged_are_given_up_by_fencing_their_le
     assert verify.verify(handle).findings == []
 
 
+def assert_fenced(handle, node, why):
+    failure_detector_of(handle, session_timeout_ms=0).look(handle)
+    assert handle.refresh().partitions[0].leader != node, why
+
+
 @pytest.mark.parametrize("enabled", [True, False], ids=["by the topic's configuration", "by hand"])
-def test_the_only_disk_left_leads_with_the_rows_that_it_really_has_once_it_is_renewed(tmp_path, enabled, caplog):
+def test_the_only_disk_left_leads_with_the_rows_that_it_really_has_once_it_is_renewed(
+    tmp_path, enabled, caplog, monkeypatch
+):
     cluster = LostCluster(tmp_path)
     config = KEEP | {"unclean.leader.election.enable": str(enabled).lower()}
     handle = cluster.log.create_topic("t", 1, parse(config), replicas=[("1", "2")])
@@ -303,12 +311,10 @@ def test_the_only_disk_left_leads_with_the_rows_that_it_really_has_once_it_is_re
         assert "node 2 lacks its newest files" in operator_elections.why_leaderless(handle, command, 0)
     assert not replica_file.is_set_back(cluster.log, "0")
     assert replica_file.is_set_back(cluster.log, "2")
-    set_fenced(cluster.log, "2", fenced=True)  # it must not lead before its rows are counted
-    renew(cluster.log, "2", is_set_back=True)
-    cluster.log.open(create=False)
-    cluster.catch_up("t", "2")
-    assert handle.refresh().partitions[0].log_end_offsets["2"] == 1
-    set_fenced(cluster.log, "2", fenced=False)
+    make_whole, leads = faults.make_whole, "an election might cut the rows that are left"
+    monkeypatch.setattr(faults, "make_whole", lambda *given: assert_fenced(handle, "2", leads) or make_whole(*given))
+    renew_set_back(cluster.log, "2")
+    assert (handle.refresh().partitions[0].log_end_offsets["2"], handle.state.fenced) == (1, ())
     failure_detector_of(handle, session_timeout_ms=0).look(handle)
     if not enabled:
         command = operator_elections.election_of(handle, failure_detector_of(handle).unreachable)
