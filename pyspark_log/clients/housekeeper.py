@@ -28,6 +28,7 @@ from pyspark_log_coordinator.commit.inline_maintenance import (
     has_multiple,
     plan_inline,
     roll_inline,
+    swap_in,
 )
 from pyspark_log_coordinator.maintenance.checkpoint_files import DESCRIBE_SECONDS
 from pyspark_log_storage import logs
@@ -112,7 +113,7 @@ class Housekeeper:
                 self._start(partial(self._roll, record, task))
 
     def stop(self, handles: list[TopicHandle]) -> None:
-        """Do the cleanups that are due, and end the thread."""
+        """Do the cleanups that are due, end the thread, and swap in what it has rolled."""
         for handle in handles:
             owed_from = self._record(handle).owed_from
             if owed_from is not None:
@@ -120,6 +121,9 @@ class Housekeeper:
         if self._thread is not None:
             self._jobs.put(None)
             self._thread.join()
+        for handle in handles:
+            if rolled := self.take(handle):
+                swap_in(handle, rolled)
 
     def _record(self, handle: TopicHandle) -> _Record:
         known = self._records.get(handle.topic_id)

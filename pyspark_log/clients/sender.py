@@ -260,7 +260,8 @@ class Sender:
                 self._prepare_next(staged.topic)
             if not stages_ahead:
                 self._turn.release()
-        self._housekeeper.stop([each.handle for each in self._topics.values()])
+        with self._log_lock:
+            self._housekeeper.stop([each.handle for each in self._topics.values()])
 
     def _stages_ahead(self, staged: _Staged) -> bool:
         """Return whether to stage the next request while this one is committed."""

@@ -70,6 +70,17 @@ def roll_one_inline(handle: TopicHandle) -> tuple[SwapSegments, ...]:
     return ()
 
 
+def swap_in(handle: TopicHandle, swaps: tuple[SwapSegments, ...]) -> None:
+    """Swap in what was rolled for a next batch that does not come."""
+    from pyspark_log_coordinator.topic.machine import MaintainSegments
+
+    try:
+        handle.submit(MaintainSegments(isr_copies.with_copies(handle, swaps)))
+    except LogError as error:
+        message = "maintenance of topic %(topic)r was left for later: %(error)s"
+        handle.log.failures.note(("swap", handle.topic_id), error, message, topic=handle.name)
+
+
 def roll_past_the_cap(handle: TopicHandle) -> None:
     """Roll until no partition is past the hard cap of unrolled chunks.
 

@@ -18,6 +18,7 @@ from pyspark_log.writing.staging import Staging
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log.log import TopicHandle
 from pyspark_log_coordinator.maintenance import topic_cleanup
+from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_storage.errors import BufferExhausted, InvalidInput, InvalidRecord, StoreUnavailable
 from pyspark_log_storage.layout import born_of
@@ -301,6 +302,16 @@ def test_what_was_rolled_goes_with_one_commit(log):
     keeper, handle = Housekeeper(log.path, real_environment()), log.log.topic("one")
     keeper._record(handle).rolled = ("a swap",)
     assert [keeper.take(handle) for _ in range(2)] == [("a swap",), ()]
+
+
+def test_what_was_rolled_is_swapped_in_also_if_no_commit_follows(log):
+    for _ in range(roll_plan.ROLL_CHUNKS):
+        log.append("one", {0: [b"x"]})
+    with Producer(log.path) as producer:
+        producer.send("one", b"the only row").result(GUARD)
+    handle = log.log.topic("one")
+    assert [each.end_offset for each in handle.state.partitions[0].segments] == [roll_plan.ROLL_CHUNKS + 1]
+    assert len(values_of(log, "one")[0]) == roll_plan.ROLL_CHUNKS + 1
 
 
 def test_entries_of_others_before_the_last_commit_do_not_count(log, rolled):
