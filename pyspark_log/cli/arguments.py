@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 import sys
 import textwrap
 from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
@@ -140,6 +141,15 @@ def replica_assignment(text: str | None) -> tuple[tuple[str, ...], ...] | None:
     if not all(node for nodes in replicas for node in nodes):
         refuse("--replica-assignment", f"{text!r} is not NODE:NODE,NODE:NODE, such as 0:1,1:2 for two partitions")
     return replicas
+
+
+def host_and_port(text: str) -> tuple[str, int]:
+    """Return the host, which may be empty, and the port of --listen. End the program if it is no address."""
+    host, colon, port = text.rpartition(":")
+    is_host = re.fullmatch(r"[\w.-]*|\[[0-9a-fA-F:.]+\]", host) is not None
+    if not (colon and is_host and port.isdecimal() and int(port) < 2**16):
+        refuse("--listen", f"{text!r} is not HOST:PORT, such as 127.0.0.1:8080")
+    return host.strip("[]"), int(port)
 
 
 def confirm(question: str, *, otherwise: str, yes: bool) -> None:

@@ -83,9 +83,7 @@ def ui(  # noqa: PLR0913, PLR0917 -- options
         export.write_text(exported(path), encoding="utf-8")
         return
 
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isdecimal() or int(port) >= 2**16:
-        arguments.refuse("--listen", f"{listen!r} is not HOST:PORT, such as 127.0.0.1:8080")
+    host, port = arguments.host_and_port(listen)
     if root_path and (not root_path.startswith("/") or not _PATH.fullmatch(root_path)):
         arguments.refuse("--root-path", f"{root_path!r} is not a path such as /log")
     import uvicorn
@@ -93,11 +91,11 @@ def ui(  # noqa: PLR0913, PLR0917 -- options
     log = open_log(path)  # a wrong address is an error now, and not on the page
     if mask:
         masks.check(masks.parsed(mask), {each.name: each.schemas for each in handles_of(log, None)})
-    host = host.strip("[]")
+    host = host or "0.0.0.0"  # noqa: S104 -- as the user has typed it
     if not token and not _is_loopback(host):
         token = secrets.token_urlsafe(18)
     try:
-        listener = socket.create_server((host, int(port)), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         arguments.refuse("--listen", f"{listen!r} cannot be listened on: {error}; choose another address or port")
     bound = listener.getsockname()[1]

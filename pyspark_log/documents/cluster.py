@@ -42,28 +42,28 @@ def journal_nodes(log: Log) -> list[dict[str, Any]]:
     ]
 
 
-def node(log: Log, found: Node) -> dict[str, Any]:
+def node(log: Log, member: Node) -> dict[str, Any]:
     """Return a node; whether it answers is as of the last probe. Asks its disk how much room it has."""
-    missing, free = log.missing_nodes.get(found.node_id), free_bytes(log, found)
+    missing, free = log.missing_nodes.get(member.node_id), free_bytes(log, member)
     is_full = free is not None and free < FULL_BYTES
     return {
-        "node": found.node_id,
-        "address": log.store_at(found.url).url,
-        "rack": found.rack or None,
-        "state": "fenced" if found.fenced else "missing" if missing is not None else "full" if is_full else "live",
-        "incarnation": found.incarnation,
+        "node": member.node_id,
+        "address": log.store_at(member.url).url,
+        "rack": member.rack or None,
+        "state": "fenced" if member.fenced else "missing" if missing is not None else "full" if is_full else "live",
+        "incarnation": member.incarnation,
         "missing": None if missing is None else missing.message,
     }
 
 
-def free_bytes(log: Log, found: Node) -> int | None:
+def free_bytes(log: Log, member: Node) -> int | None:
     """Return how much room a node's disk has, None if that is not known or has no limit.
 
     Asks the disk, but not that of a node that is fenced or missing: it may hang.
     """
-    if found.fenced or found.node_id in log.missing_nodes:
+    if member.fenced or member.node_id in log.missing_nodes:
         return None
-    return reserve.free_bytes(log.store_at(found.url))
+    return reserve.free_bytes(log.store_at(member.url))
 
 
 def nodes(log: Log) -> list[dict[str, Any]]:

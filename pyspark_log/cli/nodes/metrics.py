@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -14,9 +13,6 @@ from pyspark_log_storage.errors import LogError, NoCluster
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
-
-_ADDRESS = re.compile(r"(?P<host>[\w.-]+|\[[0-9a-fA-F:.]+\])?:(?P<port>[0-9]{1,5})")
-PORT_MAX = 65_535
 
 
 @arguments.examples(
@@ -44,7 +40,8 @@ def metrics(
     if listen is not None and json:
         arguments.refuse("--json", "--listen serves Prometheus' format; omit one of the two")
     if listen is not None:
-        _serve(path, *_address(listen))
+        host, port = arguments.host_and_port(listen)
+        _serve(path, host or "0.0.0.0", port)  # noqa: S104 -- as the user has typed it
         return
 
     from pyspark_log.metrics.cluster_metrics import measure
@@ -79,14 +76,6 @@ def _document(family: Metric) -> dict[str, Any]:
     samples = [{"labels": each.labels, "value": each.value} for each in family.samples]
     name = family.samples[0].name  # a counter's family is called without _total
     return {"name": name, "type": family.type, "help": family.documentation, "samples": samples}
-
-
-def _address(text: str) -> tuple[str, int]:
-    """Return host and port. End the program if it is no address."""
-    found = _ADDRESS.fullmatch(text)
-    if found is None or int(found["port"]) > PORT_MAX:
-        arguments.refuse("--listen", f"{text!r} is not HOST:PORT, such as 127.0.0.1:9308")
-    return (found["host"] or "0.0.0.0").strip("[]"), int(found["port"])  # noqa: S104 -- as the user has typed it
 
 
 def _serve(path: str, host: str, port: int) -> None:

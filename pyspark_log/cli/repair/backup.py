@@ -110,17 +110,17 @@ def restore(  # noqa: PLR0913, PLR0917 -- the options of a command
         arguments.refuse("ADDRESS", f"there is no backup in {store.url}; one that was interrupted is none")
     if number is not None and number not in numbers:
         arguments.refuse("--backup", f"there is no backup {number} (existing: {', '.join(map(str, numbers))})")
-    found = manifest.read(store, number or numbers[-1])
+    chosen = manifest.read(store, number or numbers[-1])
     if as_original:
         question = (
-            f"restore cluster {found.cluster} to {canonical(path)}, in the place of the original? Rows since "
-            f"{time_of(found.at_ms)} are lost, and the original must not be used afterwards."
+            f"restore cluster {chosen.cluster} to {canonical(path)}, in the place of the original? Rows since "
+            f"{time_of(chosen.at_ms)} are lost, and the original must not be used afterwards."
         )
         arguments.confirm(question, otherwise="nothing was restored", yes=yes)
-    cluster, copied = restore_to(found, store, _open(path), real_environment(), as_new=as_new, bar=bar)
-    facts = {"backup_of": found.cluster, "cluster": cluster, "path": canonical(path)}
+    cluster, copied = restore_to(chosen, store, _open(path), real_environment(), as_new=as_new, bar=bar)
+    facts = {"backup_of": chosen.cluster, "cluster": cluster, "path": canonical(path)}
     return Result(
-        _document(found) | facts, text=_in_short(found) | facts | {"copied": copied.files, "bytes": copied.bytes}
+        _document(chosen) | facts, text=_in_short(chosen) | facts | {"copied": copied.files, "bytes": copied.bytes}
     )
 
 
@@ -138,20 +138,26 @@ def _open(address: str) -> Store:
     return open_store(absolute_url(address))
 
 
-def _document(found: Backup) -> dict[str, Any]:
+def _document(backup: Backup) -> dict[str, Any]:
     topics = [
         {"topic": each.topic.name, "topic_id": each.topic.topic_id, "entry": each.number, "rows": _rows(each.topic)}
-        for each in found.topics
+        for each in backup.topics
     ]
-    groups = [{"group": each.state.group_id, "entry": each.entry} for each in found.groups]
-    return {"backup": found.number, "cluster": found.cluster, "at_ms": found.at_ms, "topics": topics, "groups": groups}
+    groups = [{"group": each.state.group_id, "entry": each.entry} for each in backup.groups]
+    return {
+        "backup": backup.number,
+        "cluster": backup.cluster,
+        "at_ms": backup.at_ms,
+        "topics": topics,
+        "groups": groups,
+    }
 
 
-def _in_short(found: Backup) -> dict[str, Any]:
+def _in_short(backup: Backup) -> dict[str, Any]:
     """Return what people see of a backup: numbers in place of the topics and groups."""
-    rows = sum(_rows(each.topic) for each in found.topics)
-    counts = {"topics": len(found.topics), "rows": rows, "groups": len(found.groups)}
-    return {"backup": found.number, "cluster": found.cluster, "at_ms": found.at_ms} | counts
+    rows = sum(_rows(each.topic) for each in backup.topics)
+    counts = {"topics": len(backup.topics), "rows": rows, "groups": len(backup.groups)}
+    return {"backup": backup.number, "cluster": backup.cluster, "at_ms": backup.at_ms} | counts
 
 
 def _rows(state: Any) -> int:

@@ -61,31 +61,31 @@ def rebuild(
     environment = real_environment()
     stores = [open_store(url) for url in absolute_urls(nodes)]
     journals = () if journal_nodes is None else absolute_urls(journal_nodes)
-    found = survey(stores, environment, journals, open_node=open_store)
+    plan = survey(stores, environment, journals, open_node=open_store)
     if yes:
-        execute.rebuild(found, environment, journals_are_lost=journals_lost)
-        _write_checkpoints(found)
-    document = _document(found, is_rebuilt=yes)
+        execute.rebuild(plan, environment, journals_are_lost=journals_lost)
+        _write_checkpoints(plan)
+    document = _document(plan, is_rebuilt=yes)
     return Result(document, text=_shown(document))
 
 
-def _write_checkpoints(found: Survey) -> None:
-    for handle in handles_of(open_log(_address(found)), None):
+def _write_checkpoints(plan: Survey) -> None:
+    for handle in handles_of(open_log(_address(plan)), None):
         checkpoint_files.write_on_nodes(handle)
 
 
-def _address(found: Survey) -> str:
-    return ",".join(store.url for store in found.journal_stores)
+def _address(plan: Survey) -> str:
+    return ",".join(store.url for store in plan.journal_stores)
 
 
-def _document(found: Survey, *, is_rebuilt: bool) -> dict[str, Any]:
+def _document(plan: Survey, *, is_rebuilt: bool) -> dict[str, Any]:
     return {
-        "cluster": found.cluster_id,
+        "cluster": plan.cluster_id,
         "rebuilt": is_rebuilt,
-        "journals": [store.url for store in found.journal_stores],
-        "journals_may_live": found.journals_may_live,
-        "nodes": [{"node": each.node_id, "address": each.store.url} for each in found.given],
-        "absent": [{"node": each.node_id, "address": each.url} for each in found.absent],
+        "journals": [store.url for store in plan.journal_stores],
+        "journals_may_live": plan.journals_may_live,
+        "nodes": [{"node": each.node_id, "address": each.store.url} for each in plan.given],
+        "absent": [{"node": each.node_id, "address": each.url} for each in plan.absent],
         "topics": [
             {
                 "topic": one.state.name,
@@ -96,19 +96,17 @@ def _document(found: Survey, *, is_rebuilt: bool) -> dict[str, Any]:
                         "partition": number,
                         "log_start": each.log_start,
                         "log_end": each.log_end,
-                        "nodes": {given.node_id: one.reached(number, given.node_id) for given in found.given},
+                        "nodes": {given.node_id: one.reached(number, given.node_id) for given in plan.given},
                     }
                     for number, each in enumerate(one.state.partitions)
                 ],
                 "losses": msgspec.to_builtins(one.losses),
                 "newer": one.newer,
             }
-            for one in found.topics
+            for one in plan.topics
         ],
-        "left_out": [
-            {"topic": folder.topic, "topic_id": folder.topic_id, "why": why} for folder, why in found.left_out
-        ],
-        "damaged": found.damaged,
+        "left_out": [{"topic": folder.topic, "topic_id": folder.topic_id, "why": why} for folder, why in plan.left_out],
+        "damaged": plan.damaged,
     }
 
 
