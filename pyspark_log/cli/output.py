@@ -41,7 +41,7 @@ def show(found: Document | Documents, *lines: str, json: bool, empty: str = "non
 
 def print_json(*documents: Any) -> None:
     """Print each document on a line of its own."""
-    sys.stdout.buffer.write(msgspec.json.Encoder().encode_lines(documents))
+    sys.stdout.buffer.write(msgspec.json.Encoder(decimal_format="number").encode_lines(documents))
 
 
 def _records(documents: Iterable[Document]) -> Iterator[str]:

@@ -120,32 +120,24 @@ def decode_json(lines: list[bytes], first_line: int) -> pa.RecordBatch:
 def encode_json(record: pa.RecordBatch, topic: str, partition: int, offset: Offsets) -> bytes:
     """Return stored rows as lines; `offset` is the offset of the first row, or those of all, see `fetch`."""
     offsets = each_of(offset, record.num_rows).tolist()
+    rows = zip(offsets, objects(record), strict=True)
+    return typed_json.ENCODER.encode_lines(
+        [{"topic": topic, "partition": partition, "offset": at} | row for at, row in rows]
+    )
+
+
+def objects(record: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Return stored rows as objects that `typed_json.ENCODER` encodes, without their places."""
     times = np.floor_divide(np.asarray(record.column("timestamp").cast(pa.int64())), US_PER_MS).tolist()
     if schema.is_typed(record.schema):
-        own = ({"topic": topic, "partition": partition, "offset": at} for at in offsets)
-        rows = [
-            each | {"timestamp": time} | columns
-            for each, time, columns in zip(own, times, typed_columns(record), strict=True)
-        ]
-        return typed_json.ENCODER.encode_lines(rows)
-    rows = [
-        {
-            "topic": topic,
-            "partition": partition,
-            "offset": at,
-            "timestamp": time,
-            "key": _json(key),
-            "value": _json(value),
-        }
-        for at, time, key, value in zip(
-            offsets, times, record.column("key").to_pylist(), record.column("value").to_pylist(), strict=True
-        )
-    ]
+        return [{"timestamp": time} | row for time, row in zip(times, typed_columns(record), strict=True)]
+    pairs = zip(times, record.column("key").to_pylist(), record.column("value").to_pylist(), strict=True)
+    rows = [{"timestamp": time, "key": _json(key), "value": _json(value)} for time, key, value in pairs]
     if "headers" in record.schema.names:
         for row, headers in zip(rows, record.column("headers").to_pylist(), strict=True):
             if headers is not None:
                 row["headers"] = [{"key": each["key"], "value": _json(each["value"])} for each in headers]
-    return msgspec.json.Encoder().encode_lines(rows)
+    return rows
 
 
 def typed_columns(record: pa.RecordBatch) -> list[dict[str, Any]]:

@@ -10,13 +10,21 @@ import msgspec
 import typer
 
 from pyspark_log.cli import arguments, output
-from pyspark_log_storage import decoding
+from pyspark_log.writing import row_lines
+from pyspark_log_coordinator.audit import stored_objects
+from pyspark_log_coordinator.log import topic_description
+from pyspark_log_storage import decoding, layout
+from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import CorruptObject, InvalidInput
+from pyspark_log_storage.files import append_file, chunk
+from pyspark_log_storage.files.index import Index
+from pyspark_log_storage.objects import checkpoints
+from pyspark_log_storage.parquet import keyed_segment, parquet_footer, row_group
+from pyspark_log_storage.segments import segment
+from pyspark_log_storage.stores.local import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from pyspark_log_storage.stores.local import LocalStore
 
     Document = dict[str, Any]
     Documents = Iterator[Document]
@@ -50,9 +58,6 @@ def dump(
 
 
 def _documents(file: Path, *, rows: bool) -> Documents:
-    from pyspark_log_coordinator.audit import stored_objects
-    from pyspark_log_storage.stores.local import LocalStore
-
     store, key, name = LocalStore(str(file.resolve().parent)), file.name, str(file)
     if key.endswith("-checkpoint"):
         yield stored_objects.head(name, "checkpoint")
@@ -64,7 +69,7 @@ def _documents(file: Path, *, rows: bool) -> Documents:
         yield stored_objects.head(name, kind)
         for document, header, data in chunks(store, key):
             yield document
-            yield from _rows(header, data, name, file) if rows else ()
+            yield from _rows(chunk.decode(data, header, _schemas(str(file.resolve())), name)) if rows else ()
     elif magic == b"PAR1":
         yield from _parquet_segment(store, key, file, rows=rows)
     elif magic == b"PLIX":
@@ -78,16 +83,11 @@ def _documents(file: Path, *, rows: bool) -> Documents:
 
 
 def _append_file(store: LocalStore, key: str) -> Iterator[tuple[Document, Any, Any]]:
-    from pyspark_log_storage.files import append_file
-
     for position, header, data in append_file.scan(store, key):
         yield _chunk(position, header), header, data
 
 
 def _segment(store: LocalStore, key: str) -> Iterator[tuple[Document, Any, Any]]:
-    from pyspark_log_storage import layout
-    from pyspark_log_storage.segments import segment
-
     for entry, header, data in segment.chunks(store, layout.segment_in(key) or key.removesuffix(layout.LOG)):
         place = {"base_offset": entry.base_offset, "leader_epoch": entry.leader_epoch}
         yield place | _chunk(entry.position, header), header, data
@@ -95,9 +95,6 @@ def _segment(store: LocalStore, key: str) -> Iterator[tuple[Document, Any, Any]]
 
 def _parquet_segment(store: LocalStore, key: str, file: Path, *, rows: bool) -> Documents:
     """Yield the row groups of a Parquet segment."""
-    from pyspark_log_coordinator.audit import stored_objects
-    from pyspark_log_storage.parquet import keyed_segment, parquet_footer, row_group
-
     name = str(file)
     footer = parquet_footer.read(store, key)
     found = footer.segment
@@ -115,18 +112,13 @@ def _parquet_segment(store: LocalStore, key: str, file: Path, *, rows: bool) -> 
             continue
         schemas = _schemas(str(file.resolve()))
         if found.keyed is None:
-            yield from _printed(row_group.read_by(store, key, footer, entry, schemas))
+            yield from _rows(row_group.read_by(store, key, footer, entry, schemas))
         else:
             batch, offsets = keyed_segment.read_rows(store, key, footer, entry, schemas)
-            yield from (
-                {"offset": offset, **row} for offset, row in zip(offsets.tolist(), _printed(batch), strict=True)
-            )
+            yield from ({"offset": offset, **row} for offset, row in zip(offsets.tolist(), _rows(batch), strict=True))
 
 
 def _index(store: LocalStore, key: str, name: str) -> Documents:
-    from pyspark_log_coordinator.audit import stored_objects
-    from pyspark_log_storage.files.index import Index
-
     index = Index(store, key)
     fields = ("base_offset", "end_offset", "log_bytes", "entries")
     yield stored_objects.head(name, "index", **{field: getattr(index, field) for field in fields})
@@ -134,8 +126,6 @@ def _index(store: LocalStore, key: str, name: str) -> Documents:
 
 
 def _checkpoint(store: LocalStore, key: str, name: str) -> Documents:
-    from pyspark_log_storage.objects import checkpoints
-
     data = store.read(key)
     if key == checkpoints.LEADER_EPOCH:
         for epoch, start in checkpoints.decode_epochs(data, name):
@@ -163,70 +153,16 @@ def _chunk(position: int, header: Any) -> Document:
     }
 
 
-def _rows(header: Any, data: Any, name: str, file: Path) -> Documents:
-    from pyspark_log_storage.files import chunk
-
-    yield from _printed(chunk.decode(data, header, _schemas(str(file.resolve())), name))
-
-
-def _printed(batch: Any) -> Documents:
-    from pyspark_log_storage.columns import schema
-
-    if schema.is_typed(batch.schema):
-        yield from _typed_rows(batch)
-        return
+def _rows(batch: Any) -> Documents:
     for first in range(0, batch.num_rows, ROWS_AT_ONCE):
-        for row in _in_microseconds(batch.slice(first, ROWS_AT_ONCE)).to_pylist():
-            row["timestamp"] = _time(row["timestamp"])
-            yield {column: _text(value) for column, value in row.items()}
+        yield from row_lines.objects(batch.slice(first, ROWS_AT_ONCE))
 
 
 @functools.lru_cache(maxsize=1)
 def _schemas(file: str) -> Any:
     """Return the schemas of a file's topic: those of the description in its folder, else those of records."""
-    from pyspark_log_coordinator.log import topic_description
-    from pyspark_log_storage.columns import schema
-
     description = Path(file).parent.parent / topic_description.NAME
     if not description.is_file():
         return schema.RECORD_SCHEMAS
     topic = topic_description.decode(description.read_bytes(), str(description)).topic
     return schema.decode_all(topic.schemas, f"topic {topic.name!r}")
-
-
-def _typed_rows(batch: Any) -> Documents:
-    from pyspark_log.writing.row_lines import typed_columns
-    from pyspark_log.writing.typed_json import ENCODER
-
-    for first in range(0, batch.num_rows, ROWS_AT_ONCE):
-        rows = batch.slice(first, ROWS_AT_ONCE)
-        times = _in_microseconds(rows).column("timestamp").to_pylist()
-        for time, columns in zip(times, typed_columns(rows), strict=True):
-            yield {"timestamp": _time(time), **msgspec.json.decode(ENCODER.encode(columns))}
-
-
-def _in_microseconds(batch: Any) -> Any:
-    """Return rows with numeric timestamps: Python has no dates after the year 9999, but a row may."""
-    import pyarrow as pa
-
-    place = batch.schema.get_field_index("timestamp")
-    return batch.set_column(place, "timestamp", batch.column(place).cast(pa.int64()))
-
-
-def _time(microseconds: int | None) -> str | None:
-    import datetime as dt
-
-    if microseconds is None:
-        return None
-    try:
-        return str(dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc) + dt.timedelta(microseconds=microseconds))
-    except OverflowError:
-        return f"{microseconds} microseconds since 1970"
-
-
-def _text(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")
-    if isinstance(value, list):
-        return [{name: _text(each) for name, each in header.items()} for header in value]
-    return value if value is None or isinstance(value, str) else str(value)

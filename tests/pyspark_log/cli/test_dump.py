@@ -65,12 +65,12 @@ def test_rows_are_shown_on_request_below_their_chunks(cli):
     head, [chunk] = dumped(cli, "topics/t/*/append/*")
     assert (head["is"], chunk["position"], chunk["rows"], len(chunk["crc"])) == ("append file", 0, 1, 8)
     _, [again, row] = dumped(cli, "topics/t/*/append/*", "--rows")
-    assert (again, row["key"], row["value"]) == (chunk, None, "\\xff\x00 binary")
+    assert (again, row["key"], row["value"]) == (chunk, None, {"base64": "/wAgYmluYXJ5"})
     head, [chunk] = dumped(cli, "topics/t/*/0/*.log")
     assert (head["is"], chunk["base_offset"], chunk["leader_epoch"], chunk["rows"]) == ("segment", 0, 0, 10)
     _, [_, *rows] = dumped(cli, "topics/t/*/0/*.log", "--rows")
     assert [row["value"] for row in rows[:3]] == ["value 0", None, "value 1"]
-    assert rows[0]["timestamp"].startswith("2023-11-14 22:13:20")
+    assert rows[0]["timestamp"] == 1_700_000_000_000
 
 
 def test_what_lies_beside_the_rows_is_dumped(cli):
@@ -158,7 +158,7 @@ def test_what_a_clock_far_ahead_has_written_is_listed_read_dumped_maintained_and
     cli = CommandLine(tmp_path / "log")
     assert f"{FAR_AHEAD_MS} ms" in cli.out("topics", "list")
     files = [each for each in cli.path.rglob("*") if each.is_file() and each.parent.name != ".tmp"]
-    assert f"{FAR_AHEAD_MS * 1000} microseconds since 1970" in cli.out("dump", "--rows", *files)
+    assert f'"timestamp":{FAR_AHEAD_MS},' in cli.out("dump", "--rows", *files)
     for command in ("verify", "maintain"):
         cli.run(command)
         assert cli.out("consume", "t").split() == ["a", "b"]

@@ -40,7 +40,7 @@ def test_rows_are_consumed_and_dumped_as_json(cli):
     assert shown == {"topic": "t", "partition": 0, "offset": 0} | SHOWN
     [file] = cli.path.glob("topics/t/*/append/*")
     dumped = json.loads(cli.out("dump", "--rows", file).splitlines()[-1])
-    assert dumped.pop("timestamp").startswith("20")
+    assert dumped.pop("timestamp") > 0
     assert dumped == SHOWN
 
 
