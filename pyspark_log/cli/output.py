@@ -65,7 +65,7 @@ def _tables(documents: Documents) -> Iterator[str]:
     for name in nested:
         key = next(iter(documents[0]))
         yield from ("", _title(name))
-        yield from _table([{key: each[key]} | one for each in documents for one in each[name]])
+        yield from _table([{key: each[key]} | one for each in documents for one in each.get(name) or ()])
 
 
 def _table(rows: Sequence[Document]) -> Iterator[str]:

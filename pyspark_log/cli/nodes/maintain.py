@@ -71,7 +71,7 @@ def maintain(
     errors = sorted({failure for each in done for failure in each["failures"]})
     if not dry_run and (doubt := log.clock.doubt):
         errors.append(f"nothing expired or was deleted because of its age: {doubt}")
-    return Result(done, errors, [_shown(each) for each in done])
+    return Result(done, errors, [_shown(each) for each in done if each["topic"] or has_done_something(each)])
 
 
 def _shown(document: Document) -> Document:

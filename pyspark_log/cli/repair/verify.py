@@ -50,9 +50,10 @@ def verify(
         {**report.document(), "sound": report.sound, "repaired": repaired}
         for report, repaired in _reports(log, topics, node, repair=repair)
     ]
-    problems = sum(len(each["findings"]) for each in found)
-    more = "; verify --repair can fix those that are repairable" if not repair and problems else ""
-    return Result(found, [f"{counted(problems, 'problem')}{more}"] if problems else [], list(map(_shown, found)))
+    problems = [finding for each in found for finding in each["findings"]]
+    repairable = sum(each["repairable"] for each in problems)
+    told = f"{counted(len(problems), 'problem')}, of which verify --repair can repair {repairable}"
+    return Result(found, [told] if problems else [], list(map(_shown, found)))
 
 
 def _reports(

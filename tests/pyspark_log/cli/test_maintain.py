@@ -206,6 +206,8 @@ def test_the_files_of_deleted_topics_and_killed_writers_are_shown_and_deleted_if
     assert (gone["topic"], gone["topic_id"], cluster["temporary_files"]) == ("old", topic_id, [f".tmp/{left.name}"])
     assert gone["objects"] == sum(topic_id in path for path in before) - len(["the last entry"])
     assert gone["bytes"] > 1000
+    *_, title, _, _, row = cli.out("maintain", "--dry-run").splitlines()
+    assert (title, row.split()[:2]) == ("deleted topics", ["old", topic_id])
     assert files(cli) == before
     assert cli.documents("maintain")[-1] == cluster
     assert len(list((cli.path / "topics" / "old" / topic_id).rglob("*.*"))) <= gone["objects"]

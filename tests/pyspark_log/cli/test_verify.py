@@ -57,7 +57,7 @@ def test_damage_is_named_once_beside_what_is_sound_and_the_exit_code_is_one(cli)
     cluster, t, u, _, title, _, _, finding = done.stdout.splitlines()[2:]
     assert [line.split()[-6] for line in (cluster, t, u)] == ["yes", "no", "yes"]
     assert (title, finding.split()[:2], log.name in finding) == ("findings", ["t", "partition"], True)
-    assert done.stderr == "pyspark-log: 1 problem; verify --repair can fix those that are repairable\n"
+    assert done.stderr == "pyspark-log: 1 problem, of which verify --repair can repair 0\n"
     assert damaged(cli, "t", "--repair")[0]["repaired"] == [], "nothing is left of which it could be made"
     flip_bit(chunk, 8 * 100)
     [found] = damaged(cli, "u")
