@@ -15,7 +15,7 @@ from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.stores.local import LocalStore
 from tests.support.command_line import CommandLine
-from tests.support.plain_log import NOON_MS, PlainLog, flip_bit
+from tests.support.plain_log import PlainLog, flip_bit
 from tests.support.pyspark_log.cli_rows import produced
 
 
@@ -128,17 +128,6 @@ def test_what_cannot_be_read_is_an_error_that_names_it_after_what_can(cli, tmp_p
     result = cli.run("dump", segment, code=1)
     assert [json.loads(line).get("rows") for line in result.stdout.splitlines()] == [None, 10]
     assert segment.name in result.stderr
-
-
-def test_times_are_shown_in_utc(tmp_path):
-    environment = msgspec.structs.replace(real_environment(), now_ms=lambda: NOON_MS, store_clock=None)
-    log = Log(LocalStore(str(tmp_path / "log")), environment)
-    log.open(create=True)
-    log.create_topic("t", 1)
-    backup.back_up(log, LocalStore(str(tmp_path / "backups")))
-    cli = CommandLine(tmp_path / "log")
-    assert "2023-11-14 22:13:20" in cli.out("topics", "list")
-    assert "2023-11-14 22:13:20.000Z" in cli.out("restore", tmp_path / "backups", "--list")
 
 
 # A clock that runs thousands of years ahead: the years behind 9999 are none that Python knows

@@ -173,16 +173,6 @@ def test_new_rows_become_parquet_at_once_if_they_are_to(cli):
     assert table_ends(cli) == [(5, 5), (5, 5)]
 
 
-def test_a_row_that_cannot_be_parquet_ends_the_table(cli, monkeypatch):
-    log = young(cli)
-    cli.out("maintain", "--now")
-    monkeypatch.setattr("pyspark_log_storage.parquet.parquet_segment.ROW_GROUP_BYTES", 5_000)
-    monkeypatch.setattr("pyspark_log_storage.parquet.parquet_segment.ROW_BYTES_MAX", 10_000)
-    log.append("t", {1: [bytes(20_000)]})
-    cli.out("maintain", "--now")
-    assert table_ends(cli) == [(5, 5), (5, 6)]
-
-
 # What no existing topic needs
 
 

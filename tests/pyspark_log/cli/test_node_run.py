@@ -59,17 +59,6 @@ def test_a_node_that_was_away_catches_up_and_has_its_checkpoints(cli, tmp_path):
     assert cli.error("node", "run", "9", "--once") == "node '9' does not exist (existing: 0, 1, 2)"
 
 
-def test_a_wiped_node_is_filled_again_and_in_sync_again(cli, tmp_path):
-    append(cli, 0, on="012")
-    lose_folder(tmp_path / "disk1")
-    assert "has no marker" in cli.error("node", "run", "1", "--once")
-    cli.run("nodes", "renew", "1", "--yes")
-    assert [each["isr"] for each in partitions(cli)] == [["0", "2"]] * 2
-    cli.run("node", "run", "1", "--once")
-    assert [each["isr"] for each in partitions(cli)] == [["0", "1", "2"], ["0", "2", "1"]]
-    assert files_of_t(tmp_path / "disk1") == files_of_t(cli.path)
-
-
 def test_a_node_whose_disk_was_set_back_begins_anew_with_what_is_left_on_it(cli, tmp_path):
     for batch in range(2):
         append(cli, batch, on="012")
@@ -84,14 +73,6 @@ def test_a_node_whose_disk_was_set_back_begins_anew_with_what_is_left_on_it(cli,
     assert [each["isr"] for each in partitions(cli)] == [["0", "1", "2"], ["0", "2", "1"]]
     assert files_of_t(tmp_path / "disk1") == files_of_t(cli.path)
     assert not json.loads(cli.out("nodes", "renew", "1", "--json"))["renewed"]
-
-
-def test_a_damaged_file_is_copied_from_another_node(cli, tmp_path):
-    append(cli, 0, on="02")
-    [path] = cli.path.glob("topics/t/*/append/*")
-    path.write_bytes(path.read_bytes()[:-1] + b"?")
-    cli.run("node", "run", "1", "--once")
-    assert files_of_t(tmp_path / "disk1") == files_of_t(tmp_path / "disk2")
 
 
 def test_the_throttle_is_kept(cli):

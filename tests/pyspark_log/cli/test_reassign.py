@@ -64,13 +64,6 @@ def test_a_topic_moves_to_the_nodes_that_are_named_after_a_look_at_what_would_mo
         assert (done["partitions"], done["objects"]) == ([], 0)
 
 
-def test_the_replication_factor_rises_and_falls(cli):
-    cli.run("topics", "reassign", "t", "--replication-factor", 3)
-    assert [len(each["isr"]) for each in partitions(cli)] == [3, 3]
-    cli.run("topics", "reassign", "t", "--replication-factor", 1)
-    assert (where(cli), rows(cli)) == (["0", "1"], 18)
-
-
 def test_a_reassignment_that_cannot_end_says_why_and_may_be_cancelled_or_continued(cli, tmp_path):
     shutil.move(tmp_path / "disk2", tmp_path / "away")
     result = cli.run("topics", "reassign", "t", "--replica-assignment", "1:0:2,0:2:1", code=1)

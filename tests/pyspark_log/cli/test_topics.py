@@ -125,15 +125,6 @@ def test_an_address_without_a_log_is_an_error_and_none_is_made(cli):
     assert str(cli.path) in cli.error("topics", "create", "t")
 
 
-def test_a_damaged_journal_is_told_in_one_sentence(cli):
-    cli.run("topics", "create", "t")
-    [entry, *_] = sorted(cli.path.glob("topics/t/*/journal/entries/*"))
-    entry.write_bytes(entry.read_bytes()[:-1])
-    link = cli.path.with_name("link")  # an address that this process has not opened yet
-    link.symlink_to(cli.path)
-    assert "is damaged" in cli.error("offsets", "t", "--path", link)
-
-
 def test_partitions_are_described_with_their_replicas_and_offsets(cli):
     cli.run("topics", "create", "t", "--partitions", 2)
     rows = '{"value": "a", "partition": 1}\n{"value": "b", "partition": 1}\n'
