@@ -85,10 +85,13 @@ def has_done_something(document: Document) -> bool:
     return any(document.get(each) for each in _DONE)
 
 
-def maintain_topic(log: Log, name: str, *, dry_run: bool = False, at_once: bool = False) -> dict[str, Any] | None:
+def maintain_topic(
+    log: Log, name: str, *, copies: bool = True, dry_run: bool = False, at_once: bool = False
+) -> dict[str, Any] | None:
     """Do everything that is due in a topic, and return what was done, or would be in a dry run.
 
-    None if it has been deleted since its name was listed; a deletion that was interrupted is finished.
+    With `copies` it begins with copying to nodes what they lack. None if it has been deleted since its name was listed;
+    a deletion that was interrupted is finished.
     """
     document: dict[str, Any] = {
         "topic": name,
@@ -102,7 +105,7 @@ def maintain_topic(log: Log, name: str, *, dry_run: bool = False, at_once: bool 
         "failures": [],
     }
     try:
-        _maintain_topic(log, document, dry_run=dry_run, at_once=at_once)
+        _maintain_topic(log, document, copies=copies, dry_run=dry_run, at_once=at_once)
     except UnknownTopic:
         if not dry_run:
             log.finish_deletion(name)
@@ -112,7 +115,7 @@ def maintain_topic(log: Log, name: str, *, dry_run: bool = False, at_once: bool 
     return document
 
 
-def _maintain_topic(log: Log, document: dict[str, Any], *, dry_run: bool, at_once: bool) -> None:
+def _maintain_topic(log: Log, document: dict[str, Any], *, copies: bool, dry_run: bool, at_once: bool) -> None:
     """Record what is done in the document. Raise `LogError` if nothing can be done."""
     handle = log.topic(document["topic"])
     document["future"] = [
@@ -123,7 +126,7 @@ def _maintain_topic(log: Log, document: dict[str, Any], *, dry_run: bool, at_onc
     due = topic_roll.jobs_due(handle, at_once=at_once)
     size = sum(job.bytes for job in due)
     document["orphans"] = sum(len(each) for each in topic_cleanup.all_orphans(handle).values())
-    if len(log.nodes) > 1:
+    if copies and len(log.nodes) > 1:
         document["copied"] = _catch_up(handle, document["failures"], dry_run=dry_run)
     if dry_run:
         expired = topic_cleanup.due_to_expire(handle)

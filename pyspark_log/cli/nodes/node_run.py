@@ -288,7 +288,8 @@ class Maintainer:
             pause, end = self._pauses.get(name, (MAINTAIN_TOPIC.first, 0))
             if log.environment.monotonic() < end:
                 continue
-            done = maintain.maintain_cluster(log) if name is None else maintain.maintain_topic(log, name)
+            # Another job copies, within its limit.
+            done = maintain.maintain_cluster(log) if name is None else maintain.maintain_topic(log, name, copies=False)
             has_done = done is not None and maintain.has_done_something(done)
             if done is not None and has_done:
                 output.show(done, json=self._json)

@@ -23,9 +23,9 @@ class Watched:
             monkeypatch.setattr(maintain, act.__name__, self.noted(act))
 
     def noted(self, act):
-        def noted(log, name=None):
+        def noted(log, name=None, **how):
             self.done.append(name)
-            return act(log, name) if name else act(log)
+            return act(log, name, **how) if name else act(log)
 
         return noted
 

@@ -94,6 +94,15 @@ def test_without_a_node_all_nodes_in_service_catch_up_also_if_one_of_them_is_awa
     assert [each["node"] for each in cli.documents("node", "run", "--once")] == ["0", "2"]
 
 
+def test_only_the_job_that_keeps_the_limit_copies(cli, tmp_path):
+    append(cli, 0)
+    log = open_log(str(cli.path))
+    node_run.Maintainer(json=True).maintain(log, [])
+    assert files_of_t(tmp_path / "disk1") == {}
+    assert Nodes(None, None, 0, json=True).follow(log, [])
+    assert files_of_t(tmp_path / "disk1") == files_of_t(cli.path)
+
+
 def test_what_is_damaged_on_the_node_is_copied_again_and_told(cli, tmp_path, monkeypatch, capsys):
     append(cli, 0, on="012")
     [damaged] = tmp_path.glob("disk1/topics/t/*/append/*")
