@@ -126,7 +126,8 @@ def test_each_event_has_its_row(machine):
 
 
 def test_the_page_of_commands_is_generated_from_the_commands():
-    assert commands_page.PAGE.read_text() == commands_page.page(commands_page.PAGE.read_text())
+    found = commands_page.PAGE.read_text()
+    assert found == commands_page.page(found), "python -m scripts.commands_page writes it anew"
 
 
 def test_each_error_has_its_row():
