@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
 NOTES = "<!-- notes -->\n"
+BAR = "\\|"
+"""A bar that does not end a cell of a table."""
 EVERYWHERE = {each.__metadata__[0].help for each in (arguments.Path, arguments.Json, arguments.DryRun, arguments.Yes)}
 """What options say that many commands have, and that are described before the first section."""
 
@@ -34,16 +36,17 @@ def commands(group: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 def section(name: str, command: Any, notes: str) -> str:
     """Return what the page has about a command."""
     context = typer.Context(command, info_name=name)
-    examples = textwrap.dedent(command.epilog.partition(":\n")[2]).strip()
+    examples, *more = command.epilog.partition(":\n")[2].split("\n\n\b\n")
     paragraphs = [" ".join(each.split()) for each in command.help.split("\n\n")]
     options = [each for each in command.params if each.help not in EVERYWHERE and each.param_type_name == "option"]
     records = [each.get_help_record(context) for each in options]
-    rows = [f"| `{names}` | {' '.join(text.split())} |" for names, text in records]
+    rows = [f"| `{names.replace('|', BAR)}` | {' '.join(text.split())} |" for names, text in records]
     parts = [
         f"## `{name}`",
-        f"```\n{examples}\n```",
+        f"```\n{textwrap.dedent(examples).strip()}\n```",
         *(textwrap.fill(each, 140, break_long_words=False, break_on_hyphens=False) for each in paragraphs),
         *(["\n".join(["| option | meaning |", "| --- | --- |", *rows])] if rows else []),
+        *(f"```\n{each.strip()}\n```" for each in more),
         *([f"{NOTES}\n{notes.strip()}"] if notes.strip() else []),
     ]
     return "\n\n".join(parts) + "\n"

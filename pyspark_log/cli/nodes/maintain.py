@@ -76,7 +76,7 @@ def maintain(
 
 def _shown(document: Document) -> Document:
     """Return what people see: failures are errors, and not in a table."""
-    topic = document["topic"] or "(the cluster)"
+    topic = document["topic"] or "the cluster"
     return {name: value for name, value in document.items() if name != "failures"} | {"topic": topic}
 
 
