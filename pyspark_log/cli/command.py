@@ -30,8 +30,8 @@ class Result(NamedTuple):
     documents: Document | Documents
     errors: Sequence[str] = ()
     """What went wrong. The exit code is then 1."""
-    text: Document | Documents | None = None
-    """What people see in place of the documents."""
+    text: Document | Documents | str | None = None
+    """What people see in place of the documents; a text as it is."""
     empty: str = "none"
     """What they see if there are no documents."""
     records: bool = False
@@ -63,7 +63,10 @@ def command(
             found = function(**options)
             result = found if isinstance(found, Result) else Result(found, empty=empty)
             shown = result.documents if json or result.text is None else result.text
-            output.show(shown, json=json, empty=result.empty, records=result.records)
+            if isinstance(shown, str):
+                typer.echo(shown, nl=False)
+            else:
+                output.show(shown, json=json, empty=result.empty, records=result.records)
             for error in result.errors:
                 output.print_error(error)
             if result.errors:

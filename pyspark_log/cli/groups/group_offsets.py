@@ -11,6 +11,7 @@ A name that has a comma or a quotation mark is quoted.
 from __future__ import annotations
 
 import csv
+import io
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -24,7 +25,6 @@ from pyspark_log.cli import arguments, output
 from pyspark_log.cli.command import Result, command
 from pyspark_log.cli.dead_members import expire_dead_members
 from pyspark_log.documents.text import time_ms_of
-from pyspark_log.opening import open_log
 from pyspark_log.reading.groups import LATEST, check_reset, lags, reset, reset_to, within_log
 from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_storage.errors import InvalidInput, LogError, UnknownGroup
@@ -45,7 +45,7 @@ _OFFSET = re.compile(r"[0-9]{1,18}")
 _FIELDS = {3: "topic,partition,offset", 4: "group,topic,partition,offset"}
 
 
-@arguments.examples(
+@command(
     "pyspark-log groups reset-offsets etl --topic flights --to-earliest",
     "pyspark-log groups reset-offsets etl --topic flights:0,1 --shift-by -100 --execute",
     "pyspark-log groups reset-offsets etl --all-topics --by-duration PT1H --execute",
@@ -53,9 +53,9 @@ _FIELDS = {3: "topic,partition,offset", 4: "group,topic,partition,offset"}
     "pyspark-log groups reset-offsets etl --from-file offsets.csv --execute",
 )
 def reset_offsets(  # noqa: PLR0913 -- the options of a command
+    log: Log,
     *,
     group: arguments.GroupId,
-    path: arguments.Path,
     topic: Annotated[
         list[str] | None,
         typer.Option(metavar="TOPIC[:P,P]", help="Topic, or some of its partitions; can be repeated."),
@@ -93,8 +93,7 @@ def reset_offsets(  # noqa: PLR0913 -- the options of a command
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Reset the offsets; without it, only show them.")] = False,
     export: Annotated[bool, typer.Option("--export", help="Print lines of topic,partition,offset.")] = False,
-    json: arguments.Json = False,
-) -> None:
+) -> Result:
     """Set the offsets at which a group continues.
 
     A running streaming query with this group.id follows the reset with its next micro-batch, a stopped one when it
@@ -117,10 +116,9 @@ def reset_offsets(  # noqa: PLR0913 -- the options of a command
         arguments.refuse("--from-file", "cannot be combined with --topic or --all-topics")
     if export and execute:
         arguments.refuse("--export", "cannot be combined with --execute: it changes nothing")
-    log = open_log(path)
     committed = _committed_if_any(log, group)
     if from_file is not None:
-        offsets = within_log(log, _read_file(from_file, group))
+        offsets = within_log(log, _chosen(_read_offsets(str(from_file)), [group], str(from_file))[group])
     else:
         partitions = sorted(committed) if all_topics else _partitions(log, topic or ())
         offset = to_offset if to_offset is not None else LATEST if to_latest else 0
@@ -129,11 +127,8 @@ def reset_offsets(  # noqa: PLR0913 -- the options of a command
     if execute:
         expire_dead_members(log, group)
         reset(log, group, offsets)
-    if export:
-        _print_offsets({group: offsets}, named=False)
-    else:
-        found = _documents(offsets, "new", committed)
-        output.show({"group": group, "reset": execute, "partitions": found}, json=json)
+    document = {"group": group, "reset": execute, "partitions": _documents(offsets, "new", committed)}
+    return Result(document, text=_csv({group: offsets}, named=False) if export else None)
 
 
 def _require_one(chosen: dict[str, bool], what: str) -> None:
@@ -173,27 +168,17 @@ def _time(log: Log, to_datetime: str | None, by_duration: str | None) -> int | N
     return None
 
 
-def _read_file(file: Path, group: str) -> Offsets:
-    """Return the offsets of the group, or those of lines without one."""
-    found = _read_offsets(str(file))
-    chosen = found.get(group, found.get(None))
-    if chosen is None:
-        raise InvalidInput(f"{file} has no offsets of group {group!r}; choose another file, or correct it")
-    return chosen
-
-
-@arguments.examples(
+@command(
     "pyspark-log groups export etl > offsets.csv",
     "pyspark-log groups export --all-groups > offsets.csv",
 )
 def export(
-    path: arguments.Path,
+    log: Log,
     groups: Annotated[
         list[str] | None, typer.Argument(metavar="GROUP", help="The groups' group.id.", show_default=False)
     ] = None,
     all_groups: Annotated[bool, typer.Option("--all-groups", help="All groups of the cluster.")] = False,
-    json: arguments.Json = False,
-) -> None:
+) -> Result:
     """Print the committed offsets of groups as CSV.
 
     import reads them again. The lines are those of kafka-consumer-groups: topic,partition,offset if one GROUP is
@@ -201,16 +186,13 @@ def export(
     """
     if bool(groups) == all_groups:
         arguments.refuse("GROUP", "give the groups, or --all-groups")
-    log = open_log(path)
     wanted = dict.fromkeys(groups or ())
     if all_groups:
         handles = {name: log.group_handle(record) for name, record in sorted(log.groups().items())}
         wanted = dict.fromkeys(name for name, each in handles.items() if each.refresh().state is not GroupState.DEAD)
     found = {name: _committed(log, name) for name in wanted}
-    if json:
-        output.print_json(*({"group": name, "partitions": _documents(each, "offset")} for name, each in found.items()))
-    else:
-        _print_offsets(found, named=all_groups or len(wanted) > 1)
+    documents = [{"group": name, "partitions": _documents(each, "offset")} for name, each in found.items()]
+    return Result(documents, text=_csv(found, named=all_groups or len(wanted) > 1))
 
 
 @command(
@@ -316,13 +298,14 @@ def _documents(offsets: Offsets, word: str, before: Offsets | None = None) -> li
     ]
 
 
-def _print_offsets(groups: Mapping[str, Offsets], *, named: bool) -> None:
-    """Print the offsets of groups; each line names its group if `named` is set."""
-    writer = csv.writer(sys.stdout, lineterminator="\n")
+def _csv(groups: Mapping[str, Offsets], *, named: bool) -> str:
+    """Return the offsets of groups as lines; each names its group if `named` is set."""
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
     for group, offsets in groups.items():
         for (topic, number), offset in sorted(offsets.items()):
             writer.writerow([*([group] if named else []), topic, number, offset])
-    sys.stdout.flush()
+    return lines.getvalue()
 
 
 def _read_offsets(file: str) -> dict[str | None, Offsets]:

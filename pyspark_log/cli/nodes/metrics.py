@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from pyspark_log.cli import arguments, output
+from pyspark_log.cli.command import Result, command
 from pyspark_log.opening import canonical, own_log
 from pyspark_log_storage.errors import LogError, NoCluster
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 
-@arguments.examples(
+@command(
     "pyspark-log metrics",
     "pyspark-log metrics --listen 127.0.0.1:9308",
 )
@@ -30,7 +31,7 @@ def metrics(
         ),
     ] = None,
     json: arguments.Json = False,
-) -> None:
+) -> Result:
     """Print the metrics of the cluster for Prometheus.
 
     They come from the journals: offsets, ISR, partitions in trouble and sizes of all topics, nodes, and the lag of
@@ -42,7 +43,7 @@ def metrics(
     if listen is not None:
         host, port = arguments.host_and_port(listen)
         _serve(path, host or "0.0.0.0", port)  # noqa: S104 -- as the user has typed it
-        return
+        return Result([], text="")
 
     from pyspark_log.metrics.cluster_metrics import measure
 
@@ -51,16 +52,14 @@ def metrics(
     for _, error in errors:
         if isinstance(error, NoCluster):
             raise error  # most likely a wrong address
-    if json:
-        output.print_json(*map(_document, families))
-    else:
-        from prometheus_client import generate_latest
+    from prometheus_client import generate_latest
 
-        typer.echo(generate_latest(_Measured(families)), nl=False)
-    for what, error in errors:
-        output.print_error(f"{what} could not be measured: {error.message}")
-    if errors:
-        raise typer.Exit(1)
+    text = generate_latest(_Measured(families)).decode()
+    return Result(
+        [_document(each) for each in families],
+        [f"{what} could not be measured: {error.message}" for what, error in errors],
+        text,
+    )
 
 
 class _Measured(NamedTuple):
