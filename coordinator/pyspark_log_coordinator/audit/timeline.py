@@ -97,7 +97,7 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 class Said(NamedTuple):
-    """What an event did, in words."""
+    """What an event did, as the last fields of a `Moment`."""
 
     lane: Lane
     words: str
@@ -360,5 +360,5 @@ WORDS: dict[type, Said | Callable[[Any, Any, Any], Said]] = {
 }
 """What each kind of event did: words with its fields, or a function of the states before and after it.
 
-Of other events nothing is said: they are too many, are about files alone, or change leaders and ISRs (`_followed`).
+Of other events nothing is said: they are about files alone, or change leaders and ISRs (`_followed`).
 """

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.cluster.nodes import node_of
 from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores
 from pyspark_log_coordinator.maintenance import checkpoint_files, delta_table, topic_cleanup
@@ -52,7 +51,7 @@ class Follower:
 
     def __init__(self, log: Log, node_id: NodeId) -> None:
         """Take an opened log. Raises `InvalidInput` if there is no such node."""
-        node_of(log.cluster.state.nodes, node_id)
+        log.node(node_id)
         self._log = log
         self._node_id = node_id
         self._written: weakref.WeakKeyDictionary[TopicHandle, dict[str, bytes]] = weakref.WeakKeyDictionary()
@@ -113,7 +112,7 @@ def clean_up_node(log: Log, node_id: NodeId) -> int:
     Copy again what the node has lost: its disk may have been set back, and the scrubber takes long to come to it.
     Returns the number of deleted files. Raises `NodeMissing`, `StoreError`.
     """
-    store, member = log.node_store(node_id), node_of(log.cluster.state.nodes, node_id)
+    store, member = log.node_store(node_id), log.node(node_id)
     require_marker(store, node_id, member.incarnation)
     count = 0
     for handle in log.topics_on(node_id, failed=lambda *_: None):  # a follower reports these

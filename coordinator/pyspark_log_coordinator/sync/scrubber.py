@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.cluster.nodes import node_of
 from pyspark_log_coordinator.sync import faults
 from pyspark_log_storage.errors import CorruptObject, LogError, NewerFormat, OutcomeUnknown, StoreError
 from pyspark_log_storage.objects.node import require_marker
@@ -38,7 +37,7 @@ def scrub(log: Log, node_id: NodeId, moved: Callable[[int], object] = lambda _: 
     there is no such node, `NodeMissing` if its store is not the one that the cluster knows, `StoreError` if it does not
     answer. A topic whose journal is damaged, or does not answer during a repair, is a failure; the others continue.
     """
-    member, store = node_of(log.cluster.state.nodes, node_id), log.node_store(node_id)
+    member, store = log.node(node_id), log.node_store(node_id)
     repaired: list[str] = []
     failures: list[str] = []
 
