@@ -43,12 +43,10 @@ BYTES_MAX = 32 * 1024
 """How many bytes of commands of others an entry takes, and how large a command in the inbox may be."""
 WRITERS = 2
 """How many processes propose an entry if none that knows the newest one does: the second, if the first has died."""
-ABANDONED_SECONDS = 60.0
-"""After this time a command that has been carried out is removed for its process, which must have died."""
 ANSWER_BYTES_MAX = 2 * BYTES_MAX
 """An answer has less for a partition than the command, whose size is limited, and its own key."""
-ANSWER_ENTRIES = 256
-"""An answer that nobody has read is deleted after so many entries."""
+KEPT_ENTRIES = 256
+"""A command that its process has not removed, and an answer that it has not read, are deleted after so many entries."""
 _LANES = 16
 """Threads that read at once."""
 _POLL_SECONDS = 0.002
@@ -101,8 +99,8 @@ class Inbox(Generic[C]):
         self._listed: list[str] = []
         self._known: dict[str, tuple[C, int]] = {}
         """The commands that were read, and their bytes, by key."""
-        self._settled: dict[str, float] = {}
-        """The commands that have been carried out or were refused, and when this process noticed that."""
+        self._settled: set[str] = set()
+        """The commands that have been carried out or were refused."""
         self._threads: StoreThreads | None = None
         self._request_seconds = 0.0
         self._put_at = 0.0
@@ -174,13 +172,11 @@ class Inbox(Generic[C]):
         begin = self._environment.monotonic()
         self._listed = []
         with contextlib.suppress(LogError):
-            keys = self._ask(place, lambda store: list(store.list(self._folder)))
-            listed = [key for key in keys if layout.is_born_name(key.removeprefix(self._folder))]
-            self._settled = {key: self._settled[key] for key in listed if key in self._settled}
+            listed = self._ask(place, partial(_listed, self._folder))
+            self._settled.intersection_update(listed)
             self._listed = [key for key in listed if key not in self._settled]
         self._known = {key: self._known[key] for key in self._listed if key in self._known}
         self._request_seconds = self._environment.monotonic() - begin
-        self._remove_abandoned(place)
 
     def others(self, place: JournalPlace) -> list[tuple[str, C]]:
         """Return keys and commands of other processes: of those of the last look as many as an entry takes."""
@@ -198,7 +194,7 @@ class Inbox(Generic[C]):
 
     def settle(self, key: str) -> None:
         """Take note that a command has been carried out, or was refused. Its own process is about to remove it."""
-        self._settled[key] = self._environment.monotonic()
+        self._settled.add(key)
 
     def reply(self, place: JournalPlace, answers: Mapping[str, Answer]) -> None:
         """Answer commands of other processes, which were carried out in durable entries, by their keys."""
@@ -239,31 +235,19 @@ class Inbox(Generic[C]):
                 self._remove(self._place, self._answer_to(self._key))
         self._key, self._place, self._is_answered = "", None, False
 
-    def delete_before(self, place: JournalPlace, floor: int) -> int:
-        """Delete commands whose born is below `floor`, whoever put them; return how many. Raises `StoreError`."""
-        return self._delete(place, self._folder, floor)
+    def delete_old(self, place: JournalPlace, number: int) -> int:
+        """Delete what nobody has removed for hundreds of entries; return how many objects. Raises `StoreError`.
 
-    def delete_answers(self, place: JournalPlace, number: int) -> int:
-        """Delete answers that nobody has read for hundreds of entries; return how many. Raises `StoreError`.
-
-        `number` is the newest entry. A process that waits for such an answer all the same finds the outcome itself.
+        `number` is the newest entry. A process that waits all the same finds the outcome itself.
         """
-        return self._delete(place, self._answers, number - ANSWER_ENTRIES)
-
-    def _delete(self, place: JournalPlace, folder: str, floor: int) -> int:
-        """Delete the objects in a folder whose born is below `floor`; return how many. Raises `StoreError`."""
-        names = [key.removeprefix(folder) for key in self._ask(place, lambda store: list(store.list(folder)))]
-        old = [each for each in names if layout.is_born_name(each) and layout.born_of(each) < floor]
-        for name in old:  # each in a call of its own: a store that is slow but answers has time for all of them
-            self._delete_one(place, folder + name)
-        return len(old)
-
-    def _remove_abandoned(self, place: JournalPlace) -> None:
-        """Remove one command whose process should have removed it long ago."""
-        since = self._environment.monotonic() - ABANDONED_SECONDS
-        for key in [key for key, when in self._settled.items() if when < since][:1]:
-            self._remove(place, key)
-            del self._settled[key]
+        count = 0
+        for folder in (self._folder, self._answers):
+            keys = self._ask(place, partial(_listed, folder))
+            for key in keys:  # each in a call of its own: a store that is slow but answers has time for all of them
+                if layout.born_of(key.removeprefix(folder)) < number - KEPT_ENTRIES:
+                    self._delete_one(place, key)
+                    count += 1
+        return count
 
     def _remove(self, place: JournalPlace, key: str) -> None:
         with contextlib.suppress(LogError):
@@ -337,3 +321,8 @@ class Inbox(Generic[C]):
             raise
         except LogError:
             return None
+
+
+def _listed(folder: str, store: Store) -> list[str]:
+    """Return the keys in a folder, without foreign files."""
+    return [key for key in store.list(folder) if layout.is_born_name(key.removeprefix(folder))]

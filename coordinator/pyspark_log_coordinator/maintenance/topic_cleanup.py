@@ -72,7 +72,7 @@ def clean_up_topic(
     looks_at_all = thorough or any(isinstance(event, OrphanFloorRaised) for event in raised)
     if looks_at_all:
         count += delete_orphans(handle, nodes)
-    count += _clean_up_inbox(handle, nodes, commands=looks_at_all)
+    count += _clean_up_inbox(handle, nodes)
     checkpoint_files.write_on_nodes(handle, nodes)
     publish_on_nodes(handle, nodes)
     count += trimming.trim(handle.journal)
@@ -84,20 +84,18 @@ def clean_up_topic(
     return TopicCleanup(count, expired, scheduled)
 
 
-def _clean_up_inbox(handle: TopicHandle, nodes: ReachableStores, *, commands: bool) -> int:
-    """Delete old answers, and old `commands` too; return how many. On journal nodes the first one may fail."""
-    place, count = handle.journal.place, 0
+def _clean_up_inbox(handle: TopicHandle, nodes: ReachableStores) -> int:
+    """Delete what was left in the inbox; return how many objects. On journal nodes the first one may fail."""
+    place = handle.journal.place
     try:
-        if commands:
-            count += handle.inbox.delete_before(place, handle.journal.state.orphan_floor)
-        count += handle.inbox.delete_answers(place, handle.journal.number)
+        return handle.inbox.delete_old(place, handle.journal.number)
     except StoreError as error:
         if isinstance(place, OneStore):
             raise
         first = place.members.members[0].node
         if first in handle.log.live_nodes and first not in handle.log.missing_nodes:
             nodes.failures.setdefault(first, error)
-    return count
+        return 0
 
 
 def expire(handle: TopicHandle) -> tuple[int, tuple[ExpiredRows, ...]]:

@@ -7,7 +7,7 @@ import pytest
 
 from pyspark_log_coordinator.commit.commit import Batch, commit
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.journal import pace
+from pyspark_log_coordinator.journal import inbox, pace
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import topic_cleanup
@@ -190,16 +190,13 @@ def test_a_batch_without_a_claim_is_never_put_into_the_inbox(topic):
     assert commit(topic.handle, batch(topic, "", b"a", claims=False), NO_RETRIES) == {0: (4, 5)}
 
 
-def test_batches_of_dead_processes_are_deleted_when_they_can_never_be_sequenced(topic):
-    claim = ProducerClaim("dead", "dead", "r", 0)
-    command = CommitBatch(claim, (topic.stage({0: [b"lost"]}),))
-    other = another_process(topic)
-    other.inbox.put(other.journal.place, topic.handle.journal.number, command)
+def test_batches_of_dead_processes_are_deleted_after_hundreds_of_entries(topic, monkeypatch):
+    leave_in_the_inbox(topic, batch(topic, "dead", b"lost"))
     topic_cleanup.clean_up_topic(topic.handle)
-    topic.fill(1)
     assert len(waiting(topic)) == 1
-    for _ in range(2):
-        topic_cleanup.clean_up_topic(topic.handle)
+    monkeypatch.setattr(inbox, "KEPT_ENTRIES", 2)
+    topic.fill(3)
+    topic_cleanup.clean_up_topic(topic.handle, thorough=False)
     assert waiting(topic) == []
     topic.check()
 

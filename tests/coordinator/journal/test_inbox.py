@@ -10,10 +10,9 @@ import pytest
 from pyspark_log_coordinator.journal import inbox as inbox_module
 from pyspark_log_coordinator.journal import pace
 from pyspark_log_coordinator.journal.inbox import (
-    ABANDONED_SECONDS,
-    ANSWER_ENTRIES,
     BYTES_MAX,
     COMMANDS_MAX,
+    KEPT_ENTRIES,
     Answer,
     Inbox,
     decode_answer,
@@ -179,19 +178,6 @@ def test_a_command_that_another_process_carried_out_is_made_durable_before_it_is
     assert entry_key(1) in store.creates, "the other process may have died before it was durable"
 
 
-def test_a_command_that_was_carried_out_long_ago_is_removed_for_its_process(store):
-    seconds = [0.0]
-    environment = msgspec.structs.replace(fake_environment(), monotonic=lambda: seconds[0])
-    inbox, journal = inbox_of(environment), open_list(store, environment)
-    leave_in_the_inbox(store, "cup")
-    for elapsed, left in ((1, 1), (ABANDONED_SECONDS, 1), (1, 0)):
-        seconds[0] += elapsed
-        lose_an_entry(store, f"cup {seconds[0]}")
-        journal.submit(AddItems((f"lamp {seconds[0]}",)), inbox)
-        inbox.withdraw()
-        assert len(waiting(store)) == left
-
-
 @one_store
 @pytest.mark.parametrize(
     ("first_answer", "looks"),
@@ -328,7 +314,7 @@ def test_a_journal_on_three_stores_does_not_wait_for_an_inbox_that_hangs_and_use
 def test_an_inbox_that_hangs_cannot_be_emptied(hanging_inbox):
     place = open_list(hanging_inbox).place
     with pytest.raises(StoreUnavailable, match="no answer"):
-        inbox_of().delete_before(place, 5)
+        inbox_of().delete_old(place, 5)
 
 
 @one_store
@@ -347,10 +333,13 @@ def test_a_command_whose_answer_is_lost_may_be_in_the_inbox_and_is_withdrawn(sto
     assert waiting(store) == []
 
 
-def test_commands_from_before_an_entry_are_deleted_and_no_others(store):
+def test_commands_and_answers_that_nobody_removes_are_deleted_after_hundreds_of_entries(store):
     place = open_list(store).place
     inbox_of().put(place, 5, AddItems(("book",)))
-    assert [inbox_of().delete_before(place, floor) for floor in (5, 6)] == [0, 1]
+    inbox_of().reply(place, {waiting(store)[0]: Answer(6, {})})
+    store.create(f"{INBOX}notes.txt", b"of somebody")
+    assert [inbox_of().delete_old(place, KEPT_ENTRIES + number) for number in (5, 6)] == [0, 2]
+    assert waiting(store) == [f"{INBOX}notes.txt"]
 
 
 def test_a_process_that_always_wins_looks_into_the_inbox_now_and_then(store):
@@ -497,14 +486,6 @@ def test_an_answer_is_given_once_the_entry_is_there(store, monkeypatch):
     assert len(list(store.list(ANSWERS))) == 1
 
 
-def test_answers_that_nobody_has_read_are_deleted_after_hundreds_of_entries(store):
-    place = open_list(store).place
-    inbox = inbox_of()
-    inbox.put(place, 5, AddItems(("book",)))
-    inbox_of().reply(place, {waiting(store)[0]: Answer(6, {})})
-    assert [inbox.delete_answers(place, ANSWER_ENTRIES + number) for number in (5, 6)] == [0, 1]
-
-
 def test_a_command_is_born_at_the_newest_entry_that_an_answer_has_named(store):
     """Or the answer to it would be taken for an old one, and deleted, while its process reads no entries."""
     place = open_list(store).place
@@ -515,5 +496,5 @@ def test_a_command_is_born_at_the_newest_entry_that_an_answer_has_named(store):
     inbox.withdraw()
     inbox.put(place, 5, AddItems(("lamp",)))
     inbox_of().reply(place, {waiting(store)[0]: Answer(1_001, {})})
-    assert inbox.delete_answers(place, 1_001) == 0
+    assert inbox.delete_old(place, 1_001) == 0
     assert inbox.answer() == Answer(1_001, {})
