@@ -5,10 +5,8 @@
     cluster/journal-nodes.<generation>              the stores to which they migrated
     cluster/entries/<number>                        the cluster's journal
     cluster/snapshots/<newest first>
-    cluster/manifests/<born>-<nonce>                events that are too large for an entry
     topics/<topic>/<topic id>/journal/entries/<number>
     topics/<topic>/<topic id>/journal/snapshots/<newest first>
-    topics/<topic>/<topic id>/journal/manifests/<born>-<nonce>
     topics/<topic>/<topic id>/journal/inbox/<born>-<nonce>     commands that wait for the next entry
     topics/<topic>/<topic id>/journal/answers/<born>-<nonce>   what became of them
     topics/<topic>/<topic id>/append/<born>-<nonce>     append files
@@ -53,7 +51,7 @@ _SEGMENT_ROWS = re.compile(rf"(.*/)?{_NUMBER}-{_NUMBER}-{_NONCE}\.(log|parquet)"
 _SEGMENT_FILE = re.compile(_SEGMENT_FILE_NAME)
 _HEARTBEAT = re.compile(r"([0-9A-Za-z._-]+)\.([1-9][0-9]{0,18})")
 _ENTRY = rf"entries(\.[0-9]+)?/{_NUMBER}(\.[0-9]+(\.claim)?)?"
-_JOURNAL = rf"({_ENTRY}|snapshots/{_NUMBER}|manifests/{BORN_NAME})"
+_JOURNAL = rf"({_ENTRY}|snapshots/{_NUMBER})"
 _OF_CLUSTER = re.compile(rf"cluster/({_JOURNAL}|journal-nodes(\.{_NUMBER})?)")
 _DELTA_LOG = rf"_delta_log/({_NUMBER}\.(json|checkpoint\.parquet)|_last_checkpoint)"
 _OF_TOPIC = re.compile(
@@ -105,7 +103,7 @@ def born_name(born: int, nonce: str) -> str:
 
 
 def born_of(name: str) -> int:
-    """Return the born in a file's name: the first part for an append file or manifest, the second for a segment."""
+    """Return the born in a file's name: the first part for an append file, the second for a segment."""
     return int(name.split("-")[-2])
 
 
@@ -120,7 +118,7 @@ def is_id(text: str) -> bool:
 
 
 def is_born_name(name: str) -> bool:
-    """Return whether `name` is the name of an append file or manifest."""
+    """Return whether `name` is the name of an append file, or of a command in an inbox."""
     return _BORN.fullmatch(name) is not None
 
 

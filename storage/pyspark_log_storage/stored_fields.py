@@ -28,7 +28,7 @@ UInt32 = Annotated[int, Meta(ge=0, le=2**32 - 1)]
 """A field of four bytes in a chunk's header."""
 
 BornName = Annotated[str, Meta(pattern=rf"\A{BORN_NAME}\Z")]
-"""The name of an append file or a manifest."""
+"""The name of an append file."""
 SegmentName = Annotated[str, Meta(pattern=rf"\A{SEGMENT_NAME}\Z")]
 """The name of a segment, without ending."""
 FileKey = Annotated[str, Meta(pattern=rf"\A(append/{BORN_NAME}|[0-9]+/{SEGMENT_NAME})\Z")]

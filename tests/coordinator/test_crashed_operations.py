@@ -27,7 +27,7 @@ NEW = ("/disk/d", "/disk/e", "/disk/f")
 SAMPLED = 5
 """How many crashes of each operation the default ring tries."""
 CRASHES_MIN = 90
-_OBJECT = re.compile(r"(entries|snapshots|manifests)/[^/]+$")
+_OBJECT = re.compile(r"(entries|snapshots)/[^/]+$")
 
 
 def nothing(_):

@@ -79,7 +79,7 @@ class ClusterHistory(History):
 class Ballots:
     """The stores' votes.
 
-    `decided` has the decided entries as if they lay on one store, and the snapshots and manifests that any store has.
+    `decided` has the decided entries as if they lay on one store, and the snapshots that any store has.
     """
 
     def __init__(self, disks: Mapping[str, Disk], decided: Objects, history: Callable[[], ClusterHistory]) -> None:

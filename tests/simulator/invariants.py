@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from pyspark_log_coordinator.journal import journal_entry, manifest, snapshot, trimming
+from pyspark_log_coordinator.journal import journal_entry, snapshot, trimming
 from pyspark_log_coordinator.journal.journal_entry import NO_HASH, digest
 from pyspark_log_coordinator.journal.state_machine import Machine
 from pyspark_log_coordinator.model.partition import Partition
@@ -24,7 +24,7 @@ from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.files import append_file, chunk
-from pyspark_log_storage.layout import born_of, number_of_newest_first
+from pyspark_log_storage.layout import number_of_newest_first
 from pyspark_log_storage.segments import segment
 from pyspark_log_storage.stored_fields import INT64_MAX
 from tests.simulator.store import Objects
@@ -91,7 +91,6 @@ class History:
         self.events: list[list[Any]] = []
         """Those of each entry, which led from a state to the next one."""
         self.hashes: list[bytes] = [NO_HASH]
-        self.manifests: dict[str, int] = {}
         self.strays = 0
         """How many entries came to lie in slots that had been collected."""
         self.conversions = 0
@@ -125,10 +124,6 @@ class History:
         elif key.startswith(f"{self.folder}snapshots/"):
             number = number_of_newest_first(name)
             require(number not in kept, f"snapshot {number} goes, which is one of the newest")
-        elif key.startswith(f"{self.folder}manifests/"):
-            named = self.manifests.get(key, 0)
-            require(named < kept[0], f"manifest {name} goes, which entry {named} names")
-            require(born_of(name) < self.number, f"manifest {name} goes, which the next entry may name")
 
     def snapshots(self) -> list[int]:
         """Return the numbers of the snapshots that there are, ascending."""
@@ -149,13 +144,7 @@ class History:
             return
         entry = journal_entry.decode(data, f"entry {number}")
         require(entry.previous == self.hashes[-1], f"entry {number} names another hash than its predecessor's")
-        raw: Any = entry.events
-        if entry.manifest is not None:
-            key = f"{self.folder}manifests/{entry.manifest.name}"
-            require(key in self.objects.data, f"entry {number} names manifest {key}, which is not there")
-            self.manifests[key] = number
-            raw = manifest.decode(self.objects.data[key], key)
-        events = self.machine.decode_events(raw)
+        events = self.machine.decode_events(entry.events)
         before = after = self.states[-1]
         for event in events:
             after = self.machine.evolve(after, event)
@@ -186,8 +175,6 @@ class History:
             data = self.objects.data.get(f"{self.folder}entries/{number:020d}")
             is_same = data is not None and digest(data) == self.hashes[number]
             require(is_same, f"entry {number} is missing, or is another one, after the snapshots {kept}")
-        lost = {key for key, number in self.manifests.items() if number > oldest} - self.objects.data.keys()
-        require(not lost, f"the manifests {lost} are missing")
 
 
 class Rows(History):

@@ -90,8 +90,8 @@ def _that_may_go(world: World, store: Objects, history: History) -> Iterator[str
             and all(each.data.get(key) == store.data[key] and not each.in_hand[key] for each in stores)
         )
         return
-    for kind in ("entries", "snapshots", "manifests"):
+    for kind in ("entries", "snapshots"):
         folder = f"{history.folder}{kind}/"
         for key in store.data:
-            if key.startswith(folder) and (kind != "manifests" or key in history.manifests) and not store.in_hand[key]:
+            if key.startswith(folder) and not store.in_hand[key]:
                 yield key

@@ -22,7 +22,6 @@ from pyspark_log_coordinator.audit import repair, verify
 from pyspark_log_coordinator.commit import inline_maintenance, settling
 from pyspark_log_coordinator.journal import (
     journal,
-    journal_entry,
     trimming,
 )
 from pyspark_log_coordinator.log import bootstrap, group_handle, node_admin
@@ -249,7 +248,6 @@ def _small(settings: Settings) -> Iterator[None]:
         for module, name, value in (
             (journal, "SNAPSHOT_EVERY", settings.snapshot_every),
             (trimming, "SNAPSHOTS_KEPT", settings.snapshots_kept),
-            (journal_entry, "INLINE_BYTES_MAX", settings.inline_bytes_max),
             (roll_plan, "ROLL_CHUNKS", settings.roll_chunks),
             (roll_plan, "UNROLLED_CHUNKS_MAX", settings.unrolled_chunks_max),
             (roll_plan, "MERGE_COUNT", settings.merge_count),

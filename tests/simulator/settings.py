@@ -104,7 +104,6 @@ class Settings(msgspec.Struct, frozen=True):
     roll_chunks: int
     unrolled_chunks_max: int
     merge_count: int
-    inline_bytes_max: int
     clean_up_every: int
     checkpoint_every: int
     """How many versions of the Delta table have one checkpoint."""
@@ -166,7 +165,6 @@ def settings_of(seed: int, operations: int) -> Settings:
         roll_chunks=roll,
         unrolled_chunks_max=roll * chance.choice([2, 4]),
         merge_count=chance.choice([2, 3]),
-        inline_bytes_max=chance.choice([200, 600, 10**6]),
         clean_up_every=chance.choice([4, 16]),
         checkpoint_every=20,
         nodes=NodeSettings(),

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from pyspark_log_coordinator.journal import journal_entry, manifest, registers, snapshot
+from pyspark_log_coordinator.journal import journal_entry, registers, snapshot
 from pyspark_log_coordinator.journal.journal_entry import NO_HASH, digest
 from pyspark_log_coordinator.journal.paxos import NIL, Register, majority
 from pyspark_log_coordinator.journal.state_machine import JournalEnded
@@ -19,7 +19,6 @@ Action = dict[str, Any]
 NOBODY = "nobody"
 _ENTRIES = re.compile(r"entries(?:\.([0-9]+))?/(.*)")
 _SNAPSHOTS = "snapshots/"
-_MANIFESTS = "manifests/"
 
 
 def trace(history: History, cluster: ClusterHistory) -> dict[str, Any]:
@@ -56,7 +55,6 @@ class _Journal:
         self._cluster = cluster
         self.first: dict[str, Any] | None = None
         """The place where the journal begins."""
-        self._manifests: dict[str, bytes] = {}
         self._ids: dict[bytes, tuple[int, ...]] = {NO_HASH: ()}
         """Short names of the entries' hashes."""
         self._entries: dict[bytes, dict[str, Any]] = {}
@@ -76,12 +74,10 @@ class _Journal:
 
     def actions(self, write: Write) -> Iterable[Action]:
         """Return what a write was, if it counts."""
-        if write.name.startswith(_MANIFESTS) and write.data is not None:
-            self._manifests[write.name.removeprefix(_MANIFESTS)] = write.data
-        elif write.name.startswith(_SNAPSHOTS) and write.data is not None and write.store:
+        if write.name.startswith(_SNAPSHOTS) and write.data is not None and write.store:
             entry = self._entries[snapshot.decode(write.data, write.name).hash]
             return [{"kind": "snapshot", "store": write.store, "entry": entry}]
-        elif (found := _ENTRIES.fullmatch(write.name)) is not None and (named := registers.parse(found[2])) is not None:
+        if (found := _ENTRIES.fullmatch(write.name)) is not None and (named := registers.parse(found[2])) is not None:
             return self._of_register(write, int(found[1] or 1), *named)
         return []
 
@@ -123,11 +119,7 @@ class _Journal:
         """Return an entry. Who puts it into a register first has written it."""
         if (hash_ := digest(data)) not in self._entries:
             entry = journal_entry.decode(data, f"entry {n}")
-            raw: Any = entry.events
-            if entry.manifest is not None:
-                name = entry.manifest.name
-                raw = manifest.decode(self._manifests[name], name)
-            for event in self._history.machine.decode_events(raw):
+            for event in self._history.machine.decode_events(entry.events):
                 if isinstance(event, JournalEnded):
                     stores = frozenset(each.incarnation for each in event.nodes)
                     place = {"generation": event.generation, "stores": stores}

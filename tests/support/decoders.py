@@ -24,7 +24,7 @@ from pyspark_log_coordinator.group import machine as group
 from pyspark_log_coordinator.group.joining import JoinGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.group.state import MemberDetails, Protocol
-from pyspark_log_coordinator.journal import journal_nodes, manifest, registers, snapshot
+from pyspark_log_coordinator.journal import journal_nodes, registers, snapshot
 from pyspark_log_coordinator.journal.inbox import Answer, decode_answer, encode_answer
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode, JournalNodes
@@ -37,7 +37,7 @@ from pyspark_log_coordinator.log.log import topic_inbox
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import AlterConfig, CommitBatch
-from pyspark_log_storage import decoding, layout
+from pyspark_log_storage import layout
 from pyspark_log_storage.columns import column_ddl, schema
 from pyspark_log_storage.columns.compaction_columns import CompactionColumns
 from pyspark_log_storage.delta import delta_checkpoint, delta_log
@@ -113,10 +113,6 @@ def as_snapshot(journal: Journal[Any, Any], machine: Machine[Any, Any]) -> Decod
     return lambda data: past.state_in(snapshot.decode_of(journal.folder, journal.number, data, "the snapshot"))
 
 
-def as_manifest(machine: Machine[Any, Any]) -> Decode:
-    return lambda data: decoding.decode(machine.decode_events, manifest.decode(data, "the manifest"), "the manifest")
-
-
 def in_inbox(data: bytes) -> object:
     """Read a command of another process, which is passed over if it is none."""
     store, inbox = MemoryStore(), topic_inbox(HANDLE.journal.folder, real_environment())
@@ -155,7 +151,6 @@ ENVELOPED: dict[str, tuple[bytes, Decode]] = {
         encode_answer(Answer(7, {0: (3, 5), 1: (0, 1)}), "it"),
         lambda data: decode_answer(data, "it"),
     ),
-    "manifest": (manifest.encode(EVENTS), as_manifest(topic.MACHINE)),
     "vote": (registers.encode(VOTE, b"a value"), lambda data: registers.decode(VOTE, data, "it")),
     "empty vote": (registers.encode(VOTE, NIL), lambda data: registers.decode(VOTE, data, "it")),
     "claim": (registers.encode(CLAIM, b"f" * 32), lambda data: registers.decode(CLAIM, data, "it")),

@@ -12,7 +12,7 @@ import msgspec
 
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.group import machine as group
-from pyspark_log_coordinator.journal import journal_entry, journal_nodes, manifest, registers, snapshot
+from pyspark_log_coordinator.journal import journal_entry, journal_nodes, registers, snapshot
 from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.model import topic_state
 from pyspark_log_coordinator.topic import machine as topic
@@ -74,14 +74,8 @@ def _entry(data: bytes, name: str) -> Documents:
         previous=entry.previous.hex(),
         nonce=entry.nonce,
         time_ms=entry.time_ms,
-        manifest=entry.manifest.name if entry.manifest else None,
     )
     yield from _events(msgspec.msgpack.decode(entry.events))
-
-
-def _manifest(data: bytes, name: str) -> Documents:
-    yield head(name, "manifest")
-    yield from _events(msgspec.msgpack.decode(manifest.decode(data, name)))
 
 
 def _events(events: list[list[Any]]) -> Documents:
@@ -122,7 +116,6 @@ _BY_MAGIC: dict[bytes, Callable[[bytes, str], Documents]] = {
     b"PLJN": _journal_nodes,
     b"PLRG": _register,
     b"PLJE": _entry,
-    b"PLMF": _manifest,
     b"PLSS": _snapshot,
     b"PLTD": _description,
 }

@@ -1,6 +1,6 @@
 """Verify: an audit of everything that a topic, or the cluster itself, has stored. Changes nothing.
 
-journal       every kept entry: checksum, hash chain, events, manifest, no hole; snapshots against the folded state;
+journal       every kept entry: checksum, hash chain, events, no hole; snapshots against the folded state;
               states that are possible: offsets without gap or overlap, log start <= HW <= LEO, epochs that rise
 producers     batch ids rise
 replicas      LEO, HW, ISR and leader against the files that each node holds

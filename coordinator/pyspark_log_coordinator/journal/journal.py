@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from pyspark_log_coordinator.environment import CLOCKS_AGREE_MS
-from pyspark_log_coordinator.journal import journal_entry, manifest
+from pyspark_log_coordinator.journal import journal_entry
 from pyspark_log_coordinator.journal.inbox import Answer
-from pyspark_log_coordinator.journal.journal_entry import NO_EVENTS, NO_HASH, Entry, ManifestName, digest
+from pyspark_log_coordinator.journal.journal_entry import NO_HASH, Entry, digest
 from pyspark_log_coordinator.journal.pace import Pace
 from pyspark_log_coordinator.journal.replay import PATIENCE_MS, EntryMissing, Replay
 from pyspark_log_coordinator.journal.state_machine import Machine, Outcome
@@ -39,7 +39,6 @@ from pyspark_log_storage.errors import (
     OutcomeUnknown,
     StoreError,
 )
-from pyspark_log_storage.layout import born_name
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.environment import Environment
@@ -82,7 +81,7 @@ class Journal(Replay[S, C]):
         environment: Environment,
         patience_ms: int = PATIENCE_MS,
     ) -> None:
-        """`folder` holds the entries, snapshots and manifests, and ends with "/". Reads nothing yet."""
+        """`folder` holds the entries and snapshots, and ends with "/". Reads nothing yet."""
         super().__init__(place, folder, machine, environment, patience_ms)
         self._pace = Pace()
         self._opened = False
@@ -510,17 +509,8 @@ class Journal(Replay[S, C]):
         return expected == digest(mine)
 
     def _encode(self, events: list[Any]) -> bytes:
-        encoded = msgspec.msgpack.encode(events)
-        nonce = self._environment.nonce()
-        named = None
-        if len(encoded) > journal_entry.INLINE_BYTES_MAX:
-            name = born_name(self.number, nonce)
-            key = manifest.key(self.folder, name)
-            stored = manifest.encode(encoded, key)
-            named = ManifestName(name, digest(stored))
-            self.objects.create(key, stored, manifest.decode)
-        raw = NO_EVENTS if named else msgspec.Raw(encoded)
-        entry = Entry(nonce, self._now_ms(), self.last_hash, raw, named)
+        encoded = msgspec.Raw(msgspec.msgpack.encode(events))
+        entry = Entry(self._environment.nonce(), self._now_ms(), self.last_hash, encoded)
         return journal_entry.encode(entry, journal_entry.place(self.folder, self.number + 1))
 
     def _take(self, data: bytes, *, begins_again: bool = True) -> bool:
@@ -531,8 +521,8 @@ class Journal(Replay[S, C]):
         name = self.entries.name(self.number + 1)
         try:
             events = self._decode(data, name)
-        except (CorruptObject, ObjectMissing):
-            # After trimming, a suspended process may find an entry that does not follow, or whose manifest is gone.
+        except CorruptObject:
+            # After trimming, a suspended process may find an entry that does not follow.
             if not begins_again or self.newest_snapshot() <= self.number:
                 raise
             self._opened = False

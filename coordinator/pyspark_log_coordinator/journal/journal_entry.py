@@ -1,13 +1,12 @@
 """A journal entry: the events of one decision.
 
-    <journal>/entries/<number, 20 digits>     envelope b"PLJE", version 2, body: msgpack array
+    <journal>/entries/<number, 20 digits>     envelope b"PLJE", version 3, body: msgpack array
         nonce       32 hex digits, unique to the attempt that wrote the entry
         time_ms     the log's clock (`log_clock`), for people
         previous    hash of the entry before (16 bytes), zeros for entry 1
-        events      msgpack array of events, empty if they are in a manifest
-        manifest    nil, or [name, hash] of the manifest object with the events
+        events      msgpack array of events
 
-Its place is that key, also if the entry is the value of a register. Version 1 had no place.
+Its place is that key, also if the entry is the value of a register.
 
 Entries are created once and never replaced. The hash of an entry is the 16-byte BLAKE2b of its stored bytes, so each
 entry confirms all entries before it.
@@ -22,22 +21,12 @@ import msgspec
 from pyspark_log_storage import decoding
 from pyspark_log_storage.layout import entries, number
 from pyspark_log_storage.objects.envelope import seal, unseal
-from pyspark_log_storage.stored_fields import BornName
 
 HASH_BYTES = 16
 NO_HASH = bytes(HASH_BYTES)
-NO_EVENTS = msgspec.Raw(msgspec.msgpack.encode([]))
-INLINE_BYTES_MAX = 64 * 1024
 
 _MAGIC = b"PLJE"
-_VERSION = 2
-
-
-class ManifestName(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The name of a manifest object, and the hash of its bytes."""
-
-    name: BornName
-    hash: bytes
+_VERSION = 3
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -47,7 +36,6 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     time_ms: int
     previous: bytes
     events: msgspec.Raw
-    manifest: ManifestName | None
 
 
 _decoder = msgspec.msgpack.Decoder(Entry)

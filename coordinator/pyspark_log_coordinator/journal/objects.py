@@ -1,4 +1,4 @@
-"""The snapshots and manifests of a journal, on one store or on a majority of several.
+"""The snapshots of a journal, on one store or on a majority of several.
 
 They are created once. Processes that create the same one write the same bytes.
 """
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
-from pyspark_log_coordinator.journal import manifest, registers, single_store, snapshot
+from pyspark_log_coordinator.journal import registers, single_store, snapshot
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, LogError, NodeMissing, ObjectMissing
 from pyspark_log_storage.objects.envelope import is_whole, read_if_there
@@ -61,7 +61,7 @@ class Damage(msgspec.Struct, frozen=True):
 
 
 class OneStoreObjects:
-    """The snapshots and manifests of a journal on one store."""
+    """The snapshots of a journal on one store."""
 
     def __init__(self, store: Store, journal: str) -> None:
         self._store = store
@@ -69,7 +69,7 @@ class OneStoreObjects:
 
     def name(self, key: str) -> str:
         """Return the name of an object in errors."""
-        return _name(self._journal, self._store.url, key)
+        return _name(self._store.url, key)
 
     def create(self, key: str, data: bytes, check: Callable[[bytes, str], object]) -> None:
         """Make an object durable. `check` raises if other bytes under the same key are no equivalent."""
@@ -125,11 +125,10 @@ class OneStoreObjects:
 
 
 class MajorityObjects:
-    """The snapshots and manifests on several stores: created on a majority, read from any. See `OneStoreObjects`.
+    """The snapshots on several stores: created on a majority, read from any. See `OneStoreObjects`.
 
-    An object that fewer stores have is valid, too: its writer was interrupted, or a store was unreachable. A snapshot
-    is the fold of decided entries, and the entry that names a manifest has its hash. But only a snapshot that a
-    majority has can replace the entries before it.
+    One that fewer stores have is valid, too: its writer was interrupted, or a store was unreachable. It is the fold of
+    decided entries. But only a snapshot that a majority has can replace the entries before it.
     """
 
     def __init__(
@@ -142,13 +141,13 @@ class MajorityObjects:
         self._patience_ms = patience_ms
 
     def name(self, key: str) -> str:
-        return _name(self._journal, self._members.urls, key)
+        return _name(self._members.urls, key)
 
     def create(self, key: str, data: bytes, check: Callable[[bytes, str], object]) -> None:
         def create_in(store: Store) -> None:
             def compare() -> None:
                 if (found := store.read(key)) != data:
-                    check(found, _name(self._journal, store.url, key))
+                    check(found, _name(store.url, key))
 
             if not store.create(key, data):
                 reread(store, compare)
@@ -158,7 +157,7 @@ class MajorityObjects:
 
     def read(self, key: str, decode: Callable[[bytes, str], T]) -> T:
         def read_in(store: Store) -> T:
-            return reread(store, lambda: decode(store.read(key), _name(self._journal, store.url, key)))
+            return reread(store, lambda: decode(store.read(key), _name(store.url, key)))
 
         answers = self._ask(read_in, enough=lambda answers: bool(_results(answers)), settled=self._is_hopeless)
         for result in _results(answers):
@@ -333,8 +332,7 @@ def _obsolete_keys(
     """Return the keys of the objects that the snapshot of entry `oldest` makes obsolete.
 
     They are in the order of their deletion. Snapshots come first, so that each remaining one still has all later ones,
-    wherever the deletion is interrupted; then entries in ascending order; then manifests. The entry that may name a
-    manifest is the one after its born: they become obsolete together.
+    wherever the deletion is interrupted; then entries in ascending order.
     """
     return [key for number, key in _numbered(store, journal, slot_of, generation) if number < oldest]
 
@@ -342,7 +340,7 @@ def _obsolete_keys(
 def _numbered(
     store: Store, journal: str, slot_of: Callable[[str], int | None], generation: int
 ) -> Iterator[tuple[int, str]]:
-    """Yield number and key of a journal's snapshots, of its entries, and of its manifests, each in ascending order.
+    """Yield number and key of a journal's snapshots, then of its entries, each in ascending order.
 
     `slot_of` returns the number of the entry to which a file among the entries belongs, None for a foreign file.
     Entries of other generations are not included.
@@ -350,17 +348,11 @@ def _numbered(
     kinds = (
         (snapshot.folder(journal), snapshot.number_of),
         (layout.entries(journal, generation), slot_of),
-        (manifest.key(journal, ""), _entry_of_manifest),
     )
     for folder, number_of in kinds:
         numbers = [(number_of(key.removeprefix(folder)), key) for key in store.list(folder)]
         yield from sorted((number, key) for number, key in numbers if number is not None)
 
 
-def _entry_of_manifest(name: str) -> int | None:
-    return layout.born_of(name) + 1 if layout.is_born_name(name) else None
-
-
-def _name(journal: str, url: str, key: str) -> str:
-    kind = "manifest" if key.startswith(manifest.key(journal, "")) else "snapshot"
-    return f"{kind} {url}/{key}"
+def _name(url: str, key: str) -> str:
+    return f"snapshot {url}/{key}"

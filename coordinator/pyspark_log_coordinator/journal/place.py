@@ -1,7 +1,7 @@
 """Where journals are stored: on one store, or on several of which a majority decides.
 
 On one store an entry is one object, created once (`single_store`). On several an entry is decided by a majority
-(`registers`), and a majority has each snapshot and manifest (`objects`).
+(`registers`), and a majority has each snapshot (`objects`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class OneStore:
         return EntryLog(self._store, journal, environment, patience_ms)
 
     def objects(self, journal: str, environment: Environment, patience_ms: int) -> OneStoreObjects:
-        """Return the snapshots and manifests of the journal in the folder `journal`."""
+        """Return the snapshots of the journal in the folder `journal`."""
         return OneStoreObjects(self._store, journal)
 
 

@@ -2,8 +2,8 @@
 
     evolve(state, event) -> state
 
-Each entry must name the hash of the entry before it, and each manifest must have the hash that its entry names. The
-`Journal` is a replay that keeps up with the newest entry; its history uses another one.
+Each entry must name the hash of the entry before it. The `Journal` is a replay that keeps up with the newest entry; its
+history uses another one.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
 
-from pyspark_log_coordinator.journal import journal_entry, manifest, snapshot
-from pyspark_log_coordinator.journal.journal_entry import NO_HASH, Entry, digest
+from pyspark_log_coordinator.journal import journal_entry, snapshot
+from pyspark_log_coordinator.journal.journal_entry import NO_HASH, digest
 from pyspark_log_coordinator.journal.snapshot import Snapshot
 from pyspark_log_coordinator.journal.state_machine import C, Machine, S
 from pyspark_log_storage import decoding
@@ -47,7 +47,7 @@ class Replay(Generic[S, C]):
         environment: Environment,
         patience_ms: int = PATIENCE_MS,
     ) -> None:
-        """`folder` holds the entries, snapshots and manifests, and ends with "/". Reads nothing yet."""
+        """`folder` holds the entries and snapshots, and ends with "/". Reads nothing yet."""
         self.folder = folder
         self._machine = machine
         self._environment = environment
@@ -66,7 +66,7 @@ class Replay(Generic[S, C]):
         return place.entries(self.folder, self._environment, self._patience_ms)
 
     def objects_at(self, place: JournalPlace) -> Objects:
-        """Return the journal's snapshots and manifests in a place."""
+        """Return the journal's snapshots in a place."""
         return place.objects(self.folder, self._environment, self._patience_ms)
 
     def _reset(self) -> None:
@@ -233,25 +233,10 @@ class Replay(Generic[S, C]):
     def _decode(self, data: bytes, name: str) -> list[Any]:
         """Return the events of the stored entry that follows the newest known one.
 
-        Raises `CorruptObject`, `NewerFormat`, and `ObjectMissing` if its manifest is missing.
+        Raises `CorruptObject`, `NewerFormat`.
         """
         entry = journal_entry.decode(data, name, journal_entry.place(self.folder, self.number + 1))
         if entry.previous != self.last_hash:
             raise OutOfChain(name, "it does not follow the entry before it: that has another hash")
         self.time_ms = entry.time_ms
-        raw, name = self._events_of(entry, name)
-        return decoding.decode(self._machine.decode_events, raw, name)
-
-    def _events_of(self, entry: Entry, name: str) -> tuple[bytes | msgspec.Raw, str]:
-        """Return an entry's encoded events, and the name of the object that holds them in errors."""
-        if entry.manifest is None:
-            return entry.events, name
-        named = entry.manifest
-        key = manifest.key(self.folder, named.name)
-
-        def decode(stored: bytes, name: str) -> tuple[bytes, str]:
-            if digest(stored) != named.hash:
-                raise CorruptObject(name, "its hash differs from the one in its entry")
-            return manifest.decode(stored, name, key), name
-
-        return self.objects.read(key, decode)
+        return decoding.decode(self._machine.decode_events, entry.events, name)

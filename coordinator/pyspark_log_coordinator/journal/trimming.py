@@ -1,4 +1,4 @@
-"""Trimming: deletion of the entries, manifests and snapshots of a journal that are no longer needed.
+"""Trimming: deletion of the entries and snapshots of a journal that are no longer needed.
 
 Everything before an existing snapshot can be deleted. A process that was suspended meanwhile finds a newer snapshot in
 place of the entries that it expects (see `journal`).

@@ -46,7 +46,7 @@ def dump(
     """Print the contents of stored files as JSON lines.
 
     The first line of each file has its name and type: node marker, list of journal nodes, journal entry, register,
-    manifest, snapshot, topic description, append file, segment, Parquet segment, keyed segment, index or checkpoint.
+    snapshot, topic description, append file, segment, Parquet segment, keyed segment, index or checkpoint.
     """
     for file in files:
         try:

@@ -5,7 +5,6 @@ import random
 import pytest
 
 from pyspark_log_coordinator.audit.verify import verify
-from pyspark_log_coordinator.journal import journal_entry
 from pyspark_log_coordinator.journal.replay import EntryMissing
 from pyspark_log_coordinator.maintenance import cluster_cleanup, topic_cleanup, topic_roll
 from tests.support.coordinator.audited_topic import audit, cut_last_chunk, finding, flip, said
@@ -126,18 +125,3 @@ def test_an_entry_that_is_lost_is_named_and_the_one_that_it_hides(topic, number)
     topic.store.delete(key)
     with pytest.raises(EntryMissing, match=f"{key}.*entry {topic.handle.journal.number} exists"):
         audit(topic)
-
-
-@pytest.mark.parametrize("how", ["flipped", "missing"])
-def test_a_damaged_manifest_is_named(topic, monkeypatch, how):
-    with monkeypatch.context() as small:
-        small.setattr(journal_entry, "INLINE_BYTES_MAX", 0)
-        topic.fill(1)
-    [key] = topic.keys("journal/manifests/")
-    topic.fill(8)
-    if how == "flipped":
-        flip(topic, topic.folder + key, -1)
-    else:
-        topic.store.delete(topic.folder + key)
-    # The snapshots' word is enough to open the topic; the entries are read all the same.
-    assert key in said(finding(topic))

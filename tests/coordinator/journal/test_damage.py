@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from pyspark_log_coordinator.journal import journal as journal_module
-from pyspark_log_coordinator.journal import journal_entry, manifest, snapshot, trimming
+from pyspark_log_coordinator.journal import snapshot, trimming
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.journal_entry import NO_HASH
 from pyspark_log_coordinator.journal.pace import FRESH_SECONDS_REMOTE
@@ -23,7 +23,6 @@ from tests.support.coordinator.journal_objects import (
     ENTRIES,
     EVERY,
     KEPT,
-    MANIFESTS,
     SNAPSHOTS,
     add,
     another,
@@ -64,15 +63,6 @@ def test_a_damaged_entry_before_a_damaged_snapshot_is_an_error(store, damaged):
         open_list(store).refresh()
 
 
-def test_a_manifest_with_other_events_than_its_entry_says_is_corrupt(journal, store, monkeypatch):
-    monkeypatch.setattr(journal_entry, "INLINE_BYTES_MAX", 10)
-    add(journal, "a book of more than ten letters")
-    (key,) = store.list(MANIFESTS)
-    store.put(key, manifest.encode(msgspec.msgpack.encode([["ItemAdded", "forged"]]), key))
-    with pytest.raises(CorruptObject, match=key):
-        open_list(store).refresh()
-
-
 def test_a_snapshot_of_an_impossible_state_is_corrupt(store, monkeypatch):
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 2)
     fill(open_list(store), 2)
@@ -98,10 +88,9 @@ def test_a_command_after_which_the_state_would_be_impossible_is_an_error_and_wri
     assert open_list(another(store)).refresh().items == ()
 
 
-@pytest.mark.parametrize("folder", [ENTRIES, MANIFESTS, SNAPSHOTS])
+@pytest.mark.parametrize("folder", [ENTRIES, SNAPSHOTS])
 def test_a_flipped_bit_of_any_byte_and_a_cut_are_errors_that_name_the_object(journal, store, monkeypatch, folder):
     monkeypatch.setattr(journal_module, "SNAPSHOT_EVERY", 2 if folder == SNAPSHOTS else 256)
-    monkeypatch.setattr(journal_entry, "INLINE_BYTES_MAX", 10)
     add(journal, "a book of more than ten letters")
     add(journal, "a vase of more than ten letters")
     key = next(iter(store.list(folder)))
@@ -133,8 +122,8 @@ def test_a_snapshot_under_the_name_of_another_is_corrupt(journal, store, monkeyp
         raw_entry(NO_HASH, ["ItemAdded", "book", "upside down"]),
         raw_entry(NO_HASH, ["ItemAdded"]),
         raw_entry(NO_HASH, ["ItemAdded", 7]),
-        seal(b"PLJE", 1, msgspec.msgpack.encode(["0" * 32, 0, NO_HASH, [], None, "new"])),
-        seal(b"PLJE", 3, b"whatever"),
+        seal(b"PLJE", 1, msgspec.msgpack.encode(["0" * 32, 0, NO_HASH, [], "new"])),
+        seal(b"PLJE", 4, b"whatever"),
     ],
     ids=["another event", "another field", "a field fewer", "another type", "a field of the entry", "a version"],
 )

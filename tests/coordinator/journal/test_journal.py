@@ -8,17 +8,14 @@ from pyspark_log_coordinator.journal.journal_entry import NO_HASH, digest
 from pyspark_log_coordinator.journal.pace import ALONE_ENTRIES
 from pyspark_log_storage.errors import (
     CorruptObject,
-    ObjectMissing,
     OutcomeUnknown,
     StoreRefused,
-    StoreUnavailable,
 )
 from pyspark_log_storage.layout import newest_first
 from pyspark_log_storage.stores.local import LocalStore
 from tests.support.coordinator.item_list import FOLDER, AddItems, ItemAdded, ItemList, ListFull, open_list
 from tests.support.coordinator.journal_objects import (
     ENTRIES,
-    MANIFESTS,
     SNAPSHOTS,
     add,
     another,
@@ -116,13 +113,12 @@ def test_after_an_unknown_outcome_the_next_command_finds_what_was_written(journa
     assert add(journal, "book").events == []
 
 
-@pytest.mark.parametrize("item", ["book", "x" * 70_000])
-def test_a_permission_error_is_passed_on_and_the_journal_continues(journal, store, item):
+def test_a_permission_error_is_passed_on_and_the_journal_continues(journal, store):
     store.refuse(ENTRIES, times=1)
     with pytest.raises(StoreRefused):
-        add(journal, item)
+        add(journal, "book")
     assert list(store.list(ENTRIES)) == []
-    assert add(journal, "vase").state.items == ("vase",), "a manifest without its entry means nothing"
+    assert add(journal, "vase").state.items == ("vase",)
 
 
 def test_a_folder_in_the_place_of_the_next_entry_is_an_error(tmp_path):
@@ -135,42 +131,11 @@ def test_a_folder_in_the_place_of_the_next_entry_is_an_error(tmp_path):
     assert add(open_list(store), "vase").state.items == ("book", "vase")
 
 
-# Manifests
-
-
-def test_events_of_more_than_64_kb_lie_in_a_manifest(journal, store):
-    add(journal, "x" * 60_000)
-    assert list(store.list(MANIFESTS)) == []
-    add(journal, "x" * 70_000)
-    assert len(list(store.list(MANIFESTS))) == 1
-    assert store.size(entry_key(2)) < 1_000
+@one_store
+def test_an_entry_is_one_object_whatever_its_size(journal, store):
+    add(journal, "x" * 1_000_000)
+    assert store.creates == [entry_key(1)]
     assert open_list(store).refresh() == journal.state
-
-
-def test_a_missing_manifest_or_another_one_in_its_place_is_an_error_that_names_it(journal, store):
-    add(journal, "x" * 70_000)
-    add(journal, "y" * 70_000)
-    first, second = store.list(MANIFESTS)
-    store.put(first, store.read(second))
-    with pytest.raises(CorruptObject, match=first):
-        open_list(store).refresh()
-    store.delete(first)
-    with pytest.raises(ObjectMissing, match=first):
-        open_list(store).refresh()
-
-
-def test_a_manifest_that_cannot_be_written_leaves_no_entry(journal, store):
-    store.be_silent(MANIFESTS)
-    with pytest.raises(StoreUnavailable):
-        add(journal, "x" * 70_000)
-    assert list(store.list("")) == []
-
-
-def test_a_command_that_was_beaten_and_decides_otherwise_writes_another_manifest(store):
-    one, other = open_list(store), open_list(another(store))
-    store.be_slow(ENTRIES, meanwhile=lambda: add(other, "vase"))
-    add(one, "vase", "x" * 70_000)
-    assert open_list(store).refresh().items == ("vase", "x" * 70_000)
 
 
 # Snapshots

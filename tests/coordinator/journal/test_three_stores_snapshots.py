@@ -1,4 +1,4 @@
-"""Snapshots, manifests and trimming of a journal on three stores, with one of them damaged or back after an outage."""
+"""Snapshots and trimming of a journal on three stores, with one of them damaged or back after an outage."""
 
 import contextlib
 from functools import partial
@@ -17,7 +17,7 @@ from pyspark_log_storage.errors import (
 )
 from pyspark_log_storage.layout import number
 from tests.support.coordinator.item_list import FOLDER, AddItems
-from tests.support.coordinator.journal_objects import ENTRIES, EVERY, KEPT, MANIFESTS, SNAPSHOTS, add, fill
+from tests.support.coordinator.journal_objects import ENTRIES, EVERY, KEPT, SNAPSHOTS, fill
 from tests.support.coordinator.journal_stores import Cluster, assert_whole
 from tests.support.memory_store import MemoryStore
 from tests.support.rings import sample
@@ -140,53 +140,6 @@ def test_a_snapshot_of_which_nobody_tells_whether_a_majority_has_it_is_no_damage
         assert cluster.open().refresh() == journal.state
 
 
-@pytest.mark.parametrize("lost", [0, 1, 2])
-def test_a_manifest_is_read_from_any_store_that_has_it_whole(cluster, monkeypatch, lost):
-    monkeypatch.setattr(journal_entry, "INLINE_BYTES_MAX", 1)
-    journal = cluster.open()
-    fill(journal, 3)
-    cluster.finish()
-    for i, key in enumerate(cluster.stores[lost].keys(MANIFESTS)):
-        if i == 0:
-            MemoryStore.delete(cluster.stores[lost], key)
-        else:
-            cluster.stores[lost].put(key, b"rotten")
-    assert cluster.open().refresh() == journal.state
-
-
-def test_a_manifest_that_only_a_store_has_that_did_not_answer_is_worth_another_try(cluster, monkeypatch):
-    monkeypatch.setattr(journal_entry, "INLINE_BYTES_MAX", 1)
-    fill(cluster.open(), 1)
-    cluster.finish()
-    only, without, lost = cluster.stores
-    (key,) = only.keys(MANIFESTS)
-    without.delete(key)
-    cluster.wipe(cluster.stores.index(lost))
-    read, answers = only.read, iter([StoreUnavailable(only.url, key, "the answer was lost")])
-
-    def lose_one_answer(wanted, *where):
-        if wanted == key and (error := next(answers, None)) is not None:
-            raise error
-        return read(wanted, *where)
-
-    only.read = lose_one_answer
-    with pytest.raises(StoreUnavailable, match="3 of 3 stores failed, and 1 must answer"):
-        cluster.open().refresh()
-    assert cluster.open().refresh().items == ("item-0",)
-
-
-def test_a_manifest_that_no_majority_takes_leaves_no_entry(cluster, monkeypatch):
-    journal = cluster.open()
-    fill(journal, 1)
-    monkeypatch.setattr(journal_entry, "INLINE_BYTES_MAX", 1)
-    cluster.away(0, 1)
-    with pytest.raises(StoreUnavailable):
-        add(journal, "late")
-    cluster.away()
-    assert journal.refresh().items == ("item-0",)
-    assert not any(number(2) in key for store in cluster.stores for key in store.keys(ENTRIES))
-
-
 # A store that was away while others trimmed
 
 
@@ -208,7 +161,7 @@ def returned(request, cluster):
 def test_what_it_has_is_not_shown_and_what_was_never_decided_is_not_believed(returned, is_stray):
     """A vote that lost long ago, in a slot of which the winners' votes have been trimmed."""
     void = msgspec.Raw(msgspec.msgpack.encode([["ItemAdded", "void"]]))
-    stray = journal_entry.encode(journal_entry.Entry("0" * 32, 0, returned.sleeper.last_hash, void, None))
+    stray = journal_entry.encode(journal_entry.Entry("0" * 32, 0, returned.sleeper.last_hash, void))
     if is_stray:
         returned.stores[returned.back].put(f"{ENTRIES}{number(7)}.0", registers.encode(Register(0), stray))
     assert returned.open().refresh().items == returned.items

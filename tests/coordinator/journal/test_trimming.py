@@ -9,19 +9,17 @@ from hypothesis import strategies as st
 
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.journal import journal as journal_module
-from pyspark_log_coordinator.journal import journal_entry, objects, trimming
+from pyspark_log_coordinator.journal import objects, trimming
 from pyspark_log_coordinator.journal.history import history, state_at
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.place import SeveralStores
 from pyspark_log_coordinator.journal.quorum import Member, Members
 from pyspark_log_coordinator.journal.trimming import SNAPSHOTS_KEPT
-from pyspark_log_storage.layout import born_name
-from tests.support.coordinator.item_list import FOLDER, MACHINE, AddItems, open_list
+from tests.support.coordinator.item_list import FOLDER, MACHINE, open_list
 from tests.support.coordinator.journal_objects import (
     ENTRIES,
     EVERY,
     KEPT,
-    MANIFESTS,
     SNAPSHOTS,
     add,
     another,
@@ -67,8 +65,7 @@ def test_a_journal_with_few_snapshots_is_left_alone(store, count):
 
 
 @one_store
-def test_snapshots_go_first_and_then_entries_in_their_order_and_then_manifests(store, monkeypatch):
-    monkeypatch.setattr(journal_entry, "INLINE_BYTES_MAX", 1)
+def test_snapshots_go_first_and_then_entries_in_their_order(store, monkeypatch):
     journal = open_list(store)
     fill(journal, 3 * KEPT)
     gone, delete = [], store.delete
@@ -79,24 +76,11 @@ def test_snapshots_go_first_and_then_entries_in_their_order_and_then_manifests(s
 
     monkeypatch.setattr(store, "delete", noted)
     assert trimming.trim(journal) == len(gone)
-    kinds = [next(each for each in (SNAPSHOTS, ENTRIES, MANIFESTS) if key.startswith(each)) for key in gone]
-    assert [kind for kind, _ in itertools.groupby(kinds)] == [SNAPSHOTS, ENTRIES, MANIFESTS]
+    kinds = [next(each for each in (SNAPSHOTS, ENTRIES) if key.startswith(each)) for key in gone]
+    assert [kind for kind, _ in itertools.groupby(kinds)] == [SNAPSHOTS, ENTRIES]
     slots = [key for key in gone if key.startswith(ENTRIES)]
     assert slots == sorted(slots)
     assert len(slots) > EVERY
-
-
-def test_a_manifest_that_is_written_and_not_named_yet_is_left_alone(store, monkeypatch):
-    monkeypatch.setattr(journal_entry, "INLINE_BYTES_MAX", 1)
-    journal, slow = open_list(another(store)), open_list(store)
-    fill(journal, 50)
-
-    def act():
-        assert trimming.trim(open_list(another(store))) > 0
-
-    store.be_slow(ENTRIES, meanwhile=act)
-    slow.submit(AddItems(("late",)))
-    assert open_list(another(store)).refresh().items[-1] == "late"
 
 
 def test_stores_that_delete_slowly_keep_no_other_call_waiting_for_long(monkeypatch):
@@ -119,7 +103,6 @@ def test_stores_that_delete_slowly_keep_no_other_call_waiting_for_long(monkeypat
 def test_of_a_journal_that_is_buried_the_last_entry_and_its_snapshot_stay(store):
     journal = open_list(store)
     fill(journal, 50)
-    store.create(f"{MANIFESTS}{born_name(3, 'abc')}", b"of an attempt that lost")
     before = store.keys()
     went = trimming.delete_history(journal) + trimming.delete_history(journal)
     assert went == len([key for key in before if key not in journal.end_keys()])
@@ -174,9 +157,9 @@ def test_removed_objects_that_come_back_in_any_order_do_no_harm(data):
         assert journal.refresh().items == (*expected, f"after-{len(expected)}")
 
 
-def test_strange_files_beside_entries_and_manifests_are_left_alone():
+def test_strange_files_beside_entries_and_snapshots_are_left_alone():
     store = MemoryStore()
-    strange = [f"{folder}{name}" for folder in (ENTRIES, MANIFESTS, SNAPSHOTS) for name in (".nfs1", "notes.txt")]
+    strange = [f"{folder}{name}" for folder in (ENTRIES, SNAPSHOTS) for name in (".nfs1", "notes.txt")]
     for key in strange:
         store.create(key, b"mine")
     journal = open_list(store)

@@ -11,7 +11,6 @@ from pyspark_log_coordinator.audit import node_recovery
 from pyspark_log_coordinator.cluster.nodes import Node
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.journal import journal as journal_module
-from pyspark_log_coordinator.journal.journal_entry import ManifestName
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode
 from pyspark_log_coordinator.maintenance import checkpoint_files, topic_cleanup, topic_roll
 from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
@@ -47,15 +46,14 @@ OF_A_TOPIC = [
     f"journal/entries.bak/{NUMBER}",
     f"journal/entries/\u00b2{NUMBER[1:]}",
     f"journal/entries/{NUMBER[1:]}",
-    f"journal/manifests/{BORN}.bak",
-    f"journal/manifests/{SEGMENT}",
+    f"journal/inbox/{BORN}.bak",
 ]
 OF_THE_CLUSTER = [
     "cluster/notes.txt",
     f"cluster/entries/{NUMBER}.bak",
     "cluster/entries/4913",  # an editor tries with it whether it can write there
     "cluster/journal-nodes.bak",
-    f"cluster/manifests/{SEGMENT}",
+    f"cluster/snapshots/{SEGMENT}",
 ]
 OF_THE_ROOT = ["notes.txt", ".tmp/notes.txt", f".tmp/{NONCE}.bak", "topics/notes.txt", "topics/t/notes.txt"]
 
@@ -140,7 +138,7 @@ PATHS = ["../../../../outside", "/etc/passwd", "", "a", "a/b", f"{BORN}\n", f"{B
 def test_files_of_other_names_are_errors_where_their_names_are_read(topic, name):
     segment = topic.handle.journal.state.partitions[0].segments[0]
     files = FileRef(name, (), 0), SequencedFile(name, (), ()), msgspec.structs.replace(segment, name=name)
-    check_refused(*files, PendingDeletion(name, 0), ManifestName(name, b""))
+    check_refused(*files, PendingDeletion(name, 0))
 
 
 @pytest.mark.parametrize("name", ["..", "a/b", "", "x" * 250, "a\n"])

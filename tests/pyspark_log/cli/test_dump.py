@@ -9,7 +9,7 @@ import pytest
 from pyspark_log import opening
 from pyspark_log_coordinator.backup import backup
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.journal import journal, journal_entry
+from pyspark_log_coordinator.journal import journal
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.topic.machine import AlterConfig
@@ -21,7 +21,7 @@ from tests.support.pyspark_log.cli_rows import produced
 
 @pytest.fixture
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
-    """Topic t with a segment, unrolled chunks, a snapshot and a manifest."""
+    """Topic t with a segment, unrolled chunks, and a snapshot."""
     monkeypatch.setattr(journal, "SNAPSHOT_EVERY", 4)
     cli = CommandLine(tmp_path / "log")
     log = PlainLog(cli.path)
@@ -30,9 +30,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
         log.append("t", {0: [b"value %d" % batch, None]}, [1_700_000_000_000, 1_700_000_000_001])
     log.log.topic("t").submit(AlterConfig({"flush.messages": "1"}))
     cli.run("maintain")
-    with monkeypatch.context() as small:
-        small.setattr(journal_entry, "INLINE_BYTES_MAX", 1)
-        log.append("t", {0: [b"\xff\x00 binary"]})
+    log.append("t", {0: [b"\xff\x00 binary"]})
     return cli
 
 
@@ -47,15 +45,11 @@ def dumped(cli, pattern, *options):
 def test_journals_are_dumped_with_the_names_of_events_and_their_fields(cli):
     first, _ = dumped(cli, "topics/t/*/journal/entries/00000000000000000001")
     second, [event] = dumped(cli, "topics/t/*/journal/entries/00000000000000000002")
-    assert (second["is"], second["manifest"], first["previous"]) == ("journal entry", None, "0" * 32)
+    assert (second["is"], first["previous"]) == ("journal entry", "0" * 32)
     assert second["previous"] == first["hash"]
     assert (event["event"], event["rows"], event["acks"]) == ("BatchSequenced", 2, "all")
     _, [event] = dumped(cli, "cluster/entries/00000000000000000002")
     assert (event["event"], event["topic"][0]) == ("TopicCreated", "t")
-    manifest, [event] = dumped(cli, "topics/t/*/journal/manifests/*")
-    assert (manifest["is"], event["event"], event["rows"]) == ("manifest", "BatchSequenced", 1)
-    entry, events = dumped(cli, "topics/t/*/journal/entries/*")
-    assert (entry["manifest"], events) == (Path(manifest["file"]).name, [])
     head, [state] = dumped(cli, "topics/t/*/journal/snapshots/*")
     assert (head["is"], head["entry"], len(head["hash"])) == ("snapshot", 4, 32)
     assert (state["state"]["name"], len(state["state"]["partitions"])) == ("t", 1)
@@ -111,7 +105,7 @@ def test_every_file_of_a_log_can_be_dumped_one_after_the_other(cli):
     files = sorted(path for path in cli.path.rglob("*") if path.is_file() and path.parent.name != ".tmp")
     heads = [each for each in map(json.loads, cli.out("dump", *files).splitlines()) if "file" in each]
     assert [each["file"] for each in heads] == [str(file) for file in files]
-    assert len({each["is"] for each in heads}) == 9
+    assert len({each["is"] for each in heads}) == 8
 
 
 def test_what_cannot_be_read_is_an_error_that_names_it_after_what_can(cli, tmp_path):

@@ -8,7 +8,7 @@ LATER_MS = DELETED_MS + DELAY_MS
 
 
 def filled(store=None, **settings):
-    """A topic with segments, unrolled chunks, released files, a snapshot and manifests."""
+    """A topic with segments, unrolled chunks, released files and a snapshot."""
     topic = StoredTopic(store, partitions=2, **settings)
     topic.fill(4, partitions=(0, 1))
     topic.roll(2, partition=0)

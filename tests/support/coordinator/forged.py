@@ -17,7 +17,7 @@ def forge(store: Store, journal: Journal[Any, Any], *events: Any) -> str:
     """Write the next entry of a journal on one store; return its name. `journal` does not know of it yet."""
     journal.refresh()
     encoded = msgspec.Raw(msgspec.msgpack.encode(events))
-    entry = Entry("f" * 32, 0, journal.last_hash, encoded, None)
+    entry = Entry("f" * 32, 0, journal.last_hash, encoded)
     key = journal.entries.keys(journal.number + 1)[0]
     store.put(key, journal_entry.encode(entry))
     return journal.entries.name(journal.number + 1)

@@ -10,7 +10,7 @@ from pyspark_log_storage.layout import number
 from tests.support.coordinator.item_list import FOLDER, AddItems
 from tests.support.coordinator.troubled_store import TroubledStore
 
-ENTRIES, SNAPSHOTS, MANIFESTS = f"{FOLDER}entries/", f"{FOLDER}snapshots/", f"{FOLDER}manifests/"
+ENTRIES, SNAPSHOTS = f"{FOLDER}entries/", f"{FOLDER}snapshots/"
 EVERY = 4
 """Entries between two snapshots, with the fixture `snapshots_are_close`."""
 KEPT = EVERY * SNAPSHOTS_KEPT
@@ -38,7 +38,7 @@ def entry_key(n):
 
 def raw_entry(previous, *events):
     encoded = msgspec.Raw(msgspec.msgpack.encode(list(events)))
-    return journal_entry.encode(Entry("0" * 32, 0, previous, encoded, None))
+    return journal_entry.encode(Entry("0" * 32, 0, previous, encoded))
 
 
 one_store = pytest.mark.parametrize("store", [TroubledStore], indirect=True, ids=["one store"])

@@ -23,7 +23,7 @@ from pyspark_log_coordinator.commit import inline_maintenance
 from pyspark_log_coordinator.commit.commit import commit_staged
 from pyspark_log_coordinator.commit.inline_maintenance import plan_inline, roll_inline
 from pyspark_log_coordinator.environment import Environment, real_environment
-from pyspark_log_coordinator.journal import journal, journal_entry, trimming
+from pyspark_log_coordinator.journal import journal, trimming
 from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.log.log import Log, TopicHandle
 from pyspark_log_coordinator.maintenance import cluster_cleanup, roll_task, topic_cleanup, topic_roll
@@ -46,7 +46,6 @@ SNAPSHOTS_KEPT = 2
 SMALL = (
     (journal, "SNAPSHOT_EVERY", SNAPSHOT_EVERY),
     (trimming, "SNAPSHOTS_KEPT", SNAPSHOTS_KEPT),
-    (journal_entry, "INLINE_BYTES_MAX", 300),
     (roll_plan, "ROLL_CHUNKS", 4),
     (roll_plan, "MERGE_COUNT", 2),
     (inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", 8),
@@ -263,19 +262,15 @@ class TopicClient:
         return files
 
     def _journal(self, folder: str, stored: set[str]) -> set[str]:
-        """Return the keys of the kept snapshots, and of the entries and manifests from the oldest of these on.
-
-        A killed writer leaves a manifest that no entry names. It stays as long as an entry in its place would.
-        """
-        snapshots, entries, manifests = (
+        """Return the keys of the kept snapshots, and of the entries from the oldest of these on."""
+        snapshots, entries = (
             {key.removeprefix(begin): key for key in stored if key.startswith(begin)}
-            for begin in (f"{folder}snapshots/", f"{folder}entries/", f"{folder}manifests/")
+            for begin in (f"{folder}snapshots/", f"{folder}entries/")
         )
         newest = sorted(map(layout.number_of_newest_first, snapshots))[-SNAPSHOTS_KEPT:]
         oldest = newest[0] if len(newest) == SNAPSHOTS_KEPT else 0
         needed = {snapshots[layout.newest_first(each)] for each in newest}
-        needed |= {key for number, key in entries.items() if int(number) >= oldest}
-        return needed | {key for name, key in manifests.items() if layout.born_of(name) + 1 >= oldest}
+        return needed | {key for number, key in entries.items() if int(number) >= oldest}
 
 
 def seeded(begin_ms: int) -> Environment:
