@@ -130,10 +130,7 @@ def test_callbacks_of_librdkafka_are_ignored_with_a_warning_but_not_those_of_row
 @pytest.mark.parametrize(
     ("parse", "name", "advice"),
     [
-        (producer, "value_serializer", "encode keys and values before send"),
-        (producer, "partitioner", "give send a partition"),
         (producer, "transactional_id", "send_batch"),
-        (consumer, "value_deserializer", "decode keys and values in the program"),
         (consumer, "enable_partition_eof", "compare position with end_offsets"),
     ],
 )
