@@ -56,9 +56,8 @@ def maintain(
     to Parquet files, and publishes them in the topic's Delta table. With cleanup.policy=compact it removes rows that
     newer rows of their keys supersede. Without TOPIC, it also deletes the files of deleted topics and killed writers.
 
-    Writers do a little of this with each batch; run this command for topics without writers, and for larger segments.
-    Errors do not stop the rest of the work. They are printed at the end, and the exit code is then 1. To repeat it all
-    the time, use pyspark-log node run.
+    Writers do a little of this with each batch; run this command for topics without writers, and for larger segments,
+    or pyspark-log node run, which repeats it. Errors do not stop the rest of the work, and the exit code is then 1.
     """
     for name in topics or ():
         log.check_topic(name)  # raises if the name is wrong, before anything is done

@@ -121,17 +121,14 @@ def run(  # noqa: PLR0913, PLR0917 -- the options of a command
 ) -> None:
     """Keep nodes in sync, check their data, and maintain topics.
 
-    Copies the data that a node lacks from other replicas. Writers normally write to all nodes themselves; run this for
-    a node that is new or was unreachable.
+    Copies to nodes that are new or were unreachable what they lack, and deletes files on them that no entry names.
 
-    Without --once, the command runs until it is interrupted. It then also watches all topics, as Kafka's controller
+    Without --once the command runs until it is interrupted. It then also watches all topics, as Kafka's controller
     does: it elects new leaders for unreachable nodes, removes lagging replicas from the ISR, and moves leadership back
-    to preferred leaders. It continuously scrubs the nodes at a low rate: it replaces damaged or missing files with
-    copies from other nodes. And it maintains: without NODE everything, as pyspark-log maintain does; for one NODE it
-    deletes files that no entry names any more (also with --once), publishes the node's Delta tables, and writes
-    Parquet files and compacts in the partitions that the node leads.
-
-    It can be stopped at any time, and any number of processes can run at once.
+    to preferred leaders. It scrubs the nodes: it replaces damaged or missing files with copies from other nodes. And it
+    maintains: without NODE everything, as pyspark-log maintain does; with NODE it publishes the node's Delta tables,
+    and writes Parquet files and compacts in the partitions that the node leads. Any number of processes can run at
+    once.
     """
     log = open_log(path)
     if node_id is not None:
