@@ -1,4 +1,5 @@
 """The command line. It needs neither Spark nor Java.
 
-Modules that take long to import (Arrow, tables) are imported inside the commands, so that help comes at once.
+Lists of commands import none of them (`commands`). Commands that many people call often, such as `topics list`, import
+what takes long (Arrow, tables) where they need it.
 """
