@@ -113,13 +113,13 @@ def read_as(option: Option[T], text: str, name: str) -> T:
 
 def settings(pairs: list[str] | None, example: str) -> dict[str, str]:
     """Return the settings of --config. End the program if one is invalid."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for pair in pairs or ():
         key, equals, value = pair.partition("=")
         if not (key.strip() and equals):
             refuse("--config", f"{pair!r} is not KEY=VALUE, such as {example}")
-        found[key.strip()] = value.strip()
-    return found
+        values[key.strip()] = value.strip()
+    return values
 
 
 def changes(config: list[str] | None, delete_config: list[str] | None, example: str) -> dict[str, str]:

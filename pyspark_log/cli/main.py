@@ -109,12 +109,12 @@ def _add_hint(error: Exception) -> None:
         unknown.possibilities = None
 
 
-def _why_invalid(found: dict[str, Any]) -> str:
+def _why_invalid(error: dict[str, Any]) -> str:
     """Return why a number is invalid, or nothing. pydantic, which typer checks values with, says it for developers."""
-    value, limits = found["input"], found.get("ctx", {})
-    if found["type"] in {"int_parsing", "int_from_float"}:
+    value, limits = error["input"], error.get("ctx", {})
+    if error["type"] in {"int_parsing", "int_from_float"}:
         return f"{value!r} is not a whole number"
-    if found["type"] == "float_parsing":
+    if error["type"] == "float_parsing":
         return f"{value!r} is not a number"
     if "ge" in limits:
         return f"{value} is less than {limits['ge']}"

@@ -76,15 +76,15 @@ def nodes(log: Log) -> list[dict[str, Any]]:
 
 def topics_on(log: Log, node_id: str) -> list[dict[str, Any]]:
     """Return what a node has of each topic of which it has replicas. Reads the journals of all topics."""
-    found = []
+    topics = []
     for name in sorted(log.topics()):
         try:
             has = figures_of(log.topic(name).state, log.broken_nodes).nodes.get(node_id)
         except UnknownTopic:
             continue  # deleted after the names were listed
         if has is not None:
-            found.append({"topic": name} | _counts(has))
-    return found
+            topics.append({"topic": name} | _counts(has))
+    return topics
 
 
 def _counts(has: OnNode) -> dict[str, int]:

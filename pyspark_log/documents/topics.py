@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 def topics(log: Log) -> list[dict[str, Any]]:
     """Return all topics in short, by name. Reads the journal of each for the number of its partitions."""
-    found = []
+    summaries = []
     for name, record in sorted(log.topics().items()):
         try:
             partitions = len(log.topic(name).partitions)
         except UnknownTopic:  # its deletion was interrupted
             partitions = len(record.assignments)
         facts = {"partitions": partitions, "created_ms": record.created_ms}
-        found.append({"topic": name, "id": record.topic_id, **facts})
-    return found
+        summaries.append({"topic": name, "id": record.topic_id, **facts})
+    return summaries
 
 
 def handles_of(log: Log, names: Sequence[str] | None) -> list[TopicHandle]:
@@ -102,7 +102,7 @@ def in_trouble(handle: TopicHandle, kind: Trouble) -> list[int]:
 def settings(config: TopicConfig) -> list[dict[str, str]]:
     """Return the settings of a topic as a user would set them, those that are not default first."""
     values, defaults = config.words(), TopicConfig().words()
-    found = [
+    every = [
         {
             "name": each.name,
             "value": values[each.name] or "none",
@@ -111,4 +111,4 @@ def settings(config: TopicConfig) -> list[dict[str, str]]:
         }
         for each in config.settings()
     ]
-    return sorted(found, key=lambda each: each["value"] == each["default"])
+    return sorted(every, key=lambda each: each["value"] == each["default"])

@@ -139,7 +139,7 @@ def _require_one(chosen: dict[str, bool], what: str) -> None:
 
 
 def _partitions(log: Log, topics: Iterable[str]) -> list[TopicPartition]:
-    found = []
+    partitions = []
     for text in topics:
         name, colon, numbers = text.partition(":")
         handle = log.topic(name)
@@ -148,8 +148,8 @@ def _partitions(log: Log, topics: Iterable[str]) -> list[TopicPartition]:
         everything = range(len(handle.partitions))
         for number in sorted({int(each) for each in numbers.split(",")}) if colon else everything:
             handle.partition(number)  # raises if there is none
-            found.append((name, number))
-    return found
+            partitions.append((name, number))
+    return partitions
 
 
 def _time(log: Log, to_datetime: str | None, by_duration: str | None) -> int | None:
@@ -190,9 +190,9 @@ def export(
     if all_groups:
         handles = {name: log.group_handle(record) for name, record in sorted(log.groups().items())}
         wanted = dict.fromkeys(name for name, each in handles.items() if each.refresh().state is not GroupState.DEAD)
-    found = {name: _committed(log, name) for name in wanted}
-    documents = [{"group": name, "partitions": _documents(each, "offset")} for name, each in found.items()]
-    return Result(documents, text=_csv(found, named=all_groups or len(wanted) > 1))
+    offsets = {name: _committed(log, name) for name in wanted}
+    documents = [{"group": name, "partitions": _documents(each, "offset")} for name, each in offsets.items()]
+    return Result(documents, text=_csv(offsets, named=all_groups or len(wanted) > 1))
 
 
 @command(
@@ -230,22 +230,22 @@ def import_(
     if execute:
         _check_resettable(log, offsets)
         _reset_all(log, offsets)
-    found = [
+    shown = [
         {"group": name, "reset": execute, "partitions": _documents(each, "new", before[name])}
         for name, each in offsets.items()
     ]
-    return Result(found, records=True)
+    return Result(shown, records=True)
 
 
-def _chosen(found: dict[str | None, Offsets], group: list[str] | None, file: str) -> dict[str, Offsets]:
+def _chosen(groups: dict[str | None, Offsets], group: list[str] | None, file: str) -> dict[str, Offsets]:
     """Return the offsets to import, by group. Raise `InvalidInput` if the file does not have what is asked for."""
-    if not found:
+    if not groups:
         raise InvalidInput(f"{file} has no offsets; make it with: pyspark-log groups export")
-    if None in found:
+    if None in groups:
         if group is None or len(group) != 1:
             arguments.refuse("--group", f"the lines of {file} name no group; give the one to which they belong")
-        return {group[0]: found[None]}
-    named = {name: each for name, each in found.items() if name is not None}
+        return {group[0]: groups[None]}
+    named = {name: each for name, each in groups.items() if name is not None}
     for name in group or ():
         if name not in named:
             raise InvalidInput(f"{file} has no offsets of group {name!r}; it has those of {', '.join(named)}")
@@ -320,7 +320,7 @@ def _read_offsets(file: str) -> dict[str | None, Offsets]:
 
 
 def _read(lines: Iterable[str], name: str) -> dict[str | None, Offsets]:
-    found: dict[str | None, Offsets] = {}
+    groups: dict[str | None, Offsets] = {}
     expected = 0
     for number, line in enumerate(lines, 1):
         text = line.removeprefix("\ufeff") if number == 1 else line  # of editors and shells of Windows
@@ -332,22 +332,22 @@ def _read(lines: Iterable[str], name: str) -> dict[str | None, Offsets]:
             raise InvalidInput(f"{name}, line {number}: {text.strip()[:100]!r} is not {wanted}; correct it")
         expected = len(fields)
         *group, topic, partition, offset = fields
-        offsets = found.setdefault(group[0] if group else None, {})
+        offsets = groups.setdefault(group[0] if group else None, {})
         if (topic, int(partition)) in offsets:
             raise InvalidInput(
                 f"{name}, line {number}: topic {topic!r}, partition {partition} has an offset in an earlier line too; "
                 "remove one of them"
             )
         offsets[topic, int(partition)] = int(offset)
-    return found
+    return groups
 
 
 def _fields(text: str) -> list[str]:
     try:
-        found = next(csv.reader([text], strict=True))
+        fields = next(csv.reader([text], strict=True))
     except csv.Error:
         return []
-    return [*found[:-3], *(each.strip() for each in found[-3:])]  # blanks around a group's name are part of it
+    return [*fields[:-3], *(each.strip() for each in fields[-3:])]  # blanks around a group's name are part of it
 
 
 def _are_offsets(fields: list[str]) -> bool:

@@ -67,12 +67,12 @@ def describe(
 
     while True:
         handle = log.group(group)
-        found = documents.group(handle.state, handle.address, lags(log, handle.state), behind_ms)
+        document = documents.group(handle.state, handle.address, lags(log, handle.state), behind_ms)
         if watch and sys.stdout.isatty():
             typer.echo(CLEAR, nl=False)
         hidden = set() if json or state else {"journal", "config"}
-        wanted = {key for key in found if _is_wanted(key, state=state, members=members)} - hidden
-        output.show({key: each for key, each in found.items() if key in wanted}, json=json)
+        wanted = {key for key in document if _is_wanted(key, state=state, members=members)} - hidden
+        output.show({key: each for key, each in document.items() if key in wanted}, json=json)
         if not watch:
             return
         time.sleep(WATCH_SECONDS)

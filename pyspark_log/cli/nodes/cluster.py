@@ -94,16 +94,16 @@ def adopt(
     """
     if not moved:
         arguments.refuse("--moved", "give it if the folders at this address are the original, which was moved here")
-    found = adoption.MovedLog([open_store(each) for each in absolute_urls(path)], own_log(path))
-    shared = f" It uses the nodes at {', '.join(found.elsewhere)}." if found.elsewhere else ""
+    log = adoption.MovedLog([open_store(each) for each in absolute_urls(path)], own_log(path))
+    shared = f" It uses the nodes at {', '.join(log.elsewhere)}." if log.elsewhere else ""
     arguments.confirm(
-        f"make {canonical(path)} the cluster {found.cluster_id}, which was at {found.was or 'any address'}?{shared} "
+        f"make {canonical(path)} the cluster {log.cluster_id}, which was at {log.was or 'any address'}?{shared} "
         "Rows are lost if the original is used afterwards.",
         otherwise="nothing was changed",
         yes=yes,
     )
-    changed = found.record()
-    return {"cluster": found.cluster_id, "addresses": canonical(path).split(","), "changed": changed}
+    changed = log.record()
+    return {"cluster": log.cluster_id, "addresses": canonical(path).split(","), "changed": changed}
 
 
 @command("pyspark-log cluster migrate-journals --to 0,1,3")
@@ -161,8 +161,8 @@ def check_store(
     stores, environment = [open_store(url), open_store(url)], real_environment()
     self_test.self_test(stores[0], environment.nonce(), environment.store_threads)
     nonce = environment.nonce()
-    found = store_check.meet_oneself(stores, nonce) if meet is None else store_check.meet(stores[0], meet, nonce)
-    machines = {"machines": 1 if meet is None else 2, "rounds": found.rounds, "slowest_ms": found.slowest_ms}
+    outcome = store_check.meet_oneself(stores, nonce) if meet is None else store_check.meet(stores[0], meet, nonce)
+    machines = {"machines": 1 if meet is None else 2, "rounds": outcome.rounds, "slowest_ms": outcome.slowest_ms}
     return {"address": url, "file_system": _file_system(url)} | machines
 
 

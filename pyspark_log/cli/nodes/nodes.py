@@ -64,8 +64,8 @@ def describe(log: Log, node_id: arguments.NodeId) -> Document:
 
     "Behind" is the number of rows that the leaders have and the node lacks.
     """
-    found = documents.node(log, log.node(node_id))
-    return found | {"topics": documents.topics_on(log, node_id)}
+    node = documents.node(log, log.node(node_id))
+    return node | {"topics": documents.topics_on(log, node_id)}
 
 
 @command(

@@ -47,21 +47,21 @@ def elect_leaders(
     """
     handles = handles_of(log, None if name is None else [name])
     if unclean:
-        found = [one for handle in handles for one in _unclean(handle, timeout_ms, yes=yes)]
+        partitions = [one for handle in handles for one in _unclean(handle, timeout_ms, yes=yes)]
         what, empty = "a leader", "no partition is without a leader"
     else:
-        found = [one for handle in handles for one in _preferred(handle)]
+        partitions = [one for handle in handles for one in _preferred(handle)]
         what, empty = "the preferred leader", "all partitions have their preferred leaders"
-    missing = sum(each["not_elected"] is not None for each in found)
+    missing = sum(each["not_elected"] is not None for each in partitions)
     errors = [f"{counted(missing, 'partition')} still without {what}"] if missing else []
-    return Result(found, errors, empty=empty)
+    return Result(partitions, errors, empty=empty)
 
 
 def _preferred(handle: TopicHandle) -> list[dict[str, Any]]:
     """Return a document for each partition whose leader was not the preferred one."""
     before = handle.refresh().partitions
     after, reachable = operator_elections.elect_preferred(handle)
-    found = []
+    partitions = []
     for number, (old, new) in enumerate(zip(before, after.partitions, strict=False)):
         preferred = new.replicas[0]
         if old.leader == preferred and new.leader == preferred:
@@ -75,8 +75,8 @@ def _preferred(handle: TopicHandle) -> list[dict[str, Any]]:
             why = "it is unreachable"
         else:
             why = "no replica in the ISR is available" if new.leader is None else "it is not in sync"
-        found.append(_document(handle, number, new.leader, preferred, why))
-    return found
+        partitions.append(_document(handle, number, new.leader, preferred, why))
+    return partitions
 
 
 def _unclean(handle: TopicHandle, timeout_ms: int, *, yes: bool) -> list[dict[str, Any]]:
@@ -98,14 +98,14 @@ def _unclean(handle: TopicHandle, timeout_ms: int, *, yes: bool) -> list[dict[st
         yes=yes or not expected,
     )
     leaders, lost = operator_elections.elect_unclean(handle, command)
-    found = []
+    partitions = []
     for number in leaderless:
         leader = leaders.get(number)
         why = None if leader is not None else operator_elections.why_leaderless(handle, command, number)
-        found.append(
+        partitions.append(
             _document(handle, number, leader, state.partitions[number].replicas[0], why, lost.get(number, range(0)))
         )
-    return found
+    return partitions
 
 
 def _document(
