@@ -48,7 +48,7 @@ define make_venv
 @$(PYTHON) -m venv $(1) || { rm -rf $(1); echo "make: $(PYTHON) cannot make a venv (Debian: apt-get install python3-venv)" >&2; exit 1; }
 endef
 
-.PHONY: help test prove quick facts check simulate specification powerloss torture mutants demo bench docs dist clean
+.PHONY: help test prove quick facts check simulate specification powerloss torture machines mutants demo bench docs dist clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile
@@ -85,6 +85,10 @@ specification: $(VENV)/prove.stamp ## Explore the specifications, plant faults i
 
 torture: $(VENV)/dev.stamp ## Attack real processes and the nodes of a log for MINUTES; a checker says whether they saw what a log may do
 	$(BIN)/python -m tests.torture --minutes $(MINUTES) $(ARGS)
+
+machines: $(VENV)/dev.stamp ## Three hosts share GlusterFS, and CephFS, and are cut off and killed; skipped without FUSE and namespaces
+	@scripts/install-shared
+	$(BIN)/python -m tests.machines $(ARGS)
 
 mutants: $(VENV)/mutants.stamp ## Plant faults in the pure rules, and list those that no test notices; takes hours, ARGS="--sample 300" some of them
 	$(BIN)/python scripts/mutants.py $(ARGS)

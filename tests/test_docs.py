@@ -61,6 +61,16 @@ def test_paths_exist(page):
     assert not missing
 
 
+def test_each_page_is_linked_from_another():
+    linked = {
+        (page.parent / target).resolve()
+        for page in PAGES
+        for target in re.findall(r"\]\(([^)#\s]+\.md)", page.read_text())
+        if "://" not in target
+    }
+    assert not {page for page in PAGES if page.name != "README.md"} - linked
+
+
 @every_page
 def test_modules_exist(page):
     for name in re.findall(r"\bpyspark_log(?:_coordinator|_storage)?(?:\.\w+)+", page.read_text()):

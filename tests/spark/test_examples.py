@@ -72,6 +72,15 @@ def test_the_first_program_reads_what_it_wrote_and_then_only_what_is_new(tmp_pat
     assert sorted(re.findall(r"\| +\d+\| +\d+\| +\w+\| +(\w+)\|", run(program))) == ["Graz", "Linz", "Lyon"]
 
 
+@pytest.mark.deep
+@pytest.mark.timeout(SECONDS_MAX + 60)
+def test_the_pipeline_prints_what_its_page_says(tmp_path):
+    page = (EXAMPLES.parent / "docs" / "guides" / "pipeline.md").read_text()
+    printed = run("pipeline.py", tmp_path)
+    for line in re.findall(r"^(?:pyspark-log .*|\d+ sums, .*)$", page, re.MULTILINE):
+        assert line in printed, line
+
+
 @pytest.mark.parametrize("program", IN_THE_TESTS_SESSION)
 def test_the_example_finds_what_it_says(spark, program, tmp_path, monkeypatch):
     run_here(spark, monkeypatch, program, str(tmp_path))
@@ -102,5 +111,6 @@ def run_here(spark, monkeypatch, program, *arguments):
 
 def test_each_example_is_run():
     programs = {file.name for file in EXAMPLES.glob("*.py")} - set(WITHOUT_SPARK)
-    alone = {"avro_values.py", "first_program.py", "flights_demo.py", "s3.py", "from_kafka.py", "to_kafka.py"}
+    alone = {"avro_values.py", "first_program.py", "flights_demo.py", "pipeline.py", "s3.py"}
+    alone |= {"from_kafka.py", "to_kafka.py"}
     assert programs == {*alone, *IN_THE_TESTS_SESSION, *WITH_DELTA}
