@@ -12,7 +12,7 @@ from pyspark_log_coordinator.cluster.machine import FinishDeletions, MoveJournal
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.journal import journal_nodes
-from pyspark_log_coordinator.log import journal_move
+from pyspark_log_coordinator.log import ended_journals, journal_move
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import cluster_cleanup
 from pyspark_log_coordinator.rebuild import execute
@@ -189,6 +189,22 @@ def test_any_store_may_be_lost_at_any_call_of_a_migration(url, every):
 
 
 # The lists
+
+
+def test_a_process_that_sleeps_in_a_migration_while_the_journals_move_on_begins_none_of_them_again(six):
+    sleeper = six.log()
+    journal = sleeper.journals.of_topic("t", sleeper.topic("t").topic_id)
+    there = sleeper.journals.place_of(move(six, "0", "1", "3").nodes)
+    move(six, "0", "1", "4")
+    write(six.log(), "t", 5)
+    six.log().topic("t").journal.create_snapshot()
+    store_threads.finish_calls(60)
+    before = [list(store.list("topics/")) for store in six.at.values()]
+    with pytest.raises(LogMoved):
+        journal.refresh()  # the stores 0 and 1 show where it has gone on
+    ended_journals.begin(journal, there)
+    assert [list(store.list("topics/")) for store in six.at.values()] == before
+    assert written(six.log(), "t") == 5
 
 
 def test_a_store_has_the_newest_list_and_gets_each_list_once():
