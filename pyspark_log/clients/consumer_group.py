@@ -304,11 +304,15 @@ class ConsumerGroup:
         self._rewinds = group.rewinds
 
     def _take_up_rewinds(self) -> None:
-        """Go on where the group was reset to, as a simple consumer. A member does so when it polls."""
+        """Go on where the group was reset to, as a simple consumer. A group with members is not reset."""
         if self._member is None:
             self._reading.hand_back()
-            self.rewound(self._session.group, self._rewinds)
-            self._rewinds = self._session.group.rewinds
+            self._auto_committed = {}
+            group = self._session.group
+            for each in self._reading.partitions.values():
+                if each.is_rewound(group, self._rewinds):
+                    each.go_to_committed(group)
+            self._rewinds = group.rewinds
 
     def _read(self) -> Group | None:
         """Return the newest state of the group, None if it does not exist."""
@@ -427,13 +431,6 @@ class ConsumerGroup:
                 self._call(partial(self._listener.on_partitions_lost, keys))
         finally:
             self._drop(keys)
-
-    def rewound(self, group: Group, since: int) -> None:
-        """Go on where newer rewinds say."""
-        self._auto_committed = {}
-        for each in self._reading.partitions.values():
-            if each.is_rewound(group, since):
-                each.go_to_committed(group)
 
     def topic_deleted(self, topic: str) -> None:
         """Read a topic no longer until it exists again, or the group assigns its partitions anew."""

@@ -107,9 +107,6 @@ class SharedTasks:
             self.running |= started
         return bool(assignment.revoked)
 
-    def rewound(self, group: Group, since: int) -> None:
-        """Do nothing: tasks keep their own offsets."""
-
     def wants_rebalance(self, group: Group, member_id: MemberId, now: float) -> bool:
         if group.leader != member_id:
             return False

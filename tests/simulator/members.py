@@ -117,13 +117,6 @@ class Member:
         finally:
             self.lost(partitions)
 
-    def rewound(self, group: Group, since: int) -> None:
-        for p in self.positions:
-            known = group.committed(self._topic_id, p)
-            if known is not None and known.rewind > since:
-                self._process.world.counts["rewinds taken up by members"] += 1
-                self._go_to(p, group)
-
     def lost(self, partitions: Sequence[TopicPartition]) -> None:
         for each in partitions:
             self.positions.pop(each.partition, None)

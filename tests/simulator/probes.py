@@ -43,8 +43,7 @@ GROUPS = (
     *("offset commits", "rewound", "rewinds taken up", "offsets deleted"),
     *("members left", "members died", "members fenced", "members napped"),
     *(f"{name} of shared" for name in ("StaticMemberReplaced", "MembersRemoved", "RebalanceExtended", "WorkAssigned")),
-    *("OffsetsCommitted of shared", "OffsetsReset of shared", "RewindPending of a member"),
-    *("UnknownMember of a member", "rewinds taken up by members"),
+    *("OffsetsCommitted of shared", "UnknownMember of a member"),
 )
 CLIENTS = (
     *("rows acknowledged", "rows refused", "rows with an unknown outcome", "Producers closed", "Consumers closed"),

@@ -100,15 +100,14 @@ AssignEffect(g, a) ==
     LET given(m) == [m EXCEPT !.owns = UNION {share.owns : share \in {x \in a.shares : x.id = m.id}}]
     IN  [Changed(g, given) EXCEPT !.phase = "Stable"]
 
-(* What a commit is accepted by: `c` names the member, the generation whose assignment it has taken, its partition and
-   the newest rewind that it has followed. The journal does not keep what a commit named, so only GroupsModel uses this. *)
+(* What a commit is accepted by: `c` names the member and the generation whose assignment it has taken. The journal does
+   not keep what a commit named, so only GroupsModel uses this. *)
 RewindOf(g, partition) == IF Committed(g, partition) = {} THEN 0 ELSE (CHOOSE o \in Committed(g, partition) : TRUE).rewind
 Accepted(g, c) ==
     /\ c.id \in Ids(g)
     /\ c.generation = g.generation
     /\ Member(g, c.id).first <= g.generation
     /\ g.phase # "CompletingRebalance"
-    /\ RewindOf(g, c.partition) <= c.rewinds
 
 (* A commit, by a member of the generation or, while there is no member, by a simple consumer. *)
 CommitRules(g, a) ==
@@ -123,7 +122,7 @@ CommitRules(g, a) ==
 CommitEffect(g, a) ==
     With(g, {[partition |-> o.partition, offset |-> o.offset, rewind |-> RewindOf(g, o.partition)] : o \in a.offsets})
 
-(* A rewind: members follow it while they run. *)
+(* A rewind, while there is no member: those that join later begin at the committed offsets. *)
 ResetEffect(g, a) ==
     LET rewound == With(g, {[partition |-> o.partition, offset |-> o.offset, rewind |-> g.rewinds + 1] : o \in a.offsets})
     IN  [rewound EXCEPT !.rewinds = @ + 1]
@@ -140,7 +139,7 @@ Rules(g, a) ==
       [] a.kind = "begin" -> BeginRules(g, a)
       [] a.kind = "assign" -> AssignRules(g, a)
       [] a.kind = "commit" -> CommitRules(g, a)
-      [] a.kind = "reset" -> [it_has_offsets |-> a.offsets # {}]
+      [] a.kind = "reset" -> [nobody_is_a_member |-> g.members = << >>, it_has_offsets |-> a.offsets # {}]
       [] a.kind = "forget" -> [nobody_is_a_member |-> g.members = << >>,
                                they_are_committed |-> \A p \in a.partitions : Committed(g, p) # {}]
       [] a.kind = "delete" -> [nobody_is_a_member |-> g.members = << >>]

@@ -11,7 +11,7 @@ VARIABLES g, clients, wrong
 vars == <<g, clients, wrong>>
 
 (* What a client knows: the generation whose assignment it has taken, its partitions, and how far it has read each. *)
-Nothing == [generation |-> 0, owns |-> {}, rewinds |-> 0, at |-> [p \in Partitions |-> 0]]
+Nothing == [generation |-> 0, owns |-> {}, at |-> [p \in Partitions |-> 0]]
 Init == g = Effect(New, [kind |-> "start"]) /\ clients = [c \in Clients |-> Nothing] /\ wrong = {}
 
 RECURSIVE After(_, _)
@@ -43,9 +43,9 @@ Reset == g.rewinds < RewindMax /\ \E p \in Partitions, o \in 0..OffsetMax :
 OffsetOf(p) == IF Committed(g, p) = {} THEN 0 ELSE (CHOOSE o \in Committed(g, p) : TRUE).offset
 Take(c) == /\ g.phase = "Stable" /\ c \in Ids(g)
            /\ Member(g, c).first <= g.generation
-           /\ clients[c].generation # g.generation \/ clients[c].rewinds # g.rewinds
+           /\ clients[c].generation # g.generation
            /\ clients' = [clients EXCEPT ![c] = [generation |-> g.generation, owns |-> Member(g, c).owns,
-                                                 rewinds |-> g.rewinds, at |-> [p \in Partitions |-> OffsetOf(p)]]]
+                                                 at |-> [p \in Partitions |-> OffsetOf(p)]]]
            /\ UNCHANGED <<g, wrong>>
 Read(c) == \E p \in clients[c].owns : clients[c].at[p] < OffsetMax
               /\ clients' = [clients EXCEPT ![c].at[p] = @ + 1] /\ UNCHANGED <<g, wrong>>
@@ -53,7 +53,7 @@ Commit(c) == \E p \in clients[c].owns :
     LET k == clients[c]
         a == [kind |-> "commit", id |-> c, may_go_back |-> FALSE, offsets |-> {[partition |-> p, offset |-> k.at[p]]}]
         rules == Rules(g, a)
-    IN  /\ Accepted(g, [id |-> c, generation |-> k.generation, rewinds |-> k.rewinds, partition |-> p])
+    IN  /\ Accepted(g, [id |-> c, generation |-> k.generation])
         /\ g' = Effect(g, a) /\ g' # g
         /\ wrong' = wrong \cup {name \in DOMAIN rules : ~rules[name]}
         /\ UNCHANGED clients

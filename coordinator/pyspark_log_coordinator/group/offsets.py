@@ -3,15 +3,16 @@
     command         events
     OffsetCommit -> OffsetsCommitted     none if these offsets are committed already
     OffsetDelete -> OffsetsDeleted       of an empty group
-    ResetOffsets -> OffsetsReset         of an empty group, or of a running one whose members follow rewinds
+    ResetOffsets -> OffsetsReset         of an empty group
 
 **Safety depends on the commit.** A member commits for the generation whose assignment it has taken, and is refused in
 any other. In PreparingRebalance nobody has been assigned anything since, so the members of the generation may still
 commit; in CompletingRebalance they have to wait for their assignments. A simple consumer, without member id and
 generation, may commit only to an empty group.
 
-A rewind is a reset with a number. A commit names the newest rewind that its consumer has followed. If a partition was
-rewound later, the commit is refused, so that no consumer undoes a rewind that it has not seen.
+A rewind is a reset with a number. A simple consumer, such as a streaming query, follows it while it runs: its commit
+names the newest rewind that it has followed, and is refused if a partition was rewound later. A member has joined since
+the last rewind, and has read from the committed offsets.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class OffsetCommit(msgspec.Struct, frozen=True):
     """The generation whose assignment the member has taken: not that which it has only joined."""
     instance_id: str = ""
     rewinds: int = 0
-    """The newest rewind that the consumer has followed: the group's number when it read its committed offsets."""
+    """The newest rewind that a simple consumer has followed: the group's number when it read its committed offsets."""
 
 
 class OffsetDelete(msgspec.Struct, frozen=True):
@@ -76,8 +77,6 @@ class ResetOffsets(msgspec.Struct, frozen=True):
     """Rewind partitions to these offsets, or move them forward."""
 
     offsets: NewOffsets
-    running: bool = False
-    """Whether the members follow rewinds while they run."""
 
 
 class OffsetsCommitted(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
@@ -111,7 +110,8 @@ def decide(group: Group, command: Command, now: int) -> list[Event]:
         case OffsetCommit():
             _check_committer(group, command)
             _check_offsets(group, command.offsets)
-            _check_rewinds(group, command)
+            if not command.member_id:
+                _check_rewinds(group, command)
             if all(_is_committed(group, *each) for each in _flat(command.offsets)):
                 return []
             return [OffsetsCommitted(command.offsets, command.member_id, now)]
@@ -124,8 +124,7 @@ def decide(group: Group, command: Command, now: int) -> list[Event]:
             committed = {topic_id: numbers for topic_id, numbers in committed.items() if numbers}
             return [OffsetsDeleted(committed)] if committed else []
         case ResetOffsets():
-            if not command.running:
-                _check_empty(group, "offsets can be reset")
+            _check_empty(group, "offsets can be reset")
             _check_offsets(group, command.offsets)
             return [OffsetsReset(command.offsets, now)] if any(command.offsets.values()) else []
 

@@ -92,9 +92,6 @@ class Participant(Interface):
     def take(self, group: Group, member_id: MemberId) -> bool:
         """Take the member's assignment, and return whether it has to rejoin, because it has given something up."""
 
-    def rewound(self, group: Group, since: int) -> None:
-        """Go on where the rewinds after number `since` say: offsets of the group were reset."""
-
     def wants_rebalance(self, group: Group, member_id: MemberId, now: float) -> bool:
         """Return whether the work has to be assigned anew. Called while it works; `now` is in monotonic seconds."""
 
@@ -130,11 +127,6 @@ class GroupMember:
     def generation(self) -> int:
         """Return the generation whose assignment the member has taken, -1 if none."""
         return self._standing.generation
-
-    @property
-    def rewinds(self) -> int:
-        """Return the newest rewind that the member has followed."""
-        return self._standing.rewinds
 
     @property
     def is_working(self) -> bool:
@@ -182,14 +174,14 @@ class GroupMember:
     def offset_commit(self, offsets: NewOffsets) -> OffsetCommit:
         """Return the commit of offsets for the generation whose assignment was taken."""
         mine = self._standing
-        return OffsetCommit(offsets, mine.member_id, mine.generation, mine.instance_id, mine.rewinds)
+        return OffsetCommit(offsets, mine.member_id, mine.generation, mine.instance_id)
 
     def carry_out(self, command: OffsetCommit) -> Group:
         """Commit, and return the group after that.
 
         Raises `UnknownMember`, `IllegalGeneration`, `FencedInstance`, `RebalanceInProgress`: nothing was committed, and
         the next `poll` finds out what the member has now. After `RebalanceInProgress` a member that is cooperative
-        still has most of it, and commits that then. Raises `RewindPending`, `LogError`.
+        still has most of it, and commits that then. Raises `LogError`.
         """
         try:
             return self.session.submit(command).state
@@ -275,8 +267,6 @@ class GroupMember:
                 self._assign(group)
             case Step.TAKE:
                 self._take(group)
-            case Step.REWIND:
-                self._rewind(group)
             case Step.LOST:
                 self._lose()
             case Step.FENCED:
@@ -340,8 +330,6 @@ class GroupMember:
         missed = has_missed_a_join(group, self._standing)
         if missed:
             self._participant.lose()
-        elif self.rewinds < group.rewinds:
-            self._rewind(group)  # before anything is committed for the new generation
         before, self._standing = self._standing, after_take(group, self._standing)
         try:
             self._asked = self._environment.monotonic()
@@ -353,10 +341,6 @@ class GroupMember:
             raise
         # What was lost may be kept for it, until it joins without that.
         self._has_news = gave_up or missed or self._is_changed
-
-    def _rewind(self, group: Group) -> None:
-        self._participant.rewound(group, self._standing.rewinds)
-        self._standing = msgspec.structs.replace(self._standing, rewinds=group.rewinds)
 
     def _lose(self) -> None:
         self._participant.lose()  # first, so that it is repeated if it is interrupted

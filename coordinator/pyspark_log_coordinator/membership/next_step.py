@@ -8,7 +8,6 @@
     PreparingRebalance        has not joined yet, or has news          -> JOIN
     CompletingRebalance       leads                                    -> ASSIGN
     Stable                    has not taken the assignment             -> TAKE
-    Stable                    has not followed the newest rewind       -> REWIND
     Stable                    wants a rebalance                        -> JOIN
     Stable                    otherwise                                -> WORK
     any                       otherwise                                -> WAIT
@@ -40,7 +39,6 @@ class Step(enum.Enum):
     JOIN = "join"
     ASSIGN = "assign the work of all"
     TAKE = "take the assignment"
-    REWIND = "go on where the group was reset to"
     LOST = "everything is lost: join as a new member"
     FENCED = "stop: another process has taken the member's place"
     WAIT = "wait for others"
@@ -58,8 +56,6 @@ class Standing(msgspec.Struct, frozen=True):
     """The newest generation whose assignment it has taken, the one for which it commits."""
     reported: int = NO_GENERATION
     """The newest generation up to which it has joined all, so that their leaders know what it has."""
-    rewinds: int = 0
-    """The newest rewind of the group that it has followed."""
 
 
 def next_step(group: Group, standing: Standing, *, has_news: bool = False) -> Step:
@@ -79,8 +75,6 @@ def next_step(group: Group, standing: Standing, *, has_news: bool = False) -> St
         case _:
             if standing.generation != group.generation:
                 return Step.TAKE
-            if standing.rewinds < group.rewinds:
-                return Step.REWIND
             return Step.JOIN if has_news else Step.WORK
 
 
@@ -104,9 +98,7 @@ def after_join(group: Group, standing: Standing) -> Standing:
 
 def after_take(group: Group, standing: Standing) -> Standing:
     """Return what a member knows of itself when it has taken its assignment."""
-    return msgspec.structs.replace(
-        standing, generation=group.generation, reported=group.generation, rewinds=group.rewinds
-    )
+    return msgspec.structs.replace(standing, generation=group.generation, reported=group.generation)
 
 
 def after_loss(standing: Standing) -> Standing:

@@ -56,9 +56,6 @@ class Reader(Interface):
     def revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """Commit what was read of these partitions, and stop reading them. If this fails, it is called again."""
 
-    def rewound(self, group: Group, since: int) -> None:
-        """Go on at the committed offset in each partition that has one of a later rewind than `since`."""
-
     def lost(self, partitions: Sequence[TopicPartition]) -> None:
         """Stop reading partitions that others may have by now: nothing can be committed.
 
@@ -120,9 +117,6 @@ class SharedPartitions:
         return any(
             found.get(topic, 0) != self._shared.get(topic, 0) for topic in {*found, *self._shared}
         ) or _is_any_forgotten(found, group, members)
-
-    def rewound(self, group: Group, since: int) -> None:
-        self._reader.rewound(group, since)
 
     def lose(self) -> None:
         if self.owned:

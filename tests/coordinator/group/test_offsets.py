@@ -6,6 +6,7 @@ from pyspark_log_coordinator.group import machine
 from pyspark_log_coordinator.group.leaving import LeaveGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit, OffsetDelete, ResetOffsets
 from pyspark_log_coordinator.group.state import CommittedOffset, GroupState
+from pyspark_log_coordinator.group.sync import SyncGroup
 from pyspark_log_storage.errors import (
     FencedInstance,
     GroupNotEmpty,
@@ -19,8 +20,8 @@ from pyspark_log_storage.errors import (
 from tests.support.coordinator.groups import NOW, after, commit, join, refusal, rejoin, stable, started
 
 
-def reset(offset, partition=0, **fields):
-    return ResetOffsets({"t": {partition: Offset(offset)}}, **fields)
+def reset(offset, partition=0):
+    return ResetOffsets({"t": {partition: Offset(offset)}})
 
 
 def test_a_member_commits():
@@ -119,12 +120,10 @@ def test_no_part_of_a_commit_is_kept_if_one_partition_was_rewound():
     refusal(RewindPending, group, both)
 
 
-def test_a_group_with_members_is_rewound_only_if_they_take_it_up():
-    group = stable(join("A"))
-    assert "1 members" in refusal(GroupNotEmpty, group, reset(4)).message
-    group = after(group, reset(4, running=True))
-    refusal(RewindPending, group, commit(10, "A", 1))
-    assert after(group, commit(5, "A", 1, rewinds=1)).committed("t", 0).offset == 5
+def test_a_group_with_members_is_not_rewound_and_its_members_know_every_rewind():
+    group = after(started(), reset(4), join("A"), SyncGroup("A", 1, {"A": b"work"}))
+    assert "1 members" in refusal(GroupNotEmpty, group, reset(5)).message
+    assert after(group, commit(5, "A", 1)).committed("t", 0).offset == 5
 
 
 # Deletion

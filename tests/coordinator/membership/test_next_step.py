@@ -1,11 +1,10 @@
 """What a member does next, by the state of its group and what it knows of itself."""
 
-import msgspec
 import pytest
 
 from pyspark_log_coordinator.group.leaving import ExpireMember, LeaveGroup
 from pyspark_log_coordinator.group.lifecycle import DeleteGroup
-from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit, ResetOffsets
+from pyspark_log_coordinator.group.offsets import OffsetCommit
 from pyspark_log_coordinator.group.rebalance import CompleteJoin
 from pyspark_log_coordinator.group.state import Group, GroupState
 from pyspark_log_coordinator.group.sync import SyncGroup
@@ -106,21 +105,6 @@ def test_a_member_whose_join_changes_nothing_takes_its_assignment_again():
     again = after(group, rejoin("b"))
     assert again.state is GroupState.STABLE
     assert next_step(again, after_join(again, working(group, "b"))) is Step.TAKE
-
-
-def test_a_rewind_is_taken_up_before_anything_else():
-    group = stable(join("a"))
-    mine = working(group, "a")
-    rewound = after(group, ResetOffsets({"t": {0: Offset(3)}}, running=True))
-    assert next_step(rewound, mine, has_news=True) is Step.REWIND
-    assert next_step(rewound, msgspec.structs.replace(mine, rewinds=1)) is Step.WORK
-
-
-def test_a_member_that_takes_its_assignment_begins_where_the_group_was_reset_to_before():
-    rewound = after(started(), ResetOffsets({"t": {0: Offset(7)}}))
-    group = after(rewound, join("a"), SyncGroup("a", 1, {"a": b"work"}))
-    assert group.rewinds == 1
-    assert next_step(group, working(group, "a")) is Step.WORK
 
 
 def test_who_has_joined_every_generation_may_keep_what_it_had():

@@ -61,7 +61,7 @@ def commit(log, offset, rewinds=0):
 
 def rewind(log, offsets, group="g"):
     new = {topic_id(log): {p: Offset(offset) for p, offset in offsets.items()}}
-    log.log.group(group, create=True).submit(ResetOffsets(new, running=True))
+    log.log.group(group, create=True).submit(ResetOffsets(new))
 
 
 def numbers(rows, partition=0):

@@ -17,10 +17,10 @@ A process of a story is a member, named by its member id. It acts by what it has
     leave M | leave instance=I
     expire M [unless-acted]            somebody has heard nothing of M for its session; unless-acted: except for its
                                        newest action, which came in the meantime
-    commit M TN=OFFSET ... [rewinds=N] [generation=N]
+    commit M TN=OFFSET ... [generation=N]
                                        M commits, for the generation whose assignment it has read
-    commit - TN=OFFSET ...             a simple consumer commits
-    reset TN=OFFSET ... [running]      a rewind
+    commit - TN=OFFSET ... [rewinds=N] a simple consumer commits, which has followed so many rewinds
+    reset TN=OFFSET ...                a rewind
     forget TN ...                      deletes committed offsets
     delete                             deletes the group
 
@@ -85,7 +85,6 @@ class Process:
         self.protocols = given.get("protocols", default).split(",")
         self.topics = given.get("topics", "t").split(",")
         self.generation = NO_GENERATION
-        self.rewinds = 0
         self.owned: list[TopicPartition] = []
         self.work = connect.WorkerState()
 
@@ -105,7 +104,7 @@ class Process:
 
     def read(self, group: Group) -> str:
         """Take the assignment, and return it."""
-        self.generation, self.rewinds = group.generation, group.rewinds
+        self.generation = group.generation
         data = group.members[self.name].assignment
         if self.protocol_type == connect.PROTOCOL_TYPE:
             assignment = connect.decode_assignment(data, self.name)
@@ -260,12 +259,10 @@ class GroupStage:
             return self._submit(OffsetCommit(offsets, rewinds=int(given.get("rewinds", "0"))))
         process = self._process(name)
         generation = int(given.get("generation", process.generation))
-        rewinds = int(given.get("rewinds", process.rewinds))
-        return self._submit(OffsetCommit(offsets, name, generation, process.instance, rewinds))
+        return self._submit(OffsetCommit(offsets, name, generation, process.instance))
 
     def _reset(self, words: list[str]) -> str:
-        offsets = _offsets([word for word in words if word != "running"])
-        return self._submit(ResetOffsets(offsets, running="running" in words))
+        return self._submit(ResetOffsets(_offsets(words)))
 
     def _forget(self, words: list[str]) -> str:
         return self._submit(OffsetDelete(by_topic([_partition(word) for word in words])))

@@ -53,11 +53,6 @@ class Topics:
         for each in partitions:
             del self.positions[each]
 
-    def rewound(self, group, since):
-        self.notes.append(("rewound", since))
-        for each in self.positions:
-            self.positions[each] = self._committed(group, each)
-
     def lost(self, partitions):
         self.notes.append(("lost", partitions))
         for each in partitions:
@@ -91,9 +86,6 @@ class Election:
         if self.is_elected:
             self.terms.append(group.generation)
         return False
-
-    def rewound(self, group, since):
-        raise AssertionError("nothing is committed in an election")
 
     def wants_rebalance(self, group, member_id, now):
         return False

@@ -207,16 +207,6 @@ class TestCommits:
             simple.commit()
             assert committed(programs, 0) == 2
 
-    def test_take_up_rewinds_of_a_running_member(self, log, programs):
-        fill(log, 10)
-        consumer = programs.start()
-        programs.poll(lambda: len(programs.all_rows()) == 60, commit=True)
-        log.log.group("g").submit(ResetOffsets({log.log.topic("t").topic_id: {3: Offset(6)}}, running=True))
-        with pytest.raises(RewindPending):
-            consumer.commit({T[3]: 9})
-        programs.poll(lambda: len(programs.all_rows()) == 64, commit=True)
-        assert programs.all_rows()[60:] == [(3, offset) for offset in range(6, 10)]
-
 
 class TestAutoCommit:
     """Its two faults, and how manual commits avoid them. The program processes a batch in two halves."""
