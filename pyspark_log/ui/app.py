@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import secrets
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
@@ -193,9 +194,8 @@ class Ui:
         """Let the past be read on. Wait a while for it."""
         if self._reading is None:
             asked = parameters.get("topic", ""), parameters.get("group", "")
-            self._reading = asyncio.get_running_loop().run_in_executor(
-                self._threads["past"], self._past.read, view, *asked
-            )
+            read = functools.partial(self._past.read, view, *asked, waits=patience > OVERVIEW_SECONDS)
+            self._reading = asyncio.get_running_loop().run_in_executor(self._threads["past"], read)
             self._reading.add_done_callback(self._read)
         await asyncio.wait({self._reading}, timeout=patience)
 

@@ -46,6 +46,8 @@ RECENT_MS = 3 * 3_600_000
 FURTHEST_BEHIND = 5
 QUIET = (Lane.BATCHES, Lane.COMMITS)
 """Lanes of which there is so much that they are listed only on request."""
+ROUTINE = (*QUIET, Lane.SEGMENTS)
+"""Lanes of what is as it should be: the overview has none of it."""
 _US_PER_MS = 1000
 
 
@@ -58,7 +60,7 @@ def overview(view: ClusterView, parameters: Mapping[str, str], past: Known) -> d
     topics = [(Scope.TOPIC, each) for each in view.topics]
     in_rows, in_bytes = past_numbers.rates(past, topics, within, "rows", "bytes")
     (out_rows,) = past_numbers.rates(past, [(Scope.GROUP, each) for each in view.groups], within, "committed")
-    events, _ = past_numbers.listed([*moments, *view.noticed], 10, [each for each in Lane if each not in QUIET])
+    events, _ = past_numbers.listed([*moments, *view.noticed], 10, [each for each in Lane if each not in ROUTINE])
     behind = sorted((each for each in view.groups.values() if each.lag), key=lambda each: -each.lag)
     known = [each for each in in_bytes if each is not None]
     growth = sum(known) / len(known) if known else 0.0
@@ -210,6 +212,12 @@ def group(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dict
         "problem": "",
         "document": document,
         "heat": _heat(found),
+        "owners": {
+            (topic, n): each["instance"] or each["client"] or each["member"]
+            for each in document["members"]
+            for topic, numbers in (each["assigned"] or {}).items()
+            for n in numbers
+        },
         "partitions": document["partitions"][page * PARTITIONS_SHOWN :][:PARTITIONS_SHOWN],
         "page_number": page,
         "pages_total": pages,
@@ -268,14 +276,29 @@ def _unread_ms(view: ClusterView, lag: PartitionLag) -> int | None:
     return max(0, view.at_ms - pieces[0].max_timestamp // _US_PER_MS) if pieces else None
 
 
-def _plot(title: str, within: Span, series: Mapping[str, Values], unit: str, **more: Any) -> dict[str, Any]:
+def _plot(title: str, within: Span, series: Mapping[str, Values], unit: str) -> dict[str, Any]:
     """Return a chart: what the script draws (`data`), and what it says in words."""
     times = [at / 1000 for at in within.times]
     rounded = [[None if each is None else round(each, 2) for each in values] for values in series.values()]
     data = {"x": times, "y": rounded, "names": list(series), "unit": unit, "since": within.since, "until": within.until}
     known = {name: [each for each in values if each is not None] for name, values in series.items()}
     said = {name: (each[-1], max(each)) if each else None for name, each in known.items()}
-    return {"title": title, "data": msgspec.json.encode(data | more).decode(), "said": said, "unit": unit}
+    drawn = msgspec.json.encode(data).decode()
+    return {"title": title, "data": drawn, "said": said, "unit": unit, "paths": _paths(rounded), "within": within}
+
+
+def _paths(series: Sequence[Values]) -> list[str]:
+    """Return an SVG path of `STRIP_WIDTH` by 60 for each series, for pages without a script; gaps stay gaps."""
+    most = max((each for values in series for each in values if each), default=1.0)
+    paths = []
+    for values in series:
+        places = [
+            None if each is None else f"{STRIP_WIDTH * at / max(1, len(values) - 1):.1f} {59 - 58 * each / most:.1f}"
+            for at, each in enumerate(values)
+        ]
+        before = [None, *places]
+        paths.append("".join(("L" if was else "M") + now for was, now in zip(before, places, strict=False) if now))
+    return paths
 
 
 def queries(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dict[str, Any]:
@@ -443,7 +466,8 @@ def rows(open_: Callable[[], Log], parameters: Mapping[str, str], masks: Masks) 
     }
     try:
         wanted = stored_rows.wanted_of(parameters, masks.of(name))
-        found = stored_rows.read(open_().topic(name), wanted, masks.of(name))
+        handle = open_().topic(name)
+        found = stored_rows.read(handle, wanted, masks.of(name))
     except LogError as error:
         return context | _failed(error, "topic", name)
     chosen = [each for each in given["columns"].split(",") if each in found.columns] or list(found.columns)
@@ -451,6 +475,7 @@ def rows(open_: Callable[[], Log], parameters: Mapping[str, str], masks: Masks) 
     return context | {
         "found": found,
         "columns": chosen,
+        "ddl": topic_documents.columns(handle.schemas).get("schema", ""),
         "next": older,
         "is_later": bool(parameters.get("at")),
         "short": stored_rows.SHORT,

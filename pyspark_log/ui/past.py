@@ -69,11 +69,11 @@ class Past:
         self._due = -float("inf")
         """When an object store may be asked again."""
 
-    def read(self, view: ClusterView, topic: str = "", group: str = "") -> None:
+    def read(self, view: ClusterView, topic: str = "", group: str = "", *, waits: bool = True) -> None:
         """Read the journals in which `view` has newer entries, first those of a topic or a group that is asked for.
 
-        In an object store this is within the budget: the rest is read later. A journal that cannot be read has a
-        `problem`.
+        In an object store this is within the budget, unless somebody `waits` for what was never read: the rest is read
+        later. A journal that cannot be read has a `problem`.
         """
         keys = [CLUSTER, *((Scope.TOPIC, each) for each in view.topics), *((Scope.GROUP, each) for each in view.groups)]
         asked = [key for key in keys if key in {(Scope.TOPIC, topic), (Scope.GROUP, group)}]
@@ -81,12 +81,12 @@ class Past:
         news = [key for key in keys if _version_in(view, key) != self._versions.get(key)]
         # The one that was read longest ago comes first.
         news.sort(key=lambda key: (key not in asked, self._turns.get(key, 0)))
-        is_asked_for = any(key not in self.known for key in asked)
+        is_asked_for = waits and (any(key not in self.known for key in asked) or not self.known)
         now = self._log.environment.monotonic()
         if not news or (self._log.is_remote and now < self._due and not is_asked_for):
             return
         before = requests_made()
-        most = self._at_first if is_asked_for or not self.known else REQUESTS_AT_ONCE
+        most = self._at_first if is_asked_for else REQUESTS_AT_ONCE
         try:
             if CLUSTER in self.known and CLUSTER in news:  # before the log is opened anew, which reads its next entry
                 self._read(CLUSTER)

@@ -35,9 +35,12 @@ if TYPE_CHECKING:
 
 RATE_SECONDS = 60.0
 """A rate is that of the last minute, or of the time since the page was opened."""
+PAUSED = "paused: a bucket is asked once a second"
 STALE_MS = 10_000
 """What was read longer ago says nothing about now: nothing of it is healthy."""
 NOTICED_KEPT = 200
+PAUSE_REQUESTS = 2
+"""So many requests above the budget are a pause that pages speak of."""
 OPEN_SECONDS = 60.0
 """How often the cluster's own journal and its nodes are looked at in an object store."""
 Document = dict[str, Any]
@@ -126,9 +129,9 @@ class ClusterView(msgspec.Struct, frozen=True):
         """How new what is shown is: live, paused, stale, or not read yet."""
         if not self.at_ms:
             return "not read yet"
-        if self.problem or self.is_stale:
+        if self.problem or (self.is_stale and not self.waits):
             return "stale"
-        return "paused: a bucket is asked once a second" if self.waits else "live"
+        return PAUSED if self.waits else "live"
 
     @property
     def oldest_ms(self) -> int:
@@ -207,7 +210,7 @@ class Watch:
     @property
     def view(self) -> ClusterView:
         """The newest view, which says how old it is. Used by any thread."""
-        waits = self._log.is_remote and self._budget.left() < 1
+        waits = self._log.is_remote and self._budget.left() < -PAUSE_REQUESTS
         return msgspec.structs.replace(self._view, now_ms=self._log.environment.now_ms(), waits=waits)
 
     def look(self, wanted: Collection[str] = ()) -> ClusterView:

@@ -149,6 +149,31 @@ def test_a_row_is_shown_beside_the_list(served, visit):
     assert page.url.endswith("/rows")
 
 
+def test_json_is_a_tree_with_its_numbers_as_they_are_written(served, visit, cluster):
+    lines(cluster, "first", {"value": '{"a": {"big": 12345678901234567890, "price": 1.10}, "b": []}', "partition": 0})
+    page = visit(served, "/topics/first/rows")
+    page.locator("tbody th a").first.click()
+    expect(page.locator(".tree")).to_contain_text("big: 12345678901234567890")
+    expect(page.locator(".tree")).to_contain_text("price: 1.10")
+
+
+def test_a_hidden_page_asks_for_nothing_and_a_visible_one_again(served, visit):
+    page = visit(served, "/topics")
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    hide = """is => {
+        Object.defineProperty(document, "hidden", {get: () => is, configurable: true});
+        document.dispatchEvent(new Event("visibilitychange"));
+    }"""
+    page.evaluate(hide, True)
+    page.wait_for_timeout(1000)
+    asked.clear()
+    page.wait_for_timeout(1500)
+    assert asked == []
+    with page.expect_request("**/topics"):
+        page.evaluate(hide, False)
+
+
 def test_more_tabs_than_a_browser_has_connections_all_move(served, browser, cluster):
     context = browser.new_context(base_url=served.url)
     tabs = [context.new_page() for _ in range(12)]

@@ -233,6 +233,29 @@ function sift() {
     }
   }
 }
+class Number_ { // as it is written: a number of JavaScript has fewer digits
+  constructor(text) { this.text = text; }
+}
+function tree(value, name) {
+  const isFolder = value !== null && typeof value === "object" && !(value instanceof Number_), node = document.createElement(isFolder ? "details" : "div");
+  if (!isFolder) { node.textContent = `${name}: ${value instanceof Number_ ? value.text : JSON.stringify(value)}`; return node; }
+  const summary = document.createElement("summary"), fields = Object.entries(value);
+  summary.textContent = `${name} ${Array.isArray(value) ? `[${fields.length}]` : `{${fields.length}}`}`;
+  node.append(summary, ...fields.map(([key, each]) => tree(each, key)));
+  node.open = fields.length <= 20;
+  return node;
+}
+function folded() {
+  for (const text of document.querySelectorAll("section.column pre:not([hidden])")) {
+    if (!/^[{[]/.test(text.textContent) || text.textContent.length > 200000) continue;
+    const box = document.createElement("div");
+    box.className = "tree";
+    box.dataset.own = "yes";
+    try { box.append(tree(JSON.parse(text.textContent, (_, value, context) => typeof value === "number" ? new Number_(context.source) : value), "")); } catch { continue; }
+    text.hidden = true;
+    text.after(box);
+  }
+}
 async function beside(link) {
   const panel = document.getElementById(link.dataset.beside);
   const answer = await fetch(link.href), html = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -245,6 +268,7 @@ function refresh() {
   relative();
   draw();
   sift();
+  folded();
   for (const each of document.querySelectorAll("button.copy")) each.hidden = !navigator.clipboard;
 }
 
