@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LOOK_SECONDS = 0.5
 """How often the cluster is looked at while somebody has a page open; less often if a look takes long."""
-LOOK_SHARE = 0.1
+LOOK_SHARE = 0.08
 """The part of the time that looks may take."""
 PATIENCE_SECONDS = 2.0
 """A request waits so long for a look that is under way. Then it shows what was seen before, and says how old it is."""

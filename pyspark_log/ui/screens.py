@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 PAGES_KEPT = 200
 SCREENS_KEPT = 4
 """Of each page. Who shows an older one is sent a whole screen."""
-SHARE = 0.1
-"""The part of the time in which one page may be drawn."""
+SHARE = 0.05
+"""The part of the time in which pages may be drawn, all that are open together."""
+OPEN_SECONDS = 5.0
+"""A page is open for so long after it was asked for."""
 
 
 class Screen(NamedTuple):
@@ -75,10 +77,12 @@ class Screens:
         self._kept: OrderedDict[str, list[Screen]] = OrderedDict()
         self._drawing: dict[str, asyncio.Task[Screen]] = {}
         self._due: dict[str, float] = {}
+        self._asked: dict[str, float] = {}
 
     async def get(self, page: str, mark: Hashable, draw: Callable[[], Awaitable[Screen]]) -> Screen:
         """Return the screen of a page, which is drawn by one caller at a time, and only if `mark` is another."""
         loop = asyncio.get_running_loop()
+        self._asked[page] = loop.time()
         kept = self._kept.get(page)
         if kept and (kept[0].mark == mark or loop.time() < self._due.get(page, 0.0)):
             self._kept.move_to_end(page)
@@ -95,7 +99,8 @@ class Screens:
         finally:
             del self._drawing[page]
         now = loop.time()
-        self._due[page] = now + (now - begun) * (1 / SHARE - 1)
+        self._asked = {each: at for each, at in self._asked.items() if at > now - OPEN_SECONDS}
+        self._due[page] = now + (now - begun) * (len(self._asked) / SHARE - 1)
         kept = [new, *(each for each in self._kept.pop(page, []) if each.name != new.name)]
         self._kept[page] = kept[:SCREENS_KEPT]
         while len(self._kept) > PAGES_KEPT:
