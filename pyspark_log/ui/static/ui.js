@@ -165,7 +165,7 @@ function lanes(figure, data) {
   const chart = new uPlot({
     ...base, legend: {show: false}, series: [{}, {paths: () => null, points: {show: false}}],
     scales: {x: {time: true, range: () => [data.since / 1000, data.until / 1000]}, y: {range: () => [data.lanes.length - 0.5, -0.5]}},
-    axes: [base.time, {...base.axis, size: 130, splits: data.lanes.map((_, place) => place), values: () => data.lanes}],
+    axes: [base.time, {...base.axis, size: innerWidth < 640 ? 95 : 130, splits: data.lanes.map((_, place) => place), values: () => data.lanes}],
     hooks: {
       ...base.hooks,
       draw: [u => {
