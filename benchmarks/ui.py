@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 from benchmarks.prefill import Producer
 from benchmarks.report import Line, at_most, detail, information
+from pyspark_log.browse.view import Watch
 from pyspark_log.opening import open_log, own_log
 from pyspark_log.ui import content, pages
 from pyspark_log.ui.app import Settings
 from pyspark_log.ui.screens import screen
-from pyspark_log.ui.view import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pyspark_log.ui.view import ClusterView
+    from pyspark_log.browse.view import ClusterView
 
 TOPICS = 100
 FIRST_PAINT_MS = 1_000

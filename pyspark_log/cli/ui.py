@@ -75,7 +75,7 @@ def ui(  # noqa: PLR0913, PLR0917 -- options
     It needs pip install jinja2 starlette uvicorn. It reads what it shows from the stores, keeps nothing, and changes
     nothing without --allow-changes.
     """
-    from pyspark_log.ui import masks
+    from pyspark_log.browse import masks
     from pyspark_log.ui.app import Settings, Ui
     from pyspark_log.ui.export import export as exported
 

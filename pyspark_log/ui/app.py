@@ -18,12 +18,13 @@ from urllib.parse import parse_qsl, quote
 
 import msgspec
 
+from pyspark_log.browse import filters, masks
+from pyspark_log.browse.past import Past
+from pyspark_log.browse.view import Watch
 from pyspark_log.opening import open_log, own_log
-from pyspark_log.ui import content, masks, pages, reset, rows
+from pyspark_log.ui import content, pages, reset
 from pyspark_log.ui.guard import Guard, is_own_form
-from pyspark_log.ui.past import Past
 from pyspark_log.ui.screens import Screen, Screens, changed, screen
-from pyspark_log.ui.view import Watch
 from pyspark_log_storage.errors import InvalidInput, LogError
 
 try:
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
+    from pyspark_log.browse.view import ClusterView
     from pyspark_log.ui.content import Content
-    from pyspark_log.ui.view import ClusterView
     from pyspark_log_coordinator.log.log import Log
     from pyspark_log_storage.stores.storage_options import StorageOptions
 
@@ -273,7 +274,7 @@ class Ui:
     @contextlib.contextmanager
     def _queue(self, parameters: Mapping[str, str]) -> Iterator[str]:
         """Give the thread that reads rows: searches have one of their own. Empty if too many wait for it."""
-        if not rows.is_filtered(parameters):
+        if not filters.is_filtered(parameters):
             yield "rows"
             return
         if self._filtering >= FILTERS_WAITING_MAX:

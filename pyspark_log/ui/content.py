@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from pyspark_log.browse import rows as stored_rows
 from pyspark_log.documents import groups as group_documents
 from pyspark_log.documents import history as past_numbers
 from pyspark_log.documents import topics as topic_documents
@@ -18,7 +19,6 @@ from pyspark_log.documents.figures import Figures, size_of
 from pyspark_log.documents.queries import queries as query_documents
 from pyspark_log.documents.text import number, time_ms_of
 from pyspark_log.documents.verdict import spare
-from pyspark_log.ui import rows as stored_rows
 from pyspark_log_coordinator.audit.timeline import Lane, Scope
 from pyspark_log_coordinator.log.partition_health import Trouble, troubles
 from pyspark_log_storage.columns import schema
@@ -27,11 +27,11 @@ from pyspark_log_storage.errors import InvalidInput, LogError, UnknownGroup, Unk
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from pyspark_log.browse.masks import Masks
+    from pyspark_log.browse.past import Known, Past
+    from pyspark_log.browse.view import ClusterView, GroupView, TopicView
     from pyspark_log.documents.history import Span, Values
     from pyspark_log.reading.groups import PartitionLag
-    from pyspark_log.ui.masks import Masks
-    from pyspark_log.ui.past import Known, Past
-    from pyspark_log.ui.view import ClusterView, GroupView, TopicView
     from pyspark_log_coordinator.log.log import Log
     from pyspark_log_coordinator.model.partition import ChunkRef, NodeId, Partition, SegmentRef
 

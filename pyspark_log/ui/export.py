@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from pyspark_log import opening
+from pyspark_log.browse.past import Past
+from pyspark_log.browse.view import Watch
 from pyspark_log.documents.text import number, time_of
 from pyspark_log.ui import content, pages
-from pyspark_log.ui.past import Past
-from pyspark_log.ui.view import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from pyspark_log.ui.past import Known
-    from pyspark_log.ui.view import ClusterView
+    from pyspark_log.browse.past import Known
+    from pyspark_log.browse.view import ClusterView
     from pyspark_log_storage.stores.storage_options import StorageOptions
 
 PARTS_MAX = 200

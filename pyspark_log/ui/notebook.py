@@ -10,6 +10,8 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log import opening
+from pyspark_log.browse.past import Past
+from pyspark_log.browse.view import Watch
 from pyspark_log.documents import groups
 from pyspark_log.documents.text import number, size
 from pyspark_log.options.given import DescribeOptions, gather
@@ -17,13 +19,11 @@ from pyspark_log.options.option import Kind
 from pyspark_log.ui import content, pages
 from pyspark_log.ui.content import PARTITIONS_SHOWN
 from pyspark_log.ui.export import rendered
-from pyspark_log.ui.past import Past
-from pyspark_log.ui.view import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark_log.ui.view import ClusterView, GroupView, TopicView
+    from pyspark_log.browse.view import ClusterView, GroupView, TopicView
 
 _BOX = ":is(#pyspark-log, .pyspark-log)"
 """With an id it wins over the selectors of a notebook, though no element has this id."""

@@ -25,8 +25,8 @@ except ImportError as missing:
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from pyspark_log.browse.view import ClusterView
     from pyspark_log.ui.screens import Screen
-    from pyspark_log.ui.view import ClusterView
 
 PAGES = {
     "overview": ("/", "Overview"),

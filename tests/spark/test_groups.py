@@ -7,11 +7,11 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from pyspark_log.browse.past import Past
+from pyspark_log.browse.view import Watch
 from pyspark_log.opening import open_log
 from pyspark_log.reading import groups
 from pyspark_log.ui import content, pages
-from pyspark_log.ui.past import Past
-from pyspark_log.ui.view import Watch
 from tests.support.log_reader import read_topic
 from tests.support.spark.faulty_source import COMMITTED, COMMITTING, STAGED, Trap
 from tests.support.spark.kills import Query

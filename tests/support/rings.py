@@ -29,6 +29,7 @@ FOLDERS = {
     "coordinator/topic": QUICK,
     "history": DEFAULT,
     "pyspark_log": DEFAULT,
+    "pyspark_log/browse": QUICK,
     "pyspark_log/clients": QUICK,
     "pyspark_log/history": QUICK,
     "pyspark_log/documents": QUICK,

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
+from pyspark_log.browse.view import Watch
 from pyspark_log.documents.verdict import Level
 from pyspark_log.opening import own_log
 from pyspark_log.ui import content, pages
 from pyspark_log.ui.notebook import describe
-from pyspark_log.ui.view import Watch
 from tests.support.command_line import CommandLine
 from tests.support.lost_folders import lose_folder
 

@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyspark_log import Consumer, TopicPartition
+from pyspark_log.browse import rows as pages
 from pyspark_log.reading import native_files
 from pyspark_log.reading.failover import Failover
 from pyspark_log.reading.fetch import fetch, place_in_segment, read_one
 from pyspark_log.reading.planning import Range, find_again, next_row, split_of
 from pyspark_log.reading.positions import Subscribed, offset_for_time
-from pyspark_log.ui import rows as pages
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_storage.columns.row_offsets import each_of
 from pyspark_log_storage.columns.schema import RECORD_SCHEMAS

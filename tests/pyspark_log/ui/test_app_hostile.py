@@ -8,8 +8,9 @@ import itertools
 import msgspec
 import pytest
 
+from pyspark_log.browse import rows
 from pyspark_log.ui import app as app_module
-from pyspark_log.ui import pages, rows
+from pyspark_log.ui import pages
 from pyspark_log.ui.app import Settings, Ui
 from pyspark_log_storage.errors import LogError
 from tests.support.plain_log import PlainLog

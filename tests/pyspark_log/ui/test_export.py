@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import pyspark_log
-from pyspark_log.ui import past
+from pyspark_log.browse import past
 from pyspark_log.ui.export import export
 from pyspark_log.ui.notebook import describe
 from pyspark_log_storage.errors import InvalidOption, UnknownGroup, UnknownTopic

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from pyspark_log.ui import masks, rows
-from pyspark_log.ui.masks import Mask
+from pyspark_log.browse import filters, masks, rows
+from pyspark_log.browse.masks import Mask
 from pyspark_log.writing import typed_json
 from pyspark_log.writing.rows import Rows, TypedSchema
 from pyspark_log_coordinator.topic.machine import DeleteRecords
@@ -60,7 +60,7 @@ def test_the_pages_together_have_each_row_once_in_the_order_of_its_partition(
     for batch in batches:
         for number, _, value in batch:
             stored[number].append(value.decode())
-    wanted = rows.Wanted(partition=partition, backward=backward, filters=rows.Filters(value_has=has), limit=limit)
+    wanted = rows.Wanted(partition=partition, backward=backward, filters=filters.Filters(value_has=has), limit=limit)
     seen, at, first, low = {0: [], 1: [], 2: []}, None, True, 0
     while first or at is not None:
         found = rows.read(log.log.topic("t", polls=True), msgspec.structs.replace(wanted, at=at))
@@ -199,13 +199,13 @@ def test_a_masked_column_of_a_typed_topic_is_not_found_by_text():
 
 @given(st.binary() | st.sampled_from([None, b"[" * 100_000, b'{"a":' * 100_000, b"1e999", b'"\\ud800"', b"\xff"]))
 def test_a_value_that_is_not_json_has_no_fields(value):
-    assert not rows._has_field(rows._json_of(value), "a.b")
+    assert not filters._has_field(filters.json_of(value), "a.b")
 
 
 def test_a_name_that_is_no_place_in_a_list_finds_no_field():
     for name in ("²", "٣", "9" * 5000, "1", "-1", ""):
-        assert not rows._has_field({"a": [7]}, f"a.{name}")
-    assert rows._has_field({"a": [7]}, "a.0=7")
+        assert not filters._has_field({"a": [7]}, f"a.{name}")
+    assert filters._has_field({"a": [7]}, "a.0=7")
 
 
 PERSON = pa.struct([("name", pa.string()), ("ages", pa.list_(pa.field("element", pa.int64())))])
@@ -296,7 +296,7 @@ def test_a_search_ends_after_a_time(monkeypatch):
     log = PlainLog()
     log.create("t")
     log.append("t", {0: [b"x"] * 100})
-    found = rows.read(log.log.topic("t"), rows.Wanted(filters=rows.Filters(value_has="y")))
+    found = rows.read(log.log.topic("t"), rows.Wanted(filters=filters.Filters(value_has="y")))
     assert (found.scanned, found.at) == (0, {0: 100})
 
 
@@ -342,6 +342,6 @@ def test_a_filter_that_finds_nothing_reads_a_bounded_number_of_rows_of_all_parti
     log = PlainLog()
     log.create("t", 4)
     log.append("t", {number: [b"x"] * 100 for number in range(4)})
-    found = rows.read(log.log.topic("t"), rows.Wanted(backward=backward, filters=rows.Filters(value_has="y")))
+    found = rows.read(log.log.topic("t"), rows.Wanted(backward=backward, filters=filters.Filters(value_has="y")))
     assert found.scanned == 60
     assert found.at == dict.fromkeys(range(4), 85 if backward else 15), "each partition has its share"

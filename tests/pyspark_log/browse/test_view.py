@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pyspark_log.browse.view import Watch
 from pyspark_log.documents.cluster import FULL_BYTES
 from pyspark_log.documents.figures import figures_of
 from pyspark_log.documents.text import size
@@ -18,7 +19,6 @@ from pyspark_log.documents.verdict import Level
 from pyspark_log.opening import own_log
 from pyspark_log.reading.groups import lags_in
 from pyspark_log.ui import content, pages
-from pyspark_log.ui.view import Watch
 from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.group.state import CommittedOffset
 from pyspark_log_coordinator.log import node_admin

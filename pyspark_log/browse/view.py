@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from pyspark_log.browse.budget import Budget
 from pyspark_log.documents import cluster as documents
 from pyspark_log.documents import verdict
 from pyspark_log.documents.figures import Figures, OnNode, figures_of
 from pyspark_log.documents.groups import unstarted
 from pyspark_log.reading.groups import PartitionLag, lags_in
-from pyspark_log.ui.budget import Budget
 from pyspark_log_coordinator.audit.timeline import Lane, Moment, Scope
 from pyspark_log_coordinator.group.state import Group, GroupState
 from pyspark_log_coordinator.log.partition_health import Trouble

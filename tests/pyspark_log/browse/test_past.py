@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from pyspark_log.browse import past
+from pyspark_log.browse.past import Past
+from pyspark_log.browse.view import Watch
 from pyspark_log.opening import own_log
-from pyspark_log.ui import past
 from pyspark_log.ui.content import span_of
-from pyspark_log.ui.past import Past
-from pyspark_log.ui.view import Watch
 from pyspark_log_coordinator.audit.timeline import Scope
 from pyspark_log_storage.errors import InvalidInput, LogError
 from tests.support.counted_bucket import CountedCluster

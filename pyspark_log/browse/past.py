@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from pyspark_log.ui.budget import DEBT_MAX, REQUESTS_PER_SECOND, requests_made
-from pyspark_log.ui.view import CLUSTER
+from pyspark_log.browse.budget import DEBT_MAX, REQUESTS_PER_SECOND, requests_made
+from pyspark_log.browse.view import CLUSTER
 from pyspark_log_coordinator.audit import timeline
 from pyspark_log_coordinator.audit.timeline import Moment, Scope
 from pyspark_log_coordinator.cluster.groups import group_of
 from pyspark_log_storage.errors import LogError, UnknownGroup, UnknownTopic
 
 if TYPE_CHECKING:
-    from pyspark_log.ui.view import ClusterView, Key
+    from pyspark_log.browse.view import ClusterView, Key
     from pyspark_log_coordinator.log.log import Log
 
 ENTRIES_READ = 1_000
