@@ -33,7 +33,6 @@ DECODES = re.compile(
 )
 """The calls by which bytes become values. `open_file`, `open_stream` and `read_...` are Arrow's."""
 OWN = {
-    "pyspark_log.cli.repair.dump": "JSON that this process has made",
     "pyspark_log.clients.reading": "columns that `chunk` has decoded",
     "pyspark_log.reading.arrow_rows": "columns that `chunk` has decoded",
     "pyspark_log.browse.filters": "test_a_value_that_is_not_json_has_no_fields",
