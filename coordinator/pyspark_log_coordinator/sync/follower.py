@@ -50,7 +50,7 @@ class Follower:
     """Catches up one node, in rounds."""
 
     def __init__(self, log: Log, node_id: NodeId) -> None:
-        """Take an opened log. Raises `InvalidInput` if there is no such node."""
+        """Take an opened log. Raises what `Log.node` raises."""
         log.node(node_id)
         self._log = log
         self._node_id = node_id
