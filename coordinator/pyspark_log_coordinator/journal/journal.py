@@ -27,7 +27,7 @@ from pyspark_log_coordinator.environment import CLOCKS_AGREE_MS
 from pyspark_log_coordinator.journal import journal_entry
 from pyspark_log_coordinator.journal.inbox import Answer
 from pyspark_log_coordinator.journal.journal_entry import NO_HASH, Entry, digest
-from pyspark_log_coordinator.journal.pace import Pace
+from pyspark_log_coordinator.journal.pace import REFRESH_SECONDS, Pace
 from pyspark_log_coordinator.journal.replay import PATIENCE_MS, EntryMissing, Replay
 from pyspark_log_coordinator.journal.state_machine import Machine, Outcome
 from pyspark_log_storage.decoding import IMPOSSIBLE
@@ -113,11 +113,12 @@ class Journal(Replay[S, C]):
         """Fold the new entries and return the state. An error never leaves an older state than before.
 
         `polls` is for callers that ask again and again, so that each time costs little: on one store a request, by the
-        name of the next entry. What that misses is found when the last full refresh is `refresh_seconds` ago. Raises
-        `LogMoved` if the journal has ended here; `CorruptObject`, `NewerFormat`, `StoreError`.
+        name of the next entry. If that was trimmed, this is found when the last full refresh is a minute ago.
+        Raises `LogMoved` if the journal has ended here; `CorruptObject`, `NewerFormat`, `StoreError`.
         """
-        is_due = self._environment.monotonic() - self._looked >= self.entries.refresh_seconds
-        if polls and not is_due and not self.may_have_more:
+        is_due = self._environment.monotonic() - self._looked >= REFRESH_SECONDS
+        knows_all = self._opened and not self.has_ended and not is_due
+        if polls and knows_all and not self.entries.may_have(self.number + 1):
             return self.state
         known = self.state, self.number, self.last_hash, self._snapshot_number
         try:
@@ -133,15 +134,6 @@ class Journal(Replay[S, C]):
         if self.has_ended:
             raise LogMoved(f"journal in {self.folder} of {self.place.url}")
         return state
-
-    @property
-    def may_have_more(self) -> bool:
-        """Whether `refresh` is likely to find something new; at the least cost, for callers that poll.
-
-        False although there is more if the next entry was trimmed, so refresh now and then in any case. Raises
-        `StoreError`.
-        """
-        return not self._opened or self.has_ended or self.entries.may_have(self.number + 1)
 
     def _refresh(self) -> S:
         end: int | None = None  # the newest entry that there was when this began, if one request tells

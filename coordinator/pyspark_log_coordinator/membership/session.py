@@ -38,8 +38,6 @@ PAUSE_SHARE = 8
 """A pause is this part of the time since the last rebalance changed: one rebalance often leads to another."""
 PATIENCE_SECONDS = (0.1, 1.0)
 """How much longer than the first member the others wait before they end a wait, so that not all do it at once."""
-REFRESH_INTERVALS = 10
-"""How often the journal is refreshed although looks found nothing: they miss what was trimmed while a process slept."""
 
 
 class Session:
@@ -62,7 +60,7 @@ class Session:
         self._member_id: MemberId | None = None
         self.group = Group()
         """The newest state that is known."""
-        self._changed = self._looked = self._refreshed = -float("inf")
+        self._changed = self._looked = -float("inf")
         self._due = 0.0
         """When to beat, look and listen next."""
         self.beaten: float | None = None
@@ -84,7 +82,7 @@ class Session:
     def refresh(self, *, create: bool = False) -> Group:
         """Read everything that is new in the journal. Raises `LogError`, `UnknownGroup` unless `create`."""
         with self.lock:
-            self._refreshed = self._looked = self.environment.monotonic()
+            self._looked = self.environment.monotonic()
             handle = self.open()
             self._note(handle.refresh())
             if create:
@@ -168,10 +166,8 @@ class Session:
 
     def _look(self, now: float) -> None:
         handle = self.open()
-        is_due = now - self._refreshed >= REFRESH_INTERVALS * self.interval
         self._looked = now
-        if is_due or handle.journal.may_have_more:
-            self.refresh()
+        self._note(handle.refresh(polls=True))
         is_first = next(iter(self.group.members), None) == self._member_id
         command = self._liveness.watch(self.group, now, 0.0 if is_first else self._patience)
         if command is not None:

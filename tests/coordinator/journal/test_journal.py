@@ -234,18 +234,3 @@ def test_opening_reads_the_newest_snapshot_and_what_came_after_it(journal, store
     open_list(store).refresh()
     expected = [f"{SNAPSHOTS}{newest_first(8)}", *(entry_key(n) for n in range(9, 13))]
     assert store.reads == expected
-
-
-# Looking for a new entry
-
-
-@one_store
-def test_a_look_finds_the_entry_of_another_process(store):
-    journal = open_list(store)
-    assert journal.may_have_more
-    journal.refresh()
-    assert not journal.may_have_more
-    add(open_list(another(store)), "new")
-    assert journal.may_have_more
-    journal.refresh()
-    assert not journal.may_have_more

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from pyspark_log_coordinator.journal.pace import FRESH_SECONDS_REMOTE, REFRESH_SECONDS_REMOTE
+from pyspark_log_coordinator.journal.pace import FRESH_SECONDS_REMOTE, REFRESH_SECONDS
 from pyspark_log_coordinator.journal.replay import EntryMissing
 from pyspark_log_storage.errors import StoreUnavailable
 from tests.support.coordinator.fake_environment import fake_environment
@@ -123,7 +123,7 @@ def test_a_process_that_polls_and_slept_while_its_next_entry_was_trimmed_finds_t
     journal.create_snapshot()
     for key in list(bucket.list(ENTRIES)):
         bucket.delete(key)
-    environment.sleep(REFRESH_SECONDS_REMOTE - 1)
+    environment.sleep(REFRESH_SECONDS - 1)
     assert sleeper.refresh(polls=True) != journal.state, "it shows what it knows"
     environment.sleep(1)
     assert sleeper.refresh(polls=True) == journal.state
