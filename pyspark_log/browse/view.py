@@ -219,6 +219,7 @@ class Watch:
         What cannot be read is a `problem` in the view, so this raises no `LogError`.
         """
         log = self._log
+        begun = log.environment.now_ms()
         turn: Key | None = None
         if log.is_remote and self._view.at_ms:
             if self._budget.left() < 1:
@@ -247,7 +248,7 @@ class Watch:
             self._turns.begin_again()
         self._view = ClusterView(
             address=self._view.address,
-            at_ms=log.environment.now_ms() if is_read else self._view.at_ms,
+            at_ms=begun if is_read else self._view.at_ms,
             version=log.cluster.number,
             cluster_id=log.cluster_id,
             nodes=tuple(self._nodes(topics.values())),

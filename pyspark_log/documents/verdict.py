@@ -58,7 +58,7 @@ def verdict(
     """
     found = [*_of_journals(journals), *_of_nodes(nodes), *_of_topics(topics)]
     if problem:
-        found.insert(0, Finding(Level.BAD, f"The cluster's journal cannot be read: {problem}"))
+        found.append(Finding(Level.BAD, f"The cluster's journal cannot be read: {problem}"))
     elif age_ms:
         words = f"Nothing could be read for {duration(age_ms)}: what is shown is what was so then."
         found.append(Finding(Level.UNKNOWN, words, "If this lasts, check the connection to the stores."))

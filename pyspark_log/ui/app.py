@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import functools
 import secrets
+import time
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -110,7 +111,7 @@ class Live:
         self._watch = Watch(own_log(settings.path, settings.options), settings.path)
         self._thread = ThreadPoolExecutor(1, "pyspark-log-ui")
         self._due = -float("inf")
-        self._looking: asyncio.Future[ClusterView] | None = None
+        self._looking: asyncio.Future[float] | None = None
         self._wanted: dict[str, float] = {}
 
     async def view(self, *wanted: str) -> ClusterView:
@@ -120,16 +121,21 @@ class Live:
         self._wanted |= dict.fromkeys(wanted, now)
         if self._looking is None and now >= self._due:
             self._wanted = {name: at for name, at in self._wanted.items() if at > now - SHOWN_SECONDS}
-            self._looking = loop.run_in_executor(self._thread, self._watch.look, list(self._wanted))
-            self._looking.add_done_callback(lambda _: self._seen(now))
+            self._looking = loop.run_in_executor(self._thread, self._look, list(self._wanted))
+            self._looking.add_done_callback(self._seen)
         if self._looking is not None:
             await asyncio.wait({self._looking}, timeout=PATIENCE_SECONDS)
         return self._watch.view
 
-    def _seen(self, begun: float) -> None:
+    def _look(self, wanted: list[str]) -> float:
+        """Look. Return how many seconds of the processor that took."""
+        begun = time.thread_time()
+        self._watch.look(wanted)
+        return time.thread_time() - begun
+
+    def _seen(self, looking: asyncio.Future[float]) -> None:
         self._looking = None
-        now = asyncio.get_running_loop().time()
-        self._due = now + max(LOOK_SECONDS, (now - begun) * (1 / LOOK_SHARE - 1))
+        self._due = asyncio.get_running_loop().time() + max(LOOK_SECONDS, looking.result() / LOOK_SHARE)
 
 
 class Ui:
@@ -215,10 +221,12 @@ class Ui:
         """Return the document of a page, or for an open page what has changed since the screen that it shows."""
 
         def draw() -> Screen:
+            begun = time.thread_time()
             context = context_of()
             html = pages.render(name, **self._given(view), **context)
             is_final = not context.get("problem")  # what could not be read is tried again
-            return screen(html, context.get("status", 200), context["title"], mark if is_final else object())
+            drawn = screen(html, context.get("status", 200), context["title"], mark if is_final else object())
+            return drawn._replace(as_of=view.oldest_ms, seconds=time.thread_time() - begun)
 
         address = request.url.path + (f"?{request.url.query}" if request.url.query else "")
 
@@ -231,7 +239,7 @@ class Ui:
             document = pages.document_of(name, now, view, root=self.settings.root)
             return HTMLResponse(document, now.status)
         change = changed(self._screens.known(address, known), now)
-        answer = {"screen": now.name, "title": now.title, "change": change, "status": pages.status_of(view)}
+        answer = {"screen": now.name, "title": now.title, "change": change, "status": pages.status_of(view, now)}
         return Response(msgspec.json.encode(answer), media_type="application/json")
 
     def _given(self, view: ClusterView) -> dict[str, Any]:

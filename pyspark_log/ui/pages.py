@@ -65,7 +65,7 @@ def document_of(page: str, screen: Screen, view: ClusterView, *, root: str = "",
     """
     inside = "\n".join(screen.lines)
     here = _PARENTS.get(page, page)
-    status = status_of(view)
+    status = status_of(view, screen)
     shown = {"title": screen.title, "screen": screen.name, "moves": moves, "here": here, "status": status}
     template = _environment().get_template("base.html")
     html = template.render(inside=inside, offline=False, pages=PAGES, version=version(), view=view, **shown)
@@ -73,9 +73,10 @@ def document_of(page: str, screen: Screen, view: ClusterView, *, root: str = "",
     return re.sub('(href|action|src)="/', f'\\1="{root}/', html) if root else html
 
 
-def status_of(view: ClusterView) -> dict[str, Any]:
-    """Return how new a view is, for the line that each page has."""
-    return {"as_of": view.at_ms, "oldest": view.oldest_ms, "words": view.status, "live": view.status == "live"}
+def status_of(view: ClusterView, screen: Screen) -> dict[str, Any]:
+    """Return how new what a screen shows is, for the line that each page has."""
+    as_of = screen.as_of or view.oldest_ms
+    return {"as_of": as_of, "words": view.status, "live": view.status == "live"}
 
 
 def document(title: str, inside: str) -> str:

@@ -19,6 +19,8 @@ SCREENS_KEPT = 4
 """Of each page. Who shows an older one is sent a whole screen."""
 SHARE = 0.05
 """The part of the time in which pages may be drawn, all that are open together."""
+DELAY_SECONDS_MAX = 5.0
+"""A page is drawn anew after this time, whatever it costs."""
 OPEN_SECONDS = 5.0
 """A page is open for so long after it was asked for."""
 
@@ -32,6 +34,10 @@ class Screen(NamedTuple):
     title: str
     mark: Hashable
     """What it was drawn from. With the same mark it would be the same screen."""
+    as_of: int = 0
+    """When the oldest part of what it shows was read (ms)."""
+    seconds: float = 0.0
+    """The time of the processor that it took to draw it."""
 
 
 def screen(html: str, status: int, title: str, mark: Hashable) -> Screen:
@@ -92,15 +98,13 @@ class Screens:
         return await asyncio.shield(self._drawing[page])
 
     async def _draw(self, page: str, draw: Callable[[], Awaitable[Screen]]) -> Screen:
-        loop = asyncio.get_running_loop()
-        begun = loop.time()
         try:
             new = await draw()
         finally:
             del self._drawing[page]
-        now = loop.time()
+        now = asyncio.get_running_loop().time()
         self._asked = {each: at for each, at in self._asked.items() if at > now - OPEN_SECONDS}
-        self._due[page] = now + (now - begun) * (len(self._asked) / SHARE - 1)
+        self._due[page] = now + min(DELAY_SECONDS_MAX, new.seconds * len(self._asked) / SHARE)
         kept = [new, *(each for each in self._kept.pop(page, []) if each.name != new.name)]
         self._kept[page] = kept[:SCREENS_KEPT]
         while len(self._kept) > PAGES_KEPT:

@@ -49,7 +49,7 @@ function say(status) {
   const element = document.getElementById("status");
   if (!element) return;
   element.dataset.live = status.live ? "yes" : "no";
-  const at = status.as_of ? `as of ${new Date(status.oldest).toISOString().slice(11, 19)}, ` : "";
+  const at = status.as_of ? `as of ${new Date(status.as_of).toISOString().slice(11, 19)}, ` : "";
   document.getElementById("status-words").textContent = at + status.words;
 }
 

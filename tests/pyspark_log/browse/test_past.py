@@ -104,6 +104,27 @@ def test_an_open_timeline_costs_a_bucket_one_request_a_second_also_while_others_
         assert found[Scope.TOPIC, "a"].version >= cluster.log.log.topic("a").version - 10
 
 
+def test_an_open_overview_costs_a_bucket_one_request_a_second_from_the_first_look_on(cluster):
+    watch = Watch(own_log(cluster.path), cluster.path)
+    past_ = Past(own_log(cluster.path))
+    watch.look()
+    cluster.now += 60
+    counts = cluster.in_a_minute(lambda: past_.read(watch.look(), waits=False), every=0.5)
+    assert 0 < sum(counts.values()) <= 60 + past.REQUESTS_AT_ONCE + 5, counts
+
+
+def test_a_page_says_when_it_waits_because_a_bucket_was_asked_too_often(cluster):
+    watch = Watch(own_log(cluster.path), cluster.path)
+    watch.look()
+    assert watch.view.status == "live"
+    for _ in range(30):
+        cluster.bucket.exists("x")
+    cluster.now += 1
+    assert watch.look().status.startswith("paused")
+    cluster.now += 40
+    assert watch.look().status == "live"
+
+
 def test_a_first_read_of_many_journals_is_bounded_and_continued_within_the_budget(cluster, monkeypatch):
     monkeypatch.setattr(past, "REQUESTS_AT_FIRST", 30)
     timeline = Timeline(cluster)

@@ -104,7 +104,7 @@ def test_rows_that_could_not_be_read_are_shown_as_soon_as_they_can(app, monkeypa
         return rows.Found((), [], None, 0, 0)
 
     monkeypatch.setattr(rows, "read", read)
-    monkeypatch.setattr("pyspark_log.ui.screens.SHARE", 1.0)
+    monkeypatch.setattr("pyspark_log.ui.screens.SHARE", float("inf"))
     first = moved(app, "/topics/t/rows", "")
     assert "the disk is away" in str(first["change"])
     assert moved(app, "/topics/t/rows", first["screen"])["change"] is None
@@ -115,8 +115,8 @@ def test_rows_that_could_not_be_read_are_shown_as_soon_as_they_can(app, monkeypa
 
 def test_an_open_page_is_sent_the_lines_that_have_changed(app, log, monkeypatch):
     monkeypatch.setattr("pyspark_log.ui.app.LOOK_SECONDS", 0.0)
-    monkeypatch.setattr("pyspark_log.ui.app.LOOK_SHARE", 1.0)
-    monkeypatch.setattr("pyspark_log.ui.screens.SHARE", 1.0)
+    monkeypatch.setattr("pyspark_log.ui.app.LOOK_SHARE", float("inf"))
+    monkeypatch.setattr("pyspark_log.ui.screens.SHARE", float("inf"))
     log.create("wide", 200)
     first = moved(app, "/topics/wide", "")
     before = first["change"]
