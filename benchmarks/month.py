@@ -31,7 +31,7 @@ from benchmarks.report import Line, at_most
 from pyspark_log.reading.fetch import fetch
 from pyspark_log.reading.planning import Range, split_of
 from pyspark_log_coordinator.model.topic_config import parse
-from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.segments import roll_plan, tiers
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage.layout import topic_folder
 
@@ -185,7 +185,7 @@ def measure_month(folder: Path, scale: int, log: Callable[[str], object]) -> tup
     with (
         without_flushing(),
         mock.patch.object(roll_plan, "ROLL_CHUNKS", ROLL_CHUNKS),
-        mock.patch.object(roll_plan, "MERGE_COUNT", MERGE_COUNT),
+        mock.patch.object(tiers, "MERGE_COUNT", MERGE_COUNT),
     ):
         for number in range(1, DAYS + 1):
             days.append(month.live_a_day())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_log_coordinator.commit import inline_maintenance
-from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.segments import roll_plan, tiers
 from pyspark_log_storage.stores import reserve
 from tests.support.command_line import CommandLine
 from tests.support.coordinator.small_topic import TopicClient, make_constants_small
@@ -21,7 +21,7 @@ MEBIBYTE = 2**20
 NEVER = 10**9
 UPKEEP = (
     (roll_plan, "ROLL_CHUNKS"),
-    (roll_plan, "MERGE_COUNT"),
+    (tiers, "MERGE_COUNT"),
     (roll_plan, "INLINE_LAG_MS"),
     (inline_maintenance, "CLEAN_UP_EVERY_ENTRIES"),
 )

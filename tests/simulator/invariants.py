@@ -367,7 +367,7 @@ class Rows(History):
             return  # see `compaction`
         found = self._segment_rows(event.partition, new.name, new.base_offset)
         require(found == self.rows[event.partition][new.base_offset : new.end_offset], f"{new.name} holds other rows")
-        require(new.level <= roll_plan.PARQUET_LEVEL_MAX, f"{new.name} was written {new.level} times")
+        require(new.level <= roll_plan.LEVEL_MAX, f"{new.name} was written {new.level} times")
         replaced = before.partitions[event.partition].segments_between(new.base_offset, new.end_offset)
         self.conversions += new.is_parquet and any(not each.is_parquet for each in replaced)
 

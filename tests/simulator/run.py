@@ -250,7 +250,6 @@ def _small(settings: Settings) -> Iterator[None]:
             (trimming, "SNAPSHOTS_KEPT", settings.snapshots_kept),
             (roll_plan, "ROLL_CHUNKS", settings.roll_chunks),
             (roll_plan, "UNROLLED_CHUNKS_MAX", settings.unrolled_chunks_max),
-            (roll_plan, "MERGE_COUNT", settings.merge_count),
             (tiers, "MERGE_COUNT", settings.merge_count),
             (roll_plan, "INLINE_LAG_MS", 200),
             (compaction_plan, "DIRTY_ROWS_MAX", rows_max),

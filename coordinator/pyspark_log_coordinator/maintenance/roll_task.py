@@ -15,7 +15,7 @@ from pyspark_log_coordinator.log.nearest_holders import nearest_first, reachable
 from pyspark_log_coordinator.maintenance.roll_input import RollInput, RollSource, RollTask
 from pyspark_log_coordinator.model.partition import Holder, NodeId, SegmentRef
 from pyspark_log_coordinator.replication.write_targets import targets_of
-from pyspark_log_coordinator.segments.roll_plan import KEPT_LEVEL, RollJob
+from pyspark_log_coordinator.segments.roll_plan import LEVEL_MAX, RollJob
 from pyspark_log_coordinator.segments.swap import SwapSegments
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
@@ -97,7 +97,7 @@ def run_roll(store_at: Callable[[str], Store], work: RollTask, environment: Envi
                 "there are too many columns for so many rows; set cleanup.policy=delete"
             ) from None
         # Its rows are stored as chunks, which may be any. The level keeps others from trying it again.
-        job = msgspec.structs.replace(work.job, parquet=False, level=KEPT_LEVEL)
+        job = msgspec.structs.replace(work.job, parquet=False, level=LEVEL_MAX)
         return _run(store_at, msgspec.structs.replace(work, job=job), environment)
 
 

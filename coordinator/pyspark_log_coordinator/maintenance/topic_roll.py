@@ -1,4 +1,4 @@
-"""Rolls, merges and converts the segments of a topic until nothing is left to do."""
+"""Rolls and merges the segments of a topic until nothing is left to do."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def roll_and_merge(
     at_once: bool = False,
     leader: NodeId | None = None,
 ) -> dict[str, int]:
-    """Roll, merge and convert until nothing is left to do; return the number of new segments and their bytes.
+    """Roll and merge until nothing is left to do; return the number of new segments and their bytes.
 
     Segments grow up to `segment.bytes`. `progress` gets the number of bytes read since its last call. `failed` gets
     each job that cannot be done; its partition stays as it is, and the others continue. Without it the error is raised.

@@ -89,10 +89,10 @@ class Keyed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 class SegmentRef(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
     """A rolled segment: rows `[base_offset, end_offset)` of its partition. Sizes in bytes, timestamps in microseconds.
 
-    `level` counts how often its rows were rewritten since the append file; of one of chunks, it is 4 after an attempt
-    to convert it to Parquet. `timestamp_reached` is as in `ChunkRef`. `since_ms` is when the first row was sequenced
-    (ms, the log's clock), and `until_ms` when the last one was, 0 if that is not known. A keyed segment has only some
-    of the rows.
+    `level` counts how often its rows were rewritten since the append file; nothing rewrites one of level 4, as one of
+    chunks is with a row too large for Parquet. `timestamp_reached` is as in `ChunkRef`. `since_ms` is when the first
+    row was sequenced (ms, the log's clock), and `until_ms` when the last one was, 0 if that is not known. A keyed
+    segment has only some of the rows.
     """
 
     name: SegmentName

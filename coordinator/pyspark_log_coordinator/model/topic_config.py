@@ -104,9 +104,7 @@ class TopicConfig(StoredConfig, frozen=True):
     ] = 1024**3
     segment_format: Annotated[
         Literal["log", "parquet"],
-        Meaning(
-            "Format of the segments that will not be merged again; parquet: other engines can read these files, too."
-        ),
+        Meaning("Format of merged segments, and of large ones; parquet: other engines can read these files, too."),
     ] = "log"
     parquet_max_lag_ms: Annotated[
         int,

@@ -1,18 +1,17 @@
 """The plan of maintenance: which chunks to roll into segments, and which segments to merge.
 
-    level 1    the oldest unrolled chunks of a partition, rolled when they are many, large or old
-    level 2    `MERGE_COUNT` neighbours of level 1, merged
-    level 3    `MERGE_COUNT` neighbours of level 2, merged
+    a roll     the oldest unrolled chunks of a partition, when they are many, large or old, become a segment of level 1
+    a merge    neighbouring segments become one, whose level is one above the highest of theirs
 
-So each byte is rewritten at most three times, however long the log is. With segment.format=parquet a segment is written
-as Parquet if it is of level 3, or so large that 16 like it exceed segment.bytes. Such segments of chunks, which a topic
-has whose segment.format was changed, are converted to Parquet, the oldest first; only maintenance with a budget of its
-own does so. A row that is too large for Parquet keeps its segment one of chunks, of level `KEPT_LEVEL`.
+So the level says how often a row was rewritten, and is the tier by which segments are merged (`tiers`): 16 of a level,
+and several that one of a higher level follows. Nothing rewrites a segment that is *done*: of level `LEVEL_MAX`, or so
+large that 16 like it exceed segment.bytes. So each row is rewritten at most four times, however long the log is, and a
+partition has a few dozen small segments.
 
-Such a topic is also a table, which must not lag behind the log. So all that follows the Parquet segments of a
-partition, its tail, is written as one Parquet segment when its oldest row was written parquet.max.lag.ms ago. Small
-ones are merged later: 16 of one tier, which is the power of 16 in their number of rows, and smaller ones that a larger
-one follows. So a partition has a few dozen of them at most, and a row is written at most `PARQUET_LEVEL_MAX` times.
+With segment.format=parquet merged segments are Parquet, and so are rolled ones that are done. Such a topic is also a
+table, which must not lag behind the log. So all that follows the Parquet segments of a partition, its tail, is written
+as one Parquet segment when its oldest row was written parquet.max.lag.ms ago. A segment of chunks that is done stays
+one, whatever the format becomes: a row may be too large for Parquet, or the topic's format was another one.
 
 A compacted topic begins with keyed segments, which have rules of their own (`compaction_plan`).
 
@@ -29,8 +28,7 @@ import msgspec
 from pyspark_log_coordinator.model.partition import BEFORE_ALL_TIMES, ChunkRef, Partition, SegmentRef
 from pyspark_log_coordinator.model.topic_config import UNLIMITED
 from pyspark_log_coordinator.model.topic_state import changed_partitions
-from pyspark_log_coordinator.segments import compaction_plan, retention, swap
-from pyspark_log_coordinator.segments.tiers import MERGE_COUNT, TIER_MAX, joined, tier_of
+from pyspark_log_coordinator.segments import compaction_plan, retention, swap, tiers
 from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX
 from pyspark_log_storage.stored_fields import INT64_MAX
 
@@ -54,11 +52,8 @@ INLINE_ROLL_BYTES = 8 * 1024 * 1024
 INLINE_ROLL_BYTES_MAX = 256 * 1024 * 1024
 """Bounds of an inline job. Between them it is half of the partition's unrolled bytes, so that the unrolled part does
 not grow, however large the batches are."""
-LEVEL_MAX = 3
-KEPT_LEVEL = LEVEL_MAX + 1
-"""The level of segments after an attempt to convert them: those with a row too large for Parquet stay as they are."""
-PARQUET_LEVEL_MAX = 6
-"""Parquet segments of this level are not merged, however small they are."""
+LEVEL_MAX = 4
+"""Segments of this level are not rewritten, however small they are."""
 INLINE_LAG_MS = 3_600_000
 """Writers make Parquet in passing of rows that are at least so old, and compact them: maintenance may do it sooner, and
 better."""
@@ -101,7 +96,7 @@ class RollJob(msgspec.Struct, frozen=True):
             return "compacted"
         if self.chunks:
             return "rolled"
-        return "converted to Parquet" if self.parquet and not self.segments[0].is_parquet else "merged"
+        return "written as Parquet" if len(self.segments) == 1 else "merged"
 
     @property
     def timestamp_reached(self) -> int:
@@ -140,11 +135,11 @@ def plan(
 ) -> list[RollJob]:
     """Return the jobs due at `now` (ms), at most one for each partition, each of at most `budget` bytes.
 
-    Without a budget the jobs are small enough for inline maintenance, and convert nothing. With one they leave out what
-    has expired, unless the topic is compacted. A segment larger than the budget is converted alone. Partitions with the
-    most unrolled chunks come first. Rows below the offsets in `at_once`, one of each partition, become Parquet whatever
-    their age, and of a compacted topic they are cleaned whatever their share. `known`: what an earlier look has found.
-    Partitions with a node in the ISR that is `away` wait, as do those with too small an ISR.
+    Without a budget the jobs are small enough for inline maintenance. With one they leave out what has expired, unless
+    the topic is compacted. Partitions with the most unrolled chunks come first. Rows below the offsets in `at_once`,
+    one of each partition, become Parquet whatever their age, and of a compacted topic they are cleaned whatever their
+    share. `known`: what an earlier look has found. Partitions with a node in the ISR that is `away` wait, as do those
+    with too small an ISR.
     """
     if budget is not None and not topic.config.is_compacted:  # cleaning reads the whole head, also what has expired
         topic = retention.retained(topic, now)
@@ -181,16 +176,12 @@ def _thorough(topic: Topic, number: int, now: int, budget: int, at_once: int) ->
         or _tail(topic, number, now, budget, at_once)
         or _roll(topic, number, now, budget)
         or _merge(topic, number, budget, len(topic.partitions[number].segments))
-        or _conversion(topic, number, budget)
     )
 
 
 def will_stay(segment: SegmentRef, config: TopicConfig) -> bool:
     """Return whether a segment will not be rewritten: its file is there until its rows expire."""
-    if config.is_compacted or segment.keyed is not None:
-        return False
-    is_large = _is_large(segment.log_bytes, config)
-    return segment.level >= PARQUET_LEVEL_MAX or (is_large and (segment.is_parquet or segment.level >= KEPT_LEVEL))
+    return segment.keyed is None and not config.is_compacted and _is_done(segment, config)
 
 
 def table_end(partition: Partition, config: TopicConfig) -> int:
@@ -260,7 +251,7 @@ def _due(partition: Partition, config: TopicConfig, topic: Topic) -> _Due:
     budget = _inline_budget(partition)
     if compaction_plan.due(topic, partition, INT64_MAX, budget, INLINE_LAG_MS):
         return _AT_ONCE  # perhaps: what is too young for it does not wait long
-    if _segments_to_merge(partition, config, budget, MERGE_LOOK_BACK):
+    if _to_merge(partition, config, budget, MERGE_LOOK_BACK):
         return _AT_ONCE
     rolled = _roll_due(topic, partition)
     return _Due(min(rolled.time, _tail_due(topic, partition, INLINE_LAG_MS)), rolled.next_file)
@@ -279,25 +270,19 @@ def compaction_job(topic: Topic, number: int, work: compaction_plan.Work, now: i
     partition = topic.partitions[number]
     segments = tuple(each for each in work.pieces if isinstance(each, SegmentRef))
     chunks = tuple(each for each in work.pieces if isinstance(each, ChunkRef))
-    level = min(max((each.level for each in segments), default=0) + 1, PARQUET_LEVEL_MAX)
-    job = _job(topic, number, level, segments, chunks, parquet=True)
-    needs = compaction_plan.compaction_of(topic, partition, work, now)
-    return msgspec.structs.replace(job, level=level, compaction=needs)
+    job = _job(topic, number, segments, chunks, parquet=True)
+    return msgspec.structs.replace(job, compaction=compaction_plan.compaction_of(topic, partition, work, now))
 
 
 def _roll(topic: Topic, number: int, now: int, budget: int) -> RollJob | None:
-    chunks = _to_roll(topic, topic.partitions[number], now, budget)
-    return _job(topic, number, 1, (), chunks) if chunks else None
+    chunks, config = _to_roll(topic, topic.partitions[number], now, budget), topic.config
+    is_parquet = config.segment_format == "parquet" and _is_large(sum(each.length for each in chunks), config)
+    return _job(topic, number, (), chunks, parquet=is_parquet) if chunks else None
 
 
 def _merge(topic: Topic, number: int, budget: int, look_back: int) -> RollJob | None:
-    found = _segments_to_merge(topic.partitions[number], topic.config, budget, look_back)
-    if not found:
-        return None
-    level = max(each.level for each in found) + 1
-    if _is_kept(found[0]):
-        return _job(topic, number, min(level, PARQUET_LEVEL_MAX), found, parquet=found[0].is_parquet)
-    return _job(topic, number, level, found)
+    found = _to_merge(topic.partitions[number], topic.config, budget, look_back)
+    return _job(topic, number, found, (), parquet=topic.config.segment_format == "parquet") if found else None
 
 
 def _inline_budget(partition: Partition) -> int:
@@ -306,37 +291,40 @@ def _inline_budget(partition: Partition) -> int:
     return min(max(INLINE_ROLL_BYTES, unrolled // 2), INLINE_ROLL_BYTES_MAX)
 
 
-def _segments_to_merge(
-    partition: Partition, config: TopicConfig, budget: int, look_back: int
-) -> tuple[SegmentRef, ...]:
-    """Return the oldest neighbours to merge, of the newest `look_back` segments."""
+def _to_merge(partition: Partition, config: TopicConfig, budget: int, look_back: int) -> tuple[SegmentRef, ...]:
+    """Return the oldest neighbours of the lowest level to merge, of the newest `look_back` segments.
+
+    Those that do not fit into the budget are left out; of those that are more than a segment, as many as fit are taken.
+    One of chunks alone is taken, too, if it is to be Parquet and something follows that is not of the tail.
+    """
     newest = partition.segments[max(len(partition.keyed_segments), len(partition.segments) - look_back) :]
     size_max = min(budget, config.segment_bytes)
-    found = _to_merge(newest, size_max)
-    if found or config.segment_format != "parquet":
-        return found
-    return _left_between(newest, size_max) or _small(newest, config, size_max)
+    for start, end in tiers.joined([tiers.TIER_MAX if _is_done(each, config) else each.level for each in newest]):
+        taken = newest[start:end]
+        while len(taken) > 1 and not _fits(taken, size_max):
+            taken = taken[:-1]
+        if len(taken) > 1 and (len(taken) == end - start or _is_large(sum(each.log_bytes for each in taken), config)):
+            return taken
+    if config.segment_format == "parquet":
+        left = newest[: len(newest) - len(_tail_segments(partition, config))]
+        return next(((each,) for each in left if _is_small_log(each, config) and _fits((each,), size_max)), ())
+    return ()
 
 
 def _job(
     topic: Topic,
     number: int,
-    level: int,
     segments: tuple[SegmentRef, ...],
-    chunks: tuple[ChunkRef, ...] = (),
+    chunks: tuple[ChunkRef, ...],
     *,
-    parquet: bool | None = None,
+    parquet: bool,
 ) -> RollJob:
-    """Return a job; unless it is given, what the segment will be follows from its size and its place."""
     partition = topic.partitions[number]
+    level = min(max((each.level for each in segments), default=0) + 1, LEVEL_MAX)
     since = segments[0].since_ms if segments else topic.file(chunks[0].file).sequenced_ms
-    job = RollJob(number, partition.leader_epoch, level, segments, chunks, partition.epoch_starts, since_ms=since)
     until = topic.file(chunks[-1].file).sequenced_ms if chunks else max(each.until_ms for each in segments)
-    job = msgspec.structs.replace(job, until_ms=until)
-    parquet = _is_last(topic, partition, job) if parquet is None else parquet
-    if parquet and _is_large(job.bytes, topic.config):
-        level = PARQUET_LEVEL_MAX  # it may be small as Parquet
-    return msgspec.structs.replace(job, parquet=parquet, level=level)
+    place = number, partition.leader_epoch, level, segments, chunks, partition.epoch_starts
+    return RollJob(*place, parquet, since, until)
 
 
 def _tail(topic: Topic, number: int, now: int, budget: int | None, at_once: int = 0) -> RollJob | None:
@@ -347,13 +335,13 @@ def _tail(topic: Topic, number: int, now: int, budget: int | None, at_once: int 
     partition, config = topic.partitions[number], topic.config
     if config.segment_format != "parquet":
         return None
-    segments = _tail_segments(partition)
+    segments = _tail_segments(partition, config)
     if not segments and not partition.chunks:
         return None
     base = (segments or partition.chunks)[0].base_offset
     if base >= at_once and now < _tail_due(topic, partition, INLINE_LAG_MS if budget is None else 0):
         return None
-    size_max = config.segment_bytes // MERGE_COUNT if budget is None else min(budget, config.segment_bytes)
+    size_max = config.segment_bytes // tiers.MERGE_COUNT if budget is None else min(budget, config.segment_bytes)
     taken: list[SegmentRef | ChunkRef] = []
     size = 0
     for each in partition.pieces_from(base):
@@ -364,73 +352,24 @@ def _tail(topic: Topic, number: int, now: int, budget: int | None, at_once: int 
         taken.append(each)
     if not taken:
         return None
-    return _job(
-        topic,
-        number,
-        min(max((each.level for each in segments), default=0) + 1, KEPT_LEVEL),
-        tuple(each for each in taken if isinstance(each, SegmentRef)),
-        tuple(each for each in taken if isinstance(each, ChunkRef)),
-        parquet=True,
-    )
+    of_segments = tuple(each for each in taken if isinstance(each, SegmentRef))
+    return _job(topic, number, of_segments, tuple(each for each in taken if isinstance(each, ChunkRef)), parquet=True)
 
 
-def _tail_segments(partition: Partition) -> tuple[SegmentRef, ...]:
-    first = len(partition.segments)
-    while first > 0 and not _is_kept(partition.segments[first - 1]):
+def _tail_segments(partition: Partition, config: TopicConfig) -> tuple[SegmentRef, ...]:
+    segments, first = partition.segments, len(partition.segments)
+    while first > 0 and _is_small_log(segments[first - 1], config):
         first -= 1
-    return partition.segments[first:]
+    return segments[first:]
 
 
 def _tail_due(topic: Topic, partition: Partition, lag_min: int) -> int:
     """Return when a partition's tail is to become Parquet (ms), if its rows are to be so old at least."""
-    lag, segments = topic.config.parquet_max_lag_ms, _tail_segments(partition)
+    lag, segments = topic.config.parquet_max_lag_ms, _tail_segments(partition, topic.config)
     if topic.config.segment_format != "parquet" or lag == UNLIMITED or not (segments or partition.chunks):
         return INT64_MAX
     since = segments[0].since_ms if segments else topic.file(partition.chunks[0].file).sequenced_ms
     return since + max(lag, lag_min)
-
-
-def _is_last(topic: Topic, partition: Partition, job: RollJob) -> bool:
-    """Return whether the job's segment will not be merged again, and is Parquet in this topic."""
-    if topic.config.segment_format != "parquet":
-        return False
-    if _is_grown(job.level, job.bytes, topic):
-        return True
-    following = partition.segments_between(job.end_offset, job.end_offset + 1)
-    return bool(following) and _is_kept(following[0])
-
-
-def _is_grown(level: int, size: int, topic: Topic) -> bool:
-    """Return whether a segment of a level and of `size` bytes is Parquet in a topic whose format that is."""
-    return level >= LEVEL_MAX or _is_large(size, topic.config)
-
-
-def _is_kept(segment: SegmentRef) -> bool:
-    """Return whether nothing rewrites a segment any more."""
-    return segment.is_parquet or segment.level >= KEPT_LEVEL
-
-
-def _conversion(topic: Topic, number: int, budget: int) -> RollJob | None:
-    """Return the job that converts a partition's oldest segments that will not be merged again to Parquet."""
-    partition = topic.partitions[number]
-    if topic.config.segment_format != "parquet":
-        return None
-    run: list[SegmentRef] = []
-    size = 0
-    for segment in partition.segments:
-        size += segment.log_bytes
-        if _is_kept(segment) or not _is_grown(segment.level, segment.log_bytes, topic):
-            if run:
-                break
-            size = 0
-            continue
-        is_too_large = size > min(budget, topic.config.segment_bytes)
-        if run and (is_too_large or segment.end_offset - run[0].base_offset > SEGMENT_ROWS_MAX):
-            break
-        run.append(segment)
-    if not run:
-        return None
-    return _job(topic, number, KEPT_LEVEL, tuple(run), parquet=True)
 
 
 def _to_roll(topic: Topic, partition: Partition, now: int, budget: int) -> tuple[ChunkRef, ...]:
@@ -466,80 +405,21 @@ def _roll_due(topic: Topic, partition: Partition) -> _Due:
     return _Due(topic.file(oldest.file).sequenced_ms + age_max, oldest.file + ROLL_FILES)
 
 
-def _left_between(segments: Sequence[SegmentRef], size_max: int) -> tuple[SegmentRef, ...]:
-    """Return the oldest neighbours below the last level that one follows which is kept, as many as fit."""
-    run: list[SegmentRef] = []
-    for segment in segments:
-        if _is_kept(segment) and run:
-            return tuple(run)
-        if segment.is_parquet or segment.level >= LEVEL_MAX or segment.log_bytes > size_max:
-            run = []
-            continue
-        run.append(segment)
-        while (
-            sum(each.log_bytes for each in run) > size_max or run[-1].end_offset - run[0].base_offset > SEGMENT_ROWS_MAX
-        ):
-            del run[0]
-    return ()
-
-
-def _to_merge(segments: Sequence[SegmentRef], size_max: int) -> tuple[SegmentRef, ...]:
-    """Return the oldest `MERGE_COUNT` neighbours of one level that fit into `size_max` bytes and one segment."""
-    first = size = 0
-    for last, segment in enumerate(segments):
-        is_final = segment.level >= LEVEL_MAX or segment.is_parquet
-        if segment.level != segments[first].level or segments[first].is_parquet or is_final:
-            first, size = last, 0
-        if not is_final:
-            size += segment.log_bytes
-        if last + 1 - first == MERGE_COUNT and not is_final:
-            if size <= size_max and segment.end_offset - segments[first].base_offset <= SEGMENT_ROWS_MAX:
-                return tuple(segments[first : last + 1])
-            size -= segments[first].log_bytes
-            first += 1
-    return ()
-
-
-def _small(segments: Sequence[SegmentRef], config: TopicConfig, size_max: int) -> tuple[SegmentRef, ...]:
-    """Return small neighbours to merge that nothing else rewrites: Parquet, or with a row too large for it.
-
-    The oldest of the lowest tier come first. Those that do not fit into `size_max` bytes are left out, and of a run
-    that is larger than a segment as many as fit are taken.
-    """
-    for run, is_followed in _runs(segments, config):
-        tiers = [tier_of(each.rows) for each in run] + [TIER_MAX] * is_followed
-        for start, end in joined(tiers):
-            taken = run[start:end]
-            while len(taken) > 1 and not _fits(taken, size_max):
-                del taken[-1]
-            if len(taken) == end - start or (
-                len(taken) > 1 and _is_large(sum(each.log_bytes for each in taken), config)
-            ):
-                return tuple(taken)
-    return ()
-
-
-def _runs(segments: Sequence[SegmentRef], config: TopicConfig) -> Iterator[tuple[list[SegmentRef], bool]]:
-    """Yield the neighbours of one format that only `_small` finds.
-
-    With each, whether one follows that is kept: the run gets no more neighbours.
-    """
-    run: list[SegmentRef] = []
-    for each in segments if config.segment_format == "parquet" else ():
-        is_one = _is_kept(each) and not will_stay(each, config)
-        if run and not (is_one and each.is_parquet == run[-1].is_parquet):
-            yield run, _is_kept(each)
-            run = []
-        if is_one:
-            run.append(each)
-    if run:
-        yield run, False
-
-
 def _fits(segments: Sequence[SegmentRef], size_max: int) -> bool:
     rows = segments[-1].end_offset - segments[0].base_offset
     return sum(each.log_bytes for each in segments) <= size_max and rows <= SEGMENT_ROWS_MAX
 
 
+def _is_done(segment: SegmentRef, config: TopicConfig) -> bool:
+    """Return whether nothing rewrites a segment any more."""
+    is_long = segment.span * tiers.MERGE_COUNT > SEGMENT_ROWS_MAX
+    return segment.level >= LEVEL_MAX or is_long or _is_large(segment.log_bytes, config)
+
+
+def _is_small_log(segment: SegmentRef, config: TopicConfig) -> bool:
+    """Return whether a segment of chunks is to be Parquet, in a topic of that format."""
+    return not (segment.is_parquet or _is_done(segment, config))
+
+
 def _is_large(size: int, config: TopicConfig) -> bool:
-    return size * MERGE_COUNT >= config.segment_bytes
+    return size * tiers.MERGE_COUNT >= config.segment_bytes

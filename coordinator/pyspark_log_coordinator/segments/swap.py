@@ -2,7 +2,7 @@
 
 The rows keep their offsets, so readers, writers and replayed batches are not affected. The job that made the segment
 knew an older state. A swap is stale if its range no longer begins and ends at the bounds of chunks or segments, or is
-that of a Parquet segment or of one of the same level; it is ignored, and never fails a batch.
+that of a segment of the same level; it is ignored, and never fails a batch.
 
 A compaction makes several segments, which have only some of the rows of their ranges, and are swapped in together, by
 the events of one entry. It must be made of the segments that are there: a partition's head and what follows it. A
@@ -164,7 +164,7 @@ def _fits(topic: Topic, swap: SwapSegments) -> bool:
     if any(each.keyed is not None for each in present):
         return False
     is_one = len(present) == 1 and present[0].end_offset == new.end_offset
-    if is_one and (present[0].is_parquet or present[0].level >= new.level):
+    if is_one and present[0].level >= new.level:
         return False  # already done, by another process or by an attempt whose answer was lost
     # Chunks are rolled in order, because segments come before chunks.
     if new.end_offset > partition.rolled_end and new.base_offset > partition.rolled_end:

@@ -1,6 +1,7 @@
 """Tiers: which neighbouring segments to merge, so that a row is rewritten a few times, however long the log is.
 
-The tier of a segment is the power of 16 in its number of rows. Rows count, and not bytes: the bytes of a tiny file are
+The tier of a segment is how often it was rewritten (`roll_plan`); in the head of a compacted partition, which each
+cleaning rewrites, it is the power of 16 in its number of rows. Rows count, and not bytes: the bytes of a tiny file are
 mostly its footer, so 16 of them would not be of a higher tier.
 """
 
@@ -17,7 +18,7 @@ TIER_MAX = 64
 
 
 def tier_of(rows: int) -> int:
-    """Return the tier of a segment with so many rows."""
+    """Return the tier of a segment of a head with so many rows."""
     return (max(1, rows).bit_length() - 1) // (MERGE_COUNT.bit_length() - 1)
 
 

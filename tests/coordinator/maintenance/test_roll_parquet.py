@@ -6,9 +6,10 @@ import pytest
 
 from pyspark_log.reading.positions import offset_for_time
 from pyspark_log_coordinator.audit.verify import verify
-from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
+from pyspark_log_coordinator.maintenance import topic_roll
 from pyspark_log_coordinator.segments import roll_plan
-from pyspark_log_coordinator.segments.roll_plan import KEPT_LEVEL, PARQUET_LEVEL_MAX
+from pyspark_log_coordinator.segments.roll_plan import LEVEL_MAX
+from pyspark_log_coordinator.segments.tiers import MERGE_COUNT
 from pyspark_log_coordinator.topic.machine import AlterConfig, DeleteTopic
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
@@ -61,7 +62,7 @@ def test_rows_that_do_not_fit_into_parquet_stay_a_log_and_are_not_tried_again(to
     topic.append({0: [random.Random(1).randbytes(200_000)]})
     topic.roll()
     assert [key.rpartition(".")[2] for key in topic.keys("0/")] == ["index", "log"]
-    assert [each.level for each in topic.handle.refresh().partitions[0].segments] == [KEPT_LEVEL]
+    assert [each.level for each in topic.handle.refresh().partitions[0].segments] == [LEVEL_MAX]
     assert roll_plan.plan(topic.handle.journal.state, 0) == []
     topic.check()
 
@@ -84,31 +85,22 @@ def test_segments_of_two_partitions_that_are_swapped_are_noticed():
 # A topic whose format was changed
 
 
-def altered(partitions=1, segments=5):
-    """Return a topic of Parquet segments with segments of chunks from before, which are not merged again."""
-    topic = StoredTopic(partitions=partitions, **(NOW | {"segment_format": "log", "segment_bytes": "1000"}))
-    for _ in range(segments):
-        topic.fill(20, partitions=range(partitions))
-        for partition in range(partitions):
-            topic.roll(partition=partition)
-    topic.handle.submit(AlterConfig({"segment.format": "parquet"}))
-    return topic
-
-
-def deletion(topic):
-    """Return what deletes the replaced files of a topic."""
-    return lambda: topic_cleanup.delete_pending(topic.handle, topic.handle.now_ms())
-
-
-def test_maintenance_converts_the_segments_of_a_topic_whose_format_was_changed():
-    topic = altered(partitions=2)
-    assert topic_roll.roll_and_merge(topic.handle, between=deletion(topic))["segments"] == 10
-    for partition in topic.handle.refresh().partitions:
-        assert [(each.is_parquet, each.level) for each in partition.segments] == [(True, PARQUET_LEVEL_MAX)] * 5
-    assert not any(key.endswith(".log") for key in topic.store.list(topic.folder))
+def test_of_a_topic_whose_format_was_changed_small_segments_become_parquet_and_large_ones_stay():
+    topic = StoredTopic(**NOW | {"segment_format": "log"})
+    for batches in (60, 2, 2):
+        topic.fill(batches)
+        topic.roll()
+    topic.fill(1)
+    size = topic.handle.refresh().partitions[0].segments[0].log_bytes
+    topic.handle.submit(AlterConfig({"segment.format": "parquet", "segment.bytes": str(size * MERGE_COUNT)}))
+    topic_roll.roll_and_merge(topic.handle, at_once=True)
+    topic.handle.refresh()
+    found = topic.handle.journal.state.partitions[0].segments
+    assert [(each.is_parquet, each.base_offset) for each in found] == [(False, 0), (True, found[0].end_offset)]
+    assert topic.handle.table_end(0) == 0
     topic.check()
     assert verify(topic.handle).findings == []
-    assert topic_roll.roll_and_merge(topic.handle)["segments"] == 0
+    assert topic_roll.roll_and_merge(topic.handle, at_once=True)["segments"] == 0
 
 
 # Small Parquet segments

@@ -9,7 +9,8 @@ from pyspark_log_coordinator.log.log_clock import LogClock
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_coordinator.maintenance.topic_roll import SWAPS_MAX
 from pyspark_log_coordinator.segments import swap
-from pyspark_log_coordinator.segments.roll_plan import MERGE_COUNT, ROLL_CHUNKS
+from pyspark_log_coordinator.segments.roll_plan import ROLL_CHUNKS
+from pyspark_log_coordinator.segments.tiers import MERGE_COUNT
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from tests.support.coordinator.compacted_topic import CompactedTopic
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic

@@ -267,9 +267,9 @@ def test_rows_count_as_compacted_from_the_swap_on_however_long_before_it_was_pla
 
 
 def test_no_segment_of_a_compacted_topic_is_said_to_stay_and_no_keyed_one_of_any_topic():
-    plain, cleaned = rolled(filled(2), 0, 20, parquet=True, level=roll_plan.PARQUET_LEVEL_MAX), head_of(0, 20)
+    plain, cleaned = rolled(filled(2), 0, 20, parquet=True, level=roll_plan.LEVEL_MAX), head_of(0, 20)
     (dense,), (keyed,) = plain.partitions[0].segments, cleaned.partitions[0].segments
-    keyed = msgspec.structs.replace(keyed, level=roll_plan.PARQUET_LEVEL_MAX)
+    keyed = msgspec.structs.replace(keyed, level=roll_plan.LEVEL_MAX)
     assert roll_plan.will_stay(dense, plain.config)
     assert not roll_plan.will_stay(dense, cleaned.config)
     assert not roll_plan.will_stay(keyed, plain.config)

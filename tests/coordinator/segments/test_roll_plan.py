@@ -1,19 +1,18 @@
 """The plan of maintenance: when a partition is rolled, what is merged, and how often a byte is written."""
 
 import itertools
+from unittest import mock
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_coordinator.model.partition import Holder, SegmentRef
-from pyspark_log_coordinator.segments import roll_plan
+from pyspark_log_coordinator.segments import roll_plan, tiers
 from pyspark_log_coordinator.segments.roll_plan import (
     INLINE_ROLL_BYTES,
     INLINE_ROLL_BYTES_MAX,
     LEVEL_MAX,
-    MERGE_COUNT,
     MERGE_LOOK_BACK,
     ROLL_BYTES,
     ROLL_CHUNKS,
@@ -22,10 +21,10 @@ from pyspark_log_coordinator.segments.roll_plan import (
     must_roll,
     plan,
 )
-from pyspark_log_coordinator.segments.swap import SwapSegments
-from pyspark_log_coordinator.topic.machine import AlterConfig, AlterReplicaNode, MaintainSegments, SequencedFile
+from pyspark_log_coordinator.segments.tiers import MERGE_COUNT
+from pyspark_log_coordinator.topic.machine import AlterConfig, AlterReplicaNode, SequencedFile
 from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX
-from tests.support.coordinator.topics import after, at, commit, file, filled, incarnation, pieces, rolled, started
+from tests.support.coordinator.topics import after, at, commit, file, filled, incarnation, rolled, started
 
 CHUNK = 64
 """The size of a chunk in these tests."""
@@ -125,22 +124,38 @@ def test_nothing_above_the_high_watermark_is_rolled():
 # What is merged
 
 
-def test_so_many_neighbours_of_one_level_become_one_of_the_next_if_they_fit_into_segment_bytes():
+def test_so_many_neighbours_of_one_level_become_one_of_the_next():
     assert plan(segmented(*[1] * (MERGE_COUNT - 1)), 0) == []
     assert ranges(plan(segmented(*[1] * MERGE_COUNT), 0)) == [(0, 2, 0, MERGE_COUNT * 10)]
-    levels = [3, 2, 2, *[1] * 10, 2, *[2] * MERGE_COUNT, 1]
-    assert ranges(plan(segmented(*levels), 0)) == [(0, 3, 130, (13 + MERGE_COUNT) * 10)]
+    assert ranges(plan(segmented(3, *[2, 1] * MERGE_COUNT), 0)) == [(0, 3, 10, 10 + (2 * MERGE_COUNT - 1) * 10)]
     assert plan(segmented(*[LEVEL_MAX] * 40), 0) == []
+
+
+def test_several_that_one_of_a_higher_level_follows_become_one_for_they_get_no_more_neighbours():
+    assert ranges(plan(segmented(3, 1, 1, 2, 1), 0)) == [(0, 2, 10, 30)]
+    assert ranges(plan(segmented(3, 1, LEVEL_MAX, 1), 0)) == [(0, LEVEL_MAX, 0, 20)]
+    assert plan(segmented(2, LEVEL_MAX, 1, LEVEL_MAX, 2, 1), 0) == []
+
+
+def test_a_segment_is_done_if_so_many_like_it_exceed_segment_bytes():
     largest = 2**30 // MERGE_COUNT
-    assert len(plan(segmented(*[1] * MERGE_COUNT, size=largest), 0, 10**12)) == 1
-    assert plan(segmented(*[1] * MERGE_COUNT, size=largest + 1), 0, 10**12) == []
+    assert len(plan(segmented(*[1] * MERGE_COUNT, size=largest - 1), 0, 10**12)) == 1
+    assert plan(segmented(*[1] * MERGE_COUNT, size=largest), 0, 10**12) == []
 
 
-def test_a_run_that_fits_is_found_behind_larger_segments_of_its_level():
-    state = filled(MERGE_COUNT + 1)
-    for number in range(MERGE_COUNT + 1):
+def test_writers_leave_those_that_are_larger_than_their_budget_to_maintenance():
+    state = filled(2 * MERGE_COUNT)
+    for number in range(2 * MERGE_COUNT):
         state = rolled(state, number * 10, number * 10 + 10, log_bytes=INLINE_ROLL_BYTES if number == 0 else 100)
-    assert ranges(plan(state, 0)) == [(0, 2, 10, (MERGE_COUNT + 1) * 10)]
+    assert ranges(plan(state, 0)) == [(0, 2, MERGE_COUNT * 10, 2 * MERGE_COUNT * 10)]
+    assert ranges(plan(state, 0, 10**9)) == [(0, 2, 0, MERGE_COUNT * 10)]
+    assert plan(segmented(*[1] * MERGE_COUNT, size=INLINE_ROLL_BYTES // 8), 0) == [], "eight of them fit"
+
+
+def test_of_segments_that_are_more_than_one_as_many_are_merged_as_fit():
+    state = segmented(*[1, 2] * (MERGE_COUNT - 1), LEVEL_MAX, size=2**30 // MERGE_COUNT - 1)
+    assert ranges(plan(state, 0, 10**12)) == [(0, 3, 0, MERGE_COUNT * 10)]
+    assert plan(segmented(1, 1, LEVEL_MAX, size=INLINE_ROLL_BYTES), 0) == [], "one alone is not a merge"
 
 
 def test_chunks_are_rolled_before_segments_are_merged():
@@ -154,20 +169,6 @@ def test_a_writer_looks_only_at_the_newest_segments_and_by_hand_all_are_merged()
     state = segmented(*[1] * MERGE_COUNT, *[LEVEL_MAX] * MERGE_LOOK_BACK)
     assert plan(state, 0) == []
     assert len(plan(state, 0, 10**9)) == 1
-
-
-@given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 9)), max_size=3 * MERGE_COUNT), st.integers(1, 150))
-def test_the_run_that_is_merged_is_the_oldest_there_is(made, size_max):
-    segments = [SegmentRef("x", (), n, n + 1, 1, size, level, 0, 0, 0) for n, (level, size) in enumerate(made)]
-    runs = [segments[n : n + MERGE_COUNT] for n in range(len(segments) - MERGE_COUNT + 1)]
-    fitting = [
-        run
-        for run in runs
-        if run[0].level < LEVEL_MAX
-        and {each.level for each in run} == {run[0].level}
-        and sum(each.log_bytes for each in run) <= size_max
-    ]
-    assert roll_plan._to_merge(segments, size_max) == (tuple(fitting[0]) if fitting else ())
 
 
 # Budgets
@@ -188,14 +189,11 @@ def test_a_roll_stops_at_the_most_rows_of_a_segment():
     assert ranges(plan(state, 0)) == [(0, 1, 0, SEGMENT_ROWS_MAX)]
 
 
-def test_a_merge_stops_at_the_most_rows_of_a_segment():
+def test_a_segment_is_done_if_so_many_like_it_exceed_the_most_rows_of_a_segment():
     rows = [SEGMENT_ROWS_MAX // MERGE_COUNT] * MERGE_COUNT
-    rows[0] += SEGMENT_ROWS_MAX % MERGE_COUNT
-    assert ranges(plan(rolled_to(rows), 0)) == [(0, 2, 0, SEGMENT_ROWS_MAX)]
+    assert ranges(plan(rolled_to(rows), 0)) == [(0, 2, 0, sum(rows))]
     rows[0] += 1
     assert plan(rolled_to(rows), 0) == []
-    rows.append(1)
-    assert ranges(plan(rolled_to(rows), 0)) == [(0, 2, rows[0], sum(rows))]
 
 
 @pytest.mark.parametrize(
@@ -225,43 +223,54 @@ def test_a_partition_past_the_hard_cap_must_be_rolled():
 
 # A long history
 
-
-def carried_out(state, job, writes):
-    """Return the topic after a job, whose rows have been written once more."""
-    for row in range(job.base_offset, job.end_offset):
-        writes[row] += 1
-    made = SegmentRef(
-        f"{job.base_offset:020d}-{0:020d}-x{job.level}",
-        (Holder("A", incarnation("A")),),
-        job.base_offset,
-        job.end_offset,
-        1,
-        job.bytes,
-        job.level,
-        0,
-        0,
-        0,
-    )
-    new = after(state, MaintainSegments((SwapSegments(job.partition, job.leader_epoch, made),)))
-    assert new != state
-    return new
+SIZES = st.lists(st.one_of(st.integers(1, 9), st.integers(1, 400)), min_size=1, max_size=120)
+"""The rows of batches. Each has 10 bytes, so some are large: `FULL` is the size of a segment that is done."""
+FULL = 1000
 
 
-@pytest.mark.parametrize("budget", [None, 6 * CHUNK, 2**30], ids=["in passing", "little", "by hand"])
-def test_no_byte_is_rewritten_more_than_three_times_and_the_partition_stays_short(budget, monkeypatch):
-    monkeypatch.setattr(roll_plan, "ROLL_CHUNKS", 8)
-    monkeypatch.setattr(roll_plan, "MERGE_COUNT", 4)
-    state, writes = started(), []
-    for _ in range(1000):
+@pytest.mark.parametrize("segment_format", ["log", "parquet"])
+@pytest.mark.parametrize("budget", [None, 500, 10**9], ids=["in passing", "little", "by hand"])
+@given(sizes=SIZES, times=st.lists(st.integers(0, HOUR), min_size=1, max_size=9))
+def test_no_row_is_rewritten_more_than_four_times_and_few_segments_are_small(sizes, times, budget, segment_format):
+    count = 3
+    with mock.patch.object(roll_plan, "ROLL_CHUNKS", 3), mock.patch.object(tiers, "MERGE_COUNT", count):
+        state = started(segment_format=segment_format, segment_bytes=FULL * count, retention_ms=-1)
+        writes, now = [], 0
+        for number, rows in enumerate(sizes):
+            now += times[number % len(times)]
+            state = at(state, commit(None, heavy(rows, rows * 10)), now)
+            writes += [0] * rows
+            state = carried_out(state, now, budget, writes)
+        small = [each for each in state.partitions[0].segments if not roll_plan._is_done(each, state.config)]
+        done = len(state.partitions[0].segments) - len(small)
+        if budget == 10**9:
+            assert len(small) <= 2 * (count - 1) * (LEVEL_MAX - 1) + done, "at most one is before each that is done"
+        state = carried_out(state, 10**15, 10**9, writes)
+        assert max(writes) <= LEVEL_MAX
+        assert min(writes) >= 1, "nothing waits for ever"
+        assert state.partitions[0].chunks == ()
+        if segment_format == "parquet":
+            assert all(
+                each.is_parquet or roll_plan._is_done(each, state.config) for each in state.partitions[0].segments
+            )
+
+
+def carried_out(state, now, budget, writes):
+    """Return the topic after all jobs that are due, whose rows have been written once more."""
+    while jobs := plan(state, now, budget):
+        for job in jobs:
+            for row in range(job.base_offset, job.end_offset):
+                writes[row] += 1
+            facts = {"level": job.level, "log_bytes": job.bytes, "parquet": job.parquet, "since_ms": job.since_ms}
+            state = rolled(state, job.base_offset, job.end_offset, **facts)
+    return state
+
+
+def test_after_ten_thousand_small_batches_a_partition_has_a_few_dozen_segments():
+    state, writes = started(retention_ms=-1), [0] * 10_000
+    for _ in range(10_000):
         state = after(state, commit(None, file({0: 1})))
-        writes.append(0)
-        for job in plan(state, 0, budget):
-            state = carried_out(state, job, writes)
-    assert max(writes) <= LEVEL_MAX
-    assert len(state.partitions[0].chunks) <= 8
-    assert len(state.files) <= 8
-    if budget != 6 * CHUNK:
-        # One segment for every 4 * 4 * 8 batches, and fewer than 4 of each lower level.
-        assert len(state.partitions[0].segments) <= 1000 // (4 * 4 * 8) + 2 * 4
-        assert writes[0] == LEVEL_MAX
-    assert sum(end - start for _, start, end in pieces(state)) == 1000
+        state = carried_out(state, 0, None, writes)
+    one = state.partitions[0]
+    assert (len(one.segments), len(one.chunks)) == (21, 10_000 % ROLL_CHUNKS)
+    assert max(writes) == 2

@@ -94,7 +94,6 @@ def test_one_segment_is_replaced_only_by_a_later_version_of_its_rows():
         assert take(state, swap(0, 10, level=level)) == (state, 0)
     state, taken = take(state, swap(0, 10, level=4, parquet=True), swap(0, 10, level=4))
     assert (taken, state.partitions[0].segments[0].is_parquet) == (1, True)
-    assert take(state, swap(0, 10, level=5)) == (state, 0)
 
 
 def test_a_swap_above_the_high_watermark_is_dropped():

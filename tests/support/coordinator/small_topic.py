@@ -47,7 +47,6 @@ SMALL = (
     (journal, "SNAPSHOT_EVERY", SNAPSHOT_EVERY),
     (trimming, "SNAPSHOTS_KEPT", SNAPSHOTS_KEPT),
     (roll_plan, "ROLL_CHUNKS", 4),
-    (roll_plan, "MERGE_COUNT", 2),
     (inline_maintenance, "CLEAN_UP_EVERY_ENTRIES", 8),
     (roll_task, "CHUNK_BYTES", 400),
     (roll_task, "SMALL_CHUNK_BYTES", 700),
