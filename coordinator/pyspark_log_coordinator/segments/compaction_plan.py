@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.model.partition import ChunkRef, SegmentRef
-from pyspark_log_coordinator.segments.tiers import TIER_MAX, joined, tier_of
+from pyspark_log_coordinator.segments.tiers import TIER_MAX, fitting, joined, tier_of
 from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _cleaning(
         is_much = is_much and is_enough and since + inline_lag <= now
     if not (is_late or is_much or dirty[0].base_offset < at_once):
         return None
-    return Work((*head, *_as_many_as_fit(dirty, budget)))
+    return Work((*head, *fitting(dirty, budget, DIRTY_ROWS_MAX)))
 
 
 def _newest(topic: Topic, piece: SegmentRef | ChunkRef, now: int) -> int:
@@ -131,19 +131,6 @@ def _since(topic: Topic, piece: SegmentRef | ChunkRef) -> int:
     return piece.since_ms if isinstance(piece, SegmentRef) else topic.file(piece.file).sequenced_ms
 
 
-def _as_many_as_fit(pieces: Sequence[SegmentRef | ChunkRef], budget: int) -> tuple[SegmentRef | ChunkRef, ...]:
-    """Return the first of the pieces, one at least."""
-    taken: list[SegmentRef | ChunkRef] = []
-    size = rows = 0
-    for each in pieces:
-        size, rows = size + each.length, rows + each.rows
-        is_too_long = each.end_offset - pieces[0].base_offset > SEGMENT_ROWS_MAX
-        if taken and (size > budget or rows > DIRTY_ROWS_MAX or is_too_long):
-            break
-        taken.append(each)
-    return tuple(taken)
-
-
 def _merge(topic: Topic, partition: Partition, now: int, budget: int) -> Work | None:
     config, head = topic.config, partition.keyed_segments
     kept_from = now - config.delete_retention_ms
@@ -154,7 +141,7 @@ def _merge(topic: Topic, partition: Partition, now: int, budget: int) -> Work | 
     is_long = [each.span > SEGMENT_ROWS_MAX // 2 for each in head]
     tiers = [TIER_MAX if long else tier_of(each.rows) for each, long in zip(head, is_long, strict=True)]
     for start, end in joined(tiers):
-        taken = _as_many_as_fit(head[start:end], min(budget, config.segment_bytes))
+        taken = fitting(head[start:end], min(budget, config.segment_bytes), DIRTY_ROWS_MAX)
         if len(taken) > 1:
             return Work(taken, makes_one=True)
     return None

@@ -21,6 +21,7 @@ one segment can hold.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -151,31 +152,45 @@ def plan(
         if budget is None:
             job = _inline(topic, number, now)
         else:
-            job = _thorough(topic, number, now, budget, at_once[number] if number < len(at_once) else 0)
+            limits = _Limits(budget, budget, len(partition.segments))
+            job = _first_due(topic, number, now, limits, at_once[number] if number < len(at_once) else 0)
         if job is not None:
             jobs.append(job)
     return sorted(jobs, key=lambda job: -len(job.chunks))
 
 
+class _Limits(NamedTuple):
+    """What one job may do."""
+
+    bytes: int
+    tail_bytes: int
+    """The same of a job that makes Parquet of a tail."""
+    look_back: int
+    """Among how many of the newest segments neighbours to merge are looked for."""
+    lag_ms: int | None = None
+    """Of inline jobs: how old rows must be at least before they are compacted or become Parquet."""
+
+
+def _inline_limits(partition: Partition, config: TopicConfig) -> _Limits:
+    unrolled = sum(chunk.length for chunk in partition.chunks)
+    size = min(max(INLINE_ROLL_BYTES, unrolled // 2), INLINE_ROLL_BYTES_MAX)
+    return _Limits(size, config.segment_bytes // tiers.MERGE_COUNT, MERGE_LOOK_BACK, INLINE_LAG_MS)
+
+
 def _inline(topic: Topic, number: int, now: int) -> RollJob | None:
     partition = topic.partitions[number]
-    budget = _inline_budget(partition)
+    limits = _inline_limits(partition, topic.config)
     if len(partition.chunks) >= UNROLLED_CHUNKS_MAX:  # also where compaction fails: a roll reads only these chunks
-        return _roll(topic, number, now, budget)
-    return (
-        _compaction(topic, number, now, budget, INLINE_LAG_MS)
-        or _roll(topic, number, now, budget)
-        or _tail(topic, number, now, None)
-        or _merge(topic, number, budget, MERGE_LOOK_BACK)
-    )
+        return _roll(topic, number, now, limits)
+    return _first_due(topic, number, now, limits, 0)
 
 
-def _thorough(topic: Topic, number: int, now: int, budget: int, at_once: int) -> RollJob | None:
+def _first_due(topic: Topic, number: int, now: int, limits: _Limits, at_once: int) -> RollJob | None:
     return (
-        _compaction(topic, number, now, budget, at_once=at_once)
-        or _tail(topic, number, now, budget, at_once)
-        or _roll(topic, number, now, budget)
-        or _merge(topic, number, budget, len(topic.partitions[number].segments))
+        _compaction(topic, number, now, limits, at_once)
+        or _tail(topic, number, now, limits, at_once)
+        or _roll(topic, number, now, limits)
+        or _merge(topic, number, limits)
     )
 
 
@@ -248,78 +263,69 @@ _AT_ONCE, _NEVER = _Due(BEFORE_ALL_TIMES, 0), _Due(INT64_MAX, INT64_MAX)
 
 def _due(partition: Partition, config: TopicConfig, topic: Topic) -> _Due:
     """Return when inline maintenance may have something to do. When a file was sequenced does not change."""
-    budget = _inline_budget(partition)
-    if compaction_plan.due(topic, partition, INT64_MAX, budget, INLINE_LAG_MS):
+    limits = _inline_limits(partition, config)
+    if compaction_plan.due(topic, partition, INT64_MAX, limits.bytes, limits.lag_ms):
         return _AT_ONCE  # perhaps: what is too young for it does not wait long
-    if _to_merge(partition, config, budget, MERGE_LOOK_BACK):
+    if _to_merge(partition, config, limits):
         return _AT_ONCE
     rolled = _roll_due(topic, partition)
     return _Due(min(rolled.time, _tail_due(topic, partition, INLINE_LAG_MS)), rolled.next_file)
 
 
-def _compaction(
-    topic: Topic, number: int, now: int, budget: int, inline_lag: int | None = None, at_once: int = 0
-) -> RollJob | None:
-    partition = topic.partitions[number]
-    work = compaction_plan.due(topic, partition, now, budget, inline_lag, at_once)
+def _compaction(topic: Topic, number: int, now: int, limits: _Limits, at_once: int) -> RollJob | None:
+    work = compaction_plan.due(topic, topic.partitions[number], now, limits.bytes, limits.lag_ms, at_once)
     return None if work is None else compaction_job(topic, number, work, now)
 
 
 def compaction_job(topic: Topic, number: int, work: compaction_plan.Work, now: int) -> RollJob:
     """Return the job of a partition that does some work of compaction."""
-    partition = topic.partitions[number]
-    segments = tuple(each for each in work.pieces if isinstance(each, SegmentRef))
-    chunks = tuple(each for each in work.pieces if isinstance(each, ChunkRef))
-    job = _job(topic, number, segments, chunks, parquet=True)
-    return msgspec.structs.replace(job, compaction=compaction_plan.compaction_of(topic, partition, work, now))
+    job = _job(topic, number, work.pieces, parquet=True)
+    needs = compaction_plan.compaction_of(topic, topic.partitions[number], work, now)
+    return msgspec.structs.replace(job, compaction=needs)
 
 
-def _roll(topic: Topic, number: int, now: int, budget: int) -> RollJob | None:
-    chunks, config = _to_roll(topic, topic.partitions[number], now, budget), topic.config
+def _roll(topic: Topic, number: int, now: int, limits: _Limits) -> RollJob | None:
+    """Return the job that rolls the oldest unrolled chunks below the HW, if it is time to."""
+    partition, config = topic.partitions[number], topic.config
+    due, mark = _roll_due(topic, partition), partition.high_watermark
+    if due.time > now and due.next_file > topic.next_file:
+        return None
+    below = itertools.takewhile(lambda chunk: chunk.end_offset <= mark, partition.chunks)
+    chunks = tiers.fitting(below, min(limits.bytes, config.segment_bytes))
     is_parquet = config.segment_format == "parquet" and _is_large(sum(each.length for each in chunks), config)
-    return _job(topic, number, (), chunks, parquet=is_parquet) if chunks else None
+    return _job(topic, number, chunks, parquet=is_parquet) if chunks else None
 
 
-def _merge(topic: Topic, number: int, budget: int, look_back: int) -> RollJob | None:
-    found = _to_merge(topic.partitions[number], topic.config, budget, look_back)
-    return _job(topic, number, found, (), parquet=topic.config.segment_format == "parquet") if found else None
+def _merge(topic: Topic, number: int, limits: _Limits) -> RollJob | None:
+    found = _to_merge(topic.partitions[number], topic.config, limits)
+    return _job(topic, number, found, parquet=topic.config.segment_format == "parquet") if found else None
 
 
-def _inline_budget(partition: Partition) -> int:
-    """Return the most bytes of an inline job."""
-    unrolled = sum(chunk.length for chunk in partition.chunks)
-    return min(max(INLINE_ROLL_BYTES, unrolled // 2), INLINE_ROLL_BYTES_MAX)
+def _to_merge(partition: Partition, config: TopicConfig, limits: _Limits) -> tuple[SegmentRef, ...]:
+    """Return the oldest neighbours of the lowest level to merge, of the newest segments.
 
-
-def _to_merge(partition: Partition, config: TopicConfig, budget: int, look_back: int) -> tuple[SegmentRef, ...]:
-    """Return the oldest neighbours of the lowest level to merge, of the newest `look_back` segments.
-
-    Those that do not fit into the budget are left out; of those that are more than a segment, as many as fit are taken.
+    Those that do not fit into the limits are left out; of those that are more than a segment, as many as fit are taken.
     One of chunks alone is taken, too, if it is to be Parquet and something follows that is not of the tail.
     """
-    newest = partition.segments[max(len(partition.keyed_segments), len(partition.segments) - look_back) :]
-    size_max = min(budget, config.segment_bytes)
-    for start, end in tiers.joined([tiers.TIER_MAX if _is_done(each, config) else each.level for each in newest]):
-        taken = newest[start:end]
-        while len(taken) > 1 and not _fits(taken, size_max):
-            taken = taken[:-1]
-        if len(taken) > 1 and (len(taken) == end - start or _is_large(sum(each.log_bytes for each in taken), config)):
+    segments = partition.segments
+    first = max(len(partition.keyed_segments), len(segments) - limits.look_back)
+    size_max = min(limits.bytes, config.segment_bytes)
+    levels = [tiers.TIER_MAX if _is_done(each, config) else each.level for each in segments[first:]]
+    for start, end in tiers.joined(levels):
+        taken = tiers.fitting(segments[first + start : first + end], size_max)
+        if len(taken) > 1 and (len(taken) == end - start or _is_large(sum(each.length for each in taken), config)):
             return taken
     if config.segment_format == "parquet":
-        left = newest[: len(newest) - len(_tail_segments(partition, config))]
-        return next(((each,) for each in left if _is_small_log(each, config) and _fits((each,), size_max)), ())
+        before_tail = segments[first : len(segments) - len(_tail_segments(partition, config))]
+        fit = (each for each in before_tail if _is_small_log(each, config) and each.length <= size_max)
+        return tuple(itertools.islice(fit, 1))
     return ()
 
 
-def _job(
-    topic: Topic,
-    number: int,
-    segments: tuple[SegmentRef, ...],
-    chunks: tuple[ChunkRef, ...],
-    *,
-    parquet: bool,
-) -> RollJob:
+def _job(topic: Topic, number: int, pieces: Sequence[SegmentRef | ChunkRef], *, parquet: bool) -> RollJob:
     partition = topic.partitions[number]
+    segments = tuple(each for each in pieces if isinstance(each, SegmentRef))
+    chunks = tuple(each for each in pieces if isinstance(each, ChunkRef))
     level = min(max((each.level for each in segments), default=0) + 1, LEVEL_MAX)
     since = segments[0].since_ms if segments else topic.file(chunks[0].file).sequenced_ms
     until = topic.file(chunks[-1].file).sequenced_ms if chunks else max(each.until_ms for each in segments)
@@ -327,33 +333,20 @@ def _job(
     return RollJob(*place, parquet, since, until)
 
 
-def _tail(topic: Topic, number: int, now: int, budget: int | None, at_once: int = 0) -> RollJob | None:
+def _tail(topic: Topic, number: int, now: int, limits: _Limits, at_once: int) -> RollJob | None:
     """Return the job that makes Parquet of a partition's tail, or of its oldest part, if its oldest row is due.
 
-    It is also due if it begins below the offset `at_once`. Without a budget the job is inline.
+    It is also due if it begins below the offset `at_once`.
     """
     partition, config = topic.partitions[number], topic.config
-    if config.segment_format != "parquet":
+    tail: tuple[SegmentRef | ChunkRef, ...] = (*_tail_segments(partition, config), *partition.chunks)
+    is_forced = bool(tail) and tail[0].base_offset < at_once and config.segment_format == "parquet"
+    if not is_forced and now < _tail_due(topic, partition, limits.lag_ms or 0):
         return None
-    segments = _tail_segments(partition, config)
-    if not segments and not partition.chunks:
-        return None
-    base = (segments or partition.chunks)[0].base_offset
-    if base >= at_once and now < _tail_due(topic, partition, INLINE_LAG_MS if budget is None else 0):
-        return None
-    size_max = config.segment_bytes // tiers.MERGE_COUNT if budget is None else min(budget, config.segment_bytes)
-    taken: list[SegmentRef | ChunkRef] = []
-    size = 0
-    for each in partition.pieces_from(base):
-        size += each.length
-        is_too_large = size > size_max or each.end_offset - base > SEGMENT_ROWS_MAX
-        if each.end_offset > partition.high_watermark or (is_too_large and (taken or budget is None)):
-            break
-        taken.append(each)
-    if not taken:
-        return None
-    of_segments = tuple(each for each in taken if isinstance(each, SegmentRef))
-    return _job(topic, number, of_segments, tuple(each for each in taken if isinstance(each, ChunkRef)), parquet=True)
+    below = itertools.takewhile(lambda each: each.end_offset <= partition.high_watermark, tail)
+    taken = tiers.fitting(below, min(limits.tail_bytes, config.segment_bytes))
+    is_too_large = limits.lag_ms is not None and sum(each.length for each in taken) > limits.tail_bytes
+    return _job(topic, number, taken, parquet=True) if taken and not is_too_large else None
 
 
 def _tail_segments(partition: Partition, config: TopicConfig) -> tuple[SegmentRef, ...]:
@@ -372,22 +365,6 @@ def _tail_due(topic: Topic, partition: Partition, lag_min: int) -> int:
     return since + max(lag, lag_min)
 
 
-def _to_roll(topic: Topic, partition: Partition, now: int, budget: int) -> tuple[ChunkRef, ...]:
-    """Return the oldest unrolled chunks below the HW if it is time to roll them."""
-    chunks, due = partition.chunks, _roll_due(topic, partition)
-    if not chunks or not (due.time <= now or due.next_file <= topic.next_file):
-        return ()
-    taken: list[ChunkRef] = []
-    size = 0
-    end_max = min(partition.high_watermark, chunks[0].base_offset + SEGMENT_ROWS_MAX)
-    for chunk in chunks:
-        size += chunk.length
-        if chunk.end_offset > end_max or (taken and size > min(budget, topic.config.segment_bytes)):
-            break
-        taken.append(chunk)
-    return tuple(taken)
-
-
 def _roll_due(topic: Topic, partition: Partition) -> _Due:
     """Return when it is time to roll the oldest unrolled chunks."""
     chunks, config = partition.chunks, topic.config
@@ -403,11 +380,6 @@ def _roll_due(topic: Topic, partition: Partition) -> _Due:
     if config.retention_ms != UNLIMITED and config.cleanup_policy != "compact":
         age_max = min(age_max, config.retention_ms)
     return _Due(topic.file(oldest.file).sequenced_ms + age_max, oldest.file + ROLL_FILES)
-
-
-def _fits(segments: Sequence[SegmentRef], size_max: int) -> bool:
-    rows = segments[-1].end_offset - segments[0].base_offset
-    return sum(each.log_bytes for each in segments) <= size_max and rows <= SEGMENT_ROWS_MAX
 
 
 def _is_done(segment: SegmentRef, config: TopicConfig) -> bool:

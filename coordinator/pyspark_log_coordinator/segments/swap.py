@@ -201,12 +201,6 @@ def _all_hold(topic: Topic, partition: Partition, segments: Sequence[SegmentRef]
 
 def _is_whole(partition: Partition, segment: SegmentRef) -> bool:
     """Return whether the segment begins and ends at bounds of chunks or segments."""
-    return _is_bound(partition, segment.base_offset, start=True) and _is_bound(
-        partition, segment.end_offset, start=False
-    )
-
-
-def _is_bound(partition: Partition, offset: int, *, start: bool) -> bool:
-    """Return whether a chunk or segment begins (or ends) exactly at `offset`."""
-    pieces = partition.pieces_between(offset, offset + 1) if start else partition.pieces_between(offset - 1, offset)
-    return any((piece.base_offset if start else piece.end_offset) == offset for piece in pieces)
+    begin, end = segment.base_offset, segment.end_offset
+    pieces = partition.pieces_between(begin, end)
+    return bool(pieces) and (pieces[0].base_offset, pieces[-1].end_offset) == (begin, end)

@@ -7,11 +7,15 @@ mostly its footer, so 16 of them would not be of a higher tier.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from pyspark_log_coordinator.model.partition import ChunkRef, SegmentRef
+from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+P = TypeVar("P", SegmentRef, ChunkRef, SegmentRef | ChunkRef)
 MERGE_COUNT = 16
 TIER_MAX = 64
 """Above all tiers."""
@@ -39,3 +43,16 @@ def joined(tiers: Sequence[int]) -> Iterator[tuple[int, int]]:
                 if count == MERGE_COUNT:
                     yield start, number + 1
                     start, count = number + 1, 0
+
+
+def fitting(pieces: Iterable[P], bytes_max: int, rows_max: int = SEGMENT_ROWS_MAX) -> tuple[P, ...]:
+    """Return the first of the pieces, of at most so many bytes and rows, that fit into one segment; one at least."""
+    taken: list[P] = []
+    size = rows = 0
+    for each in pieces:
+        size, rows = size + each.length, rows + each.rows
+        is_long = bool(taken) and each.end_offset - taken[0].base_offset > SEGMENT_ROWS_MAX
+        if taken and (size > bytes_max or rows > rows_max or is_long):
+            break
+        taken.append(each)
+    return tuple(taken)
