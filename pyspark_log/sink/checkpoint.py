@@ -13,7 +13,6 @@ others with settings that are not known here.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 from typing import TYPE_CHECKING
@@ -71,63 +70,62 @@ def query_of(metadata: bytes) -> str:
     return str(found.get("id", "")) if isinstance(found, dict) else ""
 
 
-def check(options: SinkOptions, cluster_id: str, topic_id: str) -> None:
-    """Compare the ids with those in the query's checkpoint, or store them there if there are none yet.
+def check(options: SinkOptions, found: SinkRecord | NoCluster | UnknownTopic) -> None:
+    """Compare what was found with what the query's checkpoint knows, or store it there if it knows nothing yet.
 
-    Raises `NoCluster` and `UnknownTopic` for another cluster or topic; `CorruptObject`, `NewerFormat`.
+    Raises `NoCluster` and `UnknownTopic` if the log or the topic is another one, or is absent and the query has written
+    there; `CorruptObject`, `NewerFormat`. Spark may have other rights: a checkpoint that cannot be read or written here
+    is a warning.
     """
     address = address_of(options)
-    if address is None:
+    if address is None or _compared.get(name := f"{address}/{canonical(options.path)}/{options.topic or ''}") == found:
         return
-    path, topic = canonical(options.path), options.topic or ""
-    now = SinkRecord(path, cluster_id, topic, topic_id)
-    if _compared.get(f"{address}/{path}/{topic}") == now:
-        return
-    with _unless_unreadable(address):
-        found = _find(options, address)
-        if found is None:
-            return
-        store, key, stored = found
-        if stored is None and store.create(key, encode(now)):
-            stored = now
-        known = stored or _read(store, key) or now  # another process may have stored it meanwhile
-        if known.cluster_id != cluster_id:
-            raise NoCluster(
-                f"the log at {path} is cluster {cluster_id}, and the query with the checkpoint {address} has written "
-                f"to cluster {known.cluster_id}: is the right disk mounted? {_advice(store, key)}"
-            )
-        if known.topic_id != topic_id:
-            raise UnknownTopic(
-                topic,
-                f"topic {topic!r} at {path} has the id {topic_id}, and the query with the checkpoint {address} has "
-                f"written to {known.topic_id}, which was deleted. {_advice(store, key)}",
-            )
-        if is_object_store(store):
-            _compared[f"{address}/{path}/{topic}"] = now
-
-
-def check_absent(options: SinkOptions, absent: NoCluster | UnknownTopic) -> None:
-    """Raise an error if a query has written to the log or the topic which `absent` says does not exist."""
-    address = address_of(options)
-    if address is None:
-        return
-    with _unless_unreadable(address):
-        found = _find(options, address)
-        if found is None:
-            return
-        store, key, known = found
-        if known is None:
-            return
-        if isinstance(absent, UnknownTopic):
-            raise UnknownTopic(
-                absent.topic,
-                f"topic {absent.topic!r} does not exist, and the query with the checkpoint {address} has written to "
-                f"it: it was deleted. {_advice(store, key)}",
-            )
-        raise NoCluster(
-            f"there is no log at {known.path}, and the query with the checkpoint {address} has written there, to "
-            f"cluster {known.cluster_id}: is the disk mounted? {_advice(store, key)}"
+    try:
+        if _is_compared(options, address, found) and isinstance(found, SinkRecord):
+            _compared[name] = found
+    except StoreError as error:
+        logs.warning(
+            "the log is not compared with the one to which the query wrote before: the checkpoint %(checkpoint)s "
+            "cannot be used here: %(error)s",
+            checkpoint=address,
+            error=error,
         )
+
+
+def _is_compared(options: SinkOptions, address: str, found: SinkRecord | NoCluster | UnknownTopic) -> bool:
+    """Return whether the record in the checkpoint, which is in an object store, is equal to what was found."""
+    place = _find(options, address)
+    if place is None:
+        return False
+    store, key, known = place
+    query = f"the query with the checkpoint {address} has written"
+    if isinstance(found, UnknownTopic) and known is not None:
+        raise UnknownTopic(
+            found.topic,
+            f"topic {found.topic!r} does not exist, and {query} to it: it was deleted. {_advice(store, key)}",
+        )
+    if isinstance(found, NoCluster) and known is not None:
+        raise NoCluster(
+            f"there is no log at {known.path}, and {query} there, to cluster {known.cluster_id}: is the disk mounted? "
+            f"{_advice(store, key)}"
+        )
+    if not isinstance(found, SinkRecord):
+        return False
+    if known is None and not store.create(key, encode(found)):
+        known = _read(store, key)  # another process has stored it meanwhile
+    known = known or found
+    if known.cluster_id != found.cluster_id:
+        raise NoCluster(
+            f"the log at {found.path} is cluster {found.cluster_id}, and {query} to cluster {known.cluster_id}: is the "
+            f"right disk mounted? {_advice(store, key)}"
+        )
+    if known.topic_id != found.topic_id:
+        raise UnknownTopic(
+            found.topic,
+            f"topic {found.topic!r} at {found.path} has the id {found.topic_id}, and {query} to {known.topic_id}, "
+            f"which was deleted. {_advice(store, key)}",
+        )
+    return is_object_store(store)
 
 
 def _advice(store: Store, key: str) -> str:
@@ -173,21 +171,3 @@ def _read(store: Store, key: str) -> SinkRecord | None:
         return decode(store.read(key), f"{store.url}/{key}")
     except ObjectMissing:
         return None
-
-
-class _unless_unreadable(contextlib.AbstractContextManager[None]):  # noqa: N801 -- read as a word
-    """Ends the block with a warning if the checkpoint cannot be read or written here: Spark may have other rights."""
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-
-    def __exit__(self, kind: object, error: object, trace: object) -> bool:
-        if not isinstance(error, StoreError):
-            return False
-        logs.warning(
-            "the log is not compared with the one to which the query wrote before: the checkpoint %(checkpoint)s "
-            "cannot be used here: %(error)s",
-            checkpoint=self._address,
-            error=error,
-        )
-        return True

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log.opening import open_log
+from pyspark_log.opening import canonical, open_log
 from pyspark_log.writing.destination import is_typed
 from pyspark_log.writing.rows import check_columns
 from pyspark_log_coordinator.model.settings import INT_MAX
@@ -65,16 +65,17 @@ def check_known(options: SinkOptions) -> None:
         return
     from pyspark_log.sink import checkpoint
 
-    topic_id = ""
+    found: checkpoint.SinkRecord | NoCluster | UnknownTopic
     try:
         log = open_log(options.path, options.storage_options)
+        topic_id = ""
         if options.topic is not None:
-            found = log.known_topics.get(options.topic)
-            topic_id = log.topic(options.topic).topic_id if found is None else found.topic_id
+            known = log.known_topics.get(options.topic)
+            topic_id = log.topic(options.topic).topic_id if known is None else known.topic_id
+        found = checkpoint.SinkRecord(canonical(options.path), log.cluster_id, options.topic or "", topic_id)
     except (NoCluster, UnknownTopic) as absent:
-        checkpoint.check_absent(options, absent)
-    else:
-        checkpoint.check(options, log.cluster_id, topic_id)
+        found = absent
+    checkpoint.check(options, found)
 
 
 def prepare(
@@ -87,26 +88,20 @@ def prepare(
     if may_create and options.dead_letter_topic is not None:
         with contextlib.suppress(NoCluster, UnknownTopic):
             _check_letters(open_log(options.path, options.storage_options).topic(options.dead_letter_topic))
-    handle = _existing(options) if options.has_columns else None
+    handle = _existing(options)
     if handle is None and options.has_columns:
         return _create_typed(options, frame, may_create)
-    if handle is not None and not is_typed(handle):
-        _refuse_options(options)
-    try:
+    if handle is None or not is_typed(handle):
         check_columns({field.name: field.dataType.simpleString() for field in frame}, options.topic)
-    except InvalidRecord:
-        handle = handle or _existing(options)
-        if handle is None or not is_typed(handle):
-            raise
-        return handle.log, handle, _typed_plan(options, handle, _columns(options, frame))
-    if may_create >= Creates.TOPICS and (options.merge_schema or options.key_column) and _existing(options) is None:
+    if handle is None and may_create >= Creates.TOPICS:
         if may_create < Creates.LOG:
             open_log(options.path, options.storage_options)  # raises if the log itself is missing
         _refuse_options(options, "does not exist, and would hold")
     log = open_log(options.path, options.storage_options, create=may_create is Creates.LOG)
     if options.topic is None:
         return log, None, None
-    handle = _last_committed(log, options) or find(log, options.topic, options, may_create)
+    if handle is None:
+        handle = find(log, options.topic, options, may_create)
     if is_typed(handle):
         return log, handle, _typed_plan(options, handle, _columns(options, frame))
     _refuse_options(options)
