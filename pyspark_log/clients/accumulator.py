@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from pyspark_log.clients.row_input import InputRow
     from pyspark_log.options.clients import ProducerOptions
 
-ROOM_BYTES = 16 * 1024
-"""The room that an open batch takes of `buffer.memory` in advance, so that only every hundredth row has to ask."""
-
 
 class Request(msgspec.Struct, frozen=True):
     """Batches of one topic that are committed together."""
@@ -66,6 +63,7 @@ class Accumulator:
 
     def __init__(self, options: ProducerOptions) -> None:
         self._options = options
+        self._batch_size = options.batch_size
         self._free = options.buffer_memory
         self._queues: dict[str, _Queue] = {}
         self._unsettled: set[ProducerBatch] = set()
@@ -100,11 +98,14 @@ class Accumulator:
                 self._take_over()
             queue = self._queues.get(topic)
             batch = None if queue is None else queue.open
-            if batch is not None and size <= batch.room:
-                batch.room -= size
-            else:
+            if batch is None or self._waiting or size > self._free:
                 batch = self._admit(topic, size)
+            self._free -= size
+            batch.bytes += size
             delivery = batch.append(row, on_delivery)
+            if batch.bytes >= self._batch_size:
+                self._seal(self._queues[topic])
+                self._work.put(None)
             lock.release()
         except BaseException:
             if self._is_interrupted():  # else the lock is not taken yet, or not any more
@@ -152,11 +153,9 @@ class Accumulator:
         return queue
 
     def _admit(self, topic: str, size: int) -> RowBatch:
-        """Return the batch to which a row is to be added, sealed if that makes it full. The caller holds the lock."""
+        """Wait for room, and return the batch to which a row is to be added. The caller holds the lock."""
         if self._free < size + self._wanted or self._is_closed:
-            self._reserve(size)
-        else:
-            self._free -= size
+            self._wait_for(size)
         queue = self._queue(topic)
         batch = queue.open
         if batch is None:
@@ -164,17 +163,6 @@ class Accumulator:
             batch = queue.open = RowBatch(topic, self.lock)
             self._unsettled.add(batch)
             self._work.put(None)
-        self._take_back(batch)
-        batch.bytes += size
-        if batch.bytes >= self._options.batch_size:
-            self._seal(queue)
-            self._work.put(None)
-        else:  # a row that makes the batch full must not find room
-            room = min(ROOM_BYTES, self._options.batch_size - 1 - batch.bytes, self._free - self._wanted)
-            if room > 0:
-                self._free -= room
-                batch.bytes += room
-                batch.room = room
         return batch
 
     def add(self, batch: ProducerBatch) -> None:
@@ -188,7 +176,8 @@ class Accumulator:
         with self._lock:
             try:
                 batch.bytes = min(batch.bytes, self._options.buffer_memory)
-                self._reserve(batch.bytes)
+                self._wait_for(batch.bytes)
+                self._free -= batch.bytes
                 self._unsettled.add(batch)
                 self._late.append(batch)
                 self._take_over()
@@ -204,8 +193,8 @@ class Accumulator:
                 batches.remove(batch)
         self._unsettled.discard(batch)
 
-    def _reserve(self, size: int) -> None:
-        """Wait for room and take it, first come, first served. The caller holds the lock."""
+    def _wait_for(self, size: int) -> None:
+        """Wait for room, first come, first served. The caller holds the lock, and takes the room."""
         deadline, place = monotonic() + self._options.max_block, _Place(size)
         try:
             if threading.current_thread() in self.settlers:
@@ -213,8 +202,7 @@ class Accumulator:
             else:
                 self._waiting.append(place)
             while (self._free < size or self._waiting[0] is not place) and not self._is_closed:
-                if self._seal_all():  # rows that linger would keep their room
-                    continue
+                self._seal_all()  # rows that linger would keep their room
                 left = deadline - monotonic()
                 if left <= 0 or size > self._options.buffer_memory:
                     raise BufferExhausted(
@@ -225,7 +213,6 @@ class Accumulator:
                 self._settled.wait(left)
             if self._is_closed:
                 raise InvalidInput("this Producer is closed; make a new one")
-            self._free -= size
         finally:
             if place in self._waiting:
                 self._waiting.remove(place)
@@ -237,26 +224,17 @@ class Accumulator:
         """The room that others wait for."""
         return sum(place.size for place in self._waiting)
 
-    def _seal_all(self) -> int:
-        """Let no batch wait for more rows; return how much room became free."""
+    def _seal_all(self) -> None:
+        """Let no batch wait for more rows."""
         self._work.put(None)
-        return sum([self._seal(queue) for queue in self._queues.values()])
+        for queue in self._queues.values():
+            self._seal(queue)
 
-    def _seal(self, queue: _Queue) -> int:
-        """Let a topic's open batch be taken, without its room; return how much that was."""
-        batch = queue.open
-        if batch is None:
-            return 0
-        queue.ready.append(batch)  # first: `_mend` finds what is in both
-        queue.open = None
-        return self._take_back(batch)
-
-    def _take_back(self, batch: RowBatch) -> int:
-        """Free the room of a batch; return how much that was."""
-        room, batch.room = batch.room, 0
-        batch.bytes -= room
-        self._free += room
-        return room
+    def _seal(self, queue: _Queue) -> None:
+        """Let a topic's open batch be taken."""
+        if queue.open is not None:
+            queue.ready.append(queue.open)  # first: `_mend` finds what is in both
+            queue.open = None
 
     def take(self) -> Request | None:
         """Wait for ready batches and return those of one topic; None once the accumulator is closed and empty."""

@@ -100,9 +100,7 @@ class ProducerBatch(abc.ABC):
     def __init__(self, topic: str) -> None:
         self.topic = topic
         self.bytes = 0
-        """What it takes of `buffer.memory`, with its room."""
-        self.room = 0
-        """How much of that is for rows that may still be added."""
+        """What it takes of `buffer.memory`."""
         self.clock_offset_ms = 0
         """What to add to the clock of this machine."""
         self.counts: NDArray[np.int64] = np.zeros(0, np.int64)
