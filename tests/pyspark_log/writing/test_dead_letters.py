@@ -7,7 +7,7 @@ import pytest
 
 from pyspark_log.writing.dead_letters import HEADERS, DeadLetters
 from pyspark_log.writing.destination import destination_of
-from pyspark_log.writing.rows import NULL_HEADER, WRONG_TOPIC, rows_of
+from pyspark_log.writing.rows import WRONG_TOPIC, rows_of
 from pyspark_log.writing.staging import Staging
 from pyspark_log_coordinator.commit.commit import commit_staged
 from pyspark_log_coordinator.model.producers import ProducerClaim
@@ -83,15 +83,6 @@ def test_a_row_that_is_too_large_is_a_dead_letter_and_the_others_are_written(log
     assert letters(log) == [(large, [], b"t", b"1", b"InvalidRecord", reason)]
 
 
-def test_a_row_without_a_key_is_a_dead_letter_of_a_compacted_topic(log):
-    log.log.topic("t").alter_config({"cleanup.policy": "compact"})
-    rows = {"key": [b"k", None, None], "value": [b"1", b"2", b"x" * (LIMIT + 1)]}
-    assert write(log, rows, topic="t") == 2
-    assert [value for _, value in values(log, "t")] == [b"1"]
-    reasons = [reason for *_, reason in letters(log)]
-    assert all(b"a row has no key, and the topic has cleanup.policy=compact" in each for each in reasons)
-
-
 def test_a_dead_letter_without_a_key_is_refused_by_a_compacted_topic_which_would_drop_it(log):
     log.log.topic("dead").alter_config({"cleanup.policy": "compact"})
     large = b"x" * (LIMIT + 1)
@@ -99,20 +90,6 @@ def test_a_dead_letter_without_a_key_is_refused_by_a_compacted_topic_which_would
     with pytest.raises(InvalidRecord, match="topic 'dead': a row has no key, and the topic has cleanup"):
         write(log, {"value": [large]}, topic="t")
     assert [letter[0] for letter in letters(log)] == [large]
-
-
-def test_a_row_that_names_a_partition_that_does_not_exist_is_a_dead_letter(log):
-    partitions = pa.array([1, 2, None, -1], pa.int32())
-    write(log, {"value": [b"a", b"b", b"c", b"d"], "partition": partitions}, topic="t")
-    reason = (
-        "topic 't': a row names partition %d, but the topic has partitions 0 to 1; choose one of these, or none (a "
-    )
-    reason += "frame that was read from a topic has a column 'partition', too), or add "
-    assert values(log, "t") == [(0, b"c"), (1, b"a")]
-    assert letters(log) == [
-        (b"b", [], b"t", b"2", b"InvalidRecord", f"{reason % 2}partitions".encode()),
-        (b"d", [], b"t", b"-1", b"InvalidRecord", f"{reason % -1}partitions".encode()),
-    ]
 
 
 def test_a_row_of_a_topic_that_does_not_exist_is_a_dead_letter_unless_the_options_name_it(log):
@@ -133,14 +110,17 @@ def with_wrong_key(*keys):
     return pa.ListArray.from_arrays(pa.array(range(len(keys) + 1), pa.int32()), entries)
 
 
-def test_a_row_with_a_header_whose_key_is_not_utf8_is_a_dead_letter(log):
+def test_a_row_with_a_wrong_header_is_a_dead_letter_with_what_can_be_kept_of_it(log):
     headers = with_wrong_key(b"good", b"b\xffd", "größe".encode(), b"\xc3")
     write(log, {"value": [b"a", b"b", b"c", b"d"], "headers": headers}, topic="u")
+    header = {"key": "h", "value": b"1"}
+    write(log, {"value": [b"e"], "headers": pa.array([[header, None]], schema.HEADERS)}, topic="u")
     rows = read(log.path, subscribe="u", includeHeaders="true")
     assert [(row["value"], row["headers"][0]["key"]) for row in rows] == [(b"a", "good"), (b"c", "größe")]
     assert [(value, own) for value, own, *_ in letters(log)] == [
         (b"b", [("b\N{REPLACEMENT CHARACTER}d", b"v")]),
         (b"d", [("\N{REPLACEMENT CHARACTER}", b"v")]),
+        (b"e", [("h", b"1")]),
     ]
 
 
@@ -150,15 +130,6 @@ def test_a_row_whose_topic_is_not_utf8_is_a_dead_letter(log):
     assert values(log, "u") == [(0, b"a"), (0, b"c")]
     assert [(value, topic) for value, _, topic, *_ in letters(log)] == [(b"b", b"\xff\xfe"), (b"d", b"\xc3")]
     assert {reason for *_, reason in letters(log)} == {WRONG_TOPIC.encode()}
-
-
-def test_a_row_with_a_header_that_is_null_is_a_dead_letter_without_it(log):
-    header = {"key": "h", "value": b"1"}
-    headers = pa.array([[header], [header, None], None, [None]], schema.HEADERS)
-    assert write(log, {"value": [b"a", b"b", b"c", b"d"], "headers": headers}, topic="u") == 2
-    assert values(log, "u") == [(0, b"a"), (0, b"c")]
-    assert [(value, own) for value, own, *_ in letters(log)] == [(b"b", [("h", b"1")]), (b"d", [])]
-    assert {reason for *_, reason in letters(log)} == {NULL_HEADER.encode()}
 
 
 def test_a_dead_letter_keeps_key_headers_and_timestamp(log):
@@ -173,12 +144,6 @@ def test_a_dead_letter_keeps_key_headers_and_timestamp(log):
     assert [row["value"] for row in rows] == [None, b"1", b"2", b"3"]
     assert [row["timestamp"].second for row in rows] == [1, 2, 3, 4]
     assert [row["headers"][: -len(HEADERS)] for row in rows] == [each or [] for each in own]
-
-
-def test_a_row_that_is_too_large_for_the_dead_letter_topic_is_an_error(log):
-    log.log.topic("dead").alter_config({"max.message.bytes": "150"})
-    with pytest.raises(InvalidRecord, match=r"topic 'dead': a row of \d+ bytes .* \(150\); raise it for the topic"):
-        staged(log, {"value": [b"x" * 140]}, topic="t")
 
 
 def test_dead_letters_of_a_batch_that_is_written_again_are_in_the_log_once_though_the_batch_was_committed_alone(log):
