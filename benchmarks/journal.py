@@ -16,7 +16,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from typing import TYPE_CHECKING, Protocol
 
-from benchmarks.report import Line, at_most, information
+from benchmarks.report import Line, at_most, detail
 from benchmarks.stopwatch import percentile
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.journal.journal import Journal
@@ -157,5 +157,5 @@ def _compared(
         if target:
             lines.append(Line(f"{name}, {what}", "ms", ours, theirs, ours / theirs, at_most(TARGET)))
         else:
-            lines.append(information(f"{name}, {what}", "ms", ours, theirs))
+            lines.append(detail(f"{name}, {what}", "ms", ours, theirs))
     return lines

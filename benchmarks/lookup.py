@@ -206,6 +206,6 @@ def measure_lookup(folder: Path, shapes: tuple[Shape, ...], log: Callable[[str],
         lines.append(detail(f"{where}, 99th percentile", "ms", percentile(took, 99)))
         lines.append(detail(f"{where}, read at most", "KiB", max(read) / KIB))
         took, read = full.measure(getattr(full, row.__name__), LOOKUPS // 4)
-        lines.append(information(f"row of {what}, with its chunk, median", "ms", statistics.median(took)))
-        lines.append(information(f"row of {what}, with its chunk, read at most", "KiB", max(read) / KIB))
+        lines.append(detail(f"row of {what}, with its chunk, median", "ms", statistics.median(took)))
+        lines.append(detail(f"row of {what}, with its chunk, read at most", "KiB", max(read) / KIB))
     return lines
