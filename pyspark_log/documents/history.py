@@ -96,6 +96,11 @@ def rates(journals: Mapping[Key, Known], keys: Collection[Key], within: Span, *f
     ]
 
 
+def added(one: float | None, other: float | None) -> float | None:
+    """Return a sum, which is not known if a part of it is not."""
+    return None if one is None or other is None else one + other
+
+
 def levels(now: float, changes: Iterable[tuple[int, float]], known: float, within: Span) -> Values:
     """Return a number at the end of each step, from what it is now and by how much it has changed when (ms)."""
     waiting = sorted(changes)

@@ -59,7 +59,7 @@ def overview(view: ClusterView, parameters: Mapping[str, str], past: Known) -> d
     within = past_numbers.span(max(first - 1, view.at_ms - RECENT_MS), view.at_ms)
     topics = [(Scope.TOPIC, each) for each in view.topics]
     in_rows, in_bytes = past_numbers.rates(past, topics, within, "rows", "bytes")
-    (out_rows,) = past_numbers.rates(past, [(Scope.GROUP, each) for each in view.groups], within, "committed")
+    out_rows, out_bytes = _out(past, view, list(view.groups), within)
     events, _ = past_numbers.listed([*moments, *view.noticed], 10, [each for each in Lane if each not in ROUTINE])
     behind = sorted((each for each in view.groups.values() if each.lag), key=lambda each: -each.lag)
     known = [each for each in in_bytes if each is not None]
@@ -72,7 +72,7 @@ def overview(view: ClusterView, parameters: Mapping[str, str], past: Known) -> d
         "lag": sum(each.lag for each in view.groups.values()),
         "charts": [
             _plot("Rows a second", within, {"written": in_rows, "committed by groups": out_rows}, "rate"),
-            _plot("Bytes a second", within, {"written": in_bytes}, "bytes"),
+            _plot("Bytes a second", within, {"written": in_bytes, "committed by groups": out_bytes}, "bytes"),
         ],
         "behind": [(each, _catch_up(view, past, each)) for each in behind[:FURTHEST_BEHIND]],
         "full_in": {each["node"]: _days_left(each, growth * each["has"].bytes / stored) for each in view.nodes},
@@ -81,6 +81,20 @@ def overview(view: ClusterView, parameters: Mapping[str, str], past: Known) -> d
         "unread": _unread(view, past),
         "spare": spare(view.journals) if view.journals else None,
     }
+
+
+def _out(past: Known, view: ClusterView, names: Sequence[str], within: Span) -> tuple[Values, Values]:
+    """Return the rows a second that groups have committed, and about how many bytes these are where they are stored."""
+    rows: Values = [0.0] * len(within.times)
+    sizes: Values = list(rows)
+    for name in names:
+        (committed,) = past_numbers.rates(past, [(Scope.GROUP, name)], within, "committed")
+        figures = [view.topics[each].figures for each in _topics_of(view.groups[name]) if each in view.topics]
+        row_bytes = sum(each.bytes for each in figures) / max(1, sum(each.rows for each in figures))
+        for place, each in enumerate(committed):
+            rows[place] = past_numbers.added(rows[place], each)
+            sizes[place] = past_numbers.added(sizes[place], None if each is None else each * row_bytes)
+    return rows, sizes
 
 
 def _days_left(node: Mapping[str, Any], bytes_a_second: float) -> float | None:
@@ -350,7 +364,7 @@ def history(
         "given": given | {"lanes": " ".join(sorted(asked))},
         "span": within,
         "spans": _spans(within.since, within.until),
-        "charts": _charts(view, known, within, of_topic, of_group),
+        "charts": _charts(view, past, within, of_topic, of_group),
         "marks": _marks(listed, within, lanes),
         "listed": listed,
         "total": total,
@@ -372,21 +386,20 @@ def _keys(view: ClusterView, topic: str, group: str) -> list[tuple[Scope, str]]:
 
 def _charts(view: ClusterView, past: Known, within: Span, topic: str, group: str) -> list[dict[str, Any]]:
     topics = [(Scope.TOPIC, each) for each in ([topic] if topic else [] if group else view.topics)]
-    groups = [(Scope.GROUP, each) for each in ([group] if group else [] if topic else view.groups)]
+    groups = [group] if group else [] if topic else list(view.groups)
     rows: dict[str, Values] = {}
-    charts = []
+    sizes: dict[str, Values] = {}
     if topics:
-        rows["written"], in_bytes = past_numbers.rates(past, topics, within, "rows", "bytes")
-        charts.append(_plot("Bytes a second", within, {"written": in_bytes}, "bytes"))
+        rows["written"], sizes["written"] = past_numbers.rates(past, topics, within, "rows", "bytes")
     if groups:
-        (rows["committed by groups"],) = past_numbers.rates(past, groups, within, "committed")
-    charts.insert(0, _plot("Rows a second", within, rows, "rate"))
+        rows["committed by groups"], sizes["committed by groups"] = _out(past, view, groups, within)
+    charts = [_plot("Rows a second", within, rows, "rate"), _plot("Bytes a second", within, sizes, "bytes")]
     if topics:
         figures: dict[str, Figures] = {name: view.topics[name].figures for _, name in topics}
         found = past_numbers.out_of_sync(past, figures, within)
         charts.append(_plot("Replicas that are not in sync", within, {"replicas": found}, "count"))
     if groups:
-        most = sorted((view.groups[name] for _, name in groups), key=lambda each: -each.lag)[:FURTHEST_BEHIND]
+        most = sorted((view.groups[name] for name in groups), key=lambda each: -each.lag)[:FURTHEST_BEHIND]
         lags = {
             each.group_id: past_numbers.lag(past, each.group_id, _topics_of(each), each.lag, within) for each in most
         }

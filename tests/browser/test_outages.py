@@ -15,6 +15,8 @@ def test_the_store_goes_away_and_returns(tmp_path, serve, visit):
     cli.path.rename(away)
     expect(page.get_by_role("alert").filter(has_text="cannot be read")).to_be_visible()
     expect(page.locator("tbody th")).to_have_text(["t"])
+    expect(page.locator("#status")).to_contain_text("stale")
+    assert page.locator("main .sign.good").count() == 0
     away.rename(cli.path)
     expect(page.get_by_role("alert").filter(has_text="cannot be read")).to_have_count(0)
     lines(cli, "t", {"value": "x"})

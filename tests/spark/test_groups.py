@@ -64,7 +64,9 @@ def test_the_page_shows_what_a_query_has_written_and_read(spark: SparkSession, q
     query.run(spark)
     log = open_log(query.path)
     view = Watch(log, query.path).look()
-    found = content.queries(Past(log), view, {})
+    past = Past(log)
+    past.read(view)
+    found = content.queries(view, {}, past.known)
     [writer] = found["writers"]
     assert (writer["topic"], writer["batch"], writer["rows"]) == ("out", 2, 100)
     batches = [(each.name, each.producer, each.rows) for each in found["batches"]]
@@ -73,6 +75,8 @@ def test_the_page_shows_what_a_query_has_written_and_read(spark: SparkSession, q
     page = pages.render("queries", view=view, **found)
     assert f"batch 2 of &#39;{writer['query']}&#39;" in page
     assert view.groups["g"].lag == 0
+    assert [each.group_id for each in found["readers"]] == ["g"]
+    assert [each.rows for each in found["known"].values()] == [300]
 
 
 @pytest.mark.default
