@@ -210,23 +210,26 @@ class MajorityObjects:
         ]
 
     def repair(self, oldest: int) -> list[str]:
-        made = []
-        for damage in self.damage(oldest):
-            if damage.good is not None:
-                self._mend(damage)
-                made.append(f"{damage.url}/{damage.key}")
-        return made
+        return [
+            f"{each.url}/{each.key}"
+            for each in self.damage(oldest)
+            if each.good is not None and self._mend(each, each.good)
+        ]
 
-    def _mend(self, damage: Damage) -> None:
-        def mend_in(store: Store) -> None:
-            if store.url == damage.url:
-                assert damage.good is not None
-                store.put(damage.key, damage.good)
+    def _mend(self, damage: Damage, good: bytes) -> bool:
+        """Replace a damaged object; return whether it was there. Others may have trimmed it since it was found."""
+
+        def mend_in(store: Store) -> bool:
+            is_there = store.url == damage.url and store.exists(damage.key)
+            if is_there:
+                store.put(damage.key, good)
+            return is_there
 
         answers = self._ask(mend_in, settled=self._members.is_majority)
         for each in answers:
             if each.store == damage.store and each.error is not None:
                 raise each.error
+        return any(_results(answers))
 
     def _good(self, key: str) -> bytes | None:
         """Return the bytes that belong under a key, or None if the stores that answer do not tell."""
