@@ -3,12 +3,11 @@
     <journal>/entries/<number, 20 digits>.<ballot>          the vote: b"V" and the value, or b"N" (nil)
     <journal>/entries/<number, 20 digits>.<ballot>.claim    b"C" and the nonce of the attempt that claims the ballot
 
-Each is in an envelope b"PLRG", version 2, whose place is its key; version 1 had no place. Under another key it is
-damaged, neither a vote nor a claim of its store, which counts as silent in that slot. A value is a stored journal
-entry. A register is created once and never replaced; `paxos` has the rules for what is written and what is decided. All
-registers of a journal are in one folder, because a folder for each entry would cost a local store more flushes. In
-later generations of the journal's stores the folder is `entries.<generation>/`, so that a store in two generations
-keeps their registers apart.
+Each is in an envelope b"PLRG", version 2, whose place is its key. Under another key it is damaged, neither a vote nor a
+claim of its store, which counts as silent in that slot. A value is a stored journal entry. A register is created once
+and never replaced; `paxos` has the rules for what is written and what is decided. All registers of a journal are in one
+folder, because a folder for each entry would cost a local store more flushes. In later generations of the journal's
+stores the folder is `entries.<generation>/`, so that a store in two generations keeps their registers apart.
 
 **Trimmed slots.** A store deletes registers only when it has a newer snapshot itself. So a call that finds a register
 empty, or fills it, also reads that store's newest snapshot. If a value had been decided in the slot, one of the stores
