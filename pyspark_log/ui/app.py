@@ -223,7 +223,7 @@ class Ui:
         def draw() -> Screen:
             begun = time.thread_time()
             context = context_of()
-            html = pages.render(name, **self._given(view), **context)
+            html = pages.below(self.settings.root, pages.render(name, **self._given(view), **context))
             is_final = not context.get("problem")  # what could not be read is tried again
             drawn = screen(html, context.get("status", 200), context["title"], mark if is_final else object())
             return drawn._replace(as_of=view.oldest_ms, seconds=time.thread_time() - begun)
@@ -248,7 +248,7 @@ class Ui:
     async def _still(self, name: str, context: Mapping[str, Any]) -> Response:
         """Return the document of a page that does not move."""
         view = await self.live.view()
-        html = pages.render(name, **self._given(view), **context)
+        html = pages.below(self.settings.root, pages.render(name, **self._given(view), **context))
         drawn = screen(html, context.get("status", 200), context["title"], None)
         document = pages.document_of(name, drawn, view, root=self.settings.root, moves=False)
         return HTMLResponse(document, drawn.status)

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import importlib.resources
 import re
+import secrets
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
@@ -59,18 +60,23 @@ def render(page: str, *, offline: bool = False, sections: Collection[str] = (), 
 
 
 def document_of(page: str, screen: Screen, view: ClusterView, *, root: str = "", moves: bool = True) -> str:
-    """Return a whole document for a browser. The content of one that moves is replaced as it changes.
-
-    `root` is the path below which a proxy serves the page: all addresses of a page begin with it.
-    """
-    inside = "\n".join(screen.lines)
+    """Return a whole document for a browser. The content of one that moves is replaced as it changes."""
     here = _PARENTS.get(page, page)
     status = status_of(view, screen)
     shown = {"title": screen.title, "screen": screen.name, "moves": moves, "here": here, "status": status}
     template = _environment().get_template("base.html")
-    html = template.render(inside=inside, offline=False, pages=PAGES, version=version(), view=view, **shown)
+    around = template.render(inside=_INSIDE, offline=False, pages=PAGES, version=version(), view=view, **shown)
+    return below(root, around).replace(_INSIDE, "\n".join(screen.lines), 1)
+
+
+_INSIDE = secrets.token_hex(16)
+"""Where the content is to be in what is around it; no text of a page has it."""
+
+
+def below(root: str, html: str) -> str:
+    """Return HTML whose addresses of pages begin with `root`, the path below which a proxy serves them."""
     # What comes from the log has no quotes, so these are the page's own addresses.
-    return re.sub('(href|action|src)="/', f'\\1="{root}/', html) if root else html
+    return re.sub('(href|action|src|data-zoom)="/', rf'\1="{root}/', html) if root else html
 
 
 def status_of(view: ClusterView, screen: Screen) -> dict[str, Any]:

@@ -201,9 +201,11 @@ def test_what_another_site_makes_a_browser_ask_for_is_refused_unless_somebody_ha
 def test_a_proxy_serves_the_page_under_another_name_and_below_a_path(log):
     ui = ui_of(log, hosts=("log.example",), root="/log", allow_changes=True)
     answer = ask(ui, "/topics", host="log.example")
-    assert answer.status == 200
+    assert (answer.status, "/log/log" in answer.body) == (200, False)
     found = re.findall('(?:href|src|action)="([^"#d][^"]*)"', answer.body)
     assert {each.partition("/")[0] + each[:5] for each in found if not each.startswith("?")} == {"/log/"}
+    change = ask(ui, "/topics", host="log.example", **{app_module.KNOWN: ""}).body
+    assert ("/log/topics/t" in change, '\\"/topics/t' in change, "/log/log" in change) == (True, False, False)
     form = urlencode(planned(ui)).encode()
     done = ask(ui, "/groups/g/reset", form=form, host="log.example", origin="https://log.example")
     assert (done.status, done.headers["location"].startswith("/log/groups/g/reset?done=")) == (303, True)
