@@ -8,7 +8,6 @@ each partition's stay in the order of its offsets. What is masked is neither sho
 from __future__ import annotations
 
 import base64
-import functools
 import io
 import re
 from typing import TYPE_CHECKING, Any
@@ -21,9 +20,9 @@ from pyspark_log.browse.filters import Filters, json_of, matching, shown
 from pyspark_log.browse.masks import HEADERS, MASKED, RECORD_COLUMNS, Mask
 from pyspark_log.documents.figures import size_of
 from pyspark_log.documents.text import time_ms_of
-from pyspark_log.reading.fetch import fetch, newest_rows
-from pyspark_log.reading.planning import Range, find_again, split_of
+from pyspark_log.reading.planning import Range, split_of
 from pyspark_log.reading.positions import offset_for_time
+from pyspark_log.reading.rows import of_handle, read_rows
 from pyspark_log.writing import row_lines, typed_json
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.columns.row_offsets import end_of, first_of, offsets_from
@@ -245,9 +244,7 @@ def read_one(handle: TopicHandle, partition: int, offset: int, mask: Mask = NO_M
 
 
 def _fetched(handle: TopicHandle, number: int, start: int, end: int) -> Iterator[tuple[Offsets, pa.RecordBatch]]:
-    split = split_of(handle, Range(handle.name, number, start, end))
-    for offset, batch in fetch(handle.log.store_at, split, functools.partial(find_again, handle.log, split)):
-        yield offset, newest_rows(split, batch)
+    return read_rows(split_of(handle, Range(handle.name, number, start, end)), of_handle(handle))
 
 
 class _Lane:

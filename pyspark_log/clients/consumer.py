@@ -31,8 +31,8 @@ from pyspark_log.clients.records import (
 )
 from pyspark_log.opening import own_log
 from pyspark_log.options.clients import parse_consumer
-from pyspark_log.reading.planning import Range, split_of
 from pyspark_log.reading.positions import offset_for_time
+from pyspark_log.reading.rows import first_row
 from pyspark_log_coordinator.membership.latch import Latch
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import InvalidInput, LogError, NoCluster, UnknownTopic
@@ -423,10 +423,8 @@ class Consumer(OfOneProcess):
             handle = self._looks.topic(key.topic)
             handle.partition(key.partition)  # raises if there is no such partition
             offset = offset_for_time(handle, key.partition, ms, self._options.rack)
-            found[key] = None
-            if offset is not None:
-                split = split_of(handle, Range(*key, offset, offset + 1), self._options.rack)
-                found[key] = OffsetAndTimestamp(offset, first_timestamp_ms(self._log.store_at, split))
+            row = None if offset is None else first_row(handle, key.partition, offset)
+            found[key] = None if row is None else OffsetAndTimestamp(row[0], first_timestamp_ms(row[1]))
         return found
 
     def close(self) -> None:

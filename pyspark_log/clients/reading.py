@@ -19,13 +19,13 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_log.clients.records import ConsumerBatch, ConsumerRecord, TopicPartition
-from pyspark_log.reading.fetch import fetch, newest_rows
-from pyspark_log.reading.planning import Range, find_again, split_of
+from pyspark_log.reading.planning import Range, split_of
+from pyspark_log.reading.rows import of_handle, read_rows
 from pyspark_log_coordinator.group.state import NO_EPOCH
 from pyspark_log_coordinator.model.topic_state import changed_partitions
 from pyspark_log_storage.columns.row_offsets import end_of, first_of, offsets_from
 from pyspark_log_storage.columns.schema import is_typed
-from pyspark_log_storage.errors import DataLoss, InvalidInput, LogError, ObjectMissing
+from pyspark_log_storage.errors import DataLoss, InvalidInput, LogError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -34,12 +34,10 @@ if TYPE_CHECKING:
 
     from pyspark_log.clients.looks import Looks
     from pyspark_log.options.clients import ConsumerOptions
-    from pyspark_log.reading.fetch import Split
     from pyspark_log_coordinator.group.state import Group
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import Partition
     from pyspark_log_storage.columns.row_offsets import Offsets
-    from pyspark_log_storage.stores.store import Store
 
 BUSY_LOOK_SECONDS = 0.1
 """How often a consumer that has rows to return looks for newer ones."""
@@ -231,8 +229,7 @@ class AssignedPartition:
         while True:
             try:
                 return self._read_next()
-            except (DataLoss, ObjectMissing):
-                # Maintenance has moved or deleted the files since the read was planned, and may do so again.
+            except DataLoss:  # since the read was planned; `position` says where to go on. It may happen again
                 self.handle.refresh()
                 newest = self.state.log_start, self.state.compactions, self.state.leader_epoch
                 if newest == known:
@@ -245,11 +242,9 @@ class AssignedPartition:
                 start, end = self.position(), self.state.high_watermark
                 if start >= end:
                     return False
-                log = self.handle.log
                 split = split_of(self.handle, Range(*self.key, start, end), self._options.rack)
-                again, joined = partial(find_again, log, split), self._options.partition_fetch_bytes
-                # A `map` keeps none of the rows that it has returned, as a generator would.
-                self._fetched = map(partial(_as_newest, split), fetch(log.store_at, split, again, joined))
+                joined = self._options.partition_fetch_bytes
+                self._fetched = read_rows(split, of_handle(self.handle), batch_bytes_max=joined)
                 self._fetched_epoch, self._fetched_end = self.state.leader_epoch, end
             try:
                 found = next(self._fetched, None)
@@ -472,11 +467,6 @@ def _nothing() -> None:
     """Do nothing."""
 
 
-def _as_newest(split: Split, fetched: tuple[Offsets, pa.RecordBatch]) -> tuple[Offsets, pa.RecordBatch]:
-    offsets, rows = fetched
-    return offsets, newest_rows(split, rows)
-
-
 @contextlib.contextmanager
 def _raised_if_empty(found: list[T]) -> Iterator[None]:
     """Let an error wait for the next call if there are rows that the caller would lose."""
@@ -505,12 +495,6 @@ def _records_of(batch: ConsumerBatch) -> list[ConsumerRecord]:
     return [ConsumerRecord(topic, partition, o, t, k, v) for o, t, k, v in zip(*columns, strict=True)]
 
 
-def first_timestamp_ms(store_at: Callable[[str], Store], split: Split) -> int:
-    """Return the timestamp of the first row of a split, in milliseconds since 1970."""
-    _, rows = next(fetch(store_at, split))
-    return int(_microseconds(rows.column("timestamp"))[0]) // _US_PER_MS
-
-
 def values_of(column: pa.Array) -> list[bytes | None]:
     """Return the values of a binary column."""
     rows = len(column)
@@ -526,6 +510,11 @@ def values_of(column: pa.Array) -> list[bytes | None]:
     bits = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")
     is_valid = bits[column.offset : column.offset + rows].tolist()
     return [value if valid else None for valid, value in zip(is_valid, values, strict=True)]
+
+
+def first_timestamp_ms(batch: pa.RecordBatch) -> int:
+    """Return the timestamp of the first row, in milliseconds since 1970."""
+    return int(_microseconds(batch.column("timestamp"))[0]) // _US_PER_MS
 
 
 def _microseconds(column: pa.Array) -> NDArray[np.int64]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,10 +17,11 @@ from pyspark_log import opening
 from pyspark_log.options import parse_source
 from pyspark_log.options.bounds import options_between
 from pyspark_log.reading import batch_read_plan, planning
-from pyspark_log.reading.arrow_rows import COLUMNS, fetch_rows, record_schema, typed_schema
-from pyspark_log.reading.newest_rows import check_compacted, keyed_partition, newest_rows_of
+from pyspark_log.reading.arrow_rows import COLUMNS, record_schema, typed_schema
+from pyspark_log.reading.newest_rows import check_compacted, keyed_partition
+from pyspark_log.reading.rows import LogAt, Lost, read_rows
 from pyspark_log_storage.columns import schema as stored
-from pyspark_log_storage.errors import InvalidInput, ObjectMissing
+from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from pyspark_log.reading.fetch import Split
     from pyspark_log.reading.newest_rows import KeyedPartition
     from pyspark_log_storage.stores.storage_options import StorageOptions
-    from pyspark_log_storage.stores.store import Store
 
 
 class Scan:
@@ -36,16 +37,15 @@ class Scan:
 
     def __init__(
         self,
-        path: str,
-        storage_options: StorageOptions,
         topic: str,
         version: int,
         schema: pa.Schema,
         parts: Sequence[tuple[Split, KeyedPartition | None]],
+        at: Callable[[], LogAt],
+        lost: Lost,
     ) -> None:
-        """`path` is canonical. Of a part with a keyed partition only the newest row of each key is read."""
-        self._path, self._storage_options = path, storage_options
-        self._parts = parts
+        """Of a part with a keyed partition only the newest row of each key is read."""
+        self._parts, self._at, self._lost = parts, at, lost
         self.topic = topic
         self.version = version
         """The version of the topic, the number of an entry of its journal, whose rows these are."""
@@ -69,10 +69,12 @@ class Scan:
         Besides the batch at most one chunk is in memory.
 
         Raises `CorruptObject` or `StoreError` if no node has a readable copy of the next rows, and `DataLoss` if they
-        expired, were deleted or were cut by an unclean election after the scan was made.
+        expired, were deleted or were cut by an unclean election after the scan was made. With failOnDataLoss=false
+        these are left out.
         """
-        stores_at = opening.own_stores_at(self._path, self._storage_options)
-        return itertools.chain.from_iterable(itertools.starmap(partial(self._rows, stores_at), self._parts))
+        at = self._at()
+        parts = (read_rows(split, at, self.schema, newest=keyed, lost=self._lost) for split, keyed in self._parts)
+        return map(itemgetter(1), itertools.chain.from_iterable(parts))
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return the rows as a reader of PyArrow, which reads them while it is consumed."""
@@ -85,28 +87,6 @@ class Scan:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the rows as a PyCapsule with an Arrow C stream: the Arrow PyCapsule interface."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
-
-    def _rows(
-        self, stores_at: Callable[[str], Store], split: Split, keyed: KeyedPartition | None
-    ) -> Iterator[pa.RecordBatch]:
-        """Read a split. Maintenance may move its rows to other files more than once while a program consumes them."""
-        newest = None if keyed is None else newest_rows_of(stores_at, split, keyed, partial(self._find_again, split))
-        while True:
-            reached = [split.start]
-            try:
-                for batch in fetch_rows(stores_at, split, self.schema, self._find_again, reached.append, newest):
-                    del reached[:-1]
-                    rows = [batch]
-                    del batch  # a generator that waits would keep it in memory
-                    yield rows.pop()
-                return
-            except ObjectMissing:
-                if reached[-1] == split.start:
-                    raise
-            split = self._find_again(split, reached[-1])
-
-    def _find_again(self, split: Split, offset: int) -> Split:
-        return planning.find_again(opening.open_log(self._path, self._storage_options), split, offset)
 
 
 def scan(  # noqa: PLR0913 -- each is a fact of its own
@@ -163,7 +143,13 @@ def scan(  # noqa: PLR0913 -- each is a fact of its own
         check_compacted(handle, ranges)
     parts = [(each, keyed_partition(handle, each.partition) if latest else None) for each in splits]
     version = handle.version if version is None else version
-    return Scan(path, parsed.storage_options, topic, version, chosen, parts)
+    lost = Lost.ERROR if parsed.fail_on_data_loss else Lost.LEFT_OUT
+    return Scan(topic, version, chosen, parts, partial(_log_at, path, parsed.storage_options), lost)
+
+
+def _log_at(path: str, options: StorageOptions) -> LogAt:
+    """Return where the rows are for one thread: it has stores of its own."""
+    return LogAt(opening.own_stores_at(path, options), partial(opening.open_log, path, options))
 
 
 def _chosen(known: pa.Schema, columns: Sequence[str], topic: str) -> pa.Schema:

@@ -1,4 +1,4 @@
-"""The rows of a split as Arrow batches with the columns that a reader asks for. They need no Spark.
+"""The columns of rows that are read, as Arrow batches. They need no Spark.
 
     records   key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp,
               timestampType int (always 0, CreateTime), headers array<struct<key: string, value: binary>>, null for a
@@ -14,25 +14,20 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
-from pyspark_log.reading.fetch import fetch, schemas_of
+from pyspark_log.reading.fetch import schemas_of
 from pyspark_log_storage.columns import column_types, schema
 from pyspark_log_storage.columns.column_conversion import column_of
-from pyspark_log_storage.columns.row_offsets import each_of, end_of, first_of
+from pyspark_log_storage.columns.row_offsets import each_of, first_of
 from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from numpy.typing import NDArray
 
     from pyspark_log.reading.fetch import Split
-    from pyspark_log.reading.newest_rows import NewestRows
     from pyspark_log_storage.columns.row_offsets import Offsets
-    from pyspark_log_storage.stores.store import Store
 
 COLUMNS: dict[str, pa.DataType] = {
     "key": pa.binary(),
@@ -63,49 +58,16 @@ def typed_schema(columns: pa.Schema) -> pa.Schema:
     return pa.schema([*(pa.field(name, COLUMNS[name]) for name in OWN), *columns])
 
 
-def fetch_rows(
-    store_at: Callable[[str], Store],
-    split: Split,
-    wanted: pa.Schema,
-    find_again: Callable[[Split, int], Split | None],
-    reached: Callable[[int], object] = lambda _: None,
-    newest: NewestRows | None = None,
-) -> Iterator[pa.RecordBatch]:
-    """Return the rows of a split in order, with exactly the columns `wanted`. Batches and errors are those of `fetch`.
-
-    `find_again(split, offset)` returns a new split of the rows from `offset`, None if there are no more. `reached` is
-    called with the offset after the last row of each batch, before the batch is returned. With `newest` only those rows
-    are. Raises `InvalidInput` if a typed topic has no such column, or if it has evolved, and `wanted` cannot hold its
-    rows.
-    """
-    known = schemas_of(split)[-1]
-    columns: tuple[str, ...] | None
-    if schema.is_typed(known):
-        columns, shaped = _decoded_of_typed(wanted, split, known), typed_rows
-    else:
-        columns, shaped = _decoded_of_records(wanted), record_rows
-    if newest is not None and columns is not None:
-        columns = tuple(sorted({*columns, *newest.partition.columns.of_live_rows}))
-    split = msgspec.structs.replace(split, columns=columns)
-
-    def again(offset: int) -> Split | None:
-        found = find_again(split, offset)
-        return None if found is None else msgspec.structs.replace(found, columns=columns)
-
-    def as_wanted(found: tuple[Offsets, pa.RecordBatch]) -> pa.RecordBatch:
-        offsets, rows = found
-        reached(end_of(offsets, rows.num_rows))
-        if newest is not None:
-            offsets, rows = newest.only(offsets, rows)
-        return shaped(rows, wanted, split.topic, split.partition, offsets)
-
-    # A `map` keeps none of the rows that it has returned, as a generator would.
-    batches = map(as_wanted, fetch(store_at, split, again))
-    return batches if newest is None else filter(_has_rows, batches)
+def decoded_columns(wanted: pa.Schema, split: Split) -> tuple[str, ...] | None:
+    """Return the columns of chunks to decode, None for all. Raises `InvalidInput` if a typed topic lacks a column."""
+    newest = schemas_of(split)[-1]
+    return _decoded_of_typed(wanted, split, newest) if schema.is_typed(newest) else _decoded_of_records(wanted)
 
 
-def _has_rows(batch: pa.RecordBatch) -> bool:
-    return bool(batch.num_rows)
+def shaped(stored: pa.RecordBatch, wanted: pa.Schema, split: Split, offset: Offsets) -> pa.RecordBatch:
+    """Return stored rows of a split with the columns `wanted`. Raises `InvalidInput`, see `typed_rows`."""
+    rows = typed_rows if schema.is_typed(schemas_of(split)[-1]) else record_rows
+    return rows(stored, wanted, split.topic, split.partition, offset)
 
 
 def _decoded_of_records(wanted: pa.Schema) -> tuple[str, ...] | None:

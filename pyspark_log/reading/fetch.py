@@ -145,9 +145,9 @@ def fetch(
     `store_at` opens the store at an address as the cluster knows it. Small chunks are joined up to `batch_bytes_max`
     bytes. Holds one batch and one chunk in memory, besides `RecentChunks`; between two batches it holds only the
     chunk that it has read and that did not fit, if there is one. If a node fails, the next holder is read. If a file is
-    missing or no holder can be read, `find_again(offset)` is called, once for each offset: it returns a new split of
-    the rows from `offset`, which maintenance may have moved, or None if there are no more. Raises the nearest node's
-    `CorruptObject`, which names topic, partition and offset, or `StoreError`.
+    missing or no holder can be read, `find_again(offset)` is called, until it finds the same files: it returns a new
+    split of the rows from `offset`, which maintenance may have moved, or None if there are no more. Raises the nearest
+    node's `CorruptObject`, which names topic, partition and offset, or `StoreError`.
     """
     return _grouped(_chunks(store_at, split, find_again), batch_bytes_max)
 
@@ -196,7 +196,7 @@ def _taken(group: list[pa.RecordBatch]) -> pa.RecordBatch:
 def _chunks(
     store_at: Callable[[str], Store], split: Split, find_again: Callable[[int], Split | None] | None
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    reached, looked = split.start, -1
+    reached = split.start
     while True:
         try:
             for begin, end, batch in _read(store_at, split):
@@ -209,17 +209,17 @@ def _chunks(
             is_missing = isinstance(error, ObjectMissing)
             if find_again is None or (len(split.nodes) == 1 and not is_missing):
                 raise
-            if looked == reached:
-                if not isinstance(error, ObjectMissing):
-                    raise
-                name = f"topic {split.topic!r}, partition {split.partition}, offset {reached}"
-                raise ObjectMissing(error.url, error.key, name) from error
             try:
-                found, looked = find_again(reached), reached
+                found = find_again(reached)
             except (CorruptObject, NoCluster, StoreError):
                 if is_missing:
                     raise
                 raise error from None  # the error of the rows is of more use than that of the journal
+            if found == split:
+                if not isinstance(error, ObjectMissing):
+                    raise
+                name = f"topic {split.topic!r}, partition {split.partition}, offset {reached}"
+                raise ObjectMissing(error.url, error.key, name) from error
         if found is None:
             return
         split, reached = found, max(reached, found.start)

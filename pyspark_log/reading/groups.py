@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
-from pyspark_log.reading.planning import next_row
 from pyspark_log.reading.positions import offset_for_time
+from pyspark_log.reading.rows import first_row
 from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_storage.errors import InvalidInput, UnknownGroup, UnknownTopic
 
@@ -81,7 +81,7 @@ def oldest_unread_ms(log: Log, behind: PartitionLag) -> int | None:
     if behind.lag == 0:
         return None
     handle = log.topic(behind.topic, recent_suffices=True)  # the lag was found a moment ago
-    found = next_row(log, handle, behind.partition, behind.unread)
+    found = first_row(handle, behind.partition, behind.unread)
     if found is None:
         return None
     _, batch = found

@@ -22,7 +22,7 @@ from pyspark_log.reading.fetch import fetch, schemas_of
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns.keys import NONE, deletes, is_in, keys_in, matched, newest
 from pyspark_log_storage.columns.row_offsets import each_of
-from pyspark_log_storage.errors import DataLoss, InvalidInput, ObjectMissing
+from pyspark_log_storage.errors import DataLoss, InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -110,20 +110,8 @@ def keyed_partition(handle: TopicHandle, number: int) -> KeyedPartition:
     return KeyedPartition(partition.compacted_end, handle.config.compaction_columns, found)
 
 
-def newest_rows_of(
-    store_at: Callable[[str], Store], split: Split, keyed: KeyedPartition, find_again: Callable[[int], Split]
-) -> NewestRows:
-    """Return which rows of a split are the newest of their keys in it.
-
-    `find_again(offset)` is called if a file is gone, as `fetch` calls it. Raises as `fetch` does.
-    """
-    try:
-        return _newest_rows_of(store_at, split, keyed)
-    except ObjectMissing:
-        return _newest_rows_of(store_at, find_again(split.start), keyed)
-
-
-def _newest_rows_of(store_at: Callable[[str], Store], split: Split, keyed: KeyedPartition) -> NewestRows:
+def newest_rows_of(store_at: Callable[[str], Store], split: Split, keyed: KeyedPartition) -> NewestRows:
+    """Return which rows of a split are the newest of their keys in it. Raises as `fetch` without `find_again` does."""
     columns, start = keyed.columns, max(split.start, keyed.compacted_end)
     if start >= split.end:
         return NewestRows(keyed, np.array(sorted(keyed.placeholders), np.int64), NONE)

@@ -7,7 +7,6 @@ Splits follow chunks. `minPartitions` divides the larger ranges in proportion to
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import math
 from typing import TYPE_CHECKING
@@ -15,17 +14,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log.reading.failover import ReadReplica
-from pyspark_log.reading.fetch import Split, fetch
+from pyspark_log.reading.fetch import Split
 from pyspark_log_coordinator.log import nearest_holders
 from pyspark_log_coordinator.log.nearest_holders import nearest_first
 from pyspark_log_storage import logs
-from pyspark_log_storage.columns.row_offsets import first_of
 from pyspark_log_storage.errors import DataLoss, UnknownTopic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    import pyarrow as pa
 
     from pyspark_log.options import SourceOptions
     from pyspark_log_coordinator.cluster.nodes import Node
@@ -121,23 +117,6 @@ def split_of(handle: TopicHandle, part: Range, rack: str = "") -> Split:
     )
 
 
-def next_row(log: Log, handle: TopicHandle, number: int, offset: int) -> tuple[int, pa.RecordBatch] | None:
-    """Return the first row of a partition at or after `offset` and below the high watermark, and its offset, or None.
-
-    Raises what `fetch` raises.
-    """
-    partition = handle.partitions[number]
-    offset = max(offset, partition.log_start)
-    end = offset + 1 if offset >= partition.compacted_end else partition.compacted_end + 1
-    end = min(end, partition.high_watermark)
-    if offset >= end:
-        return None
-    split = split_of(handle, Range(handle.name, number, offset, end))
-    for offsets, batch in fetch(log.store_at, split, functools.partial(find_again, log, split)):
-        return first_of(offsets), batch.slice(0, 1)
-    return None
-
-
 def read_replicas(topic: Topic, nodes: Sequence[Node], holders: Iterable[Holder]) -> tuple[ReadReplica, ...]:
     """Return the nodes that hold a file, in their order, as a task needs them."""
     return tuple(ReadReplica(each.node_id, each.url) for each in nearest_holders.holding(topic, nodes, holders))
@@ -188,7 +167,8 @@ def find_again(log: Log, split: Split, offset: int) -> Split:
             f"{where}: offsets {max(high, offset)} to {split.end - 1} were cut by an unclean election while they were "
             "read; start the read again"
         )
-    return split_of(handle, Range(split.topic, split.partition, offset, split.end), split.rack)
+    found = split_of(handle, Range(split.topic, split.partition, offset, split.end), split.rack)
+    return msgspec.structs.replace(found, columns=split.columns)
 
 
 def find_rest(log: Log, split: Split, offset: int) -> Split | None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 import json
-from functools import partial
 from operator import and_
 from typing import TYPE_CHECKING
 
@@ -113,8 +112,7 @@ def _older_rows(handle: TopicHandle, ranges: list[Range], rack: str) -> Iterator
     for each in ranges:
         split = planning.split_of(handle, each, rack)
         keyed = keyed_partition(handle, each.partition)
-        find_again = partial(planning.find_again, handle.log, split)
-        found = newest_rows_of(handle.log.store_at, split, keyed, find_again)
+        found = newest_rows_of(handle.log.store_at, split, keyed)
         yield each, found.older(each.start, each.end)
 
 

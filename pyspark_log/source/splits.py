@@ -6,13 +6,16 @@ Every worker imports this module, so it imports no planning and no state machine
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
 from pyspark_log import opening
-from pyspark_log.reading.arrow_rows import fetch_rows, record_schema
+from pyspark_log.reading.arrow_rows import record_schema
 from pyspark_log.reading.fetch import Split, schemas_of
+from pyspark_log.reading.rows import LogAt, Lost, read_rows
 from pyspark_log.source.row import chosen_columns
 from pyspark_log_storage.columns.schema import is_typed
 from pyspark_log_storage.stores.storage_options import NO_OPTIONS, StorageOptions
@@ -68,15 +71,6 @@ def read_split(partition: InputPartition, schema: StructType) -> Iterator[pa.Rec
     else:
         wanted = record_schema(chosen_columns(schema))
 
-    def find_again(split: Split, offset: int) -> Split:
-        from pyspark_log.reading import planning  # tasks must not import it
-
-        return planning.find_again(opening.open_log(url, options), split, offset)
-
-    def find_rest(split: Split, offset: int) -> Split | None:
-        from pyspark_log.reading import planning  # tasks must not import it
-
-        return planning.find_rest(opening.open_log(url, options), split, offset)
-
-    found = find_again if partition.fail_on_data_loss else find_rest
-    yield from fetch_rows(opening.stores_at(url, options), partition.split, wanted, found)
+    at = LogAt(opening.stores_at(url, options), partial(opening.open_log, url, options))
+    lost = Lost.ERROR if partition.fail_on_data_loss else Lost.LEFT_OUT
+    yield from map(itemgetter(1), read_rows(partition.split, at, wanted, lost=lost))

@@ -1,7 +1,6 @@
-"""`pyspark-log consume`: print the rows of a topic.
+"""`pyspark-log consume`: print the rows of a topic, partition by partition.
 
-Each poll prints the new rows of a consistent cut of the topic, partition by partition. So rows of one partition are in
-order, and across partitions only the polls are.
+With `--follow` and with `--group` a `Consumer` reads the rows (`follow`).
 """
 
 from __future__ import annotations
@@ -26,28 +25,23 @@ from pyspark_log.cli import arguments
 from pyspark_log.cli.arguments import Format
 from pyspark_log.cli.output import counted
 from pyspark_log.cli.rows import row_positions
-from pyspark_log.clients.reading import AssignedPartition
 from pyspark_log.opening import open_log
-from pyspark_log.options.clients import parse_consumer
-from pyspark_log.reading.fetch import BATCH_BYTES_MAX, BATCH_ROWS, fetch, newest_rows
-from pyspark_log.reading.newest_rows import check_compacted, keyed_partition, newest_rows_of
-from pyspark_log.reading.planning import Range, find_again, split_of
+from pyspark_log.reading.fetch import BATCH_ROWS
+from pyspark_log.reading.newest_rows import check_compacted, keyed_partition
+from pyspark_log.reading.planning import Range, split_of
+from pyspark_log.reading.rows import Lost, of_handle, read_rows
 from pyspark_log.writing import row_lines
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.columns.row_offsets import count_before, each_of, offsets_from
+from pyspark_log_storage.columns.row_offsets import each_of, offsets_from
 from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from pyspark_log.cli.rows.consume_group import Write
+    from pyspark_log.cli.rows.follow import Reset, Write
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_storage.columns.row_offsets import Offsets
-
-    _Poll = Callable[[Write, int | None], int]
-
-POLL_SECONDS = 0.1
 
 
 @arguments.examples(
@@ -146,46 +140,32 @@ def consume(  # noqa: PLR0913  # one for each option of the command
         _check_group(start, end, output)
     if latest:
         _check_latest(start, end, group, follow=follow)
+    handle = open_log(path).topic(topic)
+    partitions = _chosen(handle, partition)
     try:
-        log = open_log(path)
-        handle = log.topic(topic)
-        partitions = _chosen(handle, partition)
-        if group is not None:
-            from pyspark_log.cli.rows.consume_group import Wanted, consume_as_member
+        if group is not None or follow:
+            from pyspark_log.cli.rows.follow import Wanted, follow_topic
 
-            found = {number: handle.partitions[number].high_watermark for number in partitions}
-            wanted = Wanted(
-                topic,
-                group,
-                tuple(partitions) if partition else None,
-                "earliest" if start == "earliest" else "latest",
-                rack or "",
-                max_messages,
-                None if follow else found,
-            )
-            consume_as_member(path, wanted, _printer(form, key_separator), functools.partial(_wait, 0))
+            chosen = tuple(partitions) if partition else None
+            begins = None if group else row_positions.offsets_at(row_positions.FROM, start, handle, partitions)
+            ends = None if follow else {number: handle.partitions[number].high_watermark for number in partitions}
+            reset: Reset = "latest" if start == "latest" and group else "earliest"
+            wanted = Wanted(topic, group, chosen, begins, ends, reset, rack or "", max_messages)
+            follow_topic(path, wanted, _printer(form, key_separator), functools.partial(_wait, 0))
             return
         begins = row_positions.offsets_at(row_positions.FROM, start, handle, partitions)
-        ends = None
-        if end is not None:
-            ends = row_positions.offsets_at(row_positions.TO, end, handle, partitions)
-            row_positions.check_order(handle, begins, ends)
-        reading = _Reading(handle, begins, ends, rack or "")
-        poll: _Poll = functools.partial(_newest_rows, handle, begins, rack or "") if latest else reading.poll
+        ends = row_positions.offsets_at(row_positions.TO, end or "latest", handle, partitions)
+        row_positions.check_order(handle, begins, ends)
+        if latest:
+            check_compacted(handle, ())
+        bounds = {number: (begins[number], ends[number]) for number in partitions}
+        read = functools.partial(_read, handle, bounds, max_messages, rack or "", latest=latest)
         if output is not None:
-            _write_file(output, poll, max_messages)
+            with open_rows(output) as write:
+                rows = read(write)
+            typer.echo(f"wrote {counted(rows, 'row')} to {output}")
             return
-        write = _printer(form, key_separator)
-        left = max_messages
-        while True:
-            printed = poll(write, left)
-            left = None if left is None else left - printed
-            if not follow or left == 0:
-                return
-            _wait(POLL_SECONDS)
-            handle.refresh()
-            if not partition:
-                reading.add_new_partitions()
+        read(_printer(form, key_separator))
     except KeyboardInterrupt:
         if not follow:
             raise
@@ -246,77 +226,35 @@ def _printer(form: Format, key_separator: str | None) -> Write:
     return write
 
 
-def _write_file(output: pathlib.Path, poll: _Poll, rows_max: int | None) -> None:
-    with open_rows(output) as write:
-        rows = poll(write, rows_max)
-    typer.echo(f"wrote {counted(rows, 'row')} to {output}")
+def _read(
+    handle: TopicHandle,
+    bounds: Mapping[int, tuple[int, int]],
+    rows_max: int | None,
+    rack: str,
+    write: Write,
+    *,
+    latest: bool,
+) -> int:
+    """Write the rows between two offsets of each partition, at most `rows_max`, and return their number.
 
-
-class _Reading:
-    """The partitions, read as a Consumer reads them: it goes on if rows expire or are compacted meanwhile."""
-
-    def __init__(self, handle: TopicHandle, begins: dict[int, int], ends: dict[int, int] | None, rack: str) -> None:
-        """`ends` None: at the end of the log."""
-        self._handle = handle
-        self._ends = ends
-        given = {"auto.offset.reset": "earliest", "max.partition.fetch.bytes": BATCH_BYTES_MAX}
-        self._options = parse_consumer({**given, "client.rack": rack} if rack else given, {})
-        self._partitions: dict[int, AssignedPartition] = {}
-        for number, begin in begins.items():
-            self._add(number, begin)
-
-    def _add(self, number: int, begin: int) -> None:
-        self._partitions[number] = added = AssignedPartition(self._handle, number, self._options)
-        added.seek(begin)
-        added.position()  # rows before it must not be cut from now on
-
-    def add_new_partitions(self) -> None:
-        """Also read the partitions that the topic has got since the start, from their first rows on."""
-        for number, each in enumerate(self._handle.partitions):
-            if number not in self._partitions:
-                self._add(number, each.log_start)
-
-    def poll(self, write: Write, rows_max: int | None) -> int:
-        """Write new rows, at most `rows_max`, and return their number."""
-        rows = 0
-        ends = self._ends or {number: each.state.high_watermark for number, each in self._partitions.items()}
-        for number, each in self._partitions.items():
-            while rows != rows_max and each.position() < ends[number]:
-                found = each.take(BATCH_ROWS if rows_max is None else min(BATCH_ROWS, rows_max - rows))
-                if found is None:
-                    break
-                offsets: Offsets = found.offset if found.offsets is None else found.offsets.to_numpy()
-                record = found.rows.slice(0, count_before(offsets, found.rows.num_rows, ends[number]))
-                if record.num_rows:
-                    write(record, self._handle.name, number, offsets)
-                    rows += record.num_rows
-        return rows
-
-
-def _newest_rows(handle: TopicHandle, begins: dict[int, int], rack: str, write: Write, rows_max: int | None) -> int:
-    """Write the newest row of each key as of now, at most `rows_max` rows, and return their number.
-
-    Raises `DataLoss` if rows expire or are compacted meanwhile: they would be of another moment. Raises `InvalidInput`
-    if the topic is not compacted.
+    It continues if rows expire meanwhile. With `latest` it writes the newest row of each key, and raises `DataLoss`
+    instead: the rows would be of another moment.
     """
-    check_compacted(handle, ())
     rows = 0
-    log, state = handle.log, handle.state
-    for number, begin in begins.items():
-        end = state.partitions[number].high_watermark
-        if end <= begin or rows == rows_max:
+    lost = Lost.ERROR if latest else Lost.LEFT_OUT
+    for number, (begin, end) in bounds.items():
+        first = max(begin, handle.partitions[number].log_start)
+        if first >= end or rows == rows_max:
             continue
-        split = split_of(handle, Range(handle.name, number, begin, end), rack)
-        again = functools.partial(find_again, log, split)
-        chosen = newest_rows_of(log.store_at, split, keyed_partition(handle, number), again)
-        for found in fetch(log.store_at, split, again):
-            offsets, batch = chosen.only(*found)
-            newest = newest_rows(split, batch)
-            for first in range(0, batch.num_rows, BATCH_ROWS):
-                record = newest.slice(first, BATCH_ROWS if rows_max is None else min(BATCH_ROWS, rows_max - rows))
+        split = split_of(handle, Range(handle.name, number, first, end), rack)
+        newest = keyed_partition(handle, number) if latest else None
+        for offsets, batch in read_rows(split, of_handle(handle), newest=newest, lost=lost):
+            for place in range(0, batch.num_rows, BATCH_ROWS):
+                left = BATCH_ROWS if rows_max is None else min(BATCH_ROWS, rows_max - rows)
+                record = batch.slice(place, left)
                 if not record.num_rows:
                     return rows
-                write(record, handle.name, number, offsets_from(offsets, first))
+                write(record, handle.name, number, offsets_from(offsets, place))
                 rows += record.num_rows
     return rows
 

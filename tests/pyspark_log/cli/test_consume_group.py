@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_log import Consumer
-from pyspark_log.cli.rows import consume_group
+from pyspark_log.cli.rows import follow
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.group.joining import JoinGroup
 from pyspark_log_coordinator.group.state import MemberDetails, Protocol
@@ -77,13 +77,13 @@ def test_an_interrupt_leaves_nothing_printed_that_is_not_committed(cli, monkeypa
         return found
 
     monkeypatch.setattr(Consumer, "poll_batches", interrupted)
-    monkeypatch.setattr(consume_group, "COMMIT_SECONDS", 60)
+    monkeypatch.setattr(follow, "COMMIT_SECONDS", 60)
     assert rows(cli, "--follow") == everything(range(3))
     assert committed(cli) == {0: 3, 1: 3}
 
 
 def test_rows_that_could_not_be_printed_are_not_committed(cli, monkeypatch):
-    monkeypatch.setattr(consume_group._Printed, "is_due", False)
+    monkeypatch.setattr(follow._Printed, "is_due", False)
     calls = []
 
     def fails(_):

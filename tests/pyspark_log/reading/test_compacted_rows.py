@@ -12,8 +12,9 @@ from pyspark_log.browse import rows as pages
 from pyspark_log.reading import native_files
 from pyspark_log.reading.failover import Failover
 from pyspark_log.reading.fetch import fetch, place_in_segment, read_one
-from pyspark_log.reading.planning import Range, find_again, next_row, split_of
+from pyspark_log.reading.planning import Range, find_again, split_of
 from pyspark_log.reading.positions import Subscribed, offset_for_time
+from pyspark_log.reading.rows import first_row
 from pyspark_log_coordinator.maintenance import topic_cleanup, topic_roll
 from pyspark_log_storage.columns.row_offsets import each_of
 from pyspark_log_storage.columns.schema import RECORD_SCHEMAS
@@ -59,7 +60,7 @@ def test_every_range_has_the_rows_that_are_in_it(steps):
         for end in range(start + 1, log.end + 1):
             assert fetched(log, start, end) == [(row.offset, row.value) for row in log.between(start, end)]
         following = log.between(start, log.end)[:1]
-        found = next_row(log.log, log.current, 0, start)
+        found = first_row(log.current, 0, start)
         assert ([] if found is None else [found[0]]) == [row.offset for row in following]
 
 

@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import given, settings
 
-from pyspark_log.reading.fetch import fetch
-from pyspark_log.reading.newest_rows import check_compacted, keyed_partition, newest_rows_of
+from pyspark_log.reading.newest_rows import check_compacted, keyed_partition
 from pyspark_log.reading.planning import Range, split_of
+from pyspark_log.reading.rows import of_handle, read_rows
 from pyspark_log_coordinator.maintenance import compaction_task
 from pyspark_log_coordinator.segments import compaction_plan
 from pyspark_log_storage.errors import DataLoss
@@ -21,12 +21,8 @@ def newest(topic: CompactedTopic) -> list[int]:
     if not end:
         return []
     split = split_of(handle, Range("t", 0, topic.partition.log_start, end))
-
-    def never(_: int):
-        raise AssertionError("no file is gone")
-
-    found = newest_rows_of(topic.log.store_at, split, keyed_partition(handle, 0), never)
-    return [at for rows in fetch(topic.log.store_at, split) for at in found.only(*rows)[0].tolist()]
+    found = read_rows(split, of_handle(handle), newest=keyed_partition(handle, 0))
+    return [at for offsets, _ in found for at in offsets.tolist()]
 
 
 def is_right(topic: CompactedTopic) -> None:

@@ -1,4 +1,7 @@
-"""`pyspark-log consume --group`: print the rows that a group has not read, and commit what was printed.
+"""`pyspark-log consume --follow` and `--group`: print the rows that a `Consumer` reads, and survive what it survives.
+
+    without a group     it reads the partitions of the topic, also those that are added, from where `--from` says
+    with a group        it prints what the group has not read, and commits what was printed
 
 As with kafka-console-consumer's `--group`, the command is a member of the group and shares the topic's partitions with
 the others; with `--partition` it is a simple consumer, which the group must have no members for. Offsets are committed
@@ -32,20 +35,24 @@ if TYPE_CHECKING:
 COMMIT_SECONDS = 1.0
 POLL_MS = 100
 
+Reset = Literal["earliest", "latest"]
+
 
 class Wanted(msgspec.Struct, frozen=True):
     """What to print."""
 
     topic: str
-    group: str
+    group: str | None
     partitions: tuple[int, ...] | None
-    """Partitions to read as a simple consumer, or None: those that the group assigns."""
-    reset: Literal["earliest", "latest"]
+    """Partitions to read, or None: all, or those that the group assigns."""
+    begins: dict[int, int] | None
+    """Where to begin without a group."""
+    ends: dict[int, int] | None
+    """Offsets at which to end, or None: never."""
+    reset: Reset
     """Where to begin a partition for which the group has committed no offset."""
     rack: str
     rows_max: int | None
-    ends: dict[int, int] | None
-    """Offsets at which to end, or None: never."""
 
 
 class Write(Protocol):
@@ -55,17 +62,19 @@ class Write(Protocol):
         """Write the rows."""
 
 
-def consume_as_member(path: str, wanted: Wanted, write: Write, check_output: Callable[[], None]) -> None:
-    """Print rows, and commit those that were printed, until the end. Raises `LogError`.
+def follow_topic(path: str, wanted: Wanted, write: Write, check_output: Callable[[], None]) -> None:
+    """Print rows until the end, and commit those that were printed to the group. Raises `LogError`.
 
     `check_output` is called now and then, and raises an exception if nobody reads what is printed.
     """
     options = {"auto.offset.reset": wanted.reset, "client.id": "pyspark-log"}
-    if wanted.rack:
-        options["client.rack"] = wanted.rack
-    with Consumer(path, {**options, "group.id": wanted.group}) as consumer:
-        printed = _Printed(consumer, is_member=wanted.partitions is None)
-        if wanted.partitions is None:
+    options |= {"client.rack": wanted.rack} if wanted.rack else {}
+    options |= {"group.id": wanted.group} if wanted.group else {}
+    with Consumer(path, options) as consumer:
+        printed = _Printed(consumer, wanted)
+        if wanted.begins is not None:
+            consumer.assign(begins := {TopicPartition(wanted.topic, n): at for n, at in wanted.begins.items()}, begins)
+        elif wanted.partitions is None:
             consumer.subscribe([wanted.topic], listener=printed)
         else:
             consumer.assign([(wanted.topic, number) for number in wanted.partitions])
@@ -92,11 +101,21 @@ def _print_all(
             left = None if left is None else left - rows
         if not batches:
             printed.add_positions()
+            _add_partitions(consumer, wanted)
         if not batches or printed.is_due:
             printed.commit()
         check_output()
     if left != 0:
         printed.add_positions()
+
+
+def _add_partitions(consumer: Consumer, wanted: Wanted) -> None:
+    """Also read the partitions that the topic has got since the start, from their first rows on."""
+    if wanted.begins is None or wanted.partitions is not None:
+        return
+    added = set(consumer.partitions(wanted.topic)) - consumer.assignment()
+    if added:
+        consumer.assign(consumer.assignment() | added, dict.fromkeys(added, 0))
 
 
 def _print(batch: ConsumerBatch, rows: int, write: Write, printed: _Printed) -> None:
@@ -120,10 +139,11 @@ def _is_at_end(consumer: Consumer, wanted: Wanted) -> bool:
 class _Printed(ConsumerRebalanceListener):
     """What was printed and is not committed yet."""
 
-    def __init__(self, consumer: Consumer, *, is_member: bool) -> None:
+    def __init__(self, consumer: Consumer, wanted: Wanted) -> None:
         self._consumer = consumer
-        self._is_member = is_member
-        self.is_assigned = not is_member
+        self._has_group = wanted.group is not None
+        self._is_member = self._has_group and wanted.partitions is None
+        self.is_assigned = not self._is_member
         """Whether the consumer has what the group has assigned to it last. It may be nothing."""
         self._next: dict[TopicPartition, int] = {}
         self._begun: set[TopicPartition] = set()
@@ -142,13 +162,15 @@ class _Printed(ConsumerRebalanceListener):
 
     def add_positions(self) -> None:
         """Note where partitions without a returned row begin: the group continues there, whatever `--from` says."""
+        if not self._has_group:
+            return
         for key in self._consumer.assignment() - self._begun:
             self.add(key, self._consumer.position(key))
 
     def commit(self) -> None:
         """Commit what was printed. A member that was removed says on stderr what is printed again."""
         self._committed = monotonic()
-        if not self._next:
+        if not (self._next and self._has_group):
             return
         try:
             self._consumer.commit(self._next)
