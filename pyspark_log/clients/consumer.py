@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from pyspark_log.clients.commits import OnCommit
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import Partition
 
@@ -352,15 +351,6 @@ class Consumer(OfOneProcess):
         """
         self._the_group("commit").commit(None if offsets is None else committed_of(offsets))
 
-    @_alone
-    def commit_async(self, offsets: GivenOffsets | None = None, callback: OnCommit | None = None) -> None:
-        """Commit as `commit`, in a thread of the consumer.
-
-        `callback(offsets, error)` is called by a later `poll`, `commit` or `close`; error is None if they are durable.
-        Without a callback an error is logged.
-        """
-        self._the_group("commit").commit_later(None if offsets is None else committed_of(offsets), callback)
-
     @overload
     def committed(self, partitions: TopicPartition | tuple[str, int]) -> OffsetAndMetadata | None: ...
 
@@ -523,7 +513,7 @@ class Consumer(OfOneProcess):
             nonlocal has_begun
             group = self._group
             if group is not None and group.is_calling:
-                raise InvalidInput("a rebalance listener or callback cannot poll; return, and poll afterwards")
+                raise InvalidInput("a rebalance listener cannot poll; return, and poll afterwards")
             if not self._reading.partitions and not (group is not None and group.is_subscribed):
                 raise InvalidInput("no partition is assigned; call subscribe or assign first")
             self._reading.hand_back()

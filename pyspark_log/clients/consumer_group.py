@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log.clients.commits import Commits
 from pyspark_log.clients.reading import AssignedPartition
 from pyspark_log.clients.records import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from pyspark_log.opening import own_log
@@ -24,14 +23,22 @@ from pyspark_log_coordinator.membership.group_member import GroupMember
 from pyspark_log_coordinator.membership.member_thread import MemberThread
 from pyspark_log_coordinator.membership.session import Session
 from pyspark_log_coordinator.membership.shared_partitions import SharedPartitions
+from pyspark_log_coordinator.retry import RetryPolicy, retry
 from pyspark_log_storage import logs
-from pyspark_log_storage.errors import InvalidInput, LogError, RewindPending, UnknownGroup, UnknownTopic
+from pyspark_log_storage.errors import (
+    InvalidInput,
+    LogError,
+    OutcomeUnknown,
+    RebalanceInProgress,
+    RewindPending,
+    UnknownGroup,
+    UnknownTopic,
+)
 from pyspark_log_storage.names import check_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pyspark_log.clients.commits import OnCommit
     from pyspark_log.clients.looks import Looks
     from pyspark_log.clients.own_lock import OwnTurn
     from pyspark_log.clients.reading import Reading
@@ -131,7 +138,7 @@ class ConsumerGroup:
         news_seconds = NEWS_SECONDS_REMOTE if log.is_remote else 0.0
         settings = msgspec.structs.replace(group.member, news_seconds=news_seconds)
         self._session = Session(log, group.group_id, settings)
-        self._commits = Commits(self._submit, log.environment)
+        self._environment = log.environment
         self._thread = MemberThread(self._keep_alive)
         self._topics: SubscribedTopics | None = None
         self._listener: ConsumerRebalanceListener | None = None
@@ -144,7 +151,7 @@ class ConsumerGroup:
         self._rewinds = 0
         """The newest rewind that a simple consumer has followed."""
         self.is_calling = False
-        """Whether a listener or a callback of the program runs."""
+        """Whether a listener of the program runs."""
         self._failure: Exception | None = None
         """What a listener has raised, until the call that called it ends."""
 
@@ -180,10 +187,9 @@ class ConsumerGroup:
         if self._member is None or self._shared is None:
             return
         if self.is_calling:
-            raise InvalidInput("a rebalance listener or callback cannot unsubscribe; do that after poll has returned")
+            raise InvalidInput("a rebalance listener cannot unsubscribe; do that after poll has returned")
         member, shared = self._member, self._shared
         try:
-            self._commits.carry_out()
             if member.dropped or member.member_id not in self._session.group.members:
                 shared.lose()
             else:
@@ -196,16 +202,14 @@ class ConsumerGroup:
         self._raise_failure()
 
     def poll(self) -> None:
-        """Do what is due: commits, callbacks, and the next steps of the member."""
-        self._answer()
+        """Do what is due: commits, and the next steps of the member."""
         self._auto_commit()
         if self._member is not None:
             self._member.poll()
             self._raise_failure()
 
     def _keep_alive(self) -> float | None:
-        """Do what the thread does: carry out the commits that wait, and stay a member."""
-        self._commits.carry_out()
+        """Do what the thread does: stay a member."""
         member = self._member
         return None if member is None else member.stay()
 
@@ -234,8 +238,6 @@ class ConsumerGroup:
                 self.read_no_longer(self._reading.partitions)
         finally:
             self.stop()
-            self._commits.carry_out()
-            self._answer()
 
     def _warn(self, message: str, *, exc_info: BaseException | None = None, **facts: object) -> None:
         logs.warning(message, exc_info=exc_info, group=self._group.group_id, **facts)
@@ -247,36 +249,18 @@ class ConsumerGroup:
     ) -> None:
         """Commit these offsets, or all that were consumed; return when they are durable. Raises `LogError`.
 
-        If a store does not answer, try again for `timeout_ms` (default.api.timeout.ms).
+        If a store does not answer, try again for `timeout_ms` (default.api.timeout.ms): a repetition changes nothing.
         """
         given = self._consumed() if offsets is None else offsets
         if not given:
             return
         command = self._command(given)
+        policy = RetryPolicy(delivery_timeout_ms=self._group.api_timeout_ms if timeout_ms is None else timeout_ms)
         try:
-            self._commits.now(command, self._group.api_timeout_ms if timeout_ms is None else timeout_ms)
+            retry(self._environment, policy, lambda: self._submit(command), is_retriable=_may_be_repeated)
         except RewindPending:
             self._take_up_rewinds()
             raise
-        finally:
-            self._answer()
-
-    def commit_later(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, callback: OnCommit | None
-    ) -> None:
-        """Commit these offsets, or all that were consumed, without waiting."""
-        given = self._consumed() if offsets is None else dict(offsets)
-
-        def done(error: LogError | None) -> None:
-            if isinstance(error, RewindPending):
-                self._take_up_rewinds()
-            if callback is not None:
-                callback(given, error)
-            elif error is not None:
-                self._warn("an asynchronous commit to group %(group)r failed: %(error)s", error=error)
-
-        self._commits.later(self._command(given), done)
-        self._thread.wake()
 
     def committed(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return what the group has committed for partitions. Raises `UnknownTopic`."""
@@ -361,24 +345,19 @@ class ConsumerGroup:
             return
         self._auto_committed_at = monotonic()
         consumed = self._reading.consumed()
-        if consumed and consumed != self._auto_committed:
+        if consumed != self._auto_committed and self._commit_consumed(consumed):
             self._auto_committed = consumed
 
-            def done(_: object, error: LogError | None) -> None:
-                if error is not None:
-                    self._auto_committed = {}
-                    self._warn("auto commit of group %(group)r failed: %(error)s", error=error)
-
-            self.commit_later(None, done)
-
-    def _commit_consumed(self, partitions: Iterable[TopicPartition]) -> None:
-        """Commit what was consumed of these partitions. A failure is logged."""
+    def _commit_consumed(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Commit what was consumed of these partitions, and return whether that is done. A failure is logged."""
         wanted = set(partitions)
         offsets = {key: each for key, each in self._consumed().items() if key in wanted}
         try:
             self.commit(offsets, timeout_ms=0)
         except LogError as error:
             self._warn("auto commit of group %(group)r failed: %(error)s", error=error)
+            return False
+        return True
 
     # What the group asks of a reader, see `shared_partitions`
 
@@ -419,7 +398,6 @@ class ConsumerGroup:
                 self._commit_consumed(keys)
             if self._listener is not None:
                 self._call(partial(self._listener.on_partitions_revoked, keys))
-            self._commits.carry_out()  # later they would be refused
         finally:
             self._drop(keys)
 
@@ -462,19 +440,18 @@ class ConsumerGroup:
             self._reading.remove(key)
             self._missing.discard(key)
 
-    def _answer(self) -> None:
-        with self._calling():
-            self._commits.answer()
-
     def _call(self, call: Callable[[], object]) -> None:
         """Call a listener. The member continues if that fails; the program hears of it when the rebalance is done."""
-        with self._calling():
-            try:
+        was_calling, self.is_calling = self.is_calling, True
+        try:
+            with self._turn.calling_out():
                 call()
-            except Exception as error:
-                if self._failure is not None:
-                    logs.warning("a rebalance listener failed again", exc_info=error, group=self._group.group_id)
-                self._failure = self._failure or error
+        except Exception as error:
+            if self._failure is not None:
+                logs.warning("a rebalance listener failed again", exc_info=error, group=self._group.group_id)
+            self._failure = self._failure or error
+        finally:
+            self.is_calling = was_calling
 
     def _raise_failure(self) -> None:
         """Raise what a listener has raised."""
@@ -482,12 +459,7 @@ class ConsumerGroup:
         if failure is not None:
             raise failure
 
-    @contextlib.contextmanager
-    def _calling(self) -> Iterator[None]:
-        was_calling = self.is_calling
-        try:
-            self.is_calling = True
-            with self._turn.calling_out():
-                yield
-        finally:
-            self.is_calling = was_calling
+
+def _may_be_repeated(error: LogError) -> bool:
+    """Return whether the same commit may succeed later. A rebalance ends only if the program polls."""
+    return (error.retriable or isinstance(error, OutcomeUnknown)) and not isinstance(error, RebalanceInProgress)

@@ -33,7 +33,7 @@ REFUSED: tuple[tuple[Kinds, str, str], ...] = (
     (PRODUCER, "queue.buffering.max.messages queue.buffering.max.kbytes", "set buffer.memory"),
     (PRODUCER, "on.delivery dr.cb dr.msg.cb delivery.report.only.error", "give send an on_delivery"),
     (CONSUMER, "consumer.timeout.ms", "call poll with timeout_ms"),
-    (CONSUMER, "default.offset.commit.callback on.commit", "give commit_async a callback"),
+    (CONSUMER, "default.offset.commit.callback on.commit", "catch what commit raises"),
     (CONSUMER, "enable.partition.eof", "compare position with end_offsets"),
     (CONSUMER, "enable.auto.offset.store", "give commit the offsets"),
 )

@@ -20,7 +20,6 @@ import pyarrow as pa
 from pyspark_log import Consumer, Producer
 from pyspark_log.clients import (
     accumulator,
-    commits,
     consumer,
     consumer_group,
     housekeeper,
@@ -88,7 +87,7 @@ def patches(world: World) -> Iterator[None]:
 
     with contextlib.ExitStack() as stack:
         for module, name, value in (
-            *((module, "threading", threads) for module in (accumulator, commits, housekeeper, own_lock, producer)),
+            *((module, "threading", threads) for module in (accumulator, housekeeper, own_lock, producer)),
             *((module, "threading", threads) for module in (sender, member_thread, session)),
             (own_lock, "OwnCondition", threads.Condition),
             (concurrent.futures._base, "threading", threads),
@@ -386,7 +385,6 @@ class _Reader(ConsumerRebalanceListener):
         self.is_member = group == CLIENTS
         self._next: dict[int, int] = {}
         """The next row of each partition that is assigned."""
-        self.errors: list[LogError] = []
         self._rewinds: dict[int, dict[int, int]] = {}
         """To where each rewind has set a partition, by its number."""
         self._followed: dict[int, int] = {}
@@ -605,23 +603,13 @@ class _Reader(ConsumerRebalanceListener):
         if wanted and chance.random() < 0.5:
             chosen = chance.choice(sorted(wanted))
             given = wanted = {chosen: wanted[chosen]}
-        if chance.random() < 0.5:
-            self.consumer.commit_async(given, functools.partial(self._answered, before))
-            return
         self.consumer.commit(given)
         world.counts["commits that returned"] += 1
         history = history or group_of(world, self._group)
         self._hold_has(wanted, before)
 
-    def _answered(self, before: int, offsets: Any, error: LogError | None) -> None:
-        if error is not None:
-            self.errors.append(error)
-            return
-        self._process.world.counts["asynchronous commits"] += 1
-        self._hold_has({key: each.offset for key, each in offsets.items()}, before, or_another=True)
-
-    def _hold_has(self, offsets: dict[TopicPartition, int], since: int, *, or_another: bool = False) -> None:
-        """Hold that the group has offsets since an entry, `or_another` position that was committed together with it."""
+    def _hold_has(self, offsets: dict[TopicPartition, int], since: int) -> None:
+        """Hold that the group has offsets since an entry."""
         world = self._process.world
         if not offsets:
             return
@@ -631,8 +619,7 @@ class _Reader(ConsumerRebalanceListener):
         states = [] if history is None else history.states[since:]
         for key, offset in offsets.items():
             found = [each.committed(topic_id, key.partition) for each in states]
-            right = {offset} | (self._positions.had[key.partition] if or_another else set())
-            is_there = any(each is not None and each.offset in right for each in found)
+            is_there = any(each is not None and each.offset == offset for each in found)
             require(is_there, f"{key}: the commit of {offset} is acknowledged, and the group does not have it")
 
     def _seek(self, p: int) -> None:
@@ -697,10 +684,6 @@ def read_rows(process: Process, group: str) -> None:
             world.counts[f"{type(error).__name__} of a Consumer"] += 1
         except LogError as error:
             world.excused(error)
-        errors, reader.errors = reader.errors, []
-        for each in errors:
-            if not isinstance(each, GroupError):
-                world.excused(each)
         actors.may_die(process, _DIES)
         if chance.random() < _CLOSES and end is None:
             break

@@ -48,7 +48,7 @@ GROUPS = (
 CLIENTS = (
     *("rows acknowledged", "rows refused", "rows with an unknown outcome", "Producers closed", "Consumers closed"),
     *("repetitions that find their batch", "refusals of a repetition", "reads of a Consumer from a second node"),
-    *("rows of a Consumer", "commits of a Consumer", "commits that returned", "asynchronous commits", "seeks"),
+    *("rows of a Consumer", "commits of a Consumer", "commits that returned", "seeks"),
     "rewinds followed by Consumers",
 )
 PROBES = (*WRITERS_AND_READERS, *CLIENTS, *DISKS, *REPLICAS, *MOVES, *TABLES, *COMPACTION, *GROUPS)

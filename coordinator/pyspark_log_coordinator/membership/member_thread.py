@@ -1,7 +1,6 @@
-"""The thread that keeps a process a member of its group while the program, or a micro-batch, works.
+"""The thread that keeps a process a member of its group while the program works.
 
-What it does is up to its owner: that of a consumer sends heartbeats and carries out asynchronous commits, and takes no
-part in rebalances, which `poll` does; that of a query takes part in them, too.
+It sends heartbeats, and takes no part in rebalances, which `poll` does.
 """
 
 from __future__ import annotations

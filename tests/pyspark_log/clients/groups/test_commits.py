@@ -1,23 +1,18 @@
 """What consumers of a group commit, by themselves and automatically."""
 
-import contextlib
 import threading
 
 import pytest
 
 from pyspark_log import Consumer, OffsetAndMetadata
-from pyspark_log.clients.commits import Commits
-from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit, ResetOffsets
+from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
 from pyspark_log_storage.errors import (
     InvalidInput,
-    InvalidOption,
-    RebalanceInProgress,
     RewindPending,
     StoreUnavailable,
     UnknownMember,
 )
-from tests.support.coordinator.fake_environment import fake_environment
-from tests.support.pyspark_log.clients.group_programs import EAGER, GUARD, T, committed, fill
+from tests.support.pyspark_log.clients.group_programs import GUARD, T, committed, fill
 
 
 def in_another_thread(call):
@@ -86,39 +81,14 @@ class TestCommits:
 
     @pytest.mark.parametrize("wrong", [("", -2), ("", "0"), ("", 2**63), ("\ud800", -1), (5, -1)])
     def test_of_what_no_entry_may_have_are_refused_and_disturb_no_other(self, log, programs, wrong):
-        consumer, answers = programs.start(), []
+        consumer = programs.start()
         programs.settle()
         with pytest.raises(InvalidInput):
             consumer.commit({T[0]: OffsetAndMetadata(1, *wrong)})
-        with contextlib.suppress(InvalidInput):
-            consumer.commit_async({T[0]: OffsetAndMetadata(1, *wrong)}, lambda _, error: answers.append(error))
         consumer.commit({T[1]: 2})
-        assert all(isinstance(error, InvalidInput) for error in answers)
         with Consumer(log.path, **programs.options) as other:
             assert other.committed(T[0]) is None
             assert other.committed(T[1]).offset == 2
-
-    def test_may_be_asynchronous_and_in_order(self, log, programs):
-        consumer, answers = programs.start(), []
-        programs.settle()
-        for offset in range(5):
-            consumer.commit_async({T[0]: offset}, lambda offsets, error: answers.append((offsets[T[0]].offset, error)))
-        consumer.commit({T[0]: 9})
-        assert committed(programs, 0) == 9
-        programs.poll(lambda: len(answers) == 5)
-        assert answers == [(offset, None) for offset in range(5)]
-
-    def test_that_are_asynchronous_are_carried_out_before_others_get_the_partitions(self, log, programs):
-        fill(log, 1)
-        first, answers = programs.start(partition_assignment_strategy=EAGER), []
-        programs.poll(lambda: len(programs.all_rows()) == 6)
-        first._group._thread.wake = lambda: None  # it is slow
-        first.commit_async(callback=lambda _, error: answers.append(error))
-        programs.start(partition_assignment_strategy=EAGER)
-        programs.settle()
-        programs.poll(lambda: bool(answers))
-        assert answers == [None]
-        assert len(programs.all_rows()) == 6
 
     def test_of_a_simple_consumer_are_for_a_group_without_members(self, log, programs):
         fill(log, 10)
@@ -137,62 +107,6 @@ class TestCommits:
             programs.settle()
             with pytest.raises(UnknownMember, match="has members"):
                 simple.commit()
-
-    def test_that_wait_together_are_one_if_they_are_of_one_generation(self):
-        made = []
-        commits = Commits(made.append, fake_environment())
-        for generation, offset in ((1, 5), (1, 6), (2, 7)):
-            commits.later(OffsetCommit({"id": {0: Offset(offset)}}, "member", generation), lambda _: None)
-        commits.carry_out()
-        assert [(each.generation, each.offsets["id"][0].offset) for each in made] == [(1, 6), (2, 7)]
-
-    @pytest.mark.parametrize("error", [InvalidOption("offset.metadata.max.bytes", "x"), RewindPending("g", "x")])
-    def test_that_wait_together_are_not_refused_for_another_one(self, error):
-        answers, asked = [], []
-
-        def submit(command):
-            asked.append(sorted(command.offsets["id"]))
-            if 0 in command.offsets["id"]:
-                raise error
-
-        commits = Commits(submit, fake_environment())
-        for number in range(3):
-            commits.later(OffsetCommit({"id": {number: Offset(5)}}, "member", 1), answers.append)
-        commits.carry_out()
-        commits.answer()
-        assert answers == [error, None, None]
-        assert asked == [[0, 1, 2], [0], [1], [2]]
-        commits.later(OffsetCommit({"id": {0: Offset(5)}}, "member", 1), answers.append)
-        commits.carry_out()
-        assert asked[4:] == [[0]]
-
-    def test_that_are_interrupted_are_carried_out_with_the_next(self):
-        made, answers, errors = [], [], [KeyboardInterrupt()]
-
-        def submit(command):
-            if errors:
-                raise errors.pop()
-            made.append(command.generation)
-
-        commits = Commits(submit, fake_environment())
-        for generation in (1, 1, 2):
-            commits.later(OffsetCommit({"id": {0: Offset(5)}}, "member", generation), answers.append)
-        with pytest.raises(KeyboardInterrupt):
-            commits.carry_out()
-        commits.now(OffsetCommit({"id": {0: Offset(5)}}, "member", 3), 0)
-        commits.answer()
-        assert (made, answers) == ([1, 2, 3], [None] * 3)
-
-    def test_in_a_rebalance_are_refused_at_once(self):
-        made = []
-
-        def submit(command):
-            made.append(command)
-            raise RebalanceInProgress("g", "member", "poll")
-
-        with pytest.raises(RebalanceInProgress):
-            Commits(submit, fake_environment()).now(OffsetCommit({}, "member", 1), 1000)
-        assert len(made) == 1
 
     def test_do_not_undo_a_rewind(self, log, programs):
         fill(log, 10)
@@ -253,9 +167,7 @@ class TestAutoCommit:
             simple.poll(GUARD * 1000)
             with monkeypatch.context() as broken:
                 broken.setattr(simple._group._session, "submit", fail)
-                simple.poll()
-                simple._group._commits.carry_out()
-            for _ in range(2):  # the first one hears of the failure
                 assert simple.poll() == []
-                simple._group._commits.carry_out()
+            assert committed(programs, 0) is None
+            assert simple.poll() == []
             assert committed(programs, 0) == 10

@@ -42,7 +42,7 @@ def reader(log, programs):
     fill(log, 10, partitions=[0, 1])
     with Consumer(log.path, **programs.options) as made:
         made.assign(T[:1])
-        made._group._commits._environment = fake_environment()
+        made._group._environment = fake_environment()
         assert len(made.poll(GUARD * 1000)) == 10
         yield made
 
@@ -74,7 +74,7 @@ class TestACommit:
     def test_is_repeated_for_the_time_that_the_options_say(self, log, programs, monkeypatch, options, seconds):
         with Consumer(log.path, **programs.options, **options) as consumer:
             consumer.assign(T[:1])
-            clock = consumer._group._commits._environment = fake_environment()
+            clock = consumer._group._environment = fake_environment()
             fail(monkeypatch, consumer._group._session, "submit", AWAY, for_ever=True)
             with pytest.raises(StoreUnavailable, match="the disk is away"):
                 consumer.commit({T[0]: 1})
@@ -176,12 +176,12 @@ class TestAnAssignment:
 
 
 class TestListeners:
-    def test_and_callbacks_cannot_unsubscribe_or_poll(self, programs):
+    def test_cannot_unsubscribe_or_poll(self, programs):
         refused = []
 
         def try_all(*_):
             for call in (consumer.unsubscribe, consumer.poll):
-                with pytest.raises(InvalidInput, match="a rebalance listener or callback cannot"):
+                with pytest.raises(InvalidInput, match="a rebalance listener cannot"):
                     call()
                 refused.append(call)
 
@@ -191,9 +191,7 @@ class TestListeners:
 
         consumer = programs.start(listener=Listener())
         programs.settle()
-        consumer.commit_async({T[0]: 0}, try_all)
-        consumer.commit()
-        assert len(refused) == 4
+        assert len(refused) == 2
 
     @pytest.mark.parametrize("listener", [Notes, lambda: None, "x"])
     def test_are_objects_of_the_class(self, log, programs, listener):
@@ -207,14 +205,6 @@ class TestListeners:
 def test_a_subscription_that_is_not_text_is_refused(log, programs, given):
     with Consumer(log.path, **programs.options) as consumer, pytest.raises(InvalidInput, match="is not text"):
         consumer.subscribe(**given)
-
-
-class TestCallbacks:
-    def test_are_called_if_there_is_nothing_to_commit(self, programs):
-        consumer, answers = programs.start(), []
-        consumer.commit_async(callback=lambda *given: answers.append(given))
-        programs.poll(lambda: answers)
-        assert answers == [({}, None)]
 
 
 class TestRewindsOfASimpleConsumer:
