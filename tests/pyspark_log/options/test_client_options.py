@@ -123,7 +123,7 @@ def test_callbacks_of_librdkafka_are_ignored_with_a_warning_but_not_those_of_row
         with pytest.warns(IgnoredOptionWarning, match=f"which have no effect: {', '.join(given)}$"):
             parse(config, **keywords)
     for config, keywords in (({refused: print}, {}), ({}, {refused: print})):
-        with pytest.raises(InvalidOption, match=f"option {refused} cannot be used in a .*; remove it, and give "):
+        with pytest.raises(InvalidOption, match=f"option {refused} cannot be used in a .*; remove it, and "):
             parse(config, **keywords)
 
 
