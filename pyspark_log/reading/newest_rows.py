@@ -63,15 +63,6 @@ class NewestRows(msgspec.Struct, frozen=True):
         chosen = np.where(is_of_head, ~is_in(each, self.superseded), is_in(each, self.tail)) & self._sets_a_key(rows)
         return each[chosen], rows.filter(pa.array(chosen))
 
-    def older(self, start: int, end: int) -> NDArray[np.int64]:
-        """Return those of the offsets from `start` to `end` whose rows are not the newest of their keys, ascending.
-
-        Rows that delete their keys are not among them.
-        """
-        tail = np.arange(max(start, self.partition.compacted_end), end)
-        older = np.concatenate([self.superseded, tail[~is_in(tail, self.tail)]])
-        return older[older >= start]
-
     def _sets_a_key(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
         """Return which rows have a key, and do not delete it. Older rows of a typed topic may lack the columns."""
         names, columns = rows.schema.names, self.partition.columns

@@ -1,11 +1,11 @@
 """The newest rows: the newest row of each key of a compacted topic, as a batch frame.
 
-Spark's own Parquet reader reads what is in Parquet segments, of them the keyed segments, and the source reads the rest.
-Which of these rows are not the newest is found where the frame is made (`pyspark_log.reading.newest_rows`): each task
-gets one bit for each offset.
+    the head    has at most one row of a key: all but those whose keys the tail has
+    the tail    the rows that are not compacted, and of these the newest of each key
 
-The frame's rows are fixed when it is made, by one entry of the topic's journal. A row that deletes its key is left out,
-and so is one without a key, which a topic may have from before it was compacted.
+Spark compares the keys. Its own Parquet reader reads what is in Parquet segments, which the whole head is, and the
+source reads the rest. The frame's rows are fixed when it is made, by one entry of the topic's journal. A row that
+deletes its key is left out, and so is one without a key, which a topic may have from before it was compacted.
 Keys are compared within a partition: after partitions were added, a key may have a row in two.
 """
 
@@ -13,36 +13,35 @@ from __future__ import annotations
 
 import functools
 import json
-from operator import and_
+from operator import and_, or_
 from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
+import msgspec
+from pyspark.sql import Window
 from pyspark.sql import functions as f
+from pyspark.sql.types import StringType
 
 from pyspark_log.options import parse_source
 from pyspark_log.options.bounds import options_between
-from pyspark_log.reading import batch_read_plan, native_files, planning
-from pyspark_log.reading.newest_rows import check_compacted, keyed_partition, newest_rows_of
+from pyspark_log.reading import batch_read_plan, native_files
+from pyspark_log.reading.newest_rows import check_compacted, keyed_partition
 from pyspark_log.source.pinned_read import columns_of, union
 from pyspark_log.source.row import quoted
 from pyspark_log.spark_conf.installation import source_is_found
 from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from numpy.typing import NDArray
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from pyspark_log.reading.newest_rows import KeyedPartition
     from pyspark_log.reading.planning import Range
     from pyspark_log_coordinator.log.log import TopicHandle
 
-    Offsets = NDArray[np.int64]
-
-BITMAP_ROWS_MAX = 112 * 1024 * 1024
-"""Of at most so many offsets, 16 MiB, each task gets a bit; otherwise the rows that are left out are joined."""
-_BITS = 7
+_ROW = "number of the row among those of its key"
+_NEWER = "newer "
+"""How the columns of keys of the tail begin."""
 
 
 def latest(
@@ -95,58 +94,57 @@ def latest_with_offsets(
         check_compacted(handle, ranges)
         offsets = json.dumps({topic: {str(each.partition): each.end for each in ranges}})
         columns, read_options = columns_of(now, given, include_headers=parsed.include_headers)
-        native, rest = native_files.divide(now, ranges, in_s3=parsed.native_s3, all_files=True)
-        if not (native or rest):
-            return spark.createDataFrame([], columns), offsets
-        frame = union(spark, path, read_options, native, rest, columns)
-        if rest:
-            # Spark plans a load once, and else when it is used: then rows may have been compacted that are read now.
-            frame._jdf.queryExecution().toRdd().getNumPartitions()  # noqa: SLF001 -- pyspark has no public way to it
-        there = [each for each in ranges if each.rows]
-        older = list(_older_rows(handle, there, parsed.client_rack))
-        return _without(spark, frame, older).where(_sets_a_key(handle)), offsets
+
+        def frame_of(some: Iterable[Range]) -> DataFrame:
+            chosen = [each for each in some if each.rows > 0]
+            native, rest = native_files.divide(now, chosen, in_s3=parsed.native_s3, all_files=True)
+            if not (native or rest):
+                return spark.createDataFrame([], columns)
+            frame = union(spark, path, read_options, native, rest, columns)
+            if rest:
+                # Spark plans a load once, and else when it is used: these rows may have been compacted by then.
+                frame._jdf.queryExecution().toRdd().getNumPartitions()  # noqa: SLF001 -- pyspark has no public way to it
+            return frame
+
+        heads, tails = [], []
+        for each in ranges:
+            seam = min(max(handle.partitions[each.partition].compacted_end, each.start), each.end)
+            heads.append(msgspec.structs.replace(each, end=seam))
+            tails.append(msgspec.structs.replace(each, start=seam))
+        keyed = {each.partition: keyed_partition(handle, each.partition) for each in ranges}
+        head, tail = frame_of(heads), frame_of(tails)
+        return _newest(_without_placeholders(head, keyed), tail, handle).where(_sets_a_key(handle)), offsets
 
 
-def _older_rows(handle: TopicHandle, ranges: list[Range], rack: str) -> Iterator[tuple[Range, Offsets]]:
-    """Yield each range with the offsets, ascending, of its rows of which newer ones of their keys are there."""
-    for each in ranges:
-        split = planning.split_of(handle, each, rack)
-        keyed = keyed_partition(handle, each.partition)
-        found = newest_rows_of(handle.log.store_at, split, keyed)
-        yield each, found.older(each.start, each.end)
+def _newest(head: DataFrame, tail: DataFrame, handle: TopicHandle) -> DataFrame:
+    """Return the rows of the head whose keys the tail does not have, and the newest row of each key of the tail."""
+    keys = _compared(tail, handle.config.compaction_columns.keys)
+    tail = tail.where(functools.reduce(and_, (each.isNotNull() for each in keys)))
+    newer = tail.select(*(each.alias(f"{_NEWER}{number}") for number, each in enumerate(keys)))
+    same = (key == f.col(f"`{_NEWER}{number}`") for number, key in enumerate(keys))
+    older_keys = head.join(newer, functools.reduce(and_, same), "left_anti")
+    number = f.row_number().over(Window.partitionBy(*keys).orderBy(f.col("offset").desc()))
+    newest = tail.withColumn(_ROW, number).where(f.col(f"`{_ROW}`") == 1)
+    columns = [quoted(each) for each in head.columns]
+    return older_keys.unionAll(newest.select(*columns))
 
 
-def _without(spark: SparkSession, frame: DataFrame, older: Sequence[tuple[Range, Offsets]]) -> DataFrame:
-    """Return the rows of a frame without those at some offsets."""
-    if not any(len(offsets) for _, offsets in older):
-        return frame
-    if sum(each.end - each.start for each, _ in older) <= BITMAP_ROWS_MAX:
-        return frame.where(~_is_in(older))
-    partitions = np.repeat([each.partition for each, _ in older], [len(offsets) for _, offsets in older])
-    places = {"partition": partitions.astype(np.int32), "offset": np.concatenate([offsets for _, offsets in older])}
-    live = frame.join(spark.createDataFrame(pa.table(places)), ["partition", "offset"], "left_anti")
-    return live.select(*map(quoted, frame.columns))  # a join puts the columns first by which it joins
+def _compared(frame: DataFrame, names: Sequence[str]) -> list[Column]:
+    """Return what two rows of one key have in common. Texts are compared as bytes, whatever their collation is."""
+    texts = {each.name for each in frame.schema if isinstance(each.dataType, StringType)}
+    keys = (f.col(quoted(each)) for each in names)
+    columns = [key.cast("binary") if name in texts else key for name, key in zip(names, keys, strict=True)]
+    return [f.col("`partition`"), *columns]
 
 
-def _is_in(wanted: Sequence[tuple[Range, Offsets]]) -> Column:
-    """Return the condition that a row is at one of these offsets.
-
-    They are a text with a bit for each offset of the ranges, seven in a character. It takes a tenth of a join's time.
-    """
-    firsts = np.zeros(max(each.partition for each, _ in wanted) + 1, np.int64)
-    bits = []
-    reached = 0
-    for each, offsets in wanted:
-        first, last = each.start // _BITS, (each.end - 1) // _BITS
-        some = np.zeros((last - first + 1) * _BITS, bool)
-        some[offsets - first * _BITS] = True
-        bits.append(some.reshape(-1, _BITS))
-        firsts[each.partition] = reached - first
-        reached += last - first + 1
-    text = np.packbits(np.pad(np.concatenate(bits), ((0, 0), (1, 0))), axis=1)
-    place = f.expr(f"`offset` div {_BITS}") + f.get(f.lit(firsts), f.col("partition")) + 1
-    character = f.ascii(f.substr(f.lit(text.tobytes()), place.cast("int"), f.lit(1)).cast("string"))
-    return f.getbit(character, (_BITS - 1 - f.col("offset") % _BITS).cast("int")) == 1
+def _without_placeholders(head: DataFrame, keyed: Mapping[int, KeyedPartition]) -> DataFrame:
+    """Return the rows of the head without those that stay only because a segment needs one."""
+    places = [
+        (f.col("`partition`") == number) & f.col("`offset`").isin(list(each.placeholders))
+        for number, each in keyed.items()
+        if each.placeholders
+    ]
+    return head.where(~functools.reduce(or_, places)) if places else head
 
 
 def _sets_a_key(handle: TopicHandle) -> Column:

@@ -160,9 +160,9 @@ VALUES = {
 @pytest.mark.parametrize("kind", VALUES)
 def test_ranges_of_every_type_share_no_row_and_leave_none_out(spark, kind):
     frame = spark.createDataFrame([(each,) for each in [*VALUES[kind], None]], f"`a column` {kind}")
-    order = ordering.ordering_of(frame, ["A column"])
-    bounds = ordering.bounds_of(frame, order, frame.count(), 1)
-    ranges = [ordering.rows_between(frame, order, bounds, number).collect() for number in range(len(bounds) + 1)]
+    fields = ordering.fields_of(frame, ["A column"])
+    bounds = ordering.bounds_of(frame, fields[0], 1)
+    ranges = [ordering.rows_between(frame, fields, bounds, number).collect() for number in range(len(bounds) + 1)]
     assert len(bounds) == len(VALUES[kind])
     assert [repr(row) for rows in ranges for row in rows] == [repr(row) for row in frame.sort("`a column`").collect()]
 
@@ -173,13 +173,13 @@ def test_the_ranges_of_times_do_not_depend_on_the_time_zone_of_a_session(spark):
     frame = spark.createDataFrame([(each,) for each in seconds], "n LONG").select(
         f.timestamp_seconds("n").alias("time")
     )
-    order = ordering.ordering_of(frame, ["time"])
+    fields = ordering.fields_of(frame, ["time"])
     before, found = spark.conf.get("spark.sql.session.timeZone"), []
     try:
-        bounds = ordering.bounds_of(frame, order, len(seconds), 1)
+        bounds = ordering.bounds_of(frame, fields[0], 1)
         for number in range(len(bounds) + 1):
             spark.conf.set("spark.sql.session.timeZone", next(zones))
-            found += ordering.rows_between(frame, order, bounds, number).select(f.unix_seconds("time")).collect()
+            found += ordering.rows_between(frame, fields, bounds, number).select(f.unix_seconds("time")).collect()
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
     assert [row[0] for row in found] == list(seconds)

@@ -6,7 +6,6 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
 import pyspark_log
-from pyspark_log.source import newest_rows
 from pyspark_log_coordinator.maintenance import topic_roll
 from tests.support.spark.spark_log import SparkLog
 
@@ -36,9 +35,7 @@ def compact(log):
     topic_roll.roll_and_merge(log.log.topic("t"))
 
 
-@pytest.mark.parametrize("bitmap_rows", [newest_rows.BITMAP_ROWS_MAX, 0], ids=["bitmap", "join"])
-def test_latest_follows_every_write_and_every_compaction(spark, log, monkeypatch, bitmap_rows):
-    monkeypatch.setattr(newest_rows, "BITMAP_ROWS_MAX", bitmap_rows)
+def test_latest_follows_every_write_and_every_compaction(spark, log):
     log.create("t", 2, cleanup_policy="compact", min_cleanable_dirty_ratio=0.3)
     chance, state = random.Random(7), {}
     for batch in range(8):
@@ -57,9 +54,7 @@ def test_latest_follows_every_write_and_every_compaction(spark, log, monkeypatch
 
 
 @pytest.mark.default
-@pytest.mark.parametrize("bitmap_rows", [newest_rows.BITMAP_ROWS_MAX, 0], ids=["bitmap", "join"])
-def test_the_columns_are_those_of_a_batch_read(spark, log, monkeypatch, bitmap_rows):
-    monkeypatch.setattr(newest_rows, "BITMAP_ROWS_MAX", bitmap_rows)
+def test_the_columns_are_those_of_a_batch_read(spark, log):
     log.create("t", 1, cleanup_policy="compact")
     log.write(frame(spark, [(1, 1), (2, 2), (1, 3)]), topic="t")
     before = pyspark_log.latest(spark, log.path, "t")

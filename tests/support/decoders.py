@@ -131,9 +131,8 @@ OFFSETS = checkpoints.encode_offsets({("t", 0): 5, ("t", 1): 7})
 EPOCHS = checkpoints.encode_epochs([(0, 0), (3, 7)])
 EVENTS = msgspec.msgpack.encode(topic.decide(HANDLE.refresh(), AlterConfig({"retention.ms": "5"}), 0))
 
-SETTINGS = backfill_plan.BackfillSettings("b", "t", ("n",), 10, "struct<n:int>")
 SINK = sink_checkpoint.SinkRecord("/data/log", "c", "t", "9f")
-BACKFILL = backfill_plan.BackfillPlan(SETTINGS, "9f", 20, ("5",))
+BACKFILL = backfill_plan.BackfillPlan("b", "t", "9f", ("n",), 10, "struct<n:int>", bounds=("5",))
 BACKUP = backup.back_up(FILLED.log, MemoryStore("backups"))[0]
 
 ENVELOPED: dict[str, tuple[bytes, Decode]] = {

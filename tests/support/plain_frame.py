@@ -106,10 +106,6 @@ class Functions:
         return column.then(lambda time: (time - _EPOCH) // _MICROSECOND)
 
     @staticmethod
-    def unix_millis(column: Column) -> Column:
-        return column.then(lambda time: (time - _EPOCH) // _MICROSECOND // 1000)
-
-    @staticmethod
     def timestamp_micros(column: Column) -> Column:
         return column.then(lambda number: _EPOCH + number * _MICROSECOND)
 
@@ -126,16 +122,8 @@ class Functions:
         return column.then(bytes.fromhex)
 
     @staticmethod
-    def count(column: Column) -> Column:
-        return Column(lambda rows: sum(column.of(row) is not None for row in rows))
-
-    @staticmethod
     def min(name: str) -> Column:
         return Column(lambda rows: min((row[name] for row in rows if row[name] is not None), default=None))
-
-    @staticmethod
-    def max(name: str) -> Column:
-        return Column(lambda rows: max((row[name] for row in rows if row[name] is not None), default=None))
 
 
 class Session:
@@ -191,20 +179,14 @@ class Frame:
         chance = random.Random(seed)
         return self._like(row for row in self._rows if chance.random() < fraction)
 
-    def agg(self, *columns: Column) -> Frame:
-        schema = StructType()
-        for number in range(len(columns)):
-            schema.add(str(number), LongType())
-        return Frame(schema, [tuple(each.of(self._rows) for each in columns)])
-
     def groupBy(self, name: str) -> _Grouped:  # noqa: N802
         groups: dict[Any, list[dict[str, Any]]] = {}
         for row in self._rows:
             groups.setdefault(row[name], []).append(row)
         return _Grouped(groups)
 
-    def head(self) -> tuple[Any, ...]:
-        return self.collect()[0]
+    def count(self) -> int:
+        return len(self._rows)
 
     def unionAll(self, other: Frame) -> Frame:  # noqa: N802
         assert self.columns == other.columns

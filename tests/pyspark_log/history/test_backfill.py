@@ -3,17 +3,14 @@
 With Spark's frames they are in `tests/spark/test_backfill.py`.
 """
 
-import logging
-import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta, timezone
 
 import pytest
-from pyspark.sql.types import BinaryType, LongType, StructType, TimestampType
+from pyspark.sql.types import BinaryType, LongType, StructType
 
 import pyspark_log
-from pyspark_log.history import backfill as backfill_module
 from pyspark_log.history import ordering
+from pyspark_log.history.backfill_plan import BackfillPlan
 from pyspark_log.opening import forget_logs
 from pyspark_log_storage.errors import InvalidOption, StoreUnavailable, UnknownTopic
 from tests.support import plain_frame
@@ -28,7 +25,6 @@ COLUMNS = StructType().add("number", LongType()).add("value", BinaryType())
 @pytest.fixture(autouse=True)
 def functions_without_spark(monkeypatch):
     monkeypatch.setattr(ordering, "f", Functions())
-    monkeypatch.setattr(backfill_module, "f", Functions())
 
 
 @pytest.fixture
@@ -91,15 +87,15 @@ def test_a_backfill_goes_on_with_the_range_after_those_that_are_in_the_topic(log
 
 def test_a_call_begins_after_what_another_process_has_written_since_it_looked(log, saves, monkeypatch):
     done, _ = saves
-    write = backfill_module._write
+    check = BackfillPlan.check
 
     def overtaken(*given):
-        monkeypatch.setattr(backfill_module, "_write", write)
+        check(*given)
+        monkeypatch.setattr(BackfillPlan, "check", check)
         with ThreadPoolExecutor(1) as other:  # a thread has a log of its own
             assert other.submit(start, log, numbered()).result() == ROWS
-        return write(*given)
 
-    monkeypatch.setattr(backfill_module, "_write", overtaken)
+    monkeypatch.setattr(BackfillPlan, "check", overtaken)
     assert start(log, numbered()) == 0
     assert (done, written(log)) == ([*range(4)], [*range(ROWS)])
 
@@ -129,15 +125,3 @@ def test_a_topic_that_is_deleted_meanwhile_is_not_made_again(log, saves):
 def test_an_option_that_follows_from_the_arguments_is_refused_however_it_is_spelt(log, name):
     with pytest.raises(InvalidOption, match=f"option {name} follows from the arguments"):
         start(log, numbered(), options={name: "5"})
-
-
-@pytest.mark.parametrize(("oldest", "warns"), [(timedelta(hours=3), True), (timedelta(minutes=30), False)])
-def test_a_row_that_will_expire_is_warned_of_even_if_it_is_the_only_one(log, caplog, oldest, warns):
-    log.log.topic("t").alter_config({"retention.ms": "3600000"})
-    now = datetime.fromtimestamp(time.time(), timezone.utc)
-    schema = StructType([*COLUMNS, *StructType().add("Timestamp", TimestampType())])
-    ages = [timedelta(0), oldest, timedelta(0), None]
-    rows = [(number, b"1", None if age is None else now - age) for number, age in enumerate(ages)]
-    with caplog.at_level(logging.WARNING, "pyspark_log"):
-        assert start(log, Frame(schema, rows)) == len(rows)
-    assert any("older than retention.ms" in each.getMessage() for each in caplog.records) is warns

@@ -34,10 +34,9 @@ def frame_of(kind, values):
 
 
 def ranges(frame, rows_per_range, *names):
-    order = ordering.ordering_of(frame, names or ["n"])
-    rows = len(frame.collect())
-    bounds = ordering.bounds_of(frame, order, rows, rows_per_range)
-    return [ordering.rows_between(frame, order, bounds, number).collect() for number in range(len(bounds) + 1)]
+    fields = ordering.fields_of(frame, names or ["n"])
+    bounds = ordering.bounds_of(frame, fields[0], rows_per_range)
+    return [ordering.rows_between(frame, fields, bounds, number).collect() for number in range(len(bounds) + 1)]
 
 
 def nulls_first(row):
