@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeAlia
 
 from pyspark_log.clients.consumer_group import ConsumerGroup, ConsumerRebalanceListener, SubscribedTopics
 from pyspark_log.clients.looks import Looks
-from pyspark_log.clients.own_lock import Busy, OfOneProcess, OwnTurn
+from pyspark_log.clients.own_lock import Busy, Closed, OfOneProcess, OwnTurn
 from pyspark_log.clients.reading import AssignedPartition, Reading, first_timestamp_ms
 from pyspark_log.clients.records import (
     ConsumerBatch,
@@ -494,7 +494,7 @@ class Consumer(OfOneProcess):
 
     def _refuse_if_closed(self) -> None:
         if self._closed.is_set():
-            raise InvalidInput("this Consumer is closed; make a new one")
+            raise Closed("this Consumer is closed; make a new one")
 
     def _the_group(self, what: str) -> ConsumerGroup:
         if self._group is None:
@@ -570,19 +570,14 @@ class Consumer(OfOneProcess):
 
     def _read_ahead(self, timeout_ms: float) -> None:
         """Read rows for the iteration, and wait for them for some time. Do nothing if another thread has closed it."""
-        rows_max, has_begun = self._options.max_poll_records, False
+        rows_max = self._options.max_poll_records
 
         def read() -> None:
-            nonlocal has_begun
-            has_begun = True
             rows = self._wait_for(lambda: self._reading.take_records(rows_max), timeout_ms, is_alone=True)
             self._reading.ahead = rows[::-1]
 
-        try:
+        with contextlib.suppress(Closed):
             self._in_turn(read)
-        except InvalidInput:
-            if has_begun or not self._closed.is_set():
-                raise
 
     def _of(self, partition: TopicPartition | tuple[str, int]) -> AssignedPartition:
         key = partition_of(partition)

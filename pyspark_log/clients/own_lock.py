@@ -38,6 +38,10 @@ class Busy(Exception):
     """Another thread has what is asked for."""
 
 
+class Closed(InvalidInput):
+    """A client is used after `close`."""
+
+
 class OwnCondition(threading.Condition):
     """A condition that `with` enters and leaves in one step, as it does a lock: those of `threading` are functions."""
 

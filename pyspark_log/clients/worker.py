@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
-from pyspark_log.clients.own_lock import Busy, OfOneProcess, OwnTurn
+from pyspark_log.clients.own_lock import Busy, Closed, OfOneProcess, OwnTurn
 from pyspark_log.clients.records import address_of
 from pyspark_log.opening import own_log
 from pyspark_log.options.clients import parse_worker
@@ -195,25 +195,15 @@ class Worker(OfOneProcess):
     def run(self) -> None:
         """Poll until the worker is closed, by another thread or by its runner. Raises what `poll` raises."""
         while not self._closed.is_set():
-            has_begun = False
-
-            def poll() -> None:
-                nonlocal has_begun
-                has_begun = True
-                self._poll(timeout_ms=1000)
-
-            try:
-                self._alone(poll)
-            except InvalidInput:
-                if has_begun or not self._closed.is_set():
-                    raise
+            with contextlib.suppress(Closed):
+                self.poll(timeout_ms=1000)
 
     def _alone(self, act: Callable[[], T]) -> T:
         """Return what `act` returns. Refuse a second thread, a call by the runner, and everything after `close`."""
         if self._turn.is_mine:
             raise InvalidInput("a TaskRunner cannot poll, nor can a signal handler; return, and poll afterwards")
         if self._closed.is_set():
-            raise InvalidInput("this Worker is closed; make a new one")
+            raise Closed("this Worker is closed; make a new one")
         try:
             return self._turn.call(act)
         except Busy:
