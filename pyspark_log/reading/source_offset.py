@@ -16,8 +16,7 @@ compacted when it was planned, unless never. If that has changed when the batch 
 `"away": {"routes": {"id": "4c…", "end": {"0": [17, 0]}}}` are partitions that the query has read and is not subscribed
 to now. If it is again, it continues there.
 
-`"cluster": id` is the cluster that was read; offsets of older versions lack it. If another is at the address, a disk is
-not mounted.
+`"cluster": id` is the cluster that was read. If another is at the address, a disk is not mounted.
 
 `initialOffset` is the sentinel {"version": 1, "initial": true}, which `latestOffset` resolves. After a crash Spark asks
 for the initial offset again, when `latest` would be another offset.

@@ -12,7 +12,6 @@ import json
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType, TimestampType
 
 from pyspark_log.opening import canonical
@@ -26,6 +25,8 @@ from pyspark_log_storage.columns import schema
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pyspark.sql import DataFrame, SparkSession
+
     from pyspark_log.reading.native_files import NativeRows
     from pyspark_log.reading.planning import Range
     from pyspark_log.reading.positions import Subscribed
@@ -38,22 +39,10 @@ _AS_STORED = {
     "datetimeRebaseMode": "CORRECTED",
     "parquet.filter.dictionary.enabled": "false",
 }
-"""Options of the read, where Spark has one: a row that cannot be read is an error, and times before 1900 stay.
+"""Options of the read, whatever the session has set: a row that cannot be read is an error, times before 1900 stay.
 
 With filters by dictionaries `x = 0.0` would not find -0.0, which Spark says are equal.
 """
-_DEFAULTS = ("spark.sql.parquet.", "spark.sql.files.", "spark.sql.legacy.", "spark.sql.sources.useV1SourceList")
-"""How the settings begin that have Spark's defaults in the session of the read: other values change its rows."""
-_AS_SET = (
-    "spark.sql.files.maxPartition",
-    "spark.sql.files.minPartition",
-    "spark.sql.files.openCostInBytes",
-    "spark.sql.parquet.columnarReaderBatchSize",
-    "spark.sql.parquet.enable",
-    "spark.sql.parquet.filterPushdown",
-    "spark.sql.parquet.pushdown.",
-)
-"""How those of them begin that only make the read faster or slower: they are the user's."""
 _STARTS = ("subscribe", "assign", "starting", "ending", "versionAsOf")
 """How the options begin that say which rows are read."""
 
@@ -107,8 +96,7 @@ def union(
     `options` are those of a batch read; which rows it reads is not taken from them.
     """
     sources = [_source(spark, path, options, each, columns) for each in _one_of_each_partition(rest)]
-    reading = _session_of_files(spark)
-    files = [_in(spark, _files(reading, topic, some, columns)) for topic, some in _by_topic(native).items()]
+    files = [_files(spark, topic, some, columns) for topic, some in _by_topic(native).items()]
     return functools.reduce(lambda one, other: one.unionAll(other), [*files, *sources])
 
 
@@ -144,27 +132,6 @@ def _source(
     read = spark.read.format("pyspark_log").options(**given)
     # Spark plans the read in another process, whose working folder may be another one.
     return (read if columns is None else read.schema(columns)).load(canonical(path))
-
-
-def _session_of_files(spark: SparkSession) -> SparkSession:
-    """Return a session in which Spark's Parquet reader returns rows as they are stored, whatever `spark` has set.
-
-    A frame of files asks the session in which it was made, also when it runs. It is the user's but for some settings,
-    so its credentials are found, and the sizes of its tasks are the user's.
-    """
-    made = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())  # noqa: SLF001 -- pyspark has no public way to it
-    settings = made._jsparkSession.conf().getAll()  # noqa: SLF001 -- as above
-    for name in settings.keys().mkString("\n").split("\n"):  # one call; pyspark's `getAll` makes some for each
-        if name.startswith(_DEFAULTS) and not name.startswith(_AS_SET) and made.conf.isModifiable(name):
-            made.conf.unset(name)
-    made.conf.set("spark.sql.caseSensitive", "true")  # columns of files have the names of the topic's
-    return made
-
-
-def _in(spark: SparkSession, frame: DataFrame) -> DataFrame:
-    """Return a frame of another session as one of this session."""
-    dataset = spark.sparkContext._jvm.org.apache.spark.sql.classic.Dataset  # type: ignore[union-attr]  # noqa: SLF001
-    return DataFrame(dataset.ofRows(spark._jsparkSession, frame._jdf.logicalPlan()), spark)  # noqa: SLF001 -- as above
 
 
 def _files(spark: SparkSession, topic: str, parts: Sequence[NativeRows], columns: StructType) -> DataFrame:

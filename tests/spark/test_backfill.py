@@ -100,7 +100,7 @@ def test_a_second_call_writes_nothing_and_computes_no_row(spark, done):
 
 def test_a_store_that_fails_for_a_moment_does_not_end_a_call(spark, log, monkeypatch):
     topic_of = backfill_module._topic
-    monkeypatch.setattr(backfill_module, "_topic", lambda *given: UnsteadyTopic(topic_of(*given)))
+    monkeypatch.setattr(backfill_module, "_topic", lambda *given, **more: UnsteadyTopic(topic_of(*given, **more)))
     failed = []
 
     def failing_once(call):

@@ -134,14 +134,6 @@ def test_source_commit_of_the_last_batch_never_comes(three_batches: Run) -> None
     assert offset_at(25) not in [call["end"] for call in three_batches.named("source commit")]
 
 
-def test_rows_of_a_batch_are_not_read_if_its_function_does_not_use_them(make_bench: MakeBench) -> None:
-    bench = make_bench(25)
-    writer = bench.stream(perTrigger=10).load().writeStream.foreachBatch(lambda *_: None)
-    bench.run(writer.option("checkpointLocation", str(bench.checkpoint)).trigger(availableNow=True))
-    assert len(bench.calls("partitions")) == 3
-    assert bench.calls("read") == []
-
-
 def test_latest_offset_starts_where_a_committed_batch_ends(three_batches: Run, replay_of_batch_2: Run) -> None:
     for run, asked in (
         (three_batches, [[], [0], [0, 1], [0, 1, 2]]),

@@ -53,15 +53,6 @@ def test_another_log_at_the_address_is_refused_and_its_groups_stay_as_they_are(l
     assert not other.log.groups()
 
 
-def test_an_offset_of_an_older_version_without_a_cluster_is_continued(log):
-    stream = earliest(log)
-    stream.batch()
-    start = {name: value for name, value in stream.start.items() if name != "cluster"}
-    assert start != stream.start
-    log.append("t", {1: [b"new"]})
-    assert values(earliest_from(log, start).batch()) == {1: [b"new"]}
-
-
 def test_available_now_ends_where_the_log_ended_at_its_start(log):
     stream = earliest(log, maxOffsetsPerTrigger=6, minOffsetsPerTrigger=6)
     stream.reader.prepareForTriggerAvailableNow()
