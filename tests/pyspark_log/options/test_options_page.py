@@ -16,14 +16,19 @@ from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_storage.errors import InvalidOption
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "options.md").read_text()
+SINK_TITLE = "Sink: `df.write` and `df.writeStream`"
 WHO = {"both": QUERIES, "source": SOURCE, "sink": SINK, "all": CLIENTS}
 WHO |= {name: {Kind[name.upper()]} for name in ("Producer", "Consumer", "Worker")}
 
 
+def section(title):
+    (found,) = re.findall(rf"^## {re.escape(title)}\n(.*?)(?:^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    return found
+
+
 def rows(title):
     """Return the cells of the table below a heading, without those that are prose."""
-    (section,) = re.findall(rf"^## {re.escape(title)}\n(.*?)(?:^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
-    lines = [line for line in section.splitlines() if line.startswith("| ")]
+    lines = [line for line in section(title).splitlines() if line.startswith("| ")]
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:]]
 
 
@@ -47,7 +52,7 @@ def names_cell(option):
     ("title", "options", "side"),
     [
         ("Source: `spark.read` and `spark.readStream`", SourceOptions, SOURCE - {Kind.READ}),
-        ("Sink: `df.write` and `df.writeStream`", SinkOptions, SINK),
+        (SINK_TITLE, SinkOptions, SINK),
     ],
 )
 def test_each_option_of_a_query_is_on_the_page_with_its_kinds_values_and_default(title, options, side):
@@ -68,11 +73,16 @@ def test_each_option_of_a_query_is_on_the_page_with_its_kinds_values_and_default
     ],
 )
 def test_each_option_of_a_client_is_on_the_page_with_its_values_and_default(titles, options):
-    """An option that several clients share is in the first one's table alone."""
+    """An option that several clients share, or a Producer and the sink, is in the first one's table alone."""
     said = [{names: cells for names, *cells, _ in rows(title)} for title in titles]
+    said.append({names.partition(",")[0]: cells for names, _, *cells, _ in rows(SINK_TITLE)})
     assert said[0].keys() <= {names_cell(option) for option in options.declared}
     for option in options.declared:
-        values, default = next(cells[names_cell(option)] for cells in said if names_cell(option) in cells)
+        names = names_cell(option)
+        if not any(names in cells for cells in said[:-1]):
+            assert all(name in section(titles[0]) for name in names.split(", "))
+            names = f"`{option.name}`"
+        values, default = next(cells[names] for cells in said if names in cells)
         assert (values, default) == (values_cell(option.value), default_cell(option, default))
 
 
@@ -88,10 +98,13 @@ def test_each_setting_is_on_the_page_with_its_values_and_default(title, config):
 
 
 def foreign(title):
-    """Return the names of a table of Kafka's settings, each with the kinds that it is about."""
+    """Return the names in a list of Kafka's settings, each with the kinds that it is about."""
+    text = section(title).replace("\n  ", " ")
+    items = re.findall(r"^- (`.*?`)(?: \(([A-Za-z, ]*)\))?: ", text, re.MULTILINE)
+    everybody = "all" if "clients" in title else "both"
     return [
-        (name, frozenset().union(*(WHO[who] for who in kinds.split(", "))))
-        for names, kinds, _ in rows(title)
+        (name, frozenset().union(*(WHO[who] for who in (kinds or everybody).split(", "))))
+        for names, kinds in items
         for name in re.findall("`([^`]+)`", names)
     ]
 
