@@ -46,7 +46,7 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def has_nodes_elsewhere(self) -> bool:
         """Whether the cluster has nodes besides the one at its root."""
-        return any(each.url != AT_THE_ROOT for each in self.nodes.values())
+        return any(node.url != AT_THE_ROOT for node in self.nodes.values())
 
 
 def topic_of(state: Cluster, name: str) -> TopicRecord:

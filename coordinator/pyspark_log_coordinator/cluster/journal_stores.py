@@ -36,7 +36,7 @@ class JournalStores(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def holders(self) -> frozenset[NodeId]:
         """Return the nodes that are known to hold journals."""
-        return frozenset(each.node for each in self.nodes)
+        return frozenset(member.node for member in self.nodes)
 
 
 class MoveJournals(msgspec.Struct, frozen=True):
@@ -58,7 +58,11 @@ def decide(journals: JournalStores, nodes: Mapping[NodeId, Node], command: MoveJ
 
 def replaced(present: Sequence[JournalNode], nodes: Mapping[NodeId, Node]) -> list[NodeId]:
     """Return the journal nodes of `present` whose stores were replaced: they do not vote until the journals migrate."""
-    return [each.node for each in present if each.node in nodes and nodes[each.node].incarnation != each.incarnation]
+    return [
+        member.node
+        for member in present
+        if member.node in nodes and nodes[member.node].incarnation != member.incarnation
+    ]
 
 
 def _wanted(nodes: Mapping[NodeId, Node], ids: Sequence[NodeId]) -> tuple[JournalNode, ...]:
@@ -67,13 +71,13 @@ def _wanted(nodes: Mapping[NodeId, Node], ids: Sequence[NodeId]) -> tuple[Journa
         raise _refused("a node is named twice; name each node once")
     if len(ids) < LEAST:
         raise _refused(f"need at least {LEAST} journal nodes ({LEAST} tolerate one failure, 5 two); got {len(ids)}")
-    wanted = [node_of(nodes, each) for each in ids]
-    for each in wanted:
-        if each.fenced:
-            raise _refused(f"node {each.node_id!r} is fenced; unfence it, or name another")
-        if each.url == AT_THE_ROOT:
+    wanted = [node_of(nodes, node_id) for node_id in ids]
+    for node in wanted:
+        if node.fenced:
+            raise _refused(f"node {node.node_id!r} is fenced; unfence it, or name another")
+        if node.url == AT_THE_ROOT:
             raise _refused(_AT_THE_ROOT)
-    return tuple(JournalNode(each.node_id, each.url, each.incarnation) for each in wanted)
+    return tuple(JournalNode(node.node_id, node.url, node.incarnation) for node in wanted)
 
 
 def _refused(reason: str) -> InvalidOption:

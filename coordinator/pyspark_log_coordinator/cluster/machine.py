@@ -163,7 +163,7 @@ def decide(state: Cluster, command: Command, now: int) -> list[Any]:
         case BeginJournal():
             return [] if state.cluster_id else [JournalBegun(command.state)]
         case RemoveNode():
-            unclear = sorted(name for name, each in state.topics.items() if each.topic_id not in command.clear)
+            unclear = sorted(name for name, topic in state.topics.items() if topic.topic_id not in command.clear)
             holders = command.journals | state.journals.holders()
             return list(nodes.decide_removal(state.nodes, command.node_id, unclear, holders, command.fencings))
         case MoveJournals():
@@ -206,7 +206,7 @@ def evolve(state: Cluster, event: Event) -> Cluster:
             deletions = {**state.deletions, state.topics[event.name].topic_id: event.name}
             return msgspec.structs.replace(state, topics=topics, deletions=deletions)
         case DeletionsFinished():
-            left = {each: name for each, name in state.deletions.items() if each not in event.topic_ids}
+            left = {topic_id: name for topic_id, name in state.deletions.items() if topic_id not in event.topic_ids}
             return msgspec.structs.replace(state, deletions=left)
         case AddressSet():
             return msgspec.structs.replace(state, address=event.url)
@@ -227,7 +227,7 @@ def _delete(state: Cluster, command: RemoveTopic | FinishDeletions) -> Iterator[
         known = state.topics.get(command.name)
         if known is not None and known.topic_id == command.topic_id:
             yield TopicRemoved(command.name)
-    elif known_ids := tuple(each for each in command.topic_ids if each in state.deletions):
+    elif known_ids := tuple(topic_id for topic_id in command.topic_ids if topic_id in state.deletions):
         yield DeletionsFinished(known_ids)
 
 
@@ -270,7 +270,7 @@ def _assign(state: Cluster, command: CreateTopic) -> tuple[tuple[NodeId, ...], .
             f"topic {command.name!r} cannot have {factor} replicas of each partition: the cluster has "
             f"{_node_count(len(live))}{more}; choose {'1' if len(live) == 1 else f'1 to {len(live)}'}, or add nodes",
         )
-    racks = {each.node_id: each.rack for each in live.values()}
+    racks = {node.node_id: node.rack for node in live.values()}
     return placement.spread(racks, command.partitions, factor, seed_of(command.topic_id))
 
 

@@ -223,7 +223,7 @@ def evolve(
     before = nodes[event.node_id]
     gone = FormerNode(before.node_id, before.incarnation)
     if isinstance(event, NodeRemoved):
-        return {name: each for name, each in nodes.items() if name != event.node_id}, (*former, gone)
+        return {name: node for name, node in nodes.items() if name != event.node_id}, (*former, gone)
     if isinstance(event, NodeRenewed):
         after = msgspec.structs.replace(before, url=event.url, incarnation=event.incarnation)
         if event.incarnation != before.incarnation:
@@ -239,7 +239,7 @@ def evolve(
 
 def live(nodes: Mapping[NodeId, Node]) -> dict[NodeId, Node]:
     """Return the nodes that are not fenced."""
-    return {name: each for name, each in nodes.items() if not each.fenced}
+    return {name: node for name, node in nodes.items() if not node.fenced}
 
 
 def node_of(nodes: Mapping[NodeId, Node], node_id: NodeId) -> Node:
@@ -251,7 +251,7 @@ def node_of(nodes: Mapping[NodeId, Node], node_id: NodeId) -> Node:
 
 def free_id(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode]) -> NodeId:
     """Return the lowest number that was never a node's id."""
-    used = {*nodes, *(each.node_id for each in former)}
+    used = {*nodes, *(node.node_id for node in former)}
     return next(str(number) for number in range(len(used) + 1) if str(number) not in used)
 
 
@@ -263,7 +263,7 @@ def _add(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode], node: Node)
         return []
     if known is not None:
         raise _wrong(f"node {node.node_id!r} already exists, at {known.url}; give another id, or none")
-    if any(each.node_id == node.node_id for each in former):
+    if any(other.node_id == node.node_id for other in former):
         raise _wrong(f"node {node.node_id!r} was removed, and ids are never reused; give another id, or none")
     _check_store(nodes, former, node.node_id, node.url, node.incarnation)
     return [NodeAdded(node)]
@@ -271,10 +271,10 @@ def _add(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode], node: Node)
 
 def _renew(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode], commands: Sequence[RenewNode]) -> list[Event]:
     events = []
-    for each in commands:
-        known = node_of(nodes, each.node_id)
-        if (known.url, known.incarnation) != (each.url, each.incarnation):
-            events.append(NodeRenewed(each.node_id, each.url, each.incarnation))
+    for renewal in commands:
+        known = node_of(nodes, renewal.node_id)
+        if (known.url, known.incarnation) != (renewal.url, renewal.incarnation):
+            events.append(NodeRenewed(renewal.node_id, renewal.url, renewal.incarnation))
     after = nodes
     for event in events:
         after, _ = evolve(after, (), event)
@@ -291,10 +291,10 @@ def _check_store(
             raise _wrong(f"{url} is already node {other.node_id!r}; each node needs an address of its own")
         if other.node_id != node_id and other.incarnation == incarnation:
             raise _wrong(f"the store at {url} is already node {other.node_id!r}, at another address")
-    for each in former:
-        if each.incarnation == incarnation:
+    for gone in former:
+        if gone.incarnation == incarnation:
             raise _wrong(
-                f"the store at {url} was node {each.node_id!r} before that was renewed or removed, so its files may be "
+                f"the store at {url} was node {gone.node_id!r} before that was renewed or removed, so its files may be "
                 "old; empty it, including its marker, and try again"
             )
 

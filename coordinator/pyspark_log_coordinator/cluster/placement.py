@@ -55,7 +55,7 @@ def spread(
         chosen = [nodes[leader]]
         while len(chosen) < replication_factor:
             node = nodes[(leader + 1 + distance % (count - 1)) % count]
-            used = {racks[each] for each in chosen}
+            used = {racks[node] for node in chosen}
             if node not in chosen and (racks[node] not in used or len(used) == rack_count):
                 chosen.append(node)
             distance += 1

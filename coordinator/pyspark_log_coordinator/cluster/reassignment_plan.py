@@ -53,7 +53,7 @@ def relocate(
             plan.add_one(number, wanted)
         nodes = plan.placed[number]
         if before[0] not in racks:
-            first = min(nodes, key=lambda each: (each in closed, leaders[each]))  # of equals the first
+            first = min(nodes, key=lambda node: (node in closed, leaders[node]))  # of equals the first
             leaders[first] += 1
             _to_front(nodes, first)
     return tuple(tuple(nodes) for nodes in plan.placed)
@@ -88,8 +88,8 @@ def _evening_moves(
     `has` are the partitions of each node. `is_allowed` is asked after each move was carried out.
     """
     while True:
-        fewest = sorted(has, key=lambda each: (len(has[each]), by_number(each)))
-        most = sorted(has, key=lambda each: (-len(has[each]), by_number(each)))
+        fewest = sorted(has, key=lambda node: (len(has[node]), by_number(node)))
+        most = sorted(has, key=lambda node: (-len(has[node]), by_number(node)))
         able = (
             (number, heavy, light)
             for heavy, light in itertools.product(most, fewest)
@@ -124,7 +124,7 @@ class _Plan:
         nodes = self.placed[number]
         in_rack = Counter(self._racks[node] for node in nodes)
         able = [node for node in nodes if node in behind] or nodes[1:]
-        worst = max(able, key=lambda each: (in_rack[self._racks[each]], len(self._of[each]), nodes.index(each)))
+        worst = max(able, key=lambda node: (in_rack[self._racks[node]], len(self._of[node]), nodes.index(node)))
         nodes.remove(worst)
         self._of[worst].discard(number)
 
@@ -141,7 +141,7 @@ class _Plan:
                 "replication.factor",
                 f"partition {number} cannot have {replicas}: {where}; choose fewer replicas, or add or unfence nodes",
             )
-        best = min(able, key=lambda each: (in_rack[self._racks[each]], len(self._of[each]), by_number(each)))
+        best = min(able, key=lambda node: (in_rack[self._racks[node]], len(self._of[node]), by_number(node)))
         nodes.append(best)
         self._of[best].add(number)
 

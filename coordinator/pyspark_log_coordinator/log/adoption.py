@@ -37,15 +37,17 @@ class MovedLog:
         Raises `InvalidOption` if the stores are not all journal nodes of one log; `NoCluster`, `StoreError`.
         """
         self._stores, self._log = stores, log
-        lists = [each for each in map(journal_nodes.read, stores) if each is not None]
-        self._recorded = max(lists, key=lambda each: each.generation, default=None)
+        lists = [listed for listed in map(journal_nodes.read, stores) if listed is not None]
+        self._recorded = max(lists, key=lambda listed: listed.generation, default=None)
         self._present: dict[NodeId, RenewNode] = {}
         """Where each journal node is."""
         if self._recorded is None:
             log.locate()
         else:
             self._present = _present(self._recorded, stores)
-            moved = (msgspec.structs.replace(each, url=self._present[each.node].url) for each in self._recorded.nodes)
+            moved = (
+                msgspec.structs.replace(member, url=self._present[member.node].url) for member in self._recorded.nodes
+            )
             self._moved = msgspec.structs.replace(self._recorded, nodes=tuple(moved))
             log.journals.locate_at(self._moved)
         try:
@@ -63,7 +65,7 @@ class MovedLog:
         self.cluster_id = state.cluster_id
         self.was = state.address if self._recorded is None else ", ".join(self._recorded.urls)
         """Where it was; empty if it never had a node besides its root."""
-        others = (each.url for each in state.nodes.values() if each.node_id not in self._present)
+        others = (node.url for node in state.nodes.values() if node.node_id not in self._present)
         self.elsewhere = tuple(url for url in others if url != AT_THE_ROOT)
         """The addresses of its nodes that have no journals. They stay where they are."""
 
@@ -73,14 +75,14 @@ class MovedLog:
             return bool(self._log.cluster.submit(cluster.MoveCluster(self._log.store.url)).events)
         # The journal comes first: a store opens with its new list, and then nothing must name the former addresses.
         done = self._log.cluster.submit(RenewTogether(tuple(self._present.values()))).events
-        return any([bool(done), *[journal_nodes.replace(self._moved, each) for each in self._stores]])
+        return any([bool(done), *[journal_nodes.replace(self._moved, store) for store in self._stores]])
 
     def _check(self, state: Cluster) -> None:
-        for each in self._present.values():
-            if each.node_id in state.nodes and state.nodes[each.node_id].incarnation != each.incarnation:
+        for node in self._present.values():
+            if node.node_id in state.nodes and state.nodes[node.node_id].incarnation != node.incarnation:
                 raise InvalidOption(
                     OPTION,
-                    f"the store at {each.url} is not the present one of journal node {each.node_id!r}, whose disk was "
+                    f"the store at {node.url} is not the present one of journal node {node.node_id!r}, whose disk was "
                     "replaced; give the address of that one",
                 )
 
@@ -90,7 +92,7 @@ def _present(nodes: journal_nodes.JournalNodes, stores: Sequence[Store]) -> dict
 
     One that was renewed has another incarnation than in the list: it does not vote until the journals migrate.
     """
-    former = {each.node: each.url for each in nodes.nodes}
+    former = {member.node: member.url for member in nodes.nodes}
     present = {}
     for store in stores:
         marker = read_marker(store)

@@ -73,7 +73,9 @@ def begin(journals: ClusterJournals, environment: Environment) -> None:
     """
     check_place(journals)
     if journals.nodes is not None:
-        members = tuple(cluster.Node(each.node, each.url, "", each.incarnation) for each in journals.nodes.nodes)
+        members = tuple(
+            cluster.Node(member.node, member.url, "", member.incarnation) for member in journals.nodes.nodes
+        )
         journals.cluster.submit(cluster.StartCluster(journals.nodes.cluster, members))
         return
     root = journals.place.stores[0]
@@ -152,7 +154,7 @@ def _check(stores: Sequence[Store]) -> None:
 
 def overlap(url: str, other: str) -> bool:
     """Return whether one of two addresses contains the other, so that keys of one store would appear in the other."""
-    inner, outer = sorted(f"{each}/" for each in (url, other))
+    inner, outer = sorted(f"{address}/" for address in (url, other))
     return inner != outer and outer.startswith(inner)
 
 
@@ -176,7 +178,7 @@ def _check_lists(
     for store, listed in zip(stores, lists, strict=True):
         if listed is None:
             continue
-        if listed.generation > 1 or listed.urls != tuple(each.url for each in stores):
+        if listed.generation > 1 or listed.urls != tuple(store.url for store in stores):
             raise _of_another(store, listed)
         for member, incarnation in zip(listed.nodes, incarnations, strict=True):
             if member.incarnation != incarnation:

@@ -105,7 +105,7 @@ class ClusterJournals:
     @property
     def node_ids(self) -> frozenset[NodeId]:
         """The ids of the journal nodes; none if the journals are on the root alone."""
-        return frozenset() if self.nodes is None else frozenset(each.node for each in self.nodes.nodes)
+        return frozenset() if self.nodes is None else frozenset(member.node for member in self.nodes.nodes)
 
     def of_topic(self, name: str, topic_id: str) -> Journal[topic.Topic, topic.Command]:
         """Return the journal of a topic incarnation without beginning it. Reads nothing."""
@@ -142,12 +142,12 @@ class ClusterJournals:
         them.
         """
         place = self.place
-        newest = {each.folder: each.number for each in journals if each.place is place}
+        newest = {journal.folder: journal.number for journal in journals if journal.place is place}
         if isinstance(place, OneStore):
             return {}
         act = partial(journals_behind, newest, place.generation)
         answers = place.members.ask(act, self._environment, int(journal_nodes.PATIENCE_SECONDS * 1000))
-        return {place.members.members[each.store].node: each.result for each in answers if each.error is None}
+        return {place.members.members[answer.store].node: answer.result for answer in answers if answer.error is None}
 
     def announce(self, former: JournalPlace | None = None) -> None:
         """Write the present journal nodes on those of their stores, and of the `former` ones, that can be reached.
@@ -169,7 +169,7 @@ class ClusterJournals:
         known = self._generations.get(nodes.generation)
         if known is not None and known[0] == nodes:
             return known[1]
-        members = [Member(self._stores.at(each.url), each.node, each.incarnation) for each in nodes.nodes]
+        members = [Member(self._stores.at(member.url), member.node, member.incarnation) for member in nodes.nodes]
         threads = self._environment.store_threads("journal store")
         place = SeveralStores(Members(members, threads), nodes.generation)
         self._generations[nodes.generation] = nodes, place

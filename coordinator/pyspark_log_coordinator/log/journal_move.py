@@ -73,7 +73,7 @@ def _move(log: Log, to: Sequence[NodeId]) -> JournalMove:
     if not ended.events:
         former.announce()  # to those that were away when the journals moved
         return JournalMove(former.nodes, changed=False, topics=0, removed=0)
-    place, journals = former.place, [each for each, _ in others(former)]
+    place, journals = former.place, [journal for journal, _ in others(former)]
     journals.append(former.cluster_at(place))
     log.reopen()
     removed = 0
@@ -86,8 +86,8 @@ def _move(log: Log, to: Sequence[NodeId]) -> JournalMove:
 
 def _check_stores(log: Log, to: Sequence[NodeId]) -> None:
     """Raise `NodeMissing`, `StoreUnfit` if a store cannot hold journals. Fenced nodes are refused later."""
-    for each in to:
-        known = node_of(log.cluster.state.nodes, each)
+    for node_id in to:
+        known = node_of(log.cluster.state.nodes, node_id)
         store = log.store_at(known.url)
         node.require_marker(store, known.node_id, known.incarnation)
         self_test(store, log.environment.nonce(), log.environment.store_threads)

@@ -188,7 +188,7 @@ class TopicHandle:
     def _knows(self, incarnations: Mapping[NodeId, str]) -> bool:
         """Return whether this process knows these nodes as the topic does."""
         nodes = self.log.cluster.state.nodes
-        return all(each in nodes and nodes[each].incarnation == mine for each, mine in incarnations.items())
+        return all(node_id in nodes and nodes[node_id].incarnation == mine for node_id, mine in incarnations.items())
 
     def _check_nodes(self, state: topic.Topic) -> None:
         """Refresh the cluster if nodes have joined or were renewed since.
@@ -196,11 +196,11 @@ class TopicHandle:
         Raise `CorruptObject` if the topic has replicas on nodes that the cluster never had. A removed node may have
         replicas for a moment: a reassignment to it may have begun at the same time.
         """
-        members = {member for each in state.partitions for member in each.replicas}
-        if self._knows({each: state.incarnations[each] for each in members}):
+        members = {member for partition in state.partitions for member in partition.replicas}
+        if self._knows({node_id: state.incarnations[node_id] for node_id in members}):
             return
         present = self.log.cluster.refresh()
-        unknown = members - present.nodes.keys() - {each.node_id for each in present.former_nodes}
+        unknown = members - present.nodes.keys() - {former.node_id for former in present.former_nodes}
         if unknown:
             raise CorruptObject(
                 f"journal of topic {self.name!r} ({self.topic_id})",
@@ -231,7 +231,10 @@ class TopicHandle:
             targets = write_targets.write_targets(state, acks, missing)
         return WriteTargets(
             targets,
-            {each: (self.log.node(each).url, state.incarnations[each]) for each in write_targets.used_nodes(targets)},
+            {
+                node_id: (self.log.node(node_id).url, state.incarnations[node_id])
+                for node_id in write_targets.used_nodes(targets)
+            },
             write_targets.enough(state, acks),
         )
 
@@ -378,13 +381,13 @@ class Log:
         is_recent = self.environment.monotonic() - self._opened_at < FRESH_SECONDS
         if not (self.is_remote and is_recent) or self.missing_nodes:
             return False
-        known = [each.journal for each in self._handles.values()], [each.journal for each in self._groups.values()]
-        return not any(each.has_ended for some in known for each in some)
+        handles: list[TopicHandle | GroupHandle] = [*self._handles.values(), *self._groups.values()]
+        return not any(handle.journal.has_ended for handle in handles)
 
     @property
     def is_remote(self) -> bool:
         """Whether a store of the cluster is an object store, where each look is a request."""
-        return any(is_object_store(each) for each in self._stores.all())
+        return any(is_object_store(store) for store in self._stores.all())
 
     def locate(self) -> None:
         """Find where the journals live, unless that is certain. Tasks call this instead of `open`.
@@ -410,7 +413,7 @@ class Log:
 
     def journals_behind(self, handles: Iterable[TopicHandle | GroupHandle]) -> dict[NodeId, int]:
         """Return in how many journals, those of the handles and the cluster's, each journal node is behind."""
-        return self.journals.behind([self.cluster, *(each.journal for each in handles)])
+        return self.journals.behind([self.cluster, *(handle.journal for handle in handles)])
 
     @property
     def broken_nodes(self) -> frozenset[NodeId]:
@@ -452,7 +455,8 @@ class Log:
             node.require_marker(self.node_store(only.node_id), only.node_id, only.incarnation)
             self.missing_nodes = {}
         else:
-            self.missing_nodes = self.probe([(each, self.node_store(each.node_id)) for each in live(members).values()])
+            stores = [(member, self.node_store(member.node_id)) for member in live(members).values()]
+            self.missing_nodes = self.probe(stores)
 
     def node(self, node_id: NodeId) -> Node:
         """Return a node, also one that joined after this process read the cluster's journal: a topic may name it.
@@ -462,7 +466,7 @@ class Log:
         state = self.cluster.state
         if node_id not in state.nodes:
             state = self.cluster.refresh()
-        if any(each.node_id == node_id for each in state.former_nodes) and node_id not in state.nodes:
+        if any(former.node_id == node_id for former in state.former_nodes) and node_id not in state.nodes:
             raise NodeMissing("", layout.MARKER, f"node {node_id!r} was removed from the cluster; try again")
         return node_of(state.nodes, node_id)
 
@@ -479,9 +483,9 @@ class Log:
     def stores(self) -> list[Store]:
         """Return the stores of the journals and of all nodes, without those that were missing at the last probe."""
         nodes = self.cluster.state.nodes
-        missing = {self.node_store(each).url for each in self.missing_nodes if each in nodes}
-        stores = [*self.journals.place.stores, *(self.node_store(each) for each in nodes)]
-        return list({each.url: each for each in stores if each.url not in missing}.values())
+        missing = {self.node_store(node_id).url for node_id in self.missing_nodes if node_id in nodes}
+        stores = [*self.journals.place.stores, *(self.node_store(node_id) for node_id in nodes)]
+        return list({store.url: store for store in stores if store.url not in missing}.values())
 
     def with_reserves(self, act: Callable[[], T]) -> T:
         """Return the result of `act`, which frees space; if it is refused, with the reserves of the stores.
@@ -582,7 +586,7 @@ class Log:
                     raise
                 failed(name, error)
                 continue
-            if any(node_id in each.replicas for each in handle.journal.state.partitions):
+            if any(node_id in partition.replicas for partition in handle.journal.state.partitions):
                 yield handle
 
     def groups(self) -> dict[str, GroupRecord]:
@@ -617,7 +621,7 @@ class Log:
         if handle is None or handle.topic_id != record.topic_id:
             topics = self.cluster.state.topics
             if handle is None and len(self._handles) >= len(topics):  # some of them were deleted
-                self._handles = {name: each for name, each in self._handles.items() if name in topics}
+                self._handles = {name: handle for name, handle in self._handles.items() if name in topics}
             handle = self._handles[record.name] = TopicHandle(self, record)
         return handle
 
@@ -644,7 +648,7 @@ class Log:
             config=config or TopicConfig(),
             schemas=tuple(map(schema.encode, schema.first_schemas(columns))),
             replication_factor=replication_factor,
-            replicas=None if replicas is None else tuple(tuple(each) for each in replicas),
+            replicas=None if replicas is None else tuple(tuple(nodes) for nodes in replicas),
         )
         check_topic(name)
         self.finish_deletion(name)

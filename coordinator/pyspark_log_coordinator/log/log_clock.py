@@ -109,14 +109,14 @@ class LogClock:
             answers = place.members.ask(read, self._environment, PATIENCE_MS, settled=place.members.is_majority)
             if not place.members.is_majority(answers):
                 return None
-            times = [each.result for each in answers if each.error is None]
+            times = [answer.result for answer in answers if answer.error is None]
         else:
             try:
                 times = [read(place.stores[0])]
             except LogError:
                 return None
         own = self._environment.now_ms()
-        return sorted(each - own for each in times if each is not None)
+        return sorted(time - own for time in times if time is not None)
 
 
 def _difference(offset_ms: int, url: str) -> str:

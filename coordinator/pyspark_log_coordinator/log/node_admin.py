@@ -203,7 +203,7 @@ def has_replicas(log: Log, topic: str, node_id: NodeId) -> bool:
         state = log.topic(topic).journal.state
     except UnknownTopic:
         return False  # deleted meanwhile
-    return any(node_id in each.replicas for each in state.partitions)
+    return any(node_id in partition.replicas for partition in state.partitions)
 
 
 def _mark(log: Log, store: Store, mine: Marker) -> Marker:
@@ -247,11 +247,12 @@ def _check_moved(log: Log, known: Node, store: Store, marker: Marker) -> None:
 
 def _check_overlap(log: Log, url: str) -> None:
     """Raise `InvalidOption` if one address contains the other: keys of one store would appear in the other."""
-    for each in log.cluster.state.nodes.values():
-        other = log.store.url if each.url == AT_THE_ROOT else each.url
+    for member in log.cluster.state.nodes.values():
+        other = log.store.url if member.url == AT_THE_ROOT else member.url
         if overlap(url, other):
             raise _refused(
-                f"{url} and node {each.node_id!r} at {other} overlap: one contains the other; use separate directories"
+                f"{url} and node {member.node_id!r} at {other} overlap: one contains the other; use separate "
+                "directories"
             )
 
 

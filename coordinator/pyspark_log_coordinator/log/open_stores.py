@@ -20,7 +20,7 @@ class OpenStores:
         self.roots = tuple(roots)
         """The stores that the user named."""
         self._open_store = open_store
-        self._opened = {each.url: each for each in roots}
+        self._opened = {store.url: store for store in roots}
 
     def at(self, url: str) -> Store:
         """Return the store at an address. Reads nothing.

@@ -33,7 +33,7 @@ def troubles(partition: Partition, config: TopicConfig, broken: Collection[NodeI
 
     A partition whose leader alone is broken is available: the next writer or watching process elects another.
     """
-    in_sync, needed = sum(each not in broken for each in partition.isr), replicas.required_acks(partition, config)
+    in_sync, needed = sum(node_id not in broken for node_id in partition.isr), replicas.required_acks(partition, config)
     kinds = {
         Trouble.UNDER_REPLICATED: in_sync < replicas.replication_factor(partition),
         Trouble.UNAVAILABLE: partition.leader is None or in_sync == 0,

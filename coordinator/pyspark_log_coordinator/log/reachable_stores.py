@@ -68,9 +68,9 @@ def reachable_nodes(log: Log) -> ReachableStores:
 def reachable_stores(log: Log) -> ReachableStores:
     """Return the stores of the journals and the nodes of an opened log, by address."""
     every_store = log.stores()
-    fenced = {log.node_store(name).url for name, each in log.cluster.state.nodes.items() if each.fenced}
+    fenced = {log.node_store(name).url for name, node in log.cluster.state.nodes.items() if node.fenced}
     # The root is used even if its node is fenced: the journals are on it.
-    stores = {each.url: each for each in every_store if each.url not in fenced or each is log.store}
+    stores = {store.url: store for store in every_store if store.url not in fenced or store is log.store}
     return ReachableStores(stores, is_single=len(every_store) == 1 and not log.missing_nodes)
 
 

@@ -53,13 +53,13 @@ class StoreChecks:
         errors: list[Exception | None] = []
         if isinstance(place, SeveralStores):
             answers = place.members.ask(try_one, self._environment, PATIENCE_MS, settled=place.members.is_majority)
-            errors += [each.error for each in answers]
+            errors += [answer.error for answer in answers]
         else:
             try:
                 try_one(place.stores[0])
             except LogError as error:
                 errors.append(error)
-        for each in errors:
-            if isinstance(each, StoreUnfit):
-                raise each
+        for failure in errors:
+            if isinstance(failure, StoreUnfit):
+                raise failure
         self._due = now + CHECK_EVERY_SECONDS
