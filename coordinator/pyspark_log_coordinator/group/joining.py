@@ -90,7 +90,9 @@ def evolve(group: Group, event: Event) -> Group:
     joined = former.joined or group.state is GroupState.PREPARING_REBALANCE
     new = msgspec.structs.replace(former, details=event.member, joined=joined)
     # The new member has the place of the former one: the order decides who leads.
-    members = {(event.member.member_id if name == event.former else name): each for name, each in group.members.items()}
+    members = {
+        (event.member.member_id if name == event.former else name): member for name, member in group.members.items()
+    }
     leader = event.member.member_id if group.leader == event.former else group.leader
     return act(msgspec.structs.replace(group, members=members, leader=leader), new)
 
@@ -142,7 +144,7 @@ def _check(group: Group, command: JoinGroup) -> None:
             f"group {group.group_id!r} has members of protocol type {group.protocol_type!r}, and member "
             f"{member.member_id!r} is of type {command.protocol_type!r}; choose another group.id"
         )
-    others = [rebalance.names_of(each.details) for each in group.members.values()]
+    others = [rebalance.names_of(other.details) for other in group.members.values()]
     common = rebalance.supported_by_all(others)
     if not common.intersection(names):
         raise InconsistentProtocol(

@@ -112,7 +112,7 @@ def decide(group: Group, command: Command, now: int) -> list[Event]:
             _check_offsets(group, command.offsets)
             if not command.member_id:
                 _check_rewinds(group, command)
-            if all(_is_committed(group, *each) for each in _flat(command.offsets)):
+            if all(_is_committed(group, *new) for new in _flat(command.offsets)):
                 return []
             return [OffsetsCommitted(command.offsets, command.member_id, now)]
         case OffsetDelete():
@@ -146,7 +146,9 @@ def evolve(group: Group, event: Event) -> Group:
                 for number in numbers:
                     del of_topic[number]
                 offsets[topic_id] = of_topic
-            return msgspec.structs.replace(group, offsets={name: each for name, each in offsets.items() if each})
+            return msgspec.structs.replace(
+                group, offsets={name: of_topic for name, of_topic in offsets.items() if of_topic}
+            )
 
 
 def _check_committer(group: Group, command: OffsetCommit) -> None:
@@ -222,13 +224,13 @@ def _with(group: Group, new: NewOffsets, at_ms: int, rewind: int | None = None) 
         if not of_topic:
             continue
         merged = dict(offsets.get(topic_id, ()))
-        for number, each in of_topic.items():
+        for number, offset in of_topic.items():
             known = merged.get(number)
             newest = rewind or (known.rewind if known else 0)
-            merged[number] = CommittedOffset(each.offset, each.leader_epoch, each.metadata, at_ms, newest)
+            merged[number] = CommittedOffset(offset.offset, offset.leader_epoch, offset.metadata, at_ms, newest)
         offsets[topic_id] = merged
     return offsets
 
 
 def _flat(offsets: NewOffsets) -> list[tuple[TopicId, int, Offset]]:
-    return [(topic_id, number, each) for topic_id, of_topic in offsets.items() for number, each in of_topic.items()]
+    return [(topic_id, number, offset) for topic_id, of_topic in offsets.items() for number, offset in of_topic.items()]

@@ -119,14 +119,14 @@ def decide_completion(group: Group) -> list[Any]:
     assert group.barrier is not None
     if group.barrier.extendable_until_ms is not None and group.barrier.wait_ms and group.members:
         return []
-    return _complete(group) if all(each.joined for each in group.members.values()) else []
+    return _complete(group) if all(member.joined for member in group.members.values()) else []
 
 
 def evolve(group: Group, event: Event) -> Group:
     """Return the group after `event`."""
     match event:
         case RebalanceStarted():
-            members = {name: msgspec.structs.replace(each, joined=False) for name, each in group.members.items()}
+            members = {name: msgspec.structs.replace(member, joined=False) for name, member in group.members.items()}
             waiting = _with_barrier(group, event.wait_ms, event.extendable_until_ms)
             return msgspec.structs.replace(waiting, state=GroupState.PREPARING_REBALANCE, members=members)
         case RebalanceExtended():
@@ -155,12 +155,12 @@ def _begin(group: Group, event: GenerationStarted) -> Group:
 
 
 def _complete(group: Group) -> list[Any]:
-    late = tuple(name for name, each in group.members.items() if not each.joined and not each.details.instance_id)
+    late = tuple(name for name, member in group.members.items() if not member.joined and not member.details.instance_id)
     removed = [MembersRemoved(late, "late")] if late else []
     left = without(group, late)
     if not left.members:
         return [*removed, GenerationStarted("", "", 0)]
-    joined = [name for name, each in left.members.items() if each.joined]
+    joined = [name for name, member in left.members.items() if member.joined]
     if not joined:
         # Static members that are all away: wait until one returns, or their sessions expire.
         return [*removed, RebalanceExtended(_timeout(left))]
@@ -175,12 +175,12 @@ def supported_by_all(protocols: Iterable[Iterable[str]]) -> set[str]:
 
 def names_of(details: MemberDetails) -> list[str]:
     """Return the names of the protocols that a member supports."""
-    return [each.name for each in details.protocols]
+    return [protocol.name for protocol in details.protocols]
 
 
 def _vote(group: Group) -> str:
     """Return the protocol with most votes; of equals, the one that the earliest member voted for."""
-    named = [names_of(each.details) for each in group.members.values()]
+    named = [names_of(member.details) for member in group.members.values()]
     candidates = supported_by_all(named)
     votes: dict[str, int] = {}
     for names in named:
@@ -190,7 +190,7 @@ def _vote(group: Group) -> str:
 
 
 def _timeout(group: Group, joining: MemberDetails | None = None) -> int:
-    known = [each.details.rebalance_timeout_ms for each in group.members.values()]
+    known = [member.details.rebalance_timeout_ms for member in group.members.values()]
     return max([*known, joining.rebalance_timeout_ms] if joining else known)
 
 

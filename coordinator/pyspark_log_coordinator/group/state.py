@@ -72,11 +72,13 @@ class MemberDetails(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
 
     def protocol(self, name: str) -> Protocol:
         """Return a protocol that the member supports, as it does."""
-        return next(each for each in self.protocols if each.name == name)
+        return next(protocol for protocol in self.protocols if protocol.name == name)
 
     def wants_the_same_as(self, other: MemberDetails) -> bool:
         """Return whether two processes, one of which replaces the other, differ only in what they have."""
-        mine, others = ([(each.name, each.metadata) for each in details.protocols] for details in (self, other))
+        mine, others = (
+            [(protocol.name, protocol.metadata) for protocol in details.protocols] for details in (self, other)
+        )
         return mine == others
 
 
@@ -175,7 +177,7 @@ class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the static member with this `group.instance.id`, or None."""
         if not instance_id:
             return None
-        return next((each for each in self.members.values() if each.details.instance_id == instance_id), None)
+        return next((member for member in self.members.values() if member.details.instance_id == instance_id), None)
 
 
 class JoinedMember(msgspec.Struct, frozen=True):
@@ -196,10 +198,10 @@ def joined_members(group: Group) -> tuple[JoinedMember, ...]:
     """Return the members of the generation, for its leader."""
     assert group.protocol, "no generation has begun"
     members = []
-    for name, each in group.members.items():
-        protocol = each.details.protocol(group.protocol)
-        away = None if each.joined else each.assignment
-        members.append(JoinedMember(name, each.details.instance_id, protocol.metadata, protocol.state, away))
+    for name, member in group.members.items():
+        protocol = member.details.protocol(group.protocol)
+        away = None if member.joined else member.assignment
+        members.append(JoinedMember(name, member.details.instance_id, protocol.metadata, protocol.state, away))
     return tuple(members)
 
 

@@ -53,8 +53,8 @@ def evolve(group: Group, event: WorkAssigned) -> Group:
     if not group.members.keys() >= event.assignments.keys():
         raise ValueError("work is assigned to somebody who is not a member")
     members = {
-        name: msgspec.structs.replace(each, assignment=event.assignments.get(name, b""))
-        for name, each in group.members.items()
+        name: msgspec.structs.replace(member, assignment=event.assignments.get(name, b""))
+        for name, member in group.members.items()
     }
     stable = msgspec.structs.replace(group, state=GroupState.STABLE, members=members, barrier=None)
     return act(stable, members[group.leader])

@@ -251,20 +251,20 @@ class Partition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def rows_between(self, start: int, end: int) -> int:
         """Return how many rows `[start, end)` has, at most; exactly, if no keyed segment has only a part of it."""
         rows = 0
-        for each in self.segments_between(start, min(end, self.compacted_end)):
-            within = min(end, each.end_offset) - max(start, each.base_offset)
-            rows += min(within, each.rows) if each.keyed is not None else within
+        for segment in self.segments_between(start, min(end, self.compacted_end)):
+            within = min(end, segment.end_offset) - max(start, segment.base_offset)
+            rows += min(within, segment.rows) if segment.keyed is not None else within
         return rows + max(0, end - max(start, self.compacted_end))
 
     def segments_reaching(self, timestamp: int) -> list[SegmentRef]:
         """Return the segments with a row at or after `timestamp` (microseconds), in order."""
         first = bisect_right(self.segments, timestamp - 1, key=_timestamp_reached)
-        return [each for each in self.segments[first:] if each.max_timestamp >= timestamp]
+        return [segment for segment in self.segments[first:] if segment.max_timestamp >= timestamp]
 
     def chunks_reaching(self, timestamp: int) -> list[ChunkRef]:
         """Return the unrolled chunks with a row at or after `timestamp` (microseconds), in order."""
         first = bisect_right(self.chunks, timestamp - 1, key=_timestamp_reached)
-        return [each for each in self.chunks[first:] if each.max_timestamp >= timestamp]
+        return [chunk for chunk in self.chunks[first:] if chunk.max_timestamp >= timestamp]
 
 
 def empty(nodes: tuple[NodeId, ...], in_sync: tuple[NodeId, ...]) -> Partition:

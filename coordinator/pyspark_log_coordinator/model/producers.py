@@ -79,14 +79,16 @@ class Producer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 def of_claim(known: Mapping[str, Producer], claim: ProducerClaim) -> list[Producer | None]:
     """Return what tells whether a claimed batch is in the log: its producer, and its query's batches of other names."""
     others = (known[name] for name in names_of(known, claim) if name != claim.producer)
-    return [known.get(claim.producer), *(each for each in others if each.batch_id >= claim.batch_id)]
+    return [known.get(claim.producer), *(producer for producer in others if producer.batch_id >= claim.batch_id)]
 
 
 def names_of(known: Mapping[str, Producer], claim: ProducerClaim) -> list[str]:
     """Return the claimed producer and the other names under which its query has written batches."""
     if not claim.query_id:  # most claims are of producers without a name, and there may be thousands of these
         return [claim.producer]
-    others = (name for name, each in known.items() if name != claim.producer and each.query_id == claim.query_id)
+    others = (
+        name for name, producer in known.items() if name != claim.producer and producer.query_id == claim.query_id
+    )
     return [claim.producer, *others]
 
 
@@ -109,7 +111,7 @@ def check_follows(known: Mapping[str, Producer], claim: ProducerClaim, topic: st
     if not claim.follows or claim.take_over:
         return
     own = [known[name] for name in names_of(known, claim) if name in known]
-    last = max(own, key=lambda each: each.batch_id, default=None)
+    last = max(own, key=lambda producer: producer.batch_id, default=None)
     if last is None or not last.follows or last.query_id != claim.query_id or claim.batch_id <= last.batch_id + 1:
         return
     raise BatchMismatch(
@@ -205,7 +207,7 @@ def move(known: Producer | None, claim: ProducerClaim, rows: int, born: int, beg
 
 def unexpired(known: dict[str, Producer], floor: int) -> dict[str, Producer]:
     """Return the producers that are still needed after the orphan floor was raised to entry `floor`."""
-    return {name: each for name, each in known.items() if each.born is None or each.born >= floor}
+    return {name: producer for name, producer in known.items() if producer.born is None or producer.born >= floor}
 
 
 def _query(query_id: str) -> str:

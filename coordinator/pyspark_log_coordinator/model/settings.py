@@ -130,7 +130,7 @@ class StoredConfig(
 
     def alter(self, settings: Mapping[str, str]) -> Self:
         """Return this with `settings`, by Kafka's names, changed. Raise `InvalidOption` for any that is invalid."""
-        known = {each.name: each for each in self.settings()}
+        known = {setting.name: setting for setting in self.settings()}
         values = {}
         for name, text in settings.items():
             if name not in known:
@@ -140,7 +140,7 @@ class StoredConfig(
 
     def show(self) -> dict[str, Any]:
         """Return the values by Kafka's names."""
-        return {each.name: getattr(self, each.field) for each in self.settings()}
+        return {setting.name: getattr(self, setting.field) for setting in self.settings()}
 
     def words(self) -> dict[str, str]:
         """Return the values by Kafka's names, each as a user sets it."""
@@ -151,7 +151,7 @@ class StoredConfig(
     @classmethod
     def _unknown(cls, name: str, advice: str | None = None) -> InvalidOption:
         """Return the error for a name of no setting. `advice` says what to do if it is not a misspelt one either."""
-        known = [each.name for each in cls.settings()]
+        known = [setting.name for setting in cls.settings()]
         close = difflib.get_close_matches(name, known, 1, cutoff=_SIMILAR if advice is None else _MISSPELT)
         if close:
             hint = f"; did you mean {close[0]!r}?"

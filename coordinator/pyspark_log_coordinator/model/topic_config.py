@@ -219,7 +219,7 @@ class TopicConfig(StoredConfig, frozen=True):
         """Return this with `settings` changed. The order of two words of cleanup.policy has no meaning."""
         policy = settings.get("cleanup.policy")
         if policy is not None:
-            settings = {**settings, "cleanup.policy": ",".join(sorted(each.strip() for each in policy.split(",")))}
+            settings = {**settings, "cleanup.policy": ",".join(sorted(word.strip() for word in policy.split(",")))}
         return super().alter(settings)
 
     @classmethod
@@ -278,7 +278,7 @@ def with_columns(topic: str, config: TopicConfig, schemas: Sequence[bytes]) -> T
         )
 
     if config.key_column:
-        keys = [column_named("key.column", each) for each in compaction_columns.key_columns_of(config.key_column)]
+        keys = [column_named("key.column", name) for name in compaction_columns.key_columns_of(config.key_column)]
         for key in keys:
             if key.type not in column_types.KEY_TYPES:
                 raise InvalidOption(

@@ -27,7 +27,7 @@ def answer(command: object, outcome: Outcome[Topic]) -> Offsets | None:
     if offsets.keys() == _rows(command).keys():
         is_committed = all(end <= partitions[number].high_watermark for number, (_, end) in offsets.items())
     else:
-        is_committed = all(each.log_end <= each.high_watermark for each in partitions)
+        is_committed = all(partition.log_end <= partition.high_watermark for partition in partitions)
     return offsets if is_committed else None
 
 

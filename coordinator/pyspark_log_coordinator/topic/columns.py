@@ -69,8 +69,8 @@ def decide(topic: Topic, command: EvolveSchema, now: int) -> list[SchemaEvolved]
     if merged.equals(known[0]):
         return []
     if topic.config.key_column:
-        for each in key_columns_of(topic.config.key_column):
-            _check_key_type(where, each, newest, merged)
+        for key in key_columns_of(topic.config.key_column):
+            _check_key_type(where, key, newest, merged)
     if len(topic.schemas) >= SCHEMAS_MAX:
         raise InvalidRecord(
             f"{where} has {SCHEMAS_MAX} schemas, the maximum; create a new topic with all columns, and write there"

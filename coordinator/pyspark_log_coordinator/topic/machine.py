@@ -186,7 +186,9 @@ def _decide(state: Topic, command: Command, now: int) -> list[Any]:
 def _alter(state: Topic, command: AlterConfig) -> list[Any]:
     changed = state.config.alter(command.settings)
     if changed.min_insync_replicas != state.config.min_insync_replicas:
-        topic_config.check_min_insync(state.name, changed, min(len(each.replicas) for each in state.partitions))
+        topic_config.check_min_insync(
+            state.name, changed, min(len(partition.replicas) for partition in state.partitions)
+        )
     if changed != state.config:
         changed = columns.with_columns(state, changed)
     if changed == state.config:
@@ -251,7 +253,7 @@ def _start(event: TopicStarted) -> Topic:
 
 def _end(state: Topic, event: TopicDeleted) -> Topic:
     """Return the deleted topic without its lists of files, because its last snapshot is kept forever."""
-    emptied = (msgspec.structs.replace(each, segments=(), chunks=()) for each in state.partitions)
+    emptied = (msgspec.structs.replace(partition, segments=(), chunks=()) for partition in state.partitions)
     return msgspec.structs.replace(
         state,
         partitions=tuple(emptied),

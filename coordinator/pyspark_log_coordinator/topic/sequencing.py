@@ -72,7 +72,7 @@ def decide(topic: Topic, command: CommitBatch, now: int) -> list[Any]:
     if claim is not None:
         producers.check_run(topic.producers, claim, topic.name)
         known = producers.of_claim(topic.producers, claim)
-        if any(producers.is_replay(each, claim, rows, topic.name) for each in known):
+        if any(producers.is_replay(producer, claim, rows, topic.name) for producer in known):
             return []
         producers.check_follows(topic.producers, claim, topic.name)
     if rows == 0:
