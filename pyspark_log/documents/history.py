@@ -10,6 +10,8 @@ import itertools
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import msgspec
+
 from pyspark_log_coordinator.audit.timeline import Lane, Moment, Scope
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ STEPS_MS = tuple(
 )
 REBALANCE_MS = 60 * _S
 """What a group does within this time until its work is assigned is one rebalance."""
+TOLD_MAX = 8
+"""So many moments are told in one sentence."""
 Key = tuple[Scope, str]
 Values = list["float | None"]
 
@@ -190,23 +194,27 @@ def intervals(found: Batches, within: Span) -> Values:
 
 
 def listed(moments: Iterable[Moment], most: int, lanes: Collection[Lane]) -> tuple[list[Moment], int]:
-    """Return the newest moments of some lanes, newest first, and how many there are. A rebalance is one of them."""
-    found: list[Moment] = []
-    open_: dict[str, tuple[int, int]] = {}
+    """Return the newest moments of some lanes, newest first, and how many there are.
+
+    A rebalance is one of them, and so are the rolls of one entry.
+    """
+    found: list[list[Moment]] = []
+    open_: dict[tuple[object, ...], list[Moment]] = {}
     for each in sorted((each for each in moments if each.lane in lanes), key=lambda each: each.time_ms):
-        if each.lane is not Lane.REBALANCES:
-            found.append(each)
-            continue
-        place, begun = open_.get(each.name, (-1, 0))
-        if place < 0 or each.time_ms - begun > REBALANCE_MS:
-            open_[each.name] = len(found), each.time_ms
-            found.append(each)
-        else:
-            before = found[place]
-            words = f"{before.words}; {each.words}"
-            found[place] = Moment(
-                each.time_ms, each.scope, each.name, each.entry, each.lane, words, before.is_bad or each.is_bad
-            )
+        is_rebalance = each.lane is Lane.REBALANCES
+        key = (each.name,) if is_rebalance else (each.name, each.entry)
+        together = open_.get(key, []) if is_rebalance or each.lane is Lane.SEGMENTS else []
+        if not together or each.time_ms - together[0].time_ms > REBALANCE_MS:
+            together = open_[key] = []
+            found.append(together)
+        together.append(each)
         if each.words.startswith("the work of generation"):
-            open_.pop(each.name, None)
-    return found[: -most - 1 : -1], len(found)
+            open_.pop(key, None)
+    return [_as_one(each) for each in found[: -most - 1 : -1]], len(found)
+
+
+def _as_one(moments: list[Moment]) -> Moment:
+    """Return several moments as the last of them, with the words of the first few."""
+    words = "; ".join(each.words for each in moments[:TOLD_MAX])
+    more = f"; and {len(moments) - TOLD_MAX} more" if len(moments) > TOLD_MAX else ""
+    return msgspec.structs.replace(moments[-1], words=words + more, is_bad=any(each.is_bad for each in moments))
