@@ -161,7 +161,7 @@ def verify(
     report.findings += _unreadable(handle, copies)
     report.findings += _faults(handle, copies, read)
     for number in range(len(state.partitions)):
-        report.findings += _live_rows(handle, number)
+        report.findings += _live_rows(handle, copies, number)
     for name in copies.nodes:
         try:
             report.findings += _checkpoints(handle, state, copies, name)
@@ -222,7 +222,7 @@ def _findings(copies: ReadableCopies, fault: Fault, *, repairable: bool) -> Iter
         yield Finding(where, rows.why, repairable, node, rows.partition, rows.base_offset)
 
 
-def _live_rows(handle: TopicHandle, number: int) -> Iterator[Finding]:
+def _live_rows(handle: TopicHandle, copies: ReadableCopies, number: int) -> Iterator[Finding]:
     """Check that each key has one live row in a partition's head, as far as that can be read."""
     state = handle.journal.state
     head = state.partitions[number].keyed_segments
@@ -237,7 +237,7 @@ def _live_rows(handle: TopicHandle, number: int) -> Iterator[Finding]:
     def keys() -> Iterator[tuple[pa.Array, NDArray[np.int64]]]:
         for ref in segments:
             key, holders = handle.segment(number, ref.name), _current(state, ref.holders)
-            stores = [handle.log.node_store(each) for each in holders if each not in handle.log.missing_nodes]
+            stores = [handle.log.node_store(each) for each in holders if each in copies.readable]
             footer = first_readable(stores, partial(parquet_footer.read, key=key))
             for entry in footer.entries:
                 read = partial(

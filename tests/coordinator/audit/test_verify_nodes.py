@@ -142,18 +142,6 @@ def test_a_bad_copy_of_an_append_file_is_named_and_repaired(topic, name, how):
     assert audit(topic).findings == []
 
 
-def test_no_copy_is_deleted_if_every_copy_is_bad(topic):
-    for key in (log_key(topic), file_key(topic, 0)):
-        for name in ALL:
-            spoil(topic, name, key, "flipped")
-    before = {name: topic.content(name) for name in ALL}
-    findings = audit(topic).findings
-    assert len(findings) == 6
-    assert not any(each.repairable for each in findings)
-    assert repair(topic.handle) == []
-    assert {name: topic.content(name) for name in ALL} == before
-
-
 def test_with_a_node_its_copies_are_repaired_and_those_that_turn_out_to_be_bad_sources(topic):
     key = log_key(topic)
     for name in ("0", "1"):

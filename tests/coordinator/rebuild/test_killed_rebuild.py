@@ -2,17 +2,13 @@
 
 import itertools
 
-import msgspec
 import pytest
 
-from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import checkpoint_files
-from pyspark_log_coordinator.rebuild import begin_anew, execute
+from pyspark_log_coordinator.rebuild import execute
 from pyspark_log_coordinator.rebuild.survey import survey
-from pyspark_log_storage import layout
 from pyspark_log_storage.errors import NoCluster, NodeMissing, OutcomeUnknown
-from pyspark_log_storage.objects import node
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.lost_cluster import read
 from tests.support.coordinator.replicated_topic import ReplicatedTopic
@@ -113,25 +109,6 @@ def test_a_rebuild_that_was_killed_loses_nothing_that_more_nodes_have(lost):
             assert len(read(opened(stores), "t")) == 4
             break
     assert after > 6
-
-
-def test_a_rebuild_that_finds_another_marker_before_its_last_step_ends_without_a_cluster(lost):
-    environment = fake_environment()
-    found = survey([lost.open(url) for url in URLS], environment, open_node=lost.open)
-    store = lost.open("/disk/2")
-    begin = Journal.begin_at
-
-    class Renewing(Journal):
-        def begin_at(self, number, command):
-            marker = node.read_marker(store)
-            store.put(layout.MARKER, node.encode(msgspec.structs.replace(marker, incarnation="of another rebuild")))
-            return begin(self, number, command)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(begin_anew, "Journal", Renewing)
-        with pytest.raises(NodeMissing, match="another process rebuilds this cluster too"):
-            execute.rebuild(found, environment)
-    assert not is_there(lost)
 
 
 def test_of_two_rebuilds_at_once_one_fails(lost):

@@ -8,10 +8,7 @@ from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.rebuild import known_files
 from pyspark_log_coordinator.rebuild.known_files import EPOCH_MARGIN, NUMBER_MARGIN, Loss, anew, cut, next_number
-from pyspark_log_coordinator.segments import orphans
 from pyspark_log_coordinator.topic import integrity
-from pyspark_log_storage.errors import StaleFile
-from pyspark_log_storage.layout import born_name
 from tests.support.coordinator.topics import after, claim, commit, file, rolled, started
 
 NUMBER = 2 * NUMBER_MARGIN
@@ -118,14 +115,6 @@ def test_rows_of_a_keyed_segment_that_is_lost_are_counted_as_they_were():
     state = msgspec.structs.replace(state, partitions=(one, *state.partitions[1:]))
     _, [loss] = begun(state, "", "A", "A")
     assert loss.rows == 7 + 20
-
-
-def test_a_file_that_was_written_before_is_not_sequenced_and_none_is_deleted_at_once():
-    made, _ = begun(three_pieces(), "A", "A", "A")
-    assert made.orphan_floor == 0
-    orphans.check_born(made, [born_name(NUMBER, "0" * 32)])
-    with pytest.raises(StaleFile, match="before the log began anew"):
-        orphans.check_born(made, [born_name(NUMBER - 1, "0" * 32)])
 
 
 def test_a_new_journal_begins_far_above_every_known_number():

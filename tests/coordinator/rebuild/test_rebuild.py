@@ -271,23 +271,6 @@ def test_a_copy_that_is_bad_since_the_survey_ends_the_rebuild_if_there_is_no_oth
     assert cluster.rebuild().lost == 8
 
 
-@pytest.mark.parametrize("how", ["damaged", "lost"])
-def test_a_copy_that_is_bad_since_the_survey_is_skipped_for_another(cluster, how):
-    first, second = (each.name for each in cluster.log.topic("t").journal.state.partitions[0].segments)
-    for node, name in (("0", first), ("1", first), ("2", second)):
-        cluster.segment(node, "t", name).unlink()
-    cluster.lose_journals()
-    found = cluster.survey()
-    if how == "damaged":
-        flip_bit(cluster.segment("0", "t", second), 8 * 100)
-    else:
-        cluster.segment("0", "t", second).unlink()
-    execute.rebuild(found, real_environment())
-    cluster.open(found)
-    cluster.check()
-    assert cluster.log.topic("t").journal.state.partitions[0].isr == ("2",)
-
-
 def test_a_description_in_the_folder_of_another_topic_is_damage(cluster):
     name = topic_description.NAME
     shutil.copy(cluster.folder("0", "t") / name, cluster.folder("0", "u") / name)

@@ -47,16 +47,6 @@ def elect(state, *live, gone="A", **how):
     return decide(state, ElectLeaders(holders(*live), suspicions, **how))
 
 
-def test_a_suspicion_that_was_cancelled_does_not_count_though_the_node_is_suspected_again():
-    state, before = lost(started(replicas=ABC))
-    state = after(state, commit(None, file({0: 1}, on=ABC)))
-    assert state.suspects == {}
-    state, now = lost(state)
-    assert decide(state, ElectLeaders(holders("B", "C"), before)) == []
-    (event,) = decide(state, ElectLeaders(holders("B", "C"), now))
-    assert event.leader == "B"
-
-
 def test_the_dead_leave_the_isr_of_the_partitions_that_are_asked_for_and_who_was_not_looked_at_stays():
     assert elect(started(3, ABC), "B", partitions=(2, 1, 7)) == [
         LeaderElected(number, "B", 1, 0, ("B", "C")) for number in (2, 1)
@@ -172,14 +162,3 @@ def test_the_live_replica_with_most_rows_leads_and_the_others_are_reported_as_lo
     assert (state.partitions[0].log_end_offsets, state.partitions[0].high_watermark) == ({"A": 4, "B": 4, "C": 2}, 4)
     with pytest.raises(BatchMismatch, match="2 of its 2 rows are lost"):
         decide(state, commit(claim(2), file({0: 2}, on=("B",))))
-
-
-def test_no_out_of_sync_replica_leads_before_the_suspicion_of_a_member_has_stood_for_its_period():
-    state = after(started(replicas=("A", "B")), commit(None, file({0: 2}, on=("A", "B"))))
-    state, gone = lost(after(state, commit(None, file({0: 2}, on=("A",)))))
-    state = after(state, ElectLeaders((), gone))
-    assert (state.partitions[0].leader, set(state.suspects)) == (None, {"A"})
-    early = ElectLeaders(holders("B"), (), unclean=True)
-    assert decide(state, early) == []
-    cut, elected = decide(state, msgspec.structs.replace(early, unreachable=gone))
-    assert (cut.start, elected.leader) == (2, "B")

@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_log_coordinator.replication.file_holders import FilesHeld, held_alone, missing, newest_held
-from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords, HoldFiles, MaintainSegments
+from pyspark_log_coordinator.topic.machine import DeleteRecords, HoldFiles, MaintainSegments
 from pyspark_log_storage.errors import NodeMissing
 from tests.support.coordinator.topics import after, commit, decide, file, incarnation, rolled, started, swap
 
@@ -62,13 +62,6 @@ def test_deleting_rows_that_a_follower_lacks_brings_it_as_far_as_it_holds_what_f
 def test_rolling_what_a_follower_holds_in_part_takes_it_on_with_the_segment():
     state = rolled(three_files(), 0, 4, on=("A", "B"))
     assert state.partitions[0].log_end_offsets["B"] == 4
-
-
-def test_a_fenced_node_copies_and_does_not_join():
-    state = after(three_files(), AlterReplicaNode("B", incarnation("B"), fenced=True))
-    state = after(state, holds("B", 1, 2))
-    assert state.partitions[0].log_end_offsets["B"] == 6
-    assert state.partitions[0].isr == ("A",)
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 1, 0)])

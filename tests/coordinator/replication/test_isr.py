@@ -14,7 +14,7 @@ from pyspark_log_coordinator.replication.isr_shrink import (
     observe,
     observe_all,
 )
-from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspect, Suspicion
+from pyspark_log_coordinator.replication.suspicion import Suspect, Suspicion
 from pyspark_log_coordinator.topic.machine import AlterConfig, ElectLeaders, Holder, HoldFiles
 from tests.support.coordinator.topics import after, commit, decide, file, incarnation, started
 
@@ -160,14 +160,6 @@ def test_an_unreachable_node_leaves_the_isrs_in_which_it_lacks_rows():
     state, gone = suspected(behind(), "C")
     assert decide(state, ShrinkIsr((), gone)) == [IsrShrunk(0, ("A", "B"))]
     assert decide(state, ShrinkIsr((Lagging(0, ("B",), 0, 3),), gone)) == [IsrShrunk(0, ("A",))]
-
-
-def test_a_node_that_was_reached_again_stays():
-    state, gone = suspected(behind(), "C")
-    reached = after(state, CancelSuspicion("C", incarnation("C"), gone[0].number))
-    assert decide(reached, ShrinkIsr((), gone)) == []
-    again, _ = suspected(reached, "C")
-    assert decide(again, ShrinkIsr((), gone)) == []
 
 
 def test_below_min_insync_the_high_watermark_stays_until_fewer_replicas_suffice():

@@ -6,21 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_log_coordinator.replication.truncation import EpochEnd, divergence, end_of_epoch
+from pyspark_log_coordinator.replication.truncation import divergence
 
 LINEAGE = ((0, 0), (1, 300), (2, 500))
-
-
-@pytest.mark.parametrize(
-    ("asked", "answer"),
-    [(0, EpochEnd(0, 300)), (1, EpochEnd(1, 500)), (2, EpochEnd(2, 800)), (7, EpochEnd(2, 800)), (-1, None)],
-)
-def test_the_end_of_an_epoch_is_returned(asked, answer):
-    assert end_of_epoch(LINEAGE, 800, asked) == answer
-
-
-def test_for_an_epoch_without_rows_the_epoch_before_is_returned():
-    assert end_of_epoch(((0, 0), (3, 500)), 800, 2) == EpochEnd(0, 500)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.sync import catch_up as copying
 from pyspark_log_coordinator.sync.catch_up import catch_up
 from pyspark_log_coordinator.sync.replica_file import missing, sources
-from pyspark_log_coordinator.topic.machine import AlterReplicaNode, Holder, Suspect
+from pyspark_log_coordinator.topic.machine import Holder, Suspect
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, NodeMissing, StoreRefused, StoreUnavailable
 from tests.support.coordinator.breakable_store import BreakableStore
@@ -46,16 +46,6 @@ def test_a_disk_from_a_backup_gets_back_its_files_before_it_is_in_sync_again(top
     assert copy(topic).objects == 2
     assert topic.content("1") == topic.content("0")
     assert topic.partition().isr == ("0", "1", "2")
-
-
-def test_a_disk_from_a_backup_stays_out_of_sync_while_no_node_has_its_files(topic):
-    key = topic.handle.append_file(topic.append(on=("0", "1", "2"), acks="all"))
-    topic.append(on=("0", "2"), acks="all")
-    for name in ("0", "1", "2"):
-        topic.log.node_store(name).delete(key)
-    (failure,) = copy(topic).failures
-    assert key in str(failure)
-    assert topic.partition().isr == ("0", "2")
 
 
 def test_a_lost_file_whose_only_other_holder_is_away_keeps_the_node_out_of_sync_until_that_is_back():
@@ -119,18 +109,6 @@ def test_a_suspected_member_that_cannot_get_its_lost_file_back_copies_nothing_an
     topic.handle.submit(Suspect("1", topic.handle.journal.state.incarnations["1"]))
     assert (copy(topic, "1").objects, topic.keys("1")) == (0, [])
     assert set(topic.handle.refresh().suspects) == {"1"}
-
-
-def test_a_node_that_has_lost_the_last_copy_of_a_file_stays_out_of_sync():
-    topic = ReplicatedTopic(replicas=(("1", "2"),))
-    lost = topic.append(on=("1", "2"), acks="all")
-    for fenced in (True, False):
-        node_admin.set_fenced(topic.log, "2", fenced=fenced)
-    topic.handle.submit(AlterReplicaNode("1", "wiped"))
-    topic.log.node_store("2").delete(topic.handle.append_file(lost))
-    assert len(copy(topic, "2").failures) == 1
-    assert "2" not in topic.partition().isr
-    assert [each.node for each in topic.handle.journal.state.file(0).holders] == ["2"]
 
 
 def test_a_node_that_lacks_nothing_costs_no_write(topic):
@@ -347,19 +325,6 @@ def test_what_was_copied_while_the_disk_was_not_mounted_is_not_counted(topic):
     assert copy(topic).objects == 1
     assert next(below, None) is None
     assert topic.content("1") == topic.content("0")
-
-
-def test_a_node_whose_disk_was_set_back_stays_suspected(topic):
-    name = topic.append()
-    topic.handle.submit(Suspect("0", topic.handle.journal.state.incarnations["0"]))
-    store = topic.log.node_store("0")
-    newest = store.read(topic.handle.append_file(name))
-    store.delete(topic.handle.append_file(name))
-    copy(topic, "0")
-    assert topic.handle.refresh().suspects == {"0": 1}
-    store.create(topic.handle.append_file(name), newest)
-    copy(topic, "0")
-    assert topic.handle.refresh().suspects == {}
 
 
 def test_a_catch_up_without_a_reachable_holder_names_the_holders(topic):

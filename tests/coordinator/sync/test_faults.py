@@ -182,19 +182,6 @@ def test_nothing_is_copied_to_a_disk_that_is_not_mounted_nor_to_another(cluster)
     assert [path for path in mounted.rglob("*") if path.is_file()] == [marker]
 
 
-def test_a_copier_takes_the_next_holder_for_a_damaged_one_and_cures_that(cluster):
-    name = cluster.append("t", on=("0", "1"))
-    damaged, whole = (cluster.folder(node, "t") / "append" / name for node in ("0", "1"))
-    for path in (damaged, whole):
-        flip_bit(path, 8 * 100)
-    cluster.catch_up("t", "2")
-    assert not (cluster.folder("2", "t") / "append" / name).exists(), "only whole bytes are copied"
-    flip_bit(whole, 8 * 100)
-    cluster.catch_up("t", "2")
-    assert damaged.read_bytes() == whole.read_bytes()
-    is_sound(cluster)
-
-
 # A disk is set back to an old copy
 
 
