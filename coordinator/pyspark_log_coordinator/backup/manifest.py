@@ -87,7 +87,6 @@ def encode(backup: Backup) -> bytes:
 def decode(data: bytes, name: str) -> Backup:
     """Return the backup in `data`. Raises `CorruptObject`, `NewerFormat`."""
     stored = decoding.decode(_decoder.decode, unseal(_MAGIC, _VERSION, data, name), name)
-
     topics = tuple(topic_description.decode(each, name) for each in stored.topics)
     return Backup(stored.number, stored.at_ms, stored.cluster, stored.entry, stored.nodes, topics, stored.groups)
 

@@ -217,7 +217,7 @@ def _taking_turns(handle: TopicHandle) -> list[NodeId]:
         if node in turns and now - turns[node] < TURN_EVERY_SECONDS:
             continue
         turns[node] = now
-        if all(piece.bytes <= TURN_BYTES_MAX for piece in replica_file.missing(handle, node)):
+        if all(piece.bytes <= TURN_BYTES_MAX for piece in replica_file.missing(handle.journal.state, node)):
             chosen.append(node)
     return chosen
 

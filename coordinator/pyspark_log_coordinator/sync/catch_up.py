@@ -67,7 +67,7 @@ def catch_up(
     node_marker.require_marker(target, node_id, member.incarnation)
     copier = _Copier(handle, node_id, moved, deadline)
     state = handle.refresh()
-    may_join = _is_out_of(state.partitions, node_id) and (missing(handle, node_id) or _has_news(handle, node_id))
+    may_join = _is_out_of(state.partitions, node_id) and (missing(state, node_id) or _has_news(handle, node_id))
     lost = copier.restore_lost() if may_join or node_id in state.suspects else []
     state = handle.journal.state
     if copier.is_past_deadline() or any(
@@ -79,7 +79,7 @@ def catch_up(
     submitted_nothing_new = False
     while True:
         handle.refresh()
-        wanted = missing(handle, node_id)
+        wanted = missing(handle.journal.state, node_id)
         todo = copier.left(wanted)
         done = copier.copy_some(todo)
         if done:

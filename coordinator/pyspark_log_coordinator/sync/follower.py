@@ -62,7 +62,9 @@ class Follower:
     def behind(self) -> int:
         """Return about how many bytes the node has to copy now."""
         handles = self._log.topics_on(self._node_id, failed=lambda *_: None)
-        return sum(file.bytes for handle in handles for file in replica_file.missing(handle, self._node_id))
+        return sum(
+            file.bytes for handle in handles for file in replica_file.missing(handle.journal.state, self._node_id)
+        )
 
     def round(self, moved: Callable[[int], object] = lambda _: None) -> FollowerRound:
         """Catch up the node in each topic. One whose journal is damaged or does not answer is a failure.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark_log_coordinator.replication import election, suspicion
 from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred, LeaderElected
 from pyspark_log_coordinator.replication.row_loss import RowsLost
-from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
+from pyspark_log_coordinator.sync.failure_detector import elect_leaders, failure_detector_of
 from pyspark_log_coordinator.sync.replica_file import live
 from pyspark_log_storage.errors import is_node_failure
 
@@ -70,7 +70,7 @@ def would_lose(topic: Topic, command: ElectLeaders) -> dict[int, range]:
 
 def elect_unclean(handle: TopicHandle, command: ElectLeaders) -> tuple[dict[int, NodeId | None], dict[int, range]]:
     """Carry out an unclean election. Return the new leaders, and the offsets of the lost rows, by partition."""
-    events = handle.submit(command).events
+    events = elect_leaders(handle, command)
     return {each.partition: each.leader for each in events if isinstance(each, LeaderElected)}, _lost(events)
 
 

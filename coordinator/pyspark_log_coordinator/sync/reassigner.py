@@ -16,9 +16,10 @@ from pyspark_log_coordinator.cluster.machine import PARTITIONS_MAX, FenceNode, s
 from pyspark_log_coordinator.cluster.placement import Placement
 from pyspark_log_coordinator.log.node_admin import update_topic
 from pyspark_log_coordinator.model.partition import by_number, named
-from pyspark_log_coordinator.replication import reassignment, replicas
+from pyspark_log_coordinator.replication import reassignment
 from pyspark_log_coordinator.replication.reassignment import AddPartitions, AlterReplicas
 from pyspark_log_coordinator.sync import catch_up, replica_file
+from pyspark_log_coordinator.topic import machine
 from pyspark_log_storage.errors import InvalidOption, LogError
 
 if TYPE_CHECKING:
@@ -150,19 +151,13 @@ def moves(topic: Topic, wanted: Placement) -> tuple[PartitionMove, ...]:
 
 
 def bytes_to_copy(topic: Topic, wanted: Iterable[PartitionMove]) -> int:
-    """Return about how many bytes these moves copy. A file is copied whole, also for one of its partitions."""
-    sizes: dict[int, int] = {}
-    for partition in topic.partitions:
-        for chunk in partition.chunks:
-            sizes[chunk.file] = max(sizes.get(chunk.file, 0), chunk.position + chunk.length)
-    size = 0
-    files: set[tuple[NodeId, int]] = set()
-    for node, number in ((node, each.partition) for each in wanted for node in each.adding):
-        partition = topic.partitions[number]
-        size += sum(each.log_bytes for each in partition.segments if not replicas.is_held(each.holders, node))
-        files.update((node, chunk.file) for chunk in partition.chunks)
-    lacking = (number for node, number in files if not replicas.is_held(topic.file(number).holders, node))
-    return size + sum(sizes[number] for number in lacking)
+    """Return about how many bytes must be copied before these moves, and those under way, can end."""
+    moves = [reassignment.PartitionReassignment(each.partition, each.after) for each in wanted]
+    nodes = dict.fromkeys((node for each in moves for node in each.nodes), "")
+    for event in reassignment.decide(topic, AlterReplicas(tuple(moves), nodes)):
+        topic = machine.evolve(topic, event)
+    # A file is copied whole, also for one of its partitions.
+    return sum(file.bytes for node in _new_replicas(topic) for file in replica_file.missing(topic, node))
 
 
 def begin(handle: TopicHandle, wanted: Placement) -> tuple[PartitionMove, ...]:
@@ -253,12 +248,6 @@ def _check_nodes_again(handle: TopicHandle, chosen: Mapping[NodeId, Node]) -> No
                 "node", f"node {node!r} was removed meanwhile; reassign topic {handle.name!r} to other nodes"
             )
     _tell(handle, chosen)
-
-
-def bytes_behind(handle: TopicHandle) -> int:
-    """Return about how many bytes must be copied before the present reassignments can end."""
-    state = handle.journal.state
-    return sum(file.bytes for node in _new_replicas(state) for file in replica_file.missing(handle, node))
 
 
 def run(handle: TopicHandle, moved: Callable[[int], object] = lambda _: None) -> ReassignmentProgress:

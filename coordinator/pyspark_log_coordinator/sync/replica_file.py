@@ -78,24 +78,18 @@ class ReplicaFile(msgspec.Struct, frozen=True):
         return frozenset(each.partition for each in self.places) if self.segment is None else frozenset({self.number})
 
 
-def missing(handle: TopicHandle, node_id: NodeId) -> list[ReplicaFile]:
-    """Return the files that a node lacks of its partitions, by the known state.
+def missing(state: Topic, node_id: NodeId) -> list[ReplicaFile]:
+    """Return the files that a node lacks of its partitions.
 
-    The oldest rows of each partition come first.
+    The oldest rows of each partition come first, segments that only replace what the node has last.
     """
-    state = handle.journal.state
     return _replica_files(state, file_holders.missing(state, node_id))
-
-
-def held(handle: TopicHandle, node_id: NodeId) -> list[ReplicaFile]:
-    """Return the files that a node holds of its partitions, by the known state."""
-    state = handle.journal.state
-    return _replica_files(state, file_holders.held(state, node_id))
 
 
 def absent(handle: TopicHandle, node_id: NodeId) -> list[ReplicaFile]:
     """Return the files that a node holds by the known state, but that its store does not have."""
-    files = held(handle, node_id)
+    state = handle.journal.state
+    files = _replica_files(state, file_holders.held(state, node_id))
     if not files:
         return []
     stored = set(handle.log.node_store(node_id).list(layout.topic_folder(handle.name, handle.topic_id)))

@@ -170,7 +170,7 @@ def _catch_up(handle: TopicHandle, failures: list[str], *, dry_run: bool) -> int
         if node in log.missing_nodes or not any(node in each.replicas for each in handle.partitions):
             continue
         if dry_run:
-            files += len(replica_file.missing(handle, node))
+            files += len(replica_file.missing(handle.state, node))
             continue
         try:
             copied = catch_up.catch_up(handle, node)

@@ -88,7 +88,7 @@ def _wanted(
 def carry_out(handle: TopicHandle, throttle: int | None) -> ReassignmentProgress:
     """Copy until the topic's reassignments are complete, with a progress bar on a terminal."""
     wait: Callable[[int], object] = (lambda _: None) if throttle is None else Throttle(handle.log.environment, throttle)
-    with bar(f"reassign {handle.name}", reassigner.bytes_behind(handle), wait) as advance:
+    with bar(f"reassign {handle.name}", reassigner.bytes_to_copy(handle.state, ()), wait) as advance:
         return reassigner.run(handle, advance)
 
 

@@ -109,7 +109,7 @@ def test_a_node_that_a_partition_is_reassigned_to_is_left_to_the_reassignment_at
 
 def test_a_node_that_lacks_one_large_object_among_small_ones_is_left_to_a_follower(topic, monkeypatch):
     topic.append({0: [b"x" * 10_000]}, on=("0", "1"), acks="all")
-    small, large = sorted(piece.bytes for piece in replica_file.missing(topic.handle, "2"))
+    small, large = sorted(piece.bytes for piece in replica_file.missing(topic.handle.state, "2"))
     monkeypatch.setattr(settling, "TURN_BYTES_MAX", large - 1)
     assert small < large
     assert isr_after(topic, TURN_EVERY_SECONDS) == ("0", "1")
@@ -121,5 +121,5 @@ def test_a_node_that_lacks_one_large_object_among_small_ones_is_left_to_a_follow
 def test_a_node_that_lacks_a_segment_counts_as_having_no_follower(topic):
     topic.append(on=("0", "1"), acks="all")
     name = topic.roll(1)
-    assert replica_file.missing(topic.handle, "2")[0].segment.name == name
+    assert replica_file.missing(topic.handle.state, "2")[0].segment.name == name
     assert isr_after(topic, 0) == ALL

@@ -24,14 +24,14 @@ def topic():
 
 def test_a_node_gets_the_files_that_it_lacks_and_is_their_holder(topic):
     names = [topic.append() for _ in range(3)]
-    assert [piece.number for piece in missing(topic.handle, "1")] == [0, 1, 2]
+    assert [piece.number for piece in missing(topic.handle.state, "1")] == [0, 1, 2]
     assert topic.partition().log_end_offsets == {"0": 3, "1": 0, "2": 0}
     copied = copy(topic)
     assert (copied.objects, copied.failures) == (3, ())
     assert copied.bytes == sum(map(len, topic.content("0").values()))
     assert topic.content("1") == topic.content("0")
     assert topic.partition().log_end_offsets == {"0": 3, "1": 3, "2": 0}
-    assert missing(topic.handle, "1") == []
+    assert missing(topic.handle.state, "1") == []
     assert reads(topic, "0") == sorted(names)
     assert topic.partition().high_watermark == 0
     copy(topic, "2")
@@ -136,7 +136,7 @@ def test_a_segment_is_copied_with_its_index(topic):
         topic.append(on=("0",), acks="all")
     name = topic.roll(2)
     for each in ("1", "2"):
-        assert missing(topic.handle, each)[0].segment.name == name
+        assert missing(topic.handle.state, each)[0].segment.name == name
         copy(topic, each)
     copied = topic.content("1")
     assert topic.content("2") == copied == {key: topic.content("0")[key] for key in copied}
@@ -202,7 +202,7 @@ def test_a_suspected_node_that_lacks_nothing_is_no_longer_suspected(topic):
 def test_files_are_submitted_in_few_entries_but_in_time(topic, monkeypatch, bound, seconds, entries):
     for _ in range(5):
         topic.append()
-    (size,) = {piece.bytes for piece in missing(topic.handle, "1")}
+    (size,) = {piece.bytes for piece in missing(topic.handle.state, "1")}
     if bound:
         monkeypatch.setattr(copying, f"SUBMIT_{bound}", 2 if bound == "OBJECTS" else 2 * size)
     number = topic.handle.journal.number
