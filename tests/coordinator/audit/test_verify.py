@@ -1,13 +1,11 @@
 """Verify: a sound topic is sound, and each kind of damage is named."""
 
-import random
-
 import pytest
 
 from pyspark_log_coordinator.audit.verify import verify
 from pyspark_log_coordinator.journal.replay import EntryMissing
 from pyspark_log_coordinator.maintenance import cluster_cleanup, topic_cleanup, topic_roll
-from tests.support.coordinator.audited_topic import audit, cut_last_chunk, finding, flip, said
+from tests.support.coordinator.audited_topic import audit, finding, flip, said
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
 
 DAMAGE = [0, 5, 40, 100, -1]
@@ -105,16 +103,6 @@ def test_a_flipped_bit_of_any_entry_is_named(topic, number):
     key = f"{topic.folder}journal/entries/{number:020d}"
     flip(topic, key, -1)
     assert key in said(finding(topic))
-
-
-def test_a_log_that_was_cut_between_two_chunks_is_named_and_not_repairable(topic):
-    topic.append({0: [random.Random(1).randbytes(300_000)]})
-    topic.roll()
-    key = topic.segment_key(2)
-    cut_last_chunk(topic, key)
-    found = finding(topic)
-    assert key in said(found)
-    assert not found.repairable
 
 
 @pytest.mark.parametrize("number", [-1, -2, -5])

@@ -11,7 +11,6 @@ from pyspark_log_coordinator.topic.machine import (
     AlterReplicaNode,
     DeleteRecords,
     ElectLeaders,
-    ElectPreferred,
     Holder,
     Suspect,
     Suspicion,
@@ -120,45 +119,9 @@ def test_rows_before_the_log_start_were_not_lost_with_the_rest_of_their_chunk():
     assert cut == RowsLost(0, 3, 5, (LostBatch("query-1", 0, 2),))
 
 
-def test_the_preferred_leader_is_the_first_of_the_replicas():
-    state = after(started(2, ABC), commit(None, file({0: 1}, on=("B", "C"))))
-    assert decide(state, ElectPreferred(holders(*ABC))) == []
-    two = after(started(2, ABC), commit(None, file({0: 1}, on=("B", "C")), file({1: 1}, on=ABC)))
-    assert two.partitions[0].leader == "B"
-    assert decide(two, ElectPreferred(holders(*ABC), partitions=(1,))) == []
-
-
-@pytest.mark.parametrize(("live", "leader"), [("B", None), ("BC", "B"), ("C", None)])
-def test_of_a_quorum_a_majority_must_live(live, leader):
-    state = after(started(replicas=ABC, replication_mode="quorum"), commit(None, file({0: 1}, on=("A", "B"))))
-    (event,) = elect(state, *live)
-    assert event.leader == leader
-
-
 def test_of_a_quorum_a_wiped_node_does_not_make_a_majority_with_one_that_missed_rows():
     state = after(started(replicas=ABC, replication_mode="quorum"), commit(None, file({0: 1}, on=("A", "B"))))
     state = after(state, AlterReplicaNode("B", "another"))
     state, suspicions = lost(state)
     (event,) = decide(state, ElectLeaders((Holder("B", "another"), *holders("C")), suspicions))
     assert event.leader is None
-
-
-# Unclean elections
-
-
-def test_the_live_replica_with_most_rows_leads_and_the_others_are_reported_as_lost():
-    state = after(started(replicas=ABC), commit(claim(0), file({0: 2}, on=ABC)))
-    state = after(state, commit(claim(1), file({0: 2}, on=("A", "B"))))
-    state, gone = lost(after(state, commit(claim(2), file({0: 2}))))
-    unclean = ElectLeaders(holders("B", "C"), gone, unclean=True)
-    assert decide(state, msgspec.structs.replace(unclean, unclean=False)) == [LeaderElected(0, None, 1, 6, ("A",))]
-    assert decide(state, msgspec.structs.replace(unclean, live=holders("C")))[-1].leader == "C"
-    fenced = after(state, AlterReplicaNode("B", incarnation("B"), fenced=True))
-    assert decide(fenced, unclean)[-1].leader == "C"
-    cut, elected = decide(state, unclean)
-    assert cut == RowsLost(0, 4, 6, (LostBatch("query-1", 2, 2),))
-    assert elected == LeaderElected(0, "B", 1, 4, ("B",))
-    state = after(state, unclean)
-    assert (state.partitions[0].log_end_offsets, state.partitions[0].high_watermark) == ({"A": 4, "B": 4, "C": 2}, 4)
-    with pytest.raises(BatchMismatch, match="2 of its 2 rows are lost"):
-        decide(state, commit(claim(2), file({0: 2}, on=("B",))))

@@ -113,18 +113,6 @@ def test_a_node_that_is_suspected_does_not_lead_because_a_reassignment_ends():
     assert (state.partitions[0].replicas, state.partitions[0].leader) == (("B", "C"), "C")
 
 
-def test_of_those_that_may_lead_when_a_reassignment_is_cancelled_a_suspected_one_comes_last():
-    state = after(started(replicas=("A", "B")), commit(None, file({0: 1}, on=("A", "B"))))
-    state = after(after(state, move("C", "D")), HoldFiles("C", incarnation("C"), (0,)))
-    state = after(after(state, Suspect("A", incarnation("A"))), Suspect("B", incarnation("B")))
-    gone = tuple(Suspicion(*each) for each in state.suspects.items())
-    state = after(state, ElectLeaders((Holder("C", incarnation("C")),), gone))
-    state = after(after(state, HoldFiles("B", incarnation("B"))), HoldFiles("A", incarnation("A")))
-    state = after(state, Suspect("A", incarnation("A")))
-    assert (state.partitions[0].leader, state.partitions[0].isr) == ("C", ("C", "A", "B"))
-    assert after(state, move("A", "B")).partitions[0].leader == "B"
-
-
 def test_cancelling_restores_the_order_of_the_replicas():
     state = after(started(replicas=("A", "B")), commit(None, file({0: 1}, on=("A", "B"))))
     state = after(after(state, move("B", "A", "C")), move("B", "D", "A"))

@@ -6,7 +6,7 @@ import pytest
 
 from pyspark_log_coordinator.sync import catch_up, controller, operator_elections
 from pyspark_log_coordinator.sync.controller import Controller, ControllerSettings, LeadershipMoved
-from pyspark_log_coordinator.sync.failure_detector import FailureDetector, failure_detector_of
+from pyspark_log_coordinator.sync.failure_detector import FailureDetector
 from pyspark_log_coordinator.sync.replica_file import live
 from pyspark_log_coordinator.topic.machine import Suspect
 from pyspark_log_storage.errors import StoreRefused, StoreUnavailable
@@ -98,18 +98,6 @@ def test_the_controller_is_due_when_a_look_or_a_balance_is(monkeypatch):
         due.append(topic.controller.is_due)
         topic.round()
     assert due == [False, False, True, True, False, True, False, True, True]
-
-
-def test_a_process_that_waits_looks_twice_in_a_short_session_timeout(monkeypatch):
-    topic = Watched()
-    detector, clock = failure_detector_of(topic.handle, 1000), topic.log.environment
-    looks, look = [], detector.look
-    monkeypatch.setattr(detector, "look", lambda handle: looks.append(clock.monotonic()) or look(handle))
-    begin = clock.monotonic()
-    for _ in range(5):
-        detector.look_now_and_then(topic.handle)
-        clock.sleep(0.25)
-    assert [each - begin for each in looks] == [0.0, 0.5, 1.0]
 
 
 def test_an_operators_election_waits_no_longer_than_the_session_timeout(monkeypatch):

@@ -8,7 +8,6 @@ import pytest
 from pyspark_log_coordinator.sync import follower as following
 from pyspark_log_coordinator.sync.follower import Follower, FollowerRound
 from pyspark_log_coordinator.sync.scrubber import scrub
-from pyspark_log_coordinator.topic.machine import DeleteTopic
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import NodeMissing, ObjectMissing
 from pyspark_log_storage.objects import checkpoints
@@ -53,12 +52,6 @@ def test_a_file_that_cannot_be_copied_is_reported_with_its_topic_and_the_others_
     (failure,) = done.failures
     assert failure.startswith("topic 't': ")
     assert lost in failure
-
-
-def test_a_topic_deleted_meanwhile_does_no_harm(topic):
-    topic.append()
-    topic.handle.submit(DeleteTopic())
-    assert Follower(topic.log, "1").round() == FollowerRound(0, 0, ())
 
 
 def test_what_was_written_for_a_topic_is_forgotten_when_that_is_deleted(topic):

@@ -1,7 +1,6 @@
 """A topic to audit and to damage."""
 
 from pyspark_log_coordinator.audit.verify import verify
-from pyspark_log_storage.segments import segment
 
 
 def audit(topic):
@@ -24,8 +23,3 @@ def flip(topic, key, position):
 
 def said(found):
     return f"{found.what}: {found.detail}"
-
-
-def cut_last_chunk(topic, key):
-    last = segment.scan(topic.store, key)[-1].position
-    topic.store.put(f"{key}.log", topic.store.read(f"{key}.log")[:last])
