@@ -147,8 +147,7 @@ def check_topic(state: ArchiveState, handle: TopicHandle, table: str) -> None:
             f"{handle.topic_id}); name another table"
         )
     for p, (_, end) in state.offsets.items():
-        # Tables of older versions have no leader epochs.
-        kept = handle.partition(p).end_of_epoch(state.epochs[p]) if p in state.epochs else end
+        kept = handle.partition(p).end_of_epoch(state.epochs[p])
         if kept < end:
             raise DataLoss(
                 f"topic {handle.name!r}, partition {p}: table {table} has rows of offsets {kept} to {end - 1} that the "

@@ -18,7 +18,6 @@ Everything here is SQL: the Python package of Delta is not needed.
 from __future__ import annotations
 
 import re
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -52,8 +51,8 @@ class ArchiveState(NamedTuple):
     topic: str
     topic_id: str
     offsets: Mapping[int, Extent]
-    epochs: Mapping[int, int] = MappingProxyType({})
-    """The leader epoch of each partition before its rows were read; tables of older versions lack it."""
+    epochs: Mapping[int, int]
+    """The leader epoch of each partition before its rows were read."""
 
 
 class ArchiveTable(NamedTuple):
@@ -90,8 +89,8 @@ class ArchiveTable(NamedTuple):
             raise InvalidInput(f"{self.name} is a table of format {detail['format']}; an archive is a Delta table")
         found = {key.removeprefix(_PREFIX): each for key, each in detail["properties"].items()}
         try:
-            epochs = _epochs(found.get("epochs", ""))
-            return ArchiveState(found["topic"], found["topicId"], _offsets(found["offsets"]), epochs)
+            offsets, epochs = _offsets(found["offsets"]), _epochs(found["epochs"])
+            return ArchiveState(found["topic"], found["topicId"], offsets, epochs)
         except (KeyError, ValueError):
             raise InvalidInput(
                 f"{self.name} is no archive of a topic: it lacks properties of one; name a table that does not exist"

@@ -70,7 +70,7 @@ class Archive:
         self.log.log.topic("t").submit(DeleteRecords(partition, offset))
 
     def state(self):
-        found = ArchiveState("t", self.topic_id, dict(self.named))
+        found = ArchiveState("t", self.topic_id, dict(self.named), dict.fromkeys(self.named, 0))
         if self.looks:
             self.looks.pop(0)()
         return found
