@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
 NOTES = "<!-- notes -->\n"
-BAR = "\\|"
-"""A bar that does not end a cell of a table."""
 EVERYWHERE = {each.__metadata__[0].help for each in (arguments.Path, arguments.Json, arguments.DryRun, arguments.Yes)}
 """What options say that many commands have, and that are described before the first section."""
 
@@ -40,12 +38,12 @@ def section(name: str, command: Any, notes: str) -> str:
     paragraphs = [" ".join(each.split()) for each in command.help.split("\n\n")]
     options = [each for each in command.params if each.help not in EVERYWHERE and each.param_type_name == "option"]
     records = [each.get_help_record(context) for each in options]
-    rows = [f"| `{names.replace('|', BAR)}` | {' '.join(text.split())} |" for names, text in records]
+    items = [f"- `{names}`: {' '.join(text.split())}" for names, text in records]
     parts = [
         f"## `{name}`",
         f"```\n{textwrap.dedent(examples).strip()}\n```",
         *(textwrap.fill(each, 140, break_long_words=False, break_on_hyphens=False) for each in paragraphs),
-        *(["\n".join(["| option | meaning |", "| --- | --- |", *rows])] if rows else []),
+        *(["\n".join(items)] if items else []),
         *(f"```\n{each.strip()}\n```" for each in more),
         *([f"{NOTES}\n{notes.strip()}"] if notes.strip() else []),
     ]
