@@ -8,6 +8,7 @@ harmless is said in `journal_move`.
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log_coordinator.cluster.nodes import node_of
@@ -19,7 +20,7 @@ from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage.errors import LogMoved, OutcomeUnknown, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark_log_coordinator.cluster.cluster_state import TopicRecord
     from pyspark_log_coordinator.cluster.nodes import Node
@@ -69,18 +70,21 @@ def start_topic(record: TopicRecord, nodes: Mapping[NodeId, Node]) -> topic.Star
     )
 
 
-def others(journals: ClusterJournals) -> Iterator[tuple[Journal[Any, Any], Any]]:
-    """Yield the journals of the topics and groups that the cluster knows, each with the command that begins it."""
+def others(journals: ClusterJournals) -> Iterator[tuple[Journal[Any, Any], Callable[[], Any] | None]]:
+    """Yield the journals of the topics and groups that the cluster knows, each with what makes its first command.
+
+    That is for one that has not begun: a node on which an older topic was created may have been removed since.
+    """
     state = journals.cluster.state
     for record in state.topics.values():
-        yield journals.of_topic(record.name, record.topic_id), start_topic(record, state.nodes)
+        yield journals.of_topic(record.name, record.topic_id), partial(start_topic, record, state.nodes)
     for topic_id, name in state.deletions.items():
         yield journals.of_topic(name, topic_id), None
     for group in state.groups.values():
-        yield journals.of_group(group.journal_id), lifecycle.StartGroup(group.group_id)
+        yield journals.of_group(group.journal_id), partial(lifecycle.StartGroup, group.group_id)
 
 
-def _end(journal: Journal[Any, Any], start: Any, ended: JournalEnded) -> bool:
+def _end(journal: Journal[Any, Any], start: Callable[[], Any] | None, ended: JournalEnded) -> bool:
     """End a journal, unless it has ended; begin one that has not begun, so that nobody else does it now.
 
     Return whether there is one.
@@ -89,7 +93,7 @@ def _end(journal: Journal[Any, Any], start: Any, ended: JournalEnded) -> bool:
         if not journal.refresh().started:
             if start is None:
                 return False
-            journal.submit(start)
+            journal.submit(start())
         journal.submit(EndJournal(ended))
     return True
 

@@ -12,11 +12,12 @@ from pyspark_log_coordinator.cluster.machine import FinishDeletions, MoveJournal
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.journal import journal_nodes
-from pyspark_log_coordinator.log import ended_journals, journal_move
+from pyspark_log_coordinator.log import ended_journals, journal_move, node_admin
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import cluster_cleanup
 from pyspark_log_coordinator.rebuild import execute
 from pyspark_log_coordinator.rebuild.survey import survey
+from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
@@ -57,6 +58,18 @@ def test_the_journals_continue_on_the_new_nodes(six):
     write(six.log(*NEW), "t", 2)
     six.log(*NEW).create_topic("new", 1)
     assert written(six.log("/disk/4"), "t") == 2
+
+
+def test_the_journals_move_although_a_node_on_which_a_topic_was_created_was_removed(six):
+    move(six, "3", "4", "5")
+    log = six.log(*NEW)
+    gone, *left = sorted("012", key=lambda node: any(node_admin.has_replicas(log, name, node) for name in ("t", "u")))
+    handle = log.create_topic("v", 1, replicas=[[gone]])
+    reassigner.begin(handle, [("3",)])
+    reassigner.run(handle)
+    node_admin.set_fenced(log, gone, fenced=True)
+    assert node_admin.remove(log, gone)
+    assert move(six, *left, "3", log=six.log(*NEW)).topics == 3
 
 
 def test_journals_migrate_back_and_forth(six):
