@@ -1,8 +1,8 @@
 """`make machines`: hosts that share one file system use a log, and are attacked from outside; the checker decides.
 
 Three hosts, each with network, mounts and processes of its own, run a Producer, a member of a group and a part of a
-Spark cluster on GlusterFS, and then on CephFS. It exits with 1 and keeps the histories if anybody saw what a log must
-not do, or if a program ended by itself.
+Spark cluster on GlusterFS, then on CephFS, then in a bucket. It exits with 1 and keeps the histories if anybody saw
+what a log must not do, or if a program ended by itself.
 """
 
 from __future__ import annotations
@@ -22,23 +22,27 @@ import msgspec
 from tests.history.checker import Violation, check
 from tests.history.events import Commit, Event, Poll, Send, read_history
 from tests.machines import hosts as machine
-from tests.machines.file_systems import MOUNT, CephFS, FileSystem, Gluster
+from tests.machines.file_systems import Bucket, CephFS, Gluster, Shared
 from tests.machines.hosts import Host
 from tests.machines.programs import PARTITIONS, TOPIC, Measured
 from tests.machines.spark_cluster import SparkCluster, difference
 
 MEMORY = Path("/dev/shm")
 HOSTS = 3
-ROOT = f"{MOUNT}/log"
 COMMAND = str(Path(sys.executable).with_name("pyspark-log"))
 CALM_S = 5.0
 """So long nothing happens between two attacks."""
 RECOVERED_S = 120.0
 """So long it may take until each producer has an acknowledged row again after an attack."""
 END_S = 60.0
-CLOCK_OFF = "+120s"
-FAKE_TIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
-Kind = type[Gluster | CephFS]
+AHEAD = """
+import runpy, sys, time
+now, now_ns = time.time, time.time_ns
+time.time, time.time_ns = lambda: now() + 120, lambda: now_ns() + 120 * 10**9
+runpy.run_module("tests.machines.programs", run_name="__main__")
+"""
+"""Runs the programs with a clock that is two minutes ahead."""
+Kind = type[Gluster | CephFS | Bucket]
 
 
 class Failed(Exception):
@@ -46,10 +50,10 @@ class Failed(Exception):
 
 
 class Story:
-    """A log on a file system that hosts share, the programs that use it, and what is done to them."""
+    """A log that hosts share, the programs that use it, and what is done to them."""
 
-    def __init__(self, file_system: FileSystem, hosts: Sequence[Host], folder: Path, long_s: float) -> None:
-        self.file_system, self.hosts, self.folder = file_system, hosts, folder
+    def __init__(self, shared: Shared, hosts: Sequence[Host], folder: Path, long_s: float) -> None:
+        self.shared, self.hosts, self.folder = shared, hosts, folder
         self.spark: SparkCluster | None = None
         self._long_s = long_s
         self.histories = str(folder / "histories")
@@ -57,27 +61,28 @@ class Story:
         self._programs: dict[tuple[str, str], subprocess.Popen[bytes]] = {}
 
     def begin(self, *, with_spark: bool) -> Measured:
-        """Start the file system, try it, create the log, measure it, and start the programs, and a Spark job."""
-        self.file_system.start()
+        """Start what the hosts share, try it, create the log, measure it, and start the programs, and a Spark job."""
+        self.shared.start()
         for host in self.hosts:
-            self.file_system.mount(host)
+            self.shared.mount(host)
         first, second, third = self.hosts
-        first.run("mkdir", ROOT)
         meets = [
-            host.begin(COMMAND, "cluster", "check-store", ROOT, "--meet", "here", output=self._output(host, "meet"))
+            host.begin(
+                COMMAND, "cluster", "check-store", self.shared.root, "--meet", "here", output=self._output(host, "meet")
+            )
             for host in (first, second)
         ]
         for host, meet in zip((first, second), meets, strict=True):
             if meet.wait(timeout=120) != 0:
                 raise Failed(f"check-store on {host.name}: {self._output(host, 'meet').read_text()}")
-        words = ("--partitions", str(PARTITIONS), "--path", ROOT)
+        words = ("--partitions", str(PARTITIONS), "--path", self.shared.root)
         first.run(COMMAND, "topics", "create", TOPIC, *words)
         module = (sys.executable, "-m", "tests.machines.programs")
-        measured = msgspec.json.decode(third.run(*module, "measure", ROOT, seconds=300), type=Measured)
+        measured = msgspec.json.decode(third.run(*module, "measure", self.shared.root, seconds=300), type=Measured)
         for host in self.hosts:
             self.run_programs(host)
         if with_spark:
-            self.spark = SparkCluster(self.hosts, self.folder, ROOT, self._stop)
+            self.spark = SparkCluster(self.hosts, self.folder, (self.shared.root, self.shared.checkpoint), self._stop)
             self.spark.start()
         self._await_rows(0.0, "the beginning")
         return measured
@@ -85,12 +90,12 @@ class Story:
     def _output(self, host: Host, name: str) -> Path:
         return self.folder / f"{host.name}-{name}.out"
 
-    def run_programs(self, host: Host, environment: dict[str, str] | None = None) -> None:
-        """Start the programs of a host."""
+    def run_programs(self, host: Host, *, ahead: bool = False) -> None:
+        """Start the programs of a host, with a clock that is ahead if that is asked."""
+        python = (sys.executable, *(("-c", AHEAD) if ahead else ("-m", "tests.machines.programs")))
         for name in ("produce", "consume"):
-            command = (sys.executable, "-m", "tests.machines.programs", name, ROOT, self.histories, str(self._stop))
-            output = self._output(host, name)
-            self._programs[host.name, name] = host.begin(*command, output=output, environment=environment)
+            command = (*python, name, self.shared.root, self.histories, str(self._stop))
+            self._programs[host.name, name] = host.begin(*command, output=self._output(host, name))
 
     def end_programs(self, host: Host) -> None:
         """Kill the programs of a host."""
@@ -124,23 +129,23 @@ class Story:
         host.kill()
         time.sleep(CALM_S)
         host.boot()
-        self.file_system.serve(host)
-        self.file_system.mount(host)
+        self.shared.serve(host)
+        self.shared.mount(host)
         self.run_programs(host)
 
     def lost_server(self) -> None:
-        """A server of the file system is killed, and starts again."""
-        self.file_system.lose_server()
+        """A server is killed, and starts again."""
+        self.shared.lose_server()
 
     def stopped_server(self) -> None:
-        """A server of the file system is suspended."""
-        self.file_system.stop_server()
+        """A server is suspended for a time."""
+        self.shared.stop_server()
 
     def wrong_clock(self) -> None:
         """The clock of a host is two minutes ahead, and jumps back."""
         host = self.hosts[0]
         self.end_programs(host)
-        self.run_programs(host, {"LD_PRELOAD": FAKE_TIME, "FAKETIME": CLOCK_OFF, "DONT_FAKE_MONOTONIC": "1"})
+        self.run_programs(host, ahead=True)
         time.sleep(CALM_S * 2)
         self.check_programs()
         self.end_programs(host)
@@ -148,8 +153,8 @@ class Story:
 
     def attacks(self) -> list[Callable[[], None]]:
         """Return what can be done here."""
-        every = [self.cut_off_shortly, self.killed_host, self.lost_server, self.stopped_server, self.cut_off_for_long]
-        return [*every, self.wrong_clock] if Path(FAKE_TIME).exists() else every
+        every = [self.cut_off_shortly, self.killed_host, self.lost_server, self.stopped_server]
+        return [*every, self.cut_off_for_long, self.wrong_clock]
 
     def attack(self, what: Callable[[], None]) -> tuple[float, float]:
         """Attack; return the longest time without an acknowledged row on the other hosts, and until all had one."""
@@ -199,11 +204,11 @@ class Story:
             if process.wait(timeout=max(1.0, deadline - time.monotonic())) != 0:
                 raise Failed(f"{name} on {host}: {(self.folder / f'{host}-{name}.out').read_text()[-2000:]}")
         for host in self.hosts:
-            host.run(sys.executable, "-m", "tests.machines.programs", "scan", ROOT, self.histories)
+            host.run(sys.executable, "-m", "tests.machines.programs", "scan", self.shared.root, self.histories)
         violations = check(self._events())
         if self.spark is not None:
             self.spark.finish()
-            if text := difference(self.hosts[0], ROOT, TOPIC):
+            if text := difference(self.hosts[0], self.shared.root, TOPIC):
                 violations.append(Violation("copied", text))
         return violations
 
@@ -219,45 +224,45 @@ class Story:
 
 
 def tell(kind: type[Gluster | CephFS], folder: Path, long_s: float, only: str, *, with_spark: bool) -> list[Violation]:
-    """Tell the story of a file system, and return what the log did that it must not."""
+    """Tell the story of what hosts share, and return what the log did that it must not."""
     folder.mkdir()
     hosts = [Host(number, kind.PRIVATE) for number in range(1, HOSTS + 2)]
     with ExitStack() as stack:
         stack.enter_context(machine.network(hosts))
         users = hosts[:HOSTS]
-        file_system: FileSystem = Gluster(users, folder) if kind is Gluster else CephFS(hosts[-1], folder)
-        story = Story(file_system, users, folder, long_s)
+        shared: Shared = Gluster(users, folder) if kind is Gluster else kind(hosts[-1], folder)
+        story = Story(shared, users, folder, long_s)
         measured = story.begin(with_spark=with_spark)
         rates = f"{measured.write_rows / 1e6:.2f} million rows/s written and {measured.read_rows / 1e6:.2f} read"
-        print(f"{file_system.name}: a commit takes {measured.commit_ms:.1f} ms, {rates}", flush=True)
+        print(f"{shared.name}: a commit takes {measured.commit_ms:.1f} ms, {rates}", flush=True)
         for what in story.attacks():
             if only in what.__name__:
                 gap, recovered = story.attack(what)
                 print(
-                    f"{file_system.name}: {what.__doc__} Nobody got an acknowledgement for {gap:.1f} s;"
+                    f"{shared.name}: {what.__doc__} Nobody got an acknowledgement for {gap:.1f} s;"
                     f" all had one {recovered:.1f} s after it",
                     flush=True,
                 )
         violations = story.finish()
-        print(f"{file_system.name}: {story.counts()}; {len(violations)} violations", flush=True)
+        print(f"{shared.name}: {story.counts()}; {len(violations)} violations", flush=True)
         return violations
 
 
 def why_not(kind: Kind) -> str:
-    """Return why a file system cannot be tried here, or "" if it can."""
+    """Return why it cannot be tried here, or "" if it can."""
     missing = [each for each in kind.PROGRAMS if shutil.which(each) is None]
     return machine.why_not() or (f"no {', '.join(missing)} (run scripts/install-shared)" if missing else "")
 
 
 def main() -> int:
-    """Try the file systems; return 1 if there is a violation, or a program failed."""
+    """Try what hosts can share; return 1 if there is a violation, or a program failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.machines", description="Hosts that share a file system.")
-    parser.add_argument("--only", choices=["gluster", "ceph"], help="one file system (default: both)")
+    parser.add_argument("--only", choices=["gluster", "ceph", "s3"], help="one of them (default: all)")
     parser.add_argument("--attack", default="", help="only attacks whose name contains this")
     parser.add_argument("--long", type=float, default=60, help="seconds of the long cut (default: 60)")
     parser.add_argument("--no-spark", action="store_true", help="without a Spark cluster")
     options = parser.parse_args()
-    kinds: dict[str, Kind] = {"gluster": Gluster, "ceph": CephFS}
+    kinds: dict[str, Kind] = {"gluster": Gluster, "ceph": CephFS, "s3": Bucket}
     folder = Path(tempfile.mkdtemp(prefix="machines-", dir=MEMORY if MEMORY.is_dir() else None))
     violations: list[Violation] = []
     for name, kind in kinds.items():

@@ -1,9 +1,9 @@
-"""The file systems that the hosts share, each served by programs on the hosts themselves."""
+"""What the hosts share: two file systems and a bucket, each served by programs on the hosts themselves."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
+import json
+import sys
 import time
 import uuid
 from collections.abc import Sequence
@@ -14,20 +14,24 @@ from tests.machines.hosts import Host
 
 MOUNT = "/run/shared"
 """Where each host has the file system."""
-PATIENCE_S = 30
+PATIENCE_S = 90
 STOPPED_SERVER_S = 15.0
 
 
-class FileSystem(Protocol):
-    """A file system that hosts share."""
+class Shared(Protocol):
+    """A file system or a bucket that hosts share."""
 
     name: str
+    root: str
+    """The address of the log."""
+    checkpoint: str
+    """Where Spark stores its checkpoint."""
 
     def start(self) -> None:
         """Start its servers. Raise `OSError` if that does not work."""
 
     def mount(self, host: Host) -> None:
-        """Mount it in a host."""
+        """Make it usable in a host."""
 
     def serve(self, host: Host) -> None:
         """Start what a host serves, after it was killed and has booted."""
@@ -61,6 +65,7 @@ class Gluster:
 
     def __init__(self, hosts: Sequence[Host], folder: Path) -> None:
         self.name, self._hosts, self._folder = "GlusterFS", hosts, folder
+        self.root, self.checkpoint = f"{MOUNT}/log", f"{MOUNT}/checkpoint"
 
     def start(self) -> None:
         for host in self._hosts:
@@ -91,7 +96,7 @@ class Gluster:
     def mount(self, host: Host) -> None:
         host.run("mkdir", "-p", MOUNT)
         until_done(host, "mount", "-t", "glusterfs", f"{host.address}:/log", MOUNT)
-        until_done(host, "stat", MOUNT)
+        until_done(host, "mkdir", "-p", self.root)
 
     def lose_server(self) -> None:
         host = self._hosts[-1]
@@ -113,6 +118,7 @@ mon host = [v2:{address}:3300/0]
 auth cluster required = none
 auth service required = none
 auth client required = none
+ms mon client mode = crc
 run dir = {folder}
 log file = {folder}/$name.log
 admin socket = {folder}/$name.asok
@@ -122,7 +128,10 @@ memstore device bytes = 4G
 osd data = {folder}/osd
 osd pool default size = 1
 osd pool default min size = 1
-osd pool default pg num = 4
+osd pool default pg num = 2
+osd pool default pgp num = 2
+mon max pg per osd = 1000
+osd max object name len = 2048
 osd pool default pg autoscale mode = off
 osd crush chooseleaf type = 0
 mon allow pool size one = true
@@ -137,6 +146,15 @@ mds tick interval = 0.05
 public addr = {address}
 [mds]
 public addr = {address}
+[client.rgw]
+rgw data = {folder}/rgw
+rgw frontends = beast endpoint={address}:7480 tcp_nodelay=1
+rgw enable gc threads = false
+rgw enable lc threads = false
+rgw enable quota threads = false
+rgw run sync thread = false
+rgw dynamic resharding = false
+rgw override bucket index max shards = 1
 [osd]
 public addr = {address}
 cluster addr = {address}
@@ -149,40 +167,31 @@ pid file = /run/$name.$pid.pid
 """
 
 
-class CephFS:
-    """CephFS through ceph-fuse: a host of its own has monitor, metadata server and one OSD in memory."""
+class _Ceph:
+    """A host of its own with a monitor and one OSD in memory."""
 
-    PROGRAMS = ("ceph-mon", "ceph-osd", "ceph-mds", "ceph-fuse", "ceph", "monmaptool")
-    PRIVATE = ("/run",)
+    PRIVATE: tuple[str, ...] = ("/run",)
 
     def __init__(self, server: Host, folder: Path) -> None:
-        self.name, self._server, self._folder = "CephFS", server, folder
+        self._server, self._folder = server, folder
         self._conf = str(folder / "ceph.conf")
-        self._metadata: subprocess.Popen[bytes] | None = None
-        self._osd: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         folder, server, conf = self._folder, self._server, self._conf
         fsid, osd = str(uuid.uuid4()), str(uuid.uuid4())
-        for each in ("osd", "mon", "mds"):
+        for each in ("osd", "mds"):
             (folder / each).mkdir(parents=True)
         Path(conf).write_text(_CEPH_CONF.format(fsid=fsid, address=server.address, folder=folder))
         monmap = str(folder / "monmap")
         server.run("monmaptool", "--create", "--fsid", fsid, "--addv", "a", f"[v2:{server.address}:3300/0]", monmap)
-        shutil.rmtree(folder / "mon")
         server.run("ceph-mon", "-c", conf, "-i", "a", "--mkfs", "--monmap", monmap)
-        server.begin("ceph-mon", "-c", conf, "-i", "a", "-f", output=folder / "mon.out")
+        self._begin("ceph-mon", "-i", "a")
         self._ceph("osd", "new", osd)
         server.run("ceph-osd", "-c", conf, "-i", "0", "--mkfs", "--osd-uuid", osd)
-        self._osd = server.begin("ceph-osd", "-c", conf, "-i", "0", "-f", output=folder / "osd.out")
-        self._begin_metadata()
-        self._ceph("osd", "pool", "create", "metadata")
-        self._ceph("osd", "pool", "create", "data")
-        self._ceph("fs", "new", "log", "metadata", "data")
+        self._begin("ceph-osd", "-i", "0")
 
-    def _begin_metadata(self) -> None:
-        command = ("ceph-mds", "-c", self._conf, "-i", "a", "-f")
-        self._metadata = self._server.begin(*command, output=self._folder / "mds.out")
+    def _begin(self, program: str, *words: str) -> None:
+        self._server.begin(program, "-c", self._conf, "-f", *words, output=self._folder / f"{program}.out")
 
     def _ceph(self, *words: str) -> str:
         return until_done(self._server, "ceph", "-c", self._conf, "--connect-timeout", "5", *words)
@@ -190,16 +199,65 @@ class CephFS:
     def serve(self, host: Host) -> None:
         """Do nothing: the server is a host of its own."""
 
-    def mount(self, host: Host) -> None:
-        host.run("mkdir", "-p", MOUNT)
-        until_done(host, "ceph-fuse", "-c", self._conf, "--client-mountpoint=/", MOUNT)
-
-    def lose_server(self) -> None:
-        self._server.run("pkill", "-KILL", "-x", "ceph-mds")
+    def _restart(self, program: str, *words: str) -> None:
+        self._server.run("pkill", "-KILL", "-x", program)
         time.sleep(STOPPED_SERVER_S)
-        self._begin_metadata()
+        self._begin(program, *words)
 
     def stop_server(self) -> None:
         self._server.run("pkill", "-STOP", "-x", "ceph-osd")
         time.sleep(STOPPED_SERVER_S)
         self._server.run("pkill", "-CONT", "-x", "ceph-osd")
+
+
+class CephFS(_Ceph):
+    """CephFS through ceph-fuse."""
+
+    PROGRAMS = ("ceph-mon", "ceph-osd", "ceph-mds", "ceph-fuse", "ceph", "monmaptool")
+
+    def __init__(self, server: Host, folder: Path) -> None:
+        super().__init__(server, folder)
+        self.name, self.root, self.checkpoint = "CephFS", f"{MOUNT}/log", f"{MOUNT}/checkpoint"
+
+    def start(self) -> None:
+        super().start()
+        self._begin("ceph-mds", "-i", "a")
+        self._ceph("osd", "pool", "create", "metadata")
+        self._ceph("osd", "pool", "create", "data")
+        self._ceph("fs", "new", "log", "metadata", "data")
+
+    def mount(self, host: Host) -> None:
+        host.run("mkdir", "-p", MOUNT)
+        until_done(host, "ceph-fuse", "-c", self._conf, "--client-mountpoint=/", MOUNT)
+        until_done(host, "mkdir", "-p", self.root)
+
+    def lose_server(self) -> None:
+        self._restart("ceph-mds", "-i", "a")
+
+
+class Bucket(_Ceph):
+    """A bucket in Ceph's S3 server. Spark's checkpoint is on the disk of the driver's host, which survives the host."""
+
+    PROGRAMS = ("ceph-mon", "ceph-osd", "radosgw", "radosgw-admin", "ceph", "monmaptool")
+    KEYS = ("hostkey", "host-secret-93c1")
+
+    def __init__(self, server: Host, folder: Path) -> None:
+        super().__init__(server, folder)
+        self.name, self.root, self.checkpoint = "S3", "s3://shared/log", f"{folder}/checkpoint"
+        self._options = {"key": self.KEYS[0], "secret": self.KEYS[1], "endpoint_url": f"http://{server.address}:7480"}
+
+    def start(self) -> None:
+        super().start()
+        self._begin("radosgw", "-n", "client.rgw")
+        key, secret = self.KEYS
+        user = ("--uid=hosts", "--display-name=hosts", f"--access-key={key}", f"--secret-key={secret}")
+        until_done(self._server, "radosgw-admin", "-c", self._conf, "user", "create", *user)
+        self._server.environment["PYSPARK_LOG_STORAGE_OPTIONS"] = json.dumps(self._options)
+        create = f"import s3fs; s3fs.S3FileSystem(**{self._options!r}).mkdir('shared')"
+        until_done(self._server, sys.executable, "-c", create)
+
+    def mount(self, host: Host) -> None:
+        host.environment["PYSPARK_LOG_STORAGE_OPTIONS"] = json.dumps(self._options)
+
+    def lose_server(self) -> None:
+        self._restart("radosgw", "-n", "client.rgw")

@@ -34,9 +34,10 @@ def why_not() -> str:
     return "" if tried.returncode == 0 else f"no namespaces here: {tried.stderr.decode().strip()}"
 
 
-def run(*command: str, seconds: float = 60) -> str:
+def run(*command: str, seconds: float = 60, environment: Mapping[str, str] | None = None) -> str:
     """Run a command on this machine and return its output. Raise `OSError` with what it said if it fails."""
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=seconds)
+    variables = {**os.environ, **(environment or {})}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=seconds, env=variables)
     if done.returncode != 0:
         raise OSError(f"{' '.join(command)} ended with {done.returncode}: {done.stdout} {done.stderr}")
     return done.stdout
@@ -48,6 +49,8 @@ class Host:
     def __init__(self, number: int, private: Sequence[str] = ()) -> None:
         """`private` names folders that are the host's own: they are empty at first."""
         self.name, self.address = f"host{number}", f"{SUBNET}.{number}"
+        self.environment: dict[str, str] = {}
+        """Variables of every program that runs there."""
         self._private = private
         self._processes: list[subprocess.Popen[bytes]] = []
         self._init = 0
@@ -83,7 +86,7 @@ class Host:
 
     def run(self, *command: str, seconds: float = 60) -> str:
         """Run a command in this host and return its output. Raise `OSError` with what it said if it fails."""
-        return run(*self.inside(*command), seconds=seconds)
+        return run(*self.inside(*command), seconds=seconds, environment=self.environment)
 
     def begin(
         self, *command: str, output: Path, environment: Mapping[str, str] | None = None
@@ -95,7 +98,7 @@ class Host:
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
-                env={**os.environ, **(environment or {})},
+                env={**os.environ, **self.environment, **(environment or {})},
             )
         self._processes.append(process)
         return process
@@ -121,6 +124,8 @@ class Host:
     def kill(self) -> None:
         """Kill the host with everything in it: mounts, caches and processes."""
         os.kill(self._init, signal.SIGKILL)
+        for process in self._processes:
+            process.send_signal(signal.SIGCONT)  # nsenter stops with a program that is stopped
         for process in self._processes:
             process.wait(timeout=END_SECONDS)
         self._processes.clear()

@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pyspark
 
-from tests.machines.file_systems import MOUNT
 from tests.machines.hosts import Host
 from tests.machines.spark_job import COPY
 
 HOME = Path(pyspark.__file__).parent
-CHECKPOINT = f"{MOUNT}/checkpoint"
 ENDS_S = 240.0
 STARTS_MAX = 8
 
@@ -23,9 +21,10 @@ STARTS_MAX = 8
 class SparkCluster:
     """The cluster and its one job, which is started again if it ends, as a supervisor would."""
 
-    def __init__(self, hosts: Sequence[Host], folder: Path, root: str, stop: Path) -> None:
+    def __init__(self, hosts: Sequence[Host], folder: Path, places: tuple[str, str], stop: Path) -> None:
+        """`places` are those of the log and of the checkpoint."""
         self._master, self._driver, self._workers = hosts[0], hosts[2], hosts[:2]
-        self._folder, self._root, self._stop = folder, root, stop
+        self._folder, self._places, self._stop = folder, places, stop
         self._job: subprocess.Popen[bytes] | None = None
         self.starts = 0
 
@@ -61,7 +60,7 @@ class SparkCluster:
         if self.starts == STARTS_MAX:
             raise OSError(f"the Spark job ended again and again: {(self._folder / 'job.out').read_text()[-3000:]}")
         self.starts += 1
-        words = (self._address, self._driver.address, self._root, CHECKPOINT, str(self._stop))
+        words = (self._address, self._driver.address, *self._places, str(self._stop))
         self._job = self._driver.begin(
             sys.executable,
             "-m",
