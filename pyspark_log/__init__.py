@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pyspark_log_storage.errors import LogError
     from pyspark_log_storage.logs import JsonFormatter
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 __all__ = [
     "BatchMetadata",
     "Consumer",

@@ -102,7 +102,8 @@ def check_tree() -> None:
     if changed:
         sys.exit(f"release.py: commit or remove these first:\n{changed}")
     version, date = dist_contents.changes_of_version()
-    if version != dist_contents.version() or not date:
+    is_development = ".dev" in dist_contents.version()  # its changes are in the part [Unreleased]
+    if not is_development and (version != dist_contents.version() or not date):
         sys.exit(f"release.py: CHANGELOG.md must begin with a dated part on {dist_contents.version()}")
 
 
