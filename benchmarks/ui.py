@@ -14,8 +14,8 @@ from benchmarks.report import Line, at_most, detail, information
 from pyspark_log.browse.view import Watch
 from pyspark_log.opening import open_log, own_log
 from pyspark_log.ui import content, pages
-from pyspark_log.ui.app import Settings
 from pyspark_log.ui.screens import screen
+from pyspark_log.ui.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -95,7 +95,7 @@ def add_up(sales):
 
 
 def run(stream):
-    """Process all that is there."""
+    """Process all rows that have been written."""
     stream.format("pyspark_log").trigger(availableNow=True).start(log).awaitTermination()
 
 

@@ -76,8 +76,9 @@ def ui(  # noqa: PLR0913, PLR0917 -- options
     nothing without --allow-changes.
     """
     from pyspark_log.browse import masks
-    from pyspark_log.ui.app import Settings, Ui
+    from pyspark_log.ui.app import Ui
     from pyspark_log.ui.export import export as exported
+    from pyspark_log.ui.settings import Settings
 
     if export is not None:
         export.write_text(exported(path), encoding="utf-8")

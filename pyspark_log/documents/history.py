@@ -28,7 +28,7 @@ STEPS_MS = tuple(
 REBALANCE_MS = 60 * _S
 """What a group does within this time until its work is assigned is one rebalance."""
 TOLD_MAX = 8
-"""So many moments are told in one sentence."""
+"""How many moments one sentence describes at most."""
 Key = tuple[Scope, str]
 Values = list["float | None"]
 

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
     from pyspark_log.browse.view import ClusterView
     from pyspark_log.ui.content import Content
+    from pyspark_log.ui.settings import Settings
     from pyspark_log_coordinator.log.log import Log
-    from pyspark_log_storage.stores.storage_options import StorageOptions
 
     Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -72,26 +72,6 @@ KNOWN = "x-pyspark-log-known"
 """The header in which an open page says what it shows."""
 _DOWNLOADS = {"jsonl": "application/jsonl", "parquet": "application/vnd.apache.parquet"}
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-
-
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """How the page is served."""
-
-    path: str
-    options: StorageOptions | None = None
-    host: str = "127.0.0.1"
-    """The address that it listens on."""
-    port: int = 8080
-    hosts: tuple[str, ...] = ()
-    """Other names of the host under which a proxy hands requests on."""
-    root: str = ""
-    """The path below which a proxy serves the page, such as /log."""
-    token: str = ""
-    """What viewers must have; empty for none, which is for loopback only."""
-    allow_changes: bool = False
-    shows_rows: bool = True
-    mask: tuple[str, ...] = ()
-    """What is not shown of rows (`masks`)."""
 
 
 class _Number(IntegerConvertor):

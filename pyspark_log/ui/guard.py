@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from pyspark_log.ui.app import Settings
+    from pyspark_log.ui.settings import Settings
 
 COOKIE = "pyspark_log_ui"
 """Followed by the port: browsers send a cookie to all ports of a host."""

@@ -443,7 +443,7 @@ class Log:
                 layout.MARKER,
                 f"the store at {self.store.url} is of cluster {marker.cluster} now, and this process has opened "
                 f"cluster {cluster_id}: another disk is mounted, or the log was deleted and begun again; nothing was "
-                "written. To use the log that is there, make a new Producer or Consumer, or start the program again",
+                "written. To use the log at this address, make a new Producer or Consumer, or start the program again",
             )
         self._checked_at = now
 

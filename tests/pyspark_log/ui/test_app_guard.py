@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from pyspark_log.ui import app as app_module
-from pyspark_log.ui.app import Settings, Ui
+from pyspark_log.ui.app import Ui
+from pyspark_log.ui.settings import Settings
 from pyspark_log.writing.rows import Rows
 from pyspark_log_coordinator.group.offsets import Offset
 from tests.support.command_line import CommandLine

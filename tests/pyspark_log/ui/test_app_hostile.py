@@ -11,7 +11,8 @@ import pytest
 from pyspark_log.browse import rows
 from pyspark_log.ui import app as app_module
 from pyspark_log.ui import pages
-from pyspark_log.ui.app import Settings, Ui
+from pyspark_log.ui.app import Ui
+from pyspark_log.ui.settings import Settings
 from pyspark_log_storage.errors import LogError
 from tests.support.plain_log import PlainLog
 from tests.support.pyspark_log.page_requests import ask, scope_of
