@@ -27,8 +27,7 @@
     |-- NotEnoughReplicas  retriable  fewer in-sync replicas than min.insync.replicas: nothing was appended
     |   `-- NotEnoughReplicasAfterAppend  retriable  the batch is in the log, but on too few of them
     |-- CorruptObject                 stored bytes are damaged: .object, .detail
-    |   |-- OutOfChain                an intact journal entry that does not follow the one before it
-    |   `-- OtherSegment              an intact file in the place of another segment's
+    |   `-- OutOfChain                an intact journal entry that does not follow the one before it
     |-- NewerFormat                   written by a newer version: .object, .detail
     |-- StaleFile                     a file waited so long to be sequenced that it may have been deleted
     |-- UnknownVersion                a version of a topic that is no longer kept, or does not exist yet: .version
@@ -245,10 +244,6 @@ class CorruptObject(LogError):
 
 class OutOfChain(CorruptObject):
     """A journal entry is intact and does not follow the one before it: one of the two is not part of the journal."""
-
-
-class OtherSegment(CorruptObject):
-    """A file of a segment is intact and has the bytes of another one."""
 
 
 class NewerFormat(LogError):

@@ -148,19 +148,12 @@ def test_a_store_that_lies_is_unfit_and_keeps_no_object_of_the_test(liar, words)
     assert list(MemoryStore.list(store, "")) == [] or liar is NeverDeletes
 
 
-class ForgetsItsCondition(Overwrites):
-    """A versioned bucket of a server that ignores the condition there."""
-
-    def is_versioned(self):
-        return True
-
-
-def test_the_condition_alone_is_tried_by_few_requests_and_a_versioned_bucket_is_named():
+def test_the_condition_alone_is_tried_by_few_requests():
     store = MemoryStore()
     self_test.check_condition(store, "nonce")
     assert list(store.list("")) == []
-    store = ForgetsItsCondition()
-    with pytest.raises(StoreUnfit, match=r"overwrites an existing object.*is versioned.*suspend the versioning"):
+    store = Overwrites()
+    with pytest.raises(StoreUnfit, match=r"overwrites an existing object.*suspend the bucket's versioning"):
         self_test.check_condition(store, "nonce")
     assert list(store.list("")) == []
 

@@ -33,8 +33,3 @@ def end_of(offsets: Offsets, rows: int) -> int:
 def each_of(offsets: Offsets, rows: int) -> NDArray[np.int64]:
     """Return the offset of each of the first `rows` rows."""
     return np.arange(offsets, offsets + rows, dtype=np.int64) if isinstance(offsets, int) else offsets[:rows]
-
-
-def count_before(offsets: Offsets, rows: int, end: int) -> int:
-    """Return how many of the first `rows` rows have offsets below `end`."""
-    return max(0, min(rows, end - offsets)) if isinstance(offsets, int) else int(np.searchsorted(offsets[:rows], end))

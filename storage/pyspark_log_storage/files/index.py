@@ -42,7 +42,7 @@ import msgspec
 import numpy as np
 
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, NewerFormat, OtherSegment
+from pyspark_log_storage.errors import CorruptObject, NewerFormat
 from pyspark_log_storage.files.row_files import StagedChunk
 from pyspark_log_storage.stores.failover import reread, rereads
 
@@ -168,7 +168,7 @@ class Index:
         if version > _KEYED_VERSION:
             raise NewerFormat(self._name, f"index format {version}, this version reads up to {_KEYED_VERSION}")
         if identity != layout.identity_of(key):
-            raise OtherSegment(self._name, "it is the index of another segment")
+            raise CorruptObject(self._name, "it is the index of another segment")
         self.tail = Tail(*tail) if version >= _PARQUET_VERSION else None
         self._is_keyed = version == _KEYED_VERSION
         rows = self.end_offset - self.base_offset

@@ -25,8 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyspark_log_storage import decoding
-from pyspark_log_storage.columns import column_types, schema
-from pyspark_log_storage.errors import CorruptObject, InvalidRecord, NewerFormat, OtherSegment
+from pyspark_log_storage.errors import CorruptObject, NewerFormat
 from pyspark_log_storage.files import index
 from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX, IndexEntry, Tail
 from pyspark_log_storage.files.row_files import BASE_OFFSET_MAX, LEADER_EPOCHS_MAX, KeyedCounts
@@ -48,7 +47,6 @@ _GUESSED_BYTES = 64 * 1024
 """How much is read at once from the end of a file: most tails are smaller."""
 _MARK = re.compile(rb"tail at ([0-9]{20}), crc32c ([0-9a-f]{8})")
 _CRC_DIGITS = 8
-_RECORD = pa.schema([each for each in schema.RECORD_WITH_HEADERS if each.name != "timestamp"])
 _LENGTH = struct.Struct("<I")
 _ARROW_ERRORS = (pa.ArrowException, OSError, ValueError, IndexError, OverflowError, MemoryError, KeyError)
 
@@ -185,7 +183,7 @@ def read(store: Readable, key: str) -> Footer:
     of = found.segment.of.split("/")
     place = key.split("/")[-len(of) :]  # of a file that was copied elsewhere not all of it may be there
     if place != of[len(of) - len(place) :]:
-        raise OtherSegment(name, f"it is another segment, {found.segment.of}")
+        raise CorruptObject(name, f"it is another segment, {found.segment.of}")
     return found
 
 
@@ -241,21 +239,6 @@ def _check(
             f"its footer says {found[0]} row groups of {found[1]} rows where the segment has {len(entries)} of {rows}"
         )
         raise CorruptObject(name, detail)
-
-
-def typed_columns(footer: Footer, name: str) -> pa.Schema | None:
-    """Return the schema of the rows in a file, that of a typed topic; None if it has records.
-
-    It is the topic's newest when the file was written. Raises `CorruptObject`, which names the segment as `name`.
-    """
-    try:
-        found = footer.parquet.schema.to_arrow_schema()
-        columns = pa.schema([each for each in found if each.name not in column_types.RESERVED])
-        if columns.equals(_RECORD):
-            return None
-        return schema.typed(column_types.from_json(column_types.to_json(columns)))
-    except (InvalidRecord, *_ARROW_ERRORS) as error:
-        raise CorruptObject(name, f"its columns are not those of a topic ({decoding.reason(error)})") from error
 
 
 def _tail_position(data: bytes, size: int, name: str) -> int:

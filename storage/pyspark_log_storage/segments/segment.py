@@ -32,7 +32,7 @@ import google_crc32c
 import pyarrow as pa
 
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, NewerFormat, ObjectMissing, OtherSegment
+from pyspark_log_storage.errors import CorruptObject, NewerFormat, ObjectMissing
 from pyspark_log_storage.files import append_file, chunk, index
 from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX, Index, IndexEntry
 from pyspark_log_storage.files.row_files import (
@@ -253,7 +253,7 @@ def read_header(store: Readable, log: str, name: str) -> tuple[int, EpochStarts,
     if version > _VERSION:
         raise NewerFormat(name, f"segment format {version}, this version reads up to {_VERSION}")
     if identity != layout.identity_of(log):
-        raise OtherSegment(name, "it is another segment, by the identity in its header")
+        raise CorruptObject(name, "it is another segment, by the identity in its header")
     if not 0 <= base_offset <= BASE_OFFSET_MAX:
         raise CorruptObject(name, f"its base offset is {base_offset}, outside of 0 to {BASE_OFFSET_MAX}")
     starts = (_EPOCH.unpack_from(data, _FIELDS.size + i * _EPOCH.size) for i in range(count))

@@ -197,13 +197,6 @@ class BucketStore:
         except ObjectMissing:
             return
 
-    def is_versioned(self) -> bool:
-        """Return whether the bucket is versioned; False if the server does not tell."""
-        try:
-            return bool(self.call("get_bucket_versioning", ""))
-        except StoreError:
-            return False
-
     def call(self, operation: str, key: str, *arguments: Any, **options: Any) -> Any:
         """Return what an operation returns for a key or a prefix; see `FileSystem.start`."""
         return result_of(self.start(operation, key, *arguments, **options))

@@ -302,11 +302,6 @@ class FileSystem:
         """Delete an object."""
         await self._do("rm_file", path)
 
-    async def get_bucket_versioning(self, path: str) -> bool:
-        """Return whether a bucket is known to be versioned."""
-        del path
-        return False
-
     async def _do(self, method: str, *arguments: Any, **options: Any) -> Any:
         if self.fs.async_impl:
             return await getattr(self.fs, f"_{method}")(*arguments, **options)

@@ -60,7 +60,6 @@ _RIGHTS = {
     "get_object": _READ,
     "head_object": _READ,
     "list_objects": "s3:ListBucket",
-    "get_bucket_versioning": "s3:GetBucketVersioning",
     "delete_object": "s3:DeleteObject",
     "abort_multipart_upload": "s3:AbortMultipartUpload",
     "list_multipart_uploads": "s3:ListBucketMultipartUploads",
@@ -149,10 +148,6 @@ class S3(FileSystem):
             if not (more and bucket.endswith(_UNORDERED)):
                 return Page(objects, below, more)
 
-    async def get_bucket_versioning(self, path: str) -> bool:
-        answer = await self._send("get_bucket_versioning", path, "")
-        return bool(answer.get("Status") == "Enabled")
-
     async def create_multipart_upload(self, path: str, nonce: str) -> str:
         """Begin an upload, and return its id."""
         answer = await self._send("create_multipart_upload", path, Metadata={NONCE: nonce})
@@ -188,7 +183,7 @@ class S3(FileSystem):
     async def _send(self, method: str, path: str, name: str = "Key", **arguments: Any) -> Any:
         """Return the answer to a call of botocore's; `name` is what it calls the path in the bucket."""
         bucket, _, key = path.partition("/")
-        names = {"Bucket": bucket, name: key} if name else {"Bucket": bucket}
+        names = {"Bucket": bucket, name: key}
         return await self.fs._call_s3(method, **names, **arguments)  # noqa: SLF001 -- fsspec's name for async
 
 

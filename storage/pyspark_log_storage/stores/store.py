@@ -126,12 +126,6 @@ def is_object_store(store: object) -> bool:
     return getattr(store, "is_object_store", False)
 
 
-def is_versioned(store: object) -> bool:
-    """Return whether a store is known to be a versioned bucket; False if the server does not tell."""
-    look = getattr(store, "is_versioned", None)
-    return look is not None and look()
-
-
 def make_folder(store: object, prefix: str) -> None:
     """Create a folder if a store has folders: for processes that may create objects in it, and not the folder.
 
