@@ -208,7 +208,7 @@ def _line(name: str, days: list[Day]) -> Line:
         ceiling=before,
         target=at_most(TARGET) if name in PLOTTED else None,
         ratio=after / before,
-        detail=name not in PLOTTED,
+        detail=True,  # the page has the plot
         note=f"{getattr(days[0], name):,.2f} on the first day",
     )
 

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from benchmarks.prefill import PARTITIONS, Clock, Producer, another_process, without_flushing
-from benchmarks.report import Line, at_most, detail, information
+from benchmarks.report import Line, at_most, detail
 from pyspark_log.source.readers import StreamReader
 from pyspark_log.source.row import row_schema
 from pyspark_log_coordinator.topic import machine as topic
@@ -118,8 +118,9 @@ def measure_planning(folder: Path, histories: Sequence[int], log: Callable[[str]
                 ceiling=short,
                 target=at_most(TARGET),
                 ratio=long / short,
+                detail=past is not pasts[-1],
             ),
-            information(f"opening {name}", "ms", cold, cold_short),
+            detail(f"opening {name}", "ms", cold, cold_short),
             detail(f"state of {name}", "kB", past.state_bytes() / KILO, pasts[0].state_bytes() / KILO),
         ]
     return lines

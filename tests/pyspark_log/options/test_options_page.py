@@ -18,6 +18,17 @@ from pyspark_log_storage.errors import InvalidOption
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "options.md").read_text()
 SINK_TITLE = "Sink: `df.write` and `df.writeStream`"
 WHO = {"both": QUERIES, "source": SOURCE, "sink": SINK, "all": CLIENTS}
+LEGEND = {
+    r"^a whole number,? (?:from )?(\d) to 2147483647$": r"int ≥ \1",
+    r"^a whole number, (-?\d) or more$": r"long ≥ \1",
+    r"^a whole number ": "",
+    r"^text of 1 to 255 characters$": "text",
+    r"^1 to 255 printable characters$": "printable text",
+    r"^milliseconds since 1970-01-01 UTC$": "a time",
+    r"^JSON with milliseconds since .*": "times",
+    r"\bJSON with an offset for each partition.*": "offsets",
+}
+"""The words of the page for what a message says at length."""
 WHO |= {name: {Kind[name.upper()]} for name in ("Producer", "Consumer", "Worker")}
 
 
@@ -40,8 +51,11 @@ def default_cell(option, cell):
 
 
 def values_cell(value):
-    """Return what is taken. The page begins by saying that numbers are whole ones."""
-    return re.sub("^a whole number,? ", "", value.takes)
+    """Return what is taken, in the words that the page explains at its beginning."""
+    said = value.takes
+    for long, short in LEGEND.items():
+        said = re.sub(long, short, said)
+    return said
 
 
 def names_cell(option):
