@@ -25,7 +25,7 @@ import msgspec
 
 from pyspark_log_coordinator.model import producers
 from pyspark_log_coordinator.model.partition import Holder
-from pyspark_log_coordinator.replication import file_holders, replicas
+from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.sync import catch_up, faults, replica_file
 from pyspark_log_coordinator.sync.replica_file import ReplicaFile
 from pyspark_log_storage.errors import (
@@ -231,10 +231,10 @@ def _may_have_follower(handle: TopicHandle, node: NodeId) -> bool:
     state = handle.journal.state
     if any(node in each.adding for each in state.partitions):
         return True
-    missing = file_holders.missing(state, node)
-    if missing.segments or not missing.files:
+    missing = replica_file.missing(state, node)
+    if not missing or missing[0].segment is not None:
         return False
-    _, oldest = missing.files[0]
+    oldest = state.file(missing[0].number)
     return handle.now_ms() - oldest.sequenced_ms < TURN_EVERY_SECONDS * 1000
 
 

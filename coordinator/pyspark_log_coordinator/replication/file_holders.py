@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.model.partition import Holder, NodeId, Partition, SegmentRef
-from pyspark_log_coordinator.model.topic_state import FileRef, Topic, with_partitions
+from pyspark_log_coordinator.model.topic_state import Topic, with_partitions
 from pyspark_log_coordinator.replication import replicas, suspicion
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import NodeMissing
@@ -40,13 +40,6 @@ class FilesHeld(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_u
     node: NodeId
     files: tuple[Count, ...]
     segments: tuple[SegmentId, ...]
-
-
-class TopicFiles(msgspec.Struct, frozen=True):
-    """Files of a topic by partition or file number, the oldest first."""
-
-    segments: tuple[tuple[int, SegmentRef], ...]
-    files: tuple[tuple[int, FileRef], ...]
 
 
 def decide(topic: Topic, command: HoldFiles) -> list[FilesHeld]:
@@ -117,28 +110,6 @@ def _is_unsettled(partition: Partition) -> bool:
     if partition.high_watermark < end or len(partition.isr) < len(partition.replicas):
         return True
     return any(each < end for each in partition.log_end_offsets.values())
-
-
-def missing(topic: Topic, node: NodeId) -> TopicFiles:
-    """Return the files that `node` must copy to hold all rows of its partitions."""
-    return _files(topic, node, held=False)
-
-
-def held(topic: Topic, node: NodeId) -> TopicFiles:
-    """Return the files of its partitions that `node` holds, according to the journal."""
-    return _files(topic, node, held=True)
-
-
-def _files(topic: Topic, node: NodeId, *, held: bool) -> TopicFiles:
-    def wanted(holders: Collection[Holder]) -> bool:
-        return replicas.is_held(holders, node) == held
-
-    mine = [(number, each) for number, each in enumerate(topic.partitions) if node in each.replicas]
-    numbers = {chunk.file for _, each in mine for chunk in each.chunks_between(each.log_start, each.log_end)}
-    return TopicFiles(
-        segments=tuple((n, one) for n, each in mine for one in each.segments if wanted(one.holders)),
-        files=tuple((n, topic.file(n)) for n in sorted(numbers) if wanted(topic.file(n).holders)),
-    )
 
 
 def newest_held(topic: Topic, node: NodeId) -> str | None:

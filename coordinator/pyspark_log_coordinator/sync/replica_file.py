@@ -13,7 +13,7 @@ import msgspec
 
 from pyspark_log_coordinator.log.nearest_holders import nearest_first, reachable_holders
 from pyspark_log_coordinator.model.partition import Holder, SegmentRef, named
-from pyspark_log_coordinator.replication import file_holders
+from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.replication.file_holders import held_alone, newest_held
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
@@ -83,32 +83,16 @@ def missing(state: Topic, node_id: NodeId) -> list[ReplicaFile]:
 
     The oldest rows of each partition come first, segments that only replace what the node has last.
     """
-    return _replica_files(state, file_holders.missing(state, node_id))
+    return _files(state, lambda holders: not replicas.is_held(holders, node_id), node_id)
 
 
 def absent(handle: TopicHandle, node_id: NodeId) -> list[ReplicaFile]:
     """Return the files that a node holds by the known state, but that its store does not have."""
-    state = handle.journal.state
-    files = _replica_files(state, file_holders.held(state, node_id))
+    files = _files(handle.journal.state, lambda holders: replicas.is_held(holders, node_id), node_id)
     if not files:
         return []
     stored = set(handle.log.node_store(node_id).list(layout.topic_folder(handle.name, handle.topic_id)))
     return [file for file in files if file.stored_key not in stored]
-
-
-def _replica_files(state: Topic, found: file_holders.TopicFiles) -> list[ReplicaFile]:
-    places = _places(state, {number for number, _ in found.files})
-    append_files = [
-        ReplicaFile(
-            key=layout.append_file(state.name, state.topic_id, file.name),
-            number=number,
-            holders=file.holders,
-            bytes=max(each.position + each.length for each in places[number]),
-            places=tuple(places[number]),
-        )
-        for number, file in found.files
-    ]
-    return [*(_segment(state, *each) for each in found.segments), *append_files]
 
 
 def ids(files: Collection[ReplicaFile]) -> tuple[tuple[int, ...], tuple[SegmentId, ...]]:
@@ -126,10 +110,29 @@ def sources(handle: TopicHandle, holders: tuple[Holder, ...], node_id: NodeId) -
 
 def files_of(state: Topic) -> list[ReplicaFile]:
     """Return the files that have the rows of a topic: its segments, and its append files with unrolled chunks."""
-    segments = tuple((n, each) for n, one in enumerate(state.partitions) for each in one.segments)
-    numbers = sorted({chunk.file for one in state.partitions for chunk in one.chunks})
-    files = tuple((number, state.file(number)) for number in numbers)
-    return _replica_files(state, file_holders.TopicFiles(segments, files))
+    return _files(state, lambda _: True)
+
+
+def _files(
+    state: Topic, is_wanted: Callable[[Collection[Holder]], bool], node_id: NodeId | None = None
+) -> list[ReplicaFile]:
+    """Return the wanted files of all partitions, or of those of a node: the segments, then the append files."""
+    listed = [(n, each) for n, each in enumerate(state.partitions) if node_id is None or node_id in each.replicas]
+    segments = [_segment(state, n, one) for n, each in listed for one in each.segments if is_wanted(one.holders)]
+    named = {n: state.file(n) for n in sorted({chunk.file for _, each in listed for chunk in each.chunks})}
+    files = {number: file for number, file in named.items() if is_wanted(file.holders)}
+    places = _places(state, files)
+    append_files = [
+        ReplicaFile(
+            key=layout.append_file(state.name, state.topic_id, file.name),
+            number=number,
+            holders=file.holders,
+            bytes=max(each.position + each.length for each in places[number]),
+            places=tuple(places[number]),
+        )
+        for number, file in files.items()
+    ]
+    return [*segments, *append_files]
 
 
 class Throttle:
@@ -216,7 +219,7 @@ def _segment(state: Topic, partition: int, ref: SegmentRef) -> ReplicaFile:
     return ReplicaFile(key, partition, ref.holders, ref.log_bytes, segment=ref)
 
 
-def _places(state: Topic, files: set[int]) -> dict[int, list[StagedChunk]]:
+def _places(state: Topic, files: Collection[int]) -> dict[int, list[StagedChunk]]:
     """Return the chunks of all partitions that the journal names in each of these files."""
     places: dict[int, list[StagedChunk]] = defaultdict(list)
     for number, partition in enumerate(state.partitions):

@@ -13,7 +13,7 @@ from pyspark_log_coordinator.audit.timeline import Lane
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.group import machine as group
 from pyspark_log_coordinator.journal import trimming
-from pyspark_log_coordinator.replication import file_holders
+from pyspark_log_coordinator.sync.replica_file import ids, missing
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords, ElectLeaders, Holder, HoldFiles
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
@@ -58,9 +58,7 @@ def story():
     made.handle.submit(AlterReplicaNode("0", incarnation, fenced=True))
     made.append({0: [b"c"], 1: [b"d"]}, on=("1", "2"), acks="all")
     made.handle.submit(AlterReplicaNode("0", incarnation))
-    missing = file_holders.missing(made.handle.state, "0")
-    files = tuple(number for number, _ in missing.files)
-    made.handle.submit(HoldFiles("0", incarnation, files))
+    made.handle.submit(HoldFiles("0", incarnation, *ids(missing(made.handle.state, "0"))))
     live = tuple(Holder(node, made.handle.state.incarnations[node]) for node in ALL)
     made.handle.submit(ElectLeaders(live))
     return made

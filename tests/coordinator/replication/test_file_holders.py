@@ -2,7 +2,8 @@
 
 import pytest
 
-from pyspark_log_coordinator.replication.file_holders import FilesHeld, held_alone, missing, newest_held
+from pyspark_log_coordinator.replication.file_holders import FilesHeld, held_alone, newest_held
+from pyspark_log_coordinator.sync.replica_file import missing
 from pyspark_log_coordinator.topic.machine import DeleteRecords, HoldFiles, MaintainSegments
 from pyspark_log_storage.errors import NodeMissing
 from tests.support.coordinator.topics import after, commit, decide, file, incarnation, rolled, started, swap
@@ -46,17 +47,20 @@ def test_a_report_of_an_unknown_node_is_refused(node, named):
 
 def test_what_is_missing_is_listed_by_offset_segments_first():
     state = after(rolled(three_files(), 0, 4), MaintainSegments((swap(4, 6),)))
-    found = missing(state, "B")
-    assert [(number, each.base_offset, each.end_offset) for number, each in found.segments] == [(0, 0, 4), (0, 4, 6)]
-    assert [number for number, _ in found.files] == [2]
-    assert missing(state, "A").files == missing(state, "A").segments == ()
+    *segments, file = missing(state, "B")
+    assert [(each.number, each.segment.base_offset, each.segment.end_offset) for each in segments] == [
+        (0, 0, 4),
+        (0, 4, 6),
+    ]
+    assert (file.number, file.segment) == (2, None)
+    assert missing(state, "A") == []
 
 
 @pytest.mark.parametrize(("held", "end", "lacks"), [((), 4, [2]), ((2,), 6, [])])
 def test_deleting_rows_that_a_follower_lacks_brings_it_as_far_as_it_holds_what_follows(held, end, lacks):
     state = after(after(three_files(), holds("B", *held)), DeleteRecords(0, 4))
     assert state.partitions[0].log_end_offsets["B"] == end
-    assert [number for number, _ in missing(state, "B").files] == lacks
+    assert [each.number for each in missing(state, "B")] == lacks
 
 
 def test_rolling_what_a_follower_holds_in_part_takes_it_on_with_the_segment():

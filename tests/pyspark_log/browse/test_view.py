@@ -23,7 +23,7 @@ from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.group.state import CommittedOffset
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.partition_health import troubles
-from pyspark_log_coordinator.replication import file_holders
+from pyspark_log_coordinator.sync.replica_file import ids, missing
 from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords, HoldFiles
 from pyspark_log_storage.errors import LogError
 from pyspark_log_storage.stores import reserve
@@ -53,9 +53,8 @@ def step(made, what):
             incarnation = made.handle.state.incarnations[node]
             made.handle.submit(AlterReplicaNode(node, incarnation, fenced=kind == "fence"))
         case "copy", node:
-            missing = file_holders.missing(made.handle.state, node)
-            files = tuple(number for number, _ in missing.files)
-            made.handle.submit(HoldFiles(node, made.handle.state.incarnations[node], files))
+            state = made.handle.state
+            made.handle.submit(HoldFiles(node, state.incarnations[node], *ids(missing(state, node))))
 
 
 def recounted(topic):

@@ -37,7 +37,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from pyspark_log_coordinator.maintenance import checkpoint_files
-from pyspark_log_coordinator.replication import file_holders, isr_shrink
+from pyspark_log_coordinator.replication import isr_shrink
 from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.file_holders import FilesHeld
 from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk, Lagging
@@ -47,6 +47,7 @@ from pyspark_log_coordinator.replication.row_loss import RowsLost
 from pyspark_log_coordinator.replication.suspicion import NodeSuspected, SuspicionCancelled
 from pyspark_log_coordinator.replication.truncation import divergence
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped
+from pyspark_log_coordinator.sync import replica_file
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import (
     AddPartitions,
@@ -144,9 +145,7 @@ def commands(here: Callable[[], Played]) -> dict[str, Callable[[list[str]], str]
 def _copy(state: Topic, words: list[str]) -> HoldFiles:
     node, *rest = words
     given = settings(rest, "files")
-    missing = file_holders.missing(state, node)
-    files = tuple(number for number, _ in missing.files)
-    segments = tuple((number, each.name) for number, each in missing.segments)
+    files, segments = replica_file.ids(replica_file.missing(state, node))
     if "files" in given:
         files, segments = files[: int(given["files"])], ()
     return HoldFiles(node, state.incarnations[node], files, segments)
