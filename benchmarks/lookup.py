@@ -120,7 +120,7 @@ class Builder(Writer):
         )
         staged = SequencedFile(born_name(born, nonce), self._holders, tuple(file.chunks))
         self.commit([StagedFile(self.handle.name, self.handle.topic_id, staged)], [])
-        self.handle.submit(MaintainSegments((SwapSegments(partition, 0, reference),)))
+        self.handle.submit(MaintainSegments((SwapSegments(partition, 0, (reference,)),)))
 
 
 def rows_between(start: int, end: int) -> pa.RecordBatch:

@@ -109,7 +109,7 @@ def compactor(process: Process) -> None:
                 handle.refresh()
                 events = handle.submit(MaintainSegments(isr_copies.with_copies(handle, [made]))).events
                 taken = {each.segment.name for each in events if isinstance(each, SegmentsSwapped)}
-                world.counts["keyed swaps refused"] += made.segment.name not in taken
+                world.counts["keyed swaps refused"] += made.segments[0].name not in taken
         except LogError as error:
             world.excused(error)
         process.wait(0.02)

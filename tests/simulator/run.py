@@ -293,7 +293,7 @@ def _simulated(world: World) -> Iterator[None]:
     def noted(store_at: Any, work: Any, environment: Any) -> Any:
         made = run_job(store_at, work, environment)
         job = msgspec.structs.replace(work.job)  # one of its own for each run
-        world.jobs |= dict.fromkeys((each.name for each in made.made), job)
+        world.jobs |= dict.fromkeys((each.name for each in made.segments), job)
         return made
 
     logger = logging.getLogger("pyspark_log")

@@ -38,7 +38,7 @@ def with_copies(
 
 
 def _with_copies(handle: TopicHandle, swap: SwapSegments, failed: Collection[NodeId]) -> SwapSegments:
-    made, partitions, away = swap.made, handle.journal.state.partitions, {*failed, *handle.log.missing_nodes}
+    made, partitions, away = swap.segments, handle.journal.state.partitions, {*failed, *handle.log.missing_nodes}
     isr = partitions[swap.partition].isr if swap.partition < len(partitions) else ()
     lacking = [node for node in isr if not all(replicas.is_held(each.holders, node) for each in made)]
     if away.intersection(lacking):
@@ -53,7 +53,7 @@ def _with_copies(handle: TopicHandle, swap: SwapSegments, failed: Collection[Nod
             return swap
         message = "new segments of topic %(topic)r are copied to node %(node)r again"
         handle.log.failures.end(what, message, topic=handle.name, node=node)
-    return msgspec.structs.replace(swap, segment=made[0], others=made[1:])
+    return msgspec.structs.replace(swap, segments=made)
 
 
 def _copied(handle: TopicHandle, partition: int, segment: SegmentRef, node: NodeId) -> SegmentRef:

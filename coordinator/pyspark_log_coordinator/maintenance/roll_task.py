@@ -115,7 +115,7 @@ def _run(store_at: Callable[[str], Store], work: RollTask, environment: Environm
         writer.discard()
         raise
     made = SegmentRef.of(done, place.holders(), job.level, job.timestamp_reached, (job.since_ms, job.until_ms))
-    return SwapSegments(job.partition, job.leader_epoch, made)
+    return SwapSegments(job.partition, job.leader_epoch, (made,))
 
 
 def _compacted(
@@ -137,7 +137,7 @@ def _compacted(
         written_ms, reached = _times(job, each.output)
         made.append(SegmentRef.of(each.file, place.holders(), job.level, reached, written_ms, each.keyed))
     replaces = tuple(each.name for each in job.segments)
-    return SwapSegments(job.partition, job.leader_epoch, made[0], tuple(made[1:]), replaces)
+    return SwapSegments(job.partition, job.leader_epoch, tuple(made), replaces)
 
 
 def _times(job: RollJob, output: Output) -> tuple[tuple[int, int], int]:

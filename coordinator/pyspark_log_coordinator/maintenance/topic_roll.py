@@ -61,9 +61,9 @@ def roll_and_merge(
         swaps = isr_copies.with_copies(handle, [swap for _, swap in done])
         events = handle.submit(MaintainSegments(swaps)).events
         swapped = {each.segment.name for each in events if isinstance(each, SegmentsSwapped)}
-        refused = [job for job, swap in done if swap.segment.name not in swapped]
-        taken = [job for job, swap in done if swap.segment.name in swapped]
-        segments = sum(len(swap.made) for _, swap in done if swap.segment.name in swapped)
+        refused = [job for job, swap in done if swap.segments[0].name not in swapped]
+        taken = [job for job, swap in done if swap.segments[0].name in swapped]
+        segments = sum(len(swap.segments) for _, swap in done if swap.segments[0].name in swapped)
         done.clear()
         if refused:
             planned = due()

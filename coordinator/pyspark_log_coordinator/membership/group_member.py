@@ -4,7 +4,7 @@
     while True:
         member.poll()            joins, assigns, takes, rejoins: whatever is next. It waits for nothing
         ...                      work for `member.generation`, for up to max.poll.interval.ms
-        member.submit(...)       commit
+        member.commit(...)       commits offsets
     member.leave()
 
 A process with one thread needs nothing else. `stay` may be called by a second thread meanwhile, so that long work does

@@ -19,24 +19,18 @@ if TYPE_CHECKING:
 SHORTEST_PAUSE = 0.005
 AGAIN_SECONDS = 1.0
 """How soon it works again after an error."""
+_FAILURE = "a member of a group could not send a heartbeat"
 
 
 class MemberThread:
     """Calls a method of its owner again and again. It does not keep the owner alive, and ends with it."""
 
-    def __init__(
-        self,
-        work: Callable[[], float | None],
-        failure: str = "a member of a group could not send a heartbeat",
-        name: str = "pyspark_log member",
-    ) -> None:
+    def __init__(self, work: Callable[[], float | None]) -> None:
         """`work` is a method that returns after how many seconds it has more to do; None: when it is woken.
 
-        `failure` is what the log says of an error that it raises: no error ends the thread.
+        No error that it raises ends the thread.
         """
-        self._failure = failure
         self._failures = logs.Failures()
-        self._name = name
         self._is_stopped = False
         self._work = weakref.WeakMethod(work)  # without a callback, which would run at any moment
         self._woken = Latch()
@@ -45,7 +39,7 @@ class MemberThread:
     def start(self) -> None:
         """Start, unless that was done."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread = threading.Thread(target=self._run, name="pyspark_log member", daemon=True)
             self._thread.start()
 
     def wake(self) -> None:
@@ -64,11 +58,11 @@ class MemberThread:
             pause: float | None = AGAIN_SECONDS
             try:
                 pause = work()
-                self._failures.end(None, "this is over: %(what)s", what=self._failure)
+                self._failures.end(None, "this is over: %(what)s", what=_FAILURE)
             except LogError as error:
-                self._failures.note(None, error, "%(what)s, and tries again: %(error)s", what=self._failure)
+                self._failures.note(None, error, "%(what)s, and tries again: %(error)s", what=_FAILURE)
             except BaseException:  # the thread must live for the next heartbeat
-                logs.exception(self._failure)
+                logs.exception(_FAILURE)
             del work
             if not self._is_stopped:
                 self._woken.wait(None if pause is None else max(pause, SHORTEST_PAUSE))

@@ -37,20 +37,14 @@ if TYPE_CHECKING:
 
 
 class SwapSegments(msgspec.Struct, frozen=True):
-    """Put the segment in the place of its range. `based_on` is the leader epoch that the job knew."""
+    """Put the segments in the place of their ranges. `based_on` is the leader epoch that the job knew."""
 
     partition: int
     based_on: int
-    segment: SegmentRef
-    others: tuple[SegmentRef, ...] = ()
-    """Of a compaction: its other segments, in the order of their offsets, all after the first one."""
+    segments: tuple[SegmentRef, ...]
+    """In the order of their offsets; only a compaction makes more than one."""
     replaces: tuple[str, ...] = ()
     """Of a compaction: the names of all segments that it has read, also of those that stay as they are."""
-
-    @property
-    def made(self) -> tuple[SegmentRef, ...]:
-        """All new segments."""
-        return (self.segment, *self.others)
 
 
 class SegmentsSwapped(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
@@ -70,7 +64,7 @@ def decide(topic: Topic, swaps: Sequence[SwapSegments], now: int) -> list[Segmen
         number, partition = swap.partition, topic.partitions[swap.partition]
         segments = [
             msgspec.structs.replace(each, holders=replicas.of_current_incarnations(topic, each.holders))
-            for each in swap.made
+            for each in swap.segments
         ]
         if _all_hold(topic, partition, segments):
             done = [_swapped(partition, number, each, now) for each in segments]
@@ -149,15 +143,15 @@ def segment_key(partition: int, name: str) -> str:
 def _fits(topic: Topic, swap: SwapSegments) -> bool:
     if not 0 <= swap.partition < len(topic.partitions):
         return False
-    partition, new = topic.partitions[swap.partition], swap.segment
+    partition, new = topic.partitions[swap.partition], swap.segments[0]
     if any(
         layout.born_of(each.name) < topic.orphan_floor or each.end_offset > partition.high_watermark
-        for each in swap.made
+        for each in swap.segments
     ):
         return False
     if swap.based_on != partition.leader_epoch:
         return False
-    begin, end = new.base_offset, swap.made[-1].end_offset
+    begin, end = new.base_offset, swap.segments[-1].end_offset
     if new.keyed is not None:
         return _fits_keyed(topic, partition, swap)
     present = partition.segments_between(begin, end)
@@ -177,15 +171,15 @@ def _fits_keyed(topic: Topic, partition: Partition, swap: SwapSegments) -> bool:
 
     So no row is compacted twice or left out, and what a suspended process made of an older state is refused.
     """
-    end = swap.made[-1].end_offset
+    end = swap.segments[-1].end_offset
     is_cleaning = end > partition.compacted_end
-    read = partition.segments_between(partition.log_start if is_cleaning else swap.segment.base_offset, end)
+    read = partition.segments_between(partition.log_start if is_cleaning else swap.segments[0].base_offset, end)
     return (
         topic.config.is_compacted
         and tuple(each.name for each in read) == swap.replaces
-        and all(_is_whole(partition, each) for each in swap.made)
-        and all(before.end_offset <= after.base_offset for before, after in itertools.pairwise(swap.made))
-        and swap.made[-1].base_offset <= partition.compacted_end
+        and all(_is_whole(partition, each) for each in swap.segments)
+        and all(before.end_offset <= after.base_offset for before, after in itertools.pairwise(swap.segments))
+        and swap.segments[-1].base_offset <= partition.compacted_end
     )
 
 

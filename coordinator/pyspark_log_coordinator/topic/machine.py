@@ -36,7 +36,7 @@ from pyspark_log_coordinator.model import topic_config, topic_state
 from pyspark_log_coordinator.model.batch import SequencedFile
 from pyspark_log_coordinator.model.partition import Holder, NodeId, empty
 from pyspark_log_coordinator.model.topic_config import TopicConfig
-from pyspark_log_coordinator.model.topic_state import FileRef, Topic
+from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication import isr_shrink, reassignment
 from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred
 from pyspark_log_coordinator.replication.file_holders import HoldFiles
@@ -290,10 +290,7 @@ __all__ = [
     "DeleteTopic",
     "ElectLeaders",
     "ElectPreferred",
-    "EndJournal",
-    "Event",
     "EvolveSchema",
-    "FileRef",
     "HoldFiles",
     "Holder",
     "MaintainSegments",

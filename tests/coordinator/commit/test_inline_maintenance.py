@@ -156,7 +156,7 @@ def test_a_commit_copies_what_was_rolled_to_the_isr_unless_a_task_could_not_writ
     swap, with_rows = rolled_on_the_leader_alone(topic), batch(topic, 0)
     files = [msgspec.structs.replace(each, failed=failed) for each in with_rows.files]
     commit(topic.handle, msgspec.structs.replace(with_rows, files=tuple(files), swaps=(swap,)), RetryPolicy())
-    assert [each.name for each in topic.partition().segments] == ([] if failed else [swap.segment.name])
+    assert [each.name for each in topic.partition().segments] == ([] if failed else [swap.segments[0].name])
 
 
 def test_a_roll_past_the_cap_that_is_dropped_is_not_tried_again_before_the_write(monkeypatch):
@@ -260,7 +260,7 @@ def test_a_roll_in_a_task_returns_its_swap(log):
     handle = log.log.topic("t")
     [work] = inline_maintenance.plan_inline(handle)
     [swap] = roll_inline(log.log.store_at, work, log.log.environment)
-    assert (swap.partition, swap.segment.base_offset, swap.segment.end_offset) == (0, 0, ROLL_CHUNKS)
+    assert (swap.partition, swap.segments[0].base_offset, swap.segments[0].end_offset) == (0, 0, ROLL_CHUNKS)
     assert one(log).segments == ()
 
 

@@ -102,7 +102,7 @@ def test_a_node_that_fails_is_left_out_and_gets_a_copy_before_the_swap_is_propos
     fill(topic, 2)
     disk(topic, "1").broken_writes = error
     swap = run_roll(topic.log.store_at, roll_task_of(topic.handle, job(topic)), topic.log.environment)
-    assert holders(swap.segment) == ["0", "2"]
+    assert holders(swap.segments[0]) == ["0", "2"]
     assert isr_copies.with_copies(topic.handle, [swap]) == (swap,), "it still fails"
     assert topic.handle.submit(MaintainSegments((swap,))).events == []
     disk(topic, "1").broken_writes = None
@@ -147,7 +147,7 @@ def test_a_node_that_was_replaced_while_it_was_written_to_is_no_holder(topic):
     work = roll_task_of(topic.handle, job(topic))
     disk(topic, "1").delete("node")
     swap = run_roll(topic.log.store_at, work, topic.log.environment)
-    assert holders(swap.segment) == ["0", "2"]
+    assert holders(swap.segments[0]) == ["0", "2"]
     for name in ("0", "2"):
         disk(topic, name).delete("node")
     with pytest.raises(NodeMissing):

@@ -81,7 +81,7 @@ def test_orphans_are_neither_named_nor_pending_nor_young(topic):
     topic.fill(3)
     topic.roll(2)
     lost = topic.stage({0: [b"lost"]}).name
-    stale = topic.carry_out(topic.job()).segment.name
+    stale = topic.carry_out(topic.job()).segments[0].name
     topic.fill(1)
     assert topic_cleanup.orphans(topic.store, topic.handle) == []
     raise_floor(topic)

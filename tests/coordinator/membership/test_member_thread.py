@@ -19,7 +19,7 @@ class Owner:
     def __init__(self, *acts):
         self.left = list(acts)
         self.waits = []
-        self.thread = MemberThread(self.work, "it failed")
+        self.thread = MemberThread(self.work)
         self.thread._woken = Waits(self.waits)
 
     def work(self):
@@ -63,8 +63,9 @@ def test_an_error_does_not_end_it(error, caplog):
     owner.thread._run()
     assert owner.waits == [AGAIN_SECONDS]
     assert owner.left == []
-    ends = ["it failed, and tries again: it does not answer", "this is over: it failed"]
-    assert caplog.messages == (ends if error is AWAY else ["it failed"])
+    failure = "a member of a group could not send a heartbeat"
+    ends = [f"{failure}, and tries again: it does not answer", f"this is over: {failure}"]
+    assert caplog.messages == (ends if error is AWAY else [failure])
 
 
 def test_it_ends_with_its_owner():

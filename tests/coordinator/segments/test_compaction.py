@@ -263,7 +263,7 @@ def test_rows_count_as_compacted_from_the_swap_on_however_long_before_it_was_pla
     merge = compacted(state, 0, 20, 4, tombstones=2, cleaned_ms=5000)
     state = at(state, MaintainSegments((merge,)), 9000)
     (merged,) = state.partitions[0].segments
-    assert (merged.name, merged.keyed.cleaned_ms) == (merge.segment.name, 5000)  # a merge does not change it
+    assert (merged.name, merged.keyed.cleaned_ms) == (merge.segments[0].name, 5000)  # a merge does not change it
 
 
 def test_no_segment_of_a_compacted_topic_is_said_to_stay_and_no_keyed_one_of_any_topic():
@@ -333,7 +333,7 @@ def test_a_compaction_is_dropped_unless_the_whole_isr_holds_all_of_its_segments(
     on = ["A" if number == lacking else "AB" for number in range(2)]
     assert is_refused(state, compacted(state, 0, 20, on=on[0], others=[compacted(state, 20, 40, on=on[1])]))
     made = compacted(state, 0, 20, on="AB", others=[compacted(state, 20, 40, on="AB")])
-    assert [each.name for each in taken(state, made).partitions[0].segments] == [each.name for each in made.made]
+    assert [each.name for each in taken(state, made).partitions[0].segments] == [each.name for each in made.segments]
 
 
 def test_a_compaction_is_dropped_if_with_all_its_segments_a_majority_would_lack_what_a_quorum_committed():

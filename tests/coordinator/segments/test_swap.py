@@ -69,7 +69,7 @@ def test_whole_chunks_and_segments_become_one_segment_and_no_offset_changes():
 def test_a_swap_whose_range_is_not_the_oldest_whole_pieces_is_dropped(start, end):
     state = filled(4)
     one = swap(max(start, 0), end)
-    one = msgspec.structs.replace(one, segment=msgspec.structs.replace(one.segment, base_offset=start))
+    one = msgspec.structs.replace(one, segments=(msgspec.structs.replace(one.segments[0], base_offset=start),))
     assert take(state, one) == (state, 0)
 
 
@@ -129,8 +129,8 @@ def test_a_swap_is_dropped_unless_every_member_of_the_isr_holds_the_segment():
 def test_what_a_former_disk_of_a_node_held_does_not_count():
     state = after(started(replicas=("A", "B")), commit(None, file({0: 10}, on=("A", "B"))))
     one = swap(0, 10, on=("A",))
-    former = (*one.segment.holders, Holder("B", "an earlier disk"))
-    one = msgspec.structs.replace(one, segment=msgspec.structs.replace(one.segment, holders=former))
+    former = (*one.segments[0].holders, Holder("B", "an earlier disk"))
+    one = msgspec.structs.replace(one, segments=(msgspec.structs.replace(one.segments[0], holders=former),))
     assert take(state, one) == (state, 0)
 
 
@@ -140,7 +140,7 @@ def test_the_same_swap_again_does_not_give_up_its_own_files():
     again, taken = take(state, mine)
     assert taken == 0
     assert released(again) == released(state)
-    assert not any(mine.segment.name in key for key in released(again))
+    assert not any(mine.segments[0].name in key for key in released(again))
 
 
 def test_a_swap_whose_first_chunk_was_cut_meanwhile_is_taken():

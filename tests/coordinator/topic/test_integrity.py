@@ -50,7 +50,7 @@ def chunks(*ranges, file=0):
 
 def segments(*ranges):
     """Segments of these offsets."""
-    return tuple(swap(start, end).segment for start, end in ranges)
+    return tuple(swap(start, end).segments[0] for start, end in ranges)
 
 
 @pytest.mark.parametrize(

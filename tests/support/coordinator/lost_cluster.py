@@ -74,7 +74,7 @@ class LostCluster:
         job = roll_plan.RollJob(partition, one.leader_epoch, 1, (), taken, one.epoch_starts, self.parquet)
         swap = run_roll(self.log.store_at, roll_task_of(handle, job), self.log.environment)
         handle.submit(MaintainSegments((swap,)))
-        return swap.segment.name
+        return swap.segments[0].name
 
     def checkpoint(self, topic: str) -> None:
         """Write checkpoints and descriptions, as maintenance does."""

@@ -79,7 +79,7 @@ class ReplicatedTopic:
         work = msgspec.structs.replace(roll_task.roll_task_of(self.handle, job), targets=(on,))
         swap = roll_task.run_roll(self.log.store_at, work, self.log.environment)
         self.handle.submit(MaintainSegments(isr_copies.with_copies(self.handle, [swap])))
-        return swap.segment.name
+        return swap.segments[0].name
 
 
 def write(

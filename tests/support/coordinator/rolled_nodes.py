@@ -38,7 +38,7 @@ def roll(topic, chunks=None):
     task = topic.stores.task()
     swap = run_roll(task.store_at, work, topic.log.environment)
     topic.handle.submit(MaintainSegments((swap,)))
-    return swap.segment
+    return swap.segments[0]
 
 
 def holders(ref):

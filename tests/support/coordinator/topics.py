@@ -121,7 +121,7 @@ def swap(
     name = segment_name(start, born, f"{next(_names):032x}", parquet=parquet)
     holders = tuple(Holder(node, incarnation(node)) for node in on)
     made = SegmentRef(name, holders, start, end, 1, log_bytes, level, 0, max_timestamp, max_timestamp, since_ms)
-    return SwapSegments(partition, epoch, made)
+    return SwapSegments(partition, epoch, (made,))
 
 
 def compacted(
@@ -142,13 +142,11 @@ def compacted(
     """
     made = swap(start, end, on=on, parquet=True, log_bytes=log_bytes)
     one, keyed = state.partitions[0], Keyed(rows, tombstones, cleaned_ms)
-    last = others[-1].segment.end_offset if others else end
+    last = others[-1].segments[0].end_offset if others else end
     first = start if last <= one.compacted_end else 0
     replaces = tuple(each.name for each in one.segments_between(first, last))
-    segment = msgspec.structs.replace(made.segment, keyed=keyed)
-    return msgspec.structs.replace(
-        made, segment=segment, others=tuple(each.segment for each in others), replaces=replaces
-    )
+    segments = (msgspec.structs.replace(made.segments[0], keyed=keyed), *(each.segments[0] for each in others))
+    return msgspec.structs.replace(made, segments=segments, replaces=replaces)
 
 
 def rolled(state: Topic, *bounds: int, partition: int = 0, **facts: Any) -> Topic:
