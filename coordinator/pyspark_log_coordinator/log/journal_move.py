@@ -64,6 +64,7 @@ def move(log: Log, to: Sequence[NodeId]) -> JournalMove:
 def _move(log: Log, to: Sequence[NodeId]) -> JournalMove:
     former = log.journals
     present = () if former.nodes is None else former.nodes.nodes
+    former.cluster.refresh()  # an attempt that failed may have left a journal that was never read
     if present:
         _check_stores(log, to)
         for journal, _ in others(former):
