@@ -27,7 +27,7 @@ from pyspark_log_coordinator.environment import CLOCKS_AGREE_MS
 from pyspark_log_coordinator.journal import journal_entry
 from pyspark_log_coordinator.journal.inbox import Answer
 from pyspark_log_coordinator.journal.journal_entry import NO_HASH, Entry, digest
-from pyspark_log_coordinator.journal.pace import REFRESH_SECONDS, Pace
+from pyspark_log_coordinator.journal.pace import Pace
 from pyspark_log_coordinator.journal.replay import PATIENCE_MS, EntryMissing, Replay
 from pyspark_log_coordinator.journal.state_machine import Machine, Outcome
 from pyspark_log_storage.decoding import IMPOSSIBLE
@@ -113,10 +113,11 @@ class Journal(Replay[S, C]):
         """Fold the new entries and return the state. An error never leaves an older state than before.
 
         `polls` is for callers that ask again and again, so that each time costs little: on one store a request, by the
-        name of the next entry. If that was trimmed, this is found when the last full refresh is a minute ago.
-        Raises `LogMoved` if the journal has ended here; `CorruptObject`, `NewerFormat`, `StoreError`.
+        name of the next entry. If that was trimmed, this is found when the last full refresh is ten seconds ago, in an
+        object store a minute. Raises `LogMoved` if the journal has ended here; `CorruptObject`, `NewerFormat`,
+        `StoreError`.
         """
-        is_due = self._environment.monotonic() - self._looked >= REFRESH_SECONDS
+        is_due = self._environment.monotonic() - self._looked >= self.entries.refresh_seconds
         knows_all = self._opened and not self.has_ended and not is_due
         if polls and knows_all and not self.entries.may_have(self.number + 1):
             return self.state

@@ -23,7 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from pyspark_log_coordinator.journal import paxos, snapshot
-from pyspark_log_coordinator.journal.pace import FRESH_SECONDS
+from pyspark_log_coordinator.journal.pace import FRESH_SECONDS, REFRESH_SECONDS
 from pyspark_log_coordinator.journal.paxos import NIL, Attempt, Call, Register, Task
 from pyspark_log_coordinator.journal.quorum import ANSWER_SECONDS, BACKLOG_MAX
 from pyspark_log_storage.errors import (
@@ -92,6 +92,7 @@ class Registers:
     loses_cheaply = False
     """Whether to propose for a slot that is filled costs no more than to read it first."""
     fresh_seconds = FRESH_SECONDS
+    refresh_seconds = REFRESH_SECONDS
 
     def __init__(
         self, members: Members, journal: str, environment: Environment, patience_ms: int, generation: int = 1

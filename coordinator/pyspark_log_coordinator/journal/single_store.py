@@ -12,7 +12,12 @@ import re
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.journal import snapshot
-from pyspark_log_coordinator.journal.pace import FRESH_SECONDS, FRESH_SECONDS_REMOTE
+from pyspark_log_coordinator.journal.pace import (
+    FRESH_SECONDS,
+    FRESH_SECONDS_REMOTE,
+    REFRESH_SECONDS,
+    REFRESH_SECONDS_REMOTE,
+)
 from pyspark_log_storage.errors import CorruptObject, LogError, NodeMissing, OutcomeUnknown
 from pyspark_log_storage.layout import number as digits
 from pyspark_log_storage.objects.envelope import read_if_there
@@ -48,8 +53,11 @@ class EntryLog:
         self._folder = f"{journal}entries/"
         self._environment = environment
         self._patience_ms = patience_ms
-        self.fresh_seconds = FRESH_SECONDS_REMOTE if is_object_store(store) else FRESH_SECONDS
+        is_remote = is_object_store(store)
+        self.fresh_seconds = FRESH_SECONDS_REMOTE if is_remote else FRESH_SECONDS
         """For how long `propose` may go without a look at the newest entry."""
+        self.refresh_seconds = REFRESH_SECONDS_REMOTE if is_remote else REFRESH_SECONDS
+        """How often a process that polls has to refresh."""
         self.may_have_written = False
         """Whether the last proposal may have been written although other bytes are decided."""
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from pyspark_log_coordinator.journal.pace import FRESH_SECONDS_REMOTE, REFRESH_SECONDS
+from pyspark_log_coordinator.journal.pace import FRESH_SECONDS_REMOTE
 from pyspark_log_coordinator.journal.replay import EntryMissing
 from pyspark_log_storage.errors import StoreUnavailable
 from tests.support.coordinator.fake_environment import fake_environment
@@ -114,16 +114,17 @@ def test_a_process_that_polls_asks_for_the_next_entry_by_name_and_finds_what_oth
     assert other.refresh(polls=True) == journal.state
 
 
-def test_a_process_that_polls_and_slept_while_its_next_entry_was_trimmed_finds_the_newest_state_after_a_minute(bucket):
-    environment = fake_environment()
-    journal, sleeper = open_list(bucket), open_list(bucket, environment)
+@pytest.mark.parametrize(("kind", "seconds"), [(Bucket, 60), (MemoryStore, 10)])
+def test_a_process_that_polls_and_slept_past_trimming_finds_the_newest_state_soon_on_a_disk_sooner(kind, seconds):
+    store, environment = kind(), fake_environment()
+    journal, sleeper = open_list(store), open_list(store, environment)
     fill(journal, 5)
     sleeper.refresh()
     fill(journal, 5)
     journal.create_snapshot()
-    for key in list(bucket.list(ENTRIES)):
-        bucket.delete(key)
-    environment.sleep(REFRESH_SECONDS - 1)
+    for key in list(store.list(ENTRIES)):
+        store.delete(key)
+    environment.sleep(seconds - 0.1)
     assert sleeper.refresh(polls=True) != journal.state, "it shows what it knows"
-    environment.sleep(1)
+    environment.sleep(0.1)
     assert sleeper.refresh(polls=True) == journal.state
