@@ -1,16 +1,14 @@
 """Looks for new rows: how a consumer that polls finds them at little cost.
 
-A look asks the store for the next entry of a topic's journal by name: on a local disk some microseconds. The pauses
-between looks are short after new rows, and grow with the time without new rows. So the next row is seen within an
-eighth of the time since the last one, at least 0.5 ms and at most `fetch.max.wait.ms`.
-
-In an object store each look is a request. There the pauses grow further, and an idle consumer keeps them however often
-it is polled.
+A look asks the store for the next entry of a topic's journal by name: on a local disk some microseconds. Between looks
+are `pauses` of at least 0.5 ms. In an object store an idle consumer keeps them however often it is polled.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from pyspark_log.reading.pauses import longest_pause, pause_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,12 +16,8 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import Log, TopicHandle
 
 SHORTEST_PAUSE = 0.0005
-QUIET_SHARE = 8
-"""A pause is this part of the time since the last rows."""
-LONGEST_PAUSE, LONGEST_PAUSE_REMOTE = 0.1, 2.5
-"""The default of fetch.max.wait.ms; in an object store for each topic."""
 MEMBER_SECONDS = 6.0
-"""How much longer the default is in an object store for a member of a group, whose heartbeats are requests too."""
+"""How much longer a pause is by default in an object store for a member of a group: its heartbeats are requests too."""
 IDLE_SECONDS = 10.0
 """After so long without rows a consumer of an object store looks no more often because it is polled."""
 OPEN_SECONDS, OPEN_SECONDS_REMOTE = 5.0, 60.0
@@ -82,7 +76,7 @@ class Looks:
         found = list(handles)
         for handle in found:
             handle.refresh(polls=True)
-        self._topics = max(1, len(found))
+        self._topics = len(found)
         self._looked = now
 
     def found(self) -> None:
@@ -92,7 +86,7 @@ class Looks:
     def pause(self) -> float:
         """Return how many seconds to wait before the next look."""
         now, longest = self._monotonic(), self._longest()
-        pause = min((now - self._rows) / QUIET_SHARE, longest)
+        pause = pause_after(now - self._rows, longest)
         if self._is_resting:
             pause = min(pause, self._looked + longest - now)
         return max(pause, SHORTEST_PAUSE)
@@ -103,8 +97,5 @@ class Looks:
         return self._log.is_remote and self._monotonic() - self._rows >= IDLE_SECONDS
 
     def _longest(self) -> float:
-        if self._given_pause is not None:
-            return self._given_pause
-        if not self._log.is_remote:
-            return LONGEST_PAUSE
-        return LONGEST_PAUSE_REMOTE * self._topics + MEMBER_SECONDS * self.is_member
+        more = MEMBER_SECONDS if self.is_member else 0.0
+        return longest_pause(self._given_pause, self._topics, more, is_remote=self._log.is_remote)

@@ -12,6 +12,7 @@ from pyspark_log import opening
 from pyspark_log.options.position import CommittedOffsets
 from pyspark_log.reading import limits, source_offset
 from pyspark_log.reading.group_offsets import GroupOffsets
+from pyspark_log.reading.pauses import longest_pause, pause_after
 from pyspark_log.reading.planning import divide, split_of
 from pyspark_log.reading.positions import Subscribed, report_loss, subscribed
 from pyspark_log.reading.source_offset import Position, SourceOffset, TakenRewinds, TopicPositions
@@ -35,10 +36,6 @@ if TYPE_CHECKING:
 IDLE_WAIT_SECONDS = 0.1
 """How long a call that finds no new rows waits for some before it returns."""
 POLL_SECONDS = 0.005
-QUIET_SHARE = 8
-"""In an object store, the pause between two looks is this part of the time since the last rows ..."""
-LONGEST_PAUSE = 2.5
-"""... but no longer than this for each topic: the default of fetch.max.wait.ms, in seconds."""
 SMALL_STORED_BYTES_MAX = 1024 * 1024
 """The size of the largest batch that the driver reads, as stored ..."""
 SMALL_READ_BYTES_MAX = 16 * 1024 * 1024
@@ -170,10 +167,9 @@ class StreamPlanner:
         subscribed_now, newest, ends = self._seen
         if any(newest[key] > ends[key] for key in newest):
             return  # there are rows, for which the query waits with minOffsetsPerTrigger
-        longest = self.options.longest_pause
-        if longest is None:
-            longest = LONGEST_PAUSE * max(1, len(subscribed_now.handles) + (self._group is not None))
-        self._rest = before, now + min((now - self._active) / QUIET_SHARE, longest)
+        journals = len(subscribed_now.handles) + (self._group is not None)
+        longest = longest_pause(self.options.longest_pause, journals, is_remote=True)
+        self._rest = before, now + pause_after(now - self._active, longest)
 
     def _is_resting(self) -> bool:
         """Wait a moment and return true if there is no need to look yet.

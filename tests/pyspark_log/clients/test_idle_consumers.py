@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_log import Consumer
-from pyspark_log.clients.looks import LONGEST_PAUSE_REMOTE
+from pyspark_log.reading.pauses import LONGEST_PAUSE_REMOTE
 from pyspark_log_coordinator.membership.member_thread import MemberThread
 from tests.support.counted_bucket import CountedCluster
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log.reading.stream_planner import LONGEST_PAUSE
+from pyspark_log.reading.pauses import LONGEST_PAUSE_REMOTE
 from tests.support.counted_bucket import CountedCluster
 from tests.support.direct import Stream
 
@@ -47,7 +47,7 @@ def test_an_idle_query_without_a_trigger_makes_at_most_one_request_in_two_second
 
 def test_the_next_row_is_seen_within_the_longest_pause(cluster):
     stream = idle(cluster, POLLING_SECONDS)
-    assert until_a_row(cluster, stream, POLLING_SECONDS) <= LONGEST_PAUSE + 0.2
+    assert until_a_row(cluster, stream, POLLING_SECONDS) <= LONGEST_PAUSE_REMOTE + 0.2
     for _ in range(5):
         assert stream.batch() is None
         assert until_a_row(cluster, stream, POLLING_SECONDS) <= 0.2, "while rows come it looks at once"
@@ -62,7 +62,7 @@ def test_a_query_that_has_to_be_fresher_pays_for_it(cluster):
 def test_the_pauses_do_not_delay_the_end_of_max_trigger_delay(cluster):
     options = {"minOffsetsPerTrigger": 10, "maxTriggerDelay": "37s"}
     stream = idle(cluster, POLLING_SECONDS, **options)
-    assert until_a_row(cluster, stream, POLLING_SECONDS) <= LONGEST_PAUSE + 0.2, "the last batch is longer ago"
+    assert until_a_row(cluster, stream, POLLING_SECONDS) <= LONGEST_PAUSE_REMOTE + 0.2, "the last batch is longer ago"
     begun = cluster.now
     cluster.log.append("t", {0: [b"newer"]})
     while not stream.batch():
