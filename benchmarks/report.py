@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BEGIN, END = "<!-- table begins -->", "<!-- table ends -->"
-COLUMNS = ("", "product", "ceiling", "ratio", "CPU ratio", "target")
+COLUMNS = ("", "product", "ceiling", "ratio", "target")
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,6 @@ class Line:
             _value(self.product, self.unit),
             "" if self.ceiling is None else _value(self.ceiling, self.unit),
             "" if self.ratio is None else f"{self.ratio:.2f}",
-            "" if self.cpu_ratio is None else f"{self.cpu_ratio:.2f}",
             "" if self.target is None else f"{self.target}: {verdict}",
         ]
 
@@ -89,7 +88,8 @@ def table(lines: Sequence[Line]) -> Table:
     """Return the table for the terminal."""
     drawn = Table(*COLUMNS, "")
     for line in lines:
-        drawn.add_row(*line.cells(), line.note, style="red" if line.verdict() == "missed" else None)
+        cpu = "" if line.cpu_ratio is None else f"processor time {line.cpu_ratio:.2f} "
+        drawn.add_row(*line.cells(), cpu + line.note, style="red" if line.verdict() == "missed" else None)
     return drawn
 
 
