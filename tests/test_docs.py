@@ -129,10 +129,10 @@ def test_the_tour_says_where_each_function_is():
 
 
 @pytest.mark.parametrize("machine", [cluster, topic, group], ids=["cluster", "topic", "group"])
-def test_each_event_has_its_row(machine):
-    rows = re.findall(r"^- (`\w+`.*?): ", (ROOT / "docs" / "formats.md").read_text(), re.MULTILINE)
-    told = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    assert {event.__struct_config__.tag for event in get_args(machine.Event)} <= told
+def test_the_page_of_formats_names_the_module_of_each_event(machine):
+    rows = re.findall(r"^- (`\w+`.*?): `([\w.]+)`$", (ROOT / "docs" / "formats.md").read_text(), re.MULTILINE)
+    told = {(name, module) for names, module in rows for name in re.findall(r"`(\w+)`", names)}
+    assert {(event.__struct_config__.tag, event.__module__) for event in get_args(machine.Event)} <= told
 
 
 def test_the_page_of_commands_is_generated_from_the_commands():
