@@ -35,11 +35,11 @@ def test_what_was_sealed_comes_back_also_for_a_newer_reader(magic, version, body
 
 
 def test_the_layout_is_as_drawn():
-    assert SEALED[:12] == b"PLXX" + b"\1\0" + b"\0\0" + b"\x09\0\0\0"
-    assert SEALED[12:16] == crc32c(SEALED[:12] + SEALED[16:]).to_bytes(4, "little")
+    assert SEALED[:8] == b"PLXX" + b"\1\0" + b"\0\0"
+    assert SEALED[8:12] == crc32c(SEALED[:8] + SEALED[12:]).to_bytes(4, "little")
     assert SEALED[HEADER_BYTES:] == b"some body"
-    assert PLACED[:12] == b"PLXX" + b"\2\0" + bytes([len(PLACE), 0, len(PLACE) + 9, 0, 0, 0])
-    assert PLACED[16:] == PLACE.encode() + b"some body"
+    assert PLACED[:8] == b"PLXX" + b"\2\0" + bytes([len(PLACE), 0])
+    assert PLACED[12:] == PLACE.encode() + b"some body"
 
 
 @pytest.mark.parametrize(("sealed", "version"), [(SEALED, 1), (PLACED, 2)], ids=["anywhere", "in its place"])
@@ -49,13 +49,6 @@ def test_every_flipped_bit_every_cut_and_every_addition_is_noticed(sealed, versi
     for each in [*damaged, sealed + b"\0", b"PLYY" + sealed[4:]]:
         with pytest.raises(CorruptObject, match="the object"):
             unseal(MAGIC, version, each, "the object", PLACE)
-
-
-def test_a_length_that_is_not_that_of_the_body_is_noticed():
-    header = SEALED[:8] + (10).to_bytes(4, "little")
-    frame = header + crc32c(header + b"some body").to_bytes(4, "little") + b"some body"
-    with pytest.raises(CorruptObject, match="9 bytes where 10 are expected"):
-        unseal(MAGIC, 1, frame, "the object")
 
 
 def test_a_newer_version_and_another_kind_are_distinguished_from_damage():
@@ -72,14 +65,6 @@ def test_an_object_with_a_place_is_damaged_under_any_other_key():
         unseal(MAGIC, 2, PLACED, "the object", other)
     assert (is_whole(PLACED), is_whole(PLACED, PLACE), is_whole(PLACED, other)) == (True, True, False)
     assert (unseal(MAGIC, 1, SEALED, "x", PLACE), is_whole(SEALED, PLACE)) == (b"some body", True), "it has no place"
-
-
-def test_a_place_that_is_longer_than_the_object_is_damage():
-    forged = bytearray(seal(MAGIC, 2, b"body"))
-    forged[6] = 200
-    forged[12:16] = crc32c(bytes(forged[:12] + forged[16:])).to_bytes(4, "little")
-    with pytest.raises(CorruptObject, match="its place has 200 bytes"):
-        unseal(MAGIC, 2, bytes(forged), "x")
 
 
 class Flaky(MemoryStore):

@@ -1,16 +1,14 @@
 """A Parquet segment says whose rows it has: one in the place of another is refused, and wrong positions are found."""
 
-import pyarrow as pa
 import pytest
 
-from pyspark_log_storage.columns.schema import RECORD, RECORD_SCHEMAS
+from pyspark_log_storage.columns.schema import RECORD_SCHEMAS
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.parquet import row_group
 from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
 from pyspark_log_storage.segments import segment
 from tests.support.memory_store import MemoryStore
 from tests.support.plain_log import record
-from tests.support.storage import hostile_parquet
 
 NAME = "00000000000000001000-00000000000000000007-abc.parquet"
 KEY = f"topics/t/1/2/{NAME}"
@@ -45,23 +43,3 @@ def test_a_reader_refuses_another_segment(whole):
 def test_a_segment_that_was_copied_elsewhere_is_read(whole, place):
     whole.put(f"{place}{NAME}", whole.read(KEY))
     assert segment.scan(whole, f"{place}{NAME}") == segment.scan(whole, KEY)
-
-
-@pytest.mark.parametrize(
-    ("partition", "offsets", "wrong"),
-    [
-        (0, [1000, 1001], None),
-        (1, [1000, 1001], "its rows have a wrong partition"),
-        (0, [1001, 1000], "its rows have a wrong offset"),
-        (0, [1000, None], "column 'offset' has nulls"),
-    ],
-)
-def test_a_scan_of_the_rows_finds_positions_that_only_other_engines_read(partition, offsets, wrong):
-    positions = {"partition": pa.array([partition] * 2, pa.int32()), "offset": pa.array(offsets, pa.int64())}
-    rows = pa.table({**positions, **{name: RECORDS.column(name) for name in RECORD.names}})
-    store = hostile_parquet.forged(rows)
-    if wrong is None:
-        assert len(segment.scan(store, hostile_parquet.KEY, RECORD_SCHEMAS)) == 1
-    else:
-        with pytest.raises(CorruptObject, match=wrong):
-            segment.scan(store, hostile_parquet.KEY, RECORD_SCHEMAS)

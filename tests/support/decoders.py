@@ -317,6 +317,11 @@ def segment_with(log: bytes, index: bytes) -> MemoryStore:
     return store
 
 
+def indexed(data: bytes) -> object:
+    found = Index(segment_with(LOG, data), f"{SEGMENT}.index")
+    return found.read(0, found.entries - 1)
+
+
 FILES_OF_ROWS: dict[str, tuple[bytes, Decode]] = {
     "append file": (APPENDED, scanned),
     "segment": (LOG, lambda data: segment.scan(segment_with(data, INDEX), SEGMENT, schema.RECORD_SCHEMAS)),
@@ -325,7 +330,7 @@ FILES_OF_ROWS: dict[str, tuple[bytes, Decode]] = {
         lambda data: segment.scan(of_parquet(data), f"{SEGMENT}.parquet", schema.RECORD_SCHEMAS),
     ),
     "keyed segment": (KEYED, read_as_keyed),
-    "index": (INDEX, lambda data: list(Index(segment_with(LOG, data), f"{SEGMENT}.index").read_all())),
+    "index": (INDEX, indexed),
 }
 """Their chunks, blocks and row groups have checksums of their own, so every changed byte is noticed."""
 

@@ -120,9 +120,9 @@ def _parquet_segment(store: LocalStore, key: str, file: Path, *, rows: bool) -> 
 
 def _index(store: LocalStore, key: str, name: str) -> Documents:
     index = Index(store, key)
-    fields = ("base_offset", "end_offset", "log_bytes", "entries")
+    fields = ("base_offset", "end_offset", "entries")
     yield stored_objects.head(name, "index", **{field: getattr(index, field) for field in fields})
-    yield from (msgspec.structs.asdict(entry) for entry in index.read_all())
+    yield from (msgspec.structs.asdict(entry) for entry in index.read(0, index.entries - 1))
 
 
 def _checkpoint(store: LocalStore, key: str, name: str) -> Documents:

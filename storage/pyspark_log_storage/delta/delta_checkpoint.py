@@ -24,9 +24,6 @@ from pyspark_log_storage.errors import CorruptObject
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-BYTES_MAX = 256 * 1024 * 1024
-"""A larger checkpoint is damaged; each file of a table takes some 50 to 400 bytes of it."""
-
 _CHECKSUM, _ZEROS = "pyspark_log.crc32c", b"0" * 8
 _PLACE = re.compile(rb"pyspark_log\.crc32c.{1,2}([0-9a-f]{8})", re.DOTALL)
 """A text of 8 characters follows its name with its type, or its length, in between."""

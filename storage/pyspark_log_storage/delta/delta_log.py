@@ -55,14 +55,11 @@ NTZ = "timestampNtz"
 PROTOCOL = Protocol(1, 7, writer_features=("appendOnly", "invariants", WRITER_FEATURE))
 """That of a table which needs nothing of its readers."""
 ENGINE = "pyspark_log"
-COMMIT_BYTES_MAX = 256 * 1024 * 1024
-"""More than any version has. Of a larger object no more is read, and it is damaged."""
 CHECKPOINT_EVERY = 20
 """How many versions have one checkpoint."""
 VERSION_MAX = 2**62
 """Larger numbers are no versions: engines count them with 64 bits."""
 
-_LAST_CHECKPOINT_BYTES_MAX = 64 * 1024
 _COMMIT, _CHECKPOINT = ".json", ".checkpoint.parquet"
 _READS = 4
 """How often a table is read again that others publish and tidy up meanwhile."""
@@ -133,7 +130,7 @@ def _read(store: Store, folder: str) -> DeltaTable:
         if version != found.version + 1:
             raise CorruptObject(f"{store.url}/{log}", f"it lacks version {found.version + 1}, and has {version}")
         key = commit_key(folder, version)
-        found.apply(decode(store.read(key, 0, COMMIT_BYTES_MAX), f"{store.url}/{key}"))
+        found.apply(decode(store.read(key), f"{store.url}/{key}"))
     found.foreign += foreign
     return found
 
@@ -164,7 +161,7 @@ def write_checkpoint(store: Store, folder: str, table: DeltaTable) -> None:
     ]
     log = log_of(folder)
     store.put(f"{log}{table.version:020d}{_CHECKPOINT}", delta_checkpoint.encode(actions))
-    store.put(f"{log}_last_checkpoint", _checkpoint_encoder.encode(_LastCheckpoint(table.version, len(actions))))
+    store.put(f"{log}_last_checkpoint", _encoder.encode(_LastCheckpoint(table.version, len(actions))))
 
 
 def delete_versions(store: Store, folder: str, before: int) -> None:
@@ -225,8 +222,6 @@ def encode(actions: Sequence[Action]) -> bytes:
 
 def decode(data: bytes, name: str) -> list[Action]:
     """Return the actions of a version; those that say nothing about files are empty. Raises `CorruptObject`."""
-    if len(data) >= COMMIT_BYTES_MAX:
-        raise CorruptObject(name, f"it has more than {COMMIT_BYTES_MAX} bytes, the most that a version has")
     lines = [each for each in data.splitlines() if each.strip()]
     actions = [decoding.decode(_decoder.decode, each, name, CorruptObject) for each in lines]
     info = actions[0].commit_info if actions else None
@@ -254,7 +249,6 @@ class _LastCheckpoint(msgspec.Struct):
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Action)
-_checkpoint_encoder = msgspec.json.Encoder()
 _checkpoint_decoder = msgspec.json.Decoder(_LastCheckpoint)
 
 
@@ -262,7 +256,7 @@ def _last_checkpoint(store: Store, log: str) -> int:
     """Return the version of the checkpoint that `_last_checkpoint` names, or -1."""
     key = f"{log}_last_checkpoint"
     try:
-        data = store.read(key, 0, _LAST_CHECKPOINT_BYTES_MAX)
+        data = store.read(key)
     except ObjectMissing:
         return -1
     return decoding.decode(_checkpoint_decoder.decode, data, f"{store.url}/{key}", CorruptObject).version
@@ -272,9 +266,6 @@ def _checkpointed(store: Store, log: str, version: int) -> DeltaTable:
     """Return the table as of its checkpoint of a version."""
     key = f"{log}{version:020d}{_CHECKPOINT}"
     name = f"{store.url}/{key}"
-    size = store.size(key)
-    if size > delta_checkpoint.BYTES_MAX:
-        raise CorruptObject(name, f"it has {size} bytes; a checkpoint has at most {delta_checkpoint.BYTES_MAX}")
     found = DeltaTable(version - 1, checkpoint=version)
     found.apply(delta_checkpoint.decode(store.read(key), name))
     found.foreign = ()

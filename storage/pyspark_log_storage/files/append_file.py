@@ -82,9 +82,6 @@ def read_bytes(store: Readable, key: str, place: StagedChunk, name: str) -> tupl
     Raises `ObjectMissing`, and `CorruptObject` if the bytes are damaged or are another intact chunk than the journal
     entry recorded.
     """
-    if place.position < 0 or not chunk.HEADER_BYTES <= place.length <= chunk.CHUNK_BYTES_MAX:
-        detail = f"the journal or an index names a chunk of {place.length} bytes at byte {place.position}: impossible"
-        raise CorruptObject(f"{name} ({store.url}/{key})", detail)
     data = pa.py_buffer(store.read(key, place.position, place.length))
     name = f"{name} ({store.url}/{key} at byte {place.position})"
     if data.size < place.length:

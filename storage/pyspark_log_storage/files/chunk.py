@@ -44,7 +44,6 @@ ALIGNMENT = 64
 HEADER_BYTES = 64
 CHUNK_BYTES = 8 * 1024 * 1024
 """The size of a full chunk before compression: one read, and one batch for Spark."""
-CHUNK_ROWS_MAX = 2**31 - 1
 CHUNK_BYTES_MAX = 2**31 - 1
 COMPRESSIONS: tuple[str, ...] = get_args(Compression)
 
@@ -137,15 +136,7 @@ def verify(data: pa.Buffer, name: str) -> Header:
         raise CorruptObject(name, f"it is {length} bytes long, but {data.size} were read")
     if version > _VERSION:
         raise NewerFormat(name, f"chunk format {version}, this version reads up to {_VERSION}")
-    return _possible(Header(length, body_length, rows, schema_id, low, high, crc), name)
-
-
-def _possible(header: Header, name: str) -> Header:
-    """Return a header. Raises `CorruptObject` if no writer writes such a chunk."""
-    if not 1 <= header.rows <= CHUNK_ROWS_MAX or HEADER_BYTES + header.body_length > header.length:
-        detail = f"its header says {header.rows} rows in {header.body_length} of its {header.length} bytes"
-        raise CorruptObject(name, detail)
-    return header
+    return Header(length, body_length, rows, schema_id, low, high, crc)
 
 
 class Verifier:
@@ -175,7 +166,7 @@ class Verifier:
             raise CorruptObject(self._name, "its checksum does not match its bytes")
         if self._version > _VERSION:
             raise NewerFormat(self._name, f"chunk format {self._version}, this version reads up to {_VERSION}")
-        return _possible(self._header, self._name)
+        return self._header
 
 
 def decode(

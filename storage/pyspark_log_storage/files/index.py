@@ -2,33 +2,27 @@
 
     offset  bytes  field (little-endian)
     0       4      magic b"PLIX"
-    4       2      version: 1 for a .log, 2 for a .parquet, 3 for a keyed segment
+    4       2      version, 1
     6       2      zero
     8       8      base offset of the segment
     16      8      offset after its last row
-    24      8      length of the .log, or of the .parquet, in bytes
+    24      8      `layout.identity_of` the segment
     32      4      number of entries
-    36      12     version 1: zero. From version 2 on: where the tail of the .parquet begins (i64), the CRC-32C of the
-                   bytes from there to its end (u32)
-    48      8      `layout.identity_of` the segment
-    56      4      zero
+    36      24     zero
     60      4      CRC-32C of the 60 bytes before
     64      4096   blocks of 78 entries, the last one with fewer
 
     A block: the largest timestamp of all chunks before it (i64), entries of 52 bytes, zeros, and in its last 4
     bytes a CRC-32C. An entry is one chunk, or one row group of a .parquet: offset
     relative to the base u32, rows u32, position in the file u64, length u32, leader epoch u32, schema id u32, smallest
-    and largest timestamp i64 (microseconds), CRC-32C of the chunk or of the row group u32, and a u32: in version 3
-    how many offsets the row group covers, as a keyed segment lacks some rows, else zero.
+    and largest timestamp i64 (microseconds), CRC-32C of the chunk or of the row group u32, and a u32: how many
+    offsets a row group of a keyed segment covers, as it lacks some rows, else zero.
 
     A block's CRC-32C covers the header's CRC-32C (u32), the number of the block from 0 (u32), and the bytes of the
     block before it: so a block of another position or index is noticed, too.
 
 Entries are in order, so a reader of one row reads the header and a few blocks; a reader of many rows reads adjacent
-blocks together. The index is written from the .log alone, and again if it is missing or damaged.
-
-A right checksum does not make an index true. Returned entries are checked: they are contiguous in offsets and bytes,
-and within the segment that the header describes.
+blocks together. The index follows from the file with the rows, and is written again if it is missing or damaged.
 """
 
 from __future__ import annotations
@@ -62,8 +56,8 @@ SEGMENT_ROWS_MAX = 2**32 - 1
 BEFORE_ALL_TIMES = -(2**63)
 
 _MAGIC = b"PLIX"
-_VERSION, _PARQUET_VERSION, _KEYED_VERSION = 1, 2, 3
-_FIELDS = struct.Struct("<4sHHqqqIqIQ4x")
+_VERSION = 1
+_FIELDS = struct.Struct("<4sHHqqQI24x")
 _REACHED = struct.Struct("<q")
 _CRC = struct.Struct("<I")
 _PLACE = struct.Struct("<II")
@@ -82,13 +76,6 @@ _ENTRY = np.dtype(
     ]
 )
 assert _REACHED.size + BLOCK_ENTRIES * _ENTRY.itemsize + _CRC.size <= BLOCK_BYTES
-
-
-class Tail(msgspec.Struct, frozen=True):
-    """The last bytes of a .parquet: page indexes and footer."""
-
-    position: int
-    crc: int
 
 
 class IndexEntry(msgspec.Struct, frozen=True, gc=False):
@@ -120,16 +107,10 @@ class IndexEntry(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-def encode(
-    key: str, base_offset: int, log_bytes: int, entries: Sequence[IndexEntry], tail: Tail | None = None
-) -> bytes:
-    """Return the index of the segment at `key`, which has at least one chunk. `tail` is that of a .parquet."""
-    assert entries
-    version, position, crc = (_VERSION, 0, 0) if tail is None else (_PARQUET_VERSION, tail.position, tail.crc)
-    if entries[0].span:
-        version = _KEYED_VERSION
-    known = base_offset, entries[-1].end_offset, log_bytes, len(entries)
-    fields = _FIELDS.pack(_MAGIC, version, 0, *known, position, crc, layout.identity_of(key))
+def encode(key: str, entries: Sequence[IndexEntry]) -> bytes:
+    """Return the index of the segment at `key`, which has at least one chunk."""
+    base_offset, end_offset = entries[0].base_offset, entries[-1].end_offset
+    fields = _FIELDS.pack(_MAGIC, _VERSION, 0, base_offset, end_offset, layout.identity_of(key), len(entries))
     header_crc = google_crc32c.value(fields)
     parts = [fields, _CRC.pack(header_crc)]
     reached = BEFORE_ALL_TIMES
@@ -160,21 +141,13 @@ class Index:
         self._name = f"index {store.url}/{key}"
         fields = _header_fields(store, key, self._name)
         self._header_crc = google_crc32c.value(fields)
-        magic, version, _, self.base_offset, self.end_offset, self.log_bytes, self.entries, *tail, identity = (
-            _FIELDS.unpack(fields)
-        )
+        magic, version, _, self.base_offset, self.end_offset, identity, self.entries = _FIELDS.unpack(fields)
         if magic != _MAGIC:
             raise CorruptObject(self._name, f"it begins with {magic!r} where {_MAGIC!r} is expected")
-        if version > _KEYED_VERSION:
-            raise NewerFormat(self._name, f"index format {version}, this version reads up to {_KEYED_VERSION}")
+        if version > _VERSION:
+            raise NewerFormat(self._name, f"index format {version}, this version reads up to {_VERSION}")
         if identity != layout.identity_of(key):
             raise CorruptObject(self._name, "it is the index of another segment")
-        self.tail = Tail(*tail) if version >= _PARQUET_VERSION else None
-        self._is_keyed = version == _KEYED_VERSION
-        rows = self.end_offset - self.base_offset
-        if self.entries < 1 or not self.entries <= rows <= SEGMENT_ROWS_MAX or self.base_offset < 0:
-            detail = f"its header says {self.entries} chunks of offsets {self.base_offset} to {self.end_offset}"
-            raise CorruptObject(self._name, f"{detail}, which is impossible")
         self._blocks: dict[int, tuple[int, NDArray[np.void]]] = {}
 
     @property
@@ -196,8 +169,6 @@ class Index:
             else:
                 high = middle - 1
         within = int(np.searchsorted(self._block(low)[1]["relative_offset"], relative, side="right")) - 1
-        if within < 0:
-            raise CorruptObject(self._name, f"none of its chunks has offset {offset}")
         return low * BLOCK_ENTRIES + within
 
     def find_time(self, timestamp: int) -> int | None:
@@ -223,32 +194,7 @@ class Index:
             end = min(len(table), last + 1 - number * BLOCK_ENTRIES)
             for relative, *rest in table[start:end].tolist():
                 found.append(IndexEntry(self.base_offset + relative, *rest))
-        self._check(found, first, last)
         return found
-
-    def _check(self, entries: list[IndexEntry], first: int, last: int) -> None:
-        """Raise `CorruptObject` unless these chunks are contiguous and within the segment that the header describes."""
-        offset = self.base_offset if first == 0 else entries[0].base_offset if entries else -1
-        position = entries[0].position if entries else -1
-        fits = position > 0
-        for each in entries:
-            fits = fits and each.base_offset == offset and each.position == position
-            fits = fits and (each.span >= each.rows > 0 if self._is_keyed else each.span == 0)
-            offset, position = each.end_offset, each.position + each.length
-        end = self.end_offset, self.log_bytes if self.tail is None else self.tail.position
-        is_last = last == self.entries - 1
-        is_end = offset == end[0] and position == end[1]
-        if not fits or offset > end[0] or position > end[1] or is_end != is_last:
-            detail = f"its chunks {first} to {last} are not contiguous, or are outside of the segment"
-            raise CorruptObject(self._name, detail)
-
-    def read_all(self) -> Iterator[IndexEntry]:
-        """Yield every entry. Keeps only a few blocks in memory."""
-        for first in range(0, self.blocks, READ_BLOCKS_MAX):
-            last = min(first + READ_BLOCKS_MAX, self.blocks) - 1
-            yield from self.read(first * BLOCK_ENTRIES, min((last + 1) * BLOCK_ENTRIES, int(self.entries)) - 1)
-            for number in range(first, last + 1):
-                del self._blocks[number]
 
     def _block(self, number: int) -> tuple[int, NDArray[np.void]]:
         """Return the largest timestamp before block `number`, and its entries."""

@@ -4,10 +4,9 @@ offset  bytes  field
 0       4      magic: the kind of object, for example b"PLJE"
 4       2      version, little-endian
 6       2      length of the place in bytes (n), 0 if there is none
-8       4      length of the place and the body in bytes
-12      4      CRC-32C of the fields above, the place and the body
-16      n      place: the key that the object was written for, UTF-8
-16 + n  ...    body
+8       4      CRC-32C of the fields above, the place and the body
+12      n      place: the key that the object was written for, UTF-8
+12 + n  ...    body
 
 An object with a place is damaged under any other key: a write that went astray, a restored backup or a tool that
 copies put it there.
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark_log_storage.stores.store import Store
 
 _MAGIC_BYTES = 4
-_HEADER = struct.Struct("<4sHHI")
+_HEADER = struct.Struct("<4sHH")
 _CRC = struct.Struct("<I")
 HEADER_BYTES = _HEADER.size + _CRC.size
 
@@ -36,21 +35,26 @@ def seal(magic: bytes, version: int, body: bytes, place: str = "") -> bytes:
     """Return `body` in an envelope, which is damaged under any other key than `place` if that is given."""
     assert len(magic) == _MAGIC_BYTES
     key = place.encode()
-    header = _HEADER.pack(magic, version, len(key), len(key) + len(body))
+    header = _HEADER.pack(magic, version, len(key))
     crc = google_crc32c.extend(google_crc32c.extend(google_crc32c.value(header), key), body)
     return b"".join((header, _CRC.pack(crc), key, body))
 
 
 def is_whole(data: bytes, key: str | None = None) -> bool:
     """Return whether `data` is an undamaged envelope, of any kind and version; with a `key` one that belongs there."""
+    if not _is_right(data):
+        return False
+    _, _, place = _HEADER.unpack_from(data)
+    return place == 0 or key is None or data[HEADER_BYTES:][:place] == key.encode()
+
+
+def _is_right(data: bytes) -> bool:
+    """Return whether the checksum of an envelope is that of its bytes."""
     if len(data) < HEADER_BYTES:
         return False
-    _, _, place, length = _HEADER.unpack_from(data)
     (crc,) = _CRC.unpack_from(data, _HEADER.size)
-    body = data[HEADER_BYTES:]
-    if length != len(body) or crc != google_crc32c.extend(google_crc32c.value(data[: _HEADER.size]), body):
-        return False
-    return place == 0 or key is None or body[:place] == key.encode()
+    found: int = google_crc32c.extend(google_crc32c.value(data[: _HEADER.size]), data[HEADER_BYTES:])
+    return found == int(crc)
 
 
 def read_if_there(store: Store, key: str) -> bytes | None:
@@ -74,19 +78,14 @@ def unseal(magic: bytes, version: int, data: bytes, name: str, key: str | None =
     """
     if len(data) < HEADER_BYTES:
         raise CorruptObject(name, f"it has {len(data)} bytes, fewer than its {HEADER_BYTES}-byte header")
-    found, found_version, place, length = _HEADER.unpack_from(data)
-    (crc,) = _CRC.unpack_from(data, _HEADER.size)
-    body = data[HEADER_BYTES:]
-    if crc != google_crc32c.extend(google_crc32c.value(data[: _HEADER.size]), body):
+    if not _is_right(data):
         raise CorruptObject(name, "its checksum does not match its bytes")
+    found, found_version, place = _HEADER.unpack_from(data)
+    body = data[HEADER_BYTES:]
     if found != magic:
         raise CorruptObject(name, f"it begins with {found!r} where {magic!r} is expected")
-    if length != len(body):
-        raise CorruptObject(name, f"its body has {len(body)} bytes where {length} are expected")
     if found_version > version:
         raise NewerFormat(name, f"format {found_version}, this version reads up to {version}")
-    if place > length:
-        raise CorruptObject(name, f"its place has {place} bytes, and all of it only {length}")
     if place and key is not None and body[:place] != key.encode():
         written_for = body[:place].decode(errors="replace")
         raise CorruptObject(name, f"it does not belong here: it was written as {written_for}")

@@ -17,7 +17,7 @@ from pyspark_log_storage.columns.column_conversion import as_newest
 from pyspark_log_storage.columns.keys import keys_in
 from pyspark_log_storage.parquet import row_group
 from pyspark_log_storage.parquet.parquet_footer import KeyedRows
-from pyspark_log_storage.parquet.parquet_segment import ParquetSegmentWriter, check_offsets
+from pyspark_log_storage.parquet.parquet_segment import ParquetSegmentWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,9 +80,7 @@ def read_rows(
         pa.schema([_OFFSET, *(field for field in each if columns is None or field.name in columns)]) for each in schemas
     ]
     rows = row_group.read_by(store, key, footer, entry, placed)
-    offsets = rows.column(0)
-    check_offsets(offsets, entry, f"segment {store.url}/{key} at byte {entry.position}")
-    return rows.select(rows.schema.names[1:]), np.asarray(offsets)
+    return rows.select(rows.schema.names[1:]), np.asarray(rows.column(0))
 
 
 def read_keys(

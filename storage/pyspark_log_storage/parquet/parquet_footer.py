@@ -26,8 +26,7 @@ import pyarrow.parquet as pq
 
 from pyspark_log_storage import decoding
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
-from pyspark_log_storage.files import index
-from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX, IndexEntry, Tail
+from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX, IndexEntry
 from pyspark_log_storage.files.row_files import BASE_OFFSET_MAX, LEADER_EPOCHS_MAX, KeyedCounts
 from pyspark_log_storage.stored_fields import Count, Int64, UInt32
 from pyspark_log_storage.stores.failover import rereads
@@ -42,7 +41,7 @@ TAIL_KEY = "pyspark-log.tail"
 TAIL_BYTES_MAX = 256 * 1024 * 1024
 """A tail has some 100 bytes for each column of each row group. A larger one is neither written nor read."""
 
-_VERSION, _KEYED_VERSION = 1, 2
+_VERSION = 1
 _GUESSED_BYTES = 64 * 1024
 """How much is read at once from the end of a file: most tails are smaller."""
 _MARK = re.compile(rb"tail at ([0-9]{20}), crc32c ([0-9a-f]{8})")
@@ -74,7 +73,7 @@ class KeyedRows(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     placeholder: Count | None = None
 
 
-class SegmentMetadata(msgspec.Struct, frozen=True):
+class SegmentMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
     """What `pyspark-log.segment` has. Row groups are in order, the first one at byte 4, and without gaps."""
 
     version: Count
@@ -85,7 +84,7 @@ class SegmentMetadata(msgspec.Struct, frozen=True):
     of: str
     """`<topic>/<topic id>/<partition>/<name>`: which segment this is."""
     keyed: KeyedRows | None = None
-    """Of a keyed segment, whose version is 2."""
+    """Of a keyed segment."""
 
     def entries(self) -> list[IndexEntry]:
         """Return the entries that the segment's index must have."""
@@ -97,11 +96,6 @@ class SegmentMetadata(msgspec.Struct, frozen=True):
             found.append(IndexEntry(offset, *place, each.leader_epoch, each.schema_id, *times, each.crc, each.span))
             offset, position = found[-1].end_offset, position + each.length
         return found
-
-    @property
-    def rows_end(self) -> int:
-        """The byte at which the row groups end."""
-        return len(MAGIC) + sum(each.length for each in self.row_groups)
 
     @property
     def counts(self) -> KeyedCounts | None:
@@ -122,6 +116,13 @@ _decoder = msgspec.json.Decoder(SegmentMetadata)
 _version_decoder = msgspec.json.Decoder(_Version)
 
 
+class Tail(msgspec.Struct, frozen=True):
+    """The last bytes of a .parquet: page indexes and footer."""
+
+    position: int
+    crc: int
+
+
 class Footer(msgspec.Struct, frozen=True):
     """The footer of a Parquet segment, checked."""
 
@@ -136,11 +137,7 @@ class Footer(msgspec.Struct, frozen=True):
 def encode_metadata(segment: SegmentMetadata, tail_position: int) -> dict[str, str]:
     """Return the key-value metadata of the footer. `sealed` has to write the checksum in it."""
     mark = f"tail at {tail_position:020d}, crc32c {'0' * _CRC_DIGITS}"
-    stored = msgspec.to_builtins(segment)
-    if segment.keyed is None:
-        del stored["keyed"]
-        stored["row_groups"] = [each[:-1] for each in stored["row_groups"]]
-    return {SEGMENT_KEY: msgspec.json.encode(stored).decode(), TAIL_KEY: mark}
+    return {SEGMENT_KEY: msgspec.json.encode(segment).decode(), TAIL_KEY: mark}
 
 
 def new_metadata(
@@ -151,8 +148,7 @@ def new_metadata(
     keyed: KeyedRows | None = None,
 ) -> SegmentMetadata:
     """Return the metadata of the segment at `key` in the version that is written."""
-    version = _VERSION if keyed is None else _KEYED_VERSION
-    return SegmentMetadata(version, base_offset, epochs, tuple(groups), _of(key), keyed)
+    return SegmentMetadata(_VERSION, base_offset, epochs, tuple(groups), _of(key), keyed)
 
 
 def sealed(tail: bytes) -> bytes:
@@ -206,39 +202,11 @@ def decode(tail: bytes, position: int, name: str) -> Footer:
         stored = (parquet.metadata or {})[SEGMENT_KEY.encode()]
     except _ARROW_ERRORS as error:
         raise CorruptObject(name, f"its Parquet footer cannot be read ({decoding.reason(error)})") from error
-    if decoding.decode(_version_decoder.decode, stored, name).version > _KEYED_VERSION:
-        raise NewerFormat(name, f"a newer format of Parquet segments, this version reads up to {_KEYED_VERSION}")
+    if decoding.decode(_version_decoder.decode, stored, name).version > _VERSION:
+        raise NewerFormat(name, f"a newer format of Parquet segments, this version reads up to {_VERSION}")
     segment = decoding.decode(_decoder.decode, stored, name, CorruptObject)
     entries = segment.entries()
-    _check(segment, entries, parquet, position, name)
     return Footer(segment, parquet, tuple(entries), Tail(position, google_crc32c.value(tail)), position + len(tail))
-
-
-def _check(
-    segment: SegmentMetadata, entries: list[IndexEntry], parquet: pq.FileMetaData, position: int, name: str
-) -> None:
-    """Raise `CorruptObject` unless the two descriptions of the row groups agree, and fill the file."""
-    rows = sum(each.rows for each in segment.row_groups)
-    end = segment.rows_end if entries else 0
-    keyed = segment.keyed
-    if (keyed is None) != (segment.version < _KEYED_VERSION):
-        raise CorruptObject(name, f"its footer has version {segment.version}, which does not fit what it says of keys")
-    if keyed is None:
-        fits = not any(each.span for each in segment.row_groups)
-    else:
-        fits = all(each.span >= each.rows for each in segment.row_groups) and keyed.tombstones <= rows
-        fits = fits and sum(each.span for each in segment.row_groups) <= SEGMENT_ROWS_MAX
-        fits = fits and not (keyed.placeholder is not None and rows > 1)
-    if not fits:
-        raise CorruptObject(name, "its footer says row groups whose offsets do not fit their rows")
-    if not entries or end != position or rows > SEGMENT_ROWS_MAX:
-        raise CorruptObject(name, f"its footer says {len(entries)} row groups of {rows} rows up to byte {end}")
-    found = (parquet.num_row_groups, parquet.num_rows)
-    if found != (len(entries), rows):
-        detail = (
-            f"its footer says {found[0]} row groups of {found[1]} rows where the segment has {len(entries)} of {rows}"
-        )
-        raise CorruptObject(name, detail)
 
 
 def _tail_position(data: bytes, size: int, name: str) -> int:
@@ -276,8 +244,9 @@ class ParquetCheck:
 
     def __init__(self, store: Readable, key: str, expected: SegmentFile) -> None:
         """Raises `CorruptObject`, `NewerFormat`, `StoreError`."""
-        self._key, self._name = key, f"segment {store.url}/{key}"
-        self._footer = footer = read(store, key)
+        self._name = f"segment {store.url}/{key}"
+        footer = read(store, key)
+        self.entries = footer.entries
         last = footer.entries[-1]
         if footer.segment.counts != expected.keyed:
             detail = f"it has the counts {footer.segment.counts}, where the journal says {expected.keyed}"
@@ -319,8 +288,3 @@ class ParquetCheck:
         """Check that nothing is missing. Raises `CorruptObject`."""
         if self._parts:
             raise CorruptObject(f"{self._name} at byte {self._parts[-1][0]}", "the file was cut while it was read")
-
-    def index(self) -> bytes:
-        """Return the index of the checked segment."""
-        footer = self._footer
-        return index.encode(self._key, footer.segment.base_offset, footer.file_bytes, footer.entries, footer.tail)

@@ -28,10 +28,8 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.columns.column_conversion import as_newest
 from pyspark_log_storage.columns.column_types import children
 from pyspark_log_storage.columns.schema import TIMESTAMP
-from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.files import index
 from pyspark_log_storage.files.chunk import CHUNK_BYTES
-from pyspark_log_storage.files.index import IndexEntry, Tail
 from pyspark_log_storage.files.row_files import NotAsParquet, SegmentFile
 from pyspark_log_storage.parquet import parquet_footer
 from pyspark_log_storage.parquet.parquet_footer import KeyedRows, RowGroup
@@ -154,8 +152,7 @@ class ParquetSegmentWriter:
         self._output.write(tail)
         entries = metadata.entries()
         size = position + len(tail)
-        data = index.encode(self._name, self._base_offset, size, entries, Tail(position, google_crc32c.value(tail)))
-        self._store.create(f"{self._key}.index", data)
+        self._store.create(f"{self._key}.index", index.encode(self._name, entries))
         self._output.close()
         return SegmentFile(
             self._name,
@@ -369,11 +366,3 @@ class _Sink:
 
     def close(self) -> None:
         self.closed = True
-
-
-def check_offsets(offsets: pa.Array, entry: IndexEntry, name: str) -> None:
-    """Raise `CorruptObject` unless offsets ascend, and are covered by an entry of a keyed segment."""
-    values = None if offsets.null_count else np.asarray(offsets)
-    fits = values is not None and len(values) and entry.base_offset <= values[0] and values[-1] < entry.end_offset
-    if not fits or values is None or (values[1:] <= values[:-1]).any():
-        raise CorruptObject(name, "its rows have a wrong offset")

@@ -65,8 +65,6 @@ def read_by(
 @rereads
 def read_bytes(store: Readable, key: str, place: StagedChunk, where: str) -> bytes:
     """Return the bytes of a row group, checked. Raises `CorruptObject`, which names it as `where`."""
-    if place.position < len(parquet_footer.MAGIC) or not 1 <= place.length < 2**32:
-        raise CorruptObject(where, f"an index names a row group of {place.length} bytes there: impossible")
     data = store.read(key, place.position, place.length)
     if len(data) < place.length:
         raise CorruptObject(where, f"the file ends after {len(data)} of the row group's {place.length} bytes")

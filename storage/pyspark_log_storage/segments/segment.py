@@ -34,9 +34,8 @@ import pyarrow as pa
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, NewerFormat, ObjectMissing
 from pyspark_log_storage.files import append_file, chunk, index
-from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX, Index, IndexEntry
+from pyspark_log_storage.files.index import Index, IndexEntry
 from pyspark_log_storage.files.row_files import (
-    BASE_OFFSET_MAX,
     LEADER_EPOCHS_MAX,
     EpochStarts,
     SegmentFile,
@@ -88,7 +87,7 @@ class SegmentWriter:
 
     def close(self) -> SegmentFile:
         """Publish both files, durably, the .log last: a segment with a .log is complete."""
-        data = index.encode(self._name, self._base_offset, self._position, self.entries)
+        data = index.encode(self._name, self.entries)
         self._store.create(f"{self._folder}{self._name}.index", data)
         self._writer.close()
         return SegmentFile(
@@ -151,8 +150,6 @@ def chunks(
     base_offset, epochs, position = read_header(store, log, name)
     offset = base_offset
     for place, header, data in append_file.scan(store, log, position):
-        if offset + header.rows - base_offset > SEGMENT_ROWS_MAX:
-            raise CorruptObject(name, f"it has more than {SEGMENT_ROWS_MAX} rows, the maximum of a segment")
         if schemas is not None:
             chunk.decode(data, header, schemas, f"{name} at byte {place}")
         yield entry_of(header, offset, place, epochs), header, data
@@ -190,32 +187,17 @@ def epochs_of(store: Readable, key: str) -> tuple[int, EpochStarts]:
     return base_offset, epochs
 
 
-def index_of(store: Readable, key: str, found: Sequence[IndexEntry]) -> bytes:
-    """Return the index that the segment at `key` with these entries, at least one, must have."""
-    if layout.is_parquet(key):
-        from pyspark_log_storage.parquet import parquet_footer
-
-        footer = parquet_footer.read(store, key)
-        return index.encode(key, found[0].base_offset, footer.file_bytes, found, footer.tail)
-    return index.encode(key, found[0].base_offset, store.size(layout.segment_file(key)), found)
-
-
 def index_is_right(store: Store, key: str, found: Sequence[IndexEntry]) -> bool:
     """Return whether the index of the segment at `key` has exactly these entries, at least one."""
-    wanted = index_of(store, key, found)
-    try:
-        return has_index(store, key, wanted)
-    except ObjectMissing:
-        return False
-
-
-def has_index(store: Store, key: str, wanted: bytes) -> bool:
-    """Return whether the index of the segment at `key` has these bytes. Raises `ObjectMissing`."""
+    wanted = index.encode(key, found)
 
     def is_same() -> bool:
         return store.read(f"{key}.index", 0, len(wanted) + 1) == wanted  # one byte more tells whether it is longer
 
-    return is_same() or (is_object_store(store) and is_same())  # as `reread` does
+    try:
+        return is_same() or (is_object_store(store) and is_same())  # as `reread` does
+    except ObjectMissing:
+        return False
 
 
 def encode_header(key: str, base_offset: int, epochs: EpochStarts) -> bytes:
@@ -254,8 +236,6 @@ def read_header(store: Readable, log: str, name: str) -> tuple[int, EpochStarts,
         raise NewerFormat(name, f"segment format {version}, this version reads up to {_VERSION}")
     if identity != layout.identity_of(log):
         raise CorruptObject(name, "it is another segment, by the identity in its header")
-    if not 0 <= base_offset <= BASE_OFFSET_MAX:
-        raise CorruptObject(name, f"its base offset is {base_offset}, outside of 0 to {BASE_OFFSET_MAX}")
     starts = (_EPOCH.unpack_from(data, _FIELDS.size + i * _EPOCH.size) for i in range(count))
     return base_offset, tuple((epoch, start) for epoch, _, start in starts), length
 

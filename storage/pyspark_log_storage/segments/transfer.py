@@ -95,7 +95,7 @@ def copy_segment(
     check = _check_of(source, key, expected)
     with _published(target.open_write(file, replace=replace)) as writer:
         _read_through(source, file, check, writer.write, moved)
-        _put_index(target, key, check.index())
+        _put_index(target, key, check.entries)
 
 
 @rereads
@@ -113,7 +113,7 @@ def check_segment(
     """
     check = _check_of(store, key, expected)
     _read_through(store, layout.segment_file(key), check, bool, moved)
-    return not dry_run and _put_index(store, key, check.index())
+    return not dry_run and _put_index(store, key, check.entries)
 
 
 @contextlib.contextmanager
@@ -139,13 +139,13 @@ def _read_through(
     check.end()
 
 
-def _put_index(store: Store, key: str, data: bytes) -> bool:
-    """Write a segment's index; return whether it was missing or damaged. Any other bytes than `data` are damage."""
-    index_key = f"{key}.index"
+def _put_index(store: Store, key: str, entries: Sequence[IndexEntry]) -> bool:
+    """Write a segment's index; return whether it was missing or damaged."""
+    index_key, data = f"{key}.index", index.encode(key, entries)
     if store.create(index_key, data):
         return True
     with contextlib.suppress(StoreUnavailable):  # it may be on a bad sector
-        if segment.has_index(store, key, data):
+        if segment.index_is_right(store, key, entries):
             return False
     store.put(index_key, data)
     return True
@@ -215,10 +215,11 @@ class _AppendFileCheck:
 
 
 class _IndexedCheck(_Check, Protocol):
-    """A check after which the index of the segment is known."""
+    """A check after which the entries of the segment's index are known."""
 
-    def index(self) -> bytes:
-        """Return the index of what was checked."""
+    @property
+    def entries(self) -> Sequence[IndexEntry]:
+        """The entries of what was checked."""
 
 
 def _check_of(store: Store, key: str, expected: SegmentFile) -> _IndexedCheck:
@@ -242,7 +243,7 @@ class _SegmentCheck:
         self._header_read = b""
         self._length = length
         self._offset = base_offset
-        self._entries: list[IndexEntry] = []
+        self.entries: list[IndexEntry] = []
         self._chunks = _Chunks(length, self._name, self._take)
 
     def feed(self, data: bytes) -> None:
@@ -256,21 +257,17 @@ class _SegmentCheck:
         self._chunks.feed(left)
 
     def _take(self, position: int, header: chunk.Header) -> None:
-        self._entries.append(segment.entry_of(header, self._offset, position, self._epochs))
+        self.entries.append(segment.entry_of(header, self._offset, position, self._epochs))
         self._offset += header.rows
         self._length += header.length
 
     def end(self) -> None:
         self._chunks.end()
         expected = self._expected
-        found = (self._offset, len(self._entries), self._length)
+        found = (self._offset, len(self.entries), self._length)
         if found != (expected.end_offset, expected.chunks, expected.log_bytes):
             raise CorruptObject(
                 self._name,
-                f"it has {len(self._entries)} chunks up to offset {self._offset} in {self._length} bytes, where the "
+                f"it has {len(self.entries)} chunks up to offset {self._offset} in {self._length} bytes, where the "
                 f"journal says {expected.chunks} up to {expected.end_offset} in {expected.log_bytes}",
             )
-
-    def index(self) -> bytes:
-        """Return the index of the checked chunks."""
-        return index.encode(self._expected.name, self._expected.base_offset, self._length, self._entries)

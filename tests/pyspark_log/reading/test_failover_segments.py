@@ -7,6 +7,7 @@ import pytest
 from pyspark_log.reading.positions import offset_for_time
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import ObjectMissing, StoreUnavailable
+from pyspark_log_storage.files import index
 from pyspark_log_storage.parquet import parquet_segment
 from pyspark_log_storage.segments import segment
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
@@ -74,7 +75,7 @@ def test_a_segment_that_was_cut_on_one_node_is_read_from_another(topic):
     if layout.is_parquet(key):
         damaged.delete(f"{key}.index")
     else:
-        damaged.put(f"{key}.index", segment.index_of(damaged, key, segment.scan(damaged, key)))
+        damaged.put(f"{key}.index", index.encode(key, segment.scan(damaged, key)))
     assert read(topic, planned(topic)) == ROWS
 
 
