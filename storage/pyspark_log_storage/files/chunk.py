@@ -139,36 +139,6 @@ def verify(data: pa.Buffer, name: str) -> Header:
     return Header(length, body_length, rows, schema_id, low, high, crc)
 
 
-class Verifier:
-    """Checks a chunk that arrives in pieces and is never in memory as a whole; see `verify`."""
-
-    def __init__(self, head: bytes, name: str) -> None:
-        """`head` is the chunk's first 64 bytes. Raises `CorruptObject` if they are not a header."""
-        length = claimed_length(head, name)
-        _, self._version, _, _, body_length, rows, schema_id, low, high = _FIELDS.unpack_from(head)
-        (crc,) = _CRC.unpack_from(head, _FIELDS.size)
-        self._header = Header(length, body_length, rows, schema_id, low, high, crc)
-        self._crc: int = google_crc32c.value(head[: _FIELDS.size])
-        self._name = name
-        self.left = length - HEADER_BYTES
-        """The number of bytes that are still to come."""
-
-    def update(self, data: pa.Buffer) -> None:
-        """Take the next bytes, at most `left`."""
-        self.left -= data.size
-        assert self.left >= 0
-        self._crc = google_crc32c.extend(self._crc, data)
-
-    def finish(self) -> Header:
-        """Return the header after all bytes have arrived. Raises `CorruptObject`, `NewerFormat`."""
-        assert self.left == 0
-        if self._header.crc != self._crc:
-            raise CorruptObject(self._name, "its checksum does not match its bytes")
-        if self._version > _VERSION:
-            raise NewerFormat(self._name, f"chunk format {self._version}, this version reads up to {_VERSION}")
-        return self._header
-
-
 def decode(
     data: pa.Buffer, header: Header, schemas: Sequence[pa.Schema], name: str, columns: Sequence[str] | None = None
 ) -> pa.RecordBatch:

@@ -32,7 +32,6 @@ from pyspark_log_storage.stored_fields import Count, Int64, UInt32
 from pyspark_log_storage.stores.failover import rereads
 
 if TYPE_CHECKING:
-    from pyspark_log_storage.files.row_files import SegmentFile
     from pyspark_log_storage.stores.store import Readable
 
 MAGIC = b"PAR1"
@@ -183,6 +182,14 @@ def read(store: Readable, key: str) -> Footer:
     return found
 
 
+def read_tail(store: Readable, key: str, footer: Footer) -> bytes:
+    """Return the bytes of a tail that was read before. Raises `CorruptObject` if they have changed."""
+    data = store.read(key, footer.tail.position)
+    if google_crc32c.value(data) != footer.tail.crc:
+        raise CorruptObject(f"segment {store.url}/{key}", "its footer changed while it was read")
+    return data
+
+
 def _of(key: str) -> str:
     """Return what of topic, topic id, partition and name is in the key of a segment."""
     return "/".join(key.split("/")[-4:])
@@ -234,57 +241,3 @@ def _checksum(tail: bytes, start: int) -> int:
     for part in (b"0" * _CRC_DIGITS, bytes(view[start + _CRC_DIGITS :])):
         crc = google_crc32c.extend(crc, part)
     return crc
-
-
-class ParquetCheck:
-    """Checks that a .parquet is the segment that the journal names, while it is copied: it need not fit in memory.
-
-    Reads the footer first, then takes every byte, in pieces.
-    """
-
-    def __init__(self, store: Readable, key: str, expected: SegmentFile) -> None:
-        """Raises `CorruptObject`, `NewerFormat`, `StoreError`."""
-        self._name = f"segment {store.url}/{key}"
-        footer = read(store, key)
-        self.entries = footer.entries
-        last = footer.entries[-1]
-        if footer.segment.counts != expected.keyed:
-            detail = f"it has the counts {footer.segment.counts}, where the journal says {expected.keyed}"
-            raise CorruptObject(self._name, detail)
-        found = (footer.entries[0].base_offset, last.end_offset, len(footer.entries), footer.file_bytes)
-        wanted = (expected.base_offset, expected.end_offset, expected.chunks, expected.log_bytes)
-        if found != wanted:
-            raise CorruptObject(
-                self._name,
-                f"it has {found[2]} row groups of offsets {found[0]} to {found[1]} in {found[3]} bytes, where the "
-                f"journal says {wanted[2]} of {wanted[0]} to {wanted[1]} in {wanted[3]}",
-            )
-        self._parts = [
-            (0, len(MAGIC), google_crc32c.value(MAGIC)),
-            *((each.position, each.length, each.crc) for each in footer.entries),
-            (footer.tail.position, footer.file_bytes - footer.tail.position, footer.tail.crc),
-        ]
-        self._parts.reverse()
-        self._crc = self._taken = 0
-
-    def feed(self, data: bytes) -> None:
-        """Check the next bytes. Raises `CorruptObject`."""
-        left = memoryview(data)
-        while left:
-            if not self._parts:
-                raise CorruptObject(self._name, "it became longer while it was read")
-            position, length, crc = self._parts[-1]
-            piece = left[: length - self._taken]
-            self._crc = google_crc32c.extend(self._crc, bytes(piece))
-            self._taken += len(piece)
-            left = left[len(piece) :]
-            if self._taken == length:
-                if self._crc != crc:
-                    raise CorruptObject(f"{self._name} at byte {position}", "its checksum does not match its bytes")
-                self._parts.pop()
-                self._crc = self._taken = 0
-
-    def end(self) -> None:
-        """Check that nothing is missing. Raises `CorruptObject`."""
-        if self._parts:
-            raise CorruptObject(f"{self._name} at byte {self._parts[-1][0]}", "the file was cut while it was read")

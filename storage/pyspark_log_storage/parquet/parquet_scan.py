@@ -26,7 +26,7 @@ def scan(store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None) 
     """
     footer = parquet_footer.read(store, key)
     name = f"segment {store.url}/{key}"
-    _check_begin(store, key, name)
+    check_begin(store, key, name)
     for entry in footer.entries:
         if schemas is None:
             row_group.read_bytes(store, key, entry.place(), f"{name} at byte {entry.position}")
@@ -36,6 +36,7 @@ def scan(store: Readable, key: str, schemas: Sequence[pa.Schema] | None = None) 
 
 
 @rereads
-def _check_begin(store: Readable, key: str, name: str) -> None:
+def check_begin(store: Readable, key: str, name: str) -> None:
+    """Raise `CorruptObject` unless a file begins as Parquet does."""
     if store.read(key, 0, len(MAGIC)) != MAGIC:
         raise CorruptObject(name, f"it does not begin with {MAGIC!r}")

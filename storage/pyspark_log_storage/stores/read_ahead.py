@@ -29,10 +29,14 @@ class ReadAhead:
         """Return up to `length` bytes from `start`. Raises `ObjectMissing`, `StoreError`."""
         if length is None:
             return self._store.read(key, start, length)
-        if key != self._key or not self._start <= start <= start + length <= self._start + len(self._data):
-            self._key, self._start = key, start
-            self._data = self._store.read(key, start, max(length, RANGE_BYTES))
+        if key != self._key or not self._start <= start <= self._start + len(self._data):
+            self._key, self._start, self._data = key, start, b""
         begin = start - self._start
+        missing = begin + length - len(self._data)
+        if missing > 0:
+            kept = self._data[begin:]
+            more = self._store.read(key, start + len(kept), max(missing, RANGE_BYTES))
+            self._start, self._data, begin = start, kept + more, 0
         return self._data[begin : begin + length]
 
     def size(self, key: str) -> int:
