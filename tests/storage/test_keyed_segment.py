@@ -90,12 +90,12 @@ def test_the_footer_is_as_drawn_and_the_rows_are_ordinary_parquet(store):
     statistics = file.metadata.row_group(1).column(1).statistics
     assert (statistics.min, statistics.max) == (1009, 1015)
     stored = msgspec.json.decode(file.metadata.metadata[b"pyspark-log.segment"])
-    assert (stored["version"], stored["keyed"]) == (1, [3, None])
+    assert (stored["version"], stored["keyed"]) == (1, [len(ROWS), 3, None])
     parquet_rows.write(dense := MemoryStore(), parquet_rows.simple(3))
     none = msgspec.json.decode(parquet_footer.read(dense, KEY).parquet.metadata[b"pyspark-log.segment"])
     assert set(none) == {"version", "base_offset", "leader_epochs", "row_groups", "of"}
     assert none["version"] == 1
-    assert parquet_footer.read(dense, KEY).segment.counts is None
+    assert parquet_footer.read(dense, KEY).segment.keyed is None
 
 
 # What is written is found
@@ -130,7 +130,7 @@ def test_rows_and_keys_are_read_back_and_the_index_covers_the_range(rows, group_
         len(entries),
         store.size(KEY),
     )
-    assert done.keyed == parquet_footer.read(store, KEY).segment.counts == counts
+    assert done.keyed == parquet_footer.read(store, KEY).segment.keyed == counts
     assert (done.min_timestamp, done.max_timestamp) == (0, max(each.max_timestamp for each in entries))
     assert Index(store, f"{KEY}.index").read(0, len(entries) - 1) == entries
     transfer.copy_segment(store, other, KEY, done)
@@ -171,7 +171,7 @@ def refused(store, done):
 def written(store):
     """The segment as the journal describes it, which a copy must have the counts of."""
     entries = segment.scan(store, KEY)
-    counts = parquet_footer.read(store, KEY).segment.counts
+    counts = parquet_footer.read(store, KEY).segment.keyed
     times = min(each.min_timestamp for each in entries), max(each.max_timestamp for each in entries)
     found = segment.SegmentFile(NAME, BASE, END, len(entries), store.size(KEY), *times, counts)
     for wrong in (None, KeyedCounts(11, 3), KeyedCounts(12, 2), KeyedCounts(12, 3, 1000)):

@@ -286,7 +286,7 @@ def read_as_keyed(data: bytes) -> object:
     keys = [
         keyed_segment.read_keys(store, key, footer, each, schemas, CompactionColumns())[0] for each in footer.entries
     ]
-    return [keys, footer.segment.counts, rows, segment.scan(store, key, schemas)]
+    return [keys, footer.segment.keyed, rows, segment.scan(store, key, schemas)]
 
 
 APPENDED, LOG, INDEX = written()

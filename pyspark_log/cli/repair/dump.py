@@ -99,10 +99,10 @@ def _parquet_segment(store: LocalStore, key: str, file: Path, *, rows: bool) -> 
     footer = parquet_footer.read(store, key)
     found = footer.segment
     fields = {"base_offset": found.base_offset, "leader_epochs": found.leader_epochs, "tail": footer.tail}
-    if found.counts is None:
+    if found.keyed is None:
         yield stored_objects.head(name, "Parquet segment", **fields)
     else:
-        fields |= {"end_offset": footer.entries[-1].end_offset, **msgspec.structs.asdict(found.counts)}
+        fields |= {"end_offset": footer.entries[-1].end_offset, **msgspec.structs.asdict(found.keyed)}
         yield stored_objects.head(name, "keyed segment", **fields)
     for entry in footer.entries:
         place = {"base_offset": entry.base_offset, "leader_epoch": entry.leader_epoch}

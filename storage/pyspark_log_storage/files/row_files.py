@@ -47,9 +47,9 @@ class KeyedCounts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     rows.
     """
 
-    rows: int
-    tombstones: int
-    placeholder: int | None = None
+    rows: UInt32
+    tombstones: UInt32
+    placeholder: Count | None = None
 
 
 class SegmentFile(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

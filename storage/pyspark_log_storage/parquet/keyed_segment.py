@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from pyspark_log_storage.columns.column_conversion import as_newest
 from pyspark_log_storage.columns.keys import keys_in
+from pyspark_log_storage.files.row_files import KeyedCounts
 from pyspark_log_storage.parquet import row_group
-from pyspark_log_storage.parquet.parquet_footer import KeyedRows
 from pyspark_log_storage.parquet.parquet_segment import ParquetSegmentWriter
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class KeyedSegmentWriter(ParquetSegmentWriter):
         assert more >= 0, "a row is beyond the end"
         self._groups[-1] = msgspec.structs.replace(last, span=last.span + more)
         self.end_offset = end_offset
-        return self._close(KeyedRows(tombstones, placeholder))
+        return self._close(KeyedCounts(sum(each.rows for each in self._groups), tombstones, placeholder))
 
     def _offsets_of(self, rows: pa.Table) -> tuple[pa.Array, int]:
         offsets = rows.column("offset")

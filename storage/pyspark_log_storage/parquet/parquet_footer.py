@@ -65,13 +65,6 @@ class RowGroup(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     span: UInt32 = 0
 
 
-class KeyedRows(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a keyed segment says of its rows: how many delete their key, and where its placeholder is, if it is one."""
-
-    tombstones: UInt32
-    placeholder: Count | None = None
-
-
 class SegmentMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
     """What `pyspark-log.segment` has. Row groups are in order, the first one at byte 4, and without gaps."""
 
@@ -82,7 +75,7 @@ class SegmentMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
     row_groups: tuple[RowGroup, ...]
     of: str
     """`<topic>/<topic id>/<partition>/<name>`: which segment this is."""
-    keyed: KeyedRows | None = None
+    keyed: KeyedCounts | None = None
     """Of a keyed segment."""
 
     def entries(self) -> list[IndexEntry]:
@@ -95,14 +88,6 @@ class SegmentMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
             found.append(IndexEntry(offset, *place, each.leader_epoch, each.schema_id, *times, each.crc, each.span))
             offset, position = found[-1].end_offset, position + each.length
         return found
-
-    @property
-    def counts(self) -> KeyedCounts | None:
-        """What a keyed segment has of the rows of its range."""
-        if self.keyed is None:
-            return None
-        rows = sum(each.rows for each in self.row_groups)
-        return KeyedCounts(rows, self.keyed.tombstones, self.keyed.placeholder)
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -144,7 +129,7 @@ def new_metadata(
     base_offset: int,
     epochs: tuple[tuple[int, int], ...],
     groups: list[RowGroup],
-    keyed: KeyedRows | None = None,
+    keyed: KeyedCounts | None = None,
 ) -> SegmentMetadata:
     """Return the metadata of the segment at `key` in the version that is written."""
     return SegmentMetadata(_VERSION, base_offset, epochs, tuple(groups), _of(key), keyed)

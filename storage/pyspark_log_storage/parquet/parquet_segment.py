@@ -32,14 +32,14 @@ from pyspark_log_storage.files import index
 from pyspark_log_storage.files.chunk import CHUNK_BYTES
 from pyspark_log_storage.files.row_files import NotAsParquet, SegmentFile
 from pyspark_log_storage.parquet import parquet_footer
-from pyspark_log_storage.parquet.parquet_footer import KeyedRows, RowGroup
+from pyspark_log_storage.parquet.parquet_footer import RowGroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from pyspark_log_storage.files.row_files import EpochStarts, SegmentPlace
+    from pyspark_log_storage.files.row_files import EpochStarts, KeyedCounts, SegmentPlace
     from pyspark_log_storage.stores.store import ObjectWriter
 
 ROW_GROUP_BYTES = CHUNK_BYTES
@@ -139,7 +139,7 @@ class ParquetSegmentWriter:
         self._flush()
         return self._close(None)
 
-    def _close(self, keyed: KeyedRows | None) -> SegmentFile:
+    def _close(self, keyed: KeyedCounts | None) -> SegmentFile:
         assert self._parquet is not None, "a segment has rows"
         position = self._sink.position
         metadata = parquet_footer.new_metadata(self._key, self._base_offset, self._epochs, self._groups, keyed)
@@ -162,7 +162,7 @@ class ParquetSegmentWriter:
             size,
             min(each.min_timestamp for each in entries),
             max(each.max_timestamp for each in entries),
-            metadata.counts,
+            keyed,
         )
 
     def discard(self) -> None:

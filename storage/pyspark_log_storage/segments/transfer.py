@@ -187,8 +187,8 @@ def _parquet(
     from pyspark_log_storage.parquet import parquet_footer, parquet_scan, row_group
 
     footer, name = parquet_footer.read(store, key), f"segment {store.url}/{key}"
-    if footer.segment.counts != expected.keyed:
-        detail = f"it has the counts {footer.segment.counts}, where the journal says {expected.keyed}"
+    if footer.segment.keyed != expected.keyed:
+        detail = f"it has the counts {footer.segment.keyed}, where the journal says {expected.keyed}"
         raise CorruptObject(name, detail)
     parquet_scan.check_begin(store, key, name)
     yield parquet_footer.MAGIC
