@@ -38,19 +38,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_coordinator.replication.file_holders import SegmentId
-    from pyspark_log_storage.files.index import IndexEntry
     from pyspark_log_storage.stores.store import Store
-
-
-def check_segment(key: str, ref: SegmentRef, entries: Sequence[IndexEntry], size: int) -> None:
-    """Raise `CorruptObject` if the chunks of the file, of `size` bytes, are not those that the journal names."""
-    start, end = (entries[0].base_offset, entries[-1].end_offset) if entries else (0, 0)
-    if (start, end) != (ref.base_offset, ref.end_offset):
-        named = f"[{ref.base_offset}, {ref.end_offset})"
-        raise CorruptObject(f"segment {key}", f"it holds rows [{start}, {end}), the journal says {named}")
-    if (len(entries), size) != (ref.chunks, ref.log_bytes):
-        detail = f"it holds {len(entries)} chunks in {size} bytes, the journal says {ref.chunks} in {ref.log_bytes}"
-        raise CorruptObject(f"segment {key}", detail)
 
 
 class ReplicaFile(msgspec.Struct, frozen=True):

@@ -161,15 +161,17 @@ def _segment(
     for piece in _parquet(store, key, expected, entries) if layout.is_parquet(key) else _log(store, key, entries):
         yield piece
         length += len(piece)
+    check_entries(f"segment {store.url}/{layout.segment_file(key)}", expected, entries, length)
+
+
+def check_entries(name: str, expected: SegmentFile, entries: Sequence[IndexEntry], size: int) -> None:
+    """Raise `CorruptObject` unless a segment of `size` bytes with these entries is the one that the journal names."""
     begin, end = (entries[0].base_offset, entries[-1].end_offset) if entries else (0, 0)
-    found = begin, end, len(entries), length
+    found = begin, end, len(entries), size
     wanted = expected.base_offset, expected.end_offset, expected.chunks, expected.log_bytes
     if found != wanted:
-        raise CorruptObject(
-            f"segment {store.url}/{layout.segment_file(key)}",
-            f"it has {len(entries)} chunks of offsets {begin} to {end} in {length} bytes, where the journal says "
-            f"{wanted[2]} of {wanted[0]} to {wanted[1]} in {wanted[3]}",
-        )
+        detail = f"it has {len(entries)} chunks of offsets {begin} to {end} in {size} bytes, where the journal says "
+        raise CorruptObject(name, f"{detail}{wanted[2]} of {wanted[0]} to {wanted[1]} in {wanted[3]}")
 
 
 def _log(store: Readable, key: str, entries: list[IndexEntry]) -> Iterator[bytes | pa.Buffer]:

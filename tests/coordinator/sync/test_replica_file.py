@@ -1,30 +1,12 @@
 """The files of a replica: which are whole, which nodes may be elected, and how fast files are copied."""
 
-import msgspec
 import pytest
 
 from pyspark_log_coordinator.cluster.machine import FenceNode, RemoveNode
-from pyspark_log_coordinator.model.partition import SegmentRef
-from pyspark_log_coordinator.sync.replica_file import Throttle, check_segment, live
+from pyspark_log_coordinator.sync.replica_file import Throttle, live
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject
-from pyspark_log_storage.files.index import IndexEntry
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
-
-TWO_CHUNKS = SegmentRef("a segment", (), 10, 16, 2, 300, 1, 0, 0, 0)
-ENTRIES = [IndexEntry(10, 2, 0, 100, 0, 0, 0, 0, 0), IndexEntry(12, 4, 100, 200, 0, 0, 0, 0, 0)]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"base_offset": 9}, {"end_offset": 17}, {"chunks": 3}, {"log_bytes": 299}],
-    ids=lambda each: next(iter(each)),
-)
-def test_a_segment_that_differs_from_the_journal_is_damaged(change):
-    check_segment("key", TWO_CHUNKS, ENTRIES, 300)
-    with pytest.raises(CorruptObject, match="the journal says"):
-        check_segment("key", msgspec.structs.replace(TWO_CHUNKS, **change), ENTRIES, 300)
 
 
 def may_be_elected(topic):
