@@ -12,15 +12,15 @@ from __future__ import annotations
 from pyspark_log_coordinator.audit import repair
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.log import TopicHandle
+from pyspark_log_coordinator.maintenance import follower as following
 from pyspark_log_coordinator.maintenance import topic_cleanup
+from pyspark_log_coordinator.maintenance.follower import Follower
 from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred
 from pyspark_log_coordinator.replication.reassignment import AlterReplicas, PartitionReassignment
-from pyspark_log_coordinator.sync import follower as following
 from pyspark_log_coordinator.sync import scrubber
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
-from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_coordinator.sync.replica_file import live
 from pyspark_log_coordinator.topic.machine import Suspect
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, LogError

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pyspark_log import Producer
+from pyspark_log_coordinator.maintenance.follower import Follower
 from pyspark_log_coordinator.model.batch import Acks
-from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import LogError
 from tests.history.events import Row

@@ -20,11 +20,11 @@ from pyspark_log import Consumer, ConsumerRebalanceListener, Producer, scan
 from pyspark_log.clients.records import BatchMetadata, ConsumerBatch, ConsumerRecord, RecordMetadata, TopicPartition
 from pyspark_log_coordinator.journal import pace
 from pyspark_log_coordinator.maintenance import topic_roll
+from pyspark_log_coordinator.maintenance.follower import Follower
 from pyspark_log_coordinator.model.batch import Acks
 from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.segments.retention import DeleteRecords
 from pyspark_log_coordinator.sync.controller import Controller, ControllerSettings
-from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_storage.errors import LogError, LogMoved, NotEnoughReplicasAfterAppend, OutcomeUnknown, StoreError
 from tests.history.events import Assign, Commit, Committed, Delete, Poll, Read, Result, Row, Send
 from tests.history.recorder import LineFile, Recorder

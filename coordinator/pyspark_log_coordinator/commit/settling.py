@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.model import producers
-from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.sync import catch_up, faults, replica_file
 from pyspark_log_coordinator.sync.replica_file import ReplicaFile
@@ -35,7 +34,6 @@ from pyspark_log_storage.errors import (
     StoreError,
     is_node_failure,
 )
-from pyspark_log_storage.objects.node import require_marker, require_written
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -248,22 +246,19 @@ def _wanted(state: Topic, number: int, command: CommitBatch) -> tuple[NodeId, ..
 
 def _with_copies(handle: TopicHandle, file: SequencedFile, wanted: dict[int, set[NodeId]]) -> SequencedFile:
     """Return a file with the nodes that are wanted for its partitions and got a copy."""
-    log, state, key = handle.log, handle.journal.state, handle.append_file(file.name)
+    key = handle.append_file(file.name)
     nodes = {node for chunk in file.chunks for node in wanted.get(chunk.partition, ())}
     of_batch = ReplicaFile(key, _NOT_IN_THE_LOG, file.holders, sum(each.length for each in file.chunks), file.chunks)
     copied = []
     for node in sorted(nodes - {holder.node for holder in file.holders}):
-        target, incarnation = log.node_store(node), state.incarnations[node]
         try:
-            require_marker(target, node, incarnation)
-            faults.make_whole(handle, node, of_batch)
-            require_written(target, node, incarnation, key)
+            holder = faults.give_copy(handle, node, of_batch)
         except (CorruptObject, StoreError) as error:
             if not is_node_failure(error):
                 raise
             note_behind(handle, node, error)
         else:
-            copied.append(Holder(node, incarnation))
+            copied.append(holder)
             _note_copied(handle, node)
     return msgspec.structs.replace(file, holders=(*file.holders, *copied))
 

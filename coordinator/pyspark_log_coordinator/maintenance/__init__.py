@@ -1,1 +1,1 @@
-"""Maintenance: rolls and merges segments, expires rows, deletes unneeded files."""
+"""Maintenance: rolls and merges segments, expires rows, deletes unneeded files, keeps nodes up to date."""

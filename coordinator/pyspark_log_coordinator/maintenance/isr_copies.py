@@ -10,14 +10,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.log.nearest_holders import nearest_first, reachable_holders
-from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.replication import replicas
-from pyspark_log_storage import layout
-from pyspark_log_storage.errors import LogError, StoreUnavailable
-from pyspark_log_storage.objects.node import require_marker, require_written
-from pyspark_log_storage.segments import transfer
-from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
+from pyspark_log_coordinator.sync import faults, replica_file
+from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -60,19 +55,5 @@ def _copied(handle: TopicHandle, partition: int, segment: SegmentRef, node: Node
     """Copy a segment to a node that may lack it; return it with this holder. Raises `LogError`."""
     if replicas.is_held(segment.holders, node):
         return segment
-    log, state, key = handle.log, handle.journal.state, handle.segment(partition, segment.name)
-    target, incarnation = log.node_store(node), state.incarnations[node]
-    require_marker(target, node, incarnation)
-    nodes = nearest_first(log, rack=log.node(node).rack)
-    sources = reachable_holders(log, state, nodes, segment.holders)
-
-    def copy_from(source: NodeId) -> None:
-        # A task whose own write seemed to fail may have left the file.
-        transfer.copy_segment(log.node_store(source), target, key, segment.file, replace=True)
-
-    try:
-        first_readable(sources, copy_from)
-    except AllCopiesFailed as error:
-        raise error.first_or(StoreUnavailable("", key, f"no node that holds {key} is reachable")) from None
-    require_written(target, node, incarnation, layout.segment_file(key))
-    return msgspec.structs.replace(segment, holders=(*segment.holders, Holder(node, incarnation)))
+    holder = faults.give_copy(handle, node, replica_file.of_segment(handle.journal.state, partition, segment))
+    return msgspec.structs.replace(segment, holders=(*segment.holders, holder))

@@ -1,1 +1,1 @@
-"""Carries out replication: catch-up, followers, failure detection, reassignment, scrubbing."""
+"""Carries out replication: catch-up, failure detection, reassignment, scrubbing."""

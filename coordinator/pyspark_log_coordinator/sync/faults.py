@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.model.partition import NodeId, SegmentRef
+from pyspark_log_coordinator.model.partition import Holder, NodeId, SegmentRef
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.sync import replica_file
 from pyspark_log_coordinator.sync.replica_file import ReplicaFile
@@ -32,7 +32,7 @@ from pyspark_log_storage.errors import (
     UnknownTopic,
 )
 from pyspark_log_storage.files import append_file
-from pyspark_log_storage.objects.node import require_marker
+from pyspark_log_storage.objects.node import require_marker, require_written
 from pyspark_log_storage.segments import segment, transfer
 from pyspark_log_storage.stores.read_ahead import ReadAhead
 
@@ -219,6 +219,18 @@ def make_whole(
                 message = "topic %(topic)r: %(key)s on node %(node)r was damaged or missing; copied it again"
                 logs.warning(message, topic=handle.name, key=file.stored_key, node=sources[source])
     return True
+
+
+def give_copy(handle: TopicHandle, node: NodeId, file: ReplicaFile) -> Holder:
+    """Copy a file that no entry names yet to a node; return the node as its holder.
+
+    Raises what `make_whole` raises, and `NodeMissing` if the node's disk is not mounted.
+    """
+    target, incarnation = handle.log.node_store(node), handle.journal.state.incarnations[node]
+    require_marker(target, node, incarnation)
+    make_whole(handle, node, file)
+    require_written(target, node, incarnation, file.stored_key)
+    return Holder(node, incarnation)
 
 
 def rows_of(state: Topic, file: ReplicaFile) -> list[BadRows]:

@@ -106,7 +106,7 @@ def _files(
 ) -> list[ReplicaFile]:
     """Return the wanted files of all partitions, or of those of a node: the segments, then the append files."""
     listed = [(n, each) for n, each in enumerate(state.partitions) if node_id is None or node_id in each.replicas]
-    segments = [_segment(state, n, one) for n, each in listed for one in each.segments if is_wanted(one.holders)]
+    segments = [of_segment(state, n, one) for n, each in listed for one in each.segments if is_wanted(one.holders)]
     named = {n: state.file(n) for n in sorted({chunk.file for _, each in listed for chunk in each.chunks})}
     files = {number: file for number, file in named.items() if is_wanted(file.holders)}
     places = _places(state, files)
@@ -202,7 +202,8 @@ def is_stored(store: Store, file: ReplicaFile) -> bool:
     return has_object(store, file.stored_key)
 
 
-def _segment(state: Topic, partition: int, ref: SegmentRef) -> ReplicaFile:
+def of_segment(state: Topic, partition: int, ref: SegmentRef) -> ReplicaFile:
+    """Return a segment as a file."""
     key = f"{layout.topic_folder(state.name, state.topic_id)}{partition}/{ref.name}"
     return ReplicaFile(key, partition, ref.holders, ref.log_bytes, segment=ref)
 

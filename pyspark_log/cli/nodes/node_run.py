@@ -21,10 +21,10 @@ from pyspark_log.cli.nodes.nodes import print_voting_advice
 from pyspark_log.cli.output import bar
 from pyspark_log.opening import open_log, own_log
 from pyspark_log_coordinator.environment import real_environment
+from pyspark_log_coordinator.maintenance.follower import Follower, FollowerRound, clean_up_node
 from pyspark_log_coordinator.maintenance.topic_roll import roll_led_by
 from pyspark_log_coordinator.model import settings
 from pyspark_log_coordinator.sync.controller import Controller, ControllerSettings
-from pyspark_log_coordinator.sync.follower import Follower, FollowerRound, clean_up_node
 from pyspark_log_coordinator.sync.replica_file import Throttle
 from pyspark_log_coordinator.sync.scrubber import scrub as scrub_node
 from pyspark_log_storage.errors import LogError

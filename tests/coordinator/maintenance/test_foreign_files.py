@@ -12,12 +12,11 @@ from pyspark_log_coordinator.cluster.nodes import Node
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.journal import journal as journal_module
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode
-from pyspark_log_coordinator.maintenance import checkpoint_files, topic_cleanup, topic_roll
+from pyspark_log_coordinator.maintenance import checkpoint_files, follower, topic_cleanup, topic_roll
 from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
 from pyspark_log_coordinator.model.batch import SequencedFile
 from pyspark_log_coordinator.model.topic_state import FileRef, PendingDeletion
 from pyspark_log_coordinator.rebuild.folder_scan import NodeFolder, TopicFolder
-from pyspark_log_coordinator.sync import follower
 from pyspark_log_storage import decoding, layout
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.objects import checkpoints, node

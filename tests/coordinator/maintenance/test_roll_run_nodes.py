@@ -112,6 +112,22 @@ def test_a_node_that_fails_is_left_out_and_gets_a_copy_before_the_swap_is_propos
     assert rolled(topic, "0", "1", "2") == [(0, 1), (1, 1)]
 
 
+def test_a_copy_does_not_count_if_its_disk_was_unmounted_meanwhile(topic, monkeypatch):
+    fill(topic, 2)
+    store = disk(topic, "1")
+    store.broken_writes = StoreUnavailable
+    swap = run_roll(topic.log.store_at, roll_task_of(topic.handle, job(topic)), topic.log.environment)
+    store.broken_writes = None
+    real = store.open_write
+
+    def open_unmounted(*args, **kwargs):
+        store.delete(layout.MARKER)
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(store, "open_write", open_unmounted)
+    assert isr_copies.with_copies(topic.handle, [swap]) == (swap,)
+
+
 def test_a_node_that_only_this_process_may_not_use_fails_the_job(topic):
     fill(topic, 2)
     disk(topic, "1").broken_writes = StoreRefused

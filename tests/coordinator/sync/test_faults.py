@@ -8,11 +8,11 @@ from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.audit.repair import repair
 from pyspark_log_coordinator.journal.history import history
 from pyspark_log_coordinator.log.node_admin import set_fenced
+from pyspark_log_coordinator.maintenance.follower import clean_up_node
 from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.sync import faults, operator_elections, replica_file, scrubber
 from pyspark_log_coordinator.sync.catch_up import renew_set_back
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
-from pyspark_log_coordinator.sync.follower import clean_up_node
 from pyspark_log_coordinator.topic.machine import DeleteRecords
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import NodeMissing, NotEnoughReplicas, ObjectMissing

@@ -4,8 +4,8 @@ import pytest
 
 from pyspark_log_coordinator.cluster.machine import FenceNode, RemoveNode
 from pyspark_log_coordinator.log import node_admin
+from pyspark_log_coordinator.maintenance.follower import Follower
 from pyspark_log_coordinator.sync import catch_up, reassigner
-from pyspark_log_coordinator.sync.follower import Follower
 from pyspark_log_coordinator.sync.reassigner import PartitionMove, ReassignmentProgress
 from pyspark_log_coordinator.topic.machine import AddPartitions, AlterReplicas, PartitionReassignment
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, NodeMissing, StoreUnavailable

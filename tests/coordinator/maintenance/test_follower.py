@@ -5,8 +5,8 @@ import weakref
 
 import pytest
 
-from pyspark_log_coordinator.sync import follower as following
-from pyspark_log_coordinator.sync.follower import Follower, FollowerRound
+from pyspark_log_coordinator.maintenance import follower as following
+from pyspark_log_coordinator.maintenance.follower import Follower, FollowerRound
 from pyspark_log_coordinator.sync.scrubber import scrub
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import NodeMissing, ObjectMissing
