@@ -93,7 +93,7 @@ def test_the_footer_is_as_drawn_and_the_rows_are_ordinary_parquet(store):
     assert (stored["version"], stored["keyed"]) == (1, [len(ROWS), 3, None])
     parquet_rows.write(dense := MemoryStore(), parquet_rows.simple(3))
     none = msgspec.json.decode(parquet_footer.read(dense, KEY).parquet.metadata[b"pyspark-log.segment"])
-    assert set(none) == {"version", "base_offset", "leader_epochs", "row_groups", "of"}
+    assert set(none) == {"version", "base_offset", "leader_epochs", "row_groups", "identity"}
     assert none["version"] == 1
     assert parquet_footer.read(dense, KEY).segment.keyed is None
 

@@ -24,7 +24,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pyspark_log_storage import decoding
+from pyspark_log_storage import decoding, layout
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
 from pyspark_log_storage.files.index import SEGMENT_ROWS_MAX, IndexEntry
 from pyspark_log_storage.files.row_files import BASE_OFFSET_MAX, LEADER_EPOCHS_MAX, KeyedCounts
@@ -73,8 +73,8 @@ class SegmentMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
     leader_epochs: Annotated[tuple[tuple[Count, Count], ...], msgspec.Meta(max_length=LEADER_EPOCHS_MAX)]
     """Leader epochs with their first offsets, as in the header of a .log."""
     row_groups: tuple[RowGroup, ...]
-    of: str
-    """`<topic>/<topic id>/<partition>/<name>`: which segment this is."""
+    identity: int
+    """`layout.identity_of` the segment, as in the header of a .log."""
     keyed: KeyedCounts | None = None
     """Of a keyed segment."""
 
@@ -132,7 +132,7 @@ def new_metadata(
     keyed: KeyedCounts | None = None,
 ) -> SegmentMetadata:
     """Return the metadata of the segment at `key` in the version that is written."""
-    return SegmentMetadata(_VERSION, base_offset, epochs, tuple(groups), _of(key), keyed)
+    return SegmentMetadata(_VERSION, base_offset, epochs, tuple(groups), layout.identity_of(key), keyed)
 
 
 def sealed(tail: bytes) -> bytes:
@@ -160,10 +160,8 @@ def read(store: Readable, key: str) -> Footer:
     if len(tail) != size - position:
         raise CorruptObject(name, "it changed its length while it was read")
     found = decode(tail, position, name)
-    of = found.segment.of.split("/")
-    place = key.split("/")[-len(of) :]  # of a file that was copied elsewhere not all of it may be there
-    if place != of[len(of) - len(place) :]:
-        raise CorruptObject(name, f"it is another segment, {found.segment.of}")
+    if found.segment.identity != layout.identity_of(key):
+        raise CorruptObject(name, "it is another segment, by the identity in its footer")
     return found
 
 
@@ -173,11 +171,6 @@ def read_tail(store: Readable, key: str, footer: Footer) -> bytes:
     if google_crc32c.value(data) != footer.tail.crc:
         raise CorruptObject(f"segment {store.url}/{key}", "its footer changed while it was read")
     return data
-
-
-def _of(key: str) -> str:
-    """Return what of topic, topic id, partition and name is in the key of a segment."""
-    return "/".join(key.split("/")[-4:])
 
 
 def decode(tail: bytes, position: int, name: str) -> Footer:
