@@ -113,7 +113,7 @@ class Journal(Replay[S, C]):
         """Fold the new entries and return the state. An error never leaves an older state than before.
 
         `polls` is for callers that ask again and again, so that each time costs little: on one store a request, by the
-        name of the next entry. If that was trimmed, this is found when the last full refresh is ten seconds ago, in an
+        name of the next entry. If that was trimmed, this is found when the last full refresh is a second ago, in an
         object store a minute. Raises `LogMoved` if the journal has ended here; `CorruptObject`, `NewerFormat`,
         `StoreError`.
         """

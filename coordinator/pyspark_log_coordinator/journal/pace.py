@@ -13,7 +13,7 @@ FRESH_SECONDS, FRESH_SECONDS_REMOTE = 1.0, 10.0
 """For so long a process proposes the next entry without looking first; longer in an object store, where a look costs a
 request. Safety does not depend on it: it is only much shorter than the time in which the next slot could be trimmed.
 """
-REFRESH_SECONDS, REFRESH_SECONDS_REMOTE = 10.0, 60.0
+REFRESH_SECONDS, REFRESH_SECONDS_REMOTE = 1.0, 60.0
 """How often a process that polls refreshes a journal although its looks found nothing: they miss what was trimmed while
 the process slept. Less often in an object store, where a refresh costs several requests.
 """

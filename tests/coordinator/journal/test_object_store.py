@@ -114,7 +114,7 @@ def test_a_process_that_polls_asks_for_the_next_entry_by_name_and_finds_what_oth
     assert other.refresh(polls=True) == journal.state
 
 
-@pytest.mark.parametrize(("kind", "seconds"), [(Bucket, 60), (MemoryStore, 10)])
+@pytest.mark.parametrize(("kind", "seconds"), [(Bucket, 60), (MemoryStore, 1)])
 def test_a_process_that_polls_and_slept_past_trimming_finds_the_newest_state_soon_on_a_disk_sooner(kind, seconds):
     store, environment = kind(), fake_environment()
     journal, sleeper = open_list(store), open_list(store, environment)
