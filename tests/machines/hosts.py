@@ -138,13 +138,16 @@ class Host:
         """End the host and its network."""
         if self._processes:
             self.kill()
-        subprocess.run(["ip", "netns", "delete", self.name], check=False, capture_output=True)
-        subprocess.run(["ip", "link", "delete", f"v{self.name}"], check=False, capture_output=True)
+        for what in (("link", "delete", f"v{self.name}"), ("netns", "delete", self.name)):
+            subprocess.run(["ip", *what], check=False, capture_output=True)
 
 
 @contextmanager
 def network(hosts: Sequence[Host]) -> Iterator[None]:
-    """Join hosts by a bridge, on which this machine has the address 254."""
+    """Join hosts by a bridge, on which this machine has the address 254. What a killed run has left is removed."""
+    for each in hosts:
+        each.end()
+    subprocess.run(["ip", "link", "delete", BRIDGE], check=False, capture_output=True)
     run("ip", "link", "add", BRIDGE, "type", "bridge")
     try:
         run("ip", "addr", "add", f"{SUBNET}.254/24", "dev", BRIDGE)
