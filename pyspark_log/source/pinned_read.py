@@ -36,12 +36,15 @@ _POSITIONS = {"partition": IntegerType(), "offset": LongType(), "timestamp": Tim
 _AS_STORED = {
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
+    "ignoredPathSegmentRegex": "",
     "datetimeRebaseMode": "CORRECTED",
     "parquet.filter.dictionary.enabled": "false",
+    "parquet.filter.record-level.enabled": "false",
 }
 """Options of the read, whatever the session has set: a row that cannot be read is an error, times before 1900 stay.
 
-With filters by dictionaries `x = 0.0` would not find -0.0, which Spark says are equal.
+No segment is left out for its name. With Parquet's filters by dictionaries or of single rows `x = 0.0` would not find
+-0.0, which Spark says are equal.
 """
 _STARTS = ("subscribe", "assign", "starting", "ending", "versionAsOf")
 """How the options begin that say which rows are read."""

@@ -1,6 +1,7 @@
 """Settings of the session do not change the rows of a pinned read: those that Spark reads are those of the source.
 
-The settings are taken from Spark's own registry, so that those of a newer Spark are tried, too.
+One setting makes structs null, and no option of Spark's reader prevents it: docs/guides/fast-reads.md names it. The
+settings are taken from Spark's own registry, so that those of a newer Spark are tried, too.
 """
 
 from contextlib import contextmanager
@@ -49,6 +50,8 @@ OTHERS = (
     "spark.sql.sources.useListFilesFileSystemList",
 )
 """Settings of writers, of other formats, and of folders with partitions."""
+NULL_STRUCTS = "spark.sql.legacy.parquet.returnNullStructIfAllFieldsMissing"
+"""The setting that changes rows: structs are null in files that have none of the fields that a query reads."""
 FAST = "spark.sql.parquet.enable"
 FILTERS = "spark.sql.parquet.filterPushdown"
 
@@ -117,10 +120,10 @@ def settings_of(spark):
 
 
 def other_values(spark):
-    """Return another value of each setting that readers of files ask."""
+    """Return another value of each setting that readers of files ask, but for the one that changes rows."""
     found = {}
     for name in settings_of(spark):
-        if not name.startswith((*SCANS, *ALSO)) or name.startswith(OTHERS):
+        if not name.startswith((*SCANS, *ALSO)) or name.startswith((*OTHERS, NULL_STRUCTS)):
             continue
         now = spark.conf.get(name)
         if now in {"true", "false"}:
@@ -179,11 +182,18 @@ def culprits(spark, log, settings, wanted):
 
 
 @pytest.mark.parametrize("kept", [("nothing",), (FILTERS,), (FAST, FILTERS)], ids=str)
-def test_no_setting_of_the_session_changes_the_rows_that_spark_reads_from_files(spark, log, wanted, kept):
+def test_no_other_setting_of_the_session_changes_the_rows_that_spark_reads_from_files(spark, log, wanted, kept):
     settings = {name: value for name, value in other_values(spark).items() if not name.startswith(kept)}
     with changed(spark, settings):
         found = rows_of(pyspark_log.read(spark, log.path, "t"))
     assert found == wanted, culprits(spark, log, settings, wanted)
+
+
+def test_structs_are_null_in_files_without_the_fields_of_a_query_if_the_session_says_so(spark, log, wanted):
+    with changed(spark, {NULL_STRUCTS: "true"}):
+        found = rows_of(pyspark_log.read(spark, log.path, "t"))
+    assert [number for number, rows in enumerate(found) if rows != wanted[number]] == [1]  # `OF_FIELDS`
+    assert list(map(len, found)) == list(map(len, wanted))
 
 
 def test_settings_that_change_after_a_frame_was_made_do_not_change_its_rows(spark, log, wanted):
