@@ -98,11 +98,13 @@ def test_marks_have_tooltips_lead_to_their_row_and_are_few_tab_stops(served, vis
     marks.scroll_into_view_if_needed()
     box = marks.bounding_box()
     x, y = box["x"], box["y"] + box["height"] / 2
-    while not page.locator(".tip").inner_text():  # the first mark is where the cluster began
+    while not page.locator(".tip").inner_text():
         x += 5
         assert x < box["x"] + box["width"]
         page.mouse.move(x, y)
-    expect(page.locator(".tip")).to_contain_text("the cluster")
+    expect(page.locator(".tip")).to_contain_text(
+        re.compile("the (cluster|topic)")
+    )  # which one depends on how fast they began
     page.mouse.click(x, y)
     expect(page.locator("tr.found")).to_have_count(1)
     assert page.locator("figure a, figure button, figure [tabindex]").count() == 0
