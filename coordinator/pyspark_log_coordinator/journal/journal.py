@@ -109,15 +109,15 @@ class Journal(Replay[S, C]):
         super()._advance(data, state)
         self._opened = was_opened
 
-    def refresh(self, *, polls: bool = False) -> S:
+    def refresh(self, *, polls: bool = False, seconds: float = 0.0) -> S:
         """Fold the new entries and return the state. An error never leaves an older state than before.
 
         `polls` is for callers that ask again and again, so that each time costs little: on one store a request, by the
         name of the next entry. If that was trimmed, this is found when the last full refresh is a second ago, in an
-        object store a minute. Raises `LogMoved` if the journal has ended here; `CorruptObject`, `NewerFormat`,
-        `StoreError`.
+        object store a minute; `seconds` may make it later. Raises `LogMoved` if the journal has ended here;
+        `CorruptObject`, `NewerFormat`, `StoreError`.
         """
-        is_due = self._environment.monotonic() - self._looked >= self.entries.refresh_seconds
+        is_due = self._environment.monotonic() - self._looked >= max(self.entries.refresh_seconds, seconds)
         knows_all = self._opened and not self.has_ended and not is_due
         if polls and knows_all and not self.entries.may_have(self.number + 1):
             return self.state

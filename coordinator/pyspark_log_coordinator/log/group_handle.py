@@ -49,12 +49,12 @@ class GroupHandle:
         """Where the group's journal is: the URL of its folder."""
         return f"{self.journal.place.url}/{self.journal.folder}"
 
-    def refresh(self, *, polls: bool = False) -> Group:
+    def refresh(self, *, polls: bool = False, seconds: float = 0.0) -> Group:
         """Return the group's newest state, also if it was deleted; begin its journal if nobody has.
 
-        `polls` as for `Journal.refresh`.
+        `polls` and `seconds` as for `Journal.refresh`.
         """
-        state = self.journal.refresh(polls=polls)
+        state = self.journal.refresh(polls=polls, seconds=seconds)
         return state if state.started else self._start()
 
     def alive(self, *, create: bool = False) -> Group:

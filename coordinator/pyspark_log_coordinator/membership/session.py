@@ -34,6 +34,8 @@ AGAIN_SECONDS = 3.0
 """How soon a member tries again that could not send a heartbeat."""
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.020
 """Between two looks in a rebalance, in seconds. Afterwards the pauses grow to the heartbeat interval."""
+REFRESH_INTERVALS = 10
+"""After so many intervals a member refreshes the journal although its looks found nothing."""
 PAUSE_SHARE = 8
 """A pause is this part of the time since the last rebalance changed: one rebalance often leads to another."""
 PATIENCE_SECONDS = (0.1, 1.0)
@@ -167,7 +169,7 @@ class Session:
     def _look(self, now: float) -> None:
         handle = self.open()
         self._looked = now
-        self._note(handle.refresh(polls=True))
+        self._note(handle.refresh(polls=True, seconds=REFRESH_INTERVALS * self.interval))
         is_first = next(iter(self.group.members), None) == self._member_id
         command = self._liveness.watch(self.group, now, 0.0 if is_first else self._patience)
         if command is not None:

@@ -182,4 +182,4 @@ def test_an_idle_member_asks_its_store_little():
     world.run(60)
     before = world.store.calls
     world.run(600)
-    assert (world.store.calls - before) / 5 / 10 < 140, "four calls in each interval, and a refresh"
+    assert (world.store.calls - before) / 5 / 10 < 110, "four calls in each interval, and a refresh now and then"
