@@ -26,6 +26,7 @@ from pyspark_log_coordinator.journal import paxos, snapshot
 from pyspark_log_coordinator.journal.pace import FRESH_SECONDS, REFRESH_SECONDS
 from pyspark_log_coordinator.journal.paxos import NIL, Attempt, Call, Register, Task
 from pyspark_log_coordinator.journal.quorum import ANSWER_SECONDS, BACKLOG_MAX
+from pyspark_log_storage import logs
 from pyspark_log_storage.errors import (
     CorruptObject,
     LogError,
@@ -267,6 +268,7 @@ class Registers:
                 attempt = self._ask(n, attempt, calls, failures)
             else:
                 failures.raise_if_hopeless(in_time=environment.monotonic() < deadline)
+                failures.say_what_is_awaited(deadline - environment.monotonic())
                 attempt = paxos.again(attempt)
             lost = attempt.task is Task.CLAIM and (before.task, before.ballot) != (attempt.task, attempt.ballot)
             if lost and is_proposal and before.ballot == 0:
@@ -357,6 +359,7 @@ class _Failures:
         self._own = own
         self._errors: dict[int, LogError] = {}
         self._written = False
+        self._is_said = False
         self.under_way: set[tuple[bytes, int, Call]] = set()
         """The calls that were started and have not been answered, each with the nonce of its attempt."""
 
@@ -386,6 +389,13 @@ class _Failures:
             return
         failing = f"{len(self._errors)} of {len(self._members)} stores failed"
         self.give_up(f"{failing}, and {len(self._members) - minority} must answer", act=lasting > minority)
+
+    def say_what_is_awaited(self, seconds: float) -> None:
+        """Log, the first time, that a proposal which is on a store waits for the others for up to `seconds`."""
+        if self._written and not self._is_said:
+            self._is_said = True
+            facts = f"{self._name} is on too few stores: {self._members.describe(self._errors)}"
+            logs.warning("retrying for up to %(seconds).3g s: %(error)s", seconds=seconds, error=facts)
 
     def give_up(self, reason: str, *, act: bool = False) -> NoReturn:
         """Raise an error that tells whether the own value may be decided. `act`: only an operator can help."""

@@ -1,6 +1,7 @@
 """Registers of a journal on three stores: one entry at each number, whichever store is down, lost, slow or in doubt."""
 
 import os
+import re
 import threading
 import time
 
@@ -193,7 +194,7 @@ def test_a_store_in_another_incarnation_counts_for_nothing(stores, leader, marke
         stores.open().propose(3, b"mine")
 
 
-def test_a_proposal_that_one_store_has_waits_for_the_stores_that_are_not_mounted(stores, leader):
+def test_a_proposal_that_one_store_has_waits_for_the_stores_that_are_not_mounted_and_says_so(stores, leader, caplog):
     markers = {i: stores.inner[i].read(layout.MARKER) for i in (0, 1)}
     for i in (0, 1):
         stores.inner[i].delete(layout.MARKER)
@@ -211,6 +212,8 @@ def test_a_proposal_that_one_store_has_waits_for_the_stores_that_are_not_mounted
 
     leader._environment = msgspec.structs.replace(environment, sleep=sleep)
     assert leader.propose(2, b"two") == b"two"
+    (warning,) = caplog.messages
+    assert re.match(r"retrying for up to .* s: .* is on too few stores: .*'n0' at store-a.*disk mounted", warning)
     assert reader.read(1) == b"one"
 
 
