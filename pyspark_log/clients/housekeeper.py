@@ -30,7 +30,7 @@ from pyspark_log_coordinator.commit.inline_maintenance import (
     roll_inline,
     swap_in,
 )
-from pyspark_log_coordinator.maintenance.checkpoint_files import DESCRIBE_SECONDS
+from pyspark_log_coordinator.maintenance.descriptions import DESCRIBE_SECONDS
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import LogError
 

@@ -210,14 +210,14 @@ def _typed_plan(options: SinkOptions, handle: TopicHandle, columns: pa.Schema) -
     be read without, and nothing else on a node tells it if all journals are lost.
     """
     from pyspark_log.writing import typed_plan
-    from pyspark_log_coordinator.maintenance import checkpoint_files
+    from pyspark_log_coordinator.maintenance import descriptions
 
     if handle.config.key_column:
         _set_key(options, handle)  # another one is refused
     if options.merge_schema and (merged := typed_plan.evolved(handle, columns)) is not None:
         _check_frame(options, handle, merged, columns)
         if handle.evolve(columns):
-            checkpoint_files.write_on_nodes(handle)
+            descriptions.write_on_nodes(handle)
     _check_frame(options, handle, handle.state.schemas[-1], columns)
     _set_key(options, handle)
     state = handle.state

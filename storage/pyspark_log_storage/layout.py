@@ -12,8 +12,6 @@
     topics/<topic>/<topic id>/append/<born>-<nonce>     append files
     topics/<topic>/<topic id>/<partition>/<base offset>-<born>-<nonce>.log, .index    segments of chunks
     topics/<topic>/<topic id>/<partition>/<base offset>-<born>-<nonce>.parquet, .parquet.index    segments as Parquet
-    topics/<topic>/<topic id>/recovery-point-offset-checkpoint, replication-offset-checkpoint
-    topics/<topic>/<topic id>/<partition>/leader-epoch-checkpoint
     topics/<topic>/<topic id>/description
     topics/<topic>/<topic id>/_delta_log/<version>.json, <version>.checkpoint.parquet, _last_checkpoint
     groups/<journal id>/journal/...                 the journal of a group, as that of a topic
@@ -55,8 +53,8 @@ _JOURNAL = rf"({_ENTRY}|snapshots/{_NUMBER})"
 _OF_CLUSTER = re.compile(rf"cluster/({_JOURNAL}|journal-nodes(\.{_NUMBER})?)")
 _DELTA_LOG = rf"_delta_log/({_NUMBER}\.(json|checkpoint\.parquet)|_last_checkpoint)"
 _OF_TOPIC = re.compile(
-    rf"journal/({_JOURNAL}|(inbox|answers)/{BORN_NAME})|append/{BORN_NAME}|[0-9]+/({_SEGMENT_FILE_NAME}|leader-epoch-checkpoint)"
-    rf"|(recovery-point|replication)-offset-checkpoint|description|{_DELTA_LOG}"
+    rf"journal/({_JOURNAL}|(inbox|answers)/{BORN_NAME})|append/{BORN_NAME}|[0-9]+/({_SEGMENT_FILE_NAME})"
+    rf"|description|{_DELTA_LOG}"
 )
 _WRITTEN_IN_PARTS = re.compile(rf"topics/[^/]+/[^/]+/(append/{BORN_NAME}|[0-9]+/{_SEGMENT_FILE_NAME})")
 NUMBER_MAX: int = 10**_DIGITS - 1

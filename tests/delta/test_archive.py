@@ -17,7 +17,7 @@ from pyspark_log.history.archive_table import ArchiveTable
 from pyspark_log.opening import forget_logs
 from pyspark_log.reading import batch_read_plan
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.maintenance import checkpoint_files
+from pyspark_log_coordinator.maintenance import descriptions
 from pyspark_log_coordinator.rebuild import execute
 from pyspark_log_coordinator.rebuild.survey import survey
 from pyspark_log_coordinator.topic.machine import DeleteRecords
@@ -162,7 +162,7 @@ def rebuilt_without_journals(log):
 def test_rows_at_offsets_whose_archived_rows_the_log_has_lost_are_neither_deleted_nor_left_out(spark, log, table):
     """The journals are lost, and with them where the newest rows belong: the rebuilt log ends before these."""
     append(log, "a")
-    checkpoint_files.write_on_nodes(log.log.topic("t"))
+    descriptions.write_on_nodes(log.log.topic("t"))
     append(log, "b")
     assert pyspark_log.archive(spark, log.path, "t", table) == {0: (0, 2), 1: (0, 2)}
     rebuilt = rebuilt_without_journals(log)

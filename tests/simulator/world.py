@@ -104,7 +104,7 @@ class Process:
 
 def is_copy_for_people(key: str) -> bool:
     """Return whether an object lies beside a node's files to say what they are, and decides nothing."""
-    return key.endswith(("-checkpoint", "/description", "_last_checkpoint", ".checkpoint.parquet"))
+    return key.endswith(("/description", "_last_checkpoint", ".checkpoint.parquet"))
 
 
 def is_of_member(key: str) -> bool:

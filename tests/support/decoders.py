@@ -44,7 +44,7 @@ from pyspark_log_storage.delta import delta_checkpoint, delta_log
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.files import append_file, chunk
 from pyspark_log_storage.files.index import Index
-from pyspark_log_storage.objects import checkpoints, node
+from pyspark_log_storage.objects import node
 from pyspark_log_storage.objects.envelope import seal
 from pyspark_log_storage.parquet import keyed_segment, parquet_footer
 from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
@@ -127,8 +127,6 @@ FILES = tuple(topic.SequencedFile(each.name, each.holders, ()) for each in HANDL
 NODES = JournalNodes("c", tuple(JournalNode(name, f"/{name}", name) for name in "abc"), 2)
 VOTE, CLAIM = Register(1), Register(1, is_claim=True)
 MARKER = node.Marker("c", "0", "i", root=True)
-OFFSETS = checkpoints.encode_offsets({("t", 0): 5, ("t", 1): 7})
-EPOCHS = checkpoints.encode_epochs([(0, 0), (3, 7)])
 EVENTS = msgspec.msgpack.encode(topic.decide(HANDLE.refresh(), AlterConfig({"retention.ms": "5"}), 0))
 
 SINK = sink_checkpoint.SinkRecord("/data/log", "c", "t", "9f")
@@ -161,8 +159,6 @@ ENVELOPED: dict[str, tuple[bytes, Decode]] = {
     "sink in a checkpoint": (sink_checkpoint.encode(SINK), named(sink_checkpoint.decode)),
 }
 PLAIN: dict[str, tuple[bytes, Decode]] = {
-    "offset checkpoint": (OFFSETS, lambda data: checkpoints.decode_offsets(data, "it")),
-    "epoch checkpoint": (EPOCHS, lambda data: checkpoints.decode_epochs(data, "it")),
     "schema": (schema.encode(schema.RECORD_WITH_HEADERS), lambda data: schema.decode(data, "it")),
     "version of a Delta table": (delta_log.encode(delta_tables.ACTIONS), lambda data: delta_log.decode(data, "it")),
     "checkpoint of a Delta table": (delta_checkpoint.encode(delta_tables.ACTIONS), named(delta_checkpoint.decode)),

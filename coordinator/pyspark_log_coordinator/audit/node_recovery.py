@@ -15,6 +15,7 @@ than the journal's leader epochs must not look like a stray.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -83,15 +84,15 @@ def recover(
 
     Yield the partitions of each incarnation of the topic. Its state is known from the journals of `log` or, without it,
     from the node's folder alone: the journals may be lost. With `everything` rows before the recovery points are
-    checked, too. Raises `CorruptObject` for a damaged recovery point or description, `NewerFormat`, `StoreError`.
+    checked, too. Raises `CorruptObject` for a damaged description, `NewerFormat`, `StoreError`.
     """
     marker = read_marker(store)
     for topic_id in filter(layout.is_id, store.folders(f"{layout.TOPICS}{topic}/")):
         folder = NodeFolder(store, TopicFolder(topic, topic_id))
         state = _known(folder, environment, log)
         if state is not None:
-            points = folder.recovery_points()
-            node = None if marker is None else marker.node
+            node, described = None if marker is None else marker.node, folder.description()
+            points = {} if node is None or described is None else _recovery_points(described.topic, node)
             yield from _recovered(store, state, node, points, everything=everything, dry_run=dry_run)
 
 
@@ -111,6 +112,16 @@ def _known(here: NodeFolder, environment: Environment, log: Log | None) -> Topic
             return journal.state
     described = here.description()
     return None if described is None else described.topic
+
+
+def _recovery_points(state: Topic, node: NodeId) -> dict[int, int]:
+    """Return, for each partition, up to where a node held segments without a gap when its topic was described."""
+    points = {}
+    for number, partition in enumerate(state.partitions):
+        if node in partition.replicas:
+            held = itertools.takewhile(lambda each: replicas.is_held(each.holders, node), partition.segments)
+            points[number] = max((each.end_offset for each in held), default=partition.log_start)
+    return points
 
 
 def _recovered(

@@ -2,7 +2,7 @@
 
 copies        that are damaged or missing are copied again from another node, and indexes rebuilt (`faults.cure`)
 journal       damaged objects on a journal node are replaced from the other journal nodes
-checkpoints   that are damaged are written again
+descriptions  that are damaged are written again
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark_log_coordinator.audit.verify import ReadableCopies
 from pyspark_log_coordinator.journal.trimming import oldest_kept
 from pyspark_log_coordinator.log import topic_description
-from pyspark_log_coordinator.maintenance import checkpoint_files
+from pyspark_log_coordinator.maintenance import descriptions
 from pyspark_log_coordinator.sync import faults
-from pyspark_log_storage import layout
-from pyspark_log_storage.errors import LogError
+from pyspark_log_storage.errors import CorruptObject, LogError
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.journal.journal import Journal
@@ -33,7 +32,7 @@ def repair(handle: TopicHandle, node: NodeId | None = None) -> list[str]:
     copies = ReadableCopies(handle.log, node)
     handle.refresh()
     made = _repair_journal(handle.journal)
-    for key, name in [*_copies(handle, copies), *_checkpoints(handle, copies)]:
+    for key, name in [*_copies(handle, copies), *_descriptions(handle, copies)]:
         made.append(key if copies.is_single else f"{key} on node {name!r}")
     return made
 
@@ -48,18 +47,17 @@ def _copies(handle: TopicHandle, copies: ReadableCopies) -> list[tuple[str, Node
     return cured
 
 
-def _checkpoints(handle: TopicHandle, copies: ReadableCopies) -> list[tuple[str, NodeId]]:
-    """Write the damaged checkpoints again; return their keys, with their nodes."""
-    state, folder = handle.journal.state, layout.topic_folder(handle.name, handle.topic_id)
+def _descriptions(handle: TopicHandle, copies: ReadableCopies) -> list[tuple[str, NodeId]]:
+    """Write the damaged descriptions again; return their keys, with their nodes."""
     written = []
     for name in copies.nodes:
         with contextlib.suppress(LogError):  # the node does not answer
             store = handle.log.node_store(name)
-            bad = [key for key, _ in checkpoint_files.damaged(store, folder, state, name)]
-            description = topic_description.encode(handle.description()) if bad else None
-            wanted = checkpoint_files.contents(state, name, description) if bad else {}
-            checkpoint_files.write(store, folder, {key: wanted[key] for key in bad})
-            written += [(f"{folder}{key}", name) for key in bad]
+            try:
+                topic_description.read(store, handle.name, handle.topic_id)
+            except CorruptObject:
+                descriptions.write(store, handle, topic_description.encode(handle.description()))
+                written.append((topic_description.key(handle.name, handle.topic_id), name))
     return written
 
 

@@ -28,14 +28,15 @@ import msgspec
 from pyspark_log_coordinator.cluster.nodes import node_of
 from pyspark_log_coordinator.journal.history import history
 from pyspark_log_coordinator.journal.trimming import oldest_kept
-from pyspark_log_coordinator.maintenance import checkpoint_files, cluster_cleanup, topic_cleanup
+from pyspark_log_coordinator.log import topic_description
+from pyspark_log_coordinator.maintenance import cluster_cleanup, topic_cleanup
 from pyspark_log_coordinator.model.partition import named
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.sync import faults, replica_file
 from pyspark_log_coordinator.sync.faults import Wrong
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, LogError, NewerFormat, UnknownTopic
+from pyspark_log_storage.errors import CorruptObject, LogError, NewerFormat, ObjectMissing, UnknownTopic
 from pyspark_log_storage.stores.failover import AllCopiesFailed, first_readable
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def verify(
         report.findings += _live_rows(handle, copies, number)
     for name in copies.nodes:
         try:
-            report.findings += _checkpoints(handle, state, copies, name)
+            report.findings += _description(handle, copies, name)
             found = topic_cleanup.orphans(handle.log.node_store(name), handle)
         except LogError as error:
             if copies.is_single:
@@ -257,11 +258,15 @@ def _live_rows(handle: TopicHandle, copies: ReadableCopies, number: int) -> Iter
             yield Finding(f"partition {number}, offset {older}", problem, partition=number, offset=older)
 
 
-def _checkpoints(handle: TopicHandle, state: Topic, copies: ReadableCopies, name: NodeId) -> Iterator[Finding]:
-    folder = layout.topic_folder(handle.name, handle.topic_id)
+def _description(handle: TopicHandle, copies: ReadableCopies, name: NodeId) -> Iterator[Finding]:
     node, within = (None, "") if copies.is_single else (name, f"node {name!r}, ")
-    for key, error in checkpoint_files.damaged(handle.log.node_store(name), folder, state, name):
-        yield Finding(f"{within}checkpoint {folder}{key}", str(error), repairable=True, node=node)
+    try:
+        topic_description.read(handle.log.node_store(name), handle.name, handle.topic_id)
+    except ObjectMissing:
+        return
+    except CorruptObject as error:
+        key = topic_description.key(handle.name, handle.topic_id)
+        yield Finding(f"{within}{key}", str(error), repairable=True, node=node)
 
 
 def verify_cluster(log: Log) -> Report:

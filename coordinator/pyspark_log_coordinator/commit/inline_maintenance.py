@@ -12,8 +12,8 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator.maintenance import checkpoint_files, isr_copies, roll_task
-from pyspark_log_coordinator.maintenance.checkpoint_files import DESCRIBE_SECONDS
+from pyspark_log_coordinator.maintenance import descriptions, isr_copies, roll_task
+from pyspark_log_coordinator.maintenance.descriptions import DESCRIBE_SECONDS
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing
@@ -148,7 +148,7 @@ def run_inline(handle: TopicHandle, first: int, *, cleans_up: bool = True) -> No
 def _describe(handle: TopicHandle) -> None:
     what, topic = ("description", handle.topic_id), handle.name
     try:
-        checkpoint_files.write_on_nodes(handle)
+        descriptions.write_on_nodes(handle)
     except LogError as error:
         message = "topic %(topic)r was not described, which is left for later: %(error)s"
         handle.log.failures.note(what, error, message, topic=topic)

@@ -4,10 +4,12 @@
 
 Each node that has replicas of the topic has one, and a backup has the same bytes in its manifest. It also has the nodes
 of the cluster. A newer one is written before a file that it names is deleted on its node, at every 64th entry of the
-topic's journal, and a minute after the last one (`checkpoint_files`). No decision depends on it.
+topic's journal, and a minute after the last one (`descriptions`). No decision depends on it.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,9 +18,14 @@ from pyspark_log_coordinator.model import topic_state
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.topic import integrity
 from pyspark_log_storage import decoding, layout
+from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.names import check_topic
 from pyspark_log_storage.objects.envelope import seal, unseal
 from pyspark_log_storage.stored_fields import Count, Int64
+from pyspark_log_storage.stores.failover import rereads
+
+if TYPE_CHECKING:
+    from pyspark_log_storage.stores.store import Store
 
 NAME = "description"
 _MAGIC = b"PLTD"
@@ -43,6 +50,25 @@ class _Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _decoder = msgspec.msgpack.Decoder(_Stored)
+
+
+def key(topic: str, topic_id: str) -> str:
+    """Return the key of a topic's description on a node."""
+    return f"{layout.topic_folder(topic, topic_id)}{NAME}"
+
+
+@rereads
+def read(store: Store, topic: str, topic_id: str) -> Description:
+    """Return the description of a topic in a store.
+
+    Raises `ObjectMissing`, `CorruptObject`, also if it is another topic's, `NewerFormat`, `StoreError`.
+    """
+    place = key(topic, topic_id)
+    found = decode(store.read(place), f"{store.url}/{place}")
+    if (found.topic.name, found.topic.topic_id) != (topic, topic_id):
+        detail = f"it describes topic {found.topic.name!r} with the id {found.topic.topic_id}"
+        raise CorruptObject(f"{store.url}/{place}", detail)
+    return found
 
 
 def encode(description: Description) -> bytes:

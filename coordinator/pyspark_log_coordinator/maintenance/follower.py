@@ -1,6 +1,6 @@
 """A follower keeps one node up to date with the topics of which it has replicas, as `pyspark-log node run` does.
 
-A round refreshes every topic's journal, copies what the node lacks, submits that, and writes the node's checkpoints.
+A round refreshes every topic's journal, copies what the node lacks, submits that, and describes the topic on the node.
 Now and then it cleans up the node: it deletes what no entry names, that is files that were scheduled for deletion after
 the node had copied them, and temporary files of killed processes; and it publishes the node's Delta tables.
 """
@@ -15,9 +15,8 @@ import msgspec
 
 from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores
-from pyspark_log_coordinator.maintenance import checkpoint_files, delta_table, topic_cleanup
+from pyspark_log_coordinator.maintenance import delta_table, descriptions, topic_cleanup
 from pyspark_log_coordinator.sync import catch_up, faults, replica_file
-from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     CorruptObject,
     NewerFormat,
@@ -54,8 +53,8 @@ class Follower:
         log.node(node_id)
         self._log = log
         self._node_id = node_id
-        self._written: weakref.WeakKeyDictionary[TopicHandle, dict[str, bytes]] = weakref.WeakKeyDictionary()
-        """The checkpoints of each topic written last."""
+        self._written: weakref.WeakKeyDictionary[TopicHandle, bytes] = weakref.WeakKeyDictionary()
+        """The description of each topic written last."""
         self._settled: weakref.WeakKeyDictionary[TopicHandle, int] = weakref.WeakKeyDictionary()
         """The newest entry of each topic after which the node lacked nothing."""
 
@@ -86,7 +85,7 @@ class Follower:
                 continue
             try:
                 copied = catch_up.catch_up(handle, self._node_id, moved=moved)
-                self._write_checkpoints(handle)
+                self._describe(handle)
             except UnknownTopic:
                 continue  # deleted meanwhile
             except (CorruptObject, NewerFormat, OutcomeUnknown) as error:
@@ -99,13 +98,11 @@ class Follower:
                 self._settled[handle] = number
         return FollowerRound(objects, size, tuple(failures))
 
-    def _write_checkpoints(self, handle: TopicHandle) -> None:
+    def _describe(self, handle: TopicHandle) -> None:
         description = topic_description.encode(handle.description())
-        wanted = checkpoint_files.contents(handle.journal.state, self._node_id, description)
-        if self._written.get(handle) != wanted:
-            folder = layout.topic_folder(handle.name, handle.topic_id)
-            checkpoint_files.write(self._log.node_store(self._node_id), folder, wanted)
-            self._written[handle] = wanted
+        if self._written.get(handle) != description:
+            descriptions.write(self._log.node_store(self._node_id), handle, description)
+            self._written[handle] = description
 
 
 def clean_up_node(log: Log, node_id: NodeId) -> int:

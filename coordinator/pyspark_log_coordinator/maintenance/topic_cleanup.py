@@ -1,6 +1,4 @@
-"""Cleans up a topic: expires rows, deletes unneeded files, trims the journal, publishes the derived files.
-
-The derived files are the checkpoints and the Delta table.
+"""Cleans up a topic: expires rows, deletes unneeded files, trims the journal, publishes description and Delta table.
 
 Many processes may do this at once. Each result is one journal entry, which has no effect if another process was first.
 Files are deleted only after the entry that gives them up, on every reachable node. A node that fails is left out, and
@@ -16,7 +14,7 @@ import msgspec
 from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.journal.place import OneStore
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores, delete_all, reachable_nodes
-from pyspark_log_coordinator.maintenance import checkpoint_files
+from pyspark_log_coordinator.maintenance import descriptions
 from pyspark_log_coordinator.maintenance.delta_table import publish_before_deletion, publish_on_nodes
 from pyspark_log_coordinator.segments import orphans as orphans_rules
 from pyspark_log_coordinator.segments import retention
@@ -73,7 +71,7 @@ def clean_up_topic(
     if looks_at_all:
         count += delete_orphans(handle, nodes)
     count += _clean_up_inbox(handle, nodes)
-    checkpoint_files.write_on_nodes(handle, nodes)
+    descriptions.write_on_nodes(handle, nodes)
     publish_on_nodes(handle, nodes)
     count += trimming.trim(handle.journal)
     for name, error in nodes.failures.items():
@@ -189,11 +187,11 @@ def delete_files(handle: TopicHandle, nodes: ReachableStores, keys: Mapping[Node
     `keys` has those of each node. A table may name an orphan, too: an election may have cut it off the log. A full disk
     has no room for a description until files are deleted, so there it is written afterwards.
     """
-    full = checkpoint_files.write_before_deletion(handle, nodes, keys)
+    full = descriptions.write_before_deletion(handle, nodes, keys)
     publish_before_deletion(handle, nodes, keys)
     nodes.each(lambda name, store: delete_all(store, keys[name]))
     if full:
-        checkpoint_files.write_before_deletion(handle, nodes, keys)
+        descriptions.write_before_deletion(handle, nodes, keys)
 
 
 def all_orphans(handle: TopicHandle) -> dict[NodeId, list[str]]:

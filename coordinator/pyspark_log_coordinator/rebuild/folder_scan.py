@@ -1,4 +1,4 @@
-"""A topic's folder on one node, as it is found: its segments, append files, checkpoints and description.
+"""A topic's folder on one node, as it is found: its segments, append files and description.
 
 Whoever reads a folder without asking a journal what is in it uses `NodeFolder`: the rebuild, the recovery of a node,
 and the check of a node that returns. The files that a journal names are those of `sync/replica_file`.
@@ -7,7 +7,7 @@ and the check of a node that returns. The files that a journal names are those o
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark_log_coordinator.cluster.machine import PARTITIONS_MAX
 from pyspark_log_coordinator.journal import snapshot
@@ -18,19 +18,15 @@ from pyspark_log_coordinator.journal.single_store import slot_of
 from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, ObjectMissing
+from pyspark_log_storage.errors import ObjectMissing
 from pyspark_log_storage.names import is_topic
-from pyspark_log_storage.objects import checkpoints
-from pyspark_log_storage.stores.failover import reread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.log.topic_description import Description
     from pyspark_log_storage.stores.store import Store
-
-T = TypeVar("T")
 
 _ENTRY_MAX = 2**62
 """No journal has as many entries: a file that names a later one is not the product's."""
@@ -58,7 +54,7 @@ def topic_folders(store: Store) -> Iterator[TopicFolder]:
 class NodeFolder:
     """A topic's folder on one node. It is listed once, and its files are read when they are asked for.
 
-    What reads checkpoints and the description raises `CorruptObject`, `NewerFormat`, `StoreError`.
+    What reads the description raises `CorruptObject`, `NewerFormat`, `StoreError`.
     """
 
     def __init__(self, store: Store, folder: TopicFolder) -> None:
@@ -89,13 +85,10 @@ class NodeFolder:
 
     def description(self) -> Description | None:
         """Return the stored description, or None if there is none."""
-        found = self._decoded(topic_description.NAME, topic_description.decode, None)
-        if found is not None and (found.topic.name, found.topic.topic_id) != self.folder:
-            raise CorruptObject(
-                f"{self.store.url}/{self.folder.prefix}{topic_description.NAME}",
-                f"it describes topic {found.topic.name!r} with the id {found.topic.topic_id}",
-            )
-        return found
+        try:
+            return topic_description.read(self.store, *self.folder)
+        except ObjectMissing:
+            return None
 
     @property
     def newest(self) -> int:
@@ -105,17 +98,6 @@ class NodeFolder:
         journal = layout.topic_journal(*self.folder)
         remains = tuple(key for key in self.keys if key.startswith(journal))
         return max([newest_in(self.store, journal, remains), *filter(_is_entry, born)])
-
-    def recovery_points(self) -> dict[int, int]:
-        """Return the offset of each partition up to which the node had its rows in segments."""
-        none: dict[tuple[str, int], int] = {}
-        name = checkpoints.RECOVERY_POINT
-        offsets = self._decoded(name, checkpoints.decode_offsets, none, "checkpoint ")
-        for named, number in offsets:
-            if named != self.folder.topic or number >= PARTITIONS_MAX:
-                where = f"checkpoint {self.store.url}/{self.folder.prefix}{name}"
-                raise CorruptObject(where, f"it names {named}-{number}, which topic {self.folder.topic!r} cannot have")
-        return {number: offset for (_, number), offset in offsets.items()}
 
     def journal(self, environment: Environment) -> Journal[topic.Topic, Any]:
         """Return the topic's journal, as far as it is on this store."""
@@ -127,14 +109,6 @@ class NodeFolder:
         # Other folders, such as "00" and "20260131", are not the product's.
         is_partition = _is_number(number) and number == str(int(number)) and int(number) < PARTITIONS_MAX
         return (int(number) if is_partition else None), name
-
-    def _decoded(self, name: str, decode: Callable[[bytes, str], T], default: T, kind: str = "") -> T:
-        """Return a file of the folder, decoded, or `default` if it is missing. `kind` is what errors call it."""
-        key = f"{self.folder.prefix}{name}"
-        try:
-            return reread(self.store, lambda: decode(self.store.read(key), f"{kind}{self.store.url}/{key}"))
-        except ObjectMissing:
-            return default
 
 
 def newest_in(store: Store, journal: str, remains: tuple[str, ...]) -> int:

@@ -18,7 +18,6 @@ from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import CorruptObject, InvalidInput
 from pyspark_log_storage.files import append_file, chunk
 from pyspark_log_storage.files.index import Index
-from pyspark_log_storage.objects import checkpoints
 from pyspark_log_storage.parquet import keyed_segment, parquet_footer, row_group
 from pyspark_log_storage.segments import segment
 from pyspark_log_storage.stores.local import LocalStore
@@ -46,7 +45,7 @@ def dump(
     """Print the contents of stored files as JSON lines.
 
     The first line of each file has its name and type: node marker, list of journal nodes, journal entry, register,
-    snapshot, topic description, append file, segment, Parquet segment, keyed segment, index or checkpoint.
+    snapshot, topic description, append file, segment, Parquet segment, keyed segment or index.
     """
     for file in files:
         try:
@@ -59,10 +58,6 @@ def dump(
 
 def _documents(file: Path, *, rows: bool) -> Documents:
     store, key, name = LocalStore(str(file.resolve().parent)), file.name, str(file)
-    if key.endswith("-checkpoint"):
-        yield stored_objects.head(name, "checkpoint")
-        yield from _checkpoint(store, key, name)
-        return
     magic = store.read(key, 0, 4)
     if magic in CHUNKED:
         kind, chunks = CHUNKED[magic]
@@ -123,16 +118,6 @@ def _index(store: LocalStore, key: str, name: str) -> Documents:
     fields = ("base_offset", "end_offset", "entries")
     yield stored_objects.head(name, "index", **{field: getattr(index, field) for field in fields})
     yield from (msgspec.structs.asdict(entry) for entry in index.read(0, index.entries - 1))
-
-
-def _checkpoint(store: LocalStore, key: str, name: str) -> Documents:
-    data = store.read(key)
-    if key == checkpoints.LEADER_EPOCH:
-        for epoch, start in checkpoints.decode_epochs(data, name):
-            yield {"leader_epoch": epoch, "start_offset": start}
-    else:
-        for (topic, partition), offset in checkpoints.decode_offsets(data, name).items():
-            yield {"topic": topic, "partition": partition, "offset": offset}
 
 
 CHUNKED: dict[bytes, tuple[str, Callable[[LocalStore, str], Iterator[tuple[Document, Any, Any]]]]] = {

@@ -11,7 +11,7 @@ from pyspark_log.cli.command import Result, command
 from pyspark_log.documents.topics import handles_of
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.maintenance import checkpoint_files
+from pyspark_log_coordinator.maintenance import descriptions
 from pyspark_log_coordinator.rebuild import execute
 from pyspark_log_coordinator.rebuild.survey import survey
 from pyspark_log_storage.stores.addresses import absolute_urls, open_store
@@ -64,14 +64,14 @@ def rebuild(
     plan = survey(stores, environment, journals, open_node=open_store)
     if yes:
         execute.rebuild(plan, environment, journals_are_lost=journals_lost)
-        _write_checkpoints(plan)
+        _write_descriptions(plan)
     document = _document(plan, is_rebuilt=yes)
     return Result(document, text=_shown(document))
 
 
-def _write_checkpoints(plan: Survey) -> None:
+def _write_descriptions(plan: Survey) -> None:
     for handle in handles_of(open_log(_address(plan)), None):
-        checkpoint_files.write_on_nodes(handle)
+        descriptions.write_on_nodes(handle)
 
 
 def _address(plan: Survey) -> str:

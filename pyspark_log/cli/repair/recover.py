@@ -63,9 +63,7 @@ def recover(
     for topic in topics or filter(is_topic, store.folders(TOPICS)):
         done = [*node_recovery.recover(store, topic, real_environment(), log, everything=everything, dry_run=dry_run)]
         if not done and topics:
-            message = (
-                f"topic {topic!r} has no checkpoints and no description at {store.url}; check its name and the address"
-            )
+            message = f"topic {topic!r} has no description at {store.url}; check its name and the address"
             raise UnknownTopic(topic, message)
         found += msgspec.to_builtins(done)
     strays = [] if log is None or node is None else _strays(log, node, topics, dry_run=dry_run)

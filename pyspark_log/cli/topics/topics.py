@@ -11,7 +11,7 @@ from pyspark_log.cli.command import command
 from pyspark_log.cli.output import counted
 from pyspark_log.documents import topics as documents
 from pyspark_log.opening import open_log
-from pyspark_log_coordinator.maintenance import checkpoint_files
+from pyspark_log_coordinator.maintenance import descriptions
 from pyspark_log_coordinator.model import settings
 from pyspark_log_coordinator.model.topic_config import TopicConfig, parse
 from pyspark_log_storage.errors import InvalidRecord, TopicExists, UnknownTopic
@@ -198,7 +198,7 @@ def add_partitions(
 
     handle = log.topic(name)
     first, added = reassigner.add_partitions(handle, partitions, wanted)
-    checkpoint_files.write_on_nodes(handle)  # if all journals are lost, nothing else tells how many there are
+    descriptions.write_on_nodes(handle)  # if all journals are lost, nothing else tells how many there are
     new = [{"partition": number, "replicas": nodes} for number, nodes in enumerate(added, first)]
     return {"topic": name, "partitions": partitions, "added": new}
 

@@ -1,1 +1,1 @@
-"""Small stored objects: the envelope with its checksum, a node's marker, Kafka's checkpoints."""
+"""Small stored objects: the envelope with its checksum, and a node's marker."""

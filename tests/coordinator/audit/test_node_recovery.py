@@ -2,7 +2,7 @@
 
 from pyspark_log_coordinator.audit import node_recovery
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.maintenance import checkpoint_files
+from pyspark_log_coordinator.maintenance import descriptions
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
 from tests.support.coordinator.stored_topic import StoredTopic
 
@@ -10,7 +10,7 @@ from tests.support.coordinator.stored_topic import StoredTopic
 def test_without_journals_the_description_says_which_rows_are_in_the_files():
     topic = StoredTopic()
     topic.fill(2)
-    checkpoint_files.write_on_nodes(topic.handle)
+    descriptions.write_on_nodes(topic.handle)
     for key in list(topic.store.list(f"{topic.folder}journal/")):
         topic.store.delete(key)
     [found] = node_recovery.recover(topic.store, "t", real_environment())
@@ -25,7 +25,7 @@ def test_files_that_other_nodes_hold_are_not_missing_on_a_node():
     topic = ReplicatedTopic()
     everywhere = topic.append(on=ALL)
     topic.append(on=("0", "2"))
-    checkpoint_files.write_on_nodes(topic.handle)
+    descriptions.write_on_nodes(topic.handle)
     [found] = node_recovery.recover(topic.log.node_store("1"), "t", topic.log.environment, topic.log)
     assert (found.checked, found.damage) == ((topic.handle.append_file(everywhere),), None)
 
@@ -33,7 +33,7 @@ def test_files_that_other_nodes_hold_are_not_missing_on_a_node():
 def test_a_file_that_the_node_holds_and_lacks_ends_its_rows():
     topic = ReplicatedTopic()
     names = [topic.append(on=ALL) for _ in range(2)]
-    checkpoint_files.write_on_nodes(topic.handle)
+    descriptions.write_on_nodes(topic.handle)
     topic.log.node_store("1").delete(topic.handle.append_file(names[1]))
     [found] = node_recovery.recover(topic.log.node_store("1"), "t", topic.log.environment, topic.log)
     assert (found.good_up_to, found.damage.file) == (1, topic.handle.append_file(names[1]))

@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_log_coordinator.audit import node_recovery, verify
-from pyspark_log_coordinator.maintenance import checkpoint_files, roll_task
+from pyspark_log_coordinator.maintenance import descriptions, roll_task
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.sync import catch_up
 from pyspark_log_coordinator.topic.machine import ElectLeaders, Holder, Suspect, Suspicion
@@ -21,7 +21,7 @@ def topic():
         catch_up.catch_up(topic.handle, node)
     topic.append(on=("0",), acks="all")
     topic.roll(1)
-    checkpoint_files.write_on_nodes(topic.handle)
+    descriptions.write_on_nodes(topic.handle)
     return topic
 
 

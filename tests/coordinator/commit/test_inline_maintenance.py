@@ -18,7 +18,7 @@ from pyspark_log_coordinator.commit.inline_maintenance import (
 )
 from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.maintenance import cluster_cleanup, roll_task, topic_cleanup
-from pyspark_log_coordinator.maintenance.checkpoint_files import DESCRIBE_SECONDS
+from pyspark_log_coordinator.maintenance.descriptions import DESCRIBE_SECONDS
 from pyspark_log_coordinator.model.batch import StagedFile
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import RetryPolicy

@@ -1,16 +1,16 @@
-"""A follower catches up all topics of its node, writes checkpoints, and deletes files that no entry names."""
+"""A follower catches up all topics of its node, describes them, and deletes files that no entry names."""
 
 import gc
 import weakref
 
 import pytest
 
+from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.maintenance import follower as following
 from pyspark_log_coordinator.maintenance.follower import Follower, FollowerRound
 from pyspark_log_coordinator.sync.scrubber import scrub
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import NodeMissing, ObjectMissing
-from pyspark_log_storage.objects import checkpoints
+from pyspark_log_storage.errors import NodeMissing
 from tests.support.coordinator.replicated_topic import ReplicatedTopic, write
 from tests.support.coordinator.several_nodes import Stores
 from tests.support.coordinator.troubled_store import ALWAYS, TroubledStore
@@ -20,13 +20,6 @@ from tests.support.memory_store import MemoryStore
 @pytest.fixture
 def topic():
     return ReplicatedTopic()
-
-
-def checkpoint(topic, name, file):
-    """Return a node's checkpoint of topic t."""
-    folder = layout.topic_folder("t", topic.handle.topic_id)
-    data = topic.log.node_store(name).read(f"{folder}{file}")
-    return checkpoints.decode_epochs(data, file) if "/" in file else checkpoints.decode_offsets(data, file)
 
 
 def test_a_round_catches_up_every_topic_with_replicas_on_the_node(topic):
@@ -119,34 +112,19 @@ def test_a_topic_deleted_while_its_files_are_read_does_no_harm_to_the_others(top
     assert other.refresh().partitions[0].log_end_offsets == {"0": 1, "1": 1}
 
 
-# Checkpoints
+# Descriptions
 
 
-def test_a_round_writes_the_checkpoints_of_what_the_node_has():
-    topic = ReplicatedTopic(replicas=(("0", "1"), ("1", "2"), ("0", "2")))
-    topic.append({0: [b"a"], 1: [b"b", b"c"], 2: [b"d"]}, on=("0", "1"), acks="1")
-    Follower(topic.log, "1").round()
-    Follower(topic.log, "2").round()
-    assert checkpoint(topic, "1", checkpoints.RECOVERY_POINT) == {("t", 0): 0, ("t", 1): 0}
-    assert checkpoint(topic, "1", checkpoints.REPLICATION) == {("t", 0): 1, ("t", 1): 0}
-    assert checkpoint(topic, "2", checkpoints.REPLICATION) == {("t", 1): 2, ("t", 2): 1}
-    assert checkpoint(topic, "2", f"1/{checkpoints.LEADER_EPOCH}") == ((0, 0),)
-    with pytest.raises(ObjectMissing):
-        checkpoint(topic, "1", f"2/{checkpoints.LEADER_EPOCH}")
-    Follower(topic.log, "1").round()
-    assert checkpoint(topic, "1", checkpoints.REPLICATION) == {("t", 0): 1, ("t", 1): 2}
-
-
-def test_checkpoints_that_have_not_changed_are_not_written_again(topic):
+def test_a_description_that_has_not_changed_is_not_written_again(topic):
     topic.append()
-    follower = Follower(topic.log, "1")
+    follower, store = Follower(topic.log, "1"), topic.log.node_store("1")
+    key = topic_description.key("t", topic.handle.topic_id)
     follower.round()
-    folder = layout.topic_folder("t", topic.handle.topic_id)
-    topic.log.node_store("1").put(f"{folder}{checkpoints.REPLICATION}", b"?")
+    store.put(key, b"?")
     follower.round()
-    assert topic.log.node_store("1").read(f"{folder}{checkpoints.REPLICATION}") == b"?"
+    assert store.read(key) == b"?"
     Follower(topic.log, "1").round()
-    assert checkpoint(topic, "1", checkpoints.REPLICATION) == {("t", 0): 0}
+    assert topic_description.read(store, "t", topic.handle.topic_id).topic == topic.handle.state
 
 
 # Cleaning

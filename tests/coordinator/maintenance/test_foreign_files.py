@@ -12,14 +12,14 @@ from pyspark_log_coordinator.cluster.nodes import Node
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.journal import journal as journal_module
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode
-from pyspark_log_coordinator.maintenance import checkpoint_files, follower, topic_cleanup, topic_roll
+from pyspark_log_coordinator.maintenance import descriptions, follower, topic_cleanup, topic_roll
 from pyspark_log_coordinator.maintenance.cluster_cleanup import clean_up_cluster
 from pyspark_log_coordinator.model.batch import SequencedFile
 from pyspark_log_coordinator.model.topic_state import FileRef, PendingDeletion
 from pyspark_log_coordinator.rebuild.folder_scan import NodeFolder, TopicFolder
 from pyspark_log_storage import decoding, layout
 from pyspark_log_storage.errors import CorruptObject
-from pyspark_log_storage.objects import checkpoints, node
+from pyspark_log_storage.objects import node
 from pyspark_log_storage.stores.local import LocalStore
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
 
@@ -110,7 +110,7 @@ def test_maintenance_deletes_only_files_of_the_log(topic):
 
 
 def test_a_recovery_leaves_a_copy_of_a_topics_folder_alone(topic):
-    checkpoint_files.write_on_nodes(topic.handle)
+    descriptions.write_on_nodes(topic.handle)
     folder = Path(topic.store.url) / topic.folder
     copied = folder.with_name("copy of it")
     shutil.copytree(folder, copied)
@@ -150,8 +150,3 @@ def check_refused(*named):
         decoder = msgspec.msgpack.Decoder(type(each))
         with pytest.raises(CorruptObject, match="the object"):
             decoding.decode(decoder.decode, msgspec.msgpack.encode(each), "the object")
-
-
-def test_a_checkpoint_of_another_name_is_an_error():
-    with pytest.raises(CorruptObject, match="has no valid topic name"):
-        checkpoints.decode_offsets(b"0\n1\n../t 0 5\n", "the file")

@@ -71,7 +71,7 @@ def test_cleaning_up_applies_retention():
     done = topic_cleanup.clean_up_topic(topic.handle)
     assert [(each.partition, each.log_start, each.rows) for each in done.expired] == [(0, 1, 1)]
     assert topic.read() == [b"new"]
-    assert topic.keys("0/") == ["0/leader-epoch-checkpoint"]
+    assert topic.keys("0/") == []
 
 
 # Orphans

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from pyspark_log_coordinator.log.log import Log
-from pyspark_log_coordinator.maintenance import checkpoint_files
+from pyspark_log_coordinator.maintenance import descriptions
 from pyspark_log_coordinator.rebuild import execute
 from pyspark_log_coordinator.rebuild.survey import survey
 from pyspark_log_storage.errors import NoCluster, NodeMissing, OutcomeUnknown
@@ -27,7 +27,7 @@ def lost():
         topic.append(on=("0", "1", "2"), acks="all")
     topic.roll(2)
     topic.append(on=("0", "1"), acks="all")
-    checkpoint_files.write_on_nodes(topic.handle)
+    descriptions.write_on_nodes(topic.handle)
     topic.append(on=("1",), acks="all")
     topic.append(on=("0", "1"), acks="0")
     for store in topic.stores.at.values():

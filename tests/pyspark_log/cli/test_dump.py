@@ -71,11 +71,6 @@ def test_what_lies_beside_the_rows_is_dumped(cli):
     head, [entry] = dumped(cli, "topics/t/*/0/*.index")
     assert (head["is"], head["base_offset"], head["end_offset"], head["entries"]) == ("index", 0, 10, 1)
     assert (entry["base_offset"], entry["rows"], entry["max_timestamp"]) == (0, 10, 1_700_000_000_001_000)
-    for name in ("recovery-point", "replication"):
-        head, rest = dumped(cli, f"topics/t/*/{name}-offset-checkpoint")
-        assert (head["is"], rest) == ("checkpoint", [{"topic": "t", "partition": 0, "offset": 10}])
-    _, rest = dumped(cli, "topics/t/*/0/leader-epoch-checkpoint")
-    assert rest == [{"leader_epoch": 0, "start_offset": 0}]
     head, [document] = dumped(cli, "topics/t/*/description")
     assert (head["is"], head["nodes"][0]["node_id"]) == ("topic description", "0")
     assert (document["state"]["name"], len(document["state"]["partitions"][0]["segments"])) == ("t", 1)
@@ -105,7 +100,7 @@ def test_every_file_of_a_log_can_be_dumped_one_after_the_other(cli):
     files = sorted(path for path in cli.path.rglob("*") if path.is_file() and path.parent.name != ".tmp")
     heads = [each for each in map(json.loads, cli.out("dump", *files).splitlines()) if "file" in each]
     assert [each["file"] for each in heads] == [str(file) for file in files]
-    assert len({each["is"] for each in heads}) == 8
+    assert len({each["is"] for each in heads}) == 7
 
 
 def test_what_cannot_be_read_is_an_error_that_names_it_after_what_can(cli, tmp_path):

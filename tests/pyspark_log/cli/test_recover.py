@@ -12,18 +12,18 @@ from tests.support.plain_log import PlainLog, flip_bit
 
 @pytest.fixture
 def cli(tmp_path: Path) -> CommandLine:
-    """Topic t of one partition with three segments of a row each, of which the checkpoint knows two."""
+    """Topic t of one partition with three segments of a row each, of which the description knows two."""
     cli = CommandLine(tmp_path / "log")
     log = PlainLog(cli.path)
     log.create("t").submit(AlterConfig({"flush.messages": "1"}))
     for value in (b"0", b"1"):
         log.append("t", {0: [value]})
         cli.run("maintain")
-    [checkpoint] = cli.path.glob("topics/t/*/recovery-point-offset-checkpoint")
-    known = checkpoint.read_bytes()
+    [description] = cli.path.glob("topics/t/*/description")
+    known = description.read_bytes()
     log.append("t", {0: [b"2"]})
     cli.run("maintain")
-    checkpoint.write_bytes(known)
+    description.write_bytes(known)
     return cli
 
 
@@ -64,10 +64,7 @@ def test_what_cannot_be_recovered_is_an_error_that_names_it(cli, tmp_path):
     for option in ("--path", "--node"):
         assert f"no node at {nowhere}" in cli.error("recover", option, nowhere)
     assert "select a node with --node" in cli.error("recover", "--path", f"{cli.path},{nowhere}")
-    assert "topic 'u' has no checkpoints" in cli.error("recover", "u")
-    [checkpoint] = cli.path.glob("topics/t/*/recovery-point-offset-checkpoint")
-    checkpoint.write_text("0\n1\nt 0\n")
-    assert checkpoint.name in cli.error("recover", "t")
-    other = CommandLine(tmp_path / "other")
-    other.run("topics", "create", "t")
-    assert other.documents("recover") == [], "there are no checkpoints yet"
+    assert "topic 'u' has no description" in cli.error("recover", "u")
+    [description] = cli.path.glob("topics/t/*/description")
+    description.write_text("0\n1\nt 0\n")
+    assert description.name in cli.error("recover", "t")

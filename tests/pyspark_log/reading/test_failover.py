@@ -19,7 +19,7 @@ from pyspark_log_coordinator.cluster.machine import FenceNode
 from pyspark_log_coordinator.journal import journal
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.reachable_stores import reachable_nodes
-from pyspark_log_coordinator.maintenance import checkpoint_files, delta_table
+from pyspark_log_coordinator.maintenance import delta_table, descriptions
 from pyspark_log_coordinator.replication.election import ElectLeaders
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.replica_file import live
@@ -102,7 +102,7 @@ def test_a_damaged_answer_of_a_bucket_is_no_damaged_object(monkeypatch, settings
     topic.fill(4)
     topic.roll(2)
     topic.fill(2)
-    checkpoint_files.write_on_nodes(topic.handle)
+    descriptions.write_on_nodes(topic.handle)
     if settings:
         delta_table.publish_on_nodes(topic.handle, reachable_nodes(topic.log))
         delta_log.write_checkpoint(bucket, topic.folder, delta_log.read(bucket, topic.folder))

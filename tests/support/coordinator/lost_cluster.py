@@ -10,7 +10,7 @@ from pyspark_log.reading.planning import Range, split_of
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.log import Log, TopicHandle
-from pyspark_log_coordinator.maintenance import checkpoint_files
+from pyspark_log_coordinator.maintenance import descriptions
 from pyspark_log_coordinator.maintenance.roll_task import roll_task_of, run_roll
 from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.rebuild import execute
@@ -78,7 +78,7 @@ class LostCluster:
 
     def checkpoint(self, topic: str) -> None:
         """Write checkpoints and descriptions, as maintenance does."""
-        checkpoint_files.write_on_nodes(self.log.topic(topic))
+        descriptions.write_on_nodes(self.log.topic(topic))
 
     def folder(self, node: str, topic: str) -> Path:
         """Return the topic's folder on a node."""

@@ -1,7 +1,7 @@
 """The commands of a story that are about replicas. The outcome after `->` is events, `no change`, or `refused ERROR`.
 
     copy NODE [files=N]            a follower's round: the node copies the files that it lacks, or the oldest N of them,
-                                   records that, and writes its checkpoints
+                                   records that, and describes the topic
     roll pN=FIRST..END [on=A,...]  a process makes a segment, on these nodes (A)
     shrink pN=B,...                a failure detector finds these members of the ISR lagging
     suspect NODE                   a process fails to reach a node
@@ -26,9 +26,9 @@ Events are written in the order of the entry: `holds`, `p0 isr=A,B`, `p0 leader=
     epochs pN                      -> EPOCH from OFFSET, ...
     ask pN epoch=E                 -> the end of the rows of epochs up to E
     cut pN epochs=E:FIRST,... end=N    -> the rows that a node keeps of a folder with these leader epochs
-    checkpoint NODE                -> p0=N p1=N ...: the HW in the checkpoint that the node wrote in its last round
+    checkpoint NODE                -> p0=N p1=N ...: the HW that the node described in its last round, up to its rows
     restart NODE [by=hw]           -> p0 keeps N, ...: the rows that the node keeps after a restart, by the leader
-                                   epochs in its checkpoint, or by the HW there, as in Kafka before KIP-101
+                                   epochs that it described, or by the HW there, as in Kafka before KIP-101
     look at=SECONDS                -> nobody lags | p0 lagging=B,C ...: the members that the failure detector of the
                                    topic finds out of sync
 """
@@ -36,7 +36,6 @@ Events are written in the order of the entry: `holds`, `p0 isr=A,B`, `p0 leader=
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from pyspark_log_coordinator.maintenance import checkpoint_files
 from pyspark_log_coordinator.replication import isr_shrink
 from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.file_holders import FilesHeld
@@ -65,7 +64,6 @@ from pyspark_log_coordinator.topic.machine import (
     Suspicion,
     Topic,
 )
-from pyspark_log_storage.objects import checkpoints
 from tests.support.coordinator import topics
 from tests.support.coordinator.scenario_words import StoryError, partition_number, settings, split
 
@@ -91,17 +89,17 @@ def commands(here: Callable[[], Played]) -> dict[str, Callable[[list[str]], str]
     def asked(answer: Callable[[Topic, list[str]], str]) -> Callable[[list[str]], str]:
         return lambda words: answer(here().state, words)
 
-    known: dict[tuple[Played, str], dict[str, bytes]] = {}
+    known: dict[tuple[Played, str], Topic] = {}
     lags: dict[Played, dict[isr_shrink.FollowerId, isr_shrink.FollowerLag]] = {}
 
     def copy(words: list[str]) -> str:
         said = told(_copy)(words)
-        known[here(), words[0]] = checkpoint_files.contents(here().state, words[0])
+        known[here(), words[0]] = here().state
         return said
 
     def checkpoint(words: list[str]) -> str:
         (node,) = words
-        return " ".join(f"p{n}={mark}" for n, mark in _marks(known[here(), node]).items())
+        return " ".join(f"p{n}={mark}" for n, mark in _marks(known[here(), node], node).items())
 
     def restart(words: list[str]) -> str:
         node, *rest = words
@@ -151,18 +149,19 @@ def _copy(state: Topic, words: list[str]) -> HoldFiles:
     return HoldFiles(node, state.incarnations[node], files, segments)
 
 
-def _marks(files: dict[str, bytes]) -> dict[int, int]:
-    offsets = checkpoints.decode_offsets(files[checkpoints.REPLICATION], checkpoints.REPLICATION)
-    return {partition: mark for (_, partition), mark in offsets.items()}
+def _marks(known: Topic, node: str) -> dict[int, int]:
+    mine = {number: each for number, each in enumerate(known.partitions) if node in each.replicas}
+    return {number: min(each.high_watermark, each.log_end_offsets[node]) for number, each in mine.items()}
 
 
-def _restart(state: Topic, node: str, files: dict[str, bytes], by: str) -> str:
-    """Return what a node keeps of the rows that it has, by its checkpoints."""
+def _restart(state: Topic, node: str, known: Topic, by: str) -> str:
+    """Return what a node keeps of the rows that it has, by what it described."""
     kept = {}
-    for number, mark in _marks(files).items():
-        partition, key = state.partitions[number], f"{number}/{checkpoints.LEADER_EPOCH}"
+    for number, mark in _marks(known, node).items():
+        partition, then = state.partitions[number], known.partitions[number]
         end = partition.log_end_offsets[node]
-        epochs = checkpoints.decode_epochs(files[key], key)
+        first, *later = then.epoch_starts
+        epochs = [first, *(each for each in later if node == then.leader or each[1] < then.log_end_offsets[node])]
         by_epochs = divergence(epochs, end, partition.epoch_starts, partition.log_end)
         kept[number] = min(end, mark) if by == "hw" else by_epochs
     return ", ".join(f"p{number} keeps {end}" for number, end in kept.items())

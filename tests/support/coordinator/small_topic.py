@@ -34,7 +34,6 @@ from pyspark_log_coordinator.retry import RetryPolicy
 from pyspark_log_coordinator.segments import compaction_plan, roll_plan, tiers
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.objects import checkpoints
 from pyspark_log_storage.parquet import parquet_segment
 from pyspark_log_storage.stores import reserve
 from pyspark_log_storage.stores.local import LocalStore
@@ -249,13 +248,11 @@ class TopicClient:
         return sorted(stored ^ needed) + [str(path) for path in (unnamed.iterdir() if unnamed.is_dir() else ())]
 
     def _files(self, handle: TopicHandle) -> set[str]:
-        """Return the keys of what a topic's state names, and of its checkpoints."""
+        """Return the keys of what a topic's state names, and of its description."""
         state, folder = handle.journal.state, layout.topic_folder(handle.name, handle.topic_id)
         files = {f"{folder}append/{file.name}" for file in state.files}
-        for name in (checkpoints.RECOVERY_POINT, checkpoints.REPLICATION, topic_description.NAME):
-            files.add(f"{folder}{name}")
+        files.add(f"{folder}{topic_description.NAME}")
         for p, partition in enumerate(state.partitions):
-            files.add(f"{folder}{p}/{checkpoints.LEADER_EPOCH}")
             for each in partition.segments:
                 files.update(layout.segment_files(f"{folder}{p}/{each.name}"))
         return files

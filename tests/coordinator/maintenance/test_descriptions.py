@@ -1,11 +1,10 @@
-"""Checkpoints and a topic's description say what the journal says, and are written only if they have changed."""
+"""A topic's description says what the journal says, and is written only if it has changed."""
 
 import pytest
 
 from pyspark_log_coordinator.log import topic_description
-from pyspark_log_coordinator.maintenance import checkpoint_files, topic_cleanup
+from pyspark_log_coordinator.maintenance import descriptions, topic_cleanup
 from pyspark_log_storage.errors import StoreRefused, StoreUnwritable
-from pyspark_log_storage.objects import checkpoints
 from tests.support.coordinator.stored_topic import AT_ONCE, StoredTopic
 from tests.support.memory_store import MemoryStore
 
@@ -15,17 +14,7 @@ def topic():
     return StoredTopic(**AT_ONCE)
 
 
-def test_the_checkpoints_say_what_the_journal_says(topic):
-    topic.fill(4)
-    topic.roll(3)
-    topic_cleanup.clean_up_topic(topic.handle)
-    read = topic.store.read
-    assert checkpoints.decode_offsets(read(topic.folder + checkpoints.RECOVERY_POINT), "x") == {("t", 0): 9}
-    assert checkpoints.decode_offsets(read(topic.folder + checkpoints.REPLICATION), "x") == {("t", 0): 12}
-    assert checkpoints.decode_epochs(read(f"{topic.folder}0/{checkpoints.LEADER_EPOCH}"), "x") == ((0, 0),)
-
-
-def test_checkpoints_that_have_not_changed_are_not_written_again():
+def test_a_description_that_has_not_changed_is_not_written_again():
     class PuttingStore(MemoryStore):
         def put(self, key, data):
             put.append(key.rsplit("/", 1)[1])
@@ -35,15 +24,14 @@ def test_checkpoints_that_have_not_changed_are_not_written_again():
     topic = StoredTopic(PuttingStore())
     topic.fill(1)
     put.clear()
-    checkpoint_files.write_on_nodes(topic.handle)
-    kafkas = [checkpoints.RECOVERY_POINT, checkpoints.REPLICATION, checkpoints.LEADER_EPOCH]
-    assert sorted(put) == sorted([*kafkas, topic_description.NAME])
+    descriptions.write_on_nodes(topic.handle)
+    assert put == [topic_description.NAME]
     put.clear()
-    checkpoint_files.write_on_nodes(topic.handle)
+    descriptions.write_on_nodes(topic.handle)
     assert put == []
     topic.fill(1)
-    checkpoint_files.write_on_nodes(topic.handle)
-    assert put == [topic_description.NAME, checkpoints.REPLICATION]
+    descriptions.write_on_nodes(topic.handle)
+    assert put == [topic_description.NAME]
 
 
 def described(topic):
@@ -72,7 +60,7 @@ def test_no_description_names_a_file_that_has_been_deleted():
     named, deleted = set(), []
     topic = StoredTopic(WatchedStore(), **AT_ONCE)
     topic.fill(4)
-    checkpoint_files.write_on_nodes(topic.handle)
+    descriptions.write_on_nodes(topic.handle)
     topic.roll(3)
     topic_cleanup.clean_up_topic(topic.handle)
     assert (len(deleted), named) == (3, set())
@@ -93,7 +81,7 @@ def test_a_full_disk_is_described_once_files_are_deleted():
 
     topic = StoredTopic(store := FullStore(), **AT_ONCE)
     topic.fill(2)
-    checkpoint_files.write_on_nodes(topic.handle)
+    descriptions.write_on_nodes(topic.handle)
     assert len(described(topic).topic.files) == 2
     topic.roll()
     old, store.is_full = topic.keys("append/"), True
