@@ -29,7 +29,7 @@ from pyspark_log_coordinator.model.topic_config import parse
 from pyspark_log_coordinator.segments.swap import SwapSegments
 from pyspark_log_coordinator.topic.machine import MaintainSegments
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.files import chunk
+from pyspark_log_storage.files import chunk, index
 from pyspark_log_storage.files.append_file import AppendFileWriter
 from pyspark_log_storage.layout import born_name, segment_name
 from pyspark_log_storage.segments import segment
@@ -144,14 +144,14 @@ class Lookups:
         """Find the chunk that holds an offset."""
         split = split_of(self.log.topic(TOPIC), Range(TOPIC, self.partition, offset, offset + 1))
         (key,) = split.segments
-        (entry,) = segment.indexed_between(self.store, key, offset, offset + 1)
+        (entry,) = index.between(self.store, key, offset, offset + 1)
         assert entry.base_offset <= offset < entry.end_offset
 
     def position_of_time(self, offset: int) -> None:
         """Find the first chunk that reaches the time of a row."""
         handle, timestamp = self.log.topic(TOPIC), offset * US_PER_MS
         first = handle.journal.state.partitions[self.partition].segments_reaching(timestamp)[0]
-        entry = segment.indexed_reaching(self.store, handle.segment(self.partition, first.name), timestamp)
+        entry = index.first_reaching(self.store, handle.segment(self.partition, first.name), timestamp)
         assert entry is not None
         assert entry.base_offset <= offset < entry.end_offset
 

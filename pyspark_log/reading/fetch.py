@@ -24,6 +24,7 @@ from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.columns.column_conversion import as_newest
 from pyspark_log_storage.errors import CorruptObject, NoCluster, ObjectMissing, StoreError
+from pyspark_log_storage.files import index
 from pyspark_log_storage.files.append_file import read_chunk
 from pyspark_log_storage.files.row_files import StagedChunk
 from pyspark_log_storage.segments import segment
@@ -295,7 +296,7 @@ def _entries(
     return failover.look_up(
         nodes,
         rows[0],
-        lambda store: whole(segment.indexed_between(store, key, *rows)),
+        lambda store: whole(index.between(store, key, *rows)),
         lambda store: whole(segment.scanned_between(store, key, *rows)),
     )
 

@@ -31,6 +31,7 @@ from pyspark_log.reading.planning import read_replicas
 from pyspark_log_coordinator.log.nearest_holders import nearest_first
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import DataLoss, InvalidInput, UnknownTopic
+from pyspark_log_storage.files import index
 from pyspark_log_storage.segments import segment
 
 if TYPE_CHECKING:
@@ -235,7 +236,7 @@ def _places_reaching(
         entry = failover.look_up(
             holders,
             rolled.base_offset,
-            functools.partial(segment.indexed_reaching, key=key, timestamp=timestamp),
+            functools.partial(index.first_reaching, key=key, timestamp=timestamp),
             functools.partial(segment.scanned_reaching, key=key, timestamp=timestamp),
         )
         if entry is not None:
@@ -244,7 +245,7 @@ def _places_reaching(
             later = failover.look_up(
                 holders,
                 start,
-                functools.partial(segment.indexed_between, key=key, start=start, end=end),
+                functools.partial(index.between, key=key, start=start, end=end),
                 functools.partial(segment.scanned_between, key=key, start=start, end=end),
             )
             yield from ((place_in_segment(key, each), holders) for each in later if each.max_timestamp >= timestamp)

@@ -30,7 +30,6 @@ Only objects with such keys are ever deleted. Other files in these folders do no
 from __future__ import annotations
 
 import re
-from hashlib import blake2b
 
 _DIGITS = 20
 _NUMBER = rf"[0-9]{{{_DIGITS}}}"
@@ -170,13 +169,9 @@ def segment_in(file: str) -> str | None:
     return file.removesuffix(LOG) if _SEGMENT_ROWS.fullmatch(file) else None
 
 
-def identity_of(file: str) -> int:
-    """Return the number that both files of a segment carry, given the key of one of them, or of the segment.
-
-    It is a hash of the segment's name, which is unique: a file with the bytes of another segment has another number.
-    """
-    name = file.rpartition("/")[2].removesuffix(".index").removesuffix(LOG)
-    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")
+def name_of(key: str) -> str:
+    """Return the last part of a key: of a segment its name, which is never used twice and so tells whose bytes are."""
+    return key.rpartition("/")[2]
 
 
 def topic_folder(topic: str, topic_id: str) -> str:

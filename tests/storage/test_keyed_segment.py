@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pyspark_log_storage.columns.compaction_columns import CompactionColumns
 from pyspark_log_storage.columns.schema import RECORD, RECORD_SCHEMAS, TIMESTAMP
 from pyspark_log_storage.errors import CorruptObject, NewerFormat
-from pyspark_log_storage.files.index import Index
+from pyspark_log_storage.files import index
 from pyspark_log_storage.files.row_files import KeyedCounts
 from pyspark_log_storage.parquet import keyed_segment, parquet_footer, parquet_segment
 from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
@@ -93,7 +93,7 @@ def test_the_footer_is_as_drawn_and_the_rows_are_ordinary_parquet(store):
     assert (stored["version"], stored["keyed"]) == (1, [len(ROWS), 3, None])
     parquet_rows.write(dense := MemoryStore(), parquet_rows.simple(3))
     none = msgspec.json.decode(parquet_footer.read(dense, KEY).parquet.metadata[b"pyspark-log.segment"])
-    assert set(none) == {"version", "base_offset", "leader_epochs", "row_groups", "identity"}
+    assert set(none) == {"version", "base_offset", "leader_epochs", "row_groups", "name"}
     assert none["version"] == 1
     assert parquet_footer.read(dense, KEY).segment.keyed is None
 
@@ -132,7 +132,7 @@ def test_rows_and_keys_are_read_back_and_the_index_covers_the_range(rows, group_
     )
     assert done.keyed == parquet_footer.read(store, KEY).segment.keyed == counts
     assert (done.min_timestamp, done.max_timestamp) == (0, max(each.max_timestamp for each in entries))
-    assert Index(store, f"{KEY}.index").read(0, len(entries) - 1) == entries
+    assert index.read(store, KEY) == entries
     transfer.copy_segment(store, other, KEY, done)
     assert other.read(KEY) == store.read(KEY)
     other.delete(f"{KEY}.index")

@@ -42,8 +42,7 @@ from pyspark_log_storage.columns import column_ddl, schema
 from pyspark_log_storage.columns.compaction_columns import CompactionColumns
 from pyspark_log_storage.delta import delta_checkpoint, delta_log
 from pyspark_log_storage.errors import CorruptObject
-from pyspark_log_storage.files import append_file, chunk
-from pyspark_log_storage.files.index import Index
+from pyspark_log_storage.files import append_file, chunk, index
 from pyspark_log_storage.objects import node
 from pyspark_log_storage.objects.envelope import seal
 from pyspark_log_storage.parquet import keyed_segment, parquet_footer
@@ -306,16 +305,15 @@ def scanned(data: bytes) -> object:
     ]
 
 
-def segment_with(log: bytes, index: bytes) -> MemoryStore:
+def segment_with(log: bytes, its_index: bytes) -> MemoryStore:
     store = MemoryStore()
     store.put(f"{SEGMENT}.log", log)
-    store.put(f"{SEGMENT}.index", index)
+    store.put(f"{SEGMENT}.index", its_index)
     return store
 
 
 def indexed(data: bytes) -> object:
-    found = Index(segment_with(LOG, data), f"{SEGMENT}.index")
-    return found.read(0, found.entries - 1)
+    return index.read(segment_with(LOG, data), SEGMENT)
 
 
 FILES_OF_ROWS: dict[str, tuple[bytes, Decode]] = {

@@ -31,7 +31,7 @@ from pyspark_log_coordinator.sync.faults import Wrong
 from pyspark_log_storage import layout
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, UnknownTopic
-from pyspark_log_storage.files.index import Index
+from pyspark_log_storage.files import index
 from pyspark_log_storage.files.row_files import EpochStarts
 from pyspark_log_storage.objects.node import read_marker, require_marker
 from pyspark_log_storage.segments import segment
@@ -207,7 +207,7 @@ def _epochs_and_end(store: Store, key: str) -> tuple[EpochStarts, int]:
     try:
         _, epochs = segment.epochs_of(store, key)
         with contextlib.suppress(CorruptObject, ObjectMissing):
-            return epochs, int(Index(store, f"{key}.index").end_offset)
+            return epochs, index.read(store, key)[-1].end_offset
         return epochs, segment.scan(store, key)[-1].end_offset
     except (CorruptObject, ObjectMissing):
         return (), layout.base_offset_of(key)  # if it is no stray, `recover` reports it

@@ -16,8 +16,7 @@ from pyspark_log_coordinator.log import topic_description
 from pyspark_log_storage import decoding, layout
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import CorruptObject, InvalidInput
-from pyspark_log_storage.files import append_file, chunk
-from pyspark_log_storage.files.index import Index
+from pyspark_log_storage.files import append_file, chunk, index
 from pyspark_log_storage.parquet import keyed_segment, parquet_footer, row_group
 from pyspark_log_storage.segments import segment
 from pyspark_log_storage.stores.local import LocalStore
@@ -114,10 +113,10 @@ def _parquet_segment(store: LocalStore, key: str, file: Path, *, rows: bool) -> 
 
 
 def _index(store: LocalStore, key: str, name: str) -> Documents:
-    index = Index(store, key)
-    fields = ("base_offset", "end_offset", "entries")
-    yield stored_objects.head(name, "index", **{field: getattr(index, field) for field in fields})
-    yield from (msgspec.structs.asdict(entry) for entry in index.read(0, index.entries - 1))
+    entries = index.read(store, key.removesuffix(".index"))
+    offsets = {"base_offset": entries[0].base_offset, "end_offset": entries[-1].end_offset}
+    yield stored_objects.head(name, "index", **offsets, entries=len(entries))
+    yield from map(msgspec.structs.asdict, entries)
 
 
 CHUNKED: dict[bytes, tuple[str, Callable[[LocalStore, str], Iterator[tuple[Document, Any, Any]]]]] = {

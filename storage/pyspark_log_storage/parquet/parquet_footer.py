@@ -73,8 +73,8 @@ class SegmentMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
     leader_epochs: Annotated[tuple[tuple[Count, Count], ...], msgspec.Meta(max_length=LEADER_EPOCHS_MAX)]
     """Leader epochs with their first offsets, as in the header of a .log."""
     row_groups: tuple[RowGroup, ...]
-    identity: int
-    """`layout.identity_of` the segment, as in the header of a .log."""
+    name: str
+    """The segment's, as in the header of a .log."""
     keyed: KeyedCounts | None = None
     """Of a keyed segment."""
 
@@ -132,7 +132,7 @@ def new_metadata(
     keyed: KeyedCounts | None = None,
 ) -> SegmentMetadata:
     """Return the metadata of the segment at `key` in the version that is written."""
-    return SegmentMetadata(_VERSION, base_offset, epochs, tuple(groups), layout.identity_of(key), keyed)
+    return SegmentMetadata(_VERSION, base_offset, epochs, tuple(groups), layout.name_of(key), keyed)
 
 
 def sealed(tail: bytes) -> bytes:
@@ -160,8 +160,8 @@ def read(store: Readable, key: str) -> Footer:
     if len(tail) != size - position:
         raise CorruptObject(name, "it changed its length while it was read")
     found = decode(tail, position, name)
-    if found.segment.identity != layout.identity_of(key):
-        raise CorruptObject(name, "it is another segment, by the identity in its footer")
+    if found.segment.name != layout.name_of(key):
+        raise CorruptObject(name, "it does not belong here: it was written as " + found.segment.name)
     return found
 
 

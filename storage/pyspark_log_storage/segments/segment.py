@@ -4,16 +4,10 @@
 
     .log    offset  bytes  field (little-endian)
             0       4      magic b"PLSG"
-            4       2      version, 1
-            6       2      zero
-            8       4      length of this header, a multiple of 64
-            12      4      number of leader epochs
-            16      8      base offset
-            24      8      `layout.identity_of` the segment
-            32      16     for each leader epoch: epoch u32, zero u32, first offset u64
-            ...     ...    zeros
-            -4      4      CRC-32C of the header before it
-            ...     ...    chunks, back to back, as in an append file
+            4       4      length of the envelope (n)
+            8       n      envelope b"PLSG", version 1, place: the segment's name, body: msgpack array of base offset,
+                           and leader epochs, each of these an array of epoch and first offset
+            8 + n   ...    chunks, back to back, as in an append file
 
 A segment is created once and never replaced: its name contains the newest entry that its writer knew (born) and a
 nonce, so a slow writer cannot replace committed bytes. The index is derived from the .log, and offsets from the base
@@ -28,18 +22,16 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-import google_crc32c
+import msgspec
 import pyarrow as pa
 
-from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CorruptObject, NewerFormat, ObjectMissing
+from pyspark_log_storage import decoding, layout
+from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from pyspark_log_storage.files import append_file, chunk, index
-from pyspark_log_storage.files.index import Index, IndexEntry
-from pyspark_log_storage.files.row_files import (
-    LEADER_EPOCHS_MAX,
-    EpochStarts,
-    SegmentFile,
-)
+from pyspark_log_storage.files.index import IndexEntry
+from pyspark_log_storage.files.row_files import EpochStarts, SegmentFile
+from pyspark_log_storage.objects.envelope import seal, unseal
+from pyspark_log_storage.stored_fields import Count
 from pyspark_log_storage.stores.failover import rereads
 from pyspark_log_storage.stores.store import is_object_store
 
@@ -49,13 +41,13 @@ if TYPE_CHECKING:
     from pyspark_log_storage.files.row_files import SegmentPlace
     from pyspark_log_storage.stores.store import Readable, Store
 
-ALIGNMENT = 64
+HEADER_BYTES_MAX = 16 * 1024 * 1024
+"""Room for a million leader epochs."""
 
 _MAGIC = b"PLSG"
 _VERSION = 1
-_FIELDS = struct.Struct("<4sHHIIqQ")
-_EPOCH = struct.Struct("<IIq")
-_CRC = struct.Struct("<I")
+_PREFIX = struct.Struct("<4sI")
+_decoder = msgspec.msgpack.Decoder(tuple[Count, tuple[tuple[Count, Count], ...]])
 
 
 class SegmentWriter:
@@ -105,35 +97,13 @@ class SegmentWriter:
         self._writer.discard()
 
 
-def indexed_between(store: Readable, key: str, start: int, end: int) -> list[IndexEntry]:
-    """Return the chunks of the segment at `key` that have any row of `[start, end)`.
-
-    Reads only a few blocks of the index. Raises `CorruptObject`, `ObjectMissing`.
-    """
-    found = Index(store, f"{key}.index")
-    first, last = max(start, found.base_offset), min(end, found.end_offset)
-    if first >= last:
-        return []
-    return found.read(found.find_offset(first), found.find_offset(last - 1))
-
-
 def scanned_between(store: Readable, key: str, start: int, end: int) -> list[IndexEntry]:
-    """Return `indexed_between` from the rows' file, which is read as a whole."""
+    """Return `index.between` from the rows' file, which is read as a whole."""
     return [entry for entry in scan(store, key) if max(start, entry.base_offset) < min(end, entry.end_offset)]
 
 
-def indexed_reaching(store: Readable, key: str, timestamp: int) -> IndexEntry | None:
-    """Return the first chunk with a row at or after `timestamp` (microseconds), or None.
-
-    Reads only a few blocks of the index. Raises `CorruptObject`, `ObjectMissing`.
-    """
-    found = Index(store, f"{key}.index")
-    number = found.find_time(timestamp)
-    return None if number is None else found.read(number, number)[0]
-
-
 def scanned_reaching(store: Readable, key: str, timestamp: int) -> IndexEntry | None:
-    """Return `indexed_reaching` from the rows' file, which is read as a whole."""
+    """Return `index.first_reaching` from the rows' file, which is read as a whole."""
     return next((entry for entry in scan(store, key) if entry.max_timestamp >= timestamp), None)
 
 
@@ -147,8 +117,7 @@ def chunks(
     """
     log = layout.segment_file(key)
     name = f"segment {store.url}/{log}"
-    base_offset, epochs, position = read_header(store, log, name)
-    offset = base_offset
+    offset, epochs, position = read_header(store, key)
     for place, header, data in append_file.scan(store, log, position):
         if schemas is not None:
             chunk.decode(data, header, schemas, f"{name} at byte {place}")
@@ -182,8 +151,7 @@ def epochs_of(store: Readable, key: str) -> tuple[int, EpochStarts]:
 
         found = parquet_footer.read(store, key).segment
         return found.base_offset, found.leader_epochs
-    log = layout.segment_file(key)
-    base_offset, epochs, _ = read_header(store, log, f"segment {store.url}/{log}")
+    base_offset, epochs, _ = read_header(store, key)
     return base_offset, epochs
 
 
@@ -202,42 +170,27 @@ def index_is_right(store: Store, key: str, found: Sequence[IndexEntry]) -> bool:
 
 def encode_header(key: str, base_offset: int, epochs: EpochStarts) -> bytes:
     """Return the header of the .log of the segment at `key`."""
-    length = _header_bytes(len(epochs))
-    fields = _FIELDS.pack(_MAGIC, _VERSION, 0, length, len(epochs), base_offset, layout.identity_of(key))
-    body = (fields + b"".join(_EPOCH.pack(epoch, 0, start) for epoch, start in epochs)).ljust(length - _CRC.size, b"\0")
-    return body + _CRC.pack(google_crc32c.value(body))
-
-
-def _header_bytes(epochs: int) -> int:
-    used = _FIELDS.size + epochs * _EPOCH.size + _CRC.size
-    return -(-used // ALIGNMENT) * ALIGNMENT
+    sealed = seal(_MAGIC, _VERSION, msgspec.msgpack.encode((base_offset, epochs)), layout.name_of(key))
+    assert len(sealed) <= HEADER_BYTES_MAX
+    return _PREFIX.pack(_MAGIC, len(sealed)) + sealed
 
 
 @rereads
-def read_header(store: Readable, log: str, name: str) -> tuple[int, EpochStarts, int]:
-    """Return base offset, leader epochs and the position of the first chunk of the .log at key `log`.
+def read_header(store: Readable, key: str) -> tuple[int, EpochStarts, int]:
+    """Return base offset, leader epochs and the position of the first chunk of the .log of the segment at `key`.
 
-    Raises `CorruptObject`, with `name`, and `NewerFormat`.
+    Raises `CorruptObject`, `NewerFormat`, `StoreError`.
     """
-    fields = store.read(log, 0, _FIELDS.size)
-    if len(fields) < _FIELDS.size or fields[:4] != _MAGIC:
+    log = layout.segment_file(key)
+    name, prefix = f"segment {store.url}/{log}", store.read(log, 0, _PREFIX.size)
+    if len(prefix) < _PREFIX.size or prefix[:4] != _MAGIC:
         raise CorruptObject(name, f"it does not begin with {_MAGIC!r}")
-    _, version, _, length, count, base_offset, identity = _FIELDS.unpack(fields)
-    if count > LEADER_EPOCHS_MAX:
-        raise CorruptObject(name, f"its header has {count} leader epochs; the maximum is {LEADER_EPOCHS_MAX}")
-    if length < ALIGNMENT or (version <= _VERSION and length != _header_bytes(count)):
-        raise CorruptObject(name, f"its header is {length} bytes long, which does not fit {count} leader epochs")
-    data = store.read(log, 0, length)
-    if len(data) < length or google_crc32c.value(data[:-4]) != _CRC.unpack(data[-4:])[0]:
-        raise CorruptObject(name, "the checksum of its header does not match")
-    if not data.startswith(fields):
-        raise CorruptObject(name, "its header changed while it was read")
-    if version > _VERSION:
-        raise NewerFormat(name, f"segment format {version}, this version reads up to {_VERSION}")
-    if identity != layout.identity_of(log):
-        raise CorruptObject(name, "it is another segment, by the identity in its header")
-    starts = (_EPOCH.unpack_from(data, _FIELDS.size + i * _EPOCH.size) for i in range(count))
-    return base_offset, tuple((epoch, start) for epoch, _, start in starts), length
+    _, length = _PREFIX.unpack(prefix)
+    if length > HEADER_BYTES_MAX:
+        raise CorruptObject(name, f"its header has {length} bytes; the maximum is {HEADER_BYTES_MAX}")
+    body = unseal(_MAGIC, _VERSION, store.read(log, _PREFIX.size, length), name, layout.name_of(key))
+    base_offset, epochs = decoding.decode(_decoder.decode, body, name, CorruptObject)
+    return base_offset, epochs, _PREFIX.size + length
 
 
 def entry_of(header: chunk.Header, offset: int, position: int, epochs: EpochStarts) -> IndexEntry:

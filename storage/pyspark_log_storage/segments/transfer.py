@@ -175,8 +175,8 @@ def check_entries(name: str, expected: SegmentFile, entries: Sequence[IndexEntry
 
 
 def _log(store: Readable, key: str, entries: list[IndexEntry]) -> Iterator[bytes | pa.Buffer]:
-    ahead, log = ReadAhead(store), layout.segment_file(key)
-    base_offset, epochs, _ = segment.read_header(ahead, log, f"segment {store.url}/{log}")
+    ahead = ReadAhead(store)
+    base_offset, epochs, _ = segment.read_header(ahead, key)
     yield segment.encode_header(key, base_offset, epochs)
     for entry, _, data in segment.chunks(ahead, key):
         entries.append(entry)

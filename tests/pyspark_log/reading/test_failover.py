@@ -26,7 +26,7 @@ from pyspark_log_coordinator.sync.replica_file import live
 from pyspark_log_coordinator.topic.machine import Holder, Suspect, Suspicion
 from pyspark_log_storage.delta import delta_log
 from pyspark_log_storage.errors import CorruptObject, DataLoss, LogError, NoCluster, StoreRefused, StoreUnavailable
-from pyspark_log_storage.files.index import Index
+from pyspark_log_storage.files import index
 from pyspark_log_storage.segments import transfer
 from tests.support import direct
 from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
@@ -119,7 +119,7 @@ def test_a_damaged_answer_of_a_bucket_is_no_damaged_object(monkeypatch, settings
 
     acts = {
         "read": lambda: topic.read(handle=opened()),
-        "look up": lambda: Index(bucket, f"{key}.index").read(0, 0),
+        "look up": lambda: index.read(bucket, key),
         "check": lambda: transfer.check_segment(bucket, key, ref),
         "verify": lambda: verify(opened()).document(),
         "verify the cluster": lambda: verify_cluster(opened().log).document(),
