@@ -30,7 +30,7 @@ def test_a_reader_refuses_another_segment(whole):
     entry, *_ = segment.scan(whole, KEY)
     key, other = KEY.replace("abc", "abd"), MemoryStore()
     other.put(key, whole.read(KEY))
-    with pytest.raises(CorruptObject, match="it is another segment"):
+    with pytest.raises(CorruptObject, match="it does not belong here"):
         row_group.read(other, key, entry.place(), RECORD_SCHEMAS, "x")
-    with pytest.raises(CorruptObject, match="it is another segment"):
+    with pytest.raises(CorruptObject, match="it does not belong here"):
         segment.scan(other, key)

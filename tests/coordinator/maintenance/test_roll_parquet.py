@@ -77,7 +77,7 @@ def test_segments_of_two_partitions_that_are_swapped_are_noticed():
         first, second = (topic.store.read(f"{key}{ending}") for key in keys)
         topic.store.put(f"{keys[0]}{ending}", second)
         topic.store.put(f"{keys[1]}{ending}", first)
-    with pytest.raises(CorruptObject, match="it is another segment"):
+    with pytest.raises(CorruptObject, match="it does not belong here"):
         topic.read()
     assert [each.partition for each in verify(topic.handle).findings] == [0, 1]
 
