@@ -20,8 +20,7 @@ from benchmarks.report import Line, at_most, detail
 from benchmarks.stopwatch import percentile
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.journal.journal import Journal
-from pyspark_log_coordinator.journal.place import JournalPlace, OneStore, SeveralStores
-from pyspark_log_coordinator.journal.quorum import Member, Members
+from pyspark_log_coordinator.journal.place import JournalPlace, Member, OneStore, SeveralStores
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.topic import machine as topic
@@ -94,7 +93,7 @@ def measure_journal(folder: Path, commits: int, say: Callable[..., object]) -> l
 
     def three() -> SeveralStores:
         stores = [LocalStore(str(root)) for root in roots]
-        return SeveralStores(Members([Member(store, str(number), "life") for number, store in enumerate(stores)]))
+        return SeveralStores([Member(store, str(number), "life") for number, store in enumerate(stores)])
 
     def one() -> OneStore:
         return OneStore(LocalStore(str(base / "alone")))

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.cluster.cluster_state import Cluster
 from pyspark_log_coordinator.cluster.nodes import NodeAdded, NodeRemoved
-from pyspark_log_coordinator.journal import registers, trimming
+from pyspark_log_coordinator.journal import journal_entry, registers, trimming
 from pyspark_log_coordinator.journal.journal_entry import digest
 from pyspark_log_coordinator.journal.paxos import NIL, majority
 from pyspark_log_coordinator.journal.state_machine import JournalEnded
@@ -146,7 +146,7 @@ class Ballots:
         name = key.removeprefix(history.folder)
         found = _ENTRIES.fullmatch(name)
         if found is not None:
-            number = registers.slot_of(found[2])
+            number = journal_entry.slot_of(found[2])
             assert number is not None
             require(
                 number < max(mine, default=0), f"a vote of entry {number} goes, and its store's snapshots are {mine}"

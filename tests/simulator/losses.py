@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator.journal import registers
+from pyspark_log_coordinator.journal import journal_entry
 from pyspark_log_storage import layout
 from pyspark_log_storage.objects.envelope import is_whole
 from tests.simulator.invariants import History
@@ -58,7 +58,7 @@ def lose(world: World) -> None:
 
 def _is_of_newest(history: History, key: str) -> bool:
     """Return whether a register is of the newest entry: who asked another store before that had it gets two noes."""
-    slot = registers.slot_of(key.removeprefix(layout.entries(history.folder, history.generation)))
+    slot = journal_entry.slot_of(key.removeprefix(layout.entries(history.folder, history.generation)))
     return slot is not None and slot >= history.number
 
 
@@ -81,12 +81,12 @@ def _that_may_go(world: World, store: Objects, history: History) -> Iterator[str
         if not all(layout.MARKER in each.data for each in stores):
             return
         folder = layout.entries(history.folder, history.generation)
-        met = {registers.slot_of(key.removeprefix(folder)) for key in world.taken if key.startswith(folder)}
+        met = {journal_entry.slot_of(key.removeprefix(folder)) for key in world.taken if key.startswith(folder)}
         yield from (
             key
             for key in store.data
             if key.startswith(folder)
-            and registers.slot_of(key.removeprefix(folder)) not in met
+            and journal_entry.slot_of(key.removeprefix(folder)) not in met
             and all(each.data.get(key) == store.data[key] and not each.in_hand[key] for each in stores)
         )
         return

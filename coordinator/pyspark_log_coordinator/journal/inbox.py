@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
-from pyspark_log_coordinator.journal.quorum import ANSWER_SECONDS
+from pyspark_log_coordinator.journal.place import ANSWER_SECONDS
 from pyspark_log_storage import decoding, layout
 from pyspark_log_storage.errors import LogError, ObjectMissing, StoreUnavailable
 from pyspark_log_storage.objects.envelope import HEADER_BYTES, seal, unseal

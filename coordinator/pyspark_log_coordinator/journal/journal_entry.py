@@ -15,6 +15,7 @@ entry confirms all entries before it.
 from __future__ import annotations
 
 import hashlib
+import re
 
 import msgspec
 
@@ -27,6 +28,7 @@ NO_HASH = bytes(HASH_BYTES)
 
 _MAGIC = b"PLJE"
 _VERSION = 3
+_NAME = re.compile(r"([0-9]{20})(\.[0-9]+(\.claim)?)?")
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -49,6 +51,15 @@ def digest(data: bytes) -> bytes:
 def place(journal: str, n: int) -> str:
     """Return the place of entry `n`. `journal` is the journal's folder, and ends with "/"."""
     return f"{entries(journal, 1)}{number(n)}"
+
+
+def slot_of(name: str) -> int | None:
+    """Return the number of the entry to which a file of this name belongs, or None for a foreign file.
+
+    That is the entry itself on one store, and a register (`registers`) on several.
+    """
+    found = _NAME.fullmatch(name)
+    return int(found[1]) if found else None
 
 
 def encode(entry: Entry, place: str = "") -> bytes:

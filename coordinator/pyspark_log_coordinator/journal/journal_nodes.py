@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.journal.quorum import ANSWER_SECONDS
+from pyspark_log_coordinator.journal.place import ANSWER_SECONDS
 from pyspark_log_storage import decoding
 from pyspark_log_storage.errors import (
     CopiedLog,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from pyspark_log_coordinator.environment import Environment
-    from pyspark_log_coordinator.journal.quorum import Members
+    from pyspark_log_coordinator.journal.place import SeveralStores
     from pyspark_log_storage.stores.store import Store
 
 LEAST = 3
@@ -250,7 +250,7 @@ def _read_all(
     return lists, errors, without
 
 
-def missing(nodes: JournalNodes, members: Members, environment: Environment) -> dict[str, LogError]:
+def missing(nodes: JournalNodes, place: SeveralStores, environment: Environment) -> dict[str, LogError]:
     """Return the ids of the journal nodes that do not take part in the journals, and why."""
 
     def look(store: Store) -> None:
@@ -263,11 +263,11 @@ def missing(nodes: JournalNodes, members: Members, environment: Environment) -> 
                 "`pyspark-log maintain`",
             )
 
-    answers = members.ask(look, environment, int(PATIENCE_SECONDS * 1000))
+    answers = place.ask(look, environment, int(PATIENCE_SECONDS * 1000))
     errors = {each.store: each.error for each in answers}
     found = {}
     for position, each in enumerate(nodes.nodes):
-        error = errors.get(position, members.unavailable(position, f"no answer within {PATIENCE_SECONDS:g} s"))
+        error = errors.get(position, place.unavailable(position, f"no answer within {PATIENCE_SECONDS:g} s"))
         if isinstance(error, LogError):
             found[each.node] = error
     return found

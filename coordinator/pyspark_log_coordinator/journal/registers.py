@@ -23,9 +23,10 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from pyspark_log_coordinator.journal import paxos, snapshot
+from pyspark_log_coordinator.journal.journal_entry import slot_of
 from pyspark_log_coordinator.journal.pace import FRESH_SECONDS, REFRESH_SECONDS
 from pyspark_log_coordinator.journal.paxos import NIL, Attempt, Call, Register, Task
-from pyspark_log_coordinator.journal.quorum import ANSWER_SECONDS, BACKLOG_MAX
+from pyspark_log_coordinator.journal.place import ANSWER_SECONDS, BACKLOG_MAX
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import (
     CorruptObject,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from pyspark_log_coordinator.environment import Environment
-    from pyspark_log_coordinator.journal.quorum import Members
+    from pyspark_log_coordinator.journal.place import SeveralStores
     from pyspark_log_storage.stores.store import Store
 
 _BACKOFF_SECONDS_MIN = 0.01
@@ -81,12 +82,6 @@ def parse(name: str) -> tuple[int, Register] | None:
     return (int(found[1]), Register(int(found[2]), found[3] is not None)) if found else None
 
 
-def slot_of(name: str) -> int | None:
-    """Return the number of the entry to which a file of this name belongs, or None for a foreign file."""
-    found = parse(name)
-    return found[0] if found else None
-
-
 class Registers:
     """The slots of a journal on several stores; see `EntryLog`. Used by one thread."""
 
@@ -95,13 +90,11 @@ class Registers:
     fresh_seconds = FRESH_SECONDS
     refresh_seconds = REFRESH_SECONDS
 
-    def __init__(
-        self, members: Members, journal: str, environment: Environment, patience_ms: int, generation: int = 1
-    ) -> None:
+    def __init__(self, place: SeveralStores, journal: str, environment: Environment, patience_ms: int) -> None:
         """`journal`, its folder, ends with "/". `patience_ms` bounds how long a majority that is silent is asked."""
-        self._members = members
+        self._place = place
         self._journal = journal
-        self._folder = entries_folder(journal, generation)
+        self._folder = entries_folder(journal, place.generation)
         self._environment = environment
         self._patience_ms = patience_ms
         self._process = os.getpid()
@@ -116,7 +109,7 @@ class Registers:
 
     def name(self, n: int) -> str:
         """Return the name of entry `n` in errors."""
-        return f"journal entry {digits(n)} in {self._folder} of {self._members.urls}"
+        return f"journal entry {digits(n)} in {self._folder} of {self._place.url}"
 
     def key(self, n: int, register: Register) -> str:
         """Return the key of a register of entry `n`, on every store."""
@@ -137,7 +130,7 @@ class Registers:
         If the answers do not tell because a store is silent, complete the other process's proposal or rule it out.
         Raises `StoreUnavailable` if no majority answered within the patience, another error if none can.
         """
-        return self._run(n, paxos.read(len(self._members), self._nonce())).value
+        return self._run(n, paxos.read(len(self._place), self._nonce())).value
 
     def read_several(self, first: int, last: int) -> dict[int, bytes]:
         """Return nothing: no one request tells how many entries there are."""
@@ -154,7 +147,7 @@ class Registers:
     def confirm(self, n: int) -> None:
         """Make the entry in slot `n`, and so all before it, durable. Does nothing for 0."""
         if n > 0:
-            self._run(n, paxos.read(len(self._members), self._nonce(), durable=True))
+            self._run(n, paxos.read(len(self._place), self._nonce(), durable=True))
 
     def propose(self, n: int, data: bytes) -> bytes:
         """Return the bytes that are decided for slot `n`: `data`, or those of another process that was faster.
@@ -164,8 +157,8 @@ class Registers:
         """
         leads = self.leads(n)
         self._leads = 0
-        attempt = paxos.propose(len(self._members), self._nonce(), data, leads=leads)
-        failures = _Failures(self.name(n), self._members, data)
+        attempt = paxos.propose(len(self._place), self._nonce(), data, leads=leads)
+        failures = _Failures(self.name(n), self._place, data)
         decided = self._run(n, attempt, is_proposal=True, failures=failures).value
         assert decided is not None, "a proposal always ends with a value"
         self.may_have_written = failures.may_have_written
@@ -216,7 +209,7 @@ class Registers:
         for slots in self._list(lambda store: self._voted(store, below=n), all_within_a_second=True):
             for slot in slots:
                 counts[slot] = counts.get(slot, 0) + 1
-        yield from sorted(slot for slot, count in counts.items() if count >= self._members.majority)
+        yield from sorted(slot for slot, count in counts.items() if count >= self._place.majority)
 
     def numbers_after(self, n: int) -> Iterator[int]:
         """Yield the numbers of the entries after `n`, in ascending order, with or without gaps."""
@@ -238,10 +231,10 @@ class Registers:
 
     def _list(self, act: Callable[[Store], T], *, all_within_a_second: bool = False) -> list[T]:
         """Return the results of `act` at a majority of the stores, or at all that answer within a second."""
-        is_majority = self._members.is_majority
+        is_majority = self._place.is_majority
         enough = None if all_within_a_second else is_majority
-        answers = self._members.ask(act, self._environment, self._patience_ms, enough=enough, settled=is_majority)
-        self._members.require_majority(answers, f"the journal in {self._folder} cannot be listed")
+        answers = self._place.ask(act, self._environment, self._patience_ms, enough=enough, settled=is_majority)
+        self._place.require_majority(answers, f"the journal in {self._folder} cannot be listed")
         return [each.result for each in answers if each.error is None]
 
     def _nonce(self) -> bytes:
@@ -259,7 +252,7 @@ class Registers:
         environment = self._environment
         deadline = environment.monotonic() + self._patience_ms / 1000
         backoff = _BACKOFF_SECONDS_MIN
-        failures = failures or _Failures(self.name(n), self._members, attempt.own)
+        failures = failures or _Failures(self.name(n), self._place, attempt.own)
         self._snapshot = None
         while attempt.task is not Task.DONE:
             before = attempt
@@ -273,7 +266,7 @@ class Registers:
             lost = attempt.task is Task.CLAIM and (before.task, before.ballot) != (attempt.task, attempt.ballot)
             if lost and is_proposal and before.ballot == 0:
                 is_proposal = False
-                found = self._run(n, paxos.read(len(self._members), self._nonce()), failures=failures)
+                found = self._run(n, paxos.read(len(self._place), self._nonce()), failures=failures)
                 if found.value is not None:
                     return found
             if lost and environment.monotonic() >= deadline:
@@ -289,15 +282,15 @@ class Registers:
         """Start the calls that are not under way, and return the attempt after the next answer."""
         for store, call in calls.items():
             if (attempt.nonce, store, call) not in failures.under_way:
-                if not self._members.start(attempt.nonce, store, call, partial(self._content, n, call)):
-                    error = self._members.unavailable(store, f"{BACKLOG_MAX} calls wait for its answer")
+                if not self._place.start(attempt.nonce, store, call, partial(self._content, n, call)):
+                    error = self._place.unavailable(store, f"{BACKLOG_MAX} calls wait for its answer")
                     failures.note(store, call, error)
                     return paxos.silent(attempt, [store])
                 failures.under_way.add((attempt.nonce, store, call))
-        answer = self._members.next(ANSWER_SECONDS)
+        answer = self._place.next(ANSWER_SECONDS)
         if answer is None:
             for store, call in calls.items():
-                failures.note(store, call, self._members.unavailable(store, f"no answer within {ANSWER_SECONDS:g} s"))
+                failures.note(store, call, self._place.unavailable(store, f"no answer within {ANSWER_SECONDS:g} s"))
             return paxos.silent(attempt, list(calls))
         asker, call = answer.tag
         if asker != attempt.nonce:
@@ -353,9 +346,9 @@ def _looked_at_snapshots(last: Task, value: bytes | None) -> bool:
 class _Failures:
     """The error of each store since its last answer, and whether this process's own value may be on any store."""
 
-    def __init__(self, name: str, members: Members, own: bytes | None) -> None:
+    def __init__(self, name: str, place: SeveralStores, own: bytes | None) -> None:
         self._name = name
-        self._members = members
+        self._place = place
         self._own = own
         self._errors: dict[int, LogError] = {}
         self._written = False
@@ -381,32 +374,32 @@ class _Failures:
 
     def raise_if_hopeless(self, *, in_time: bool) -> None:
         """Raise if too few stores will answer even after a wait. All stores that do not answer have errors."""
-        minority = len(self._members) - self._members.majority
+        minority = len(self._place) - self._place.majority
         lasting = sum(not error.retriable for error in self._errors.values())
         missing = sum(not error.retriable or isinstance(error, NodeMissing) for error in self._errors.values())
         # A wait may settle a proposal that was written on some store. Otherwise the caller decides whether to wait.
         if in_time and (lasting if self._written else missing) <= minority:
             return
-        failing = f"{len(self._errors)} of {len(self._members)} stores failed"
-        self.give_up(f"{failing}, and {len(self._members) - minority} must answer", act=lasting > minority)
+        failing = f"{len(self._errors)} of {len(self._place)} stores failed"
+        self.give_up(f"{failing}, and {len(self._place) - minority} must answer", act=lasting > minority)
 
     def say_what_is_awaited(self, seconds: float) -> None:
         """Log, the first time, that a proposal which is on a store waits for the others for up to `seconds`."""
         if self._written and not self._is_said:
             self._is_said = True
-            facts = f"{self._name} is on too few stores: {self._members.describe(self._errors)}"
+            facts = f"{self._name} is on too few stores: {self._place.describe(self._errors)}"
             logs.warning("retrying for up to %(seconds).3g s: %(error)s", seconds=seconds, error=facts)
 
     def give_up(self, reason: str, *, act: bool = False) -> NoReturn:
         """Raise an error that tells whether the own value may be decided. `act`: only an operator can help."""
-        facts = "; ".join(filter(None, [reason, self._members.describe(self._errors)]))
+        facts = "; ".join(filter(None, [reason, self._place.describe(self._errors)]))
         first = next(iter(self._errors.values()), None)
         if self.may_have_written:
             message = (
                 f"{self._name} may or may not be decided as proposed: {facts}. Look for its effect before trying again"
             )
             raise OutcomeUnknown(message) from first
-        urls = ", ".join(self._members.members[store].store.url for store in sorted(self._errors))
+        urls = ", ".join(self._place.members[store].store.url for store in sorted(self._errors))
         if act:
             message = f"{self._name} cannot be decided or read: {facts}. Nothing was proposed; repair a store"
             raise StoreRefused(urls, "", message) from first

@@ -15,6 +15,10 @@ import msgspec
 
 from pyspark_log_coordinator.journal import journal_entry, snapshot
 from pyspark_log_coordinator.journal.journal_entry import NO_HASH, digest
+from pyspark_log_coordinator.journal.objects import Objects
+from pyspark_log_coordinator.journal.place import OneStore
+from pyspark_log_coordinator.journal.registers import Registers
+from pyspark_log_coordinator.journal.single_store import EntryLog
 from pyspark_log_coordinator.journal.snapshot import Snapshot
 from pyspark_log_coordinator.journal.state_machine import C, Machine, S
 from pyspark_log_storage import decoding
@@ -25,8 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pyspark_log_coordinator.environment import Environment
-    from pyspark_log_coordinator.journal.objects import Objects
-    from pyspark_log_coordinator.journal.place import Entries, JournalPlace
+    from pyspark_log_coordinator.journal.place import JournalPlace
 
 PATIENCE_MS = 120_000
 """How long a journal retries what a store leaves in doubt."""
@@ -52,22 +55,20 @@ class Replay(Generic[S, C]):
         self._machine = machine
         self._environment = environment
         self._patience_ms = patience_ms
-        self._use(place)
-        self._reset()
-
-    def _use(self, place: JournalPlace) -> None:
-        """Use the stored objects in a place from now on, and keep the state."""
         self.place = place
         self.entries = self.entries_at(place)
         self.objects = self.objects_at(place)
+        self._reset()
 
-    def entries_at(self, place: JournalPlace) -> Entries:
+    def entries_at(self, place: JournalPlace) -> EntryLog | Registers:
         """Return the journal's slots in a place."""
-        return place.entries(self.folder, self._environment, self._patience_ms)
+        if isinstance(place, OneStore):
+            return EntryLog(place, self.folder, self._environment, self._patience_ms)
+        return Registers(place, self.folder, self._environment, self._patience_ms)
 
     def objects_at(self, place: JournalPlace) -> Objects:
         """Return the journal's snapshots in a place."""
-        return place.objects(self.folder, self._environment, self._patience_ms)
+        return Objects(place, self.folder, self._environment, self._patience_ms)
 
     def _reset(self) -> None:
         self.state: S = self._machine.initial
@@ -179,7 +180,7 @@ class Replay(Generic[S, C]):
         return self.objects.name(snapshot.key(self.folder, number))
 
     def snapshot_numbers(self, *, everywhere: bool = False) -> Iterator[int]:
-        """Return the numbers of the snapshots, newest first; see `OneStoreObjects.snapshots`."""
+        """Return the numbers of the snapshots, newest first; see `Objects.snapshots`."""
         return self.objects.snapshots(everywhere=everywhere)
 
     def newest_snapshot(self) -> int:

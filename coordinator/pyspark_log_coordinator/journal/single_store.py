@@ -8,10 +8,10 @@ The store decides by put-if-absent. Several stores decide by a majority, with th
 from __future__ import annotations
 
 import itertools
-import re
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.journal import snapshot
+from pyspark_log_coordinator.journal.journal_entry import slot_of
 from pyspark_log_coordinator.journal.pace import (
     FRESH_SECONDS,
     FRESH_SECONDS_REMOTE,
@@ -27,17 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark_log_coordinator.environment import Environment
-    from pyspark_log_storage.stores.store import Store
+    from pyspark_log_coordinator.journal.place import OneStore
 
 READ_AT_ONCE = 32
 """How many entries a process that has many to read asks an object store for at a time."""
 _BACKOFF_SECONDS_MAX = 1.0
-_NAME = re.compile("[0-9]{20}")
-
-
-def slot_of(name: str) -> int | None:
-    """Return the number of the entry to which a file of this name belongs, or None for a foreign file."""
-    return int(name) if _NAME.fullmatch(name) else None
 
 
 class EntryLog:
@@ -46,9 +40,9 @@ class EntryLog:
     loses_cheaply = True
     """Whether to propose for a slot that is filled costs no more than to read it first."""
 
-    def __init__(self, store: Store, journal: str, environment: Environment, patience_ms: int) -> None:
+    def __init__(self, place: OneStore, journal: str, environment: Environment, patience_ms: int) -> None:
         """`journal` is its folder, and ends with "/". `patience_ms` bounds how long `propose` retries."""
-        self._store = store
+        store = self._store = place.stores[0]
         self._journal = journal
         self._folder = f"{journal}entries/"
         self._environment = environment

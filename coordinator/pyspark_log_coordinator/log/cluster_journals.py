@@ -14,8 +14,7 @@ from pyspark_log_coordinator.group import machine as group
 from pyspark_log_coordinator.journal import journal_nodes, paxos
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.journal_nodes import JournalNodes
-from pyspark_log_coordinator.journal.place import JournalPlace, OneStore, SeveralStores
-from pyspark_log_coordinator.journal.quorum import Member, Members
+from pyspark_log_coordinator.journal.place import JournalPlace, Member, OneStore, SeveralStores
 from pyspark_log_coordinator.journal.registers import journals_behind
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
@@ -124,7 +123,7 @@ class ClusterJournals:
         if self.nodes is None:
             return {}
         assert isinstance(self.place, SeveralStores)
-        return journal_nodes.missing(self.nodes, self.place.members, self._environment)
+        return journal_nodes.missing(self.nodes, self.place, self._environment)
 
     def failures_tolerated(self, missing: Collection[NodeId]) -> int:
         """Return how many journal nodes may fail, besides the missing ones, before nothing can be read or written."""
@@ -146,8 +145,8 @@ class ClusterJournals:
         if isinstance(place, OneStore):
             return {}
         act = partial(journals_behind, newest, place.generation)
-        answers = place.members.ask(act, self._environment, int(journal_nodes.PATIENCE_SECONDS * 1000))
-        return {place.members.members[answer.store].node: answer.result for answer in answers if answer.error is None}
+        answers = place.ask(act, self._environment, int(journal_nodes.PATIENCE_SECONDS * 1000))
+        return {place.members[answer.store].node: answer.result for answer in answers if answer.error is None}
 
     def announce(self, former: JournalPlace | None = None) -> None:
         """Write the present journal nodes on those of their stores, and of the `former` ones, that can be reached.
@@ -161,8 +160,8 @@ class ClusterJournals:
         patience_ms = int(journal_nodes.PATIENCE_SECONDS * 1000)
         for place in (self.place, former):
             if isinstance(place, SeveralStores):
-                members, act = place.members, partial(_announce_to, nodes)
-                members.ask(act, self._environment, patience_ms, settled=members.is_majority)
+                act = partial(_announce_to, nodes)
+                place.ask(act, self._environment, patience_ms, settled=place.is_majority)
 
     def place_of(self, nodes: JournalNodes) -> SeveralStores:
         """Return the place that these journal nodes form, always the same object. Raises `InvalidOption`."""
@@ -171,6 +170,6 @@ class ClusterJournals:
             return known[1]
         members = [Member(self._stores.at(member.url), member.node, member.incarnation) for member in nodes.nodes]
         threads = self._environment.store_threads("journal store")
-        place = SeveralStores(Members(members, threads), nodes.generation)
+        place = SeveralStores(members, threads, nodes.generation)
         self._generations[nodes.generation] = nodes, place
         return place

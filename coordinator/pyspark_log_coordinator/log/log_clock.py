@@ -20,9 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.environment import CLOCKS_AGREE_MS
-from pyspark_log_coordinator.journal.place import SeveralStores
 from pyspark_log_storage import logs
-from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,16 +103,10 @@ class LogClock:
         """Return by how much the stores' clocks are ahead, sorted; none if they have none; None if none answers."""
         place, read = self._place(), self._environment.store_clock
         assert read is not None
-        if isinstance(place, SeveralStores):
-            answers = place.members.ask(read, self._environment, PATIENCE_MS, settled=place.members.is_majority)
-            if not place.members.is_majority(answers):
-                return None
-            times = [answer.result for answer in answers if answer.error is None]
-        else:
-            try:
-                times = [read(place.stores[0])]
-            except LogError:
-                return None
+        answers = place.ask(read, self._environment, PATIENCE_MS, settled=place.is_majority)
+        if not place.is_majority(answers):
+            return None
+        times = [answer.result for answer in answers if answer.error is None]
         own = self._environment.now_ms()
         return sorted(time - own for time in times if time is not None)
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator.journal.place import SeveralStores
-from pyspark_log_storage.errors import LogError, StoreUnfit
+from pyspark_log_storage.errors import StoreUnfit
 from pyspark_log_storage.stores.self_test import check_condition
 from pyspark_log_storage.stores.store import is_object_store
 
@@ -50,16 +49,7 @@ class StoreChecks:
             if is_object_store(store):
                 check_condition(store, nonce)
 
-        errors: list[Exception | None] = []
-        if isinstance(place, SeveralStores):
-            answers = place.members.ask(try_one, self._environment, PATIENCE_MS, settled=place.members.is_majority)
-            errors += [answer.error for answer in answers]
-        else:
-            try:
-                try_one(place.stores[0])
-            except LogError as error:
-                errors.append(error)
-        for failure in errors:
-            if isinstance(failure, StoreUnfit):
-                raise failure
+        for answer in place.ask(try_one, self._environment, PATIENCE_MS, settled=place.is_majority):
+            if isinstance(answer.error, StoreUnfit):
+                raise answer.error
         self._due = now + CHECK_EVERY_SECONDS

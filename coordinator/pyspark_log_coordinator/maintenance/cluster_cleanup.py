@@ -31,7 +31,7 @@ import msgspec
 
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.group.offsets import OffsetDelete
-from pyspark_log_coordinator.journal import snapshot, trimming
+from pyspark_log_coordinator.journal import journal_entry, snapshot, trimming
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.log.reachable_stores import ReachableStores, delete_all, reachable_stores
 from pyspark_log_coordinator.membership.heartbeats import Heartbeats
@@ -259,7 +259,7 @@ def _has_only_the_end(log: Log, store: Store, name: str, topic_id: str) -> bool:
     ours = (key for key in store.list(folder) if layout.is_of_topic(key, folder))
     found = list(itertools.islice(ours, _END_OBJECTS_MAX + 1))
     entries = layout.entries(journal, log.journals.place.generation)
-    slots = {log.journals.place.slot_of(key.removeprefix(entries)) for key in found[:-1]}
+    slots = {journal_entry.slot_of(key.removeprefix(entries)) for key in found[:-1]}
     if not found or len(slots) > 1:
         return not found
     end = slots.pop() if slots else next(snapshot.numbers(store, journal), None)

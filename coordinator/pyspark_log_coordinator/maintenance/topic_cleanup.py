@@ -90,7 +90,7 @@ def _clean_up_inbox(handle: TopicHandle, nodes: ReachableStores) -> int:
     except StoreError as error:
         if isinstance(place, OneStore):
             raise
-        first = place.members.members[0].node
+        first = place.members[0].node
         if first in handle.log.live_nodes and first not in handle.log.missing_nodes:
             nodes.failures.setdefault(first, error)
         return 0

@@ -9,12 +9,9 @@ depends on heartbeats.
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, TypeVar
 
-from pyspark_log_coordinator.journal.place import OneStore
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -97,10 +94,6 @@ class Heartbeats:
     def _at_stores(self, act: Callable[[Store], T]) -> list[T]:
         """Return the results of `act` at the stores of the group's journal; none if they fail."""
         place = self._handle.journal.place
-        if isinstance(place, OneStore):
-            with contextlib.suppress(LogError):
-                return [act(place.stores[0])]
-            return []
-        majority = place.members.is_majority
-        answers = place.members.ask(act, self._environment, PATIENCE_MS, enough=majority, settled=majority)
+        majority = place.is_majority
+        answers = place.ask(act, self._environment, PATIENCE_MS, enough=majority, settled=majority)
         return [each.result for each in answers if each.error is None] if majority(answers) else []

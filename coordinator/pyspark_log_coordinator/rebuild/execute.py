@@ -19,8 +19,7 @@ from pyspark_log_coordinator.cluster.journal_stores import JournalStores
 from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, FormerNode, Node
 from pyspark_log_coordinator.journal import journal_nodes
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode, JournalNodes
-from pyspark_log_coordinator.journal.place import JournalPlace, OneStore, SeveralStores
-from pyspark_log_coordinator.journal.quorum import Member, Members
+from pyspark_log_coordinator.journal.place import JournalPlace, Member, OneStore, SeveralStores
 from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.rebuild import begin_anew, known_files
 from pyspark_log_coordinator.rebuild.begin_anew import NewTopic, States
@@ -158,7 +157,7 @@ class _Rebuild:
         if self._is_at_root:
             return OneStore(self._found.journal_stores[0])
         members = [Member(self._stores[each.node], each.node, each.incarnation) for each in self._journal_nodes.nodes]
-        return SeveralStores(Members(members), self._found.generation)
+        return SeveralStores(members, generation=self._found.generation)
 
     @property
     def _journal_nodes(self) -> JournalNodes:

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark_log_coordinator.cluster.machine import PARTITIONS_MAX
 from pyspark_log_coordinator.journal import snapshot
 from pyspark_log_coordinator.journal.journal import Journal
+from pyspark_log_coordinator.journal.journal_entry import slot_of
 from pyspark_log_coordinator.journal.place import OneStore
-from pyspark_log_coordinator.journal.registers import slot_of as register_slot_of
-from pyspark_log_coordinator.journal.single_store import slot_of
 from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
@@ -118,7 +117,8 @@ def newest_in(store: Store, journal: str, remains: tuple[str, ...]) -> int:
         folder, _, name = key.removeprefix(journal).rpartition("/")
         if folder.partition(".")[0] != "entries":
             continue
-        numbers += [slot for slot in (slot_of(name), register_slot_of(name)) if slot is not None]
+        if (slot := slot_of(name)) is not None:
+            numbers.append(slot)
     return max(filter(_is_entry, numbers))
 
 

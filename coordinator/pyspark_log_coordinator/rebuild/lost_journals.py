@@ -15,8 +15,7 @@ from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.journal import journal_nodes
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode, JournalNodes
-from pyspark_log_coordinator.journal.place import JournalPlace, OneStore, SeveralStores
-from pyspark_log_coordinator.journal.quorum import Member, Members
+from pyspark_log_coordinator.journal.place import JournalPlace, Member, OneStore, SeveralStores
 from pyspark_log_coordinator.log.bootstrap import FIRST_NODE
 from pyspark_log_coordinator.model.partition import NodeId, by_number, named
 from pyspark_log_coordinator.rebuild import folder_scan
@@ -154,7 +153,7 @@ class LostJournals:
                 for one in nodes
             ]
             addresses.update((each.store.url, one.url) for each, one in zip(members, nodes, strict=True))
-            return SeveralStores(Members(members), generation)
+            return SeveralStores(members, generation=generation)
 
         def journal_at(place: JournalPlace) -> Journal[cluster.Cluster, cluster.Command]:
             journal = Journal(place, layout.CLUSTER_JOURNAL, cluster.MACHINE, environment, _PATIENCE_MS)

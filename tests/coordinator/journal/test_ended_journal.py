@@ -4,8 +4,7 @@ import pytest
 
 from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.journal.journal import Journal
-from pyspark_log_coordinator.journal.place import OneStore, SeveralStores
-from pyspark_log_coordinator.journal.quorum import Member, Members
+from pyspark_log_coordinator.journal.place import Member, OneStore, SeveralStores
 from pyspark_log_coordinator.journal.state_machine import EndJournal, JournalEnded
 from pyspark_log_coordinator.log import ended_journals
 from pyspark_log_storage import layout
@@ -34,7 +33,7 @@ class EndingJournal:
     def place(self, generation):
         numbers = (3, 4, 5) if generation == 2 else (0, 1, 2)
         members = [Member(self.stores[number], str(number), f"incarnation-{number}") for number in numbers]
-        return SeveralStores(Members(members, ShuffledThreads()), generation)
+        return SeveralStores(members, ShuffledThreads(), generation)
 
     def open(self, generation=1):
         return Journal(self.place(generation), FOLDER, MACHINE, fake_environment(), 10_000)

@@ -84,7 +84,7 @@ def test_what_was_trimmed_since_it_was_found_damaged_is_not_put_back(journal, st
 def test_a_claim_or_a_closed_vote_of_another_entry_is_none_of_this_one(store, register):
     content = b"f" * 32 if register.is_claim else NIL
     first = store.inner[0]
-    entries = store.place().entries(FOLDER, open_list(store)._environment, 1000)
+    entries = open_list(store).entries
     key, other = entries.key(1, register), entries.key(2, register)
     data = registers.encode(register, content, key)
     assert registers.decode(register, data, "it", key) == content

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.journal import quorum, registers
+from pyspark_log_coordinator.journal import place, registers
 from pyspark_log_coordinator.journal.paxos import NIL, Register, majority
-from pyspark_log_coordinator.journal.quorum import Member, Members
+from pyspark_log_coordinator.journal.place import Member, SeveralStores
 from pyspark_log_coordinator.journal.registers import Registers
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, NewerFormat, OutcomeUnknown, StoreRefused, StoreUnavailable
@@ -311,12 +311,12 @@ def test_a_store_that_hangs_delays_no_process_and_threads_end_with_the_journal(s
 
     connections = [TroubledStore(stores.inner[0]), TroubledStore(stores.inner[1]), Hanging(stores.inner[2])]
     joined = [Member(store, f"n{i}", f"incarnation-{i}") for i, store in enumerate(connections)]
-    slots = Registers(Members(joined), JOURNAL, real_environment(), PATIENCE_MS)
+    slots = Registers(SeveralStores(joined), JOURNAL, real_environment(), PATIENCE_MS)
     began = time.monotonic()
     for n in range(1, 101):
         assert slots.propose(n, b"%d" % n) == b"%d" % n
         assert slots.read(n) == b"%d" % n
-    assert time.monotonic() - began < quorum.ANSWER_SECONDS
+    assert time.monotonic() - began < place.ANSWER_SECONDS
     release.set()
     started = set(threading.enumerate()) - before
     assert len(started) == 3

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from pyspark_log_coordinator.journal import journal as journal_module
 from pyspark_log_coordinator.journal import trimming
-from pyspark_log_coordinator.journal.quorum import Member, Members
+from pyspark_log_coordinator.journal.place import Member, SeveralStores
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
     NodeMissing,
@@ -107,9 +107,9 @@ def test_a_store_whose_disk_fails_to_read_one_file_is_passed_over(cluster):
 
 def test_a_store_whose_disk_is_unmounted_does_not_say_that_an_object_is_missing():
     stores = marked_stores()
-    members = Members([Member(store, str(i), f"incarnation-{i}") for i, store in enumerate(stores)])
+    place = SeveralStores([Member(store, str(i), f"incarnation-{i}") for i, store in enumerate(stores)])
     with pytest.raises(ObjectMissing):
-        members._visit(0, lambda store: store.read("manifest"))
+        place._visit(0, lambda store: store.read("manifest"))
     stores[0].delete(layout.MARKER)
     with pytest.raises(NodeMissing):
-        members._visit(0, lambda store: store.read("manifest"))
+        place._visit(0, lambda store: store.read("manifest"))

@@ -12,8 +12,7 @@ from pyspark_log_coordinator.journal import journal as journal_module
 from pyspark_log_coordinator.journal import objects, trimming
 from pyspark_log_coordinator.journal.history import history, state_at
 from pyspark_log_coordinator.journal.journal import Journal
-from pyspark_log_coordinator.journal.place import SeveralStores
-from pyspark_log_coordinator.journal.quorum import Member, Members
+from pyspark_log_coordinator.journal.place import Member, SeveralStores
 from pyspark_log_coordinator.journal.trimming import SNAPSHOTS_KEPT
 from tests.support.coordinator.item_list import FOLDER, MACHINE, open_list
 from tests.support.coordinator.journal_objects import (
@@ -87,8 +86,8 @@ def test_stores_that_delete_slowly_keep_no_other_call_waiting_for_long(monkeypat
     """What is left behind a trimming that takes longer than the patience is deleted by the next calls."""
     monkeypatch.setattr(objects, "DELETING_SECONDS", 0.2)
     stores = marked_stores()
-    members = Members([Member(each, str(number), f"incarnation-{number}") for number, each in enumerate(stores)])
-    journal = Journal(SeveralStores(members), FOLDER, MACHINE, real_environment(), patience_ms=500)
+    place = SeveralStores([Member(each, str(number), f"incarnation-{number}") for number, each in enumerate(stores)])
+    journal = Journal(place, FOLDER, MACHINE, real_environment(), patience_ms=500)
     fill(journal, 40)
     for each in stores:
         monkeypatch.setattr(each, "delete", lambda key, delete=each.delete: (time.sleep(0.02), delete(key)))

@@ -6,8 +6,7 @@ import pytest
 
 from pyspark_log_coordinator.journal.history import history, state_at
 from pyspark_log_coordinator.journal.journal import Journal
-from pyspark_log_coordinator.journal.place import SeveralStores
-from pyspark_log_coordinator.journal.quorum import Member, Members
+from pyspark_log_coordinator.journal.place import Member, SeveralStores
 from pyspark_log_storage.errors import (
     StoreUnavailable,
     UnknownVersion,
@@ -44,7 +43,7 @@ class Cluster:
         calls = ShuffledThreads(self._chance.getrandbits(32))
         self._calls.append(calls)
         members = [Member(store, str(i), f"incarnation-{i}") for i, store in enumerate(self.stores)]
-        return Journal(SeveralStores(Members(members, calls)), FOLDER, MACHINE, fake_environment(), 10_000)
+        return Journal(SeveralStores(members, calls), FOLDER, MACHINE, fake_environment(), 10_000)
 
     def finish(self):
         """Make all calls that were begun."""

@@ -2,7 +2,7 @@
 
 from pyspark_log_coordinator.journal import registers
 from pyspark_log_coordinator.journal.paxos import Register
-from pyspark_log_coordinator.journal.quorum import Member, Members
+from pyspark_log_coordinator.journal.place import Member, SeveralStores
 from pyspark_log_coordinator.journal.registers import Registers
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
@@ -34,7 +34,7 @@ class Stores:
         connections = [TroubledStore(store) for store in self.inner]
         joined = [Member(store, f"n{i}", f"incarnation-{i}") for i, store in enumerate(connections)]
         calls = calls or ShuffledThreads(seed)
-        slots = Registers(Members(joined, calls), JOURNAL, fake_environment(), PATIENCE_MS)
+        slots = Registers(SeveralStores(joined, calls), JOURNAL, fake_environment(), PATIENCE_MS)
         slots.stores = connections
         slots.calls = calls
         return slots

@@ -3,10 +3,9 @@
 import contextlib
 from collections.abc import Callable, Iterator
 
-from pyspark_log_coordinator.journal import registers
+from pyspark_log_coordinator.journal import journal_entry, registers
 from pyspark_log_coordinator.journal.paxos import Register, majority
-from pyspark_log_coordinator.journal.place import SeveralStores
-from pyspark_log_coordinator.journal.quorum import Member, Members
+from pyspark_log_coordinator.journal.place import Member, SeveralStores
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import ObjectMissing
 from pyspark_log_storage.objects import node
@@ -46,7 +45,7 @@ class ThreeStores:
         """Return the place of the journals, as a process sees it that has just begun."""
         joined = [Member(store, str(i), f"incarnation-{i}") for i, store in enumerate(self.connections)]
         self._opened.append(ShuffledThreads())
-        return SeveralStores(Members(joined, self._opened[-1]))
+        return SeveralStores(joined, self._opened[-1])
 
     def keys(self) -> list[str]:
         """Return the keys on each of the stores, without their markers, once all that was begun is done."""
@@ -121,7 +120,7 @@ class ThreeStores:
         for store in self.inner:
             for key in store.list(prefix, after):
                 folder, _, name = key.rpartition("/")
-                slot = registers.slot_of(name)
+                slot = journal_entry.slot_of(name)
                 if slot is not None and f"{folder}/".endswith(ENTRIES):
                     found.add(f"{folder}/{slot:020d}")
                 elif key != layout.MARKER:
@@ -144,7 +143,7 @@ class ThreeStores:
     def _remove_registers(self, store: MemoryStore, key: str) -> None:
         folder, slot = _split(key)
         for each in list(store.list(folder)):
-            if registers.slot_of(each.removeprefix(folder)) == slot:
+            if journal_entry.slot_of(each.removeprefix(folder)) == slot:
                 store.delete(each)
 
 
