@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log.reading.planning import Range
-from pyspark_log_coordinator.log.nearest_holders import nearest_first, reachable_holders
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, NewerFormat, StoreError
 from pyspark_log_storage.stores.local import LocalStore
@@ -94,9 +93,9 @@ def _url(handle: TopicHandle, partition: int, segment: SegmentRef, rack: str, *,
     checked.
     """
     log, state = handle.log, handle.state
-    nodes = nearest_first(log, rack=rack, leader=state.partitions[partition].leader)
+    nodes = log.nearest_first(rack=rack, leader=state.partitions[partition].leader)
     key = layout.segment_file(handle.segment(partition, segment.name))
-    for node in reachable_holders(log, state, nodes, segment.holders):
+    for node in log.reachable_holders(state, nodes, segment.holders):
         store = log.node_store(node)
         if _GLOB & set(store.url):
             continue

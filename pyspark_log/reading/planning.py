@@ -15,8 +15,7 @@ import msgspec
 
 from pyspark_log.reading.failover import ReadReplica
 from pyspark_log.reading.fetch import Split
-from pyspark_log_coordinator.log import nearest_holders
-from pyspark_log_coordinator.log.nearest_holders import nearest_first
+from pyspark_log_coordinator.cluster.nodes import holding
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import DataLoss, UnknownTopic
 
@@ -97,7 +96,7 @@ def split_of(handle: TopicHandle, part: Range, rack: str = "") -> Split:
     files = {chunk.file: state.file(chunk.file) for chunk in chunks}
     held = {handle.segment(part.partition, each.name): each.holders for each in segments}
     held |= {handle.append_file(each.name): each.holders for each in files.values()}
-    nodes, partial_holders = _holders(state, nearest_first(handle.log, rack=rack, leader=partition.leader), held)
+    nodes, partial_holders = _holders(state, handle.log.nearest_first(rack=rack, leader=partition.leader), held)
     return Split(
         topic=part.topic,
         topic_id=handle.topic_id,
@@ -119,7 +118,7 @@ def split_of(handle: TopicHandle, part: Range, rack: str = "") -> Split:
 
 def read_replicas(topic: Topic, nodes: Sequence[Node], holders: Iterable[Holder]) -> tuple[ReadReplica, ...]:
     """Return the nodes that hold a file, in their order, as a task needs them."""
-    return tuple(ReadReplica(each.node_id, each.url) for each in nearest_holders.holding(topic, nodes, holders))
+    return tuple(ReadReplica(each.node_id, each.url) for each in holding(topic, nodes, holders))
 
 
 def _holders(

@@ -28,7 +28,6 @@ from pyspark_log.options.subscription import Assign, Subscribe, SubscribePattern
 from pyspark_log.reading.failover import Failover
 from pyspark_log.reading.fetch import ChunkPlace, place_in_segment, read_one
 from pyspark_log.reading.planning import read_replicas
-from pyspark_log_coordinator.log.nearest_holders import nearest_first
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import DataLoss, InvalidInput, UnknownTopic
 from pyspark_log_storage.files import index
@@ -209,7 +208,7 @@ def offset_for_time(handle: TopicHandle, number: int, ms: int, rack: str = "") -
     """Return the offset of the first row below the HW whose timestamp is `ms` or later (Kafka's offsetsForTimes)."""
     partition = handle.partitions[number]
     failover = Failover(handle.log.store_at, handle.name, number)
-    nodes = nearest_first(handle.log, rack=rack, leader=partition.leader)
+    nodes = handle.log.nearest_first(rack=rack, leader=partition.leader)
     for place, holders in _places_reaching(failover, nodes, handle, number, ms * US_PER_MS):
         if place.end_offset <= partition.log_start:
             continue

@@ -24,7 +24,6 @@ from pyspark_log_coordinator.backup.manifest import Backup, SavedGroup
 from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, FormerNode
 from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_coordinator.log.bootstrap import overlap
-from pyspark_log_coordinator.log.nearest_holders import nearest_first, reachable_holders
 from pyspark_log_coordinator.sync import replica_file
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import (
@@ -232,7 +231,7 @@ def _copy(
         copied.bytes += count
         moved(count)
 
-    sources = reachable_holders(handle.log, state, nearest_first(handle.log), file.holders)
+    sources = handle.log.reachable_holders(state, handle.log.nearest_first(), file.holders)
     try:
         replica_file.copy_from_first([handle.log.node_store(each) for each in sources], target, file, advance)
     except (CorruptObject, StoreError):

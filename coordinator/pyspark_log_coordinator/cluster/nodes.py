@@ -19,13 +19,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.model.partition import NodeId, named
+from pyspark_log_coordinator.model.partition import Holder, NodeId, named
+from pyspark_log_coordinator.replication import replicas
 from pyspark_log_storage.errors import InvalidOption
 from pyspark_log_storage.names import check_node, check_rack
 from pyspark_log_storage.stored_fields import Count, NodeName
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from pyspark_log_coordinator.model.topic_state import Topic
 
 AT_THE_ROOT = "."
 """The address of the node at the cluster root, wherever that is mounted."""
@@ -247,6 +250,14 @@ def node_of(nodes: Mapping[NodeId, Node], node_id: NodeId) -> Node:
     if node_id not in nodes:
         raise _wrong(f"node {node_id!r} does not exist (existing: {named(nodes)})")
     return nodes[node_id]
+
+
+def holding(topic: Topic, nodes: Sequence[Node], holders: Iterable[Holder]) -> list[Node]:
+    """Return the nodes that hold a file, in their order. The only node of a cluster holds every file."""
+    if len(nodes) == 1:
+        return list(nodes)
+    current = replicas.of_current_incarnations(topic, holders)
+    return [node for node in nodes if Holder(node.node_id, node.incarnation) in current]
 
 
 def free_id(nodes: Mapping[NodeId, Node], former: Sequence[FormerNode]) -> NodeId:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.cluster.journal_stores import replaced
+from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT
 from pyspark_log_coordinator.group import machine as group
 from pyspark_log_coordinator.journal import journal_nodes, paxos
 from pyspark_log_coordinator.journal.journal import Journal
@@ -18,25 +19,56 @@ from pyspark_log_coordinator.journal.place import JournalPlace, Member, OneStore
 from pyspark_log_coordinator.journal.registers import journals_behind
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage import layout
-from pyspark_log_storage.errors import CopiedLog
+from pyspark_log_storage.errors import CopiedLog, CorruptObject, StoreUnfit
 from pyspark_log_storage.objects.node import read_marker
 from pyspark_log_storage.stores.addresses import is_same_place
+from pyspark_log_storage.stores.self_test import check_condition
+from pyspark_log_storage.stores.store import is_object_store
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.group.state import Group
-    from pyspark_log_coordinator.log.open_stores import OpenStores
     from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_storage.errors import LogError
     from pyspark_log_storage.stores.store import Store
+
+CHECK_EVERY_SECONDS = 24 * 60 * 60.0
+"""How often `check_stores` does something."""
+CHECK_PATIENCE_MS = 2000
+"""How long it waits for the answers of several stores."""
 
 
 def _announce_to(nodes: JournalNodes, store: Store) -> None:
     marker = read_marker(store)
     if marker is not None and marker.cluster == nodes.cluster:
         journal_nodes.write(nodes, store)
+
+
+class OpenStores:
+    """The stores that a process has opened, by their addresses, so that each is opened once."""
+
+    def __init__(self, roots: Sequence[Store], open_store: Callable[[str], Store]) -> None:
+        self.roots = tuple(roots)
+        """The stores that the user named."""
+        self._open_store = open_store
+        self._opened = {store.url: store for store in roots}
+
+    def at(self, url: str) -> Store:
+        """Return the store at an address. Reads nothing.
+
+        Raises `InvalidOption`, and `CorruptObject` for a node at the root of a cluster that has journal nodes instead.
+        """
+        if url == AT_THE_ROOT:
+            raise CorruptObject(f"the cluster at {self.roots[0].url}", f"a node's address is {url!r}")
+        if url not in self._opened:
+            self._opened[url] = self._open_store(url)
+        return self._opened[url]
+
+    def all(self) -> tuple[Store, ...]:
+        """Return every store opened so far."""
+        return tuple(self._opened.values())
 
 
 class ClusterJournals:
@@ -49,6 +81,8 @@ class ClusterJournals:
         self._generations: dict[int, tuple[JournalNodes, SeveralStores]] = {}
         self.are_located = False
         """Whether it is certain where the journals are."""
+        self._check_due = -float("inf")
+        """When to check the stores next, by the monotonic clock."""
         self.cluster = self.cluster_at(OneStore(stores.roots[0]))
 
     def locate(self) -> bool:
@@ -88,6 +122,28 @@ class ClusterJournals:
         state, here = self.cluster.state, self._stores.roots[0].url
         if self.nodes is None and state.has_nodes_elsewhere and not is_same_place(here, state.address):
             raise CopiedLog(here, state.address)
+
+    def check_stores(self) -> None:
+        """Check, once a day, that the object stores with the journals still create an object only once.
+
+        Somebody may have switched on the versioning of a bucket since they joined, and there are servers that then
+        ignore the condition of `create`: two writers would get the same offsets. Folders are not tried again: what a
+        file system can do does not change. A store that does not answer is left to the next check, and so is one that
+        this process may not write to. Raises `StoreUnfit`.
+        """
+        place, now = self.place, self._environment.monotonic()
+        if now < self._check_due or not any(map(is_object_store, place.stores)):
+            return
+        nonce = self._environment.nonce()
+
+        def try_one(store: Store) -> None:
+            if is_object_store(store):
+                check_condition(store, nonce)
+
+        for answer in place.ask(try_one, self._environment, CHECK_PATIENCE_MS, settled=place.is_majority):
+            if isinstance(answer.error, StoreUnfit):
+                raise answer.error
+        self._check_due = now + CHECK_EVERY_SECONDS
 
     @property
     def place(self) -> JournalPlace:

@@ -13,18 +13,16 @@ import msgspec
 
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.cluster.groups import group_of
-from pyspark_log_coordinator.cluster.nodes import live, node_of
+from pyspark_log_coordinator.cluster.nodes import holding, live, node_of
 from pyspark_log_coordinator.journal import history
 from pyspark_log_coordinator.journal.inbox import Inbox
-from pyspark_log_coordinator.log import bootstrap, ended_journals, topic_description
-from pyspark_log_coordinator.log.cluster_journals import ClusterJournals
-from pyspark_log_coordinator.log.ended_journals import start_topic
+from pyspark_log_coordinator.log import bootstrap, journal_move, topic_description
+from pyspark_log_coordinator.log.cluster_journals import ClusterJournals, OpenStores
 from pyspark_log_coordinator.log.group_handle import GroupHandle
+from pyspark_log_coordinator.log.journal_move import start_topic
 from pyspark_log_coordinator.log.log_clock import LogClock
-from pyspark_log_coordinator.log.node_probe import NodeProbe
-from pyspark_log_coordinator.log.open_stores import OpenStores
-from pyspark_log_coordinator.log.store_checks import StoreChecks
-from pyspark_log_coordinator.model.partition import named
+from pyspark_log_coordinator.log.reachable_stores import NodeProbe
+from pyspark_log_coordinator.model.partition import by_number, named
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.replication import write_targets
 from pyspark_log_coordinator.segments.retention import TO_THE_END, future_segments
@@ -65,7 +63,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.journal.journal import Journal
     from pyspark_log_coordinator.journal.state_machine import Outcome
     from pyspark_log_coordinator.model.batch import Acks
-    from pyspark_log_coordinator.model.partition import NodeId, Partition, SegmentRef
+    from pyspark_log_coordinator.model.partition import Holder, NodeId, Partition, SegmentRef
     from pyspark_log_storage.stores.store import Store
 
 
@@ -223,7 +221,7 @@ class TopicHandle:
 
         Raises `StoreUnfit` if an object store does not keep its promise any more.
         """
-        self.log.store_checks.check()
+        self.log.journals.check_stores()
         state, missing = self.journal.state, self.log.broken_nodes  # a node that a task may not use is its error
         targets = write_targets.write_targets(state, acks, missing)
         if not write_targets.used_nodes(targets) <= self.log.nodes.keys():
@@ -308,7 +306,6 @@ class Log:
         self.environment = environment
         self._stores = OpenStores(roots if isinstance(roots, Sequence) else (roots,), open_node)
         self.clock = LogClock(environment, lambda: self.journals.place)
-        self.store_checks = StoreChecks(environment, lambda: self.journals.place)
         self.journals = ClusterJournals(self._stores, msgspec.structs.replace(environment, now_ms=self.clock.now_ms))
         self._handles: dict[str, TopicHandle] = {}
         self._groups: dict[str, GroupHandle] = {}
@@ -365,7 +362,7 @@ class Log:
             try:
                 return self.cluster.refresh()
             except LogMoved:
-                ended_journals.follow(self.journals)
+                journal_move.follow(self.journals)
             except StoreError:
                 if not self.journals.locate_later():
                     raise
@@ -473,6 +470,26 @@ class Log:
     def node_store(self, node_id: NodeId) -> Store:
         """Return the store of a node. Raises what `node` raises."""
         return self.store_at(self.node(node_id).url)
+
+    def nearest_first(self, *, rack: str = "", leader: NodeId | None = None) -> list[Node]:
+        """Return all nodes in the order in which those that hold a file are read.
+
+        Nodes in the reader's `rack`, empty if it is not known, come first (`client.rack`, KIP-392), then the
+        partition's leader, then the others by number. Fenced nodes, and nodes that were missing when the log was last
+        opened, come last. Any holder may be read, in the ISR or not: a file has the same bytes on every node, and the
+        high watermark limits what is read.
+        """
+
+        def distance(node: Node) -> tuple[bool, bool, bool, tuple[bool, int, str]]:
+            is_last = node.fenced or node.node_id in self.missing_nodes
+            is_far = rack == "" or node.rack != rack
+            return is_last, is_far, node.node_id != leader, by_number(node.node_id)
+
+        return sorted(self.nodes.values(), key=distance)
+
+    def reachable_holders(self, topic: topic.Topic, nodes: Sequence[Node], holders: Iterable[Holder]) -> list[NodeId]:
+        """Return the ids of the nodes that hold a file and were not missing when the log was last opened."""
+        return [node.node_id for node in holding(topic, nodes, holders) if node.node_id not in self.missing_nodes]
 
     def store_at(self, url: str) -> Store:
         """Return the store at a node's address. Reads nothing. Raises `InvalidOption`, `CorruptObject`."""

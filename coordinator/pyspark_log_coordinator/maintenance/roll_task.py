@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 import pyarrow as pa
 
-from pyspark_log_coordinator.log.nearest_holders import nearest_first, reachable_holders
 from pyspark_log_coordinator.maintenance.roll_input import RollInput, RollSource, RollTask
 from pyspark_log_coordinator.model.partition import Holder, NodeId, SegmentRef
 from pyspark_log_coordinator.replication.write_targets import targets_of
@@ -58,12 +57,12 @@ def roll_task_of(handle: TopicHandle, job: RollJob) -> RollTask:
     for each in targets:
         handle.log.node(each)  # one may have joined since this process read the cluster's journal
     members = handle.log.cluster.state.nodes
-    nodes = nearest_first(handle.log, leader=state.partitions[job.partition].leader)
+    nodes = handle.log.nearest_first(leader=state.partitions[job.partition].leader)
     known: dict[tuple[Holder, ...], tuple[NodeId, ...]] = {}
 
     def source(file: FileRef | SegmentRef) -> RollSource:
         if file.holders not in known:  # most files of a topic have the same holders
-            known[file.holders] = tuple(reachable_holders(handle.log, state, nodes, file.holders))
+            known[file.holders] = tuple(handle.log.reachable_holders(state, nodes, file.holders))
         return RollSource(file.name, known[file.holders])
 
     return RollTask(

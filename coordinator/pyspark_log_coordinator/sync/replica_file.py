@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.log.nearest_holders import nearest_first, reachable_holders
 from pyspark_log_coordinator.model.partition import Holder, SegmentRef, named
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.replication.file_holders import held_alone, newest_held
@@ -92,8 +91,8 @@ def ids(files: Collection[ReplicaFile]) -> tuple[tuple[int, ...], tuple[SegmentI
 def sources(handle: TopicHandle, holders: tuple[Holder, ...], node_id: NodeId) -> list[NodeId]:
     """Return the holders to copy from to a node, nearest first, without those that are missing."""
     log = handle.log
-    nodes = nearest_first(log, rack=log.node(node_id).rack)
-    return [each for each in reachable_holders(log, handle.journal.state, nodes, holders) if each != node_id]
+    nodes = log.nearest_first(rack=log.node(node_id).rack)
+    return [each for each in log.reachable_holders(handle.journal.state, nodes, holders) if each != node_id]
 
 
 def files_of(state: Topic) -> list[ReplicaFile]:

@@ -62,7 +62,7 @@ def maintain(
     for name in topics or ():
         log.check_topic(name)  # raises if the name is wrong, before anything is done
     if not dry_run:
-        log.store_checks.check()
+        log.journals.check_stores()
     found = [maintain_topic(log, name, dry_run=dry_run, at_once=now) for name in topics or sorted(log.topics())]
     done = [each for each in found if each is not None]
     if not topics:

@@ -195,7 +195,7 @@ class Nodes:
     def follow(self, log: Log, failures: list[str]) -> bool:
         """Copy what the nodes lack now."""
         log.open(create=False)
-        log.store_checks.check()
+        log.journals.check_stores()
 
         def follow(node_id: str) -> bool:
             done = self._copy(log, node_id, failures)
@@ -277,7 +277,7 @@ class Maintainer:
     def maintain(self, log: Log, failures: list[str]) -> bool:
         """Do what is due in the topics and in the cluster whose pauses have ended."""
         log.open(create=False)
-        log.store_checks.check()
+        log.journals.check_stores()
         names = [*sorted(log.topics(polls=True)), None]
         self._pauses = {name: each for name, each in self._pauses.items() if name in names}
         is_busy = False

@@ -6,7 +6,7 @@ from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.place import Member, OneStore, SeveralStores
 from pyspark_log_coordinator.journal.state_machine import EndJournal, JournalEnded
-from pyspark_log_coordinator.log import ended_journals
+from pyspark_log_coordinator.log import journal_move
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import CorruptObject, LogMoved, OutcomeUnknown, StoreUnavailable
 from tests.support.coordinator.fake_environment import fake_environment
@@ -42,7 +42,7 @@ class EndingJournal:
         journal = self.open()
         with pytest.raises(LogMoved):
             journal.refresh()
-        ended_journals.begin(journal, self.place(2))
+        journal_move.begin(journal, self.place(2))
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_a_journal_begins_nowhere_else_before_its_last_entry_here_is_durable(jou
 
     monkeypatch.setattr(journal.entries, "confirm", confirm)
     with pytest.raises(StoreUnavailable, match="entry 2 is not flushed"):
-        ended_journals.begin(journal, journals.place(2))
+        journal_move.begin(journal, journals.place(2))
     assert [list(store.list("")) for store in journals.stores[3:]] == [[layout.MARKER]] * 3
 
 
@@ -112,7 +112,7 @@ def test_whoever_was_suspended_finds_the_end_after_everything_before_it_was_dele
         journal.submit(AddItems((item,)))
     journal.submit(END)
     journals.begin_there()
-    assert ended_journals.leave_the_end(journal) > 0
+    assert journal_move.leave_the_end(journal) > 0
     with pytest.raises(OutcomeUnknown):  # it proposed where everything was deleted, before it looked
         slept.submit(AddItems(("lamp",)))
     with pytest.raises(LogMoved):

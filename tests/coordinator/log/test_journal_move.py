@@ -12,7 +12,7 @@ from pyspark_log_coordinator.cluster.machine import FinishDeletions, MoveJournal
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.journal import journal_nodes
-from pyspark_log_coordinator.log import ended_journals, journal_move, node_admin
+from pyspark_log_coordinator.log import journal_move, node_admin
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.maintenance import cluster_cleanup
 from pyspark_log_coordinator.rebuild import execute
@@ -215,7 +215,7 @@ def test_a_process_that_sleeps_in_a_migration_while_the_journals_move_on_begins_
     before = [list(store.list("topics/")) for store in six.at.values()]
     with pytest.raises(LogMoved):
         journal.refresh()  # the stores 0 and 1 show where it has gone on
-    ended_journals.begin(journal, there)
+    journal_move.begin(journal, there)
     assert [list(store.list("topics/")) for store in six.at.values()] == before
     assert written(six.log(), "t") == 5
 

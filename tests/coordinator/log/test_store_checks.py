@@ -3,9 +3,8 @@
 import msgspec
 import pytest
 
-from pyspark_log_coordinator.journal.place import OneStore
+from pyspark_log_coordinator.log.cluster_journals import CHECK_EVERY_SECONDS
 from pyspark_log_coordinator.log.log import Log
-from pyspark_log_coordinator.log.store_checks import CHECK_EVERY_SECONDS, StoreChecks
 from pyspark_log_storage.errors import StoreRefused, StoreUnfit
 from tests.support.coordinator.fake_environment import fake_environment
 from tests.support.memory_store import MemoryStore
@@ -25,15 +24,15 @@ class Bucket(MemoryStore):
 def test_a_bucket_that_begins_to_overwrite_is_found_within_a_day():
     bucket, seconds = Bucket(), [0.0]
     environment = msgspec.structs.replace(fake_environment(), monotonic=lambda: seconds[0])
-    checks = StoreChecks(environment, lambda: OneStore(bucket))
-    checks.check()
+    journals = Log(bucket, environment).journals
+    journals.check_stores()
     bucket.forgets = True
-    checks.check()
+    journals.check_stores()
     assert bucket.creates == 2, "tried before the first rows, and not again before the day is over"
     seconds[0] = CHECK_EVERY_SECONDS
     for _ in range(2):
         with pytest.raises(StoreUnfit, match="overwrites"):
-            checks.check()
+            journals.check_stores()
 
 
 def test_who_writes_tries_the_bucket_first():
@@ -52,4 +51,4 @@ def test_a_store_that_may_not_be_tried_is_not_unfit(monkeypatch):
 
     bucket = Bucket()
     monkeypatch.setattr(bucket, "create", refuse)
-    StoreChecks(fake_environment(), lambda: OneStore(bucket)).check()
+    Log(bucket, fake_environment()).journals.check_stores()
