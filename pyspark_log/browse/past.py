@@ -11,7 +11,7 @@ from pyspark_log.browse.budget import DEBT_MAX, REQUESTS_PER_SECOND, requests_ma
 from pyspark_log.browse.view import CLUSTER
 from pyspark_log_coordinator.audit import timeline
 from pyspark_log_coordinator.audit.timeline import Moment, Scope
-from pyspark_log_coordinator.cluster.groups import group_of
+from pyspark_log_coordinator.cluster.cluster_state import group_of
 from pyspark_log_storage.errors import LogError, UnknownGroup, UnknownTopic
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ import msgspec
 from pyspark_log_coordinator.audit import stored_objects
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.cluster import nodes
-from pyspark_log_coordinator.cluster.groups import GroupCreated
 from pyspark_log_coordinator.group import joining, lifecycle, offsets, rebalance
 from pyspark_log_coordinator.group.sync import WorkAssigned
 from pyspark_log_coordinator.journal.history import history
@@ -296,7 +295,7 @@ WORDS: dict[type, Said | Callable[[Any, Any, Any], Said]] = {
     ),
     cluster.TopicRemoved: Said(Lane.SETTINGS, "topic {event.name!r} was removed"),
     cluster.AddressSet: Said(Lane.NODES, "the cluster's root is at {event.url}"),
-    GroupCreated: Said(Lane.SETTINGS, "group {event.group.group_id!r} was created"),
+    cluster.GroupCreated: Said(Lane.SETTINGS, "group {event.group.group_id!r} was created"),
     nodes.NodeAdded: lambda _before, _after, event: Said(
         Lane.NODES, f"node {event.node.node_id} joined, at {_at(event.node.url)}"
     ),

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from pyspark_log_coordinator.cluster.groups import GroupRecord
+    from pyspark_log_coordinator.cluster.cluster_state import GroupRecord
     from pyspark_log_coordinator.journal.journal import Journal
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import Holder, NodeId

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.cluster.groups import GroupRecord
+from pyspark_log_coordinator.cluster.cluster_state import GroupRecord
 from pyspark_log_coordinator.cluster.nodes import FormerNode
 from pyspark_log_coordinator.group.state import Group
 from pyspark_log_coordinator.log import topic_description

@@ -25,9 +25,8 @@ from typing import Any
 
 import msgspec
 
-from pyspark_log_coordinator.cluster import groups, journal_stores, nodes, placement
-from pyspark_log_coordinator.cluster.cluster_state import Cluster, TopicRecord, topic_of
-from pyspark_log_coordinator.cluster.groups import CreateGroup, GroupCreated
+from pyspark_log_coordinator.cluster import journal_stores, nodes, placement
+from pyspark_log_coordinator.cluster.cluster_state import Cluster, GroupRecord, TopicRecord, topic_of
 from pyspark_log_coordinator.cluster.journal_stores import JournalStores, MoveJournals
 from pyspark_log_coordinator.cluster.nodes import (
     AT_THE_ROOT,
@@ -53,7 +52,7 @@ from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_coordinator.model.settings import NUM_PARTITIONS
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_storage.errors import InvalidOption, TopicExists
-from pyspark_log_storage.names import check_topic
+from pyspark_log_storage.names import check_group, check_topic
 
 PARTITIONS_MAX = NUM_PARTITIONS.highest
 _decode_state = msgspec.msgpack.Decoder(Cluster).decode
@@ -93,6 +92,14 @@ class FinishDeletions(msgspec.Struct, frozen=True):
     topic_ids: tuple[str, ...]
 
 
+class CreateGroup(msgspec.Struct, frozen=True):
+    """Create a group, unless it exists. The first process that joins it or commits offsets to it does this."""
+
+    group_id: str
+    journal_id: str
+    """A new one."""
+
+
 class MoveCluster(msgspec.Struct, frozen=True):
     """Make this the address of the cluster root."""
 
@@ -127,6 +134,12 @@ class DeletionsFinished(msgspec.Struct, frozen=True, tag=True, array_like=True, 
     """The files of these deleted topics are deleted."""
 
     topic_ids: tuple[str, ...]
+
+
+class GroupCreated(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """The name belongs to this group."""
+
+    group: GroupRecord
 
 
 Command = (
@@ -173,7 +186,9 @@ def decide(state: Cluster, command: Command, now: int) -> list[Any]:
         case RemoveTopic() | FinishDeletions():
             return list(_delete(state, command))
         case CreateGroup():
-            return list(groups.decide(state.groups, command, now))
+            check_group(command.group_id)
+            created = GroupCreated(GroupRecord(command.group_id, command.journal_id, now))
+            return [] if command.group_id in state.groups else [created]
         case MoveCluster():
             return [] if state.address == command.url else [AddressSet(command.url)]
         case _:
@@ -211,7 +226,9 @@ def evolve(state: Cluster, event: Event) -> Cluster:
         case AddressSet():
             return msgspec.structs.replace(state, address=event.url)
         case GroupCreated():
-            return msgspec.structs.replace(state, groups=groups.evolve(state.groups, event))
+            if event.group.group_id in state.groups:
+                raise ValueError(f"group {event.group.group_id!r} is created twice")
+            return msgspec.structs.replace(state, groups={**state.groups, event.group.group_id: event.group})
         case _:
             present, former = nodes.evolve(state.nodes, state.former_nodes, event)
             return msgspec.structs.replace(state, nodes=present, former_nodes=former)

@@ -15,7 +15,7 @@ from pyspark_log_storage.errors import LogError, UnknownGroup
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark_log_coordinator.cluster.groups import GroupRecord
+    from pyspark_log_coordinator.cluster.cluster_state import GroupRecord
     from pyspark_log_coordinator.group.config import GroupConfig
     from pyspark_log_coordinator.group.offsets import NewOffsets
     from pyspark_log_coordinator.group.state import Group

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import msgspec
 
 from pyspark_log_coordinator.cluster import machine as cluster
-from pyspark_log_coordinator.cluster.groups import group_of
+from pyspark_log_coordinator.cluster.cluster_state import group_of
 from pyspark_log_coordinator.cluster.nodes import holding, live, node_of
 from pyspark_log_coordinator.journal import history
 from pyspark_log_coordinator.journal.inbox import Inbox
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from pyspark_log_coordinator.cluster.groups import GroupRecord
+    from pyspark_log_coordinator.cluster.cluster_state import GroupRecord
     from pyspark_log_coordinator.cluster.machine import TopicRecord
     from pyspark_log_coordinator.cluster.nodes import Node
     from pyspark_log_coordinator.environment import Environment

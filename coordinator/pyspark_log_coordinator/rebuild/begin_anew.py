@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pyspark_log_coordinator.cluster import machine as cluster
-from pyspark_log_coordinator.cluster.cluster_state import Cluster, TopicRecord
-from pyspark_log_coordinator.cluster.groups import GroupRecord
+from pyspark_log_coordinator.cluster.cluster_state import Cluster, GroupRecord, TopicRecord
 from pyspark_log_coordinator.group import machine as group
 from pyspark_log_coordinator.group.state import Group
 from pyspark_log_coordinator.journal import trimming

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from pyspark_log_coordinator.cluster import machine as cluster
-from pyspark_log_coordinator.cluster.groups import GroupRecord
+from pyspark_log_coordinator.cluster.cluster_state import GroupRecord
 from pyspark_log_coordinator.cluster.machine import (
     AT_THE_ROOT,
     PARTITIONS_MAX,
