@@ -7,8 +7,10 @@ away.
 
 from __future__ import annotations
 
-from pyspark_log_coordinator.cluster.machine import MoveJournals
+from pyspark_log_coordinator.cluster.machine import AT_THE_ROOT, MoveJournals
 from pyspark_log_coordinator.log import journal_move, node_admin
+from pyspark_log_coordinator.log.log import Log
+from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_storage.errors import InvalidInput, LogError
 from tests.simulator.actors import may_die, open_topic
@@ -64,6 +66,13 @@ def _new_disks(world: ReplicatedWorld) -> list[Disk]:
     return [disk for name, disk in world.disks.items() if name not in known]
 
 
+def _has_journals(log: Log, node_id: NodeId) -> bool:
+    """Return whether the cluster's journals are on a node, or some may still be."""
+    if log.journals.nodes is None:
+        return log.nodes[node_id].url == AT_THE_ROOT
+    return node_id in log.journals.node_ids | log.cluster.state.journals.holders()
+
+
 def _drain_and_remove(world: ReplicatedWorld, process: Process) -> None:
     """Move all replicas off a node, fence it and remove it, or leave off in the middle."""
     log, chance = process.log, process.chance
@@ -71,7 +80,7 @@ def _drain_and_remove(world: ReplicatedWorld, process: Process) -> None:
         return
     names = sorted(world.members().keys() & log.cluster.state.nodes.keys())
     if chance.random() > _MISTAKES:
-        names = [each for each in names if not node_admin.has_journals(log, each)]
+        names = [each for each in names if not _has_journals(log, each)]
     if not names:
         return
     name = chance.choice(names)

@@ -301,10 +301,10 @@ def _journal(journal: Journal[Any, Any], report: Report) -> Iterator[Finding]:
 
 def _entries(journal: Journal[Any, Any], report: Report) -> Iterator[Finding]:
     # Listed before the refresh: an entry that the refresh does not reach is after a hole.
-    later = list(journal.entries.numbers_after(journal.number))
+    later = journal.entries.newest_after(journal.number + 1)
     journal.refresh()
-    if any(number > journal.number for number in later) and journal.entries.newest_after(journal.number):
-        detail = f"it is missing, but entry {max(later)} exists: all decisions from it on are lost"
+    if later > journal.number + 1 and journal.entries.newest_after(journal.number + 1):
+        detail = f"it is missing, but entry {later} exists: all decisions from it on are lost"
         yield Finding(journal.entries.name(journal.number + 1), detail)
     last: dict[str, int] = {}
     folded, reached = None, 0

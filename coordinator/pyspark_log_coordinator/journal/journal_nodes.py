@@ -38,7 +38,7 @@ from pyspark_log_storage.stores.addresses import is_same_place
 from pyspark_log_storage.stores.failover import rereads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.place import SeveralStores
@@ -99,11 +99,8 @@ def read(store: Store) -> JournalNodes | None:
         newest = _read(store, JOURNAL_NODES)
     except ObjectMissing:
         return None
-    for key in store.list(CLUSTER_JOURNAL, JOURNAL_NODES):
-        if not key.startswith(JOURNAL_NODES):
-            break
-        if is_of_cluster(key):
-            newest = _read(store, key)
+    for key in _later_keys(store):
+        newest = _read(store, key)
     return newest
 
 
@@ -116,8 +113,7 @@ def read_at_its_address(store: Store) -> JournalNodes | None:
     newest = read(store)
     if newest is None or store.url in newest.urls:
         return newest
-    keys = [JOURNAL_NODES, *filter(is_of_list, store.list(CLUSTER_JOURNAL, JOURNAL_NODES))]
-    lists = [_read(store, key) for key in keys]
+    lists = [_read(store, key) for key in (JOURNAL_NODES, *_later_keys(store))]
     marker = read_marker(store)
     known = {each.node for one in lists for each in one.nodes}
     urls = {url for one in lists for url in one.urls}
@@ -131,9 +127,19 @@ def _read(store: Store, key: str) -> JournalNodes:
     return decode(store.read(key, 0, BYTES_MAX), f"{store.url}/{key}")
 
 
-def is_of_list(key: str) -> bool:
-    """Return whether `key` is that of a list."""
-    return key.startswith(JOURNAL_NODES) and is_of_cluster(key)
+def _later_keys(store: Store) -> Iterator[str]:
+    """Yield the keys of the lists after the first one, in their order."""
+    for key in store.list(CLUSTER_JOURNAL, JOURNAL_NODES):
+        if not key.startswith(JOURNAL_NODES):
+            break
+        if is_of_cluster(key):
+            yield key
+
+
+def delete(store: Store) -> None:
+    """Delete the lists of a store, whose journals begin anew on a root."""
+    for key in (JOURNAL_NODES, *_later_keys(store)):
+        store.delete(key)
 
 
 def write(nodes: JournalNodes, store: Store) -> bool:
@@ -157,13 +163,9 @@ def replace(nodes: JournalNodes, store: Store) -> bool:
     present = read(store)
     if present == nodes:
         return False
-    is_first = present is None or (present.generation == nodes.generation and not _has_later_lists(store))
+    is_first = present is None or (present.generation == nodes.generation and not any(_later_keys(store)))
     store.put(JOURNAL_NODES if is_first else f"{JOURNAL_NODES}.{number(nodes.generation)}", encode(nodes))
     return True
-
-
-def _has_later_lists(store: Store) -> bool:
-    return any(map(is_of_list, store.list(CLUSTER_JOURNAL, JOURNAL_NODES)))
 
 
 def newest(stores: Sequence[Store], environment: Environment) -> JournalNodes | None:

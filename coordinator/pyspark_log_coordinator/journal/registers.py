@@ -206,24 +206,17 @@ class Registers:
         deleted first. An unreachable store may hide some, and one that was unreachable may have more.
         """
         counts: dict[int, int] = {}
-        for slots in self._list(lambda store: self._voted(store, below=n), all_within_a_second=True):
+        for slots in self._list(lambda store: self._voted(store, n), all_within_a_second=True):
             for slot in slots:
                 counts[slot] = counts.get(slot, 0) + 1
         yield from sorted(slot for slot, count in counts.items() if count >= self._place.majority)
 
-    def numbers_after(self, n: int) -> Iterator[int]:
-        """Yield the numbers of the entries after `n`, in ascending order, with or without gaps."""
-        listed = self._list(lambda store: self._voted(store, above=n), all_within_a_second=True)
-        for slot in sorted(set().union(*listed)):
-            if self.read(slot) is not None:
-                yield slot
-
-    def _voted(self, store: Store, *, above: int = 0, below: int | None = None) -> set[int]:
-        """Return the slots of which a store has vote 0."""
+    def _voted(self, store: Store, below: int) -> set[int]:
+        """Return the slots before `below` of which a store has vote 0."""
         slots = set()
-        for key in store.list(self._folder, f"{self._folder}{digits(above)}~"):
+        for key in store.list(self._folder):
             found = parse(key.removeprefix(self._folder))
-            if found is not None and below is not None and found[0] >= below:
+            if found is not None and found[0] >= below:
                 break
             if found is not None and found[1] == Register(0):
                 slots.add(found[0])

@@ -125,10 +125,6 @@ class EntryLog:
         """Yield the numbers of the entries before `n`, in ascending order."""
         yield from itertools.takewhile(lambda slot: slot < n, self._numbers(after=0))
 
-    def numbers_after(self, n: int) -> Iterator[int]:
-        """Yield the numbers of the entries after `n`, in ascending order, with or without gaps."""
-        yield from self._numbers(after=n)
-
     def _numbers(self, after: int) -> Iterator[int]:
         for key in self._store.list(self._folder, self._key(after)):
             slot = slot_of(key.removeprefix(self._folder))

@@ -21,18 +21,6 @@ S = TypeVar("S")
 C = TypeVar("C")
 
 
-def _the_first(_: object) -> int:
-    return 1
-
-
-def _unchecked(*_: object) -> None:
-    """Accept everything."""
-
-
-def _unanswered(*_: object) -> None:
-    """Let the process that waits find out itself."""
-
-
 def events_decoder(event_types: Any) -> Callable[[bytes | msgspec.Raw], list[Any]]:
     """Return a decoder for a list of events. `event_types` is the union of the event structs, all tagged."""
     return msgspec.msgpack.Decoder(GenericAlias(list, (event_types,))).decode
@@ -49,11 +37,11 @@ class Machine(msgspec.Struct, Generic[S, C], frozen=True):
     """See `events_decoder`."""
     encode_state: Callable[[S], bytes]
     decode_state: Callable[[bytes | msgspec.Raw], S]
-    check: Callable[[S, S], None] = _unchecked
+    check: Callable[[S, S], None] = lambda _before, _after: None
     """(state before an entry, state after it); raises `ValueError` if only a bug can lead from one to the other."""
-    generation: Callable[[S], int] = _the_first
+    generation: Callable[[S], int] = lambda _state: 1
     """The generation of the journal's stores in which the entry after the state belongs, if it is a later one."""
-    answer: Callable[[C, Outcome[S]], dict[int, tuple[int, int]] | None] = _unanswered
+    answer: Callable[[C, Outcome[S]], dict[int, tuple[int, int]] | None] = lambda _command, _outcome: None
     """What the process that gave the command needs to know of its outcome: the first offset and the end of its rows, by
     partition. None if it has to read the state itself."""
 

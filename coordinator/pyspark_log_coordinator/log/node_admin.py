@@ -150,13 +150,6 @@ def _removal(log: Log, node_id: NodeId) -> RemoveNode:
     return RemoveNode(node_id, clear, log.journals.node_ids, fencings)
 
 
-def has_journals(log: Log, node_id: NodeId) -> bool:
-    """Return whether the cluster's journals are on a node, or some may still be."""
-    if log.journals.nodes is None:
-        return log.cluster.state.nodes[node_id].url == AT_THE_ROOT
-    return node_id in log.journals.node_ids | log.cluster.state.journals.holders()
-
-
 def update_topics(log: Log, node_id: NodeId) -> None:
     """Copy the cluster's state of a node to every topic that has an older one.
 

@@ -47,11 +47,6 @@ class NewTopic(msgspec.Struct, frozen=True):
     state: Topic
 
     @property
-    def folder(self) -> str:
-        """The folder of its journal."""
-        return layout.topic_journal(self.state.name, self.state.topic_id)
-
-    @property
     def record(self) -> TopicRecord:
         """The cluster's record of the topic."""
         state = self.state
@@ -65,11 +60,6 @@ class NewGroup(msgspec.Struct, frozen=True):
     number: int
     record: GroupRecord
     state: Group
-
-    @property
-    def folder(self) -> str:
-        """The folder of its journal."""
-        return layout.group_journal(self.record.journal_id)
 
 
 class States(msgspec.Struct, frozen=True):
@@ -88,8 +78,14 @@ class States(msgspec.Struct, frozen=True):
         groups = {each.record.group_id: each.record for each in self.groups}
         state = msgspec.structs.replace(self.cluster, topics=topics, groups=groups)
         return [
-            *((each.folder, topic.MACHINE, each.number, each.state) for each in self.topics),
-            *((each.folder, group.MACHINE, each.number, each.state) for each in self.groups),
+            *(
+                (layout.topic_journal(each.state.name, each.state.topic_id), topic.MACHINE, each.number, each.state)
+                for each in self.topics
+            ),
+            *(
+                (layout.group_journal(each.record.journal_id), group.MACHINE, each.number, each.state)
+                for each in self.groups
+            ),
             (layout.CLUSTER_JOURNAL, cluster.MACHINE, self.number, state),
         ]
 

@@ -116,8 +116,7 @@ class _Rebuild:
             self._markers[name] = marker
         for store in self._stores.values():
             if self._is_at_root:
-                for key in [each for each in store.list(layout.CLUSTER_JOURNAL) if journal_nodes.is_of_list(each)]:
-                    store.delete(key)
+                journal_nodes.delete(store)
             elif store in self._found.journal_stores:
                 journal_nodes.write(self._journal_nodes, store)
 
