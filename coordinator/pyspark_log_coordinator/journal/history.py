@@ -117,10 +117,10 @@ def _fold(past: Replay[S, Any], journal: Journal[S, Any], number: int) -> list[S
 
 def _next_snapshot(past: Replay[Any, Any], newest: int) -> tuple[int, Snapshot | None]:
     """Return the first snapshot after `past` and its number, or `newest` if there is none up to that entry."""
-    for number in sorted(past.snapshot_numbers(everywhere=True)):
+    for number in sorted(past.objects.snapshots(everywhere=True)):
         if past.number < number <= newest:
             with contextlib.suppress(ObjectMissing):  # trimmed since it was listed, or on a store that is silent now
-                return number, past.read_snapshot(number)
+                return number, past.objects.read(number)
     return newest, None
 
 
@@ -141,7 +141,7 @@ def _begin_again(journal: Journal[Any, Any], tried: int, error: LogError) -> int
     """
     if not isinstance(error, (EntryMissing, OutOfChain, ObjectMissing)):
         raise error
-    snapshots = sorted(journal.snapshot_numbers(everywhere=True))
+    snapshots = sorted(journal.objects.snapshots(everywhere=True))
     if journal.place.certain:
         snapshots = snapshots[-trimming.SNAPSHOTS_KEPT :][:1] if len(snapshots) >= trimming.SNAPSHOTS_KEPT else []
     later = next((each for each in snapshots if each > tried), None)
@@ -153,9 +153,9 @@ def _begin_again(journal: Journal[Any, Any], tried: int, error: LogError) -> int
 def _check_snapshot(past: Replay[Any, Any], found: Snapshot) -> None:
     """Raise `CorruptObject` if a snapshot differs from the folded entries."""
     if found.hash != past.last_hash:
-        raise CorruptObject(past.snapshot_name(past.number), "its hash differs from that of the entry")
+        raise CorruptObject(past.objects.name(past.number), "its hash differs from that of the entry")
     if past.state_in(found) != past.state:
-        raise CorruptObject(past.snapshot_name(past.number), "its state differs from that of the entries")
+        raise CorruptObject(past.objects.name(past.number), "its state differs from that of the entries")
 
 
 def _kept_snapshots(past: Replay[Any, Any]) -> list[int]:
@@ -165,7 +165,7 @@ def _kept_snapshots(past: Replay[Any, Any]) -> list[int]:
     process, or is back after a power failure, or on a store that was unreachable. Of several stores only the newest
     snapshot is certain: while a store is silent, it is unknown which of the others trimming kept.
     """
-    numbers = sorted(past.snapshot_numbers(everywhere=True))
+    numbers = sorted(past.objects.snapshots(everywhere=True))
     left = trimming.SNAPSHOTS_KEPT if past.place.certain else 1
     older, newest = numbers[:-left], numbers[-left:]
     if not older:

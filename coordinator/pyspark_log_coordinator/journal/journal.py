@@ -163,7 +163,7 @@ class Journal(Replay[S, C]):
                 self._reset()
                 self.load_newest()
                 if self.number <= known:  # none was read that leads further
-                    later = (each for each in self.snapshot_numbers() if each > known)
+                    later = (each for each in self.objects.snapshots() if each > known)
                     needed = next((each for each in later if not self.is_none(each)), 0)
                     if needed:
                         self.load(needed)
@@ -487,11 +487,11 @@ class Journal(Replay[S, C]):
         """
         if self.entries.newest_snapshot() < number:
             return decided == mine
-        later = [each for each in self.snapshot_numbers() if each >= number and not self.is_none(each)]
+        later = [each for each in self.objects.snapshots() if each >= number and not self.is_none(each)]
         if not later:
             return decided == mine
         try:
-            expected = self.read_snapshot(later[-1]).hash
+            expected = self.objects.read(later[-1]).hash
             for each in range(later[-1], number, -1):
                 data = self.entries.read(each)
                 if data is None or digest(data) != expected:

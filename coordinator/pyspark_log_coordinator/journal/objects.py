@@ -6,7 +6,7 @@ They are created once. Processes that create the same one write the same bytes.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,23 +23,12 @@ if TYPE_CHECKING:
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.place import JournalPlace
+    from pyspark_log_coordinator.journal.snapshot import Snapshot
     from pyspark_log_storage.stores.store import Store
     from pyspark_log_storage.stores.store_threads import Answer
 
 DELETING_SECONDS = 30.0
 """How long one call deletes from one of several stores: other calls of the process to that store wait for its end."""
-
-T = TypeVar("T")
-
-
-def checked(check: Callable[[bytes, str], object]) -> Callable[[bytes, str], bytes]:
-    """Return a decoder that returns the bytes themselves, after `check`."""
-
-    def decode(data: bytes, name: str) -> bytes:
-        check(data, name)
-        return data
-
-    return decode
 
 
 class Damage(msgspec.Struct, frozen=True):
@@ -78,17 +67,19 @@ class Objects:
         self._environment = environment
         self._patience_ms = patience_ms
 
-    def name(self, key: str) -> str:
-        """Return the name of an object in errors."""
-        return _name(self._place.url, key)
+    def name(self, number: int) -> str:
+        """Return the name of the snapshot of entry `number` in errors."""
+        return f"snapshot {self._place.url}/{snapshot.key(self._journal, number)}"
 
-    def create(self, key: str, data: bytes, check: Callable[[bytes, str], object]) -> None:
-        """Make an object durable. `check` raises if other bytes under the same key are no equivalent."""
+    def create(self, new: Snapshot) -> None:
+        """Make a snapshot durable. Raises `CorruptObject` if the stored one is damaged, `StoreError`."""
+        key = snapshot.key(self._journal, new.number)
+        data = snapshot.encode(new, key)
 
         def create_in(store: Store) -> None:
             def compare() -> None:
                 if (found := store.read(key)) != data:
-                    check(found, _name(store.url, key))
+                    self._decode(new.number, found, store)
 
             if not store.create(key, data):
                 reread(store, compare)
@@ -96,18 +87,16 @@ class Objects:
         answers = self._ask(create_in, enough=self._place.is_majority)
         self._place.require_majority(answers, f"{key} cannot be written")
 
-    def read(self, key: str, decode: Callable[[bytes, str], T]) -> T:
-        """Return the result of `decode` for an object's bytes and name; it raises if they are damaged.
+    def read(self, number: int) -> Snapshot:
+        """Return the snapshot of an entry. Raises `ObjectMissing`, `CorruptObject`, `NewerFormat`, `StoreError`."""
+        key = snapshot.key(self._journal, number)
 
-        Raises `ObjectMissing`, what `decode` raises, `StoreError`.
-        """
-
-        def read_in(store: Store) -> T:
-            return reread(store, lambda: decode(store.read(key), _name(store.url, key)))
+        def read_in(store: Store) -> Snapshot:
+            return reread(store, lambda: self._decode(number, store.read(key), store))
 
         answers = self._ask(read_in, enough=lambda answers: bool(_results(answers)), settled=self._is_hopeless)
         for result in _results(answers):
-            found: T = result
+            found: Snapshot = result
             return found
         if self._is_hopeless(answers):
             errors = [each.error for each in answers]
@@ -117,7 +106,7 @@ class Objects:
             for error in errors:
                 if isinstance(error, worst):
                     raise error
-        raise self._place.failure(f"{self.name(key)} cannot be read", answers, must=1)
+        raise self._place.failure(f"{self.name(number)} cannot be read", answers, must=1)
 
     def snapshots(self, *, everywhere: bool = False) -> Iterator[int]:
         """Yield the numbers of the snapshots, newest first.
@@ -133,12 +122,12 @@ class Objects:
         self._place.require_majority(answers, f"the snapshots in {self._journal} cannot be listed")
         yield from sorted({number for numbers in _results(answers) for number in numbers}, reverse=True)
 
-    def is_incomplete(self, key: str) -> bool:
-        """Return whether a majority of several stores lacks an object that one of them has.
+    def is_incomplete(self, number: int) -> bool:
+        """Return whether a majority of several stores lacks a snapshot: then no entry was trimmed because of it.
 
         Raise `StoreError` if those that answer do not tell.
         """
-        place = self._place
+        place, key = self._place, snapshot.key(self._journal, number)
         if isinstance(place, OneStore):
             return False
 
@@ -147,7 +136,7 @@ class Objects:
 
         answers = self._ask(lambda store: store.exists(key), enough=lambda found: has(found, True) or has(found, False))
         if not has(answers, True) and not has(answers, False):
-            what = f"it is unknown whether a majority has {self.name(key)}"
+            what = f"it is unknown whether a majority has {self.name(number)}"
             raise place.failure(what, answers, must=len(place))
         return has(answers, False)
 
@@ -212,14 +201,13 @@ class Objects:
                 return registers.encode(found[1], content, key)
         return None
 
-    def delete_before(self, oldest: int, check: Callable[[bytes, str], object]) -> int:
+    def delete_before(self, oldest: int) -> int:
         """Delete objects and entries older than an existing snapshot; return the number of deleted objects.
 
-        `check` raises if the bytes of that snapshot are damaged. One of several stores that does not answer, or lacks
-        the snapshot, keeps its objects until the next time. So each store that deletes something has a newer snapshot,
-        and its newest snapshot never becomes older.
+        One of several stores that does not answer, or lacks the snapshot, keeps its objects until the next time. So
+        each store that deletes something has a newer snapshot, and its newest snapshot never becomes older. Raises
+        `CorruptObject` if that snapshot is damaged.
         """
-        key = snapshot.key(self._journal, oldest)
         # Mostly nothing is left to delete; then the snapshot need not be read and completed.
         found = self._ask(lambda store: self._obsolete(store, oldest), settled=self._place.is_majority)
         self._place.require_majority(found, f"the journal in {self._journal} cannot be trimmed")
@@ -227,11 +215,11 @@ class Objects:
             return 0
         obsolete = {self._place.stores[each.store].url: deque(each.result) for each in found if each.error is None}
         try:
-            data = self.read(key, checked(check))
+            kept = self.read(oldest)
         except ObjectMissing:
             return 0  # it was trimmed, too, or only on a store that has become unreachable
         if not self._place.certain:
-            self.create(key, data, check)
+            self.create(kept)
 
         def delete_in(store: Store) -> tuple[int, bool]:
             """Return how many objects were deleted, and whether more are left."""
@@ -252,6 +240,11 @@ class Objects:
             deleted += sum(count for count, _ in _results(answers))
             is_left = any(more for _, more in _results(answers))
         return deleted
+
+    def _decode(self, number: int, data: bytes, store: Store) -> Snapshot:
+        return snapshot.decode_of(
+            self._journal, number, data, f"snapshot {store.url}/{snapshot.key(self._journal, number)}"
+        )
 
     def _obsolete(self, store: Store, oldest: int) -> list[str]:
         """Return the keys of the objects that the snapshot of entry `oldest` makes obsolete.
@@ -292,7 +285,3 @@ def _may_recover(error: LogError) -> bool:
 
 def _results(answers: Sequence[Answer]) -> list[Any]:
     return [each.result for each in answers if each.error is None]
-
-
-def _name(url: str, key: str) -> str:
-    return f"snapshot {url}/{key}"

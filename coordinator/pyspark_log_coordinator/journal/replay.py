@@ -8,7 +8,6 @@ history uses another one.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
@@ -26,7 +25,7 @@ from pyspark_log_storage.decoding import IMPOSSIBLE
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing, OutOfChain, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.place import JournalPlace
@@ -97,28 +96,24 @@ class Replay(Generic[S, C]):
 
     def load_newest(self) -> None:
         """Load the newest snapshot, if there is one. Raises `CorruptObject`, `NewerFormat`, `StoreError`."""
-        while numbers := list(self.snapshot_numbers()):
+        while numbers := list(self.objects.snapshots()):
             try:
                 self._load_first(numbers)
             except (CorruptObject, ObjectMissing) as error:
                 # One that is missing was deleted since it was listed, if there is a newer one.
                 if isinstance(error, CorruptObject) or self.newest_snapshot() == numbers[0]:
-                    if not all(self.is_incomplete(each) for each in numbers):
+                    if not all(self.objects.is_incomplete(each) for each in numbers):
                         raise
                     return
             else:
                 return
 
-    def is_incomplete(self, number: int) -> bool:
-        """Return whether a majority of several stores lacks a snapshot: then no entry was trimmed because of it."""
-        return self.objects.is_incomplete(snapshot.key(self.folder, number))
-
     def is_none(self, number: int) -> bool:
-        """Return whether a snapshot that is listed can neither be read nor was ever complete (`is_incomplete`)."""
+        """Return whether a snapshot that is listed can neither be read nor was ever complete (`Objects`)."""
         try:
-            self.read_snapshot(number)
+            self.objects.read(number)
         except (CorruptObject, ObjectMissing):
-            return self.is_incomplete(number)
+            return self.objects.is_incomplete(number)
         return False
 
     def _load_first(self, numbers: Sequence[int]) -> None:
@@ -138,7 +133,7 @@ class Replay(Generic[S, C]):
 
     def load(self, number: int) -> None:
         """Load the state from a snapshot. Raises `ObjectMissing`, `CorruptObject`, `NewerFormat`."""
-        found = self.read_snapshot(number)
+        found = self.objects.read(number)
         self.state = self.state_in(found)
         self.number = number
         self.last_hash = found.hash
@@ -156,14 +151,6 @@ class Replay(Generic[S, C]):
         self._fold(data, events)
         return events
 
-    def read_snapshot(self, number: int) -> Snapshot:
-        """Return the snapshot of an entry. Raises `ObjectMissing`, `CorruptObject`, `NewerFormat`."""
-
-        def decode(data: bytes, name: str) -> Snapshot:
-            return snapshot.decode_of(self.folder, number, data, name)
-
-        return self.objects.read(snapshot.key(self.folder, number), decode)
-
     def state_in(self, found: Snapshot) -> S:
         """Return the state in a snapshot. Raises `CorruptObject`, `NewerFormat`."""
         machine = self._machine
@@ -173,30 +160,23 @@ class Replay(Generic[S, C]):
             machine.check(machine.initial, state)
             return state
 
-        return decoding.decode(checked, found.state, self.snapshot_name(found.number))
-
-    def snapshot_name(self, number: int) -> str:
-        """Return the name of the snapshot of entry `number` in errors."""
-        return self.objects.name(snapshot.key(self.folder, number))
-
-    def snapshot_numbers(self, *, everywhere: bool = False) -> Iterator[int]:
-        """Return the numbers of the snapshots, newest first; see `Objects.snapshots`."""
-        return self.objects.snapshots(everywhere=everywhere)
+        return decoding.decode(checked, found.state, self.objects.name(found.number))
 
     def newest_snapshot(self) -> int:
         """Return the number of the newest snapshot, or 0 if there is none."""
-        return next(self.snapshot_numbers(), 0)
+        return next(self.objects.snapshots(), 0)
 
     def encoded_snapshot(self) -> tuple[str, bytes]:
         """Return key and bytes of the snapshot of the newest known entry, whether or not it is stored."""
-        state = msgspec.Raw(self._machine.encode_state(self.state))
         key = snapshot.key(self.folder, self.number)
-        return key, snapshot.encode(Snapshot(self.number, self.last_hash, state), key)
+        return key, snapshot.encode(self._snapshot(), key)
 
     def create_snapshot(self, objects: Objects | None = None) -> None:
         """Write the snapshot of the newest known entry, here or to `objects` in another place. Raises `StoreError`."""
-        key, data = self.encoded_snapshot()
-        (objects or self.objects).create(key, data, partial(snapshot.decode_of, self.folder, self.number))
+        (objects or self.objects).create(self._snapshot())
+
+    def _snapshot(self) -> Snapshot:
+        return Snapshot(self.number, self.last_hash, msgspec.Raw(self._machine.encode_state(self.state)))
 
     def end_keys(self) -> tuple[str, ...]:
         """Return the keys of the newest known entry, and of its snapshot."""

@@ -6,10 +6,7 @@ place of the entries that it expects (see `journal`).
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
-
-from pyspark_log_coordinator.journal import snapshot
 
 if TYPE_CHECKING:
     from pyspark_log_coordinator.journal.journal import Journal
@@ -24,12 +21,12 @@ def trim(journal: Journal[Any, Any]) -> int:
     journal.refresh()
     oldest = oldest_kept(journal)
     # Even if no snapshot is obsolete: an earlier trimming may have been interrupted after it deleted the snapshots.
-    return delete_before(journal, oldest) if oldest > 0 else 0
+    return journal.objects.delete_before(oldest) if oldest > 0 else 0
 
 
 def oldest_kept(journal: Replay[Any, Any]) -> int:
     """Return the entry of the oldest snapshot that trimming keeps, or 0 if nothing is trimmed yet."""
-    numbers = sorted(journal.snapshot_numbers(everywhere=True))
+    numbers = sorted(journal.objects.snapshots(everywhere=True))
     return numbers[-SNAPSHOTS_KEPT] if len(numbers) >= SNAPSHOTS_KEPT else 0
 
 
@@ -41,8 +38,4 @@ def delete_history(journal: Journal[Any, Any]) -> int:
     """
     journal.refresh()
     journal.create_snapshot()
-    return delete_before(journal, journal.number)
-
-
-def delete_before(journal: Journal[Any, Any], oldest: int) -> int:
-    return journal.objects.delete_before(oldest, partial(snapshot.decode_of, journal.folder, oldest))
+    return journal.objects.delete_before(journal.number)

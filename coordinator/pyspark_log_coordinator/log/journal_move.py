@@ -26,7 +26,6 @@ import msgspec
 from pyspark_log_coordinator.cluster.journal_stores import MoveJournals
 from pyspark_log_coordinator.cluster.nodes import node_of
 from pyspark_log_coordinator.group import lifecycle
-from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.journal.journal_nodes import JournalNodes
 from pyspark_log_coordinator.journal.state_machine import EndJournal, JournalEnded
 from pyspark_log_coordinator.topic import machine as topic
@@ -204,4 +203,4 @@ def leave_the_end(journal: Journal[Any, Any]) -> int:
     if journal.entries.read(journal.number) is None:
         return 0
     journal.create_snapshot()
-    return trimming.delete_before(journal, journal.number)
+    return journal.objects.delete_before(journal.number)

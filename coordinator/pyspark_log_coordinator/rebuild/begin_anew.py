@@ -22,7 +22,6 @@ from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.cluster.cluster_state import Cluster, GroupRecord, TopicRecord
 from pyspark_log_coordinator.group import machine as group
 from pyspark_log_coordinator.group.state import Group
-from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.state_machine import BeginJournal
 from pyspark_log_coordinator.model.topic_state import Topic
@@ -113,7 +112,7 @@ def begin_anew(
             raise OutcomeUnknown(f"{journal.entries.name(number)} would come after newer entries of another log")
         journal.begin_at(number, command)
     for journal, number, _ in journals:
-        trimming.delete_before(journal, number)
+        journal.objects.delete_before(number)
 
 
 def group_anew(state: Group) -> Group:

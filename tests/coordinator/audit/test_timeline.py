@@ -12,7 +12,6 @@ from pyspark_log_coordinator.audit import timeline
 from pyspark_log_coordinator.audit.timeline import Lane
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.group import machine as group
-from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.sync.replica_file import ids, missing
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_coordinator.topic.machine import AlterReplicaNode, DeleteRecords, ElectLeaders, Holder, HoldFiles
@@ -113,7 +112,7 @@ def test_a_batch_begins_at_the_end_of_the_log_though_its_rows_are_not_committed(
 def test_an_entry_that_was_trimmed_or_does_not_exist_yet_is_none(topic):
     journal = topic.handle.journal
     oldest = journal.newest_snapshot()
-    trimming.delete_before(journal, oldest)
+    journal.objects.delete_before(oldest)
     for number in (1, oldest - 1, journal.number + 1):
         assert timeline.entry_of(topic.handle, number) is None
     _, [event] = timeline.entry_of(topic.handle, journal.number)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from pyspark_log_coordinator.journal import trimming
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.place import Member, OneStore, SeveralStores
 from pyspark_log_coordinator.journal.state_machine import EndJournal, JournalEnded
@@ -130,7 +129,7 @@ def test_a_void_entry_ends_no_journal(journals):
         for item in ("vase", "clock", "lamp"):
             journal.submit(AddItems((item,)))
         journal.create_snapshot()
-        trimming.delete_before(journal, journal.number)
+        journal.objects.delete_before(journal.number)
         assert propose(number, data) == data
         raise Died
 

@@ -49,10 +49,10 @@ def test_a_snapshot_on_one_store_is_good_to_read_and_stands_for_nothing(cluster,
         cluster.stores[i].create = partial(refuse_snapshots, cluster.stores[i])
     before = [store.keys(ENTRIES) for store in cluster.stores]
     with pytest.raises((StoreRefused, StoreUnavailable)):
-        trimming.delete_before(journal, 28)
+        journal.objects.delete_before(28)
     assert [store.keys(ENTRIES) for store in cluster.stores] == before
     del cluster.stores[refused[0]].create
-    trimming.delete_before(journal, 28)
+    journal.objects.delete_before(28)
     cluster.finish()
     # The one that has not got it keeps its entries.
     assert [bool(store.keys(f"{ENTRIES}{number(5)}")) for store in cluster.stores] == [
@@ -68,7 +68,7 @@ def test_entries_stay_where_a_majority_has_damaged_copies_of_the_snapshot(cluste
     for store in cluster.stores[:2]:
         store.put(snapshot.key(FOLDER, 28), b"rotten")
     with pytest.raises(StoreRefused, match=r"is damaged.*Repair a store"):
-        trimming.delete_before(journal, 28)
+        journal.objects.delete_before(28)
     assert all(store.keys(f"{ENTRIES}{number(5)}") for store in cluster.stores)
 
 
