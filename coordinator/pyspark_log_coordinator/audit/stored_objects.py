@@ -35,7 +35,6 @@ def documents(magic: bytes, data: bytes, name: str) -> Documents | None:
 
 
 def head(name: str, kind: str, **fields: Any) -> dict[str, Any]:
-    """Return the first document of an object."""
     return {"file": name, "is": kind, **fields}
 
 

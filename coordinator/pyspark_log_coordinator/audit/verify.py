@@ -70,8 +70,6 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct):
-    """The result of an audit."""
-
     topic: str | None
     """None for the cluster itself, which has no rows and no segments."""
     findings: list[Finding] = []
@@ -85,7 +83,6 @@ class Report(msgspec.Struct):
 
     @property
     def sound(self) -> bool:
-        """Whether there are no findings."""
         return not self.findings
 
     def document(self) -> dict[str, Any]:
@@ -324,7 +321,6 @@ def _entries(journal: Journal[Any, Any], report: Report) -> Iterator[Finding]:
 
 
 def _group(log: Log, record: GroupRecord, report: Report) -> Iterator[Finding]:
-    """Audit the journal of a group."""
     journal = log.group_handle(record).journal
     where = f"group {record.group_id!r}"
     try:

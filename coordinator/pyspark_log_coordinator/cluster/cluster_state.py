@@ -45,8 +45,6 @@ class GroupRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
 
 class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The state of a cluster."""
-
     cluster_id: str = ""
     nodes: dict[NodeId, Node] = {}
     topics: dict[str, TopicRecord] = {}

@@ -107,8 +107,6 @@ class MoveCluster(msgspec.Struct, frozen=True):
 
 
 class ClusterStarted(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The cluster exists."""
-
     cluster_id: str
 
 
@@ -131,8 +129,6 @@ class TopicRemoved(msgspec.Struct, frozen=True, tag=True, array_like=True, forbi
 
 
 class DeletionsFinished(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The files of these deleted topics are deleted."""
-
     topic_ids: tuple[str, ...]
 
 
@@ -198,7 +194,6 @@ def decide(state: Cluster, command: Command, now: int) -> list[Any]:
 
 
 def evolve(state: Cluster, event: Event) -> Cluster:
-    """Return the state after `event`."""
     match event:
         case ClusterStarted() | JournalBegun() if state.cluster_id:
             raise ValueError("the cluster is started twice")

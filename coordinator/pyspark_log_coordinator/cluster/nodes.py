@@ -110,8 +110,6 @@ class RemoveNode(msgspec.Struct, frozen=True):
 
 
 class NodeAdded(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """A node joined."""
-
     node: Node
 
 
@@ -122,8 +120,6 @@ class NodeFenced(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_
 
 
 class NodeUnfenced(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The node was returned to service."""
-
     node_id: NodeId
 
 
@@ -136,15 +132,11 @@ class NodeRenewed(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid
 
 
 class RackSet(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The node is in this rack from now on."""
-
     node_id: NodeId
     rack: str
 
 
 class NodeRemoved(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The node was removed for good."""
-
     node_id: NodeId
 
 
@@ -218,7 +210,6 @@ def decide_removal(
 def evolve(
     nodes: Mapping[NodeId, Node], former: tuple[FormerNode, ...], event: Event
 ) -> tuple[dict[NodeId, Node], tuple[FormerNode, ...]]:
-    """Return the nodes and the former nodes after `event`."""
     if isinstance(event, NodeAdded):
         if event.node.node_id in nodes:
             raise ValueError(f"node {event.node.node_id!r} is added twice")

@@ -107,8 +107,6 @@ def _evening_moves(
 
 
 class _Plan:
-    """The placement so far."""
-
     def __init__(self, racks: Mapping[NodeId, str], closed: Collection[NodeId], placed: list[list[NodeId]]) -> None:
         self._racks = racks
         self._open = [node for node in sorted(racks, key=by_number) if node not in closed]
@@ -129,7 +127,6 @@ class _Plan:
         self._of[worst].discard(number)
 
     def add_one(self, number: int, wanted: int) -> None:
-        """Add one replica to a partition."""
         nodes = self.placed[number]
         in_rack = Counter(self._racks[node] for node in nodes)
         able = [node for node in self._open if node not in nodes]

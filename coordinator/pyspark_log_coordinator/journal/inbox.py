@@ -74,7 +74,6 @@ _answer_decoder = msgspec.msgpack.Decoder(Answer)
 
 
 def encode_answer(answer: Answer, key: str) -> bytes:
-    """Return the answer's stored bytes."""
     return seal(_MAGIC_OF_ANSWER, _VERSION, msgspec.msgpack.encode(answer), key)
 
 

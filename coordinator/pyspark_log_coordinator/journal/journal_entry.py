@@ -44,7 +44,6 @@ _decoder = msgspec.msgpack.Decoder(Entry)
 
 
 def digest(data: bytes) -> bytes:
-    """Return the hash of stored bytes."""
     return hashlib.blake2b(data, digest_size=HASH_BYTES).digest()
 
 
@@ -63,7 +62,6 @@ def slot_of(name: str) -> int | None:
 
 
 def encode(entry: Entry, place: str = "") -> bytes:
-    """Return the entry's stored bytes."""
     return seal(_MAGIC, _VERSION, msgspec.msgpack.encode(entry), place)
 
 

@@ -72,7 +72,6 @@ class JournalNodes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The addresses of their stores."""
         return tuple(each.url for each in self.nodes)
 
 
@@ -80,7 +79,6 @@ _decoder = msgspec.json.Decoder(JournalNodes)
 
 
 def encode(nodes: JournalNodes) -> bytes:
-    """Return the stored bytes."""
     return seal(_MAGIC, _VERSION, msgspec.json.encode(nodes))
 
 

@@ -44,7 +44,6 @@ class Damage(msgspec.Struct, frozen=True):
 
     @property
     def detail(self) -> str:
-        """What is wrong, for people."""
         if self.good is not None:
             return "it is damaged; other stores have it intact"
         if self.is_alone:

@@ -35,8 +35,6 @@ NIL = b""
 
 
 class Task(Enum):
-    """The current step of an attempt."""
-
     LOOK = "look"
     CLAIM = "claim"
     CLOSE = "close"
@@ -60,8 +58,6 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True, order=True):
-    """The value of a ballot."""
-
     ballot: int
     value: bytes
 
@@ -101,7 +97,6 @@ def read(stores: int, nonce: bytes, *, durable: bool = False) -> Attempt:
 
 
 def majority(stores: int) -> int:
-    """Return how many of `stores` stores are a majority."""
     return stores // 2 + 1
 
 

@@ -100,12 +100,10 @@ class SeveralStores:
 
     @property
     def majority(self) -> int:
-        """How many stores are a majority."""
         return paxos.majority(len(self.members))
 
     @property
     def url(self) -> str:
-        """The addresses, for people."""
         return ", ".join(each.store.url for each in self.members)
 
     def start(self, asker: bytes, store: int, call: object, act: Callable[[Store], object]) -> bool:
@@ -157,11 +155,9 @@ class SeveralStores:
         return answers
 
     def is_majority(self, answers: Sequence[Answer]) -> bool:
-        """Return whether a majority has succeeded."""
         return sum(each.error is None for each in answers) >= self.majority
 
     def require_majority(self, answers: Sequence[Answer], what: str) -> None:
-        """Raise `failure` unless a majority has succeeded."""
         if not self.is_majority(answers):
             raise self.failure(what, answers)
 

@@ -77,7 +77,6 @@ def decode(register: Register, data: bytes, name: str, place: str | None = None)
 
 
 def parse(name: str) -> tuple[int, Register] | None:
-    """Return the number of the entry and the register in a file of this name, or None for a foreign file."""
     found = _NAME.fullmatch(name)
     return (int(found[1]), Register(int(found[2]), found[3] is not None)) if found else None
 
@@ -108,7 +107,6 @@ class Registers:
         """The newest snapshot of the stores at their last answers; None if they were not asked."""
 
     def name(self, n: int) -> str:
-        """Return the name of entry `n` in errors."""
         return f"journal entry {digits(n)} in {self._folder} of {self._place.url}"
 
     def key(self, n: int, register: Register) -> str:
@@ -355,7 +353,6 @@ class _Failures:
         return self._written or any(self._is_own(call) for *_, call in self.under_way)
 
     def note(self, store: int, call: Call, error: Exception | None) -> None:
-        """Note how a call ended."""
         assert error is None or isinstance(error, LogError), error
         if error is None:
             self._errors.pop(store, None)

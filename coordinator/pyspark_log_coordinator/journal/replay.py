@@ -60,13 +60,11 @@ class Replay(Generic[S, C]):
         self._reset()
 
     def entries_at(self, place: JournalPlace) -> EntryLog | Registers:
-        """Return the journal's slots in a place."""
         if isinstance(place, OneStore):
             return EntryLog(place, self.folder, self._environment, self._patience_ms)
         return Registers(place, self.folder, self._environment, self._patience_ms)
 
     def objects_at(self, place: JournalPlace) -> Objects:
-        """Return the journal's snapshots in a place."""
         return Objects(place, self.folder, self._environment, self._patience_ms)
 
     def _reset(self) -> None:
@@ -179,7 +177,6 @@ class Replay(Generic[S, C]):
         return Snapshot(self.number, self.last_hash, msgspec.Raw(self._machine.encode_state(self.state)))
 
     def end_keys(self) -> tuple[str, ...]:
-        """Return the keys of the newest known entry, and of its snapshot."""
         return *self.entries.keys(self.number), snapshot.key(self.folder, self.number)
 
     def _fold(self, data: bytes, events: list[Any]) -> None:

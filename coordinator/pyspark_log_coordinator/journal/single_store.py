@@ -60,7 +60,6 @@ class EntryLog:
         return f"journal entry {self._store.url}/{self._key(n)}"
 
     def keys(self, n: int) -> tuple[str, ...]:
-        """Return the keys of entry `n`."""
         return (self._key(n),)
 
     def read(self, n: int) -> bytes | None:

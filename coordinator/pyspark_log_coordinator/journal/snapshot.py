@@ -54,7 +54,6 @@ def numbers(store: Store, journal: str) -> Iterator[int]:
 
 
 def folder(journal: str) -> str:
-    """Return the folder of a journal's snapshots."""
     return f"{journal}snapshots/"
 
 
@@ -67,7 +66,6 @@ def number_of(name: str) -> int | None:
 
 
 def encode(snapshot: Snapshot, place: str = "") -> bytes:
-    """Return the snapshot's stored bytes."""
     return seal(_MAGIC, _VERSION, msgspec.msgpack.encode(snapshot), place)
 
 

@@ -63,8 +63,6 @@ class BeginJournal(msgspec.Struct, frozen=True):
 
 
 class JournalBegun(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
-    """The journal begins with this state."""
-
     state: bytes
 
 

@@ -67,7 +67,6 @@ class OpenStores:
         return self._opened[url]
 
     def all(self) -> tuple[Store, ...]:
-        """Return every store opened so far."""
         return tuple(self._opened.values())
 
 
@@ -147,7 +146,6 @@ class ClusterJournals:
 
     @property
     def place(self) -> JournalPlace:
-        """Where the journals are."""
         return self.cluster.place
 
     @property

@@ -131,7 +131,6 @@ def follow(journals: ClusterJournals) -> None:
 
 
 def start_topic(record: TopicRecord, nodes: Mapping[NodeId, Node]) -> topic.StartTopic:
-    """Return the command that begins a topic's journal."""
     return topic.StartTopic(
         name=record.name,
         topic_id=record.topic_id,

@@ -119,7 +119,6 @@ class TopicHandle:
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
-        """The partitions of `state`, by number."""
         return self.journal.state.partitions
 
     def partition(self, number: int) -> Partition:
@@ -128,7 +127,6 @@ class TopicHandle:
 
     @property
     def config(self) -> TopicConfig:
-        """The settings of `state`."""
         return self.journal.state.config
 
     @property
@@ -275,7 +273,6 @@ class TopicHandle:
         return done.state.partitions[partition].log_start
 
     def now_ms(self) -> int:
-        """Return the time of the log's clock."""
         return self.log.clock.now_ms()
 
     def append_file(self, name: str) -> str:
@@ -400,7 +397,6 @@ class Log:
 
     @property
     def cluster(self) -> Journal[cluster.Cluster, cluster.Command]:
-        """The cluster's journal."""
         return self.journals.cluster
 
     @property

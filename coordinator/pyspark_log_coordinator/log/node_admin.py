@@ -145,9 +145,9 @@ def _removal(log: Log, node_id: NodeId) -> RemoveNode:
     nodes.decide_removal(state.nodes, node_id, (), log.journals.node_ids | state.journals.holders())
     fencings = state.nodes[node_id].fencings if node_id in state.nodes else 0
     # Read the topics after the node was fenced: a reassignment to it checks afterwards that it is not.
-    records = log.topics()
-    clear = frozenset(record.topic_id for name, record in records.items() if not has_replicas(log, name, node_id))
-    return RemoveNode(node_id, clear, log.journals.node_ids, fencings)
+    known = {record.topic_id for record in log.topics().values()}
+    on_it = {handle.topic_id for handle in log.topics_on(node_id)} if node_id in state.nodes else set()
+    return RemoveNode(node_id, frozenset(known - on_it), log.journals.node_ids, fencings)
 
 
 def update_topics(log: Log, node_id: NodeId) -> None:
@@ -188,15 +188,6 @@ def _is_as_known(members: Mapping[NodeId, Node], node_id: NodeId, known: tuple[s
     """Return whether a node is as a topic knows it, or was removed."""
     member = members.get(node_id)
     return member is None or (member.incarnation, member.fenced) == known
-
-
-def has_replicas(log: Log, topic: str, node_id: NodeId) -> bool:
-    """Return whether a partition of a topic has a replica on a node now."""
-    try:
-        state = log.topic(topic).journal.state
-    except UnknownTopic:
-        return False  # deleted meanwhile
-    return any(node_id in partition.replicas for partition in state.partitions)
 
 
 def _mark(log: Log, store: Store, mine: Marker) -> Marker:

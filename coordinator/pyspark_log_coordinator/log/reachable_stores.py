@@ -133,6 +133,5 @@ def reachable_stores(log: Log) -> ReachableStores:
 
 
 def delete_all(store: Store, keys: Iterable[str]) -> None:
-    """Delete these objects."""
     for key in keys:
         store.delete(key)

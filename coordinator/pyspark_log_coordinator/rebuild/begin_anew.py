@@ -47,7 +47,6 @@ class NewTopic(msgspec.Struct, frozen=True):
 
     @property
     def record(self) -> TopicRecord:
-        """The cluster's record of the topic."""
         state = self.state
         assignments = tuple(each.replicas for each in state.partitions)
         return TopicRecord(state.name, state.topic_id, self.created_ms, state.config, assignments, state.schemas)

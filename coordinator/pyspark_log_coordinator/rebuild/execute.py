@@ -69,8 +69,6 @@ def rebuild(
 
 
 class _Rebuild:
-    """Carries out a survey."""
-
     def __init__(self, found: Survey, environment: Environment) -> None:
         self._found = found
         self._environment = environment
@@ -121,7 +119,6 @@ class _Rebuild:
                 journal_nodes.write(self._journal_nodes, store)
 
     def states(self, copies: list[known_files.Copies]) -> States:
-        """Return the states with which the journals begin."""
         found, now = self._found, self._environment.now_ms()
         incarnations = {name: self._markers[name].incarnation for name in self._stores}
         topics = [
@@ -152,7 +149,6 @@ class _Rebuild:
 
     @property
     def place(self) -> JournalPlace:
-        """Where the journals will be."""
         if self._is_at_root:
             return OneStore(self._found.journal_stores[0])
         members = [Member(self._stores[each.node], each.node, each.incarnation) for each in self._journal_nodes.nodes]

@@ -62,7 +62,6 @@ class NodeFolder:
 
     @functools.cached_property
     def keys(self) -> tuple[str, ...]:
-        """The keys of all its objects. Raises `StoreError`."""
         return tuple(self.store.list(self.folder.prefix))
 
     @property
@@ -77,7 +76,6 @@ class NodeFolder:
 
     @property
     def append_files(self) -> tuple[str, ...]:
-        """The names of its append files."""
         prefix = layout.append_file(*self.folder, "")
         names = [key.removeprefix(prefix) for key in self.keys if key.startswith(prefix)]
         return tuple(filter(layout.is_born_name, names))

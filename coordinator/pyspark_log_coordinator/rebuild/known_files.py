@@ -155,7 +155,6 @@ def key_of(state: Topic, number: int, piece: SegmentRef | ChunkRef) -> str:
 
 
 def _keys(state: Topic, number: int) -> list[str]:
-    """Return the keys of the files of a partition, in order."""
     partition = state.partitions[number]
     return [key_of(state, number, each) for each in partition.pieces_from(partition.log_start)]
 

@@ -44,7 +44,6 @@ class GivenNode(msgspec.Struct, frozen=True):
 
     @property
     def node_id(self) -> NodeId:
-        """The node's id."""
         return self.marker.node
 
 
@@ -81,7 +80,6 @@ def identify(stores: Sequence[Store], environment: Environment) -> tuple[GivenNo
 
 
 def refusal(message: str) -> InvalidOption:
-    """Return the error for nodes that cannot be rebuilt."""
     return InvalidOption("nodes", message)
 
 
