@@ -270,7 +270,7 @@ class Watch:
         now, broken, before = self._log.environment.now_ms(), self._log.broken_nodes, self._view.broken
         words = [(f"node {each} does not answer", True) for each in sorted(broken - before)]
         words += [(f"node {each} answers again", False) for each in sorted(before - broken)]
-        new = [Moment(now, Scope.CLUSTER, "", 0, Lane.NODES, *each) for each in words]
+        new = [Moment(Lane.NODES, *each, time_ms=now, scope=Scope.CLUSTER, name="", entry=0) for each in words]
         return (*self._view.noticed, *new)[-NOTICED_KEPT:]
 
     @staticmethod

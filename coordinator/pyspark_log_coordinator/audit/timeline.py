@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -70,15 +70,9 @@ class Scope(enum.Enum):
     GROUP = "group"
 
 
-class Moment(msgspec.Struct, frozen=True):
-    """Something that an entry did."""
+class Said(msgspec.Struct, frozen=True):
+    """What an event did."""
 
-    time_ms: int
-    """When, by the clock of the process that wrote the entry."""
-    scope: Scope
-    name: str
-    """The topic or the group; empty for the cluster."""
-    entry: int
     lane: Lane
     words: str
     is_bad: bool = False
@@ -95,17 +89,15 @@ class Moment(msgspec.Struct, frozen=True):
     """By how many replicas the ISRs together have grown, or shrunk if it is negative."""
 
 
-class Said(NamedTuple):
-    """What an event did, as the last fields of a `Moment`."""
+class Moment(Said, frozen=True, kw_only=True):
+    """Something that an entry did."""
 
-    lane: Lane
-    words: str
-    is_bad: bool = False
-    rows: int = 0
-    bytes: int = 0
-    producer: str = ""
-    committed: int = 0
-    in_sync: int = 0
+    time_ms: int
+    """When, by the clock of the process that wrote the entry."""
+    scope: Scope
+    name: str
+    """The topic or the group; empty for the cluster."""
+    entry: int
 
 
 Handle: TypeAlias = "TopicHandle | GroupHandle | Log"
@@ -129,7 +121,8 @@ def moments(handle: Handle, after: int = 0) -> Iterator[Moment]:
     for step in history(journal, after if is_known else max(0, after - 1)):
         if step.number > after:
             for each in said(before, step.state, step.events):
-                yield Moment(step.time_ms, scope, name, step.number, *each)
+                did = msgspec.structs.asdict(each)
+                yield Moment(**did, time_ms=step.time_ms, scope=scope, name=name, entry=step.number)
         before = step.state
 
 
@@ -153,7 +146,7 @@ def said(before: Any, after: Any, events: list[Any]) -> Iterator[Said]:
     for event in events:
         words = WORDS.get(event.__class__)
         if isinstance(words, Said):
-            yield words._replace(words=words.words.format(event=event, after=after))
+            yield msgspec.structs.replace(words, words=words.words.format(event=event, after=after))
         elif words is not None:
             yield words(before, after, event)
     if before is not None and isinstance(after, Topic):

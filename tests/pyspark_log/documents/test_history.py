@@ -12,7 +12,7 @@ T, G = (Scope.TOPIC, "t"), (Scope.GROUP, "g")
 
 
 def moment(ms, scope=Scope.TOPIC, name="t", lane=Lane.BATCHES, words="words", **more):
-    return Moment(ms, scope, name, 1, lane, words, **more)
+    return Moment(lane, words, time_ms=ms, scope=scope, name=name, entry=1, **more)
 
 
 def journal(*moments, begin=1, begin_ms=0, problem=""):
