@@ -7,7 +7,8 @@ away.
 
 from __future__ import annotations
 
-from pyspark_log_coordinator.cluster.machine import AT_THE_ROOT, MoveJournals
+from pyspark_log_coordinator.cluster.journal_stores import MoveJournals
+from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT
 from pyspark_log_coordinator.log import journal_move, node_admin
 from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.model.partition import NodeId

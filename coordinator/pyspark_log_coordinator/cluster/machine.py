@@ -26,19 +26,9 @@ from typing import Any
 import msgspec
 
 from pyspark_log_coordinator.cluster import journal_stores, nodes, placement
-from pyspark_log_coordinator.cluster.cluster_state import Cluster, GroupRecord, TopicRecord, topic_of
+from pyspark_log_coordinator.cluster.cluster_state import Cluster, GroupRecord, TopicRecord
 from pyspark_log_coordinator.cluster.journal_stores import JournalStores, MoveJournals
-from pyspark_log_coordinator.cluster.nodes import (
-    AT_THE_ROOT,
-    AddNode,
-    FenceNode,
-    Node,
-    NodeAdded,
-    RemoveNode,
-    RenewNode,
-    SetRack,
-    UnfenceNode,
-)
+from pyspark_log_coordinator.cluster.nodes import AddNode, Node, NodeAdded, RemoveNode
 from pyspark_log_coordinator.journal.journal_nodes import LEAST
 from pyspark_log_coordinator.journal.state_machine import (
     BeginJournal,
@@ -304,28 +294,3 @@ MACHINE: Machine[Cluster, Command] = Machine(
     decode_state=_decode_state,
     generation=lambda state: state.journals.generation,
 )
-
-__all__ = [
-    "AT_THE_ROOT",
-    "MACHINE",
-    "PARTITIONS_MAX",
-    "AddNode",
-    "Cluster",
-    "CreateGroup",
-    "CreateTopic",
-    "FenceNode",
-    "FinishDeletions",
-    "MoveCluster",
-    "MoveJournals",
-    "Node",
-    "RemoveNode",
-    "RemoveTopic",
-    "RenewNode",
-    "SetRack",
-    "StartCluster",
-    "TopicRecord",
-    "UnfenceNode",
-    "decide",
-    "evolve",
-    "topic_of",
-]

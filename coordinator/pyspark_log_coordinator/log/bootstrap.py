@@ -11,6 +11,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.cluster import machine as cluster
+from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, Node
 from pyspark_log_coordinator.journal import journal_nodes
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode, JournalNodes
 from pyspark_log_storage import layout, logs
@@ -73,9 +74,7 @@ def begin(journals: ClusterJournals, environment: Environment) -> None:
     """
     check_place(journals)
     if journals.nodes is not None:
-        members = tuple(
-            cluster.Node(member.node, member.url, "", member.incarnation) for member in journals.nodes.nodes
-        )
+        members = tuple(Node(member.node, member.url, "", member.incarnation) for member in journals.nodes.nodes)
         journals.cluster.submit(cluster.StartCluster(journals.nodes.cluster, members))
         return
     root = journals.place.stores[0]
@@ -84,7 +83,7 @@ def begin(journals: ClusterJournals, environment: Environment) -> None:
         self_test(root, environment.nonce(), environment.store_threads)
         marker = create_marker(root, Marker(environment.nonce(), FIRST_NODE, environment.nonce(), root=True))
         _check_root(root, marker)  # another process may have been first
-    first = cluster.Node(marker.node, cluster.AT_THE_ROOT, "", marker.incarnation)
+    first = Node(marker.node, AT_THE_ROOT, "", marker.incarnation)
     if journals.cluster.submit(cluster.StartCluster(marker.cluster, (first,))).events:
         logs.warning(
             "created a new log at %(url)s (cluster %(cluster)s); if there was one before, its disk is not mounted",

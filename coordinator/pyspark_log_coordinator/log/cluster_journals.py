@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark_log_coordinator.cluster import machine as cluster
+from pyspark_log_coordinator.cluster.cluster_state import Cluster
 from pyspark_log_coordinator.cluster.journal_stores import replaced
 from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT
 from pyspark_log_coordinator.group import machine as group
@@ -168,7 +169,7 @@ class ClusterJournals:
         """Return the journal of a group that the cluster knows, without beginning it. Reads nothing."""
         return Journal(self.place, layout.group_journal(journal_id), group.MACHINE, self._environment)
 
-    def cluster_at(self, place: JournalPlace) -> Journal[cluster.Cluster, cluster.Command]:
+    def cluster_at(self, place: JournalPlace) -> Journal[Cluster, cluster.Command]:
         """Return the cluster's journal in a place. Reads nothing."""
         return Journal(place, layout.CLUSTER_JOURNAL, cluster.MACHINE, self._environment)
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import msgspec
 
 from pyspark_log_coordinator.cluster import machine as cluster
-from pyspark_log_coordinator.cluster.cluster_state import group_of
-from pyspark_log_coordinator.cluster.nodes import holding, live, node_of
+from pyspark_log_coordinator.cluster.cluster_state import Cluster, group_of, topic_of
+from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, Node, holding, live, node_of
 from pyspark_log_coordinator.journal import history
 from pyspark_log_coordinator.journal.inbox import Inbox
 from pyspark_log_coordinator.log import bootstrap, journal_move, topic_description
@@ -56,9 +56,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from pyspark_log_coordinator.cluster.cluster_state import GroupRecord
-    from pyspark_log_coordinator.cluster.machine import TopicRecord
-    from pyspark_log_coordinator.cluster.nodes import Node
+    from pyspark_log_coordinator.cluster.cluster_state import GroupRecord, TopicRecord
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.journal.journal import Journal
     from pyspark_log_coordinator.journal.state_machine import Outcome
@@ -293,7 +291,7 @@ class Log:
         environment: Environment,
         *,
         open_node: Callable[[str], Store] = open_store,
-        probe: Callable[[Sequence[tuple[cluster.Node, Store]]], dict[NodeId, LogError]] | None = None,
+        probe: Callable[[Sequence[tuple[Node, Store]]], dict[NodeId, LogError]] | None = None,
     ) -> None:
         """Take the store at the cluster root, or some of the journal nodes. Reads nothing yet.
 
@@ -353,7 +351,7 @@ class Log:
         self._opened_at = -float("inf")
         self.open(create=False)
 
-    def _refreshed(self) -> cluster.Cluster:
+    def _refreshed(self) -> Cluster:
         """Return the newest state of the cluster, wherever its journal has gone on."""
         while True:
             try:
@@ -396,7 +394,7 @@ class Log:
         self._groups.clear()
 
     @property
-    def cluster(self) -> Journal[cluster.Cluster, cluster.Command]:
+    def cluster(self) -> Journal[Cluster, cluster.Command]:
         return self.journals.cluster
 
     @property
@@ -489,7 +487,7 @@ class Log:
 
     def store_at(self, url: str) -> Store:
         """Return the store at a node's address. Reads nothing. Raises `InvalidOption`, `CorruptObject`."""
-        if url == cluster.AT_THE_ROOT and self.journals.nodes is None:
+        if url == AT_THE_ROOT and self.journals.nodes is None:
             return self.store
         return self._stores.at(url)
 
@@ -554,7 +552,7 @@ class Log:
 
     def check_topic(self, name: str) -> None:
         """Raise `UnknownTopic` if this process knows no topic of this name."""
-        cluster.topic_of(self.cluster.state, name)
+        topic_of(self.cluster.state, name)
 
     def topics(self, *, polls: bool = False) -> dict[str, TopicRecord]:
         """Return the present topics by name; `polls` as for `Journal.refresh`."""
@@ -575,7 +573,7 @@ class Log:
             with contextlib.suppress(UnknownTopic):  # it was deleted, and may have been created again
                 handle.refresh(polls=polls)
                 return handle
-        handle = self._handle(cluster.topic_of(self.cluster.refresh(polls=polls), name))
+        handle = self._handle(topic_of(self.cluster.refresh(polls=polls), name))
         handle.refresh(polls=polls)
         return handle
 
@@ -700,7 +698,7 @@ class Log:
         Works on a full disk too. Raises `UnknownTopic`.
         """
         # An attempt that is repeated must not delete a topic of the same name that was created after the first one.
-        record = self.with_reserves(lambda: cluster.topic_of(self.cluster.refresh(), name))
+        record = self.with_reserves(lambda: topic_of(self.cluster.refresh(), name))
         self.with_reserves(lambda: self._delete_topic(record))
 
     def _delete_topic(self, record: TopicRecord) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.cluster import nodes
-from pyspark_log_coordinator.cluster.machine import (
+from pyspark_log_coordinator.cluster.nodes import (
     AT_THE_ROOT,
     AddNode,
     FenceNode,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.cluster import machine as cluster
+from pyspark_log_coordinator.cluster.cluster_state import Cluster
 from pyspark_log_coordinator.journal import journal_nodes
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode, JournalNodes
@@ -153,7 +154,7 @@ class LostJournals:
             addresses.update((each.store.url, one.url) for each, one in zip(members, nodes, strict=True))
             return SeveralStores(members, generation=generation)
 
-        def journal_at(place: JournalPlace) -> Journal[cluster.Cluster, cluster.Command]:
+        def journal_at(place: JournalPlace) -> Journal[Cluster, cluster.Command]:
             journal = Journal(place, layout.CLUSTER_JOURNAL, cluster.MACHINE, environment, _PATIENCE_MS)
             with contextlib.suppress(LogMoved):
                 journal.refresh()

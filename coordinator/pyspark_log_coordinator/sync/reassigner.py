@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pyspark_log_coordinator.cluster import nodes, placement, reassignment_plan
-from pyspark_log_coordinator.cluster.machine import PARTITIONS_MAX, FenceNode, seed_of
+from pyspark_log_coordinator.cluster.machine import PARTITIONS_MAX, seed_of
+from pyspark_log_coordinator.cluster.nodes import FenceNode
 from pyspark_log_coordinator.cluster.placement import Placement
 from pyspark_log_coordinator.log.node_admin import update_topic
 from pyspark_log_coordinator.model.partition import by_number, named
@@ -25,7 +26,7 @@ from pyspark_log_storage.errors import InvalidOption, LogError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from pyspark_log_coordinator.cluster.machine import Node
+    from pyspark_log_coordinator.cluster.nodes import Node
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.partition import NodeId, Partition
     from pyspark_log_coordinator.model.topic_state import Topic

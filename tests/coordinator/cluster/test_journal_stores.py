@@ -3,15 +3,10 @@
 import pytest
 
 from pyspark_log_coordinator.cluster import machine as cluster
-from pyspark_log_coordinator.cluster.machine import (
-    AddNode,
-    FenceNode,
-    MoveJournals,
-    Node,
-    RemoveNode,
-    RenewNode,
-    StartCluster,
-)
+from pyspark_log_coordinator.cluster.cluster_state import Cluster
+from pyspark_log_coordinator.cluster.journal_stores import MoveJournals
+from pyspark_log_coordinator.cluster.machine import StartCluster
+from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, AddNode, FenceNode, Node, RemoveNode, RenewNode
 from pyspark_log_coordinator.journal.journal_nodes import JournalNode
 from pyspark_log_coordinator.journal.state_machine import EndJournal, JournalEnded
 from pyspark_log_coordinator.model.topic_config import TopicConfig
@@ -38,7 +33,7 @@ def move(ids):
 @pytest.fixture
 def six():
     """A cluster of six nodes, on the first three of which the journals are."""
-    state = after(cluster.Cluster(), StartCluster("c", tuple(map(node, "012"))))
+    state = after(Cluster(), StartCluster("c", tuple(map(node, "012"))))
     return after(state, *(AddNode(node(name)) for name in "345"))
 
 
@@ -72,7 +67,7 @@ def test_nodes_that_cannot_hold_journals_are_refused(six, ids, reason):
 
 
 def test_journals_at_the_root_stay_there():
-    state = after(cluster.Cluster(), StartCluster("c", (Node("0", cluster.AT_THE_ROOT, "", "incarnation"),)))
+    state = after(Cluster(), StartCluster("c", (Node("0", AT_THE_ROOT, "", "incarnation"),)))
     state = after(state, *(AddNode(node(name)) for name in "123"))
     assert "at the cluster root" in refusal(state, MoveJournals(tuple("123"), ()))
     assert "at the cluster root" in refusal(state, MoveJournals(tuple("012"), ()))

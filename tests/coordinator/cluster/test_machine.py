@@ -6,19 +6,16 @@ import msgspec
 import pytest
 
 from pyspark_log_coordinator.cluster import machine as cluster
-from pyspark_log_coordinator.cluster.cluster_state import GroupRecord
+from pyspark_log_coordinator.cluster.cluster_state import Cluster, GroupRecord, TopicRecord, topic_of
 from pyspark_log_coordinator.cluster.machine import (
-    AT_THE_ROOT,
     PARTITIONS_MAX,
-    Cluster,
     CreateTopic,
     DeletionsFinished,
     FinishDeletions,
-    Node,
     RemoveTopic,
     StartCluster,
-    TopicRecord,
 )
+from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, Node
 from pyspark_log_coordinator.journal.state_machine import JournalBegun, JournalEnded
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.topic import machine as topic
@@ -43,7 +40,7 @@ def test_a_cluster_begins_once_with_one_node(started):
 
 
 def test_a_topic_is_created_with_what_was_asked_for(started):
-    record = cluster.topic_of(after(started, create(partitions=3)), "flights")
+    record = topic_of(after(started, create(partitions=3)), "flights")
     assert (record.topic_id, record.created_ms, record.schemas) == ("1", NOW, (b"schema",))
     assert record.assignments == (("0",),) * 3
 
@@ -69,7 +66,7 @@ def test_a_name_is_taken_until_its_topic_is_removed(started):
     assert cluster.decide(state, RemoveTopic("flights", "2"), NOW) == [], "another life of the name"
     state = after(state, RemoveTopic("flights", "1"))
     assert cluster.decide(state, RemoveTopic("flights", "1"), NOW) == []
-    assert cluster.topic_of(after(state, create(topic_id="2")), "flights").topic_id == "2"
+    assert topic_of(after(state, create(topic_id="2")), "flights").topic_id == "2"
 
 
 def test_a_removed_topic_is_remembered_until_its_deletion_is_finished(started):
@@ -103,7 +100,7 @@ def test_a_name_that_would_lead_to_another_folder_is_not_read(started, forged):
 
 def test_an_unknown_topic_is_an_error_that_says_what_there_is(started):
     with pytest.raises(UnknownTopic, match=r"existing: flights"):
-        cluster.topic_of(after(started, create()), "fligths")
+        topic_of(after(started, create()), "fligths")
 
 
 def test_a_snapshot_is_the_state_and_one_with_another_field_is_not_guessed_at(started):

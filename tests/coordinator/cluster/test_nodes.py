@@ -5,21 +5,19 @@ import pytest
 
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.cluster import nodes
-from pyspark_log_coordinator.cluster.machine import (
+from pyspark_log_coordinator.cluster.cluster_state import Cluster
+from pyspark_log_coordinator.cluster.machine import CreateTopic, RemoveTopic, StartCluster
+from pyspark_log_coordinator.cluster.nodes import (
     AT_THE_ROOT,
     AddNode,
-    Cluster,
-    CreateTopic,
     FenceNode,
     Node,
     RemoveNode,
-    RemoveTopic,
     RenewNode,
+    RenewTogether,
     SetRack,
-    StartCluster,
     UnfenceNode,
 )
-from pyspark_log_coordinator.cluster.nodes import RenewTogether
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_storage.errors import InvalidName
 from tests.support.coordinator.clusters import NOW, after, refusal

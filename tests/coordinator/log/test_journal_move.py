@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from pyspark_log_coordinator.audit import verify
-from pyspark_log_coordinator.cluster.journal_stores import JournalStores
-from pyspark_log_coordinator.cluster.machine import FinishDeletions, MoveJournals
+from pyspark_log_coordinator.cluster.journal_stores import JournalStores, MoveJournals
+from pyspark_log_coordinator.cluster.machine import FinishDeletions
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.journal import journal_nodes

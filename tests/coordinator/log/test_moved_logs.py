@@ -5,15 +5,10 @@ import contextlib
 import pytest
 
 from pyspark_log_coordinator.cluster import machine as cluster
-from pyspark_log_coordinator.cluster.machine import (
-    AddNode,
-    FenceNode,
-    MoveCluster,
-    MoveJournals,
-    RemoveNode,
-    StartCluster,
-)
-from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, Node
+from pyspark_log_coordinator.cluster.cluster_state import Cluster
+from pyspark_log_coordinator.cluster.journal_stores import MoveJournals
+from pyspark_log_coordinator.cluster.machine import MoveCluster, StartCluster
+from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, AddNode, FenceNode, Node, RemoveNode
 from pyspark_log_coordinator.journal import journal_nodes
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.adoption import MovedLog
@@ -115,7 +110,7 @@ def test_a_moved_root_is_opened_at_its_new_address_and_refused_at_the_former(sto
 
 
 def test_the_first_node_besides_the_root_records_the_address_and_later_ones_do_not_change_it():
-    alone = after(cluster.Cluster(), StartCluster("c", (ROOT,)))
+    alone = after(Cluster(), StartCluster("c", (ROOT,)))
     assert alone.address == ""
     joined = after(alone, AddNode(OTHER, "/data/log"))
     assert joined.address == "/data/log"

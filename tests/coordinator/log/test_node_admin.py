@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from pyspark_log_coordinator.cluster.machine import AT_THE_ROOT, FenceNode, Node, UnfenceNode
+from pyspark_log_coordinator.cluster.nodes import AT_THE_ROOT, FenceNode, Node, UnfenceNode
 from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.reachable_stores import NodeProbe

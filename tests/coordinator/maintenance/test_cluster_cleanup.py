@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from pyspark_log_coordinator.cluster.machine import FenceNode, UnfenceNode
+from pyspark_log_coordinator.cluster.nodes import FenceNode, UnfenceNode
 from pyspark_log_coordinator.journal import journal as journal_module
 from pyspark_log_coordinator.journal import snapshot, trimming
 from pyspark_log_coordinator.maintenance import cluster_cleanup

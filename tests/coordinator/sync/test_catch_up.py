@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from pyspark_log_coordinator.cluster.machine import FenceNode, UnfenceNode
+from pyspark_log_coordinator.cluster.nodes import FenceNode, UnfenceNode
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.sync import catch_up as copying
 from pyspark_log_coordinator.sync.catch_up import catch_up

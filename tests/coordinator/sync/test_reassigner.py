@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log_coordinator.cluster.machine import FenceNode, RemoveNode
+from pyspark_log_coordinator.cluster.nodes import FenceNode, RemoveNode
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance.follower import Follower
 from pyspark_log_coordinator.sync import catch_up, reassigner

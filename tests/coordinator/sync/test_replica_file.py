@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log_coordinator.cluster.machine import FenceNode, RemoveNode
+from pyspark_log_coordinator.cluster.nodes import FenceNode, RemoveNode
 from pyspark_log_coordinator.sync.replica_file import Throttle, live
 from pyspark_log_storage import layout
 from tests.support.coordinator.fake_environment import fake_environment

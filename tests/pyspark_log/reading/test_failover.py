@@ -15,7 +15,7 @@ from pyspark_log.reading.planning import Range, find_again, split_of
 from pyspark_log.reading.positions import offset_for_time
 from pyspark_log_coordinator.audit.verify import verify, verify_cluster
 from pyspark_log_coordinator.backup import backup
-from pyspark_log_coordinator.cluster.machine import FenceNode
+from pyspark_log_coordinator.cluster.nodes import FenceNode
 from pyspark_log_coordinator.journal import journal
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.log.reachable_stores import reachable_nodes
