@@ -76,7 +76,7 @@ _NODES = {
 _TOPICS = {
     "create": Lazy("topics.topics:create", "Create a topic."),
     "list": Lazy("topics.topics:list_", "List the topics."),
-    "describe": Lazy("topics.describe:describe", "Show the settings and partitions of topics."),
+    "describe": Lazy("topics.topics:describe", "Show the settings and partitions of topics."),
     "alter": Lazy("topics.topics:alter", "Change the settings of a topic."),
     "add-partitions": Lazy("topics.topics:add_partitions", "Add partitions to a topic."),
     "reassign": Lazy("topics.reassign:reassign", "Move the partitions of a topic to other nodes."),

@@ -23,7 +23,7 @@ import typer
 
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.command import Result, command
-from pyspark_log.cli.dead_members import expire_dead_members
+from pyspark_log.cli.groups.groups import expire_dead_members
 from pyspark_log.documents.text import time_ms_of
 from pyspark_log.reading.groups import LATEST, check_reset, lags, reset, reset_to, within_log
 from pyspark_log_coordinator.group.state import GroupState

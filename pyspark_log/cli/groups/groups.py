@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +11,7 @@ import typer
 
 from pyspark_log.cli import arguments, output
 from pyspark_log.cli.command import command
-from pyspark_log.cli.dead_members import expire_dead_members
+from pyspark_log.cli.output import counted
 from pyspark_log.documents import groups as documents
 from pyspark_log.opening import open_log
 from pyspark_log_coordinator.group.config import GroupConfig
@@ -137,3 +138,20 @@ def _is_wanted(key: str, *, state: bool, members: bool) -> bool:
     if key == "partitions":
         return not (state or members)
     return key != "members" or members or not state
+
+
+def expire_dead_members(log: Log, group: str) -> None:
+    """Remove the members of a group if all are dead.
+
+    It waits for a sign of life for as long as their sessions last, and says so on stderr. Raises `LogError`.
+    """
+    from pyspark_log_coordinator.membership.last_members import expire_last
+
+    def say(count: int, seconds: float) -> None:
+        output.print_error(
+            f"group {group!r} has {counted(count, 'member')}, and none has shown life yet; waiting for that up to "
+            f"{seconds:,.0f} s, then they are removed"
+        )
+
+    with contextlib.suppress(UnknownGroup):
+        expire_last(log.group(group), log.environment, say)

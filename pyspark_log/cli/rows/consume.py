@@ -10,13 +10,13 @@ import functools
 import io
 import os
 import pathlib
+import re
 import select
 import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
@@ -24,16 +24,19 @@ import typer
 from pyspark_log.cli import arguments
 from pyspark_log.cli.arguments import Format
 from pyspark_log.cli.output import counted
-from pyspark_log.cli.rows import row_positions
+from pyspark_log.documents.text import time_ms_of
 from pyspark_log.opening import open_log
+from pyspark_log.options.position import Earliest, GlobalTimestamp, Latest, NoMatch
+from pyspark_log.reading.arrow_rows import record_rows, record_schema
 from pyspark_log.reading.fetch import BATCH_ROWS
 from pyspark_log.reading.newest_rows import check_compacted, keyed_partition
 from pyspark_log.reading.planning import Range, split_of
+from pyspark_log.reading.positions import Subscribed, resolve
 from pyspark_log.reading.rows import Lost, of_handle, read_rows
 from pyspark_log.writing import row_lines
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.columns.row_offsets import each_of, offsets_from
-from pyspark_log_storage.errors import InvalidInput
+from pyspark_log_storage.columns.row_offsets import offsets_from
+from pyspark_log_storage.errors import DataLoss, InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,6 +45,10 @@ if TYPE_CHECKING:
     from pyspark_log.cli.rows.follow import Reset, Write
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_storage.columns.row_offsets import Offsets
+
+FROM, TO = "--from", "--to"
+WORDS = {FROM: ("earliest", "latest"), TO: ("latest",)}
+_OFFSET = re.compile(r"[0-9]{1,18}")
 
 
 @arguments.examples(
@@ -130,10 +137,10 @@ def consume(  # noqa: PLR0913  # one for each option of the command
     """
     form = Format.JSON if json else form
     arguments.check_key_separator(key_separator, form)
-    row_positions.check(row_positions.FROM, start)
+    _check_position(FROM, start)
     if end is not None:
-        row_positions.check(row_positions.TO, end)
-        _refuse_with_follow(row_positions.TO, follow=follow)
+        _check_position(TO, end)
+        _refuse_with_follow(TO, follow=follow)
     if output is not None:
         _check_output(output, follow=follow, is_formatted=form is Format.JSON or key_separator is not None)
     if group is not None:
@@ -147,15 +154,15 @@ def consume(  # noqa: PLR0913  # one for each option of the command
             from pyspark_log.cli.rows.follow import Wanted, follow_topic
 
             chosen = tuple(partitions) if partition else None
-            begins = None if group else row_positions.offsets_at(row_positions.FROM, start, handle, partitions)
+            begins = None if group else _offsets_at(FROM, start, handle, partitions)
             ends = None if follow else {number: handle.partitions[number].high_watermark for number in partitions}
             reset: Reset = "latest" if start == "latest" and group else "earliest"
             wanted = Wanted(topic, group, chosen, begins, ends, reset, rack or "", max_messages)
             follow_topic(path, wanted, _printer(form, key_separator), functools.partial(_wait, 0))
             return
-        begins = row_positions.offsets_at(row_positions.FROM, start, handle, partitions)
-        ends = row_positions.offsets_at(row_positions.TO, end or "latest", handle, partitions)
-        row_positions.check_order(handle, begins, ends)
+        begins = _offsets_at(FROM, start, handle, partitions)
+        ends = _offsets_at(TO, end or "latest", handle, partitions)
+        _check_order(handle, begins, ends)
         if latest:
             check_compacted(handle, ())
         bounds = {number: (begins[number], ends[number]) for number in partitions}
@@ -172,6 +179,66 @@ def consume(  # noqa: PLR0913  # one for each option of the command
         sys.stdout.flush()
 
 
+def _check_position(option: str, text: str) -> None:
+    """End the program if `text` is not a position."""
+    if text in WORDS[option] or _OFFSET.fullmatch(text) or (text.startswith("@") and _ms_of(text) is not None):
+        return
+    arguments.refuse(
+        option,
+        f"{text!r} is not {', '.join(WORDS[option])}, an offset, or a time: @MS (milliseconds since 1970) or"
+        " @2026-01-31T12:00:00Z",
+    )
+
+
+def _offsets_at(option: str, text: str, handle: TopicHandle, partitions: Sequence[int]) -> dict[int, int]:
+    """Return the offset of a position in each partition. A time that no row has reached is the end.
+
+    Raises `InvalidInput` for an offset of several partitions, `DataLoss` for one that the partition does not have.
+    """
+    if _OFFSET.fullmatch(text):
+        return _at_offset(option, handle, partitions, int(text))
+    ms = _ms_of(text)
+    position = Earliest() if text == "earliest" else Latest() if ms is None else GlobalTimestamp(ms)
+    now = Subscribed({handle.name: handle}, {handle.name: tuple(partitions)})
+    found = resolve(now, position, NoMatch.LATEST, ending=option == TO)
+    return {number: found[handle.name, number] for number in partitions}
+
+
+def _ms_of(text: str) -> int | None:
+    """Return the time of a position in milliseconds since 1970, or None if it is none."""
+    try:
+        ms = time_ms_of(text[1:])
+    except InvalidInput:
+        return None
+    return ms if ms >= 0 else None
+
+
+def _at_offset(option: str, handle: TopicHandle, partitions: Sequence[int], offset: int) -> dict[int, int]:
+    if len(partitions) > 1:
+        raise InvalidInput(
+            f"{option} {offset} needs one partition, but {len(partitions)} of topic {handle.name!r} are selected; "
+            "select one with --partition"
+        )
+    (number,) = partitions
+    state = handle.partitions[number]
+    if not state.log_start <= offset <= state.high_watermark:
+        raise DataLoss(
+            f"topic {handle.name!r}, partition {number} has no offset {offset}; expected an offset from "
+            f"{state.log_start} to {state.high_watermark}, the offset of the next row"
+        )
+    return {number: offset}
+
+
+def _check_order(handle: TopicHandle, begins: dict[int, int], ends: dict[int, int]) -> None:
+    """Raise `InvalidInput` if a partition ends before it begins."""
+    for number, begin in begins.items():
+        if ends[number] < begin:
+            raise InvalidInput(
+                f"topic {handle.name!r}, partition {number}: {TO} is at offset {ends[number]}, which is before {FROM}, "
+                f"at offset {begin}; choose a later end"
+            )
+
+
 def _refuse_with_follow(name: str, *, follow: bool) -> None:
     if follow:
         arguments.refuse(name, "--follow waits for rows without end; omit one of the two")
@@ -181,18 +248,18 @@ def _check_group(start: str, end: str | None, output: pathlib.Path | None) -> No
     """End the program if an option cannot be used with --group."""
     if start not in {"earliest", "latest"}:
         arguments.refuse(
-            row_positions.FROM,
+            FROM,
             f"with --group it is earliest or latest, not {start!r}; to go elsewhere, use: pyspark-log groups "
             "reset-offsets",
         )
-    for name, is_given in ((row_positions.TO, end is not None), ("--output", output is not None)):
+    for name, is_given in ((TO, end is not None), ("--output", output is not None)):
         if is_given:
             arguments.refuse(name, "cannot be combined with --group, which commits what it prints")
 
 
 def _check_latest(start: str, end: str | None, group: str | None, *, follow: bool) -> None:
     """End the program if an option cannot be used with --latest."""
-    given = {row_positions.FROM: start != "earliest", row_positions.TO: end is not None}
+    given = {FROM: start != "earliest", TO: end is not None}
     for name, is_given in {**given, "--group": group is not None, "--follow": follow}.items():
         if is_given:
             arguments.refuse(name, "cannot be combined with --latest, which is the newest row of each key as of now")
@@ -279,17 +346,7 @@ def _wait(seconds: float) -> None:
         raise BrokenPipeError
 
 
-PARQUET = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", schema.TIMESTAMP),
-        ("headers", schema.HEADERS),
-    ]
-)
+PARQUET = record_schema(("key", "value", "topic", "partition", "offset", "timestamp", "headers"))
 
 
 @contextlib.contextmanager
@@ -324,17 +381,6 @@ def _parquet(path: Path) -> Iterator[Write]:
         def write(record: pa.RecordBatch, topic: str, partition: int, offset: Offsets) -> None:
             if schema.is_typed(record.schema):
                 raise InvalidInput(f"topic {topic!r} is typed; write its rows to a .jsonl file, or read it with Spark")
-            rows = record.num_rows
-            has_headers = "headers" in record.schema.names
-            columns = [
-                record.column("key"),
-                record.column("value"),
-                pa.repeat(topic, rows),
-                pa.array(np.full(rows, partition, np.int32)),
-                pa.array(each_of(offset, rows)),
-                record.column("timestamp"),
-                record.column("headers") if has_headers else pa.nulls(rows, schema.HEADERS),
-            ]
-            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=PARQUET))
+            writer.write_batch(record_rows(record, PARQUET, topic, partition, offset))
 
         yield write

@@ -15,21 +15,23 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import Annotated, BinaryIO
 
 import msgspec
+import pyarrow as pa
 import typer
 
 from pyspark_log.cli import arguments, output, signals
 from pyspark_log.cli.arguments import Format
 from pyspark_log.cli.output import bar, counted
+from pyspark_log.clients.producer import Producer
 from pyspark_log.opening import open_log
+from pyspark_log.options import SinkOptions
+from pyspark_log.writing import row_lines
+from pyspark_log.writing.destination import is_typed
 from pyspark_log_coordinator.model import settings
 from pyspark_log_storage.errors import InvalidRecord, LogError, OutcomeUnknown
 from pyspark_log_storage.names import check_topic
-
-if TYPE_CHECKING:
-    from pyspark_log.cli.rows.batches import Batches
 
 LINE_BYTES_PER_ROW_BYTE = 8
 """JSON may encode a byte as six (`\\u0000`); the rest is for field names and blanks."""
@@ -97,12 +99,6 @@ def produce(  # noqa: PLR0913  # one for each option of the command
     """
     arguments.check_key_separator(key_separator, form)
 
-    from pyspark_log.cli.rows.batches import Batches
-    from pyspark_log.clients.producer import Producer
-    from pyspark_log.options import SinkOptions
-    from pyspark_log.writing import row_lines
-    from pyspark_log.writing.destination import is_typed
-
     options: dict[str, object] = {
         "acks": arguments.read_as(SinkOptions.acks, acks, "--acks"),
         "auto.create.topics.enable": create,
@@ -111,7 +107,7 @@ def produce(  # noqa: PLR0913  # one for each option of the command
     if compression is not None:
         options["compression.type"] = arguments.read_as(SinkOptions.compression, compression, "--compression")
 
-    def decode(lines: list[bytes], first_line: int) -> Any:
+    def decode(lines: list[bytes], first_line: int) -> pa.RecordBatch:
         if form is Format.JSON:
             return row_lines.decode_json(lines, first_line)
         return row_lines.decode_text(lines, first_line, None if key_separator is None else os.fsencode(key_separator))
@@ -154,6 +150,55 @@ def _opened(file: pathlib.Path | None) -> Iterator[BinaryIO]:
     if sys.stdin.isatty() and sys.stderr.isatty():
         typer.echo("type one row per line; end with Ctrl-D", err=True)
     yield sys.stdin.buffer
+
+
+class Written(msgspec.Struct):
+    """The rows added to one partition. Rows of other writers may be between the first and the last."""
+
+    rows: int
+    first_offset: int
+    last_offset: int
+
+
+class Batches:
+    """Decodes lines and writes the rows in batches."""
+
+    def __init__(self, producer: Producer, topic: str, decode: Callable[[list[bytes], int], pa.RecordBatch]) -> None:
+        """`decode` returns the rows of lines, given the number of the first line."""
+        self._producer = producer
+        self._topic = topic
+        self._decode = decode
+        self._rows: list[pa.RecordBatch] = []
+        """Of the current batch."""
+        self._lines_decoded = 0
+        self.bytes_pending = 0
+        """The number of bytes of the current batch in memory."""
+        self.lines_written = 0
+        self.written: dict[int, Written] = {}
+        """By partition."""
+
+    @property
+    def lines_pending(self) -> int:
+        """The number of lines in the current batch."""
+        return self._lines_decoded - self.lines_written
+
+    def add(self, lines: list[bytes]) -> None:
+        """Add lines to the current batch. Raises `InvalidRecord`."""
+        rows = self._decode(lines, self._lines_decoded + 1)
+        self._rows.append(rows)
+        self.bytes_pending += rows.nbytes
+        self._lines_decoded += len(lines)
+
+    def end(self) -> None:
+        """Write the current batch. Raises what `Producer.send_batch` and its future raise."""
+        if not self._rows:
+            return
+        rows, self._rows, self.bytes_pending = pa.Table.from_batches(self._rows), [], 0
+        done = self._producer.send_batch(self._topic, rows).result()
+        self.lines_written = self._lines_decoded
+        for partition, (start, end) in done.offsets.items():
+            before = self.written.get(partition, Written(0, start, end))
+            self.written[partition] = Written(before.rows + end - start, before.first_offset, end - 1)
 
 
 class _Lines:

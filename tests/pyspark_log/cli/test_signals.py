@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_log.cli.rows import consume, produce
-from pyspark_log.cli.rows.batches import Batches
+from pyspark_log.cli.rows.produce import Batches
 from tests.support.command_line import CommandLine
 
 BOTH = pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
