@@ -37,7 +37,7 @@ OWN = {
     "pyspark_log.reading.arrow_rows": "columns that `chunk` has decoded",
     "pyspark_log.browse.filters": "test_a_value_that_is_not_json_has_no_fields",
     "pyspark_log.writing.partitioner": "columns that this process has made",
-    "pyspark_log.writing.row_bytes": "columns that this process has made",
+    "pyspark_log.writing.rows": "columns that this process has made",
     "pyspark_log_coordinator.audit.stored_objects": "test_a_changed_file_is_dumped_or_refused",
     "pyspark_log_coordinator.journal.state_machine": "it makes the decoder of a machine: `entry of a topic`",
 }

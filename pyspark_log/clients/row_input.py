@@ -168,13 +168,12 @@ def arrow_rows(data: pa.RecordBatch | pa.Table, destination: Destination) -> Row
 
 def _typed_rows(data: pa.RecordBatch, destination: Destination) -> Rows:
     """Return the rows of a batch for a typed topic. Raises `InvalidRecord`."""
-    from pyspark_log.writing import typed_plan
-    from pyspark_log.writing.typed_rows import typed_rows
+    from pyspark_log.writing import typed_rows
 
     name, stored = destination.name, destination.schemas
-    plan = typed_plan.plan(name, stored, typed_plan.arrow_columns(data.schema, name), destination.key_column)
+    plan = typed_rows.plan(name, stored, typed_rows.arrow_columns(data.schema, name), destination.key_column)
     try:
-        rows = typed_rows(data, plan, name, now_us=destination.now_us())
+        rows = typed_rows.typed_rows(data, plan, name, now_us=destination.now_us())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidRecord(
             f"topic {name!r}: a column of the batch has a value that cannot be written ({error}); round or cast it"

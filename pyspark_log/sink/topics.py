@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_log.options import SinkOptions
-    from pyspark_log.writing.typed_plan import TypedPlan
+    from pyspark_log.writing.typed_rows import TypedPlan
     from pyspark_log_coordinator.log.log import Log, TopicHandle
 
 committed: set[tuple[str, str]] = set()
@@ -177,20 +177,20 @@ def _last_committed(log: Log, options: SinkOptions) -> TopicHandle | None:
 
 
 def _columns(options: SinkOptions, frame: StructType) -> pa.Schema:
-    from pyspark_log.writing import typed_plan
+    from pyspark_log.writing import typed_rows
 
     assert options.topic is not None
-    return typed_plan.frame_columns(frame.jsonValue(), options.topic)
+    return typed_rows.frame_columns(frame.jsonValue(), options.topic)
 
 
 def _create_typed(options: SinkOptions, frame: StructType, may_create: Creates) -> tuple[Log, TopicHandle, TypedPlan]:
-    from pyspark_log.writing import typed_plan
+    from pyspark_log.writing import typed_rows
     from pyspark_log_coordinator.model import topic_config
     from pyspark_log_coordinator.model.topic_config import TopicConfig
     from pyspark_log_storage.columns import schema
 
     assert options.topic is not None
-    columns = typed_plan.new_columns(_columns(options, frame))
+    columns = typed_rows.new_columns(_columns(options, frame))
     stored = schema.encode(schema.typed(columns))
     if options.key_column is not None:
         topic_config.with_columns(options.topic, TopicConfig(key_column=options.key_column), [stored])
@@ -209,27 +209,27 @@ def _typed_plan(options: SinkOptions, handle: TopicHandle, columns: pa.Schema) -
     Before anybody writes rows of a new schema, the nodes have it in the topic's description: the rows of a chunk cannot
     be read without, and nothing else on a node tells it if all journals are lost.
     """
-    from pyspark_log.writing import typed_plan
+    from pyspark_log.writing import typed_rows
     from pyspark_log_coordinator.maintenance import descriptions
 
     if handle.config.key_column:
         _set_key(options, handle)  # another one is refused
-    if options.merge_schema and (merged := typed_plan.evolved(handle, columns)) is not None:
+    if options.merge_schema and (merged := typed_rows.evolved(handle, columns)) is not None:
         _check_frame(options, handle, merged, columns)
         if handle.evolve(columns):
             descriptions.write_on_nodes(handle)
     _check_frame(options, handle, handle.state.schemas[-1], columns)
     _set_key(options, handle)
     state = handle.state
-    return typed_plan.plan(handle.name, state.schemas, columns, state.config.key_column)
+    return typed_rows.plan(handle.name, state.schemas, columns, state.config.key_column)
 
 
 def _check_frame(options: SinkOptions, handle: TopicHandle, stored: bytes, columns: pa.Schema) -> None:
     """Raise `InvalidRecord` or `InvalidOption` if the frame, or the write's key.column, does not fit a schema."""
-    from pyspark_log.writing import typed_plan
+    from pyspark_log.writing import typed_rows
     from pyspark_log_coordinator.model import topic_config
 
-    typed_plan.plan(handle.name, [stored], columns, "")
+    typed_rows.plan(handle.name, [stored], columns, "")
     if options.key_column is not None:
         changed = msgspec.structs.replace(handle.config, key_column=options.key_column)
         topic_config.with_columns(handle.name, changed, [stored])

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from pyspark_log.options import SinkOptions
     from pyspark_log.sink.topics import Creates
-    from pyspark_log.writing.typed_plan import TypedPlan
+    from pyspark_log.writing.typed_rows import TypedPlan
     from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.maintenance.roll_input import RollTask
     from pyspark_log_coordinator.model.producers import ProducerClaim

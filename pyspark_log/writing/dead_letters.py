@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark_log.writing.destination import Destination
     from pyspark_log.writing.staging import RetryingStaging
-    from pyspark_log.writing.typed_plan import TypedPlan
+    from pyspark_log.writing.typed_rows import TypedPlan
 
 HEADERS = tuple(f"__dlq.errors.{name}" for name in ("topic", "partition", "exception.class.name", "exception.message"))
 _BINARY_HEADERS = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))

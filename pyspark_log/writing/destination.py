@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_log.writing.partitioner import check_explicit
-from pyspark_log.writing.row_bytes import largest_above
+from pyspark_log.writing.rows import largest_above
 from pyspark_log_coordinator.model import timestamps
 from pyspark_log_coordinator.model.partition import NodeId
 from pyspark_log_coordinator.model.topic_config import TopicConfig

@@ -11,10 +11,9 @@ from pyspark.sql.types import IntegerType, NullType, StringType, StructField, St
 
 from pyspark_log import Producer
 from pyspark_log.opening import open_log
-from pyspark_log.writing import typed_plan
 from pyspark_log.writing.partitioner import murmur2
 from pyspark_log.writing.rows import TypedSchema
-from pyspark_log.writing.typed_rows import _key_bytes, as_json, typed_rows
+from pyspark_log.writing.typed_rows import TypedPlan, _key_bytes, as_json, plan, typed_rows
 from pyspark_log_coordinator.log import topic_description
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.columns.column_ddl import parse
@@ -93,7 +92,7 @@ def test_partition_and_timestamp_are_those_of_the_row(typed):
 )
 def test_a_null_inside_where_the_topic_has_none_is_found_in_the_rows_whatever_the_frame_says(kind):
     topic, frame = (parse(f"s {kind.format(nulls)}") for nulls in (" not null", ""))
-    plan = typed_plan.plan("t", [schema.encode(schema.typed(topic))], frame, "")
+    planned = plan("t", [schema.encode(schema.typed(topic))], frame, "")
     one, none = ({"struct<x: struct": {"x": {"y": y}}, "struct": {"x": y}, "array": [{"x": y}]} for y in (1, None))
     name = next((each for each in one if kind.startswith(each)), "map")
     values = ([("k", {"x": 1})], [("k", {"x": None})]) if name == "map" else (one[name], none[name])
@@ -101,8 +100,8 @@ def test_a_null_inside_where_the_topic_has_none_is_found_in_the_rows_whatever_th
     with pytest.raises(
         InvalidRecord, match="topic 't': column 's' has a null inside where the topic's column has none"
     ):
-        typed_rows(batch, plan, "t", now_us=0)
-    assert typed_rows(batch[:2], plan, "t", now_us=0).record.column("s").to_pylist() == [None, values[0]]
+        typed_rows(batch, planned, "t", now_us=0)
+    assert typed_rows(batch[:2], planned, "t", now_us=0).record.column("s").to_pylist() == [None, values[0]]
 
 
 OFFSET, PARTITION = StructField("offset", IntegerType()), StructField("partition", StringType())
@@ -198,12 +197,12 @@ def test_rows_that_do_not_fit_become_dead_letters(typed):
 
 def test_text_that_is_not_utf8_is_refused_where_readers_would_take_it_for_damage():
     stored = schema.encode(schema.typed(parse("a ARRAY<STRING>, b INT")))
-    plan = typed_plan.TypedPlan(TypedSchema(0, stored), ("a", "b"), ())
+    planned = TypedPlan(TypedSchema(0, stored), ("a", "b"), ())
     wrong = pa.array([[b"ok"], [b"\xff", b"x"], None], pa.list_(pa.binary())).view(pa.list_(pa.string()))
     batch = pa.RecordBatch.from_arrays([wrong, pa.array([1, 2, 3], pa.int32())], names=["a", "b"])
     with pytest.raises(InvalidRecord, match="topic 't': column 'a' has text that is not UTF-8"):
-        typed_rows(batch, plan, "t", now_us=0)
-    _, values = as_json(batch[1:2], plan)
+        typed_rows(batch, planned, "t", now_us=0)
+    _, values = as_json(batch[1:2], planned)
     assert json.loads(values[0].as_py()) == {"a": ["�", "x"], "b": 2}
 
 

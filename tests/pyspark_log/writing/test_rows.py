@@ -3,8 +3,7 @@ import datetime as dt
 import pyarrow as pa
 import pytest
 
-from pyspark_log.writing.row_bytes import record_bytes
-from pyspark_log.writing.rows import check_columns, rows_of
+from pyspark_log.writing.rows import check_columns, record_bytes, rows_of
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.columns.column_ddl import parse
 from pyspark_log_storage.errors import InvalidRecord
