@@ -16,7 +16,6 @@ from pyspark.sql import functions as f
 
 import pyspark_log
 from pyspark_log.history import backfill as backfill_module
-from pyspark_log.history import backfill_plan, ordering
 from pyspark_log_storage.errors import (
     InvalidInput,
     InvalidOption,
@@ -112,8 +111,8 @@ def test_a_store_that_fails_for_a_moment_does_not_end_a_call(spark, log, monkeyp
 
         return wrapped
 
-    for call in (backfill_plan.read, backfill_plan.create):
-        monkeypatch.setattr(backfill_plan, call.__name__, failing_once(call))
+    for call in (backfill_module.read_plan, backfill_module.create_plan):
+        monkeypatch.setattr(backfill_module, call.__name__, failing_once(call))
     assert start(log, history(spark, 20), rows_per_range=10) == 20
     assert {number: len(rows) for number, rows in batches(log).items()} == {0: 10, 1: 10}
 
@@ -160,9 +159,11 @@ VALUES = {
 @pytest.mark.parametrize("kind", VALUES)
 def test_ranges_of_every_type_share_no_row_and_leave_none_out(spark, kind):
     frame = spark.createDataFrame([(each,) for each in [*VALUES[kind], None]], f"`a column` {kind}")
-    fields = ordering.fields_of(frame, ["A column"])
-    bounds = ordering.bounds_of(frame, fields[0], 1)
-    ranges = [ordering.rows_between(frame, fields, bounds, number).collect() for number in range(len(bounds) + 1)]
+    fields = backfill_module.fields_of(frame, ["A column"])
+    bounds = backfill_module.bounds_of(frame, fields[0], 1)
+    ranges = [
+        backfill_module.rows_between(frame, fields, bounds, number).collect() for number in range(len(bounds) + 1)
+    ]
     assert len(bounds) == len(VALUES[kind])
     assert [repr(row) for rows in ranges for row in rows] == [repr(row) for row in frame.sort("`a column`").collect()]
 
@@ -173,13 +174,15 @@ def test_the_ranges_of_times_do_not_depend_on_the_time_zone_of_a_session(spark):
     frame = spark.createDataFrame([(each,) for each in seconds], "n LONG").select(
         f.timestamp_seconds("n").alias("time")
     )
-    fields = ordering.fields_of(frame, ["time"])
+    fields = backfill_module.fields_of(frame, ["time"])
     before, found = spark.conf.get("spark.sql.session.timeZone"), []
     try:
-        bounds = ordering.bounds_of(frame, fields[0], 1)
+        bounds = backfill_module.bounds_of(frame, fields[0], 1)
         for number in range(len(bounds) + 1):
             spark.conf.set("spark.sql.session.timeZone", next(zones))
-            found += ordering.rows_between(frame, fields, bounds, number).select(f.unix_seconds("time")).collect()
+            found += (
+                backfill_module.rows_between(frame, fields, bounds, number).select(f.unix_seconds("time")).collect()
+            )
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
     assert [row[0] for row in found] == list(seconds)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_log.cli.groups import group_offsets
-from pyspark_log.history import backfill_plan
+from pyspark_log.history import backfill
 from pyspark_log.options import parse_source
 from pyspark_log.reading import source_offset
 from pyspark_log.sink import checkpoint as sink_checkpoint
@@ -129,7 +129,7 @@ MARKER = node.Marker("c", "0", "i", root=True)
 EVENTS = msgspec.msgpack.encode(topic.decide(HANDLE.refresh(), AlterConfig({"retention.ms": "5"}), 0))
 
 SINK = sink_checkpoint.SinkRecord("/data/log", "c", "t", "9f")
-BACKFILL = backfill_plan.BackfillPlan("b", "t", "9f", ("n",), 10, "struct<n:int>", bounds=("5",))
+BACKFILL = backfill.BackfillPlan("b", "t", "9f", ("n",), 10, "struct<n:int>", bounds=("5",))
 BACKUP = backup.back_up(FILLED.log, MemoryStore("backups"))[0]
 
 ENVELOPED: dict[str, tuple[bytes, Decode]] = {
@@ -154,7 +154,7 @@ ENVELOPED: dict[str, tuple[bytes, Decode]] = {
     "journal nodes": (journal_nodes.encode(NODES), lambda data: journal_nodes.decode(data, "it")),
     "description": (topic_description.encode(HANDLE.description()), named(topic_description.decode)),
     "backup": (backup_manifest.encode(BACKUP), named(backup_manifest.decode)),
-    "plan of a backfill": (backfill_plan.encode(BACKFILL), named(backfill_plan.decode)),
+    "plan of a backfill": (backfill.encode(BACKFILL), named(backfill.decode)),
     "sink in a checkpoint": (sink_checkpoint.encode(SINK), named(sink_checkpoint.decode)),
 }
 PLAIN: dict[str, tuple[bytes, Decode]] = {

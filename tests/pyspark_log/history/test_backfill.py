@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql.types import BinaryType, LongType, StructType
 
 import pyspark_log
-from pyspark_log.history import ordering
-from pyspark_log.history.backfill_plan import BackfillPlan
+from pyspark_log.history import backfill
+from pyspark_log.history.backfill import BackfillPlan
 from pyspark_log.opening import forget_logs
 from pyspark_log_storage.errors import InvalidOption, StoreUnavailable, UnknownTopic
 from tests.support import plain_frame
@@ -24,7 +24,7 @@ COLUMNS = StructType().add("number", LongType()).add("value", BinaryType())
 
 @pytest.fixture(autouse=True)
 def functions_without_spark(monkeypatch):
-    monkeypatch.setattr(ordering, "f", Functions())
+    monkeypatch.setattr(backfill, "f", Functions())
 
 
 @pytest.fixture

@@ -3,8 +3,7 @@
 import msgspec
 import pytest
 
-from pyspark_log.history import backfill_plan
-from pyspark_log.history.backfill_plan import BackfillPlan
+from pyspark_log.history.backfill import BackfillPlan, create_plan, read_plan
 from pyspark_log_storage.errors import InvalidInput
 from tests.support.memory_store import MemoryStore
 
@@ -14,10 +13,10 @@ PLAN = BackfillPlan("b", "t", "1", ("time",), 100, COLUMNS, bounds=("100", "200"
 
 def test_a_plan_comes_back_also_for_a_process_that_planned_too_late():
     store = MemoryStore()
-    assert backfill_plan.read(store) is None
-    assert backfill_plan.create(store, PLAN) == PLAN
-    assert backfill_plan.read(store) == PLAN
-    assert backfill_plan.create(store, msgspec.structs.replace(PLAN, bounds=("99", "200"))) == PLAN
+    assert read_plan(store) is None
+    assert create_plan(store, PLAN) == PLAN
+    assert read_plan(store) == PLAN
+    assert create_plan(store, msgspec.structs.replace(PLAN, bounds=("99", "200"))) == PLAN
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from pyspark.sql.types import BinaryType, LongType, StringType, StructType, TimestampType
 
-from pyspark_log.history import ordering
+from pyspark_log.history import backfill
 from tests.support.plain_frame import Frame, Functions
 
 TIME = datetime(1969, 12, 31, 23, 59, 59, 999000, timezone.utc)
@@ -24,7 +24,7 @@ KINDS = {
 
 @pytest.fixture(autouse=True)
 def functions_without_spark(monkeypatch):
-    monkeypatch.setattr(ordering, "f", Functions())
+    monkeypatch.setattr(backfill, "f", Functions())
 
 
 def frame_of(kind, values):
@@ -34,9 +34,9 @@ def frame_of(kind, values):
 
 
 def ranges(frame, rows_per_range, *names):
-    fields = ordering.fields_of(frame, names or ["n"])
-    bounds = ordering.bounds_of(frame, fields[0], rows_per_range)
-    return [ordering.rows_between(frame, fields, bounds, number).collect() for number in range(len(bounds) + 1)]
+    fields = backfill.fields_of(frame, names or ["n"])
+    bounds = backfill.bounds_of(frame, fields[0], rows_per_range)
+    return [backfill.rows_between(frame, fields, bounds, number).collect() for number in range(len(bounds) + 1)]
 
 
 def nulls_first(row):
