@@ -96,12 +96,15 @@ def archive(  # noqa: PLR0913 -- each is a fact of its own
     given = {**as_texts(options), "path": path, "subscribe": topic}
     handle = _patiently(functools.partial(_topic, given))
 
-    def stored(starts: Mapping[int, int], ends: Mapping[int, int]) -> DataFrame:
+    def rows(starts: Mapping[int, int], ends: Mapping[int, int]) -> DataFrame:
         chosen = options_between(topic, starts, ends, None, None, options)
         with source_is_found():
-            return _patiently(functools.partial(pinned, spark, path, chosen))
+            frame = _patiently(functools.partial(pinned, spark, path, chosen))
+        if clash := sorted(set(columns or ()) & set(frame.columns)):
+            raise InvalidInput(f"columns has {clash[0]!r}, which is a column of topic {topic!r}; choose another name")
+        return frame.select("*", *(f.expr(sql).alias(name) for name, sql in (columns or {}).items()))
 
-    into, rows = ArchiveTable(spark, table), functools.partial(_with_columns, stored, topic, columns or {})
+    into = ArchiveTable(spark, table)
     state = into.state()
     _refresh(handle)  # after the look at the table: the log has all that others have archived meanwhile
     partitions = dict(enumerate(handle.partitions))
@@ -174,20 +177,6 @@ def _topic(given: Mapping[str, str]) -> TopicHandle:
             "write to another topic too, with cleanup.policy=delete, and archive that one"
         )
     return handle
-
-
-def _with_columns(
-    stored: Callable[[Mapping[int, int], Mapping[int, int]], DataFrame],
-    topic: str,
-    columns: Mapping[str, str],
-    starts: Mapping[int, int],
-    ends: Mapping[int, int],
-) -> DataFrame:
-    """Return rows of the topic, with the table's own columns. Raises `InvalidInput`, and what a batch read raises."""
-    frame = stored(starts, ends)
-    if clash := sorted(set(columns) & set(frame.columns)):
-        raise InvalidInput(f"columns has {clash[0]!r}, which is a column of topic {topic!r}; choose another name")
-    return frame.select("*", *(f.expr(each).alias(name) for name, each in columns.items()))
 
 
 def _newest(some: Mapping[int, int], others: Mapping[int, int]) -> dict[int, int]:

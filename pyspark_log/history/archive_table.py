@@ -21,7 +21,6 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
-from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, MapType, NumericType, StructField, StructType, TimestampType
 
@@ -32,7 +31,7 @@ from pyspark_log_storage.errors import InvalidInput
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 Extent = tuple[int, int]
 """The first offset of a partition's rows, and the one after the last."""
@@ -148,7 +147,7 @@ class ArchiveTable(NamedTuple):
                 self.spark.sql(f"ALTER TABLE {self.identifier} ALTER COLUMN {path} TYPE {_ddl(wide)}")
             except PySparkException as error:
                 raise InvalidInput(f"{where}: {_first_line(error)}; archive into another table") from None
-        return as_type(frame, held)
+        return frame.to(held.toNullable())
 
     def record(self, state: ArchiveState) -> None:
         """Set the properties."""
@@ -206,18 +205,6 @@ def _first_line(error: Exception) -> str:
     return str(error).strip().split("\n", 1)[0][:500]
 
 
-def as_type(frame: DataFrame, kind: StructType) -> DataFrame:
-    """Return rows with these columns: found by name, cast, and null if a frame has none of the name."""
-    known = {each.name: each.dataType for each in frame.schema}
-
-    def column(wanted: StructField) -> Column:
-        if wanted.name not in known:
-            return f.lit(None).cast(wanted.dataType)
-        return _converted(f.col(quoted(wanted.name)), known[wanted.name], wanted.dataType)
-
-    return frame.select(*(column(each).alias(each.name) for each in kind))
-
-
 def _held_type(stored: StructType, rows: StructType) -> StructType:
     """Return the columns of `rows`, each with the table's type if that is the wider one."""
     held = _wider(stored, rows)
@@ -257,26 +244,3 @@ def _wider(stored: DataType, rows: DataType) -> DataType:
         case _:
             numbers = isinstance(stored, NumericType) and isinstance(rows, NumericType)
             return stored if numbers and has_wider(to_arrow_type(rows), to_arrow_type(stored)) else rows
-
-
-def _converted(column: Column, known: DataType, wanted: DataType) -> Column:
-    """Return a column with another type; fields of structs that it lacks are null."""
-    if known.simpleString() == wanted.simpleString():
-        return column
-    match known, wanted:
-        case StructType(), StructType():
-            fields = {each.name: each.dataType for each in known}
-            parts = [
-                _converted(column.getField(each.name), fields[each.name], each.dataType)
-                if each.name in fields
-                else f.lit(None).cast(each.dataType)
-                for each in wanted
-            ]
-            named = (part.alias(each.name) for part, each in zip(parts, wanted, strict=True))
-            return f.when(column.isNotNull(), f.struct(*named))
-        case ArrayType(), ArrayType():
-            return f.transform(column, lambda one: _converted(one, known.elementType, wanted.elementType))
-        case MapType(), MapType():
-            return f.transform_values(column, lambda _, one: _converted(one, known.valueType, wanted.valueType))
-        case _:
-            return column.cast(wanted)

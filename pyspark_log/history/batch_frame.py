@@ -14,21 +14,24 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from pyspark_log.options.bounds import ms_of, options_between
+from pyspark_log.history.archive import check_topic
+from pyspark_log.history.archive_table import ArchiveTable
+from pyspark_log.opening import open_log
+from pyspark_log.options import parse_source
+from pyspark_log.options.bounds import ms_of, options_between, without_bounds
 from pyspark_log.options.subscription import Assign
 from pyspark_log.reading.groups import offsets_at
+from pyspark_log.source.pinned_read import pinned
 from pyspark_log.spark_conf.installation import source_is_found
 from pyspark_log_storage.columns.column_types import RESERVED as OWN
 from pyspark_log_storage.errors import DataLoss, InvalidInput
-
-_CHOOSE = ("subscribe", "assign", "starting", "ending", "versionAsOf")
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from pyspark_log.history.archive_table import ArchiveState, ArchiveTable
+    from pyspark_log.history.archive_table import ArchiveState
     from pyspark_log.options.bounds import Bound
     from pyspark_log_coordinator.log.log import TopicHandle
 
@@ -65,16 +68,12 @@ def read(  # noqa: PLR0913 -- each is a fact of its own
     given = options_between(topic, start, end, partitions, version, options)
     is_remote = type(spark).__module__.startswith("pyspark.sql.connect")
     if archive is not None:
-        from pyspark_log.history.archive_table import ArchiveTable
-
         if is_remote:
             raise InvalidInput("a read with an archive needs a session of this process, not Spark Connect")
         return _of_archive_and_log(ArchiveTable(spark, archive), path, topic, (start, end), given)
     with source_is_found():
         if is_remote:
             return _by_the_server(spark, path, given)
-        from pyspark_log.source.pinned_read import pinned
-
         return pinned(spark, path, given)
 
 
@@ -112,12 +111,6 @@ def _joined(
     given: Mapping[str, str],
 ) -> DataFrame:
     """Return the rows of the table before the seam, and those of the log from there on."""
-    from pyspark_log.history.archive import check_topic
-    from pyspark_log.history.archive_table import as_type
-    from pyspark_log.opening import open_log
-    from pyspark_log.options import parse_source
-    from pyspark_log.source.pinned_read import pinned
-
     parsed = parse_source({**given, "path": path}, streaming=False)
     handle = open_log(path, parsed.storage_options).topic(topic)
     check_topic(archived, handle, table.name)
@@ -138,13 +131,12 @@ def _joined(
     if not in_log:  # for its columns
         at_end = {chosen[0]: now.partition(chosen[0]).high_watermark}
         of_log = at_end, at_end
-    others = {name: text for name, text in given.items() if not name.startswith(_CHOOSE)}
     with source_is_found():
-        frame = pinned(table.spark, path, options_between(topic, *of_log, None, None, others))
+        frame = pinned(table.spark, path, options_between(topic, *of_log, None, None, without_bounds(given)))
     if not seams:  # partitions that are newer than the archive
         return frame
     before = stored.where((f.col("offset") >= _by_partition(starts)) & _is_below(ends))
-    return as_type(before, frame.schema).unionAll(frame)
+    return before.to(frame.schema.toNullable()).unionAll(frame)
 
 
 def _resolved(

@@ -16,7 +16,7 @@ Bound = Literal["earliest", "latest"] | datetime | Mapping[int, int]
 """A position: earliest, latest, a time, or an offset for each partition."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_CHOOSE = ("path", "subscribe", "assign", "starting", "ending", "versionasof")
+_CHOOSE = ("subscribe", "assign", "starting", "ending", "versionasof")
 """How the options begin that say which rows are read."""
 _HEADERS = "includeHeaders"
 
@@ -38,7 +38,7 @@ def options_between(
     if partitions is not None and len(partitions) == 0:
         raise InvalidInput("partitions is empty; name those to read, or omit it to read all")
     more = as_texts(options)
-    if taken := [name for name in more if name.lower().startswith(_CHOOSE)]:
+    if taken := [name for name in more if name.lower().startswith(("path", *_CHOOSE))]:
         raise InvalidInput(f"options has {taken[0]}; which rows are read is said by the arguments path to version")
     more = {_HEADERS if name.lower() == _HEADERS.lower() else name: value for name, value in more.items()}
     given = {_HEADERS: "true", "startingOffsetsByTimestampStrategy": "latest"} | more
@@ -60,6 +60,11 @@ def options_between(
         else:
             raise InvalidInput(f"{name} is {bound!r}; expected {natural!r}, a datetime, or a dict of offsets")
     return given | ({} if version is None else {"versionAsOf": str(version)})
+
+
+def without_bounds(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a batch read without those that say which rows are read."""
+    return {name: text for name, text in options.items() if not name.lower().startswith(_CHOOSE)}
 
 
 def _offsets(name: str, bound: Bound) -> dict[int, int]:

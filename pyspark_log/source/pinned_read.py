@@ -16,6 +16,7 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType, Ti
 
 from pyspark_log.opening import canonical
 from pyspark_log.options import parse_source
+from pyspark_log.options.bounds import without_bounds
 from pyspark_log.reading import batch_read_plan, native_files
 from pyspark_log.reading.arrow_rows import CREATE_TIME, OWN
 from pyspark_log.source.row import quoted, row_schema
@@ -46,8 +47,6 @@ _AS_STORED = {
 No segment is left out for its name. With Parquet's filters by dictionaries or of single rows `x = 0.0` would not find
 -0.0, which Spark says are equal.
 """
-_STARTS = ("subscribe", "assign", "starting", "ending", "versionAsOf")
-"""How the options begin that say which rows are read."""
 
 
 def pinned(spark: SparkSession, path: str, options: Mapping[str, str]) -> DataFrame:
@@ -129,8 +128,7 @@ def _source(
         offsets["starting"][each.topic][each.partition] = each.start
         offsets["ending"][each.topic][each.partition] = each.end
     chosen = {topic: sorted(numbers) for topic, numbers in offsets["starting"].items()}
-    given = {name: value for name, value in options.items() if not name.startswith(_STARTS)}
-    given |= {"assign": json.dumps(chosen)}
+    given = without_bounds(options) | {"assign": json.dumps(chosen)}
     given |= {f"{name}Offsets": json.dumps(each) for name, each in offsets.items()}
     read = spark.read.format("pyspark_log").options(**given)
     # Spark plans the read in another process, whose working folder may be another one.

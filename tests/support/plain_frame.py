@@ -163,6 +163,9 @@ class Frame:
             schema.add(each.name or "unnamed", known.get(each.name.lower(), StringType()))
         return Frame(schema, [tuple(each.of(row) for each in columns) for row in self._rows])
 
+    def to(self, schema: StructType) -> Frame:
+        return Frame(schema, [tuple(row[name] for name in schema.fieldNames()) for row in self._rows])
+
     def sort(self, *columns: Column) -> Frame:
         rows = list(self._rows)
         for each in reversed(columns):

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 import pyspark_log
-from pyspark_log.history import archive_table, batch_frame
+from pyspark_log.history import batch_frame
 from pyspark_log.history.archive_table import ArchiveState
 from pyspark_log.source.row import row_schema
 from pyspark_log_coordinator.replication.reassignment import AddPartitions
@@ -95,9 +95,8 @@ def log(tmp_path):
 def table(log, monkeypatch):
     made = Archive(log)
     made.copy(0, 1)
-    monkeypatch.setattr(archive_table, "ArchiveTable", made)
-    for module in (archive_table, batch_frame):
-        monkeypatch.setattr(module, "f", Functions())
+    monkeypatch.setattr(batch_frame, "ArchiveTable", made)
+    monkeypatch.setattr(batch_frame, "f", Functions())
     return made
 
 
