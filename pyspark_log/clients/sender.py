@@ -120,7 +120,7 @@ class Sender:
             self._log_turn.call(partial(self._refresh, name), self._options.max_block)
         known.looked = self._environment.monotonic()  # also if that failed: not every such row must wait for a store
         now = self._topics.get(name, known).destination
-        if msgspec.structs.replace(now, born=before.born) == before:
+        if msgspec.structs.replace(now, version=before.version) == before:
             raise error
         return now
 

@@ -155,25 +155,17 @@ def _check_letters(handle: TopicHandle) -> None:
 
 
 def _existing(options: SinkOptions) -> TopicHandle | None:
-    """Return the topic of all rows if the write names one and it exists. Creates nothing."""
+    """Return the topic of all rows if the write names one and it exists. Creates nothing.
+
+    Spark makes a writer for each micro-batch in the process that commits, too: it has just written an entry.
+    """
     if options.topic is None:
         return None
     try:
         log = open_log(options.path, options.storage_options)
-        return _last_committed(log, options) or log.topic(options.topic)
+        return log.topic(options.topic, recent_suffices=(options.path, options.topic) in committed)
     except (NoCluster, UnknownTopic):
         return None
-
-
-def _last_committed(log: Log, options: SinkOptions) -> TopicHandle | None:
-    """Return the handle of a topic to which this process commits, as it knows it if that is recent; else None.
-
-    Spark makes a writer for each micro-batch in the process that commits, too: it has just written an entry.
-    """
-    if options.topic is not None and (options.path, options.topic) in committed:
-        with contextlib.suppress(UnknownTopic):
-            return log.topic(options.topic, recent_suffices=True)
-    return None
 
 
 def _columns(options: SinkOptions, frame: StructType) -> pa.Schema:

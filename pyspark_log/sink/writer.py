@@ -184,7 +184,7 @@ class _Sink:
         def begin(*, again: bool) -> Staging:
             return Staging(
                 stores_at(canonical(options.path), options.storage_options),
-                self._destination_now if again else self._destination_named,
+                functools.cache(self._destination_now) if again else self._destination_named,
                 topic,
                 environment=environment,
                 durable=options.acks != "0",

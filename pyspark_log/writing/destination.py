@@ -44,7 +44,7 @@ class Destination(msgspec.Struct, frozen=True):
     """The number of nodes after which the writer stops waiting for the others. None: all."""
     compression: str
     max_message_bytes: int
-    born: int
+    version: int
     """The newest known entry of the topic's journal; part of the names of files."""
     schemas: tuple[bytes, ...] = ()
     """Those of a typed topic, none of a topic of records."""
@@ -94,7 +94,7 @@ def destination_of(
         enough=targets.enough,
         compression=compression or state.config.compression_type,
         max_message_bytes=min(max_message_bytes, state.config.max_message_bytes),
-        born=handle.version,
+        version=handle.version,
         schemas=state.schemas if is_typed(handle) else (),
         key_column=state.config.key_column,
         needs_keys=state.config.is_compacted,

@@ -67,7 +67,7 @@ class Staging:
         sticky: int,
         slower_seconds: float = SLOWER_SECONDS,
     ) -> None:
-        """`store_at` opens a node's store by its address.
+        """`store_at` opens a node's store by its address; `destination` returns the same one for a topic each time.
 
         `topic` None: each row names its own. `sticky`, modulo the partitions, is the partition of rows without a key.
         `slower_seconds`: how much longer than the fastest node another may take.
@@ -85,7 +85,6 @@ class Staging:
         self._block_bytes = 0
         self._block_rows = 0
         self._block_bytes_max = 0
-        self._destinations: dict[str, Destination] = {}
         self._files: dict[tuple[str, tuple[NodeId, ...]], _File] = {}
         """By topic and nodes."""
 
@@ -137,17 +136,10 @@ class Staging:
 
     def _write_rows(self, topic: str, rows: Rows) -> None:
         """Write rows of one topic. Raises `InvalidRecord` for one that it refuses."""
-        destination = self._known(topic)
+        destination = self._destination(topic)
         check_kind(destination, rows)
         check(destination, rows)
         self._write_checked(destination, rows)
-
-    def _known(self, topic: str) -> Destination:
-        """Return the destination of a topic, which is looked up once."""
-        destination = self._destinations.get(topic)
-        if destination is None:
-            destination = self._destinations[topic] = self._destination(topic)
-        return destination
 
     def _write_checked(self, destination: Destination, rows: Rows) -> None:
         """Write rows that were checked."""
@@ -192,7 +184,7 @@ class Staging:
 
     def _open(self, destination: Destination, nodes: Sequence[NodeId]) -> _File:
         stores = {each: self._store_at(destination.nodes[each].url) for each in nodes}
-        name = layout.born_name(destination.born, self._nonce())
+        name = layout.born_name(destination.version, self._nonce())
         key = layout.append_file(destination.name, destination.topic_id, name)
         if len(stores) == 1:
             (store,) = stores.values()
