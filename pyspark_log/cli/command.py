@@ -50,8 +50,8 @@ def command(
     def make(function: Callable[..., Document | Documents | Result]) -> Callable[..., None]:
         given = dict(inspect.signature(function).parameters)
         needs_log = given.pop("log", None) is not None
-        told = SimpleNamespace(__annotations__={name: each.annotation for name, each in given.items()})
-        types = get_type_hints(told, vars(sys.modules[function.__module__]), include_extras=True)
+        annotated = SimpleNamespace(__annotations__={name: each.annotation for name, each in given.items()})
+        types = get_type_hints(annotated, vars(sys.modules[function.__module__]), include_extras=True)
         types |= ({"path": arguments.Path} if needs_log else {}) | {"json": arguments.Json}
         defaults = {name: each.default for name, each in given.items()} | {"json": False}
 

@@ -52,8 +52,8 @@ def verify(
     ]
     problems = [finding for each in found for finding in each["findings"]]
     repairable = sum(each["repairable"] for each in problems)
-    told = f"{counted(len(problems), 'problem')}, of which verify --repair can repair {repairable}"
-    return Result(found, [told] if problems else [], list(map(_shown, found)))
+    summary = f"{counted(len(problems), 'problem')}, of which verify --repair can repair {repairable}"
+    return Result(found, [summary] if problems else [], list(map(_shown, found)))
 
 
 def _reports(

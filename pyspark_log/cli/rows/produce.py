@@ -124,8 +124,10 @@ def produce(  # noqa: PLR0913  # one for each option of the command
         batches = Batches(producer, topic, decode)
         lines = _Lines(stream, handle.config.max_message_bytes * LINE_BYTES_PER_ROW_BYTE + LINE_BYTES_BESIDE_ROW)
         try:
-            shown = contextlib.nullcontext(bool) if lines.size is None else bar(f"produce {topic}", lines.size)
-            with shown as advance, signals.deferred():  # what was taken from a pipe is written
+            with (
+                bar(f"produce {topic}", lines.size or 0) as advance,
+                signals.deferred(),
+            ):  # what was taken from a pipe is written
                 interrupted = _write(lines, batches, batch_rows, linger_ms / 1000, advance)
         except LogError as error:
             raise LogError(_with_lines_written(error, batches.lines_written)) from error
