@@ -13,8 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeAlias, TypeVar, overload
 
 from pyspark_log.clients.consumer_group import ConsumerGroup, ConsumerRebalanceListener, SubscribedTopics
-from pyspark_log.clients.looks import Looks
-from pyspark_log.clients.own_lock import Busy, Closed, OfOneProcess, OwnTurn
+from pyspark_log.clients.own_lock import Busy, Client, Closed, OwnTurn
 from pyspark_log.clients.reading import AssignedPartition, Reading, first_timestamp_ms
 from pyspark_log.clients.records import (
     ConsumerBatch,
@@ -31,6 +30,7 @@ from pyspark_log.clients.records import (
 )
 from pyspark_log.opening import own_log
 from pyspark_log.options.clients import parse_consumer
+from pyspark_log.reading.polling import Poller
 from pyspark_log.reading.positions import offset_for_time
 from pyspark_log.reading.rows import first_row
 from pyspark_log_coordinator.membership.latch import Latch
@@ -39,7 +39,6 @@ from pyspark_log_storage.errors import InvalidInput, LogError, NoCluster, Unknow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from types import TracebackType
 
     from typing_extensions import Self
 
@@ -93,7 +92,7 @@ def _alone(method: Callable[Concatenate[Consumer, P], T]) -> Callable[Concatenat
     return alone
 
 
-class Consumer(OfOneProcess):
+class Consumer(Client):
     """Reads topics, alone or as a member of a group.
 
         with Consumer("/data/log", group_id="etl", auto_offset_reset="earliest") as consumer:
@@ -129,8 +128,8 @@ class Consumer(OfOneProcess):
         self._address = address = address_of(path, config, "subscribe takes the topics")
         self._options = parse_consumer(config, options)
         self._log = own_log(address, self._options.storage_options)
-        self._looks = Looks(self._log, self._options.longest_pause)
-        self._reading = Reading(self._looks, self._options.fetch_bytes)
+        self._poller = Poller(self._log, self._options.longest_pause)
+        self._reading = Reading(self._poller, self._options.fetch_bytes)
         self._outages = Outages()
         self._turn = OwnTurn("Consumer")
         self._closed = Latch()
@@ -138,7 +137,7 @@ class Consumer(OfOneProcess):
         self._group: ConsumerGroup | None = None
         if self._options.group is not None:
             self._group = ConsumerGroup(
-                address, self._options.group, self._options, self._reading, self._looks, self._turn
+                address, self._options.group, self._options, self._reading, self._poller, self._turn
             )
             weakref.finalize(self, self._group.stop)
 
@@ -165,7 +164,7 @@ class Consumer(OfOneProcess):
         assigned: dict[TopicPartition, AssignedPartition] = {}
         starts: dict[TopicPartition, int] = {}
         for key in dict.fromkeys(partition_of(each) for each in partitions):
-            handle = handles.get(key.topic) or self._looks.topic(key.topic)
+            handle = handles.get(key.topic) or self._poller.topic(key.topic)
             handles[key.topic] = handle
             state = handle.partition(key.partition)
             known = self._reading.partitions.get(key)
@@ -278,7 +277,7 @@ class Consumer(OfOneProcess):
                 await reading  # a moment: what it reads stays for the next call
                 raise
             if not self._reading.ahead:
-                await asyncio.sleep(self._looks.pause())
+                await asyncio.sleep(self._poller.pause())
         raise StopAsyncIteration
 
     @_alone
@@ -381,12 +380,12 @@ class Consumer(OfOneProcess):
     @_alone
     def topics(self) -> set[str]:
         """Return the names of all topics."""
-        return self._looks.topic_names()
+        return self._poller.topic_names()
 
     @_alone
     def partitions_for_topic(self, topic: str) -> set[int]:
         """Return the numbers of a topic's partitions. Raises `UnknownTopic`."""
-        return set(range(len(self._looks.topic(topic).partitions)))
+        return set(range(len(self._poller.topic(topic).partitions)))
 
     def partitions(self, *topics: str) -> list[TopicPartition]:
         """Return all partitions of some topics, for `assign`. Raises `UnknownTopic`."""
@@ -410,7 +409,7 @@ class Consumer(OfOneProcess):
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         for given, ms in times_ms.items():
             key = partition_of(given)
-            handle = self._looks.topic(key.topic)
+            handle = self._poller.topic(key.topic)
             handle.partition(key.partition)  # raises if there is no such partition
             offset = offset_for_time(handle, key.partition, ms, self._options.rack)
             row = None if offset is None else first_row(handle, key.partition, offset)
@@ -461,14 +460,6 @@ class Consumer(OfOneProcess):
             places=self._reading.places(),
             reset=self._options.reset,
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _in_turn(self, act: Callable[[], T]) -> T:
         """Return what `act` returns. Refuse a second thread, and everything after `close`."""
@@ -522,12 +513,12 @@ class Consumer(OfOneProcess):
             deadline = monotonic() + timeout_ms / 1000
             while True:
                 self._reading.begin()
-                pause = self._looks.pause()
+                pause = self._poller.pause()
                 if group is not None:
                     group.poll()
                     pause = min(pause, group.pause())
                 if found := self._look_and_take(take):
-                    self._looks.found()
+                    self._poller.note_rows()
                     return found
                 pause = max(pause, self._outages.pause)
                 left = deadline - monotonic()
@@ -609,5 +600,5 @@ class Consumer(OfOneProcess):
         self, partitions: Iterable[TopicPartition | tuple[str, int]], which: Callable[[Partition], int]
     ) -> dict[TopicPartition, int]:
         keys = [partition_of(each) for each in partitions]
-        handles = {topic: self._looks.topic(topic) for topic in {key.topic for key in keys}}
+        handles = {topic: self._poller.topic(topic) for topic in {key.topic for key in keys}}
         return {key: which(handles[key.topic].partition(key.partition)) for key in keys}

@@ -39,10 +39,10 @@ from pyspark_log_storage.names import check_topic
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from pyspark_log.clients.looks import Looks
     from pyspark_log.clients.own_lock import OwnTurn
     from pyspark_log.clients.reading import Reading
     from pyspark_log.options.clients import ConsumerOptions, GroupOptions
+    from pyspark_log.reading.polling import Poller
     from pyspark_log_coordinator.group.state import Group
 
 FIND_AGAIN_SECONDS = 5.0
@@ -126,14 +126,14 @@ class ConsumerGroup:
     """The group of one consumer. Used by the consumer's thread, apart from a thread of its own."""
 
     def __init__(
-        self, path: str, group: GroupOptions, options: ConsumerOptions, reading: Reading, looks: Looks, turn: OwnTurn
+        self, path: str, group: GroupOptions, options: ConsumerOptions, reading: Reading, poller: Poller, turn: OwnTurn
     ) -> None:
         """Do no I/O yet. `turn` is the consumer's, who takes it to call anything here."""
         self._turn = turn
         self._group = group
         self._options = options
         self._reading = reading
-        self._looks = looks
+        self._poller = poller
         log = own_log(path, options.storage_options)
         news_seconds = NEWS_SECONDS_REMOTE if log.is_remote else 0.0
         settings = msgspec.structs.replace(group.member, news_seconds=news_seconds)
@@ -170,7 +170,7 @@ class ConsumerGroup:
     def subscribe(self, topics: SubscribedTopics, listener: ConsumerRebalanceListener | None) -> None:
         """Share these topics with the other members, from the next `poll` on."""
         self._topics, self._listener = topics, listener
-        self._looks.is_member = True
+        self._poller.is_member = True
         if self._member is None:
             self._shared = SharedPartitions(self._group.strategies, self)
             self._member = GroupMember(self._session, self._shared)
@@ -197,7 +197,7 @@ class ConsumerGroup:
         finally:
             self._member = self._shared = self._topics = None
             self._reading.assign({})
-            self._looks.is_member = False
+            self._poller.is_member = False
             member.leave()
         self._raise_failure()
 
@@ -265,7 +265,7 @@ class ConsumerGroup:
     def committed(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return what the group has committed for partitions. Raises `UnknownTopic`."""
         found: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(keys)
-        topic_ids = {topic: self._looks.topic(topic).topic_id for topic in {key.topic for key in found}}
+        topic_ids = {topic: self._poller.topic(topic).topic_id for topic in {key.topic for key in found}}
         group = self._read()
         for key in found:
             at = None if group is None else group.committed(topic_ids[key.topic], key.partition)
@@ -300,7 +300,7 @@ class ConsumerGroup:
 
     def _read(self) -> Group | None:
         """Return the newest state of the group, None if it does not exist."""
-        if self._group.group_id not in self._looks.groups():
+        if self._group.group_id not in self._poller.groups():
             return None
         return self._session.refresh()
 
@@ -319,7 +319,7 @@ class ConsumerGroup:
                     f"commit offset {given.offset}: another member of group {self._group.group_id!r} may have it; "
                     "nothing was committed"
                 )
-            handle = reading.handle if reading is not None else self._looks.topic(key.topic)
+            handle = reading.handle if reading is not None else self._poller.topic(key.topic)
             handle.partition(key.partition)  # raises if there is no such partition
             new.setdefault(handle.topic_id, {})[key.partition] = Offset(
                 given.offset, given.leader_epoch, given.metadata
@@ -364,7 +364,7 @@ class ConsumerGroup:
     def topics(self) -> tuple[str, ...]:
         """Return the topics that are wanted."""
         assert self._topics is not None
-        names = self._topics.refresh(self._looks.topic_names)
+        names = self._topics.refresh(self._poller.topic_names)
         for name in self._topics.newly_unknown():
             self._warn("group %(group)r: topic %(topic)r %(what)s", topic=name, what=UNKNOWN)
         return names
@@ -374,7 +374,7 @@ class ConsumerGroup:
         found = {}
         for topic in topics:
             with contextlib.suppress(UnknownTopic):
-                found[topic] = len(self._looks.topic(topic, polls=True).partitions)
+                found[topic] = len(self._poller.topic(topic, polls=True).partitions)
         return found
 
     def assigned(self, added: Sequence[tuple[str, int]], group: Group) -> None:
@@ -428,7 +428,7 @@ class ConsumerGroup:
     def _read_too(self, key: TopicPartition, group: Group) -> None:
         self._missing.add(key)
         with contextlib.suppress(UnknownTopic):
-            handle = self._looks.topic(key.topic)
+            handle = self._poller.topic(key.topic)
             if key.partition < len(handle.partitions):
                 added = AssignedPartition(handle, key.partition, self._options)
                 added.go_to_committed(group)

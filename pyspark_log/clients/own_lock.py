@@ -4,12 +4,14 @@ Python runs these in the thread that they interrupt, between any two of its step
 thread holds, it waits forever. So the locks of a client know their owner: whoever would wait for itself is refused, or
 what it asks for is done later. And what an exception may leave half done is put in order before a lock is released.
 
+    Client       what the clients have in common
     OwnLock      a lock that knows whether this thread has it
     OwnTurn      lets one thread in at a time, and refuses what interrupts it
 """
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import threading
 from operator import attrgetter
@@ -19,12 +21,27 @@ from pyspark_log_storage.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import TracebackType
+
+    from typing_extensions import Self
 
 T = TypeVar("T")
 
 
-class OfOneProcess:
-    """An object that cannot be pickled."""
+class Client(abc.ABC):
+    """A client: `with` closes it at the end, also after an exception. It cannot be pickled."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """End what the client does."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def __reduce__(self) -> NoReturn:
         name = type(self).__name__

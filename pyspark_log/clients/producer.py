@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_log.clients.accumulator import Accumulator
 from pyspark_log.clients.housekeeper import Housekeeper
-from pyspark_log.clients.own_lock import OfOneProcess
+from pyspark_log.clients.own_lock import Client
 from pyspark_log.clients.producer_batch import ArrowBatch
 from pyspark_log.clients.records import address_of
 from pyspark_log.clients.row_input import arrow_rows, checked_row, lasting
@@ -21,17 +21,15 @@ from pyspark_log_storage.errors import InvalidInput, InvalidRecord
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from concurrent.futures import Future
-    from types import TracebackType
 
     import pyarrow as pa
-    from typing_extensions import Self
 
     from pyspark_log.clients.producer_batch import OnDelivery
     from pyspark_log.clients.records import BatchMetadata, RecordMetadata
     from pyspark_log.clients.row_input import GivenHeaders, Text
 
 
-class Producer(OfOneProcess):
+class Producer(Client):
     """Sends rows to topics.
 
     It creates topics, but no log: `pyspark-log topics create flights --path data/log` does.
@@ -150,15 +148,6 @@ class Producer(OfOneProcess):
             _finish(os.getpid(), self._accumulator, self._sender, timeout)
             if threading.current_thread() not in self._sender.threads:  # after an interrupt there may be more to write
                 self._finalizer.detach()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close. Rows that were sent before an exception are written too."""
-        self.close()
 
     @property
     def _is_finished(self) -> bool:

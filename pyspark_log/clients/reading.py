@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pyspark_log.clients.looks import Looks
     from pyspark_log.options.clients import ConsumerOptions
+    from pyspark_log.reading.polling import Poller
     from pyspark_log_coordinator.group.state import Group
     from pyspark_log_coordinator.log.log import TopicHandle
     from pyspark_log_coordinator.model.partition import Partition
@@ -265,8 +265,8 @@ class AssignedPartition:
 class Reading:
     """The partitions that one consumer reads. Used by one thread at a time."""
 
-    def __init__(self, looks: Looks, fetch_bytes: int) -> None:
-        self._looks = looks
+    def __init__(self, poller: Poller, fetch_bytes: int) -> None:
+        self._poller = poller
         self._fetch_bytes = fetch_bytes
         self._partitions: dict[TopicPartition, AssignedPartition] = {}
         self._waiting: OrderedDict[TopicPartition, AssignedPartition] = OrderedDict()
@@ -354,7 +354,7 @@ class Reading:
         is_soon = monotonic() - self._looked < BUSY_LOOK_SECONDS and not self._new
         if is_soon and any(each.has_rows for each in self._waiting.values()):
             return
-        self._looks.look(self._topics.values())
+        self._poller.poll(self._topics.values())
         self._looked = monotonic()
         while self._new:
             self._new.pop().begin()

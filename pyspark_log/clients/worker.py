@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
-from pyspark_log.clients.own_lock import Busy, Closed, OfOneProcess, OwnTurn
+from pyspark_log.clients.own_lock import Busy, Client, Closed, OwnTurn
 from pyspark_log.clients.records import address_of
 from pyspark_log.opening import own_log
 from pyspark_log.options.clients import parse_worker
@@ -26,10 +26,6 @@ from pyspark_log_storage.errors import InvalidInput
 from pyspark_log_storage.names import check_group
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
-
     from pyspark_log_coordinator.environment import Environment
     from pyspark_log_coordinator.group.state import Group, JoinedMember, MemberId
 
@@ -122,7 +118,7 @@ class SharedTasks:
             self.running -= tasks
 
 
-class Worker(OfOneProcess):
+class Worker(Client):
     """A member of a group that shares named tasks, such as files to tail or tables to copy.
 
         class Copies(TaskRunner):
@@ -255,11 +251,3 @@ class Worker(OfOneProcess):
             if all(isinstance(name, str) and type(version) is int for name, version in found.items()):
                 return found
         raise InvalidInput(f"the tasks are {given!r}; give their names, or a dict with the version of each, an int")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -12,8 +12,8 @@ from pyspark_log import opening
 from pyspark_log.options.position import CommittedOffsets
 from pyspark_log.reading import limits, source_offset
 from pyspark_log.reading.group_offsets import GroupOffsets
-from pyspark_log.reading.pauses import longest_pause, pause_after
 from pyspark_log.reading.planning import divide, split_of
+from pyspark_log.reading.polling import longest_pause, pause_after
 from pyspark_log.reading.positions import Subscribed, report_loss, subscribed
 from pyspark_log.reading.source_offset import Position, SourceOffset, TakenRewinds, TopicPositions
 from pyspark_log.reading.tracking import Start, away_from, go_on, new_starts, ranges_between

@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_log import Consumer
-from pyspark_log.reading.pauses import LONGEST_PAUSE_REMOTE
+from pyspark_log.reading.polling import LONGEST_PAUSE_REMOTE
 from pyspark_log_coordinator.membership.member_thread import MemberThread
 from tests.support.counted_bucket import CountedCluster
 
@@ -68,4 +68,4 @@ def test_on_a_disk_every_poll_looks(monkeypatch):
     cluster.log.create("t")
     consumer = reader(cluster)
     assert cluster.in_a_minute(consumer.poll, 0.5)["HEAD"] >= 60
-    assert consumer._looks.pause() == pytest.approx(0.1)
+    assert consumer._poller.pause() == pytest.approx(0.1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log.reading.pauses import LONGEST_PAUSE_REMOTE
+from pyspark_log.reading.polling import LONGEST_PAUSE_REMOTE
 from tests.support.counted_bucket import CountedCluster
 from tests.support.direct import Stream
 

@@ -53,7 +53,7 @@ class TestCommits:
             pass
         if not auto:
             consumer.commit()
-        consumer._looks.found = lambda: in_another_thread(consumer.close)
+        consumer._poller.note_rows = lambda: in_another_thread(consumer.close)
         assert consumer.poll(10) == []
         assert [row.offset for row in rows] == list(range(4))
         assert committed(programs, 0) == 4
