@@ -220,9 +220,8 @@ class TestAConsumer:
     def test_is_for_one_thread_at_a_time(self, log):
         consumer, begun = Consumer(log.path), threading.Event()
         consumer.assign([("t", 0)])
-        consumer._looks.found = begun.set
-        look = consumer._looks.look
-        consumer._looks.look = lambda handles: (begun.set(), look(handles))
+        poll = consumer._poller.poll
+        consumer._poller.poll = lambda handles: (begun.set(), poll(handles))
         thread = threading.Thread(target=consumer.poll, args=(GUARD * 1000,))
         thread.start()
         begun.wait(GUARD)
