@@ -12,7 +12,7 @@ def queries(name: str, topic: Topic) -> list[dict[str, Any]]:
     """Return who has written to a topic; producers that have a `born` are processes without a name of their own."""
     return [
         {
-            "query": query,
+            "query": producer.query_name or query,
             "topic": name,
             "batch": producer.batch_id,
             "rows": producer.rows,

@@ -53,13 +53,20 @@ class SinkOptions(Options, kinds=SINK):
     retry: RetryPolicy
     checkpoint: str | None
     """The checkpointLocation of a query; None in a batch write, and if Spark takes it from its own settings."""
+    query_name: str
+    """The queryName of a query; empty if it has none."""
 
     def __init__(self, given: Given, options: Mapping[str, object]) -> None:
-        """`options` are all that Spark passes, of which `checkpointLocation` is its own. Raise `InvalidOption`."""
+        """`options` are all that Spark passes, with its own `checkpointLocation` and `queryName`.
+
+        Raise `InvalidOption`.
+        """
         super().__init__(given)
-        places = [str(text) for name, text in options.items() if name.lower() == "checkpointlocation"]
         is_stream = given.kind is Kind.SINK_STREAM
-        vars(self).update(retry=retry_policy(self), checkpoint=places[0] if places and is_stream else None)
+        own = {name.lower(): str(text) for name, text in options.items()} if is_stream else {}
+        vars(self).update(
+            retry=retry_policy(self), checkpoint=own.get("checkpointlocation"), query_name=own.get("queryname", "")
+        )
         given.require(SinkOptions.txn_version, SinkOptions.txn_app_id)
         if not is_stream:
             given.require(SinkOptions.txn_app_id, SinkOptions.txn_version)

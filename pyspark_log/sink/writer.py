@@ -293,7 +293,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
             )
         options = self._sink.options
         producer = options.txn_app_id or first.query_id
-        claim = ProducerClaim(producer, first.query_id, first.run_id, batchId, options.txn_take_over, follows=True)
+        claim = ProducerClaim(
+            producer,
+            first.query_id,
+            first.run_id,
+            batchId,
+            options.txn_take_over,
+            follows=True,
+            query_name=options.query_name,
+        )
         self._sink.commit(messages, claim)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

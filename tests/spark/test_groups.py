@@ -61,6 +61,7 @@ def test_all_that_a_query_has_read_is_committed_when_it_ends(spark: SparkSession
 
 
 def test_the_page_shows_what_a_query_has_written_and_read(spark: SparkSession, query: Query) -> None:
+    query.target["queryName"] = "numbers"
     query.run(spark)
     log = open_log(query.path)
     view = Watch(log, query.path).look()
@@ -68,12 +69,12 @@ def test_the_page_shows_what_a_query_has_written_and_read(spark: SparkSession, q
     past.read(view)
     found = content.queries(view, {}, past.known)
     [writer] = found["writers"]
-    assert (writer["topic"], writer["batch"], writer["rows"]) == ("out", 2, 100)
+    assert (writer["query"], writer["topic"], writer["batch"], writer["rows"]) == ("numbers", "out", 2, 100)
     batches = [(each.name, each.producer, each.rows) for each in found["batches"]]
     assert batches == [("out", writer["query"], 100)] * 3
     assert "partition 0 from 100 to 199" in found["batches"][0].words
     page = pages.render("queries", view=view, **found)
-    assert f"batch 2 of &#39;{writer['query']}&#39;" in page
+    assert "batch 2 of &#39;numbers&#39;" in page
     assert view.groups["g"].lag == 0
     assert [each.group_id for each in found["readers"]] == ["g"]
     assert [each.rows for each in found["known"].values()] == [300]

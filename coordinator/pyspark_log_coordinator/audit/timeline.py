@@ -207,7 +207,7 @@ def _batch(before: Topic | None, after: Topic, event: BatchSequenced) -> Said:
             if start < end:
                 places.append(f"partition {number} from {start:,} to {end - 1:,}")
     claim = event.claim
-    producer = claim.producer if claim is not None and not claim.expires else ""
+    producer = (claim.query_name or claim.producer) if claim is not None and not claim.expires else ""
     who = f"batch {claim.batch_id} of {producer!r}" if claim is not None and producer else "a batch"
     shown = ", ".join(places[:LISTED_MAX]) + (", …" if len(places) > LISTED_MAX else "")
     words = f"{who}: {_counted(event.rows, 'row')}" + (f" ({shown})" if shown else "")

@@ -55,6 +55,8 @@ class ProducerClaim(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
     """Whether the producer is one process, which repeats a batch only with the same files."""
     follows: bool = False
     """Whether the batch follows the one before it: the producer sends the topic every batch."""
+    query_name: str = ""
+    """Spark's `queryName`, which tells people what the query is. It decides nothing."""
 
 
 class Producer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -74,6 +76,7 @@ class Producer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     """The first offset of the last batch in each of its partitions, if the producer expires and these are few."""
     follows: bool = False
     """Whether the last batch was sent as one that follows the one before it."""
+    query_name: str = ""
 
 
 def of_claim(known: Mapping[str, Producer], claim: ProducerClaim) -> list[Producer | None]:
@@ -196,13 +199,14 @@ def move(known: Producer | None, claim: ProducerClaim, rows: int, born: int, beg
         kept = begins if len(begins) <= BEGINS_MAX else None
         return Producer(claim.query_id, claim.run_id, claim.batch_id, rows, born=born, begins=kept)
     if known is None:
-        return Producer(claim.query_id, claim.run_id, claim.batch_id, rows, follows=claim.follows)
+        known = Producer(claim.query_id, claim.run_id, claim.batch_id, rows)
     runs, queries = known.retired_runs, known.retired_queries
     if known.run_id and known.run_id != claim.run_id:
         runs = (*runs, known.run_id)[-RETIRED_MAX:]
     if known.query_id != claim.query_id:
         queries = (*queries, known.query_id)[-RETIRED_MAX:]
-    return Producer(claim.query_id, claim.run_id, claim.batch_id, rows, runs, queries, follows=claim.follows)
+    moved = Producer(claim.query_id, claim.run_id, claim.batch_id, rows, runs, queries, follows=claim.follows)
+    return msgspec.structs.replace(moved, query_name=claim.query_name)
 
 
 def unexpired(known: dict[str, Producer], floor: int) -> dict[str, Producer]:

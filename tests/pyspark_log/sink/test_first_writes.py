@@ -14,9 +14,11 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
+from pyspark_log.documents.queries import queries
 from pyspark_log.opening import forget_logs, open_log
 from pyspark_log.options import parse_sink
 from pyspark_log.sink import checkpoint
+from pyspark_log_coordinator.audit import timeline
 from pyspark_log_coordinator.model.settings import INT_MAX
 from pyspark_log_coordinator.model.topic_config import MAX_MESSAGE_BYTES
 from pyspark_log_storage.errors import BatchMismatch, CorruptObject, InvalidOption, NoCluster, UnknownTopic
@@ -280,6 +282,15 @@ def test_a_batch_write_of_an_application_is_written_once_for_each_version(path):
     for version in (7, 8, 8):
         batch(path, txnAppId="app", txnVersion=version)
     assert rows(path) == 2
+
+
+def test_a_query_is_shown_by_its_newest_name_and_known_by_its_id(path):
+    for batch_id, name in enumerate(("a", "b", None)):
+        write(path, batch_id, queryName=name)
+        topic = open_log(str(path)).topic("t", polls=True)
+        assert [each["query"] for each in queries("t", topic.state)] == [name or "q"]
+    assert list(topic.state.producers) == ["q"]
+    assert [each.producer for each in timeline.moments(topic) if each.rows] == ["a", "b", "q"]
 
 
 def test_a_micro_batch_belongs_to_the_application_that_it_names(path):
