@@ -244,14 +244,17 @@ def _followed(before: Topic, after: Topic) -> Iterator[Said]:
 
 
 def _commit(before: Group | None, _after: Group, event: offsets.OffsetsCommitted) -> Said:
-    """Return a commit. What was committed before the first known entry is not known."""
-    rows = partitions = 0
+    """Return a commit. Where a group began in a partition is not known, nor what it had committed before `before`."""
+    rows = partitions = first = 0
     for topic_id, new in event.offsets.items():
         known = before.offsets.get(topic_id, {}) if before is not None else {}
         partitions += len(new)
         rows += sum(max(0, each.offset - known[number].offset) for number, each in new.items() if number in known)
+        first += len(new.keys() - known)
     who = event.member_id or "somebody without a membership"
     words = f"{who} committed offsets of {_counted(partitions, 'partition')}, {_counted(rows, 'row')} further"
+    if first and before is not None:
+        words += f"; in {_counted(first, 'partition')} for the first time, which counts no rows"
     return Said(Lane.COMMITS, words, committed=rows)
 
 

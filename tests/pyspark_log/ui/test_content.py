@@ -11,7 +11,7 @@ from pyspark_log.browse.past import Past
 from pyspark_log.browse.view import Watch
 from pyspark_log.opening import own_log
 from pyspark_log.ui import content
-from pyspark_log_coordinator.group.offsets import Offset
+from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from tests.support.plain_log import PlainLog
 
 
@@ -42,6 +42,17 @@ def values(charts, title):
     [chart] = [each for each in charts if each["title"] == title]
     data = msgspec.json.decode(chart["data"])
     return dict(zip(data["names"], data["y"], strict=True))
+
+
+def test_a_first_commit_counts_no_rows_and_says_so(log):
+    group = log.log.group("new", create=True)
+    topic = log.log.topic("t").topic_id
+    for offset in (3, 7):
+        group.submit(OffsetCommit({topic: {0: Offset(offset)}}))
+    said = shown(log, "history", group="new", lanes="commits")["listed"]
+    assert [each.committed for each in said] == [4, 0]
+    assert "first time" not in said[0].words
+    assert said[1].words.endswith("in 1 partition for the first time, which counts no rows")
 
 
 @pytest.mark.parametrize("asked", [{}, {"group": "g"}])
