@@ -14,7 +14,7 @@ from benchmarks.report import Line, at_most, detail, information
 from pyspark_log.browse.view import Watch
 from pyspark_log.opening import open_log, own_log
 from pyspark_log.ui import content, pages
-from pyspark_log.ui.screens import screen
+from pyspark_log.ui.screens import Screen
 from pyspark_log.ui.settings import Settings
 
 if TYPE_CHECKING:
@@ -62,5 +62,5 @@ def measure_ui(folder: Path, partitions: int, log: Callable[[str], object]) -> l
 def _rendered(page: str, view: ClusterView, content_of: content.Content) -> str:
     settings = Settings(path=view.address)
     context = content_of(view, {}, {})
-    drawn = screen(pages.render(page, view=view, settings=settings, secret="", **context), 200, context["title"], 0)
-    return pages.document_of(page, drawn, view)
+    drawn = pages.render(page, view=view, settings=settings, secret="", **context)
+    return pages.document_of(page, Screen(drawn, context["title"]), view)

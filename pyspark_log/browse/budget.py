@@ -1,6 +1,7 @@
 """What the page may cost an object store: one request a second, for all viewers and everything that they have open.
 
-Requests are counted where they are made, so whatever a page reads is paid for by pauses of the looks that follow.
+Requests are counted where they are made, so whatever a page reads is paid for by pauses of the looks that follow. Only
+the past is read ahead: its requests are paid back by half of what is earned later, so looks go on meanwhile.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 REQUESTS_PER_SECOND = 1.0
 DEBT_MAX = 60.0
-"""So many requests at most are paid back, also after a topic had a thousand new entries."""
+"""So many requests of looks at most are paid back, also after a topic had a thousand new entries."""
 
 
 def requests_made() -> int:
@@ -29,6 +30,7 @@ class Budget:
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._lock = threading.Lock()
+        self._lent = 0.0
         self.clear()
 
     def clear(self) -> None:
@@ -41,6 +43,19 @@ class Budget:
         with self._lock:
             now, made = self._monotonic(), requests_made()
             earned = (now - self._counted) * REQUESTS_PER_SECOND
-            self._left = max(-DEBT_MAX, min(1.0, self._left + earned - (made - self._made)))
+            paid = min(self._lent, earned / 2)
+            self._lent -= paid
+            self._left = max(-DEBT_MAX, min(1.0, self._left + earned - paid - (made - self._made)))
             self._counted, self._made = now, made
             return self._left
+
+    def lend(self, requests: int) -> None:
+        """Let requests that were made for the past be paid back later."""
+        with self._lock:
+            self._made += requests
+            self._lent += requests
+
+    def lent(self) -> float:
+        """Return how many requests are not paid back yet."""
+        self.left()
+        return self._lent

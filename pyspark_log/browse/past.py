@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from pyspark_log.browse.budget import DEBT_MAX, REQUESTS_PER_SECOND, requests_made
+from pyspark_log.browse.budget import requests_made
 from pyspark_log.browse.view import CLUSTER
 from pyspark_log_coordinator.audit import timeline
 from pyspark_log_coordinator.audit.timeline import Moment, Scope
@@ -15,15 +15,20 @@ from pyspark_log_coordinator.cluster.cluster_state import group_of
 from pyspark_log_storage.errors import LogError, UnknownGroup, UnknownTopic
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from pyspark_log.browse.budget import Budget
     from pyspark_log.browse.view import ClusterView, Key
     from pyspark_log_coordinator.log.log import Log
 
 ENTRIES_READ = 1_000
 """The newest entries of each journal that are read. In an object store each is a request."""
-REQUESTS_AT_FIRST = 1_000
-"""When the past is asked for first, and for a topic or group that somebody asks for. The last journal may take more."""
+ENTRIES_AT_ONCE = 256
+"""There they are read so many at once, which is what lies between two snapshots, the newest first."""
 REQUESTS_AT_ONCE = 20
-"""Afterwards."""
+"""There the next journal is left for later after so many."""
+REQUESTS_AHEAD = 300
+"""Somebody who waits for what was never read gets it at once unless more than these are not paid back yet."""
 MOMENTS_KEPT = 20_000
 """Of each journal, the newest."""
 
@@ -38,6 +43,8 @@ class Journal(msgspec.Struct):
     begin_ms: int
     """When it was written."""
     problem: str = ""
+    is_whole: bool = True
+    """Whether no older entries are left to read."""
 
 
 Known = dict["Key", Journal]
@@ -54,10 +61,10 @@ class Entry(NamedTuple):
 class Past:
     """The past of a cluster. Read by one thread at a time; `known` is for any."""
 
-    def __init__(self, log: Log, requests_at_first: float | None = None) -> None:
-        """Read nothing yet. `requests_at_first` may be made at once in an object store; None: `REQUESTS_AT_FIRST`."""
+    def __init__(self, log: Log, budget: Budget | None = None) -> None:
+        """Read nothing yet. The budget is for an object store; None reads everything at once."""
         self._log = log
-        self._at_first = REQUESTS_AT_FIRST if requests_at_first is None else requests_at_first
+        self._budget = budget if log.is_remote else None
         self.known: Known = {}
         """What has been read. It is replaced and never changed."""
         self._handles: dict[Key, tuple[str, timeline.Handle]] = {}
@@ -66,48 +73,50 @@ class Past:
         """What a view had of a journal when it was read."""
         self._turns: dict[Key, int] = {}
         self._numbers = itertools.count(1)
-        self._due = -float("inf")
-        """When an object store may be asked again."""
 
     def read(self, view: ClusterView, topic: str = "", group: str = "", *, waits: bool = True) -> None:
         """Read the journals in which `view` has newer entries, first those of a topic or a group that is asked for.
 
-        In an object store this is within the budget, unless somebody `waits` for what was never read: the rest is read
-        later. A journal that cannot be read has a `problem`.
+        In an object store this is within the budget, somewhat ahead of it if somebody `waits` for what was never read:
+        the rest is read later. A journal that cannot be read has a `problem`.
         """
-        keys = [CLUSTER, *((Scope.TOPIC, each) for each in view.topics), *((Scope.GROUP, each) for each in view.groups)]
-        asked = [key for key in keys if key in {(Scope.TOPIC, topic), (Scope.GROUP, group)}]
+        keys = view.keys
+        asked = {(Scope.TOPIC, topic), (Scope.GROUP, group)}.intersection(keys)
         self._forget(view)
-        news = [key for key in keys if _version_in(view, key) != self._versions.get(key)]
+        news = {key for key in keys if _version_in(view, key) != self._versions.get(key)}
+        due = [key for key in keys if key in news or (key in self.known and not self.known[key].is_whole)]
         # The one that was read longest ago comes first.
-        news.sort(key=lambda key: (key not in asked, self._turns.get(key, 0)))
-        is_asked_for = waits and (any(key not in self.known for key in asked) or not self.known)
-        now = self._log.environment.monotonic()
-        if not news or (self._log.is_remote and now < self._due and not is_asked_for):
+        due.sort(key=lambda key: (key not in asked, self._turns.get(key, 0)))
+        is_asked_for = waits and not (self.known and asked <= self.known.keys())
+        if not due or (self._budget and self._budget.lent() > (REQUESTS_AHEAD if is_asked_for else 0)):
             return
         before = requests_made()
-        most = self._at_first if is_asked_for else REQUESTS_AT_ONCE
         try:
-            if CLUSTER in self.known and CLUSTER in news:  # before the log is opened anew, which reads its next entry
-                self._read(CLUSTER)
-            self._log.open(create=False)
+            self._read_some(view, due, news, before)
         except LogError as error:
             self._note(CLUSTER, error)
-            return
-        for key in news:
-            self._read(key)
-            if key in self.known and not self.known[key].problem:
-                self._versions[key] = _version_in(view, key)
-            self._turns[key] = next(self._numbers)
-            if requests_made() - before >= most:
-                break
-        # The looks have the other half of the budget. They pay back what this has taken of it.
-        self._due = now + 2 * min(requests_made() - before, DEBT_MAX) / REQUESTS_PER_SECOND
+        if self._budget is not None:
+            self._budget.lend(requests_made() - before)
 
-    def _read(self, key: Key) -> None:
-        """Read what is new in a journal, from its newest entries on if nothing is known of it."""
+    def _read_some(self, view: ClusterView, due: Sequence[Key], news: Collection[Key], before: int) -> None:
+        if CLUSTER in self.known and CLUSTER in news:  # before the log is opened anew, which reads its next entry
+            self._read(CLUSTER, self._newer)
+        self._log.open(create=False)
+        for key in due:
+            if key in news:
+                self._read(key, self._newer)
+                if key in self.known and not self.known[key].problem:
+                    self._versions[key] = _version_in(view, key)
+            if requests_made() - before < REQUESTS_AT_ONCE and key in self.known and not self.known[key].is_whole:
+                self._read(key, self._older)
+            self._turns[key] = next(self._numbers)
+            if self._budget is not None and requests_made() - before >= REQUESTS_AT_ONCE:
+                break
+
+    def _read(self, key: Key, read: Callable[[Key], Journal]) -> None:
+        """Read newer or older entries of a journal."""
         try:
-            self.known = self.known | {key: self._journal(key)}
+            self.known = self.known | {key: msgspec.structs.replace(read(key), problem="")}
         except (UnknownTopic, UnknownGroup):
             self._drop(key)  # deleted meanwhile
         except LogError as error:
@@ -118,9 +127,8 @@ class Past:
         self.known = self.known | {key: msgspec.structs.replace(known, problem=error.message)}
 
     def _forget(self, view: ClusterView) -> None:
-        for scope, name in list(self.known):
-            if (scope is Scope.TOPIC and name not in view.topics) or (scope is Scope.GROUP and name not in view.groups):
-                self._drop((scope, name))
+        for key in self.known.keys() - view.keys:
+            self._drop(key)
 
     def _drop(self, key: Key) -> None:
         self.known = {each: found for each, found in self.known.items() if each != key}
@@ -142,18 +150,43 @@ class Past:
             return self._log
         return self._log.topic(name, polls=True) if scope is Scope.TOPIC else self._log.group(name, polls=True)
 
-    def _journal(self, key: Key) -> Journal:
+    def _newer(self, key: Key) -> Journal:
+        """Return a journal with its new entries, or with its newest if nothing is known of it."""
         birth = self._birth(*key)
         if key in self._handles and self._handles[key][0] != birth:
             self._drop(key)  # created again under the same name
         if key not in self._handles:
             self._handles[key] = birth, self._handle(*key)
-        handle = self._handles[key][1]
-        known = self.known.get(key) or Journal([], max(0, handle.version - ENTRIES_READ), 0, 0)
+        handle, known = self._handles[key][1], self.known.get(key)
+        if known is None or not known.version:
+            known = self._before(handle.version, handle.version)
         new = list(timeline.moments(handle, known.version))
-        if not known.begin and new:
-            known = msgspec.structs.replace(known, begin=new[0].entry, begin_ms=new[0].time_ms)
-        return Journal([*known.moments, *new][-MOMENTS_KEPT:], handle.version, known.begin, known.begin_ms)
+        if not known.begin_ms and new:
+            begin = new[0].entry if known.is_whole else known.begin  # others were trimmed
+            known = msgspec.structs.replace(known, begin=begin, begin_ms=new[0].time_ms)
+        moments = [*known.moments, *new][-MOMENTS_KEPT:]
+        return msgspec.structs.replace(known, moments=moments, version=handle.version)
+
+    def _older(self, key: Key) -> Journal:
+        """Return a journal with some entries before those that are known."""
+        known = self.known[key]
+        before = self._before(known.begin - 1, known.version)
+        older = [
+            each
+            for each in timeline.moments(self._handles[key][1], before.version, known.begin - 1)
+            if each.entry < known.begin
+        ]
+        if not older:  # they were trimmed
+            return msgspec.structs.replace(known, is_whole=True)
+        moments = [*older, *known.moments][-MOMENTS_KEPT:]
+        whole = {"begin": before.begin, "begin_ms": older[0].time_ms, "is_whole": before.is_whole}
+        return msgspec.structs.replace(known, moments=moments, **whole)
+
+    def _before(self, number: int, newest: int) -> Journal:
+        """Return what is known before the entries are read that end with `number`: all at once without a budget."""
+        first = max(0, newest - ENTRIES_READ)
+        after = first if self._budget is None else max(first, (number - 1) // ENTRIES_AT_ONCE * ENTRIES_AT_ONCE)
+        return Journal([], after, after + 1, 0, is_whole=after == first)
 
     def _birth(self, scope: Scope, name: str) -> str:
         """Return the id of a topic or of a group's journal, as far as this process knows the cluster."""

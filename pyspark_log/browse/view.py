@@ -1,8 +1,8 @@
 """What the pages show of a cluster: values, made from its journals by one process for all viewers.
 
 `Watch` keeps the newest view. On disks each look reads the newest entries of all journals. In an object store that
-would be a request for each, so `Turns` says which one a look reads, if the budget allows one, and each part of a view
-says how old it is.
+would be a request for each, so a look reads one of them, if the budget allows one, and each part of a view says how old
+it is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pyspark_log_coordinator.model.partition import by_number
 from pyspark_log_storage.errors import LogError, UnknownTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping
 
     from pyspark_log.documents.verdict import Finding
     from pyspark_log_coordinator.log.log import Log, TopicHandle
@@ -44,6 +44,8 @@ PAUSE_REQUESTS = 2
 OPEN_SECONDS = 60.0
 """How often the cluster's own journal and its nodes are looked at in an object store."""
 Document = dict[str, Any]
+Key = tuple[Scope, str]
+CLUSTER: Key = (Scope.CLUSTER, "")
 
 
 class TopicView(msgspec.Struct, frozen=True):
@@ -120,6 +122,12 @@ class ClusterView(msgspec.Struct, frozen=True):
         return sum(len(each.topic.partitions) for each in self.topics.values() if each.topic is not None)
 
     @property
+    def keys(self) -> list[Key]:
+        """The journals: the cluster's, and those of topics and groups."""
+        topics, groups = ((Scope.TOPIC, each) for each in self.topics), ((Scope.GROUP, each) for each in self.groups)
+        return [CLUSTER, *topics, *groups]
+
+    @property
     def is_stale(self) -> bool:
         """Whether nothing could be read for so long that nobody knows what is so now."""
         return self.now_ms - self.at_ms > STALE_MS
@@ -149,68 +157,31 @@ class ClusterView(msgspec.Struct, frozen=True):
         return verdict.verdict(self.nodes, self.journals, topics, unreadable, self.problem, age_ms)
 
 
-Key = tuple[Scope, str]
-CLUSTER: Key = (Scope.CLUSTER, "")
-
-
-class Turns:
-    """Whose journal is read next. Pure.
-
-    Two of three turns are those of what somebody has open, the others go round. The cluster has one a minute.
-    """
-
-    def __init__(self) -> None:
-        self._every: deque[Key] = deque()
-        self._number = 0
-        self._opened = -float("inf")
-
-    def know(self, every: Sequence[Key]) -> None:
-        """Take note of what there is."""
-        known = set(every)
-        self._every = deque([each for each in self._every if each in known])
-        self._every.extend(sorted(known - set(self._every), key=lambda each: each[1]))
-
-    def begin(self, now: float) -> None:
-        """Begin after a first look, which has read everything."""
-        self._opened = now
-
-    def begin_again(self) -> None:
-        """Let the next turn be that of the cluster: something could not be read."""
-        self._opened = -float("inf")
-
-    def next(self, now: float, wanted: Collection[str]) -> Key:
-        """Return whose turn it is at `now` (seconds)."""
-        if now - self._opened >= OPEN_SECONDS or not self._every:
-            self._opened = now
-            return CLUSTER
-        self._number += 1
-        shown = [each for each in self._every if each[1] in wanted] if self._number % 3 else []
-        turn = (shown or self._every)[0]
-        self._every.remove(turn)
-        self._every.append(turn)
-        return turn
-
-
 class Watch:
     """Keeps the view of a cluster. Used by one thread at a time."""
 
-    def __init__(self, log: Log, address: str, budget: Budget | None = None) -> None:
-        """Read nothing yet. The budget is for an object store."""
+    def __init__(self, log: Log, address: str) -> None:
+        """Read nothing yet."""
         self._log = log
-        self._budget = budget or Budget(log.environment.monotonic)
+        self.budget = Budget(log.environment.monotonic)
+        """What may be read from an object store."""
         self._view = ClusterView(address)
         self._ends: dict[str, deque[tuple[float, int]]] = {}
         self._figures: dict[str, tuple[tuple[int, frozenset[NodeId]], Figures]] = {}
         """Of each topic, and from what they were counted."""
         self._lags: dict[str, tuple[Any, GroupView]] = {}
         """The same of groups."""
-        self._turns = Turns()
+        self._turns: dict[Key, int] = {}
+        """The number of the turn in which a journal was read, if they take turns."""
+        self._turn = 0
+        self._opened = -float("inf")
+        """When the cluster's own journal was read."""
         self._journals: tuple[Document, ...] = ()
 
     @property
     def view(self) -> ClusterView:
         """The newest view, which says how old it is. Used by any thread."""
-        waits = self._log.is_remote and self._budget.left() < -PAUSE_REQUESTS
+        waits = self._log.is_remote and self.budget.left() < -PAUSE_REQUESTS
         return msgspec.structs.replace(self._view, now_ms=self._log.environment.now_ms(), waits=waits)
 
     def look(self, wanted: Collection[str] = ()) -> ClusterView:
@@ -222,14 +193,14 @@ class Watch:
         begun = log.environment.now_ms()
         turn: Key | None = None
         if log.is_remote and self._view.at_ms:
-            if self._budget.left() < 1:
+            if self.budget.left() < 1:
                 return self.view
-            turn = self._turns.next(log.environment.monotonic(), wanted)
+            turn = self._next_turn(wanted)
         try:
             if turn is None or turn == CLUSTER:
                 self._open()
         except LogError as error:
-            self._turns.begin_again()
+            self._opened = -float("inf")
             found = self._found_without_journals()
             self._view = msgspec.structs.replace(self._view, problem=error.message, **found, noticed=self._noticed())
             return self.view
@@ -245,7 +216,7 @@ class Watch:
         }
         is_read = turn in {None, CLUSTER} or not self._has_failed(turn, topics, groups)
         if not is_read:
-            self._turns.begin_again()
+            self._opened = -float("inf")
         self._view = ClusterView(
             address=self._view.address,
             at_ms=begun if is_read else self._view.at_ms,
@@ -260,10 +231,25 @@ class Watch:
             noticed=self._noticed(),
         )
         if turn is None:
-            self._turns.begin(log.environment.monotonic())
-            self._budget.clear()
-        self._turns.know([(Scope.TOPIC, name) for name in topics] + [(Scope.GROUP, name) for name in groups])
+            self._opened = log.environment.monotonic()
+            self.budget.clear()
         return self.view
+
+    def _next_turn(self, wanted: Collection[str]) -> Key:
+        """Return whose journal is read next.
+
+        Two of three turns are those of what somebody has open, the others go round. The cluster has one a minute.
+        """
+        now = self._log.environment.monotonic()
+        every = self._view.keys[1:]
+        if now - self._opened >= OPEN_SECONDS or not every:
+            self._opened = now
+            return CLUSTER
+        self._turn += 1
+        shown = [key for key in every if key[1] in wanted] if self._turn % 3 else []
+        turn = min(shown or every, key=lambda key: self._turns.get(key, 0))
+        self._turns[turn] = self._turn
+        return turn
 
     def _noticed(self) -> tuple[Moment, ...]:
         """Return what the looks have noticed of nodes, which no journal says until a writer needs them."""

@@ -1,8 +1,8 @@
 """The server of the page: routes, what is sent of a page that moves, and changes.
 
-A page is drawn once for all viewers, in a thread of its kind, so that a slow one holds up no other. An open page asks
-again twice a second while it is visible, and gets the lines that have changed (`screens`). Who may see and change what
-is in `guard`.
+A page is drawn once for all viewers (`screens`), in a thread of its kind, so that a slow one holds up no other. An open
+page asks again twice a second while it is visible, and gets its new content if it has changed. Who may see and change
+what is in `guard`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyspark_log.browse.view import Watch
 from pyspark_log.opening import open_log, own_log
 from pyspark_log.ui import content, pages, reset
 from pyspark_log.ui.guard import Guard, is_own_form
-from pyspark_log.ui.screens import Screen, Screens, changed, screen
+from pyspark_log.ui.screens import Screen, Screens
 from pyspark_log_storage.errors import InvalidInput, LogError
 
 try:
@@ -34,7 +34,7 @@ try:
     from starlette.exceptions import HTTPException
     from starlette.middleware.gzip import GZipMiddleware
     from starlette.requests import ClientDisconnect
-    from starlette.responses import HTMLResponse, RedirectResponse, Response
+    from starlette.responses import HTMLResponse, Response
     from starlette.routing import Route
 except ImportError as missing:
     raise InvalidInput(
@@ -88,7 +88,7 @@ class Live:
 
     def __init__(self, settings: Settings) -> None:
         # The view's budget is that of all: requests are counted for the process, whoever makes them.
-        self._watch = Watch(own_log(settings.path, settings.options), settings.path)
+        self.watch = Watch(own_log(settings.path, settings.options), settings.path)
         self._thread = ThreadPoolExecutor(1, "pyspark-log-ui")
         self._due = -float("inf")
         self._looking: asyncio.Future[float] | None = None
@@ -105,12 +105,12 @@ class Live:
             self._looking.add_done_callback(self._seen)
         if self._looking is not None:
             await asyncio.wait({self._looking}, timeout=PATIENCE_SECONDS)
-        return self._watch.view
+        return self.watch.view
 
     def _look(self, wanted: list[str]) -> float:
         """Look. Return how many seconds of the processor that took."""
         begun = time.thread_time()
-        self._watch.look(wanted)
+        self.watch.look(wanted)
         return time.thread_time() - begun
 
     def _seen(self, looking: asyncio.Future[float]) -> None:
@@ -132,7 +132,7 @@ class Ui:
         self._threads = {name: ThreadPoolExecutor(many, f"pyspark-log-ui-{name}") for name, many in names.items()}
         self._filtering = 0
         self._masks = masks.parsed(settings.mask)
-        self._past = Past(own_log(settings.path, settings.options))
+        self._past = Past(own_log(settings.path, settings.options), self.live.watch.budget)
         self._reading: asyncio.Future[None] | None = None
 
     def app(self) -> ASGIApp:
@@ -145,7 +145,7 @@ class Ui:
             Route("/groups", self._page("groups", content.groups)),
             Route("/queries", self._page("queries", content.queries, PATIENCE_SECONDS)),
             # A group's name may have a slash in it, a topic's may not.
-            Route("/groups/{group:path}/reset", self._reset, methods=["GET", "POST"]),
+            Route("/groups/{group:path}/reset", self._reset, methods=["POST"]),
             Route("/groups/{group:path}", self._page("group", content.group, OVERVIEW_SECONDS)),
             Route("/history", self._page("history", content.history, PATIENCE_SECONDS)),
             Route("/entries/cluster/{number:number}", self._entry("cluster")),
@@ -198,43 +198,48 @@ class Ui:
         mark: Hashable,
         context_of: Callable[[], dict[str, Any]],
     ) -> Response:
-        """Return the document of a page, or for an open page what has changed since the screen that it shows."""
-
-        def draw() -> Screen:
-            begun = time.thread_time()
-            context = context_of()
-            html = pages.below(self.settings.root, pages.render(name, **self._given(view), **context))
-            is_final = not context.get("problem")  # what could not be read is tried again
-            drawn = screen(html, context.get("status", 200), context["title"], mark if is_final else object())
-            return drawn._replace(as_of=view.oldest_ms, seconds=time.thread_time() - begun)
-
+        """Return the document of a page, or for an open page its new content if it shows another screen."""
         address = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-
-        async def drawn() -> Screen:
-            return await asyncio.get_running_loop().run_in_executor(self._threads[thread], draw)
-
-        now = await self._screens.get(address, mark, drawn)
+        screen = await self._screens.get(
+            address, mark, lambda: self._in_thread(thread, lambda: self._drawn(name, view, context_of()))
+        )
         known = request.headers.get(KNOWN)
         if known is None:
-            document = pages.document_of(name, now, view, root=self.settings.root)
-            return HTMLResponse(document, now.status)
-        change = changed(self._screens.known(address, known), now)
-        answer = {"screen": now.name, "title": now.title, "change": change, "status": pages.status_of(view, now)}
+            return HTMLResponse(pages.document_of(name, screen, view, root=self.settings.root), screen.status)
+        html = None if known == screen.name else screen.html
+        answer = {"screen": screen.name, "html": html, "status": pages.status_of(view, screen)}
         return Response(msgspec.json.encode(answer), media_type="application/json")
 
-    def _given(self, view: ClusterView) -> dict[str, Any]:
-        return {"settings": self.settings, "secret": self.secret, "view": view}
+    def _drawn(self, name: str, view: ClusterView, context: Mapping[str, Any]) -> Screen:
+        """Draw a page."""
+        begun = time.thread_time()
+        html = pages.render(name, settings=self.settings, secret=self.secret, view=view, **context)
+        return Screen(
+            pages.below(self.settings.root, html),
+            context["title"],
+            context.get("status", 200),
+            as_of=view.oldest_ms,
+            seconds=time.thread_time() - begun,
+            is_final=not context.get("problem"),
+        )
 
     async def _still(self, name: str, context: Mapping[str, Any]) -> Response:
         """Return the document of a page that does not move."""
         view = await self.live.view()
-        html = pages.below(self.settings.root, pages.render(name, **self._given(view), **context))
-        drawn = screen(html, context.get("status", 200), context["title"], None)
-        document = pages.document_of(name, drawn, view, root=self.settings.root, moves=False)
-        return HTMLResponse(document, drawn.status)
+        screen = self._drawn(name, view, context)
+        document = pages.document_of(name, screen, view, root=self.settings.root, moves=False)
+        return HTMLResponse(document, screen.status)
 
     async def _error(self, status: int, words: str) -> Response:
         return await self._still("error", {"title": words, "problem": words, "status": status})
+
+    async def _once(self, name: str, thread: str, act: Callable[[], dict[str, Any]]) -> Response:
+        """Return the document of a page that does not move and is read by `act`, or why there is none."""
+        try:
+            context = await self._in_thread(thread, act)
+        except LogError as error:
+            return await self._error(*content.failure(error))
+        return await self._still("error" if context.get("problem") else name, context)
 
     async def _no_page(self, request: Request, error: Exception) -> Response:
         """Return a page that says why there is no other."""
@@ -279,57 +284,47 @@ class Ui:
         parameters = {**request.query_params, **request.path_params}
         if parameters["form"] not in _DOWNLOADS:
             return await self._error(404, "Rows are downloaded as .jsonl or .parquet.")
-        found = await self._in_thread("filters", content.download, self._open, parameters, self._masks)
-        if "file" not in found:
-            return await self._error(found["status"], found["problem"])
+        try:
+            file = await self._in_thread("filters", lambda: content.download(self._open(), parameters, self._masks))
+        except LogError as error:
+            return await self._error(*content.failure(error))
         name = quote(f"{parameters['topic']}.{parameters['form']}")
         headers = {"content-disposition": f"attachment; filename*=UTF-8''{name}"}
-        return Response(found["file"], media_type=_DOWNLOADS[parameters["form"]], headers=headers)
+        return Response(file, media_type=_DOWNLOADS[parameters["form"]], headers=headers)
 
     async def _row(self, request: Request) -> Response:
         """Return a page with one row."""
-        found = await self._in_thread("rows", content.row, self._open, request.path_params, self._masks)
-        return await self._still("row", found)
+        return await self._once("row", "rows", lambda: content.row(self._open(), request.path_params, self._masks))
 
     def _entry(self, scope: str) -> Endpoint:
         """Return the endpoint of the pages of entries."""
 
         async def endpoint(request: Request) -> Response:
-            found = await self._in_thread("past", content.entry, self._past, {**request.path_params, "scope": scope})
-            return await self._still("entry", found)
+            return await self._once("entry", "past", lambda: content.entry(self._past, scope, **request.path_params))
 
         return endpoint
 
     async def _reset(self, request: Request) -> Response:
-        """Show what a reset of a group's offsets would change, carry out what was shown, or show what was done."""
+        """Show what a reset of a group's offsets would change, or carry out what was shown."""
         group = request.path_params["group"]
-        page = f"{self.settings.root}/groups/{quote(group, safe='')}"
-        if request.method != "POST":
-            done = self._plans.find(request.query_params.get("done", ""), group, is_done=True)
-            return RedirectResponse(page, 303) if done is None else await self._plan(group, done)
         form = await _form(request)
         if not self.settings.allow_changes:
             return await self._error(403, "This page changes nothing; start it with --allow-changes.")
         if not is_own_form(request, form, self.secret, self.settings.hosts):
             return await self._error(403, "This form is not from this page, or older than it; open the page again.")
-        try:
-            if "plan" not in form:
-                plan = await self._in_thread("rows", lambda: reset.planned(self._open(), group, form))
-                return await self._plan(group, plan, self._plans.add(plan))
-            plan = self._plans.take(form["plan"], group)
-            done = await self._in_thread("rows", lambda: reset.carry_out(self._open(), plan))
-        except LogError as error:
-            return await self._still("reset", content.no_reset(group, error))
-        return RedirectResponse(f"{page}/reset?done={self._plans.add(done)}", 303)
 
-    async def _plan(self, group: str, plan: reset.Plan, name: str = "") -> Response:
-        return await self._still(
-            "reset", {"title": f"Reset {group}", "name": group, "plan": plan, "nonce": name, "problem": ""}
-        )
+        def act() -> dict[str, Any]:
+            context = {"title": f"Reset {group}", "name": group, "nonce": ""}
+            if "plan" in form:
+                return context | {"plan": reset.carry_out(self._open(), self._plans.take(form["plan"], group))}
+            plan = reset.planned(self._open(), group, form)
+            return context | {"plan": plan, "nonce": self._plans.add(plan)}
 
-    async def _in_thread(self, thread: str, act: Callable[..., T], *arguments: Any) -> T:
+        return await self._once("reset", "rows", act)
+
+    async def _in_thread(self, thread: str, act: Callable[[], T]) -> T:
         """Return what a function returns in a thread of a kind: a slow read does not stop the looks."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads[thread], act, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._threads[thread], act)
 
     def _open(self) -> Log:
         """Return the log of this thread."""

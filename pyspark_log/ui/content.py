@@ -7,7 +7,7 @@ What does not exist has the `status` 404.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -22,10 +22,10 @@ from pyspark_log.documents.verdict import spare
 from pyspark_log_coordinator.audit.timeline import Lane, Scope
 from pyspark_log_coordinator.log.partition_health import Trouble, troubles
 from pyspark_log_storage.columns import schema
-from pyspark_log_storage.errors import InvalidInput, LogError, UnknownGroup, UnknownTopic
+from pyspark_log_storage.errors import GroupError, InvalidInput, LogError, UnknownGroup, UnknownTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from pyspark_log.browse.masks import Masks
     from pyspark_log.browse.past import Known, Past
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.log.log import Log
     from pyspark_log_coordinator.model.partition import ChunkRef, NodeId, Partition, SegmentRef
 
+T = TypeVar("T")
 Content = Callable[["ClusterView", Mapping[str, str], "Known"], dict[str, Any]]
 """`content(view, parameters, past)`; the parameters are those of the address's path and query."""
 PARTITIONS_SHOWN = 50
@@ -58,8 +59,7 @@ def overview(view: ClusterView, parameters: Mapping[str, str], past: Known) -> d
     first = min((each.time_ms for each in moments), default=view.now_ms)
     within = past_numbers.span(max(first - 1, view.at_ms - RECENT_MS), view.at_ms)
     topics = [(Scope.TOPIC, each) for each in view.topics]
-    in_rows, in_bytes = past_numbers.rates(past, topics, within, "rows", "bytes")
-    out_rows, out_bytes = _out(past, view, list(view.groups), within)
+    (in_bytes,) = past_numbers.rates(past, topics, within, "bytes")
     events, _ = past_numbers.listed([*moments, *view.noticed], 10, [each for each in Lane if each not in ROUTINE])
     behind = sorted((each for each in view.groups.values() if each.lag), key=lambda each: -each.lag)
     known = [each for each in in_bytes if each is not None]
@@ -70,15 +70,12 @@ def overview(view: ClusterView, parameters: Mapping[str, str], past: Known) -> d
         "rows": sum(each.figures.rows for each in view.topics.values()),
         "bytes": sum(each.figures.bytes for each in view.topics.values()),
         "lag": sum(each.lag for each in view.groups.values()),
-        "charts": [
-            _plot("Rows a second", within, {"written": in_rows, "committed by groups": out_rows}, "rate"),
-            _plot("Bytes a second", within, {"written": in_bytes, "committed by groups": out_bytes}, "bytes"),
-        ],
+        "charts": _rates(view, past, within, topics, list(view.groups)),
         "behind": [(each, _catch_up(view, past, each)) for each in behind[:FURTHEST_BEHIND]],
         "full_in": {each["node"]: _days_left(each, growth * each["has"].bytes / stored) for each in view.nodes},
         "events": events,
         "queries": past_numbers.batches(past)[:FURTHEST_BEHIND],
-        "unread": _unread(view, past),
+        "unread": _unread(view.keys, past),
         "spare": spare(view.journals) if view.journals else None,
     }
 
@@ -128,7 +125,7 @@ def nodes(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dict
 def topics(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dict[str, Any]:
     """Return the topics with `q` in their names, in the order `sort`, the other way round with `-` before it."""
     del past
-    wanted, order = parameters.get("q", ""), parameters.get("sort", "name")
+    wanted = parameters.get("q", "")
     troubled = parameters.get("troubled", "")
     found = [
         each
@@ -149,9 +146,17 @@ def topics(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dic
         "rate": lambda each: -(each.rate or 0),
         "lag": lambda each: -lag.get(each.name, 0),
     }
-    order = order if order.removeprefix("-") in keys else "name"
-    found.sort(key=keys[order.removeprefix("-")], reverse=order.startswith("-"))
-    return {"title": "Topics", "topics": found, "lag": lag, "order": order, "wanted": wanted, "troubled": troubled}
+    return {"title": "Topics", "lag": lag, "wanted": wanted, "troubled": troubled} | _sorted(found, keys, parameters)
+
+
+def _sorted(
+    found: Iterable[T], keys: Mapping[str, Callable[[T], Any]], parameters: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return what is listed in the `order` that an address asks for, by name if it asks for none."""
+    asked = parameters.get("sort", "")
+    order = asked if asked.removeprefix("-") in keys else "name"
+    key, is_reversed = keys[order.removeprefix("-")], order.startswith("-")
+    return {"order": order, "found": sorted(found, key=key, reverse=is_reversed)}
 
 
 def topic(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dict[str, Any]:
@@ -165,14 +170,16 @@ def topic(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dict
     state = found.topic
     columns = topic_documents.columns(schema.decode_all(state.schemas[-1:], f"topic {name!r}"))
     ill = "" if not parameters.get("troubled") else "1"
-    numbers = [
-        number_
+    chosen = [
+        (number_, each)
         for number_, each in enumerate(state.partitions)
         if not ill or troubles(each, state.config, view.broken) - {Trouble.AT_MIN_ISR}
     ]
+    paged = _paged(chosen, parameters.get("page", ""))
     return context | {
         "problem": "",
-        "shown": _shown(state.partitions, numbers, view.broken, whole_number(parameters.get("page", ""), 0)),
+        "paged": paged,
+        **_partitions(paged["here"], view.broken),
         "troubled": ill,
         "ddl": columns.get("schema", ""),
         "groups": [each for each in view.groups.values() if name in _topics_of(each)],
@@ -193,7 +200,7 @@ def _missing(view: ClusterView, kind: str, name: str, every: Sequence[str], prob
 def groups(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dict[str, Any]:
     """Return the groups with `q` in their names, in the order `sort`."""
     del past
-    wanted, order = parameters.get("q", ""), parameters.get("sort", "name")
+    wanted = parameters.get("q", "")
     found = [each for each in view.groups.values() if wanted.lower() in each.group_id.lower()]
     keys: dict[str, Callable[[GroupView], Any]] = {
         "name": lambda each: each.group_id,
@@ -201,9 +208,7 @@ def groups(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dic
         "members": lambda each: -len(each.group.members) if each.group else 0,
         "lag": lambda each: -each.lag,
     }
-    order = order if order.removeprefix("-") in keys else "name"
-    found.sort(key=keys[order.removeprefix("-")], reverse=order.startswith("-"))
-    return {"title": "Groups", "groups": found, "wanted": wanted, "order": order, "topics_of": _topics_of}
+    return {"title": "Groups", "wanted": wanted, "topics_of": _topics_of} | _sorted(found, keys, parameters)
 
 
 def group(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dict[str, Any]:
@@ -220,7 +225,6 @@ def group(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dict
     journal = past.get((Scope.GROUP, name))
     begin = journal.moments[0].time_ms - 1 if journal is not None and journal.moments else view.at_ms - 60_000
     within = past_numbers.span(max(begin, view.at_ms - RECENT_MS), view.at_ms)
-    page, pages = _page_of(len(document["partitions"]), whole_number(parameters.get("page", ""), 0))
     lag = past_numbers.lag(past, name, _topics_of(found), found.lag, within)
     return context | {
         "problem": "",
@@ -232,9 +236,7 @@ def group(view: ClusterView, parameters: Mapping[str, str], past: Known) -> dict
             for topic, numbers in (each["assigned"] or {}).items()
             for n in numbers
         },
-        "partitions": document["partitions"][page * PARTITIONS_SHOWN :][:PARTITIONS_SHOWN],
-        "page_number": page,
-        "pages_total": pages,
+        "paged": _paged(document["partitions"], parameters.get("page", "")),
         "oldest": max(behind, default=None),
         "chart": _plot("Lag", within, {"rows": lag}, "count"),
         "catch_up": _catch_up(view, past, found),
@@ -332,7 +334,7 @@ def queries(view: ClusterView, parameters: Mapping[str, str], past: Known) -> di
         "chart": _plot("Seconds between two batches", within, timed, "seconds") if timed else None,
         "batches": moments[:BATCHES_LISTED],
         "total": len(moments),
-        "unread": _unread(view, past),
+        "unread": _unread(view.keys, past),
     }
 
 
@@ -370,7 +372,7 @@ def history(
         "total": total,
         "trimmed": {key: each for key, each in known.items() if each.begin > 1},
         "problems": {key: each.problem for key, each in known.items() if each.problem},
-        "unread": len(keys) - len(known),
+        "unread": _unread(keys, past),
     }
 
 
@@ -380,20 +382,26 @@ def _keys(view: ClusterView, topic: str, group: str) -> list[tuple[Scope, str]]:
         return [(Scope.CLUSTER, ""), (Scope.TOPIC, topic)]
     if group:
         return [(Scope.GROUP, group)]
-    every = [(Scope.TOPIC, each) for each in view.topics] + [(Scope.GROUP, each) for each in view.groups]
-    return [(Scope.CLUSTER, ""), *every]
+    return view.keys
 
 
-def _charts(view: ClusterView, past: Known, within: Span, topic: str, group: str) -> list[dict[str, Any]]:
-    topics = [(Scope.TOPIC, each) for each in ([topic] if topic else [] if group else view.topics)]
-    groups = [group] if group else [] if topic else list(view.groups)
+def _rates(
+    view: ClusterView, past: Known, within: Span, topics: Sequence[tuple[Scope, str]], groups: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return the charts of what was written to topics, and of what groups have committed."""
     rows: dict[str, Values] = {}
     sizes: dict[str, Values] = {}
     if topics:
         rows["written"], sizes["written"] = past_numbers.rates(past, topics, within, "rows", "bytes")
     if groups:
         rows["committed by groups"], sizes["committed by groups"] = _out(past, view, groups, within)
-    charts = [_plot("Rows a second", within, rows, "rate"), _plot("Bytes a second", within, sizes, "bytes")]
+    return [_plot("Rows a second", within, rows, "rate"), _plot("Bytes a second", within, sizes, "bytes")]
+
+
+def _charts(view: ClusterView, past: Known, within: Span, topic: str, group: str) -> list[dict[str, Any]]:
+    topics = [(Scope.TOPIC, each) for each in ([topic] if topic else [] if group else view.topics)]
+    groups = [group] if group else [] if topic else list(view.groups)
+    charts = _rates(view, past, within, topics, groups)
     if topics:
         figures: dict[str, Figures] = {name: view.topics[name].figures for _, name in topics}
         found = past_numbers.out_of_sync(past, figures, within)
@@ -445,23 +453,19 @@ def _spans(since: int, until: int) -> dict[str, tuple[int, int]]:
     return {name: (max(begin, TIMES[0]), min(max(end, begin + 1), TIMES[1])) for name, (begin, end) in spans.items()}
 
 
-def _unread(view: ClusterView, past: Known) -> int:
-    """Return how many journals of topics and groups, and the cluster's, are not known yet."""
-    return max(0, 1 + len(view.topics) + len(view.groups) - len(past))
+def _unread(keys: Sequence[tuple[Scope, str]], past: Known) -> int:
+    """Return how many journals have entries that are not known yet, and will be."""
+    return sum(key not in past or not past[key].is_whole for key in keys)
 
 
-def entry(past: Past, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one entry of a journal: what it did, and its events."""
-    scope, name, number_ = Scope(parameters["scope"]), parameters.get("name", ""), parameters["number"]
-    context = {"title": f"Entry {number_} of {f'{scope.value} {name}' if name else 'the cluster'}"}
-    try:
-        found = past.entry(scope, name, number_)
-    except LogError as error:
-        return context | _failed(error, scope.value, name)
+def entry(past: Past, scope: str, number: int, name: str = "") -> dict[str, Any]:
+    """Return one entry of a journal: what it did, and its events. Raises `LogError`."""
+    found = past.entry(Scope(scope), name, number)
+    title = f"Entry {number} of {f'{scope} {name}' if name else 'the cluster'}"
     if found is None:
-        return context | {"problem": "This entry was trimmed, or does not exist.", "status": 404}
+        return {"title": title, "problem": "This entry was trimmed, or does not exist.", "status": 404}
     events = msgspec.json.format(msgspec.json.encode(found.events)).decode()
-    return context | {"problem": "", "entry": found, "events": events, "scope": scope.value, "name": name}
+    return {"title": title, "entry": found, "events": events, "scope": scope, "name": name}
 
 
 def rows(open_: Callable[[], Log], parameters: Mapping[str, str], masks: Masks) -> dict[str, Any]:
@@ -482,7 +486,8 @@ def rows(open_: Callable[[], Log], parameters: Mapping[str, str], masks: Masks) 
         handle = open_().topic(name)
         found = stored_rows.read(handle, wanted, masks.of(name))
     except LogError as error:
-        return context | _failed(error, "topic", name)
+        status, problem = failure(error)
+        return context | {"status": status, "problem": problem}
     chosen = [each for each in given["columns"].split(",") if each in found.columns] or list(found.columns)
     older = None if found.at is None else stored_rows.cursor(found.at)
     return context | {
@@ -496,42 +501,30 @@ def rows(open_: Callable[[], Log], parameters: Mapping[str, str], masks: Masks) 
     }
 
 
-def download(open_: Callable[[], Log], parameters: Mapping[str, Any], masks: Masks) -> dict[str, Any]:
-    """Return the rows of a page as a file."""
-    name = parameters["topic"]
-    try:
-        wanted = stored_rows.wanted_of(parameters, masks.of(name))
-        wanted = msgspec.structs.replace(wanted, limit=stored_rows.DOWNLOAD_ROWS)
-        return {"file": stored_rows.download(open_().topic(name), wanted, parameters["form"], masks.of(name))}
-    except LogError as error:
-        return _failed(error, "topic", name)
+def download(log: Log, parameters: Mapping[str, Any], masks: Masks) -> bytes:
+    """Return the rows of a page as a file. Raises `LogError`."""
+    handle, mask = log.topic(parameters["topic"]), masks.of(parameters["topic"])
+    wanted = msgspec.structs.replace(stored_rows.wanted_of(parameters, mask), limit=stored_rows.DOWNLOAD_ROWS)
+    return stored_rows.download(handle, wanted, parameters["form"], mask)
 
 
-def row(open_: Callable[[], Log], parameters: Mapping[str, Any], masks: Masks) -> dict[str, Any]:
-    """Return one row in full."""
+def row(log: Log, parameters: Mapping[str, Any], masks: Masks) -> dict[str, Any]:
+    """Return one row in full. Raises `LogError`."""
     name, partition, offset = parameters["topic"], parameters["partition"], parameters["offset"]
-    context = {"title": f"{name} {partition} {offset}", "name": name, "row": None, "problem": ""}
+    title = f"{name} {partition} {offset}"
     try:
-        found = stored_rows.read_one(open_().topic(name), partition, offset, masks.of(name))
+        found = stored_rows.read_one(log.topic(name), partition, offset, masks.of(name))
     except InvalidInput as error:
-        return context | {"problem": error.message, "status": 404}
-    except LogError as error:
-        return context | _failed(error, "topic", name)
-    return context | {"row": found, "pretty": {column: _pretty(text) for column, text in found.columns.items()}}
+        return {"title": title, "problem": error.message, "status": 404}
+    pretty = {column: _pretty(text) for column, text in found.columns.items()}
+    return {"title": title, "name": name, "row": found, "pretty": pretty}
 
 
-def _failed(error: LogError, kind: str, name: str) -> dict[str, Any]:
-    """Return why something cannot be shown. That a thing does not exist is said without a list of those that do."""
+def failure(error: LogError) -> tuple[int, str]:
+    """Return the status and the words of what cannot be shown. Of what does not exist no others are named."""
     if isinstance(error, (UnknownTopic, UnknownGroup)):
-        return {"problem": f"There is no {kind} {name!r}.", "status": 404}
-    return {"problem": error.message, "status": 400 if isinstance(error, InvalidInput) else 503}
-
-
-def no_reset(group: str, error: LogError) -> dict[str, Any]:
-    """Return why a reset was not planned, or not carried out."""
-    status = 404 if isinstance(error, (UnknownTopic, UnknownGroup)) else 409
-    context = {"title": f"Reset {group}", "name": group, "plan": None, "nonce": ""}
-    return context | {"problem": error.message.partition("; topics")[0], "status": status}
+        return 404, f"There is no such {'topic' if isinstance(error, UnknownTopic) else 'group'}."
+    return 409 if isinstance(error, GroupError) else 400 if isinstance(error, InvalidInput) else 503, error.message
 
 
 def _pretty(text: str | None) -> str | None:
@@ -549,38 +542,26 @@ def whole_number(text: str, default: int) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else default  # noqa: PLR2004 -- of int64
 
 
-class Shown(NamedTuple):
-    """One page of a topic's partitions. `since` and `until` (ms) are where the strips begin and end."""
-
-    partitions: list[dict[str, Any]]
-    """Their documents, each with its files as a `strip` of time, in words (`summary`), and their `bytes`."""
-    page: int
-    pages: int
-    size: int
-    total: int
-    since: int | None
-    until: int | None
+def _paged(every: Sequence[Any], asked: str) -> dict[str, Any]:
+    """Return one page of partitions, the one that is asked for or the last."""
+    pages = max(1, -(-len(every) // PARTITIONS_SHOWN))
+    page = min(whole_number(asked, 0), pages - 1)
+    here = every[page * PARTITIONS_SHOWN :][:PARTITIONS_SHOWN]
+    return {"here": here, "page": page, "pages": pages, "size": PARTITIONS_SHOWN, "total": len(every)}
 
 
-def _page_of(total: int, page: int) -> tuple[int, int]:
-    """Return the page that is shown, and how many there are."""
-    pages = max(1, -(-total // PARTITIONS_SHOWN))
-    return min(page, pages - 1), pages
-
-
-def _shown(partitions: Sequence[Partition], numbers: Sequence[int], broken: Collection[NodeId], page: int) -> Shown:
-    page, pages = _page_of(len(numbers), page)
-    here = [(each, partitions[each]) for each in numbers[page * PARTITIONS_SHOWN :][:PARTITIONS_SHOWN]]
-    firsts = [next(partition.pieces_from(0), None) for _, partition in here]
+def _partitions(found: Sequence[tuple[int, Partition]], broken: Collection[NodeId]) -> dict[str, Any]:
+    """Return documents of partitions, each with its files as a `strip` of time, and when the strips begin and end."""
+    firsts = [next(partition.pieces_from(0), None) for _, partition in found]
     since = min((each.min_timestamp for each in firsts if each is not None), default=None)
-    until = None if since is None else max(partition.timestamp_reached for _, partition in here)
-    found = []
-    for number_, each in here:
+    until = None if since is None else max(partition.timestamp_reached for _, partition in found)
+    documents = []
+    for number_, each in found:
         strip, summary = _strip(each, since, until)
         document = topic_documents.partition(number_, each, broken)
-        found.append(document | {"strip": strip, "summary": summary, "bytes": size_of(each)})
+        documents.append(document | {"strip": strip, "summary": summary, "bytes": size_of(each)})
     ends = (None, None) if since is None or until is None else (since // _US_PER_MS, until // _US_PER_MS)
-    return Shown(found, page, pages, PARTITIONS_SHOWN, len(numbers), *ends)
+    return {"partitions": documents, "since": ends[0], "until": ends[1]}
 
 
 STRIP_WIDTH = 200

@@ -37,7 +37,7 @@ def export(path: str, options: StorageOptions | None = None) -> str:
     log = opening.own_log(path, options)
     log.open(create=False)
     view = Watch(log, path).look()
-    past = Past(log, requests_at_first=float("inf"))
+    past = Past(log)
     past.read(view)
     found = {address: (page, context) for address, page, context in _pages(view, past.known)}
     parts = "\n".join(

@@ -66,7 +66,7 @@ def document_of(page: str, screen: Screen, view: ClusterView, *, root: str = "",
     shown = {"title": screen.title, "screen": screen.name, "moves": moves, "here": here, "status": status}
     template = _environment().get_template("base.html")
     around = template.render(inside=_INSIDE, offline=False, pages=PAGES, version=version(), view=view, **shown)
-    return below(root, around).replace(_INSIDE, "\n".join(screen.lines), 1)
+    return below(root, around).replace(_INSIDE, screen.html, 1)
 
 
 _INSIDE = secrets.token_hex(16)

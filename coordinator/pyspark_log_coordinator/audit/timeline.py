@@ -103,9 +103,10 @@ class Moment(Said, frozen=True, kw_only=True):
 Handle: TypeAlias = "TopicHandle | GroupHandle | Log"
 
 
-def moments(handle: Handle, after: int = 0) -> Iterator[Moment]:
+def moments(handle: Handle, after: int = 0, until: int | None = None) -> Iterator[Moment]:
     """Yield what the entries of a topic, a group or the cluster did after entry `after`, oldest first.
 
+    Ends with entry `until`, which `handle` knows already, or with the newest that there is.
     Raises `CorruptObject`, `StoreError`.
     """
     journal = _journal_of(handle)
@@ -115,11 +116,9 @@ def moments(handle: Handle, after: int = 0) -> Iterator[Moment]:
         scope, name = Scope.GROUP, handle.group_id
     else:
         scope, name = Scope.TOPIC, handle.name
-    is_known = after > 0 and journal.number == after
-    before: Any = journal.state if is_known else None
-    # Unless it is known, the state before the first entry is that of the entry before, which is read too.
-    for step in history(journal, after if is_known else max(0, after - 1)):
-        if step.number > after:
+    before: Any = journal.state if after > 0 and journal.number == after else None
+    for step in history(journal, after, until, with_base=True):
+        if step.number > after and not step.is_snapshot:
             for each in said(before, step.state, step.events):
                 did = msgspec.structs.asdict(each)
                 yield Moment(**did, time_ms=step.time_ms, scope=scope, name=name, entry=step.number)

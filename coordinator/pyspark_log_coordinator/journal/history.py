@@ -34,14 +34,18 @@ class Step(NamedTuple):  # not generic: on Python 3.10 a named tuple cannot be
     """Whether this is the snapshot of the entry, at which the kept entries begin, and not the entry itself."""
 
 
-def history(journal: Journal[S, Any], after: int = 0) -> Iterator[Step]:
-    """Yield every kept entry after entry `after`, oldest first.
+def history(
+    journal: Journal[S, Any], after: int = 0, until: int | None = None, *, with_base: bool = False
+) -> Iterator[Step]:
+    """Yield every kept entry after entry `after`, oldest first; `with_base` also what is read before it, if anything.
 
+    Ends with entry `until`, which `journal` knows already, or with the newest that there is.
     If `after` is the newest entry that `journal` knows, the entries after it are all that is read. Otherwise this
     compares each snapshot on the way with the folded state. Raises `CorruptObject`.
     """
     known = journal.copy() if after and journal.number == after else None
-    journal.refresh()
+    if until is None:
+        journal.refresh()
     if known is not None:
         try:
             yield from _fold(known, journal, journal.number)
@@ -50,8 +54,10 @@ def history(journal: Journal[S, Any], after: int = 0) -> Iterator[Step]:
         else:
             return
     for step in _steps(journal, after):
-        if step.number > after and not step.is_snapshot:
+        if with_base or (step.number > after and not step.is_snapshot):
             yield step
+        if until is not None and step.number >= until:
+            return
 
 
 def state_at(journal: Journal[S, Any], number: int) -> S:

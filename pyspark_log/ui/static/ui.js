@@ -9,7 +9,7 @@ const isDark = () => (root.dataset.theme || (matchMedia("(prefers-color-scheme: 
 
 // What moves
 const ASK_MS = 500, SHARE = 10;
-let screenName = "", lines = [], timer = 0, isAsking = false;
+let screenName = "", timer = 0, isAsking = false;
 
 function morph(main, html) {
   Idiomorph.morph(main, html, {
@@ -29,20 +29,6 @@ function morph(main, html) {
       beforeAttributeUpdated: (name, node) => !(name === "open" && node.tagName === "DETAILS"),
     },
   });
-}
-
-function apply(change) {
-  if (!lines.length && change.some(each => typeof each !== "string")) return false; // they belong to lines that it lacks
-  const next = [];
-  for (const each of change) {
-    if (typeof each === "string") next.push(each);
-    else for (let place = each[0]; place < each[0] + each[1]; place++) next.push(lines[place]);
-  }
-  lines = next;
-  const main = document.getElementById("content");
-  morph(main, next.join("\n"));
-  refresh();
-  return true;
 }
 
 function say(status) {
@@ -65,14 +51,16 @@ async function ask() {
     const found = await answer.json(), begun = performance.now();
     lost.hidden = true;
     say(found.status);
-    if (found.change) {
-      screenName = apply(found.change) ? found.screen : "";
-    } else relative();
+    screenName = found.screen;
+    if (found.html === null) relative();
+    else {
+      morph(document.getElementById("content"), found.html);
+      refresh();
+    }
     // However much there is to draw, it takes a tenth of the time at most.
     wait = Math.max(wait, SHARE * (performance.now() - begun));
   } catch {
     lost.hidden = false;
-    lines = [];
     screenName = "";
   }
   isAsking = false;

@@ -29,7 +29,7 @@ class Timeline:
     def __init__(self, cluster):
         self.cluster = cluster
         self.watch = Watch(own_log(cluster.path), cluster.path)
-        self.past = Past(own_log(cluster.path))
+        self.past = Past(own_log(cluster.path), self.watch.budget)
 
     def __call__(self, topic="", group=""):
         self.past.read(self.watch.look({topic, group} - {""}), topic, group)
@@ -46,7 +46,8 @@ class Timeline:
 @pytest.fixture
 def timeline(cluster):
     timeline = Timeline(cluster)
-    timeline()
+    timeline.after(300)
+    assert len(timeline.past.known) == 9
     return timeline
 
 
@@ -106,7 +107,7 @@ def test_an_open_timeline_costs_a_bucket_one_request_a_second_also_while_others_
 
 def test_an_open_overview_costs_a_bucket_one_request_a_second_from_the_first_look_on(cluster):
     watch = Watch(own_log(cluster.path), cluster.path)
-    past_ = Past(own_log(cluster.path))
+    past_ = Past(own_log(cluster.path), watch.budget)
     watch.look()
     cluster.now += 60
     counts = cluster.in_a_minute(lambda: past_.read(watch.look(), waits=False), every=0.5)
@@ -125,19 +126,54 @@ def test_a_page_says_when_it_waits_because_a_bucket_was_asked_too_often(cluster)
     assert watch.look().status == "live"
 
 
-def test_a_first_read_of_many_journals_is_bounded_and_continued_within_the_budget(cluster, monkeypatch):
-    monkeypatch.setattr(past, "REQUESTS_AT_FIRST", 30)
+@pytest.fixture
+def long(cluster, monkeypatch):
+    """Topic a has a hundred entries, and a snapshot after every eighth of them."""
+    monkeypatch.setattr("pyspark_log_coordinator.journal.journal.SNAPSHOT_EVERY", 8)
+    monkeypatch.setattr(past, "ENTRIES_AT_ONCE", 8)
+    for _ in range(100):
+        cluster.log.append("a", {0: [b"x"]})
+    return cluster
+
+
+def test_a_past_is_read_from_its_newest_entries_on_within_the_budget(long):
+    timeline = Timeline(long)
+    view = timeline.watch.look()
+    long.counted()
+    timeline.past.read(view, "a")
+    assert sum(long.counted().values()) <= 50
+    first = timeline.past.known[Scope.TOPIC, "a"]
+    assert (first.is_whole, first.version - first.begin < 16) == (False, True)
+    seen = sum(sum(long.in_a_minute(lambda: timeline("a"), every=0.5).values()) for _ in range(10))
+    assert seen <= 600 + past.REQUESTS_AT_ONCE, seen
+    assert len(timeline.past.known) == 9
+    assert all(each.is_whole for each in timeline.past.known.values())
+    at_once = Past(own_log(long.path))
+    at_once.read(timeline.watch.view)
+    assert timeline.past.known == at_once.known
+
+
+def test_looks_go_on_while_older_entries_are_read_and_paid_for(long):
+    timeline = Timeline(long)
+    timeline("a")
+    ages = []
+    for _ in range(100):
+        long.now += 1
+        view = timeline.watch.look({"a"})
+        timeline.past.read(view, "a")
+        ages.append(view.now_ms - view.at_ms)
+    assert max(ages) <= 10_000, ages
+
+
+def test_what_is_asked_for_is_read_at_once_unless_too_much_is_owed(cluster, monkeypatch):
     timeline = Timeline(cluster)
     view = timeline.watch.look()
-    cluster.counted()
     timeline.past.read(view)
-    first = timeline.past.known
-    assert 30 <= sum(cluster.counted().values()) <= 60
-    assert len(first) < 9
     timeline.past.read(view, "d")
-    assert (Scope.TOPIC, "d") in timeline.past.known, "what is asked for is read at once"
-    counts = cluster.in_a_minute(timeline, every=0.5)
-    assert sum(counts.values()) <= 60 + past.REQUESTS_AT_ONCE, counts
+    assert (Scope.TOPIC, "d") in timeline.past.known
+    monkeypatch.setattr(past, "REQUESTS_AHEAD", 0)
+    timeline.past.read(view, "c")
+    assert (Scope.TOPIC, "c") not in timeline.past.known
     assert len(timeline.after(300)) == 9
 
 
@@ -160,7 +196,7 @@ def test_a_journal_of_a_bucket_that_could_not_be_read_is_read_as_soon_as_it_can(
     cluster.log.append("a", {0: [b"x"]})
     cluster.now += 600
     with monkeypatch.context() as away:
-        away.setattr(Past, "_journal", failing)
+        away.setattr(Past, "_newer", failing)
         assert timeline.after(20, "a")[Scope.TOPIC, "a"].problem == "the bucket is away"
     found = timeline.after(20, "a")[Scope.TOPIC, "a"]
     assert not found.problem

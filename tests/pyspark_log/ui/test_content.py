@@ -69,10 +69,10 @@ def test_the_history_of_a_topic_has_its_rates_and_none_of_groups(log):
 
 def test_a_topic_has_fifty_partitions_on_a_page_and_one_path_for_each_kind_of_file(log):
     for page, count in (("0", 50), ("2", 20), ("9", 20)):
-        assert len(shown(log, "topic", topic="t", page=page)["shown"].partitions) == count
+        assert len(shown(log, "topic", topic="t", page=page)["partitions"]) == count
     for _ in range(300):
         log.append("t", {0: [b"x"]})
-    strip = shown(log, "topic", topic="t")["shown"].partitions[0]["strip"]
+    strip = shown(log, "topic", topic="t")["partitions"][0]["strip"]
     assert set(strip) <= {"parquet", "log", "chunk"}
     assert all(re.fullmatch(r"(M\d+ 0h\d+v9h-\d+z)+", path) for path in strip.values())
 

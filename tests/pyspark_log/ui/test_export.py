@@ -45,7 +45,7 @@ def test_an_export_has_no_rows_no_scripts_and_nothing_that_only_a_server_can_do(
 
 
 def test_an_export_has_all_journals_and_more_of_the_timeline_than_the_page(monkeypatch):
-    monkeypatch.setattr(past, "REQUESTS_AT_FIRST", 1)
+    monkeypatch.setattr(past, "REQUESTS_AT_ONCE", 1)
     cluster = CountedCluster(monkeypatch)
     for name in ("a", "b", "c"):
         cluster.log.create(name, 1)
