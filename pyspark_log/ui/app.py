@@ -201,7 +201,7 @@ class Ui:
         """Return the document of a page, or for an open page its new content if it shows another screen."""
         address = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         screen = await self._screens.get(
-            address, mark, lambda: self._in_thread(thread, lambda: self._drawn(name, view, context_of()))
+            address, mark, lambda: self._in_thread(thread, lambda: self._drawn(name, view, context_of))
         )
         known = request.headers.get(KNOWN)
         if known is None:
@@ -210,9 +210,10 @@ class Ui:
         answer = {"screen": screen.name, "html": html, "status": pages.status_of(view, screen)}
         return Response(msgspec.json.encode(answer), media_type="application/json")
 
-    def _drawn(self, name: str, view: ClusterView, context: Mapping[str, Any]) -> Screen:
+    def _drawn(self, name: str, view: ClusterView, context_of: Callable[[], Mapping[str, Any]]) -> Screen:
         """Draw a page."""
         begun = time.thread_time()
+        context = context_of()
         html = pages.render(name, settings=self.settings, secret=self.secret, view=view, **context)
         return Screen(
             pages.below(self.settings.root, html),
@@ -226,7 +227,7 @@ class Ui:
     async def _still(self, name: str, context: Mapping[str, Any]) -> Response:
         """Return the document of a page that does not move."""
         view = await self.live.view()
-        screen = self._drawn(name, view, context)
+        screen = self._drawn(name, view, lambda: context)
         document = pages.document_of(name, screen, view, root=self.settings.root, moves=False)
         return HTMLResponse(document, screen.status)
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 from playwright.sync_api import Page
 
 from tests.support.command_line import PROGRAM
@@ -40,6 +41,11 @@ class Served:
                 time.sleep(0.05)
             else:
                 return
+
+    def seconds(self) -> float:
+        """Return the processor time that it has taken."""
+        times = psutil.Process(self._process.pid).cpu_times()
+        return times.user + times.system
 
     def kill(self) -> None:
         self._process.kill()
