@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.columns.column_types import children
@@ -54,6 +55,39 @@ class Mask(msgspec.Struct, frozen=True):
         if isinstance(value, dict):
             return {name: self.applied(each, f"{path}.{name}") for name, each in value.items()}
         return [self.applied(each, path) for each in value] if isinstance(value, list) else value
+
+
+def nulled(column: pa.Array, path: str, mask: Mask) -> pa.Array:
+    """Return a column in which what is masked is null; `path` is its own name, and that of what is in a list."""
+    column = column.cast(_nullable(column.type))
+    kind = column.type
+    if mask.hides(path):
+        return pa.nulls(len(column), kind)
+    if not mask.reaches(path) or not any(children(kind)):
+        return column
+    nulls = column.is_null()
+    if pa.types.is_struct(kind):
+        parts = [nulled(column.field(each.name), f"{path}.{each.name}", mask) for each in kind]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=nulls)
+    first, last = column.offsets[0].as_py(), column.offsets[-1].as_py()
+    offsets = pc.subtract(column.offsets, first)
+    if pa.types.is_list(kind):
+        values = nulled(column.values.slice(first, last - first), path, mask)
+        return pa.ListArray.from_arrays(offsets, values, type=kind, mask=nulls)
+    keys, items = (each.slice(first, last - first) for each in (column.keys, column.items))
+    for key in keys.unique():
+        items = pc.if_else(pc.equal(keys, key), nulled(items, f"{path}.{key.as_py()}", mask), items)
+    return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=nulls)
+
+
+def _nullable(kind: pa.DataType) -> pa.DataType:
+    """Return a type in which everything may be null, but for the keys of maps."""
+    fields = [each.with_type(_nullable(each.type)).with_nullable(True) for each in children(kind)]
+    if pa.types.is_struct(kind):
+        return pa.struct(fields)
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_field, fields[1])
+    return pa.list_(fields[0]) if fields else kind
 
 
 class Masks(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_log.browse.filters import Filters, json_of, matching, shown
-from pyspark_log.browse.masks import HEADERS, MASKED, RECORD_COLUMNS, Mask
+from pyspark_log.browse.masks import HEADERS, MASKED, RECORD_COLUMNS, Mask, nulled
 from pyspark_log.documents.figures import size_of
 from pyspark_log.documents.text import time_ms_of
 from pyspark_log.reading.planning import Range, split_of
@@ -173,7 +173,7 @@ def download(handle: TopicHandle, wanted: Wanted, form: str, mask: Mask = NO_MAS
     The file has at most `wanted.limit` rows, and ends after `DOWNLOAD_BYTES_MAX`. Raises what `read` raises.
     """
     rows, _ = _found(handle, wanted, mask)
-    masked = [(number, offset, _without(batch, mask)) for number, offset, batch in rows]
+    masked = [(number, offset, _without(batch, mask) if mask.names else batch) for number, offset, batch in rows]
     if form == "jsonl":
         return b"".join(row_lines.encode_json(batch, handle.name, number, offset) for number, offset, batch in masked)
     from pyarrow import parquet
@@ -186,7 +186,7 @@ def download(handle: TopicHandle, wanted: Wanted, form: str, mask: Mask = NO_MAS
         for number, offset, batch in masked
     ]
     file = io.BytesIO()
-    parquet.write_table(pa.concat_tables([first, *tables], promote_options="default"), file)
+    parquet.write_table(pa.concat_tables([first, *tables], promote_options="permissive"), file)
     return file.getvalue()
 
 
@@ -333,7 +333,7 @@ class _Lane:
 
 
 def _without(batch: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
-    """Return a row in which a column is null if it is masked or has something in it that is, its time excepted."""
+    """Return a row in which what is masked is null, its time excepted; a key or value with a masked field is null."""
     columns = []
     typed = schema.is_typed(batch.schema)
     for field in batch.schema:
@@ -344,11 +344,16 @@ def _without(batch: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
             if hidden:
                 kept = [each | {"value": None} if each["key"] in hidden else each for each in found[0]]
                 column = pa.array([kept], field.type)
-        elif mask.reaches(field.name) and field.name != "timestamp":
-            column = pa.nulls(1, field.type)
+        elif field.name != "timestamp":
+            column = nulled(column, field.name, mask)
+            if mask.reaches(field.name) and not typed:
+                column = pa.nulls(1, field.type)
         columns.append(column)
-    nullable = pa.schema([each.with_nullable(True) if each.name != "timestamp" else each for each in batch.schema])
-    return pa.RecordBatch.from_arrays(columns, schema=nullable)
+    fields = [
+        each.with_type(column.type).with_nullable(each.nullable or each.name != "timestamp")
+        for each, column in zip(batch.schema, columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
 def _row(partition: int, offset: int, batch: pa.RecordBatch, mask: Mask) -> Row:

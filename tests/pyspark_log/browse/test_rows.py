@@ -208,6 +208,7 @@ def test_a_name_that_is_no_place_in_a_list_finds_no_field():
     assert filters._has_field({"a": [7]}, "a.0=7")
 
 
+SSN = pa.field("ssn", pa.string(), nullable=False)
 PERSON = pa.struct([("name", pa.string()), ("ages", pa.list_(pa.field("element", pa.int64())))])
 TYPED = {
     "id": pa.int64(),
@@ -289,6 +290,53 @@ def test_fields_within_columns_and_within_json_are_masked(typed, log):
             assert b"no JSON" not in rows.download(handle, rows.wanted_of({}, mask), form, mask)
         with pytest.raises(InvalidInput):
             rows.wanted_of({"value_has": "s3"}, mask)
+
+
+NESTED = {
+    "people": pa.list_(pa.field("element", pa.struct([pa.field("name", pa.string()), SSN]), nullable=False)),
+    "by_id": pa.map_(pa.string(), pa.struct([pa.field("name", pa.string()), SSN])),
+    "pairs": pa.list_(pa.field("element", pa.map_(pa.string(), pa.string()))),
+    "who": pa.struct([("name", pa.string()), pa.field("more", pa.struct([SSN]))]),
+}
+ADA, BOB = ({"name": name, "ssn": SECRET} for name in ("Ada", "Bob"))
+NESTED_ROWS = [
+    {
+        "people": [ADA, BOB],
+        "by_id": [("a", ADA), ("b", None)],
+        "pairs": [[("ssn", SECRET), ("c", "d")], None],
+        "who": {"name": "Ada", "more": {"ssn": SECRET}},
+    },
+    dict.fromkeys(NESTED),
+    {"people": [], "by_id": [], "pairs": [[]], "who": {"name": None, "more": None}},
+]
+MASKED_ROWS = [
+    {
+        "people": [ADA | {"ssn": None}, BOB | {"ssn": None}],
+        "by_id": [("a", ADA | {"ssn": None}), ("b", None)],
+        "pairs": [[("ssn", None), ("c", "d")], None],
+        "who": {"name": "Ada", "more": {"ssn": None}},
+    },
+    *NESTED_ROWS[1:],
+]
+
+
+@pytest.mark.parametrize("names", [("people.ssn", "by_id.a.ssn", "pairs.ssn", "who.more.ssn")])
+def test_a_download_lacks_exactly_the_fields_that_are_masked_also_in_lists_and_maps(names):
+    log = PlainLog()
+    log.log.create_topic("t", 1, columns=pa.schema(list(NESTED.items())))
+    handle = log.log.topic("t")
+    fields = [each for each in handle.schemas[-1] if each.name in NESTED or each.name == "timestamp"]
+    columns = {name: [each[name] for each in NESTED_ROWS] for name in NESTED} | {"timestamp": [1, 2, 3]}
+    arrays = [pa.array(columns[each.name], each.type) for each in fields]
+    batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+    log.append_rows("t", Rows(batch, None, None, typed=TypedSchema(0, handle.state.schemas[-1])))
+    handle.refresh()
+    for mask, expected in ((Mask(), NESTED_ROWS), (masked(*names), MASKED_ROWS)):
+        file = rows.download(handle, rows.Wanted(backward=False), "parquet", mask)
+        assert parquet.read_table(io.BytesIO(file)).select(list(NESTED)).to_pylist() == expected
+        lines = rows.download(handle, rows.Wanted(backward=False), "jsonl", mask)
+        assert (SECRET.encode() in lines) == (expected is NESTED_ROWS)
+        assert b"Bob" in lines
 
 
 def test_a_search_ends_after_a_time(monkeypatch):
