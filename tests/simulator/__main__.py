@@ -21,11 +21,9 @@ def main() -> int:
     parser.add_argument("--more", type=int, metavar="N", help="N seeds from a random one on")
     parser.add_argument("--operations", type=int, default=OPERATIONS, help="steps of a run, about")
     parser.add_argument("--stop", action="store_true", help="stop at the first seed that fails")
-    parser.add_argument("--stale-lists", type=float, default=0, metavar="MS", help="how old a list may be")
     options = parser.parse_args()
-    stale = options.stale_lists / 1000
     if options.seed is not None:
-        result = run(options.seed, options.operations, print, stale)
+        result = run(options.seed, options.operations, print)
         if result.failure is not None:
             traceback.print_exception(result.failure)
         print(f"seed {options.seed}: {_words(result.counts)}")
@@ -37,7 +35,7 @@ def main() -> int:
     began, ran, failed, counts = time.monotonic(), 0, [], Counter[str]()
     try:
         for seed in range(first, last):
-            result = run(seed, options.operations, stale_list_seconds=stale)
+            result = run(seed, options.operations)
             counts += result.counts
             ran += 1
             if result.failure is not None:
@@ -51,8 +49,7 @@ def main() -> int:
         print(f"interrupted in the world of seed {first + ran}")
     print(f"{ran} seeds from {first} on in {time.monotonic() - began:.0f} s, {len(failed)} failed; {_words(counts)}")
     if failed:
-        again = f"--seed {failed[0]} --operations {options.operations} --stale-lists {options.stale_lists}"
-        print(f"replay with: python -m tests.simulator {again}")
+        print(f"replay with: python -m tests.simulator --seed {failed[0]} --operations {options.operations}")
     left = probes.unreached(counts) if ran >= (probes.MANY if first else probes.ENOUGH) else []
     if left:
         print(f"not reached: {', '.join(left)}")

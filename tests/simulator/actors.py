@@ -47,10 +47,7 @@ def supervised(world: World, name: str, live: Callable[[Process], None]) -> None
             lives += 1
             process = world.begin(f"{name}.{lives}")
             try:
-                try:
-                    live(process)
-                finally:
-                    process.end()
+                live(process)
             except Crashed:
                 world.counts["crashes"] += 1
                 world.clock.pause(world.chance.uniform(0, 0.1))

@@ -26,8 +26,6 @@ class Task:
     def __init__(self, name: str, work: Callable[[], None]) -> None:
         self.name = name
         self.stack = greenlet(work)
-        self.turn = 0
-        """The number of its newest wait: `wake` makes the earlier ones void."""
 
 
 class Clock:
@@ -58,7 +56,7 @@ class Clock:
         return task
 
     def pause(self, seconds: float) -> None:
-        """Let others run for some seconds, or until `wake`. Raises `Stopped` where the run has ended meanwhile."""
+        """Let others run for some seconds. Raises `Stopped` where the run has ended meanwhile."""
         me = self.current
         assert me is not None
         self._check()
@@ -71,11 +69,6 @@ class Clock:
         if self.failure is None:
             self.failure = error
 
-    def wake(self, task: Task) -> None:
-        """End the pause of a task now, after the tasks that already wake at this time."""
-        if not self._stopping:
-            self._wait(task, 0)
-
     def run(self) -> None:
         """Run all tasks to their ends, or until one fails; then end the others where they are.
 
@@ -83,19 +76,12 @@ class Clock:
         """
         self._runner = getcurrent()
         while self._waiting and self.failure is None:
-            wakes, turn, task = heapq.heappop(self._waiting)
-            if turn != task.turn:
-                continue
-            if wakes == float("inf"):
-                names = sorted([task.name, *(each.name for _, turn, each in self._waiting if turn == each.turn)])
-                self.fail(AssertionError(f"a deadlock: {names} wait for each other"))
-                heapq.heappush(self._waiting, (wakes, turn, task))  # to be ended with the others
-                break
+            wakes, _, task = heapq.heappop(self._waiting)
             self.now = max(self.now, wakes)
             self._resume(task)
         self._stopping = self.failure is not None
-        for _, turn, task in sorted(self._waiting):
-            if turn == task.turn and task.stack:  # it has begun
+        for _, _, task in sorted(self._waiting):
+            if task.stack:  # it has begun
                 self._resume(task)
         self._waiting.clear()
         if isinstance(self.failure, KeyboardInterrupt):
@@ -113,5 +99,4 @@ class Clock:
 
     def _wait(self, task: Task, seconds: float) -> None:
         self._order += 1
-        task.turn = self._order
         heapq.heappush(self._waiting, (self.now + seconds, self._order, task))

@@ -36,7 +36,6 @@ class Disk:
         self._is_mounted = self._mount_wanted = True
         self.was_away = False
         """Whether something else than the disk's content was ever found at its address."""
-        self.was_wiped = False
         self.in_hand = False
         """Whether an operator is at it."""
         self.flips = 0
@@ -151,7 +150,7 @@ class Disk:
 
     def wipe(self, kept: Callable[[str], bool] = lambda _: False) -> None:
         """Empty the disk, the marker too, but for keys that are `kept`."""
-        self.was_away = self.was_wiped = True
+        self.was_away = True
         self.restored = False
         data = {key: value for key, value in self.real.data.items() if kept(key)}
         self.real.data.clear()

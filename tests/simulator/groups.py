@@ -24,7 +24,6 @@ from pyspark_log_coordinator.group.offsets import (
 from pyspark_log_coordinator.group.state import Group, GroupState
 from pyspark_log_coordinator.maintenance import cluster_cleanup
 from pyspark_log_storage.errors import GroupNotEmpty, LogError, UnknownGroup, UnknownTopic
-from tests.simulator.client_rules import CLIENTS, HAND
 from tests.simulator.invariants import History, require
 
 if TYPE_CHECKING:
@@ -59,9 +58,7 @@ class GroupHistory(History):
         for event in events:
             self._world.counts["rewound"] += isinstance(event, OffsetsReset)
             self._world.counts["offsets deleted"] += isinstance(event, OffsetsDeleted | GroupDeleted)
-            if isinstance(event, OffsetsCommitted) and after.group_id.startswith((CLIENTS, HAND)):
-                self._committed_by_consumer(event, state)
-            elif isinstance(event, OffsetsCommitted) and event.member_id:
+            if isinstance(event, OffsetsCommitted) and event.member_id:
                 self._committed_by_member(event, state)
             elif isinstance(event, OffsetsCommitted):
                 self._committed(event, state)
@@ -120,28 +117,6 @@ class GroupHistory(History):
             # A process whose answer was lost does not know that it has committed.
             follows = int(base) == offset or (process == last and int(base) <= offset <= new.offset)
             require(follows, f"{where}, for rows from {base} on, and {last or 'a rewind'} has set {offset}")
-
-    def _committed_by_consumer(self, event: OffsetsCommitted, before: Group) -> None:
-        """Hold that a Consumer commits positions that it had, and a member only rows that it has read all of."""
-        world, shares = self._world, _shares(before)
-        ((topic_id, offsets),) = event.offsets.items()
-        who = next((each for each in world.positions if event.member_id.startswith(f"{each}-")), before.group_id)
-        positions = world.positions[who]
-        world.counts["commits of a Consumer"] += 1
-        for p, new in offsets.items():
-            where = f"partition {p}: {who} commits {new.offset}"
-            others = [name for name, share in shares.items() if p in share and name != event.member_id]
-            require(not others, f"{where}, and {others} own it")
-            if self._is_unclean:
-                continue
-            known = before.committed(topic_id, p)
-            # A Consumer may commit the offset of a rewind before its program polls: that skips no rows.
-            is_rewound = known is not None and known.rewind > 0 and known.offset == new.offset
-            left = [] if is_rewound else world.rows_left(p, positions.last(p, new.offset), new.offset)
-            require(not left, f"{where}, and was at {positions.had.get(p)}: {left} are left between")
-            base = positions.begun.get(p, 0) if event.member_id else 0
-            left = world.rows_left(p, 0 if known is None else known.offset, base)
-            require(not left, f"{where}, and began at {base}, so nobody has read {left}")
 
     @property
     def _is_unclean(self) -> bool:
@@ -249,14 +224,12 @@ def accept_short_sessions(group: GroupHandle) -> None:
     group.submit(AlterGroupConfig(short))
 
 
-def rewinder(process: Process, of: tuple[str, ...]) -> None:
-    """Rewind some partitions of the groups whose ids begin so now and then, if they have no members."""
+def rewinder(process: Process) -> None:
+    """Rewind some partitions of the group whose members share the topic now and then, if it has none."""
     world, chance = process.world, process.chance
     while world.busy:
         process.wait(0.3)
-        found = [each.states[-1].group_id for each in world.groups.values()]
-        chosen = [each for each in found if each.startswith(of)]
-        if world.rows is None or not world.rows.number or not chosen:
+        if world.rows is None or not world.rows.number or group_of(world, SHARED) is None:
             continue
         ends = [each.high_watermark for each in world.rows.states[-1].partitions]
         numbers = chance.sample(range(len(ends)), chance.randint(1, len(ends)))
@@ -264,7 +237,7 @@ def rewinder(process: Process, of: tuple[str, ...]) -> None:
         try:
             process.open(create=True)
             command = ResetOffsets({world.rows.topic_id: new})
-            process.log.group(chance.choice(chosen)).submit(command)
+            process.log.group(SHARED).submit(command)
         except GroupNotEmpty:
             world.counts["rewinds refused"] += 1
         except LogError as error:

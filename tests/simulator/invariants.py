@@ -47,14 +47,6 @@ class Row(NamedTuple):
         return self.headers[0][1] if self.value is None else self.value
 
 
-class Place(NamedTuple):
-    """Where a row is."""
-
-    partition: int
-    offset: int
-    name: bytes
-
-
 class Violation(AssertionError):
     """Something that must hold does not."""
 
@@ -221,8 +213,6 @@ class Rows(History):
         self._needed: tuple[int, set[str]] = (-1, set())
         self.on_decided: Callable[[list[Any], Topic], object] = lambda *_: None
         """Called with the events of each entry, and the state before it."""
-        self.are_sent: Callable[[list[Place]], bool] = lambda _: False
-        """Called with the rows of each batch; returns whether Producers sent them, which have rules of their own."""
 
     def acknowledged(self, producer: str, batch: int, acks: str, offsets: dict[int, tuple[int, int]]) -> None:
         """Hold that a batch whose writer was told so is in the log, at `offsets`, and with acks=all below the HW."""
@@ -325,7 +315,8 @@ class Rows(History):
         del rows[event.start :]
 
     def _sequenced(self, event: BatchSequenced) -> None:
-        places: list[Place] = []
+        names: list[bytes] = []
+        counts: Counter[int] = Counter()
         for file in event.files:
             key = f"{self.topic_folder}append/{file.name}"
             require(key in self.files.data, f"{key} is sequenced and is not there")
@@ -333,14 +324,12 @@ class Rows(History):
             self._files.add(file.name)
             for staged in file.chunks:
                 new = self._decode(key, staged)
-                start = len(self.rows[staged.partition])
                 self.rows[staged.partition] += new
-                places += [Place(staged.partition, start + i, row.name) for i, row in enumerate(new)]
-        written = {each.name for each in places}
-        require(len(written) == len(places) and not written & self._values, "a row is in the log twice")
+                names += [row.name for row in new]
+                counts[staged.partition] += len(new)
+        written = set(names)
+        require(len(written) == len(names) and not written & self._values, "a row is in the log twice")
         self._values |= written
-        if self.are_sent(places):
-            return
         ids = {tuple(value.split(b"/")[:2]) for value in written}
         require(len(ids) == 1, f"one entry holds rows of {ids}")
         ((name, number),) = ids
@@ -355,7 +344,6 @@ class Rows(History):
             if runs[-1] != event.claim.run_id:
                 require(event.claim.run_id not in runs, f"run {event.claim.run_id} was replaced, and writes again")
                 runs.append(event.claim.run_id)
-        counts = Counter(each.partition for each in places)
         self.ends[producer, batch] = {p: len(self.rows[p]) for p in counts}
         require(counts == self._expected(producer, batch), f"batch {batch} of {producer} is there in part: {counts}")
 

@@ -45,13 +45,7 @@ GROUPS = (
     *(f"{name} of shared" for name in ("StaticMemberReplaced", "MembersRemoved", "RebalanceExtended", "WorkAssigned")),
     *("OffsetsCommitted of shared", "UnknownMember of a member"),
 )
-CLIENTS = (
-    *("rows acknowledged", "rows refused", "rows with an unknown outcome", "Producers closed", "Consumers closed"),
-    *("repetitions that find their batch", "refusals of a repetition", "reads of a Consumer from a second node"),
-    *("rows of a Consumer", "commits of a Consumer", "commits that returned", "seeks"),
-    "rewinds followed by Consumers",
-)
-PROBES = (*WRITERS_AND_READERS, *CLIENTS, *DISKS, *REPLICAS, *MOVES, *TABLES, *COMPACTION, *GROUPS)
+PROBES = (*WRITERS_AND_READERS, *DISKS, *REPLICAS, *MOVES, *TABLES, *COMPACTION, *GROUPS)
 
 
 def unreached(counts: Mapping[str, int]) -> list[str]:

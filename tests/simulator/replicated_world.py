@@ -271,8 +271,8 @@ class ReplicatedWorld(World):
 
     def _is_stranded(self) -> bool:
         """Return whether the present process knows only journal nodes of which some were taken away."""
-        known = [log.journals.nodes for log in (self.process.log, *self.process.own)]
-        return any(self.disks[each.node].is_gone for nodes in known if nodes is not None for each in nodes.nodes)
+        known = self.process.log.journals.nodes
+        return known is not None and any(self.disks[each.node].is_gone for each in known.nodes)
 
     def _was_taken(self, url: str, key: str) -> bool:
         """Return whether a fault explains that an object is not there."""

@@ -33,7 +33,7 @@ from pyspark_log_coordinator.sync import reassigner
 from pyspark_log_coordinator.topic.machine import AlterConfig
 from pyspark_log_storage.delta import delta_log
 from pyspark_log_storage.parquet import parquet_segment, row_group
-from tests.simulator import actors, clients, compacted, groups, lanes, losses, members, moves, nemesis, readers, tables
+from tests.simulator import actors, compacted, groups, lanes, losses, members, moves, nemesis, readers, tables
 from tests.simulator.invariants import History, require
 from tests.simulator.replicas import ReplicatedRows
 from tests.simulator.replicated_world import ReplicatedWorld
@@ -65,24 +65,16 @@ def run(
     seed: int,
     operations: int = OPERATIONS,
     tell: Callable[[str], object] | None = None,
-    stale_list_seconds: float = 0,
-    onlooker: Callable[[Process], None] | None = None,
 ) -> Result:
-    """Run a seed.
-
-    `tell` is called with every step. Lists may be stale by `stale_list_seconds`. `onlooker` runs as one more process.
-    """
+    """Run a seed; `tell` is called with every step."""
     settings = settings_of(seed, operations)
-    weather = msgspec.structs.replace(settings.weather, stale_list_seconds=stale_list_seconds)
     kind = World if settings.nodes.count == 1 else ReplicatedWorld
-    world = kind(seed, msgspec.structs.replace(settings, weather=weather), tell)
+    world = kind(seed, settings, tell)
     with _small(world.settings), _simulated(world):
         if isinstance(world, ReplicatedWorld):
             _found(world)
         if world.clock.failure is None:
             _populate(world)
-            if onlooker is not None:
-                actors.supervised(world, "onlooker", onlooker)
             world.clock.run()
         failure = world.clock.failure
         if failure is None:
@@ -91,7 +83,6 @@ def run(
             except Exception as error:  # noqa: BLE001 -- whatever it is, it is what the seed finds
                 failure = error
     assert world.rows is not None or failure is not None
-    world.counts.update(world.sent.told)
     if world.rows is not None:
         world.counts["entries"] = world.rows.number
         world.counts["versions of tables"] = world.tables.published
@@ -153,9 +144,8 @@ def _populate(world: World) -> None:
     for number in range(settings.members):
         members.start_member(world, f"member {number}")
     if settings.members:
-        actors.supervised(world, "rewinder", functools.partial(groups.rewinder, of=(groups.SHARED,)))
+        actors.supervised(world, "rewinder", groups.rewinder)
     compacted.start(world)
-    clients.start(world)
 
 
 def _audit(world: World) -> None:
@@ -189,7 +179,6 @@ def _audit(world: World) -> None:
             if history is not None and not rows.unclean:
                 history.hold_finished(checkpoint)
         members.finish(world, process)
-        clients.finish(world, process)
         if isinstance(rows, ReplicatedRows):
             rows.hold_equal()
         if world.settings.config.segment_format == "parquet":
@@ -306,6 +295,4 @@ def _simulated(world: World) -> Iterator[None]:
         stack.enter_context(mock.patch.object(fetch, "_recent", RecentChunks()))
         stack.enter_context(mock.patch.object(row_group, "_footers", OrderedDict()))
         stack.enter_context(mock.patch.object(logger, "disabled", True))
-        if world.settings.clients is not None:
-            stack.enter_context(clients.patches(world))
         yield

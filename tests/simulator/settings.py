@@ -26,8 +26,6 @@ _MOVING = 0.5
 """In how many of the worlds of several nodes these join and leave, and journals migrate."""
 _COMPACTED = 0.25
 """In how many of the worlds the topic is compacted."""
-_CLIENTS = 0.25
-"""In how many of the worlds Producers and Consumers take part."""
 _FAR_CLOCKS = 0.25
 """In how many of the worlds the clocks of some processes are days off."""
 _MORE_WITH_KEYS = 3
@@ -75,18 +73,6 @@ class CompactionSettings(msgspec.Struct, frozen=True):
     clean_chunks: int
 
 
-class ClientSettings(msgspec.Struct, frozen=True):
-    """How many Python clients there are."""
-
-    producers: int
-    subscribed: int
-    """Consumers that are the members of one group."""
-    assigned: int
-    """Consumers that assign themselves all partitions."""
-    rewinds: bool
-    """Whether somebody rewinds their groups."""
-
-
 class Settings(msgspec.Struct, frozen=True):
     """What a seed chooses. The constants are the product's, made small, so that much happens in little time."""
 
@@ -118,8 +104,6 @@ class Settings(msgspec.Struct, frozen=True):
     """How many members a group has that shares the topic."""
     compaction: CompactionSettings | None = None
     """Of a world whose topic is compacted."""
-    clients: ClientSettings | None = None
-    """Of a world where Producers and Consumers take part."""
     far_clocks: float = 0
     """How many of the processes have a clock that is days off, as a share; then all ask the stores for the time."""
 
@@ -139,7 +123,6 @@ def settings_of(seed: int, operations: int) -> Settings:
         sleep_seconds_max=chance.choice([0.1, 1, 4]),
         latency_seconds=chance.choice([0.0005, 0.002]),
         page=chance.choice([2, 1000]),
-        stale_list_seconds=0,
     )
     config = TopicConfig(
         segment_bytes=chance.choice([4_000, 20_000, 10**9]),
@@ -173,7 +156,7 @@ def settings_of(seed: int, operations: int) -> Settings:
         grouped=chance.random() < _GROUPED,
         members=chance.choice([0, 3]),
     )
-    settings = _with_clients(seed, _with_compaction(seed, _with_table(seed, settings)))
+    settings = _with_compaction(seed, _with_table(seed, settings))
     chance = random.Random(f"clocks of {seed}")
     if chance.random() < _FAR_CLOCKS:
         settings = msgspec.structs.replace(settings, far_clocks=chance.choice([0.1, 0.3]))
@@ -192,16 +175,6 @@ def _with_table(seed: int, settings: Settings) -> Settings:
     every = chance.choice([2, 4, 20])
     config = msgspec.structs.replace(config, parquet_max_lag_ms=chance.choice([-1, 0, 50, 500]))
     return msgspec.structs.replace(settings, config=config, checkpoint_every=every)
-
-
-def _with_clients(seed: int, settings: Settings) -> Settings:
-    """Return the settings of a world that may have Python clients. No other world changes with them."""
-    chance = random.Random(f"clients of {seed}")
-    if chance.random() >= _CLIENTS:
-        return settings
-    subscribed, assigned = chance.choice([(1, 0), (2, 0), (0, 1), (1, 1)])
-    clients = ClientSettings(chance.choice([1, 2]), subscribed, assigned, rewinds=chance.random() < 0.3)
-    return msgspec.structs.replace(settings, clients=clients)
 
 
 def _with_compaction(seed: int, settings: Settings) -> Settings:

@@ -4,7 +4,6 @@
     unavailable     nothing is done, and the answer is an error
     lost answer     it is done, and the answer is an error
     delay           before or after it is done: some milliseconds, or so long that the log has moved far on
-    stale list      a list leaves out what was created within the last milliseconds
 
 A list comes in pages, each of its own moment. An object being written is invisible until it is closed, so a crash in
 the middle leaves nothing.
@@ -49,10 +48,9 @@ class Weather(msgspec.Struct, frozen=True):
     sleep_seconds_max: float
     latency_seconds: float
     page: int
-    stale_list_seconds: float
 
 
-CALM = Weather(0, 0, 0, 0, 0, 0, 0.001, 1000, 0)
+CALM = Weather(0, 0, 0, 0, 0, 0, 0.001, 1000)
 
 
 class Watcher(Protocol):
@@ -64,11 +62,10 @@ class Watcher(Protocol):
 
 
 class Objects:
-    """What is stored, and when each object was created."""
+    """What is stored."""
 
     def __init__(self) -> None:
         self.data: dict[str, bytes] = {}
-        self.since: dict[str, float] = {}
         self.in_hand: Counter[str] = Counter()
         """How many operations are under way at each key."""
         self.watcher: Watcher | None = None
@@ -113,7 +110,6 @@ class ProcessState:
         self.weather = weather
         self.alive = True
         self.on_sleep: Callable[[], object] = bool
-        self.on_crash: Callable[[], object] = bool
 
 
 class SimulatedStore:
@@ -272,7 +268,7 @@ class SimulatedStore:
             self._trace(what, key, type(error).__name__)
             raise
         except AssertionError as error:
-            self._clock.fail(error)  # also if the product catches it, as the threads of its clients do
+            self._clock.fail(error)
             raise
         self._trace(what, key, result if isinstance(result, bool) else "")
         if fate + weather.unavailable < 0:
@@ -296,7 +292,6 @@ class SimulatedStore:
     def _crash(self, what: str, key: str, when: str) -> None:
         self._trace(what, key, f"CRASH {when}")
         self.owner.alive = False
-        self.owner.on_crash()
         raise Crashed
 
     def _get(self, key: str) -> bytes:
@@ -310,7 +305,6 @@ class SimulatedStore:
         if key in self.objects.data:
             return False
         self.objects.data[key] = data
-        self.objects.since[key] = self._clock.now
         if self.objects.watcher is not None:
             self.objects.watcher.created(key, data)
         return True
@@ -319,9 +313,6 @@ class SimulatedStore:
         """Return the next keys, and whether they are the last: how many there are at a time may change until then."""
         self._place.looked(prefix)
         keys = [key for key in self.objects.data if key.startswith(prefix) and key > after]
-        if self.owner.weather.stale_list_seconds and not prefix.startswith("selftest/"):
-            newest = self._clock.now - self._chance.choice([0, self.owner.weather.stale_list_seconds])
-            keys = [key for key in keys if self.objects.since.get(key, 0) <= newest]
         size = self.owner.weather.page
         return sorted(keys)[:size], len(keys) < size
 

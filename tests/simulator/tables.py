@@ -13,65 +13,17 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from pyspark_log_coordinator.model.partition import SegmentRef
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication import replicas
 from tests.simulator.invariants import Rows, require
 from tests.support.storage.parquet_bytes import read_parquet
-
-_LOG = "_delta_log/"
-
-
-class Table(msgspec.Struct):
-    """A table as of its newest version."""
-
-    version: int = -1
-    files: dict[str, Any] = {}
-    """The actions that have added files, by path."""
-    entries: dict[str, int] = {}
-    """The newest entry that was noted, by the topic's id."""
-    lack: str = ""
-    """What is missing, where nobody can read the table."""
-
-    def apply(self, action: Mapping[str, Any]) -> None:
-        if action.get("add"):
-            self.files[action["add"]["path"]] = action["add"]
-        elif action.get("remove"):
-            self.files.pop(action["remove"]["path"], None)
-        elif action.get("txn"):
-            self.entries[action["txn"]["appId"]] = action["txn"]["version"]
+from tests.support.storage.table_reader import LOG, Table, table_of
 
 
 def is_table(key: str) -> bool:
     """Return whether an object is of a table's log."""
-    return f"/{_LOG}" in key
-
-
-def table_of(data: Mapping[str, bytes], folder: str) -> Table:
-    """Return the table in a topic's folder of a store."""
-    log = f"{folder}{_LOG}"
-    names = [key.removeprefix(log) for key in data if key.startswith(log)]
-    versions = sorted(int(name[:20]) for name in names if name.endswith(".json"))
-    newest = max((int(name[:20]) for name in names if name.endswith(".checkpoint.parquet")), default=-1)
-    found = Table(newest)
-    if "_last_checkpoint" in names:
-        hint = json.loads(data[f"{log}_last_checkpoint"])["version"]
-        if hint > newest:
-            found.lack = f"_last_checkpoint names {hint}, and {newest} is the newest checkpoint"
-    if newest >= 0:
-        checkpoint = read_parquet(data[f"{log}{newest:020d}.checkpoint.parquet"])
-        for action in checkpoint.to_pylist():
-            found.apply(action)
-    for version in versions:
-        if version > newest:
-            if version != found.version + 1:
-                found.lack = f"version {version} of the table comes after {found.version}"
-            found.version = version
-            for line in data[f"{log}{version:020d}.json"].splitlines():
-                found.apply(json.loads(line))
-    return found
+    return f"/{LOG}" in key
 
 
 def expected_files(state: Topic, node: str) -> dict[str, SegmentRef]:

@@ -5,16 +5,12 @@ from unittest import mock
 
 import pytest
 
-from pyspark_log.clients import sender
-from pyspark_log.clients.accumulator import Accumulator
-from pyspark_log.clients.reading import AssignedPartition
 from pyspark_log_coordinator.group import offsets
 from pyspark_log_coordinator.journal.journal import Journal
 from pyspark_log_coordinator.model import producers
 from pyspark_log_coordinator.replication import high_watermark, replicas, row_loss
 from pyspark_log_coordinator.segments import orphans, swap
 from pyspark_log_storage.errors import LogError
-from tests.simulator.clock import Clock
 from tests.simulator.run import run
 from tests.simulator.settings import settings_of
 
@@ -23,21 +19,12 @@ WORLDS = 25
 """So many worlds that have what the fault is in, beginning with seed 0, notice it."""
 
 
-def seek_and_keep_the_rows_of_before(partition, offset):
-    partition._offset = offset
-    partition.moved()
-
-
 def nodes(settings):
     return settings.nodes.count > 1
 
 
 def groups(settings):
     return settings.grouped
-
-
-def clients(settings):
-    return settings.clients
 
 
 def everything(settings):
@@ -59,12 +46,6 @@ FAULTS = {
     ),
     "a batch is sequenced again": (everything, (producers, "is_replay", lambda *_: False)),
     "a rewind is ignored": (groups, (offsets, "_check_rewinds", lambda *_: None)),
-    "a seek keeps the rows of before": (clients, (AssignedPartition, "seek", seek_and_keep_the_rows_of_before)),
-    "a flush does not wait": (clients, (Accumulator, "flush", lambda *_: 0)),
-    "batches of one request get the same offsets": (
-        clients,
-        (sender, "share_out", lambda batches, offsets: [dict(offsets) for _ in batches]),
-    ),
 }
 
 
@@ -78,11 +59,3 @@ def test_worlds_find_that_a_rule_is_missing(is_of, fault):
         found = next((each for each in failures if each is not None), None)
     # An invariant, the product's own check, or an error that no fault explains.
     assert isinstance(found, AssertionError | ValueError | LogError), repr(found)
-
-
-def test_threads_that_all_wait_for_each_other_are_a_finding():
-    clock = Clock()
-    for name in ("one", "other"):
-        clock.spawn(name, lambda: clock.pause(float("inf")))
-    clock.run()
-    assert "['one', 'other'] wait for each other" in str(clock.failure)

@@ -19,7 +19,7 @@ from tests.support.rings import deep, sample
 OPERATIONS = 2000
 SEEDS = range(probes.ENOUGH)
 IN_DEFAULT_RING = 22
-"""So many, evenly chosen, are of all kinds: compacted, with clients, groups, moves, quorums, unclean elections."""
+"""So many, evenly chosen, are of all kinds: compacted, with groups, moves, quorums, unclean elections."""
 RARE = (389, 875)
 """Worlds where a repetition is refused, and where one finds its batch on too few replicas."""
 ONE_STORE, ONE_JOURNAL, THREE_JOURNALS = 6, 57, 63
@@ -67,14 +67,6 @@ def test_a_seed_is_replayed_in_another_process():
         [sys.executable, "-c", code], cwd=root, env=environment, capture_output=True, text=True, check=True
     )
     assert told.stdout.split() == [result_of(seed).digest for seed in seeds]
-
-
-def test_an_interrupt_is_no_failure_of_the_world_that_it_comes_in():
-    def interrupted(process):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(ONE_STORE, 100, onlooker=interrupted)
 
 
 def test_a_probe_that_no_world_reaches_fails_the_run(monkeypatch, capsys):

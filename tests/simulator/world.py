@@ -25,8 +25,7 @@ from pyspark_log_storage.errors import (
     StoreUnavailable,
 )
 from tests.simulator import lanes
-from tests.simulator.client_rules import Positions, SentRows
-from tests.simulator.clock import BEGIN_MS, Clock, Task
+from tests.simulator.clock import BEGIN_MS, Clock
 from tests.simulator.compaction import Compaction
 from tests.simulator.groups import Checkpoint, GroupHistory
 from tests.simulator.invariants import History, Rows, Violation
@@ -65,11 +64,6 @@ class Process:
         )
         self.place = "driver"
         self._logs: dict[str, Log] = {}
-        self.own: list[Log] = []
-        """The logs of its clients."""
-        self.blocked: list[Task] = []
-        """Its threads that wait for each other."""
-        self.state.on_crash = self.end
 
     @property
     def log(self) -> Log:
@@ -77,17 +71,6 @@ class Process:
         if self.place not in self._logs:
             self._logs[self.place] = self.world.log(self)
         return self._logs[self.place]
-
-    def own_log(self) -> Log:
-        """Return a log for a client of this process."""
-        self.own.append(self.world.log(self))
-        return self.own[-1]
-
-    def end(self) -> None:
-        """End the process with all its threads: whatever they still do has no effect."""
-        self.state.alive = False
-        for each in self.blocked:
-            self.world.clock.wake(each)
 
     def open(self, *, create: bool) -> None:
         """Open the log as a new process does, and now and then one that has it open already."""
@@ -135,10 +118,6 @@ class World:
         self.tables = Tables()
         self.compaction: Compaction | None = None
         """What is known of the compaction of a compacted topic, once there is one."""
-        self.sent = SentRows()
-        """The rows that Producers send."""
-        self.positions: dict[str, Positions] = {}
-        """Where Consumers are, by client id; those without a member by group id."""
         self.jobs: dict[str, RollJob] = {}
         """What each segment was made of, by its name."""
         self.counts: Counter[str] = Counter()
@@ -220,7 +199,6 @@ class World:
             return self.groups[folder]
         if self.rows is None:
             self.rows = self._new_rows(folder)
-            self.rows.are_sent = self.sent.sequenced
             if self.settings.compaction is not None:
                 self.compaction = Compaction(self.rows, self.jobs, self.counts, self.now_ms)
         return self.rows
@@ -261,12 +239,6 @@ class World:
         chance = random.Random(f"{self.seed}/{producer}/{batch}")
         partitions = chance.sample(range(self.settings.partitions), chance.randint(1, self.settings.partitions))
         return Counter({p: chance.randint(1, 6) for p in partitions})
-
-    def rows_left(self, p: int, begin: int, end: int) -> list[int]:
-        """Return the offsets of a partition between two that have a row now."""
-        assert self.rows is not None
-        partition = self.rows.states[-1].partitions[p]
-        return self.readable(p, partition, max(begin, partition.log_start), end)
 
     def readable(self, p: int, partition: Partition, begin: int, end: int) -> list[int]:
         """Return the offsets of a partition between two that have a row at one of its states."""

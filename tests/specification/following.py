@@ -17,7 +17,6 @@ from pyspark_log_coordinator.log.log import Log
 from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication.row_loss import RowsLost
 from tests.simulator.ballots import ClusterHistory
-from tests.simulator.client_rules import CLIENTS, HAND
 from tests.simulator.run import Result
 from tests.specification import group_actions, journal_actions, partition_actions, tlc
 
@@ -52,7 +51,7 @@ def journals_of(result: Result) -> list[Journal]:
         if steps and isinstance(steps[0].state, Topic | Group):
             found.append(Journal(f"world {result.seed}, {each.folder}", steps))
     unclean = any(map(_is_unclean, found))
-    return [each._replace(may_go_back=unclean or _seeks(each)) for each in found]
+    return [each._replace(may_go_back=unclean) for each in found]
 
 
 def stores_of(result: Result) -> list[tuple[str, dict[str, Any]]]:
@@ -87,12 +86,6 @@ def follow(journals: Iterable[Journal], stores: Sequence[tuple[str, dict[str, An
     entries = [entry for _, trace in (*topics, *groups, *stores) for entry in trace["entries"]]
     actions = Counter(action["kind"] for entry in entries for action in entry["actions"])
     return Followed(len(topics) + len(groups) + len(stores), len(entries), actions, wrong)
-
-
-def _seeks(journal: Journal) -> bool:
-    """Return whether this is a group of Consumers of a world, which seek."""
-    state = journal.steps[-1].state
-    return isinstance(state, Group) and state.group_id.startswith((CLIENTS, HAND))
 
 
 def _is_unclean(journal: Journal) -> bool:
