@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.servers import maven_jars
+from tests.servers.ceph import free_port
 from tests.servers.maven_jars import Unavailable
 
 START_SECONDS = 90
@@ -42,7 +43,7 @@ def running(
         raise Unavailable("there is no Java")
     command = [java, *jvm, "-cp", os.pathsep.join(map(str, maven_jars.jars("kafka")))]
     folder.mkdir(parents=True, exist_ok=True)
-    ports = free_ports(2)
+    ports = free_port(), free_port()
     properties = folder / "server.properties"
     properties.write_text(_properties(folder, *ports, settings or {}))
     cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "_")
@@ -59,15 +60,6 @@ def running(
         finally:
             process.kill()  # nobody needs its data any more
             process.wait()
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports on which nobody listens."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def _wait(process: "subprocess.Popen[bytes]", port: int, output: Path) -> None:

@@ -63,14 +63,6 @@ class Worker:
         assert self.exit_code is not None
         return self.exit_code
 
-    def wait_for(self, held: Callable[[], bool], what: str) -> None:
-        """Wait until something holds. Fails where it ends before."""
-        deadline = time.monotonic() + DEADLINE_S
-        while not held():
-            assert not self.has_ended(), f"it ended with {self.exit_code}, before {what}: {self.output()}"
-            assert time.monotonic() < deadline, f"it has not happened: {what}: {self.output()}"
-            time.sleep(POLL_S)
-
     def result(self) -> Any:
         """Wait for its end, and return what its function returned. Fails where that raised, or it was killed."""
         assert self.wait() == 0, f"the worker ended with {self.exit_code}: {self.output()}"
@@ -98,10 +90,6 @@ class ForkServer:
         """Start a worker that calls `function`."""
         self._workers += 1
         return Worker(self, self._workers, self.ask((self._workers, function, arguments)))
-
-    def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what `function` returns, called in a worker."""
-        return self.fork(function, *arguments).result()
 
     def ask(self, request: Any) -> Any:
         assert self._process.stdin is not None

@@ -11,7 +11,7 @@ from pyspark_log_coordinator.environment import real_environment
 from pyspark_log_coordinator.log import bootstrap, node_admin
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_storage.stores.local import LocalStore
-from tests.support.coordinator.small_topic import AT_ONCE, PARTITIONS, TOPIC, TopicClient
+from tests.support.coordinator.small_topic import PARTITIONS, TOPIC, TopicClient
 
 NODES = ("0", "1", "2")
 
@@ -24,8 +24,8 @@ def _copy_if_there(source: str, target: str) -> None:
 class Nodes:
     """A cluster with a topic that has a replica on each of its nodes, and their folders."""
 
-    def __init__(self, folder: Path, journals: int, config: TopicConfig = AT_ONCE, first: str = "1") -> None:
-        """`journals` on one node, "0", or on all three. Node `first` leads all partitions."""
+    def __init__(self, folder: Path, journals: int, config: TopicConfig) -> None:
+        """`journals` on one node, "0", or on all three. Another node leads all partitions."""
         self.folder = folder / "nodes"
         for node in NODES:
             self._away(node).mkdir(parents=True, exist_ok=True)
@@ -40,8 +40,7 @@ class Nodes:
             self.root = ",".join(urls)
             bootstrap.mark([LocalStore(url) for url in urls], real_environment())
             log = TopicClient(self.root).log
-        order = [first, *(node for node in NODES if node != first)]
-        log.create_topic(TOPIC, PARTITIONS, config, replicas=[order] * PARTITIONS)
+        log.create_topic(TOPIC, PARTITIONS, config, replicas=[("1", "0", "2")] * PARTITIONS)
 
     def __getitem__(self, node: str) -> Path:
         return self.disk(node) / f"node-{node}"
