@@ -4,60 +4,30 @@ import random
 import threading
 from collections import OrderedDict
 
-import msgspec
-import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyspark_log_storage.columns.schema import HEADERS, RECORD, RECORD_WITH_HEADERS, TIMESTAMP
-from pyspark_log_storage.errors import CorruptObject
+from pyspark_log_storage.columns.schema import RECORD, TIMESTAMP
 from pyspark_log_storage.parquet import parquet_footer, row_group
 from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
 from tests.support.memory_store import MemoryStore
 from tests.support.rings import sample
 from tests.support.storage import random_columns
-from tests.support.storage.hostile_parquet import BASE, KEY, forged
+
+BASE = 1000
+KEY = "t/0/00000000000000001000-00000000000000000007-abc.parquet"
 
 
-def times(count):
-    return pa.array(np.zeros(count, np.int64)).cast(TIMESTAMP)
-
-
-def records(count, **columns):
-    """Return rows without keys and values, but for these columns."""
-    empty = {"key": pa.nulls(count, pa.binary()), "value": pa.nulls(count, pa.binary()), "timestamp": times(count)}
-    return pa.table(empty | columns)
-
-
-def test_a_column_that_is_none_of_the_topics_is_damage():
-    for wrong in ({"timestamp": pa.array([b"text"] * 3)}, {"key": pa.array([[0]] * 3)}, {"headers": pa.array([0] * 3)}):
-        store = forged(records(3, **wrong))
-        footer = parquet_footer.read(store, KEY)
-        with pytest.raises(CorruptObject, match="Arrow cannot read it"):
-            row_group.read_by(store, KEY, footer, footer.entries[0], (RECORD_WITH_HEADERS,))
-
-
-def test_a_row_group_of_a_schema_that_the_topic_does_not_have_is_damage():
-    store = forged(records(5))
-    footer = parquet_footer.read(store, KEY)
-    other = msgspec.structs.replace(footer.entries[0], schema_id=1)
-    with pytest.raises(CorruptObject, match="it names schema 1, and the topic has 1"):
-        row_group.read_by(store, KEY, footer, other, (RECORD,))
-
-
-def test_a_text_of_a_row_group_that_is_no_text_is_damage():
-    name = pa.array([b"\xff"]).view(pa.string())
-    header = pa.StructArray.from_arrays([name, pa.array([b""])], fields=list(HEADERS.value_type))
-    store = forged(records(1, headers=pa.ListArray.from_arrays([0, 1], header).cast(HEADERS)))
-    footer = parquet_footer.read(store, KEY)
-    with pytest.raises(CorruptObject, match="UTF"):
-        row_group.read_by(store, KEY, footer, footer.entries[0], (RECORD_WITH_HEADERS,))
+def records(count):
+    """Return rows without keys and values."""
+    times = pa.array([0] * count, TIMESTAMP)
+    return pa.record_batch([pa.nulls(count, pa.binary()), pa.nulls(count, pa.binary()), times], RECORD)
 
 
 def test_only_the_footers_that_were_used_last_stay_in_memory(monkeypatch):
     monkeypatch.setattr(row_group, "_FOOTERS_MAX", 2)
     monkeypatch.setattr(row_group, "_footers", OrderedDict())
-    store = forged(records(5))
+    store = written([records(5)], RECORD)
     place = parquet_footer.read(store, KEY).entries[0].place()
     for url in ("a", "b", "a", "c"):
         store.url = url
@@ -96,7 +66,7 @@ def test_rows_are_decoded_by_the_thread_that_reads_them(monkeypatch):
         return reading(window, size)
 
     monkeypatch.setattr(row_group._Window, "read_buffer", noted)
-    store = written(records(50).to_batches(), RECORD)
+    store = written([records(50)], RECORD)
     footer = parquet_footer.read(store, KEY)
     row_group.read_by(store, KEY, footer, footer.entries[0], (RECORD,))
     assert threads == {threading.get_ident()}

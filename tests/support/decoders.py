@@ -1,14 +1,12 @@
-"""The decoders of the product, each with bytes that it reads."""
+"""The decoders of what no envelope protects, each with bytes that it reads."""
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
 from pyspark_log.cli.groups import group_offsets
-from pyspark_log.history import backfill
 from pyspark_log.options import parse_source
 from pyspark_log.reading import source_offset
 from pyspark_log.sink import checkpoint as sink_checkpoint
@@ -16,44 +14,18 @@ from pyspark_log.writing import row_lines
 from pyspark_log_coordinator.assignors import connect, subscription
 from pyspark_log_coordinator.assignors.connect import TaskAssignment, WorkerState
 from pyspark_log_coordinator.assignors.subscription import Assignment, Subscription
-from pyspark_log_coordinator.backup import backup
-from pyspark_log_coordinator.backup import manifest as backup_manifest
-from pyspark_log_coordinator.cluster import machine as cluster
-from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.group import machine as group
-from pyspark_log_coordinator.group.joining import JoinGroup
-from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
-from pyspark_log_coordinator.group.state import MemberDetails, Protocol
-from pyspark_log_coordinator.journal import journal_nodes, registers, snapshot
-from pyspark_log_coordinator.journal.inbox import Answer, decode_answer, encode_answer
-from pyspark_log_coordinator.journal.journal import Journal
-from pyspark_log_coordinator.journal.journal_nodes import JournalNode, JournalNodes
-from pyspark_log_coordinator.journal.paxos import NIL, Register
-from pyspark_log_coordinator.journal.place import OneStore
-from pyspark_log_coordinator.journal.replay import Replay
-from pyspark_log_coordinator.journal.state_machine import Machine
-from pyspark_log_coordinator.log import topic_description
-from pyspark_log_coordinator.log.log import topic_inbox
-from pyspark_log_coordinator.model.producers import ProducerClaim
-from pyspark_log_coordinator.topic import machine as topic
-from pyspark_log_coordinator.topic.machine import AlterConfig, CommitBatch
-from pyspark_log_storage import layout
 from pyspark_log_storage.columns import column_ddl, schema
 from pyspark_log_storage.columns.compaction_columns import CompactionColumns
 from pyspark_log_storage.delta import delta_checkpoint, delta_log
+from pyspark_log_storage.delta.delta_actions import Action, AddFile, Metadata, Transaction
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.files import append_file, chunk, index
-from pyspark_log_storage.objects import node
-from pyspark_log_storage.objects.envelope import seal
 from pyspark_log_storage.parquet import keyed_segment, parquet_footer
 from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
 from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
 from pyspark_log_storage.segments import segment
 from pyspark_log_storage.stores.storage_options import StorageOptions
-from tests.support.coordinator.replicated_topic import ALL, ReplicatedTopic
-from tests.support.coordinator.several_nodes import Stores
 from tests.support.memory_store import MemoryStore
-from tests.support.storage import delta_tables, hostile_chunks
 
 Decode = Callable[[bytes], object]
 
@@ -61,107 +33,33 @@ Decode = Callable[[bytes], object]
 SUBSCRIPTION = subscription.encode_subscription(Subscription(("t", "u"), {"t": (0, 1)}, 3))
 
 
-def filled() -> ReplicatedTopic:
-    """Return a topic with segments and chunks, which are on three nodes, and with rows that are not on all of them."""
-    made = ReplicatedTopic(Stores(MemoryStore), replicas=(ALL, ("1", "2", "0")), retention_ms="-1")
-    for _ in range(6):
-        made.append({0: [b"a"] * 3, 1: [b"b"]}, on=ALL, acks="all")
-    made.roll(3)
-    made.append({0: [b"a"] * 3, 1: [b"b"]}, on=ALL[:2])
-    joined = made.log.group("g", create=True)
-    joined.submit(OffsetCommit({made.handle.topic_id: {0: Offset(3, metadata="m"), 1: Offset(1)}}))
-    joined.submit(JoinGroup(MemberDetails("m", (Protocol("range", *SUBSCRIPTION),)), "consumer"))
-    return made
-
-
-FILLED = filled()
-HANDLE = FILLED.handle
-GROUP = FILLED.log.group("g").journal
-FOLDER = layout.topic_folder("t", HANDLE.topic_id)
-
-
-def entry_of(journal: Journal[Any, Any]) -> bytes:
-    """Return a journal's newest entry."""
-    return journal.entries.read(journal.number) or b""
-
-
-def snapshot_of(journal: Journal[Any, Any]) -> bytes:
-    return journal.encoded_snapshot()[1]
-
-
 def named(decode: Callable[[bytes, str], object]) -> Decode:
     return lambda data: decode(data, "it")
 
 
-def as_entry(journal: Journal[Any, Any], number: int | None = None) -> Decode:
-    """Return what reads an entry as that of a number, by default the newest, after a journal's entries before it."""
-    before = journal.begin()
-    while before.number < (number or journal.number) - 1:
-        before.take_next()
-
-    def read(data: bytes) -> object:
-        past = before.copy()
-        past._fold(data, past._decode(data, "the entry"))
-        return past.state
-
-    return read
+ACTIONS = [
+    delta_log.commit_info(1, "WRITE"),
+    Action(protocol=delta_log.PROTOCOL),
+    Action(metadata=Metadata(id="x", schema_string="{}")),
+    Action(txn=Transaction("x", 1)),
+    Action(add=AddFile(path="0/a", size=1, modification_time=1, data_change=True, partition_values={})),
+]
 
 
-def as_snapshot(journal: Journal[Any, Any], machine: Machine[Any, Any]) -> Decode:
-    past = Replay(OneStore(MemoryStore()), "j/", machine, real_environment())
-    return lambda data: past.state_in(snapshot.decode_of(journal.folder, journal.number, data, "the snapshot"))
+def with_last_checkpoint(data: bytes) -> delta_log.DeltaTable:
+    """Read a table with a checkpoint, whose `_last_checkpoint` has these bytes."""
+    store, table = MemoryStore(), delta_log.DeltaTable()
+    table.apply(ACTIONS)
+    delta_log.write_checkpoint(store, "t/", table)
+    store.put(f"{delta_log.log_of('t/')}_last_checkpoint", data)
+    return delta_log.read(store, "t/")
 
 
-def in_inbox(data: bytes) -> object:
-    """Read a command of another process, which is passed over if it is none."""
-    store, inbox = MemoryStore(), topic_inbox(HANDLE.journal.folder, real_environment())
-    store.put("command", data)
-    found = inbox._command(store, "command")
-    if found is None:
-        raise CorruptObject("the command", "it is passed over")
-    return found
-
-
-FILES = tuple(topic.SequencedFile(each.name, each.holders, ()) for each in HANDLE.journal.state.files)
-NODES = JournalNodes("c", tuple(JournalNode(name, f"/{name}", name) for name in "abc"), 2)
-VOTE, CLAIM = Register(1), Register(1, is_claim=True)
-MARKER = node.Marker("c", "0", "i", root=True)
-EVENTS = msgspec.msgpack.encode(topic.decide(HANDLE.refresh(), AlterConfig({"retention.ms": "5"}), 0))
-
-SINK = sink_checkpoint.SinkRecord("/data/log", "c", "t", "9f")
-BACKFILL = backfill.BackfillPlan("b", "t", "9f", ("n",), 10, "struct<n:int>", bounds=("5",))
-BACKUP = backup.back_up(FILLED.log, MemoryStore("backups"))[0]
-
-ENVELOPED: dict[str, tuple[bytes, Decode]] = {
-    "entry of a topic": (entry_of(HANDLE.journal), as_entry(HANDLE.journal)),
-    "entry of a cluster": (entry_of(FILLED.log.cluster), as_entry(FILLED.log.cluster)),
-    "snapshot of a topic": (snapshot_of(HANDLE.journal), as_snapshot(HANDLE.journal, topic.MACHINE)),
-    "snapshot of a cluster": (snapshot_of(FILLED.log.cluster), as_snapshot(FILLED.log.cluster, cluster.MACHINE)),
-    "entry of a group": (entry_of(GROUP), as_entry(GROUP)),
-    "snapshot of a group": (snapshot_of(GROUP), as_snapshot(GROUP, group.MACHINE)),
-    "command in an inbox": (
-        seal(b"PLIB", 1, msgspec.msgpack.encode(CommitBatch(ProducerClaim("p", "q", "r", 1), (FILES[0],)))),
-        in_inbox,
-    ),
-    "answer to a command": (
-        encode_answer(Answer(7, {0: (3, 5), 1: (0, 1)}), "it"),
-        lambda data: decode_answer(data, "it"),
-    ),
-    "vote": (registers.encode(VOTE, b"a value"), lambda data: registers.decode(VOTE, data, "it")),
-    "empty vote": (registers.encode(VOTE, NIL), lambda data: registers.decode(VOTE, data, "it")),
-    "claim": (registers.encode(CLAIM, b"f" * 32), lambda data: registers.decode(CLAIM, data, "it")),
-    "node marker": (node.encode(MARKER), lambda data: node.decode(data, "it")),
-    "journal nodes": (journal_nodes.encode(NODES), lambda data: journal_nodes.decode(data, "it")),
-    "description": (topic_description.encode(HANDLE.description()), named(topic_description.decode)),
-    "backup": (backup_manifest.encode(BACKUP), named(backup_manifest.decode)),
-    "plan of a backfill": (backfill.encode(BACKFILL), named(backfill.decode)),
-    "sink in a checkpoint": (sink_checkpoint.encode(SINK), named(sink_checkpoint.decode)),
-}
 PLAIN: dict[str, tuple[bytes, Decode]] = {
     "schema": (schema.encode(schema.RECORD_WITH_HEADERS), lambda data: schema.decode(data, "it")),
-    "version of a Delta table": (delta_log.encode(delta_tables.ACTIONS), lambda data: delta_log.decode(data, "it")),
-    "checkpoint of a Delta table": (delta_checkpoint.encode(delta_tables.ACTIONS), named(delta_checkpoint.decode)),
-    "newest checkpoint of a Delta table": (b'{"version":0,"size":5}', delta_tables.with_last_checkpoint),
+    "version of a Delta table": (delta_log.encode(ACTIONS), lambda data: delta_log.decode(data, "it")),
+    "checkpoint of a Delta table": (delta_checkpoint.encode(ACTIONS), named(delta_checkpoint.decode)),
+    "newest checkpoint of a Delta table": (b'{"version":0,"size":5}', with_last_checkpoint),
     "subscription": (SUBSCRIPTION[0], lambda data: subscription.decode_subscription(data, b"", "m")),
     "partitions owned": (SUBSCRIPTION[1], lambda data: subscription.decode_subscription(SUBSCRIPTION[0], data, "m")),
     "assignment": (
@@ -234,10 +132,23 @@ GIVEN: dict[str, tuple[bytes, Decode]] = {
 SEGMENT = "t/0/00000000000000001000-00000000000000000007-abc"
 
 
+def good_chunks() -> list[bytes]:
+    """Return chunks of all kinds."""
+    rows = [
+        {"key": b"k%d" % i, "value": b"v" * (i * 40), "timestamp": i, "headers": [{"key": "h", "value": b"x"}] * i}
+        for i in range(9)
+    ]
+    return [
+        chunk.encode(pa.RecordBatch.from_pylist(rows, kind), number, compression)[1]
+        for compression in chunk.COMPRESSIONS
+        for number, kind in enumerate(schema.RECORD_SCHEMAS)
+    ]
+
+
 def written() -> tuple[bytes, bytes, bytes]:
     """Return an append file, and the two files of a segment."""
     store = MemoryStore()
-    chunks = hostile_chunks.good_chunks()
+    chunks = good_chunks()
     writer = segment.SegmentWriter(store, "t/0/", SEGMENT.rsplit("/", 1)[1], 1000, ((3, 1000), (5, 1004)))
     for data in chunks:
         writer.append(chunk.verify(pa.py_buffer(data), "x"), data)
@@ -251,7 +162,7 @@ def written_as_parquet() -> bytes:
     kind = ParquetRows(0, schema.RECORD_SCHEMAS, "lz4")
     name = f"{SEGMENT.rsplit('/', 1)[1]}.parquet"
     writer = ParquetSegmentWriter(store, "t/0/", name, 1000, ((3, 1000), (5, 1004)), kind)
-    for number, data in enumerate(map(pa.py_buffer, hostile_chunks.good_chunks())):
+    for number, data in enumerate(map(pa.py_buffer, good_chunks())):
         header = chunk.verify(data, "x")
         writer.append(chunk.decode(data, header, schema.RECORD_SCHEMAS, "x"), header.schema_id, number)
     writer.close()
@@ -328,4 +239,4 @@ FILES_OF_ROWS: dict[str, tuple[bytes, Decode]] = {
 }
 """Their chunks, blocks and row groups have checksums of their own, so every changed byte is noticed."""
 
-EVERY = ENVELOPED | PLAIN | GIVEN | FILES_OF_ROWS
+EVERY = PLAIN | GIVEN | FILES_OF_ROWS
