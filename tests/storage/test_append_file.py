@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_log_storage.columns.schema import RECORD, RECORD_ID, RECORD_SCHEMAS
-from pyspark_log_storage.errors import CorruptObject, ObjectMissing, StoreError
+from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.files import chunk
 from pyspark_log_storage.files.append_file import AppendFileWriter, read_chunk, scan
 from tests.support.memory_store import MemoryStore
@@ -65,47 +65,6 @@ def test_chunks_lie_back_to_back_in_the_order_of_the_writers_calls(memory):
     assert [place.partition for place in writer.chunks] == [3, 1, 3]
     ends = [place.position + place.length for place in writer.chunks]
     assert [0, *ends] == [*(place.position for place in writer.chunks), memory.size(KEY)]
-
-
-def test_a_file_never_takes_the_place_of_another(memory):
-    places = write(memory, [batch_of(b"first")])
-    with pytest.raises(StoreError):
-        write(memory, [batch_of(b"other")])
-    assert read(memory, places[0]) == [b"first"]
-
-
-def test_a_missing_file_is_missing(memory):
-    places = write(memory, [batch_of(b"a")])
-    memory.delete(KEY)
-    with pytest.raises(ObjectMissing):
-        read(memory, places[0])
-
-
-def test_every_flipped_byte_of_a_file_fails_its_chunk_and_no_other(memory):
-    places = write(memory, [batch_of(b"a"), batch_of(b"b", b"c")])
-    data = bytearray(memory.read(KEY))
-    for byte in range(len(data)):
-        data[byte] ^= 1 << byte % 8
-        memory.put(KEY, data)
-        hit = byte >= places[1].position
-        with pytest.raises(CorruptObject, match=f"offset 7.*{KEY} at byte"):
-            read(memory, places[hit])
-        assert read(memory, places[not hit]) == ([b"a"] if hit else [b"b", b"c"])
-        with pytest.raises(CorruptObject, match=f"the url/{KEY} at byte"):
-            list(scan(memory, KEY))
-        data[byte] ^= 1 << byte % 8
-
-
-def test_every_cut_of_a_file_fails_its_last_chunk(memory):
-    places = write(memory, [batch_of(b"a"), batch_of(b"b", b"c")])
-    data = memory.read(KEY)
-    for length in range(len(data)):
-        memory.put(KEY, data[:length])
-        with pytest.raises(CorruptObject, match=NAME):
-            read(memory, places[1])
-        if length not in {place.position for place in places}:
-            with pytest.raises(CorruptObject, match=f"the url/{KEY} at byte"):
-                list(scan(memory, KEY))
 
 
 def test_a_scan_yields_the_chunks_before_the_damage(memory):

@@ -6,7 +6,6 @@ import logging
 import os
 import subprocess
 import sys
-import threading
 import uuid
 from concurrent.futures import Future
 from unittest import mock
@@ -30,7 +29,6 @@ from pyspark_log_storage.stores.bucket import BucketStore
 from pyspark_log_storage.stores.file_system import Head, Occupied
 from pyspark_log_storage.stores.request_counts import Requests, counts_of
 from pyspark_log_storage.stores.s3 import S3
-from pyspark_log_storage.stores.self_test import self_test
 from pyspark_log_storage.stores.storage_options import StorageOptions
 from tests.servers.broken_link import BrokenLink
 from tests.support import fsspec_kinds
@@ -135,13 +133,6 @@ def test_the_parts_of_a_large_object_grow_because_their_number_is_limited(monkey
     writer = store.open_write("a")
     writer.write(bytes(10 + 10 + 20 + 20 + 30 + 1))
     assert [len(given[-1]) for operation, given, _ in store.calls if operation == "upload_part"] == [10, 10, 20, 20, 30]
-    broken = Scripted(create_multipart_upload=StoreUnavailable("s3://bucket", "a", "it is away"))
-    writer = broken.open_write("a")
-    with pytest.raises(StoreUnavailable):
-        writer.write(bytes(25))
-    with pytest.raises(AssertionError):
-        writer.close()
-    assert [operation for operation, *_ in broken.calls] == ["create_multipart_upload"], "a torn piece is not published"
 
 
 @pytest.mark.parametrize("there", [False, True])
@@ -406,23 +397,6 @@ threading.Thread(target=write).start()
     assert BucketStore(url, StorageOptions.given(moto.options)).read("a/b") == b"late"
 
 
-def test_a_log_is_written_and_read():
-    url = f"once://{uuid.uuid4().hex}/log"
-    log = PlainLog(url)
-    log.create("t", 2)
-    log.append("t", {0: [b"1", b"2"], 1: [b"3"]})
-    log.append("t", {0: [b"4"]})
-    assert read_topic(url, "t").numbers() == [1, 2, 4, 3]
-
-
-def test_a_store_that_ignores_the_mode_or_looks_before_it_writes_is_refused(monkeypatch):
-    with pytest.raises(StoreUnfit, match="overwrites an existing object"):
-        PlainLog(store=new("ignores"))
-    monkeypatch.setattr(fsspec_kinds.LooksFirst, "looked", threading.Barrier(2))
-    with pytest.raises(StoreUnfit, match="create an object at once"):
-        self_test(new("looks"), "nonce")
-
-
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
@@ -551,13 +525,6 @@ def test_an_option_that_a_store_cannot_have_is_refused_without_its_value(url, na
     with pytest.raises(LogError, match=says) as caught:
         open_store(url, StorageOptions.given({name: SECRET})).read("a")
     assert SECRET not in repr(caught.value)
-
-
-def test_other_names_of_schemes_mean_the_same():
-    assert absolute_url("gcs://bucket/log/") == "gs://bucket/log"
-    assert absolute_url("AZ://box/log") == absolute_url("abfss://box/log") == "abfs://box/log"
-    options = StorageOptions.given({"az://box": {"account_name": "a"}})
-    assert options.at("abfs://box/log") == {"account_name": "a"}
 
 
 def test_what_implementations_log_of_errors_is_left_out(caplog):

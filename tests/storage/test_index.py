@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.files import index
 from pyspark_log_storage.files.index import IndexEntry
 from tests.support.counting_store import CountingStore
@@ -73,15 +72,3 @@ def test_a_look_up_is_one_read(find):
     store.forget()
     find(store)
     assert store.reads == 1
-
-
-def test_every_flipped_byte_and_every_cut_is_an_error():
-    store = stored(entries_of([(10, 0, 9), (10, 10, 19)]))
-    whole = store.read(f"{KEY}.index")
-    for place in range(len(whole)):
-        damaged = bytearray(whole)
-        damaged[place] ^= 1 << place % 8
-        for data in (bytes(damaged), whole[:place]):
-            store.put(f"{KEY}.index", data)
-            with pytest.raises(CorruptObject, match=f"the url/{KEY}.index"):
-                index.read(store, KEY)

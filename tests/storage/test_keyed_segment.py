@@ -1,8 +1,6 @@
 """Keyed segments: some rows of a range at their offsets; never wrong rows, and no part unchecked."""
 
-import contextlib
 import itertools
-import random
 
 import msgspec
 import numpy as np
@@ -14,7 +12,7 @@ from hypothesis import strategies as st
 
 from pyspark_log_storage.columns.compaction_columns import CompactionColumns
 from pyspark_log_storage.columns.schema import RECORD, RECORD_SCHEMAS, TIMESTAMP
-from pyspark_log_storage.errors import CorruptObject, NewerFormat
+from pyspark_log_storage.errors import NewerFormat
 from pyspark_log_storage.files import index
 from pyspark_log_storage.files.row_files import KeyedCounts
 from pyspark_log_storage.parquet import keyed_segment, parquet_footer, parquet_segment
@@ -23,7 +21,6 @@ from pyspark_log_storage.parquet.parquet_segment import ParquetRows
 from pyspark_log_storage.segments import segment, transfer
 from tests.support.counting_store import CountingStore
 from tests.support.memory_store import MemoryStore
-from tests.support.rings import deep
 from tests.support.segment_reads import entries_between
 from tests.support.storage import parquet_rows
 from tests.support.storage.parquet_rows import BASE, EPOCHS, FOLDER, KEY, NAME
@@ -155,51 +152,6 @@ def test_an_offset_without_a_row_is_found_where_it_is_covered(store):
 
 
 # Damage
-
-
-def refused(store, done):
-    """Check that a scan and a copy refuse the file, and readers refuse it or find what was written."""
-    with pytest.raises(CorruptObject, match=f"the url/{KEY}"):
-        segment.scan(store, KEY)
-    with pytest.raises(CorruptObject):
-        transfer.copy_segment(store, MemoryStore(), KEY, done)
-    with contextlib.suppress(CorruptObject):
-        assert rows_in(store) == ROWS
-
-
-@pytest.fixture
-def written(store):
-    """The segment as the journal describes it, which a copy must have the counts of."""
-    entries = segment.scan(store, KEY)
-    counts = parquet_footer.read(store, KEY).segment.keyed
-    times = min(each.min_timestamp for each in entries), max(each.max_timestamp for each in entries)
-    found = segment.SegmentFile(NAME, BASE, END, len(entries), store.size(KEY), *times, counts)
-    for wrong in (None, KeyedCounts(11, 3), KeyedCounts(12, 2), KeyedCounts(12, 3, 1000)):
-        with pytest.raises(CorruptObject, match="where the journal says"):
-            transfer.copy_segment(store, MemoryStore(), KEY, msgspec.structs.replace(found, keyed=wrong))
-    return found
-
-
-@pytest.mark.parametrize("every", [9, deep(1)])
-def test_every_flipped_byte_and_every_cut_is_an_error_of_a_scan_and_of_a_copy(store, written, every):
-    data = store.read(KEY)
-    dice = random.Random(1)
-    for position in range(0, len(data), every):
-        damaged = bytearray(data)
-        damaged[position] ^= 1 << dice.randrange(8)
-        for each in (bytes(damaged), data[:position]):
-            store.put(KEY, each)
-            refused(store, written)
-    position = parquet_footer.read(whole(data), KEY).tail.position
-    for changed in (data + b"x", data + data[-8:], data[: position - 16] + data[position:], data[:position] + data):
-        store.put(KEY, changed)
-        refused(store, written)
-
-
-def whole(data):
-    made = MemoryStore()
-    made.put(KEY, data)
-    return made
 
 
 def test_a_newer_segment_is_distinguished_from_a_damaged_one(monkeypatch):

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import subprocess
 
 import pytest
 
@@ -145,29 +144,3 @@ class TestBrokenDisks:
         (tmp_path / "file").touch()
         with pytest.raises(StoreRefused, match="part of the path is a file"):
             write(LocalStore(str(tmp_path / "file")))
-
-
-@pytest.mark.deep
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
-class TestSmallDisk:
-    @pytest.fixture
-    def disk(self, tmp_path):
-        """A store on a disk of 64 KB."""
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", tmp_path], check=False)
-        if mounted.returncode:
-            pytest.skip("this place allows no mounts")
-        yield LocalStore(str(tmp_path / "root"))
-        subprocess.run(["umount", "--lazy", tmp_path], check=True)
-
-    @WRITES
-    def test_a_full_disk_has_refused_and_gives_back_what_the_write_took(self, disk, write):
-        with pytest.raises(StoreRefused, match="disk is full"):
-            write(disk, bytes(100_000))
-        assert temporaries(disk) == []
-        assert disk.create("a/c", bytes(40_000)) is True
-
-    @WRITES
-    def test_a_read_only_disk_has_refused(self, disk, tmp_path, write):
-        subprocess.run(["mount", "-o", "remount,ro", tmp_path], check=True)
-        with pytest.raises(StoreRefused, match="read-only"):
-            write(disk)

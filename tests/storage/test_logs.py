@@ -109,10 +109,3 @@ def test_each_fact_of_a_message_is_given():
             checked += 1
             assert name in given, where
     assert checked > 20
-
-
-def test_messages_name_topics_nodes_and_groups_by_their_fields():
-    for where, message, _ in messages():
-        for each in ast.walk(message):
-            if isinstance(each, ast.Constant) and isinstance(each.value, str):
-                assert not re.search(r"\b(topic|node|group|member) %(?!\()", each.value), where

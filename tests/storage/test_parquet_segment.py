@@ -1,7 +1,6 @@
 """Parquet segments: ordinary Parquet files for others, and never wrong rows for readers of the product."""
 
 import datetime as dt
-import random
 
 import msgspec
 import pyarrow as pa
@@ -11,15 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_log_storage.columns.schema import HEADERS, RECORD_SCHEMAS, RECORD_WITH_HEADERS, TIMESTAMP
-from pyspark_log_storage.errors import CorruptObject, NewerFormat, StoreError
+from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.files import chunk
 from pyspark_log_storage.files.row_files import NotAsParquet
 from pyspark_log_storage.parquet import parquet_footer, parquet_segment, row_group
 from pyspark_log_storage.segments import segment, transfer
 from tests.support.counting_store import CountingStore
 from tests.support.memory_store import MemoryStore
-from tests.support.rings import deep
-from tests.support.segment_reads import entries_between, entry_reaching
+from tests.support.segment_reads import entries_between
 from tests.support.storage.parquet_rows import BASE, EPOCHS, KEY, START, batch_of, rows_of, simple, whole, write
 
 headers = st.none() | st.lists(
@@ -70,29 +68,6 @@ def memory(monkeypatch):
     write(store, [*simple(3, 3), *simple(3, 3, epoch=5)])
     assert [each.rows for each in segment.scan(store, KEY)] == [3, 3, 3, 3]
     return store
-
-
-def test_rows_are_found_by_offset_and_by_time(memory):
-    for _ in range(2):
-        assert [each.base_offset for each in entries_between(memory, KEY, 1002, 1007)] == [1000, 1003, 1006]
-        assert entry_reaching(memory, KEY, 2).base_offset == 1000
-        assert entry_reaching(memory, KEY, 3) is None
-        memory.delete(f"{KEY}.index")
-
-
-def test_what_has_a_parquet_file_has_an_index_already(monkeypatch):
-    store = MemoryStore()
-    create = store.create
-
-    def create_or_die(key, data):
-        if key.endswith(".index"):
-            raise StoreError("the url", key, "the disk went away")
-        return create(key, data)
-
-    monkeypatch.setattr(store, "create", create_or_die)
-    with pytest.raises(StoreError, match="went away"):
-        write(store, simple(3))
-    assert list(store.list("")) == []
 
 
 def test_a_reader_of_one_row_group_reads_its_bytes_and_once_the_footer(memory):
@@ -236,27 +211,6 @@ def test_others_read_ordinary_columns_with_statistics_and_page_indexes(memory):
 # Damage
 
 
-def refused(store):
-    """Check that a scan, and so a copy's check, refuses the file."""
-    with pytest.raises(CorruptObject, match=f"the url/{KEY}"):
-        segment.scan(store, KEY)
-
-
-@pytest.mark.parametrize("every", [5, deep(1)])
-def test_every_flipped_byte_and_every_cut_is_an_error_of_a_scan(memory, every):
-    data = memory.read(KEY)
-    dice = random.Random(1)
-    for position in range(0, len(data), every):
-        damaged = bytearray(data)
-        damaged[position] ^= 1 << dice.randrange(8)
-        for each in (bytes(damaged), data[:position]):
-            memory.put(KEY, each)
-            refused(memory)
-    for more in (b"x", data[-8:]):
-        memory.put(KEY, data + more)
-        refused(memory)
-
-
 def test_a_reader_refuses_damaged_bytes_and_another_row_group(memory):
     first, second, *_ = segment.scan(memory, KEY)
     data = memory.read(KEY)
@@ -269,35 +223,9 @@ def test_a_reader_refuses_damaged_bytes_and_another_row_group(memory):
     moved = msgspec.structs.replace(first.place(), position=first.position + 1)
     with pytest.raises(CorruptObject, match="checksum"):
         row_group.read(memory, KEY, moved, RECORD_SCHEMAS, "offset 7")
-
-
-# Right checksums, wrong contents
-
-
-def resealed(store, change):
-    """Write the file again with a changed `pyspark-log.segment`, which has to be as long as before."""
-    data = store.read(KEY)
-    position = parquet_footer.read(store, KEY).tail.position
-    tail = data[position:]
-    changed = change(tail)
-    assert len(changed) == len(tail)
-    mark = list(parquet_footer._MARK.finditer(changed))[-1].span(2)
-    changed = changed[: mark[0]] + b"0" * 8 + changed[mark[1] :]
-    store.put(KEY, data[:position] + parquet_footer.sealed(changed))
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "error"),
-    [
-        (b'"version":1', b'"version":3', NewerFormat),
-        (b'"base_offset":1000', b'"base_offset":-100', CorruptObject),
-        (b'"row_groups":', b'"row_grouqs":', CorruptObject),
-    ],
-)
-def test_impossible_metadata_is_damage_unless_it_is_newer(memory, old, new, error):
-    resealed(memory, lambda tail: tail.replace(old, new, 1))
-    with pytest.raises(error):
-        segment.scan(memory, KEY, RECORD_SCHEMAS)
+    memory.put(other := KEY.replace("abc", "abd"), data)
+    with pytest.raises(CorruptObject, match="it was written as"):
+        row_group.read(memory, other, first.place(), RECORD_SCHEMAS, "x")
 
 
 def test_columns_that_repeat_have_a_dictionary_and_floats_no_statistics_because_these_leave_out_nan():

@@ -18,7 +18,7 @@ def test_the_options_of_a_url_take_precedence_below_it_and_not_for_a_name_that_b
 
 
 def test_the_options_of_a_scheme_are_for_all_its_stores():
-    options = StorageOptions.given({"s3a://": {"key": "of S3"}, "gs://": {"token": "t"}, "s3://eu": {"key": "eu"}})
+    options = StorageOptions.given({"s3a://": {"key": "of S3"}, "gcs://": {"token": "t"}, "s3://eu": {"key": "eu"}})
     assert options.at("s3://us/log") == {"key": "of S3"}
     assert options.at("s3://eu/log") == {"key": "eu"}
     assert options.at("gs://box/log") == {"token": "t"}

@@ -23,6 +23,9 @@ from pyspark_log_storage.stores.local import LocalStore
         ("file:///data/a#b?c", "/data/a#b?c"),
         ("/data/a%20b", "/data/a%20b"),
         ("S3A://Bucket/Log/", "s3://Bucket/Log"),
+        ("gcs://bucket/log/", "gs://bucket/log"),
+        ("AZ://box/log", "abfs://box/log"),
+        ("abfss://box/log", "abfs://box/log"),
     ],
 )
 def test_all_ways_to_write_an_address_are_one(given_as, meant):

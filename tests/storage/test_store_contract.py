@@ -1,14 +1,12 @@
 """What every store promises (`pyspark_log_storage.stores.store.Store`), tested of each kind there is."""
 
-import contextlib
 import tempfile
 import threading
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pyspark_log_storage.errors import ObjectMissing, StoreError
 from pyspark_log_storage.stores.local import LocalStore
@@ -92,15 +90,6 @@ def test_a_written_object_shows_whole_when_it_is_closed(store):
     assert (store.read("a/b"), list(store.list(""))) == (b"hello", ["a/b"])
     store.open_write("a/empty").close()
     assert store.read("a/empty") == b""
-
-
-@given(data=st.binary(max_size=50), start=st.integers(0, 60), length=st.none() | st.integers(0, 60))
-def test_a_range_is_the_slice_of_the_bytes(data, start, length):
-    expected = data[start:] if length is None else data[start : start + length]
-    with tempfile.TemporaryDirectory() as folder:
-        for store in (LocalStore(folder), MemoryStore()):
-            store.create("a", data)
-            assert store.read("a", start, length) == expected
 
 
 def test_a_read_returns_less_at_the_end_of_the_object(store):
@@ -207,47 +196,3 @@ def test_a_folder_lists_as_the_sorted_set_of_its_keys(keys, prefix, after):
             local.open_write(key, durable=False).close()
             memory.create(key, b"")
         assert list(local.list(prefix, after)) == list(memory.list(prefix, after)) == expected
-
-
-class Twins(RuleBasedStateMachine):
-    """A local store and a dict answer alike, whatever is done to them."""
-
-    def __init__(self):
-        super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
-        self.store = LocalStore(self.folder.name)
-        self.model = {}
-
-    def teardown(self):
-        self.folder.cleanup()
-
-    @rule(key=KEYS, data=st.binary(max_size=8))
-    def create(self, key, data):
-        assert self.store.create(key, data) == (key not in self.model)
-        self.model.setdefault(key, data)
-
-    @rule(key=KEYS, data=st.binary(max_size=8))
-    def put(self, key, data):
-        self.store.put(key, data)
-        self.model[key] = data
-
-    @rule(key=KEYS)
-    def delete(self, key):
-        self.store.delete(key)
-        self.model.pop(key, None)
-
-    @rule(key=KEYS, data=st.binary(max_size=8))
-    def write(self, key, data):
-        writer = self.store.open_write(key)
-        writer.write(data)
-        with contextlib.nullcontext() if key not in self.model else pytest.raises(StoreError):
-            writer.close()
-        self.model.setdefault(key, data)
-
-    @invariant()
-    def all_objects_are_there_and_no_other(self):
-        assert {key: self.store.read(key) for key in self.store.list("")} == self.model
-
-
-TestTwins = Twins.TestCase
-TestTwins.settings = settings(max_examples=25, stateful_step_count=15, deadline=None)

@@ -1,8 +1,10 @@
 """Transfer: a copy has the same bytes, or there is none."""
 
 import datetime as dt
+import itertools
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -12,6 +14,8 @@ from pyspark_log_storage.columns.schema import RECORD, RECORD_ID, RECORD_SCHEMAS
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, StoreError, StoreUnavailable
 from pyspark_log_storage.files import chunk
 from pyspark_log_storage.files.append_file import AppendFileWriter
+from pyspark_log_storage.files.row_files import KeyedCounts
+from pyspark_log_storage.parquet.keyed_segment import KeyedSegmentWriter
 from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegmentWriter
 from pyspark_log_storage.segments import segment, transfer
 from pyspark_log_storage.stores import read_ahead
@@ -23,6 +27,7 @@ SEGMENT = f"topics/t/1/0/{NAME}"
 EPOCHS = ((3, 1000), (5, 1004))
 WHEN = dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc)
 SMALL = [[b"a", b"b"], [b"c"], [b"d", b"e", b"f"]]
+PARQUET = ParquetRows(0, RECORD_SCHEMAS, "none")
 
 values = st.lists(st.lists(st.binary(max_size=100), min_size=1, max_size=5), min_size=1, max_size=5)
 
@@ -48,6 +53,15 @@ def write_segment(store, chunks=SMALL):
     return writer.close()
 
 
+def write_keyed(store, chunks=SMALL):
+    """Write a keyed segment that has every second offset."""
+    writer = KeyedSegmentWriter(store, "topics/t/1/0/", f"{NAME}.parquet", 1000, EPOCHS, PARQUET)
+    offsets = itertools.count(1000, 2)
+    for each in chunks:
+        writer.append_at(batch_of(each), np.array([next(offsets) for _ in each]), RECORD_ID, 3)
+    return writer.close_at(next(offsets), 0)
+
+
 class Kind:
     """A kind of file, how it is copied and checked, and its keys, of which the source is asked for the first."""
 
@@ -62,23 +76,22 @@ class Kind:
 
 
 def write_parquet(store, chunks=SMALL):
-    kind = ParquetRows(0, RECORD_SCHEMAS, "none")
-    writer = ParquetSegmentWriter(store, "topics/t/1/0/", f"{NAME}.parquet", 1000, EPOCHS, kind)
+    writer = ParquetSegmentWriter(store, "topics/t/1/0/", f"{NAME}.parquet", 1000, EPOCHS, PARQUET)
     for number, each in enumerate(chunks):
         writer.append(batch_of(each), RECORD_ID, number)  # each epoch has a row group of its own
     return writer.close()
 
 
-KINDS = {
-    "append file": Kind(write_file, transfer.copy_append_file, transfer.check_append_file, FILE),
-    "segment": Kind(write_segment, transfer.copy_segment, transfer.check_segment, f"{SEGMENT}.log", f"{SEGMENT}.index"),
-    "Parquet segment": Kind(
-        write_parquet, transfer.copy_segment, transfer.check_segment, f"{SEGMENT}.parquet", f"{SEGMENT}.parquet.index"
-    ),
+OF_SEGMENTS = transfer.copy_segment, transfer.check_segment
+OF_PARQUET = f"{SEGMENT}.parquet", f"{SEGMENT}.parquet.index"
+SEGMENTS = {
+    "keyed segment": Kind(write_keyed, *OF_SEGMENTS, *OF_PARQUET),
+    "Parquet segment": Kind(write_parquet, *OF_SEGMENTS, *OF_PARQUET),
+    "segment": Kind(write_segment, *OF_SEGMENTS, f"{SEGMENT}.log", f"{SEGMENT}.index"),
 }
-
-
+KINDS = {"append file": Kind(write_file, transfer.copy_append_file, transfer.check_append_file, FILE), **SEGMENTS}
 both = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+of_segments = pytest.mark.parametrize("kind", SEGMENTS.values(), ids=SEGMENTS)
 
 
 @pytest.fixture(params=["local", "memory"])
@@ -158,14 +171,16 @@ def test_an_intact_but_other_chunk_is_noticed(source):
     assert transfer.has_object(target, FILE)
 
 
-@pytest.mark.parametrize(
-    ("field", "value"), [("base_offset", 999), ("end_offset", 1007), ("chunks", 2), ("log_bytes", 64)]
-)
-def test_a_segment_that_is_not_what_the_journal_names_is_noticed(source, field, value):
-    expected = msgspec.structs.replace(write_segment(source), **{field: value})
-    target = MemoryStore()
+# The last is only said of segments in Parquet.
+WRONG = [{"base_offset": 999}, {"end_offset": 1007}, {"chunks": 2}, {"log_bytes": 64}, {"keyed": KeyedCounts(6, 1)}]
+
+
+@pytest.mark.parametrize(("name", "wrong"), [*itertools.product(SEGMENTS, WRONG)][:-1])
+def test_a_segment_that_is_not_what_the_journal_names_is_noticed(name, source, wrong):
+    kind, target = SEGMENTS[name], MemoryStore()
+    expected = msgspec.structs.replace(kind.write(source), **wrong)
     with pytest.raises(CorruptObject, match="the source"):
-        transfer.copy_segment(source, target, SEGMENT, expected)
+        kind.copy(source, target, expected)
     assert there(target) == []
 
 
@@ -191,22 +206,46 @@ def test_an_interrupted_copy_leaves_nothing_and_is_made_by_the_next_attempt(kind
     assert {key: target.read(key) for key in there(target)} == {key: source.read(key) for key in kind.keys}
 
 
+class Failing(MemoryStore):
+    """Fails to create the objects whose keys end so."""
+
+    ending = ".log"
+
+    def create(self, key, data):
+        if key.endswith(self.ending):
+            raise StoreUnavailable(self.url, key, "the test made this up")
+        return super().create(key, data)
+
+
 def test_a_copy_cut_before_the_log_had_its_name_is_made_by_the_next_attempt(source):
-    class Failing(MemoryStore):
-        fails = True
-
-        def create(self, key, data):
-            if key.endswith(".log") and self.fails:
-                raise StoreUnavailable(self.url, key, "the test made this up")
-            return super().create(key, data)
-
     expected, target = write_segment(source), Failing()
     with pytest.raises(StoreUnavailable):
         transfer.copy_segment(source, target, SEGMENT, expected)
     assert there(target) == [f"{SEGMENT}.index"]
-    target.fails = False
+    target.ending = "nothing"
     transfer.copy_segment(source, target, SEGMENT, expected)
     transfer.check_segment(target, SEGMENT, expected)
+
+
+@of_segments
+def test_a_segment_that_is_there_has_an_index_already(kind):
+    store = Failing()
+    store.ending = ".index"
+    with pytest.raises(StoreUnavailable):
+        kind.write(store)
+    assert there(store) == []
+
+
+@of_segments
+def test_a_segment_of_the_same_rows_in_the_place_of_another_is_refused(kind, source):
+    """As after a roll that another process has done, too."""
+    expected = kind.write(source)
+    for key in kind.keys:
+        source.create(key.replace("abc", "abd"), source.read(key))
+    other = kind.keys[0].replace("abc", "abd").removesuffix(".log")
+    for read in (segment.scan, segment.epochs_of, lambda *at: transfer.check_segment(*at, expected)):
+        with pytest.raises(CorruptObject, match="was written as"):
+            read(source, other)
 
 
 @both

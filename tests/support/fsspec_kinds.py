@@ -1,6 +1,5 @@
 """Implementations of fsspec's interface that keep their objects in this process, sound ones and others."""
 
-import contextlib
 import threading
 from typing import ClassVar
 
@@ -28,30 +27,6 @@ class Once(MemoryFileSystem):
     def put_file(self, lpath, rpath, mode="overwrite", **options):
         with open(lpath, "rb") as file:
             self.pipe_file(rpath, file.read(), mode=mode)
-
-
-class IgnoresMode(Once):
-    """Overwrites, whatever the mode is."""
-
-    protocol = "ignores"
-
-    def pipe_file(self, path, value, mode="overwrite", **options):
-        super().pipe_file(path, value)
-
-
-class LooksFirst(Once):
-    """Looks whether the object exists, and then writes it."""
-
-    protocol = "looks"
-    looked = threading.Barrier(2)
-
-    def pipe_file(self, path, value, mode="overwrite", **options):
-        if mode == "create" and self.exists(path):
-            raise FileExistsError(path)
-        if path.endswith("-race"):
-            with contextlib.suppress(threading.BrokenBarrierError):
-                self.looked.wait(1)
-        super().pipe_file(path, value)
 
 
 class LosesAnswers(Once):
@@ -109,7 +84,7 @@ class Fails(Once):
         super().rm_file(path)
 
 
-KINDS = (Once, IgnoresMode, LooksFirst, LosesAnswers, RepeatsOutOfSight, Fails)
+KINDS = (Once, LosesAnswers, RepeatsOutOfSight, Fails)
 
 
 def register():
