@@ -14,6 +14,7 @@ from tests.disk.disk import Disk
 from tests.disk.recorder import Recorder, replayed
 from tests.support.faulty_store import Killed
 
+pytestmark = pytest.mark.default
 KEY, DATA = "a/b/y", b"acknowledged"
 FOLDERS = "new/log"
 SAMPLES = 30
@@ -25,14 +26,29 @@ def write(store: LocalStore) -> None:
     writer.close()
 
 
+def create_again(store: LocalStore) -> None:
+    """Create an object in a folder that the store has flushed, and that was removed since."""
+    store.create("a/b/z", b"")
+    for key in ("a/b/x", "a/b/z"):
+        store.delete(key)
+    store.remove_folders("a/")
+    store.create(KEY, DATA)
+
+
 ACTS = {
     "create": lambda store: store.create(KEY, DATA),
+    "create what may be there": lambda store: store.create(KEY, DATA),
+    "create again": create_again,
     "put": lambda store: store.put(KEY, DATA),
     "write": write,
 }
+FIRST = {"create what may be there": KEY}
+"""What the first process creates, if it is not another object in the same folder."""
 FOLDERS_ABOVE = {"_flush < _flush_name", "_flush < _flush", "_make_root < _open_temporary"}
 NOTICED = {
     "create": {"_written < create", *FOLDERS_ABOVE},
+    "create what may be there": {"_written < create", *FOLDERS_ABOVE},
+    "create again": {"_written < create", *FOLDERS_ABOVE},
     "put": {"_written < put", *FOLDERS_ABOVE},
     "write": {"close", *FOLDERS_ABOVE},
 }
@@ -51,7 +67,7 @@ def recorded(act: str) -> list[Recorder]:
             recorder.kill_at = kill_at
             with recorder.recording():
                 try:
-                    LocalStore(f"{path}/{FOLDERS}").create("a/b/x", b"first")
+                    LocalStore(f"{path}/{FOLDERS}").create(FIRST.get(act, "a/b/x"), DATA)
                 except Killed:
                     recorder.revive()
                     is_killed = True

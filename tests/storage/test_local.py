@@ -3,117 +3,29 @@
 import errno
 import fcntl
 import os
-import shutil
 import stat
-import sys
 
 import pytest
 
 from pyspark_log_storage.errors import (
     StoreUnfit,
 )
-from pyspark_log_storage.stores import local
 from pyspark_log_storage.stores.local import LocalStore
 from tests.support.storage.local_writes import fail, temporaries
 
-# Creates each key that it is told, with bytes that are its own, and says whether it did it.
 
-# Hangs in the system call whose name it is given, in the middle of a `create`.
+def test_folders_in_which_this_process_can_have_made_none_are_not_flushed(local, monkeypatch):
+    """It may lack the right to open them."""
+    flushed, fsync = set(), os.fsync
 
+    def recording(fd):
+        flushed.add(os.path.relpath(os.readlink(f"/proc/self/fd/{fd}"), local.url))
+        fsync(fd)
 
-class TestFlushes:
-    @pytest.fixture
-    def calls(self, monkeypatch, local):
-        """What the store asks of the operating system, in order; a flushed folder by its path."""
-        made = []
-
-        def record(call):
-            real = getattr(os, call)
-
-            def recording(*arguments, **options):
-                folder = os.readlink(f"/proc/self/fd/{arguments[0]}") if call == "fsync" else ""
-                made.append(f"{call} {os.path.relpath(folder, local.url)}" if folder else call)
-                return real(*arguments, **options)
-
-            monkeypatch.setattr(os, call, recording)
-
-        for call in ("fdatasync", "link", "rename", "fsync", "unlink"):
-            record(call)
-        return made
-
-    @pytest.fixture
-    def warm(self, local):
-        """The store, when it has flushed the folder "a" and all above it before."""
-        local.create("a/b/first", b"")
-        return local
-
-    @pytest.mark.parametrize("durable", [True, False])
-    def test_the_bytes_are_flushed_then_named_then_the_folder_is_flushed(self, warm, calls, durable):
-        flushes = ["fdatasync"] * durable, ["fsync a/b"] * durable
-        if durable:
-            warm.create("a/b/c", b"hello")
-            assert calls == ["fdatasync", "link", "fsync a/b", "unlink"]
-            calls.clear()
-            warm.put("a/b/c", b"hello")
-            assert [call for call in calls if call != "unlink"] == ["fdatasync", "rename", "fsync a/b"]
-            calls.clear()
-        writer = warm.open_write("a/b/d", durable=durable)
-        writer.write(b"hello")
-        writer.close()
-        assert calls == [*flushes[0], "link", *flushes[1], "unlink"]
-
-    def test_write_back_of_a_large_file_begins_early(self, warm, monkeypatch):
-        told = []
-        monkeypatch.setattr(local, "_begin_writeback", lambda _, start, length: told.append((start, length)))
-        for durable in (True, False):
-            writer = warm.open_write(f"a/b/{durable}", durable=durable)
-            for size in (3_000_000, 3_000_000, 9_000_000, 10):
-                writer.write(bytes(size - 1), b"x")
-            writer.close()
-        assert told == [(0, 6_000_000), (6_000_000, 9_000_000)], "only what must be durable is flushed at all"
-
-    @pytest.mark.parametrize("whose", ["its own", "another process's", "made again"])
-    def test_every_new_folder_is_durable(self, local, calls, whose):
-        if whose == "another process's":
-            os.makedirs(f"{local.url}/a/b")
-        if whose == "made again":
-            local.create("a/b/first", b"")
-            shutil.rmtree(f"{local.url}/a")
-            calls.clear()
-        local.create("a/b/c", b"hello")
-        assert {"fsync .", "fsync a", "fsync a/b"} <= set(calls)
-        assert ({"fsync ../..", "fsync .."} <= set(calls)) is (whose != "made again")
-
-    @pytest.mark.parametrize("why", ["a mount point", "no rights"])
-    def test_folders_above_a_mount_point_or_in_which_this_process_can_have_made_none_are_not_flushed(
-        self, local, calls, monkeypatch, why
-    ):
-        def on_a_disk_of_its_own(path, *arguments, **options):
-            found = list(real(path, *arguments, **options))
-            found[2] = len(str(path))
-            return os.stat_result(found)
-
-        real = os.stat
-        if why == "no rights":
-            monkeypatch.setattr(os, "access", lambda *_: False)
-        else:
-            monkeypatch.setattr(os, "stat", on_a_disk_of_its_own)
-        local.create("a/b/c", b"hello")
-        assert {call for call in calls if call.startswith("fsync")} == {"fsync .", "fsync a", "fsync a/b"}
-
-    def test_the_second_writer_flushes_what_the_first_may_not_have_flushed(self, warm, calls):
-        """It may act upon the object, so the object must not vanish in a power failure."""
-        assert warm.create("a/b/first", b"second") is False
-        assert "fsync a/b" in calls
-
-    @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is nothing to ask for it")
-    def test_write_back_is_begun_before_the_flush(self, warm):
-        fd = os.open(f"{warm.url}/a/b/file", os.O_CREAT | os.O_RDWR)
-        os.write(fd, bytes(1 << 20))
-        local._begin_writeback(fd, 0, 1 << 20)
-        local._begin_writeback(-1, 0, 1)  # the flush reports errors
-        os.close(fd)
-        assert local._sync_file_range() is not None
+    monkeypatch.setattr(os, "fsync", recording)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    local.create("a/b/c", b"hello")
+    assert flushed == {".", "a", "a/b"}
 
 
 class TestLinks:
