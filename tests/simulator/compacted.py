@@ -1,21 +1,17 @@
 """The actors of a compacted world: what is written there, who compacts, who changes the policy, and who reads.
 
-A reader of the newest rows compares them with the model at the version that it read. A stream that repeats its batches
-must get the same rows, or an error.
+A reader of the newest rows compares them with the model at the version that it read.
 """
 
 from __future__ import annotations
 
-import json
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import CaseInsensitiveDict
 
 from pyspark_log.clients.scan import scan
 from pyspark_log.reading import groups as operations
-from pyspark_log.source.readers import StreamReader
 from pyspark_log_coordinator.maintenance import isr_copies, roll_task
 from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped
@@ -43,7 +39,6 @@ if TYPE_CHECKING:
 _SLEEPS_OVER_SWAP, _SLEEP_SECONDS = 0.2, 1.0
 """How often a compactor is suspended between its segment and the swap, and for how long."""
 _KEYLESS = 0.2
-_REPEATED, _RESTARTED = 0.5, 0.1
 _OLD_VERSION = 0.4
 
 
@@ -90,8 +85,6 @@ def start(world: World) -> None:
     if settings.policy_changes:
         actors.supervised(world, "policy changer", policy_changer)
     actors.supervised(world, "newest reader", newest_reader)
-    checkpoint: dict[str, Any] = {}
-    actors.supervised(world, "repeating reader", lambda process: repeating_reader(process, checkpoint))
 
 
 def compactor(process: Process) -> None:
@@ -224,61 +217,6 @@ def _look_at_lag(process: Process) -> None:
             world.counts["lags below the compacted end"] += begin < one.compacted_end
         is_right = any(low <= each.lag <= high for low, high in expected)
         require(is_right, f"{each}: the lag is none of {expected}")
-
-
-def repeating_reader(process: Process, checkpoint: dict[str, Any]) -> None:
-    """Read the micro-batches of a query that must not lose rows, and repeat them, also after its process was killed."""
-    world, chance = process.world, process.chance
-    while world.busy:
-        before = 0 if world.rows is None else world.rows.number
-        try:
-            if not _repeat(process, checkpoint, before) or chance.random() < _RESTARTED:
-                checkpoint.clear()
-        except (NoCluster, UnknownTopic):
-            require(before == 0, "the topic is said not to be there")
-        except DataLoss as error:
-            require(_is_clear(error), f"what is lost is not said: {error}")
-            require(readers.may_be_lost(world), "rows are said to be lost; none are")
-            world.counts["repeated batches refused"] += "found" in checkpoint
-            checkpoint.clear()
-        except LogError as error:
-            world.excused(error)
-        process.wait(0.03)
-
-
-def _repeat(process: Process, checkpoint: dict[str, Any], before: int) -> bool:
-    """Read the batch that the checkpoint has, or the next one; return whether there was one."""
-    world, chance = process.world, process.chance
-    process.place = "driver"
-    options = {"path": readers.PATH, "subscribe": TOPIC, "startingOffsets": "earliest"}
-    options |= readers.compacted_options(world)
-    options["maxOffsetsPerTrigger"] = str(chance.choice([3, 10, 100]))
-    options["maxRecordsOnDriver"] = chance.choice(readers.MOST_ON_DRIVER)
-    reader = StreamReader(readers.schema_of(world), CaseInsensitiveDict(options))
-    start = checkpoint.setdefault("start", reader.initialOffset())
-    if "end" not in checkpoint:
-        end = reader.latestOffset(start, reader.getDefaultReadLimit())
-        if end == start:
-            return False
-        checkpoint["end"] = json.loads(json.dumps(end))
-    bounds = readers.bounds_of(start, checkpoint["end"])
-    found = readers.read(process, reader, reader.partitions(start, checkpoint["end"]))
-    rows = world.rows
-    assert rows is not None
-    readers.hold_planned(world, found, before, bounds)
-    if "found" in checkpoint and not rows.unclean:
-        first = checkpoint["found"]
-        require(found == first, f"the batch {bounds} had {first}, and when it was repeated {found}")
-        ends = {p: one.compacted_end if one.keyed_segments else 0 for p, one in enumerate(rows.states[-1].partitions)}
-        world.counts["batches repeated"] += 1
-        world.counts["batches repeated below the compacted end"] += any(
-            begin < ends[p] for p, (begin, _) in bounds.items()
-        )
-    checkpoint["found"] = found
-    if chance.random() >= _REPEATED:
-        checkpoint["start"] = checkpoint.pop("end")
-        del checkpoint["found"]
-    return True
 
 
 def _is_clear(error: DataLoss) -> bool:

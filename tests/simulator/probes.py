@@ -37,7 +37,7 @@ COMPACTION = (
         "keyed swaps refused",
     ),
     *("newest rows read of keyed segments", "newest rows read at a version", "newest rows refused", "policy changes"),
-    *("batches repeated below the compacted end", "repeated batches refused", "lags below the compacted end"),
+    "lags below the compacted end",
 )
 GROUPS = (
     *("offset commits", "rewound", "rewinds taken up", "offsets deleted"),

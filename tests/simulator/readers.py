@@ -103,7 +103,7 @@ def _micro_batch(process: Process, reader: StreamReader, checkpoint: Checkpoint,
     found = read(process, reader, reader.partitions(start, end))
     for p, (begin, last) in bounds_of(start, end).items():
         _complete(world, found, p, begin, last)
-    hold_planned(world, found, before, bounds_of(start, end), may_lose=True)
+    _hold_planned(world, found, before, bounds_of(start, end))
     checkpoint["start"] = checkpoint.pop("end")
     starts.append(checkpoint["start"])
     world.counts["micro-batches read"] += 1
@@ -221,19 +221,17 @@ def bounds_of(start: Any, end: Any) -> dict[int, tuple[int, int]]:
     return {p: (begins[TOPIC, p], last.offset) for p, last in ended.topics[TOPIC].end.items()}
 
 
-def hold_planned(
-    world: World, found: Found, before: int, bounds: Mapping[int, tuple[int, int]], *, may_lose: bool = False
-) -> None:
+def _hold_planned(world: World, found: Found, before: int, bounds: Mapping[int, tuple[int, int]]) -> None:
     """Hold that a batch of a compacted topic is what one of the states since entry `before` has between bounds.
 
     So from the compacted end on it has every row, and before that those that compaction has left. Rows that expired
-    while it was read may lack if the query `may_lose` some.
+    while it was read may lack.
     """
     rows, known = world.rows, world.compaction
     if known is None or rows is None or rows.unclean:
         return
     got = {p: sorted(found.get(p, {})) for p in bounds}
-    starts = [each.log_start if may_lose else 0 for each in rows.states[-1].partitions]
+    starts = [each.log_start for each in rows.states[-1].partitions]
 
     def is_right(p: int, partition: Partition) -> bool:
         lacking = set(there := known.readable(p, partition, *bounds[p])).difference(got[p])
