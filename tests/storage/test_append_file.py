@@ -1,25 +1,18 @@
 """Append files: a chunk is read at the position that the journal names, or not at all."""
 
-import datetime as dt
-
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_storage.columns.schema import RECORD, RECORD_ID, RECORD_SCHEMAS
+from pyspark_log_storage.columns.schema import RECORD_ID, RECORD_SCHEMAS
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.files import chunk
 from pyspark_log_storage.files.append_file import AppendFileWriter, read_chunk, scan
 from tests.support.memory_store import MemoryStore
+from tests.support.plain_log import record
 
 KEY = "topics/t/1/append/a"
 NAME = "topic t, partition 0, offset 7"
-
-
-def batch_of(*values):
-    when = dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc)
-    return pa.RecordBatch.from_pylist([{"key": None, "value": v, "timestamp": when} for v in values], RECORD)
 
 
 def write(store, batches, compression="none", key=KEY):
@@ -50,7 +43,7 @@ def memory():
 )
 def test_every_chunk_is_read_from_its_place_and_found_by_a_scan(stored, compression):
     store = MemoryStore()
-    places = write(store, [batch_of(*each) for each in stored], compression)
+    places = write(store, [record(each) for each in stored], compression)
     assert [read(store, place) for place in places] == stored
     found = [(position, header.length, header.rows, header.crc) for position, header, _ in scan(store, KEY)]
     assert found == [(place.position, place.length, place.rows, place.crc) for place in places]
@@ -59,7 +52,7 @@ def test_every_chunk_is_read_from_its_place_and_found_by_a_scan(stored, compress
 def test_chunks_lie_back_to_back_in_the_order_of_the_writers_calls(memory):
     writer = AppendFileWriter(memory.open_write(KEY, durable=True))
     for partition, value in ((3, b"a"), (1, b"b" * 500), (3, b"c")):
-        writer.append(partition, batch_of(value), RECORD_ID, "none")
+        writer.append(partition, record([value]), RECORD_ID, "none")
     assert list(memory.list("")) == [], "it is invisible until it is closed"
     writer.close()
     assert [place.partition for place in writer.chunks] == [3, 1, 3]
@@ -68,7 +61,7 @@ def test_chunks_lie_back_to_back_in_the_order_of_the_writers_calls(memory):
 
 
 def test_a_scan_yields_the_chunks_before_the_damage(memory):
-    places = write(memory, [batch_of(b"a"), batch_of(b"b")])
+    places = write(memory, [record([b"a"]), record([b"b"])])
     memory.put(KEY, memory.read(KEY)[:-1])
     found = scan(memory, KEY)
     assert next(found)[0] == places[0].position
@@ -78,7 +71,7 @@ def test_a_scan_yields_the_chunks_before_the_damage(memory):
 
 @pytest.mark.parametrize(("byte", "error"), [(0x7F, "ends after"), (0xFF, "the maximum is")])
 def test_a_damaged_length_does_not_make_a_scan_read_behind_the_file(memory, monkeypatch, byte, error):
-    write(memory, [batch_of(b"a")])
+    write(memory, [record([b"a"])])
     data = bytearray(memory.read(KEY))
     data[11] = byte
     memory.put(KEY, data)
@@ -93,8 +86,8 @@ def test_a_damaged_length_does_not_make_a_scan_read_behind_the_file(memory, monk
 
 
 def test_an_intact_chunk_of_another_file_is_not_taken_for_the_one_asked_for(memory):
-    mine = write(memory, [batch_of(b"mine")])
-    write(memory, [batch_of(b"else")], key="other")
+    mine = write(memory, [record([b"mine"])])
+    write(memory, [record([b"else"])], key="other")
     memory.put(KEY, memory.read("other"))
     with pytest.raises(CorruptObject, match="another chunk than the journal says"):
         read(memory, mine[0])

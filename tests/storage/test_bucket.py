@@ -438,20 +438,6 @@ def test_what_must_be_installed_is_said(monkeypatch, url, package, cure):
     assert cure in str(refused.value)
 
 
-def test_a_create_whose_answer_was_lost_does_not_take_the_object_of_another(monkeypatch):
-    store, other = new("fails"), []
-
-    def lose(_, path):
-        if not other:
-            other.append(path)
-            fsspec_kinds.Once().pipe_file(path, b"other")
-            raise ConnectionResetError
-
-    monkeypatch.setattr(fsspec_kinds.Fails, "fail", lose)
-    assert store.create("a/b", b"mine") is False
-    assert store.read("a/b") == b"other"
-
-
 @pytest.mark.parametrize("kind", [fsspec_kinds.LosesAnswers, fsspec_kinds.RepeatsOutOfSight])
 @pytest.mark.parametrize("size", [10, 3000])
 def test_a_file_whose_answer_was_lost_counts_and_one_of_another_does_not(kind, size, monkeypatch):

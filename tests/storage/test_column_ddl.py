@@ -101,14 +101,6 @@ def test_what_is_no_schema_is_refused(text, error):
         parse(text)
 
 
-def test_structs_without_end_are_refused():
-    kind = "integer"
-    for _ in range(900):
-        kind = {"type": "struct", "fields": [{"name": "a", "type": kind}]}
-    with pytest.raises(InvalidRecord, match="nested more than 32 levels deep"):
-        column_types.from_json(kind)
-
-
 def test_dots_in_the_name_of_a_column_are_no_levels():
     name = ".".join("a" * 40)
     assert parse(f"`{name}` struct<`{name}`: int>").names == [name]

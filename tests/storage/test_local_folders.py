@@ -18,18 +18,6 @@ from tests.support.memory_store import MemoryStore
 # Empty folders
 
 
-def test_empty_folders_go_and_all_that_hold_something_stay(tmp_path):
-    store = LocalStore(str(tmp_path))
-    for key in ("t/empty/deep/x", "t/used/x", "u/x"):
-        store.create(key, b"")
-    store.delete("t/empty/deep/x")
-    (tmp_path / "t" / "link").symlink_to(tmp_path / "u")
-    store.delete("u/x")
-    store.remove_folders("t/")
-    assert sorted(each.name for each in (tmp_path / "t").iterdir()) == ["link", "used"]
-    assert (tmp_path / "u").is_dir()
-
-
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_create_in_a_folder_that_is_being_removed_creates_it_again_or_is_retriable(tmp_path, monkeypatch, times):
     store, link = LocalStore(str(tmp_path)), os.link

@@ -7,23 +7,13 @@ import pytest
 from pyspark_log_storage.errors import ObjectMissing
 from pyspark_log_storage.stores import read_ahead
 from pyspark_log_storage.stores.read_ahead import ReadAhead
-from tests.support.memory_store import MemoryStore
-
-
-class Counted(MemoryStore):
-    """Counts the reads."""
-
-    reads = 0
-
-    def read(self, key, start=0, length=None):
-        self.reads += 1
-        return super().read(key, start, length)
+from tests.support.counting_store import CountingStore
 
 
 @pytest.fixture
 def store(monkeypatch):
     monkeypatch.setattr(read_ahead, "RANGE_BYTES", 100)
-    store = Counted("memory")
+    store = CountingStore()
     for key in ("a", "b"):
         store.create(key, random.Random(key).randbytes(1_050))
     return store

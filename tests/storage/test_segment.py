@@ -1,32 +1,22 @@
 """Segments: many chunks in one file, found by offset and by time, and never wrong rows."""
 
-import datetime as dt
-
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_storage.columns.schema import RECORD, RECORD_ID, RECORD_SCHEMAS
+from pyspark_log_storage.columns.schema import RECORD_ID, RECORD_SCHEMAS
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from pyspark_log_storage.files import chunk, index
 from pyspark_log_storage.segments import segment, transfer
 from tests.support.counting_store import CountingStore
 from tests.support.memory_store import MemoryStore
 from tests.support.segment_reads import entries_between, entry_reaching
+from tests.support.storage.parquet_rows import BASE, EPOCHS, batch_of
 
 FOLDER = "topics/t/1/0/"
 NAME = "00000000000000001000-00000000000000000007-abc"
 KEY = FOLDER + NAME
-BASE = 1000
-EPOCHS = ((3, 1000), (5, 1004))
-START = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
-
-
-def batch_of(rows):
-    """Return rows, given as value and time in microseconds."""
-    found = [{"key": None, "value": v, "timestamp": START + dt.timedelta(microseconds=t)} for v, t in rows]
-    return pa.RecordBatch.from_pylist(found, RECORD)
 
 
 def write(store, chunks, epochs=EPOCHS, base=BASE, compression="none"):

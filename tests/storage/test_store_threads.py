@@ -24,12 +24,3 @@ def test_a_store_that_hangs_is_waited_for_no_longer_than_agreed():
     hangs.set()
     finish_calls(10)
     assert threads.next(0) is not None
-
-
-def test_nothing_is_waited_for_once_all_calls_have_ended(monkeypatch):
-    threads = StoreThreads("test")
-    threads.start("store", bool)
-    assert threads.next(10) is not None
-    finish_calls(10)
-    monkeypatch.setattr("time.sleep", None)
-    finish_calls(10)

@@ -1,15 +1,13 @@
 """Temporary files: what a killed writer left goes when it was still for a day, and nothing else does."""
 
-import errno
 import os
 import time
 from pathlib import Path
 
 import pytest
 
-from pyspark_log_storage.errors import StoreRefused, StoreUnavailable
+from pyspark_log_storage.errors import StoreUnavailable
 from pyspark_log_storage.stores.local import STILL_SECONDS
-from tests.support.storage.local_writes import fail
 
 
 def files(store):
@@ -75,15 +73,6 @@ def test_a_file_that_its_writer_removes_in_this_moment_is_not_counted(local, mon
         patch.setattr(os, "listdir", lambda _: ["d" * 32, *names])  # the first has gone since
         found = local.delete_unfinished()
     assert found == [f".tmp/{name}" for name in names]
-
-
-def test_a_cleanup_that_is_not_allowed_says_so(local, monkeypatch):
-    make_old(local, abandoned(local))
-
-    fail(monkeypatch, "unlink", errno.EACCES)
-    with pytest.raises(StoreRefused, match="permission"):
-        local.delete_unfinished()
-    monkeypatch.undo()
 
 
 def test_what_the_store_does_not_name_or_is_no_file_is_left_alone_however_old(local):

@@ -1,16 +1,14 @@
 """Transfer: a copy has the same bytes, or there is none."""
 
-import datetime as dt
 import itertools
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_log_storage.columns.schema import RECORD, RECORD_ID, RECORD_SCHEMAS
+from pyspark_log_storage.columns.schema import RECORD_ID, RECORD_SCHEMAS
 from pyspark_log_storage.errors import CorruptObject, LogError, ObjectMissing, StoreError, StoreUnavailable
 from pyspark_log_storage.files import chunk
 from pyspark_log_storage.files.append_file import AppendFileWriter
@@ -20,27 +18,23 @@ from pyspark_log_storage.parquet.parquet_segment import ParquetRows, ParquetSegm
 from pyspark_log_storage.segments import segment, transfer
 from pyspark_log_storage.stores import read_ahead
 from tests.support.memory_store import MemoryStore
+from tests.support.plain_log import record
 
 FILE = "topics/t/1/append/a"
 NAME = "00000000000000001000-00000000000000000007-abc"
 SEGMENT = f"topics/t/1/0/{NAME}"
 EPOCHS = ((3, 1000), (5, 1004))
-WHEN = dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc)
 SMALL = [[b"a", b"b"], [b"c"], [b"d", b"e", b"f"]]
 PARQUET = ParquetRows(0, RECORD_SCHEMAS, "none")
 
 values = st.lists(st.lists(st.binary(max_size=100), min_size=1, max_size=5), min_size=1, max_size=5)
 
 
-def batch_of(values):
-    return pa.RecordBatch.from_pylist([{"key": None, "value": v, "timestamp": WHEN} for v in values], RECORD)
-
-
 def write_file(store, chunks=SMALL):
     """Write an append file with these values; return the positions of its chunks."""
     writer = AppendFileWriter(store.open_write(FILE, durable=True))
     for partition, each in enumerate(chunks):
-        writer.append(partition, batch_of(each), RECORD_ID, "none")
+        writer.append(partition, record(each), RECORD_ID, "none")
     writer.close()
     return writer.chunks
 
@@ -49,7 +43,7 @@ def write_segment(store, chunks=SMALL):
     """Write a segment with these values; return what it says of itself."""
     writer = segment.SegmentWriter(store, "topics/t/1/0/", NAME, 1000, EPOCHS)
     for each in chunks:
-        writer.append(*chunk.encode(batch_of(each), RECORD_ID, "none"))
+        writer.append(*chunk.encode(record(each), RECORD_ID, "none"))
     return writer.close()
 
 
@@ -58,7 +52,7 @@ def write_keyed(store, chunks=SMALL):
     writer = KeyedSegmentWriter(store, "topics/t/1/0/", f"{NAME}.parquet", 1000, EPOCHS, PARQUET)
     offsets = itertools.count(1000, 2)
     for each in chunks:
-        writer.append_at(batch_of(each), np.array([next(offsets) for _ in each]), RECORD_ID, 3)
+        writer.append_at(record(each), np.array([next(offsets) for _ in each]), RECORD_ID, 3)
     return writer.close_at(next(offsets), 0)
 
 
@@ -78,7 +72,7 @@ class Kind:
 def write_parquet(store, chunks=SMALL):
     writer = ParquetSegmentWriter(store, "topics/t/1/0/", f"{NAME}.parquet", 1000, EPOCHS, PARQUET)
     for number, each in enumerate(chunks):
-        writer.append(batch_of(each), RECORD_ID, number)  # each epoch has a row group of its own
+        writer.append(record(each), RECORD_ID, number)  # each epoch has a row group of its own
     return writer.close()
 
 
