@@ -84,16 +84,6 @@ ROOT, FILE = 0, 1
 WRITTEN = (Call("create", "a"), Call("write", number=FILE, data=b"x"), Call("flush", number=FILE))
 
 
-def test_a_flushed_file_may_lose_its_name():
-    assert states_of(*WRITTEN) == {(), ("a=x",)}
-
-
-def test_a_flushed_name_may_lose_its_bytes():
-    states = states_of(*WRITTEN[:2], Call("flush", number=ROOT))
-    assert {("a=",), ("a=x",), ("a=\0",)} < states
-    assert () not in states
-
-
 def test_a_rename_is_done_or_not():
     other = (
         Call("create", "b"),

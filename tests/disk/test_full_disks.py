@@ -9,22 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_log_coordinator.commit import inline_maintenance
-from pyspark_log_coordinator.segments import roll_plan, tiers
+from pyspark_log_coordinator.segments import roll_plan
 from pyspark_log_storage.stores import reserve
 from tests.support.command_line import CommandLine
-from tests.support.coordinator.small_topic import TopicClient, make_constants_small
+from tests.support.coordinator.small_topic import make_constants_small
 from tests.torture.mounted_disk import Disk
 
-PRODUCER = "q"
 MEBIBYTE = 2**20
-NEVER = 10**9
-UPKEEP = (
-    (roll_plan, "ROLL_CHUNKS"),
-    (tiers, "MERGE_COUNT"),
-    (roll_plan, "INLINE_LAG_MS"),
-    (inline_maintenance, "CLEAN_UP_EVERY_ENTRIES"),
-)
 
 
 @pytest.fixture(autouse=True)
@@ -47,22 +38,6 @@ def disk(tmp_path):
     """A disk of a megabyte, which is gone afterwards."""
     with mounted(tmp_path, MEBIBYTE) as disk:
         yield disk
-
-
-def test_housekeeping_on_a_full_disk_first_removes_what_is_due(disk, monkeypatch):
-    client = TopicClient(disk.root)
-    client.create()
-    with monkeypatch.context() as undone:
-        for module, name in UPKEEP:
-            undone.setattr(module, name, NEVER)
-        client.fill(PRODUCER, range(14))
-    client.maintain()
-    disk.fill(0)
-    client.clean_up_topic()
-    disk.free()
-    client.clean_up()
-    assert client.rubbish() == []
-    TopicClient(disk.root).check(PRODUCER, 14)
 
 
 def test_the_command_line_says_that_the_disk_is_full_and_what_was_written(disk):

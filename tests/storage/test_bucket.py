@@ -398,28 +398,6 @@ threading.Thread(target=write).start()
 
 
 @pytest.mark.parametrize(
-    ("url", "reason"),
-    [
-        ("memory://log", "in the memory of one process"),
-        ("local://log", "write a folder as"),
-        ("simplecache::gs://bucket/log", "cannot be chained"),
-        ("unheard-of://bucket/log", "no scheme that fsspec knows"),
-        ("once://", "BUCKET"),
-        ("s3://", "BUCKET"),
-        ("s3://key:canary-4711@bucket/log", "a login before an @"),
-        ("s3://bucket/log?versionId=1", "without [?] and #"),
-        ("s3://b/../x", "BUCKET/FOLDER"),
-        ("abfs://container@account.dfs.core.windows.net/log", "account_name in storage_options"),
-        ("github://org/repo", "two processes could create the same one"),
-    ],
-)
-def test_an_address_that_cannot_hold_a_log_is_refused(url, reason):
-    with pytest.raises(InvalidOption, match=reason) as caught:
-        open_store(absolute_url(url))
-    assert SECRET not in str(caught.value)
-
-
-@pytest.mark.parametrize(
     ("url", "package", "cure"),
     [
         ("s3://bucket/log", "s3fs", "pip install s3fs"),

@@ -4,11 +4,9 @@ import socket
 import time
 import traceback
 import uuid
-from types import SimpleNamespace
 
-import aiohttp
 import pytest
-from botocore.exceptions import ClientError, HTTPClientError
+from botocore.exceptions import ClientError
 
 from pyspark_log_storage.errors import (
     NodeMissing,
@@ -115,13 +113,6 @@ def test_credentials_that_cannot_be_used_are_named_with_the_cure(ceph, ceph_buck
     error = said(BucketStore(f"s3://{ceph_bucket}/log", StorageOptions.given({**ceph.options, **options})), call)
     assert isinstance(error, StoreRefused)
     assert cure in str(error)
-
-
-def test_a_server_that_redirects_in_a_circle_is_named_as_such():
-    error = HTTPClientError(error=aiohttp.TooManyRedirects(SimpleNamespace(real_url="canary"), ()))
-    meaning = meaning_of(facts_of(error), "s3", "get_object")
-    assert meaning.kind is StoreRefused
-    assert "redirects again and again; check the endpoint" in meaning.says
 
 
 def test_a_missing_bucket_is_a_node_that_is_gone(store_with):

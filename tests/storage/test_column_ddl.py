@@ -124,21 +124,6 @@ def test_types_are_nested_32_levels_deep_and_no_deeper(kind):
         column_types.from_json(nested(33))
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        pa.schema([("a", pa.large_string()), schema.ROW_TIME]),
-        pa.schema([("a", pa.list_(pa.field("item", pa.int32()))), schema.ROW_TIME]),
-        pa.schema([("offset", pa.int64()), schema.ROW_TIME]),
-        pa.schema([schema.ROW_TIME]),
-    ],
-    ids=str,
-)
-def test_a_stored_schema_that_this_version_does_not_write_is_refused(other):
-    with pytest.raises(NewerFormat, match="the topic"):
-        schema.decode_all([schema.encode(other)], "the topic")
-
-
 def test_a_topic_is_typed_by_its_first_schema():
     assert schema.is_typed(schema.typed(parse("key binary, value binary")))
     assert not any(schema.is_typed(each) for each in schema.RECORD_SCHEMAS)

@@ -31,16 +31,6 @@ def test_facts_are_in_the_message_and_those_that_are_fields_in_the_record(log, n
     assert (record.name, record.levelname, Path(record.pathname).name) == (LOGGER, name.upper(), "test_logs.py")
 
 
-def test_what_nobody_listens_to_is_not_made(caplog):
-    class Costly:
-        def __repr__(self):
-            raise AssertionError
-
-    with caplog.at_level(logging.WARNING, LOGGER):
-        logs.debug("%(topic)r", topic=Costly())
-    assert not caplog.records
-
-
 def test_records_are_formatted_as_lines_of_json(log):
     logs.info("node %(node)r leads", node="1", topic="t\n", epoch=4)
     try:

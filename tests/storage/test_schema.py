@@ -47,9 +47,13 @@ def test_a_topic_has_the_schemas_of_records_and_no_others():
         pa.schema([schema.RECORD.field("value"), schema.RECORD.field("key"), schema.RECORD.field("timestamp")]),
         pa.schema([("key", pa.null()), ("value", pa.binary()), ("timestamp", schema.TIMESTAMP)]),
         schema.RECORD.with_metadata({"a": "b"}),
+        pa.schema([("a", pa.large_string()), schema.ROW_TIME]),
+        pa.schema([("a", pa.list_(pa.field("item", pa.int32()))), schema.ROW_TIME]),
+        pa.schema([("offset", pa.int64()), schema.ROW_TIME]),
+        pa.schema([schema.ROW_TIME]),
     ],
-    ids=["other headers", "another order", "another type", "metadata"],
+    ids=str,
 )
 def test_another_schema_of_a_topic_is_refused(other):
-    with pytest.raises(NewerFormat, match=r"the topic.*columns"):
+    with pytest.raises(NewerFormat, match="the topic"):
         schema.decode_all([schema.encode(other)], "the topic")

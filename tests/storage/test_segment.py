@@ -9,7 +9,6 @@ from pyspark_log_storage.columns.schema import RECORD_ID, RECORD_SCHEMAS
 from pyspark_log_storage.errors import CorruptObject, ObjectMissing
 from pyspark_log_storage.files import chunk, index
 from pyspark_log_storage.segments import segment, transfer
-from tests.support.counting_store import CountingStore
 from tests.support.memory_store import MemoryStore
 from tests.support.segment_reads import entries_between, entry_reaching
 from tests.support.storage.parquet_rows import BASE, EPOCHS, batch_of
@@ -96,32 +95,6 @@ def test_chunks_carry_the_leader_epoch_of_their_rows(memory, epochs, found):
     entries = segment.scan(memory, KEY)
     assert [entry.leader_epoch for entry in entries] == found
     assert entries_between(memory, KEY, BASE, BASE + 6) == entries
-
-
-# What it costs
-
-
-@pytest.fixture(scope="module")
-def large():
-    """A segment of 2,000 chunks of ten rows."""
-    store = CountingStore()
-    writer = segment.SegmentWriter(store, FOLDER, NAME, BASE, EPOCHS)
-    for n in range(2_000):
-        writer.append(*chunk.encode(batch_of([(b"v", n * 10 + i) for i in range(10)]), RECORD_ID, "none"))
-    writer.close()
-    return store
-
-
-@pytest.mark.parametrize("place", [0, 12_345, 19_999])
-def test_one_offset_and_one_time_among_many_chunks_cost_one_read_of_the_index_each(large, place):
-    large.forget()
-    [entry] = entries_between(large, KEY, BASE + place, BASE + place + 1)
-    assert entry.base_offset == BASE + place // 10 * 10
-    assert entry_reaching(large, KEY, place) == entry
-    assert (large.reads, large.received) == (2, 2 * large.size(f"{KEY}.index"))
-    large.forget()
-    next(segment.chunks(large, KEY))
-    assert large.received < 4096, "a scan holds one chunk at a time"
 
 
 # Damage

@@ -37,22 +37,22 @@ class LosesAnswers(Once):
 
     def pipe_file(self, path, value, mode="overwrite", **options):
         super().pipe_file(path, value, mode=mode)
-        if LosesAnswers.losses:
-            LosesAnswers.losses -= 1
-            raise ConnectionResetError
+        if type(self).losses:
+            type(self).losses -= 1
+            self.lose(path, value, mode)
+
+    def lose(self, path, value, mode):
+        raise ConnectionResetError
 
 
-class RepeatsOutOfSight(Once):
+class RepeatsOutOfSight(LosesAnswers):
     """Repeats a call whose answer was lost by itself, and finds its own object: `losses` times."""
 
     protocol = "repeats"
     losses = 0
 
-    def pipe_file(self, path, value, mode="overwrite", **options):
-        super().pipe_file(path, value, mode=mode)
-        if RepeatsOutOfSight.losses:
-            RepeatsOutOfSight.losses -= 1
-            super().pipe_file(path, value, mode=mode)
+    def lose(self, path, value, mode):
+        Once.pipe_file(self, path, value, mode=mode)
 
 
 class Fails(Once):
