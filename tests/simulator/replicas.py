@@ -17,7 +17,7 @@ from pyspark_log_coordinator.model.topic_state import Topic
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped
-from pyspark_log_coordinator.topic import machine, replica_commands
+from pyspark_log_coordinator.topic import machine
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced
 from tests.simulator.departures import Departures
 from tests.simulator.disks import Disk
@@ -47,7 +47,7 @@ class ReplicatedRows(Rows):
     def decided(self, events: list[Any], before: Topic, after: Topic) -> None:
         super().decided(events, before, after)
         self._departures.decided(events, before, after)
-        self._counts.update(type(each).__name__ for each in events if isinstance(each, replica_commands.Event))
+        self._counts.update(type(each).__name__ for each in events)
         state = before
         for each in events:  # an entry may have batches of other writers, with other acks
             former, state = state, machine.evolve(state, each)

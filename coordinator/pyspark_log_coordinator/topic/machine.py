@@ -12,14 +12,24 @@
     EvolveSchema     -> SchemaEvolved
     DeleteTopic      -> TopicDeleted                        nothing but JournalEnded follows
     EndJournal       -> JournalEnded                        the last entry: the journal goes on at other stores
+    HoldFiles        -> FilesHeld                           a node has copied files; its LEO, the HW and the ISR follow
+    ShrinkIsr        -> IsrShrunk ...                       members have fallen behind
+    Suspect          -> NodeSuspected                       cancelled by any entry that names the node as a holder
+    CancelSuspicion  -> SuspicionCancelled                  a process reaches the node again
+    ElectLeaders     -> RowsLost, LeaderElected ...
+    ElectPreferred   -> LeaderElected ...
+    AlterReplicaNode -> ReplicasRenewed, ReplicasFenced, ReplicasUnfenced, then RowsLost, LeaderElected ...
+    AlterReplicas    -> ReplicasAltered ...                 and again when the new replicas are in sync
+    AddPartitions    -> PartitionsAdded
 
-The commands about replicas are in `replica_commands`. One entry sequences a whole batch: readers see it in all
-partitions or in none.
+One entry sequences a whole batch: readers see it in all partitions or in none. An entry with which replicas catch up
+also ends reassignments (`reassignment.decide_completion`).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Union
 
 import msgspec
 
@@ -37,18 +47,50 @@ from pyspark_log_coordinator.model.batch import SequencedFile
 from pyspark_log_coordinator.model.partition import Holder, NodeId, empty
 from pyspark_log_coordinator.model.topic_config import TopicConfig
 from pyspark_log_coordinator.model.topic_state import Topic
-from pyspark_log_coordinator.replication import isr_shrink, reassignment
-from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred
-from pyspark_log_coordinator.replication.file_holders import HoldFiles
-from pyspark_log_coordinator.replication.isr_shrink import ShrinkIsr
-from pyspark_log_coordinator.replication.node_changes import AlterReplicaNode
-from pyspark_log_coordinator.replication.reassignment import AddPartitions, AlterReplicas, PartitionReassignment
-from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspect, Suspicion
+from pyspark_log_coordinator.replication import (
+    election,
+    file_holders,
+    isr_shrink,
+    node_changes,
+    reassignment,
+    row_loss,
+    suspicion,
+)
+from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred, LeaderElected
+from pyspark_log_coordinator.replication.file_holders import FilesHeld, HoldFiles
+from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk, ShrinkIsr
+from pyspark_log_coordinator.replication.node_changes import (
+    AlterReplicaNode,
+    ReplicasFenced,
+    ReplicasRenewed,
+    ReplicasUnfenced,
+)
+from pyspark_log_coordinator.replication.reassignment import (
+    AddPartitions,
+    AlterReplicas,
+    PartitionReassignment,
+    PartitionsAdded,
+    ReplicasAltered,
+)
+from pyspark_log_coordinator.replication.row_loss import RowsLost
+from pyspark_log_coordinator.replication.suspicion import (
+    CancelSuspicion,
+    NodeSuspected,
+    Suspect,
+    Suspicion,
+    SuspicionCancelled,
+)
 from pyspark_log_coordinator.segments import orphans, retention, swap
-from pyspark_log_coordinator.segments.orphans import ConfirmDeletions, RaiseOrphanFloor
+from pyspark_log_coordinator.segments.orphans import (
+    ConfirmDeletions,
+    DeletionsConfirmed,
+    FloorMarked,
+    OrphanFloorRaised,
+    RaiseOrphanFloor,
+)
 from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords, LogStartMoved
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SwapSegments
-from pyspark_log_coordinator.topic import batch_offsets, columns, integrity, replica_commands, sequencing
+from pyspark_log_coordinator.topic import batch_offsets, columns, integrity, sequencing
 from pyspark_log_coordinator.topic.columns import EvolveSchema, SchemaEvolved
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced, CommitBatch
 from pyspark_log_storage.errors import UnknownTopic
@@ -118,20 +160,15 @@ Command = (
     | EvolveSchema
     | DeleteTopic
     | EndJournal
-    | replica_commands.Command
-)
-Event = (
-    TopicStarted
-    | JournalBegun
-    | BatchSequenced
-    | SegmentsSwapped
-    | LogStartMoved
-    | orphans.Event
-    | ConfigAltered
-    | SchemaEvolved
-    | TopicDeleted
-    | JournalEnded
-    | replica_commands.Event
+    | HoldFiles
+    | ShrinkIsr
+    | Suspect
+    | CancelSuspicion
+    | ElectLeaders
+    | ElectPreferred
+    | AlterReplicaNode
+    | AlterReplicas
+    | AddPartitions
 )
 
 
@@ -140,9 +177,14 @@ def decide(state: Topic, command: Command, now: int) -> list[Any]:
     if isinstance(command, EndJournal):
         return list(decide_end(state.generation, command))
     events = _decide(state, command, now)
-    if events and replica_commands.may_end_reassignment(state, command):
+    if events and (isinstance(command, AlterReplicas) or _is_reassigning(state)):
         return [*events, *reassignment.decide_completion(_after(state, events))]
     return events
+
+
+def _is_reassigning(state: Topic) -> bool:
+    """Return whether a partition is being reassigned; cheap for a topic on one node."""
+    return len(state.incarnations) > 1 and any(map(reassignment.is_reassigning, state.partitions))
 
 
 def was_deleted(name: str, topic_id: str) -> UnknownTopic:
@@ -158,29 +200,13 @@ def _decide(state: Topic, command: Command, now: int) -> list[Any]:
     assert state.started, "TopicHandle.refresh begins the journal before any other command"
     if state.deleted and not isinstance(command, DeleteTopic):
         raise was_deleted(state.name, state.topic_id)
-    match command:
-        case CommitBatch():
-            batch = sequencing.decide(state, command, now)
-            # A replica that joins the ISR with the batch must hold a segment before that is swapped in.
-            return [*batch, *swap.decide(_after(state, batch), command.swaps, now)] if command.swaps else batch
-        case MaintainSegments():
-            return list(swap.decide(state, command.swaps, now))
-        case ApplyRetention() | DeleteRecords():
-            if isinstance(command, ApplyRetention):
-                moved = retention.decide_retention(state, now)
-            else:
-                moved = retention.decide_deletion(state, command, now)
-            return list(moved)
-        case RaiseOrphanFloor() | ConfirmDeletions():
-            return list(orphans.decide(state, command, now))
-        case AlterConfig():
-            return _alter(state, command)
-        case EvolveSchema():
-            return list(columns.decide(state, command, now))
-        case DeleteTopic():
-            return [] if state.deleted else [TopicDeleted(now)]
-        case _:
-            return list(replica_commands.decide(state, command))
+    return list(_DECIDE[type(command)](state, command, now))
+
+
+def _commit(state: Topic, command: CommitBatch, now: int) -> list[Any]:
+    batch = sequencing.decide(state, command, now)
+    # A replica that joins the ISR with the batch must hold a segment before that is swapped in.
+    return [*batch, *swap.decide(_after(state, batch), command.swaps, now)] if command.swaps else batch
 
 
 def _alter(state: Topic, command: AlterConfig) -> list[Any]:
@@ -211,34 +237,23 @@ def _after(state: Topic, events: list[Any]) -> Topic:
     return state
 
 
-def evolve(state: Topic, event: Event) -> Topic:
+def evolve(state: Topic, event: Any) -> Topic:
     """Return the state after `event`."""
-    match event:
-        case TopicStarted() | JournalBegun():
-            if state.started:
-                raise ValueError("the topic is started twice")
-            return _start(event) if isinstance(event, TopicStarted) else topic_state.decode(event.state)
-        case BatchSequenced():
-            return sequencing.evolve(state, event)
-        case SegmentsSwapped():
-            return swap.evolve(state, event)
-        case LogStartMoved():
-            return retention.evolve(state, event)
-        case orphans.OrphanFloorRaised() | orphans.FloorMarked() | orphans.DeletionsConfirmed():
-            return orphans.evolve(state, event)
-        case ConfigAltered():
-            return msgspec.structs.replace(state, config=event.config)
-        case JournalEnded():
-            return msgspec.structs.replace(state, generation=event.generation)
-        case SchemaEvolved():
-            return columns.evolve(state, event)
-        case TopicDeleted():
-            return _end(state, event)
-        case _:
-            return replica_commands.evolve(state, event)
+    return _EVOLVE[type(event)](state, event)
 
 
-def _start(event: TopicStarted) -> Topic:
+def _begin_anew(state: Topic, event: JournalBegun) -> Topic:
+    _check_begins(state)
+    return topic_state.decode(event.state)
+
+
+def _check_begins(state: Topic) -> None:
+    if state.started:
+        raise ValueError("the topic is started twice")
+
+
+def _start(state: Topic, event: TopicStarted) -> Topic:
+    _check_begins(state)
     partitions = tuple(empty(nodes, nodes) for nodes in event.assignments)
     return Topic(
         name=event.name,
@@ -263,6 +278,56 @@ def _end(state: Topic, event: TopicDeleted) -> Topic:
         deleted_ms=event.at_ms,
     )
 
+
+_DECIDE: dict[type, Callable[[Topic, Any, int], Sequence[Any]]] = {
+    CommitBatch: _commit,
+    MaintainSegments: lambda topic, command, now: swap.decide(topic, command.swaps, now),
+    ApplyRetention: lambda topic, _, now: retention.decide_retention(topic, now),
+    DeleteRecords: retention.decide_deletion,
+    RaiseOrphanFloor: orphans.decide,
+    ConfirmDeletions: orphans.decide,
+    AlterConfig: lambda topic, command, _: _alter(topic, command),
+    EvolveSchema: columns.decide,
+    DeleteTopic: lambda topic, _, now: [] if topic.deleted else [TopicDeleted(now)],
+    HoldFiles: lambda topic, command, _: file_holders.decide(topic, command),
+    ShrinkIsr: lambda topic, command, _: isr_shrink.decide(topic, command),
+    Suspect: lambda topic, command, _: suspicion.decide(topic, command),
+    CancelSuspicion: lambda topic, command, _: suspicion.decide(topic, command),
+    ElectLeaders: lambda topic, command, _: election.decide(topic, command),
+    ElectPreferred: lambda topic, command, _: election.decide_preferred(topic, command),
+    AlterReplicaNode: lambda topic, command, _: node_changes.decide(topic, command),
+    AlterReplicas: lambda topic, command, _: reassignment.decide(topic, command),
+    AddPartitions: lambda topic, command, _: reassignment.decide_addition(topic, command),
+}
+"""What each command to a topic that has begun leads to."""
+
+_EVOLVE: dict[type, Callable[[Topic, Any], Topic]] = {
+    TopicStarted: _start,
+    JournalBegun: _begin_anew,
+    BatchSequenced: sequencing.evolve,
+    SegmentsSwapped: swap.evolve,
+    LogStartMoved: retention.evolve,
+    OrphanFloorRaised: orphans.evolve,
+    FloorMarked: orphans.evolve,
+    DeletionsConfirmed: orphans.evolve,
+    ConfigAltered: lambda state, event: msgspec.structs.replace(state, config=event.config),
+    SchemaEvolved: columns.evolve,
+    TopicDeleted: _end,
+    JournalEnded: lambda state, event: msgspec.structs.replace(state, generation=event.generation),
+    FilesHeld: file_holders.evolve,
+    IsrShrunk: isr_shrink.evolve,
+    NodeSuspected: suspicion.evolve,
+    SuspicionCancelled: suspicion.evolve,
+    RowsLost: row_loss.evolve,
+    LeaderElected: election.evolve,
+    ReplicasRenewed: node_changes.evolve,
+    ReplicasFenced: node_changes.evolve,
+    ReplicasUnfenced: node_changes.evolve,
+    ReplicasAltered: reassignment.evolve,
+    PartitionsAdded: reassignment.evolve_addition,
+}
+"""What each event does. No other events are read."""
+Event: Any = Union[tuple(_EVOLVE)]  # noqa: UP007 -- of so many types as the table has
 
 MACHINE: Machine[Topic, Command] = Machine(
     initial=Topic(),
