@@ -12,7 +12,7 @@ from pyspark_log.reading import groups as operations
 from pyspark_log.reading import source_offset
 from pyspark_log_coordinator.assignors.subscription import decode_assignment
 from pyspark_log_coordinator.group import machine as group
-from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig, DeleteGroup, GroupDeleted
+from pyspark_log_coordinator.group.machine import AlterGroupConfig, DeleteGroup, GroupDeleted
 from pyspark_log_coordinator.group.offsets import (
     Offset,
     OffsetDelete,

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark_log_coordinator.assignors.subscription import decode_assignment
 from pyspark_log_coordinator.group.joining import MemberJoined, StaticMemberReplaced
-from pyspark_log_coordinator.group.lifecycle import GroupConfigAltered, GroupDeleted, GroupStarted
+from pyspark_log_coordinator.group.machine import GroupConfigAltered, GroupDeleted, GroupStarted
 from pyspark_log_coordinator.group.offsets import OffsetsCommitted, OffsetsDeleted, OffsetsReset
 from pyspark_log_coordinator.group.rebalance import (
     GenerationStarted,
@@ -15,9 +15,9 @@ from pyspark_log_coordinator.group.rebalance import (
     MembersRemoved,
     RebalanceExtended,
     RebalanceStarted,
+    WorkAssigned,
 )
 from pyspark_log_coordinator.group.state import Group
-from pyspark_log_coordinator.group.sync import WorkAssigned
 from pyspark_log_coordinator.journal.history import Step
 from pyspark_log_coordinator.journal.state_machine import JournalEnded
 from tests.specification.tlc import Records

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
+from pyspark_log_coordinator.group.machine import AlterGroupConfig
 from tests.history.checker import Violation, check
 from tests.history.events import Commit, Compact, Event, Poll, Read, Retain, Send, read_history
 from tests.history.recorder import LineFile, Recorder

@@ -16,8 +16,8 @@ import msgspec
 from pyspark_log_coordinator.audit import stored_objects
 from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.cluster import nodes
-from pyspark_log_coordinator.group import joining, lifecycle, offsets, rebalance
-from pyspark_log_coordinator.group.sync import WorkAssigned
+from pyspark_log_coordinator.group import joining, offsets, rebalance
+from pyspark_log_coordinator.group import machine as group
 from pyspark_log_coordinator.journal.history import history
 from pyspark_log_coordinator.journal.state_machine import JournalBegun, JournalEnded
 from pyspark_log_coordinator.log.group_handle import GroupHandle
@@ -324,9 +324,9 @@ WORDS: dict[type, Said | Callable[[Any, Any, Any], Said]] = {
         Lane.SETTINGS, f"{_counted(len(event.assignments), 'partition')} more"
     ),
     # Groups
-    lifecycle.GroupStarted: Said(Lane.SETTINGS, "the group began"),
-    lifecycle.GroupConfigAltered: Said(Lane.SETTINGS, "the group's settings changed"),
-    lifecycle.GroupDeleted: Said(Lane.SETTINGS, "the group was deleted"),
+    group.GroupStarted: Said(Lane.SETTINGS, "the group began"),
+    group.GroupConfigAltered: Said(Lane.SETTINGS, "the group's settings changed"),
+    group.GroupDeleted: Said(Lane.SETTINGS, "the group was deleted"),
     joining.MemberJoined: lambda _before, _after, event: Said(Lane.REBALANCES, f"{_member(event.member)} joined"),
     joining.StaticMemberReplaced: lambda _before, _after, event: Said(
         Lane.REBALANCES, f"{_member(event.member)} took the place of its former process"
@@ -339,7 +339,7 @@ WORDS: dict[type, Said | Callable[[Any, Any, Any], Said]] = {
     rebalance.GenerationStarted: lambda _before, after, _event: Said(
         Lane.REBALANCES, f"generation {after.generation} began, with {_counted(len(after.members), 'member')}"
     ),
-    WorkAssigned: Said(Lane.REBALANCES, "the work of generation {after.generation} was assigned"),
+    rebalance.WorkAssigned: Said(Lane.REBALANCES, "the work of generation {after.generation} was assigned"),
     offsets.OffsetsCommitted: _commit,
     offsets.OffsetsReset: lambda _before, _after, event: Said(
         Lane.OFFSETS,

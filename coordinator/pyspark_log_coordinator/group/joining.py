@@ -1,6 +1,6 @@
-"""Joining: JoinGroup, for new members, members that rejoin, and static members that were restarted.
+"""Joining and leaving: which members a group has.
 
-    the member is                                        events
+    the member that joins is                             events
     new                                               -> RebalanceStarted or RebalanceExtended, MemberJoined
     known, while a rebalance waits                    -> MemberJoined
     known, with other metadata or state, or the leader -> RebalanceStarted, MemberJoined
@@ -8,10 +8,17 @@
     a static member with a new member id, Stable, same metadata -> StaticMemberReplaced: it has the old assignment
     a static member with a new member id, otherwise   -> RebalanceStarted, StaticMemberReplaced
 
+    LeaveGroup, ExpireMember -> MembersRemoved, after RebalanceStarted unless a rebalance waits already
+
 The leader may force a rebalance with unchanged metadata, because only the leader watches the topics' partitions.
 
 Source: Kafka's group protocol, KIP-345. Member ids are made by the clients, so that KIP-394 is not needed: a JoinGroup
 that is submitted twice adds one member.
+
+A process expires a member whose heartbeat has not changed for the member's session time-out on that process's own
+monotonic clock. It names the newest action of the member that it knew during all that time. If the member has acted
+since, the observer was late, and the command does nothing. Safety does not depend on it: a member that is removed
+although it lives notices at its next commit.
 """
 
 from __future__ import annotations
@@ -22,8 +29,9 @@ import msgspec
 
 from pyspark_log_coordinator.group import rebalance
 from pyspark_log_coordinator.group.fencing import check_member
+from pyspark_log_coordinator.group.rebalance import MembersRemoved
 from pyspark_log_coordinator.group.state import Group, GroupState, Member, MemberDetails, MemberId, act
-from pyspark_log_storage.errors import InconsistentProtocol, InvalidOption
+from pyspark_log_storage.errors import InconsistentProtocol, InvalidOption, UnknownMember
 from pyspark_log_storage.names import check_member as check_name
 
 if TYPE_CHECKING:
@@ -37,6 +45,21 @@ class JoinGroup(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     protocol_type: str
     is_rejoin: bool = False
     """Whether the member has been in a generation of the group: it is refused if it was removed since."""
+
+
+class LeaveGroup(msgspec.Struct, frozen=True):
+    """Remove a member: by its member id, by both ids, or, for an administrator, by its `group.instance.id` alone."""
+
+    member_id: MemberId = ""
+    instance_id: str = ""
+
+
+class ExpireMember(msgspec.Struct, frozen=True):
+    """Remove a member that was silent for its session time-out."""
+
+    member_id: MemberId
+    acted: int
+    """The number of the member's newest action that the caller knows."""
 
 
 class MemberJoined(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
@@ -53,7 +76,6 @@ class StaticMemberReplaced(msgspec.Struct, frozen=True, tag=True, array_like=Tru
     member: MemberDetails
 
 
-Command = JoinGroup
 Event = MemberJoined | StaticMemberReplaced
 
 
@@ -75,6 +97,16 @@ def decide(group: Group, command: JoinGroup, now: int) -> list[Any]:
         return _replace(group, member, former, now)
     joined = MemberJoined(member, command.protocol_type)
     return [*rebalance.start(group, now, member), *rebalance.extend(group, now), joined]
+
+
+def decide_leaving(group: Group, command: LeaveGroup | ExpireMember, now: int) -> list[Any]:
+    """Return the events that remove a member, none if an expiry is outdated."""
+    if isinstance(command, ExpireMember):
+        member = group.members.get(command.member_id)
+        if member is None or member.acted != command.acted:
+            return []
+        return _remove(group, command.member_id, "expired", now)
+    return _remove(group, _leaving(group, command), "left", now)
 
 
 def evolve(group: Group, event: Event) -> Group:
@@ -152,3 +184,21 @@ def _check(group: Group, command: JoinGroup) -> None:
             f"that all members support are {', '.join(sorted(common))}; add one of these (consumers: to "
             "partition.assignment.strategy)"
         )
+
+
+def _leaving(group: Group, command: LeaveGroup) -> MemberId:
+    if command.member_id:
+        return check_member(group, command.member_id, command.instance_id).details.member_id
+    holder = group.instance(command.instance_id)
+    if holder is None:
+        raise UnknownMember(
+            group.group_id,
+            "",
+            f"group {group.group_id!r} has no member with group.instance.id {command.instance_id!r} in generation "
+            f"{group.generation}; look at the group's members",
+        )
+    return holder.details.member_id
+
+
+def _remove(group: Group, member_id: MemberId, reason: str, now: int) -> list[Any]:
+    return [*rebalance.start(group, now), MembersRemoved((member_id,), reason)]

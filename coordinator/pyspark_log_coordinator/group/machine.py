@@ -1,14 +1,17 @@
 """The state machine of a group: one journal for each group, which takes the place of Kafka's group coordinator.
 
-    command                         events
-    StartGroup, AlterGroupConfig, DeleteGroup       see `lifecycle`
-    BeginJournal                    see `journal.state_machine`
-    JoinGroup                       see `joining`
-    CompleteJoin, ExpireSync        see `rebalance`
-    SyncGroup                       see `sync`
-    LeaveGroup, ExpireMember        see `leaving`
-    OffsetCommit, OffsetDelete, ResetOffsets           see `offsets`
-    EndJournal                      see `decide_end`
+    command                             events
+    StartGroup                       -> GroupStarted             the journal's first entry, or the next life of a group
+    BeginJournal                     -> JournalBegun
+    AlterGroupConfig                 -> GroupConfigAltered
+    DeleteGroup                      -> GroupDeleted             of an empty group
+    JoinGroup, LeaveGroup, ExpireMember             see `joining`
+    EndWait, SyncGroup                              see `rebalance`
+    OffsetCommit, OffsetDelete, ResetOffsets        see `offsets`
+    EndJournal                       -> JournalEnded
+
+A group that was deleted keeps its numbers: if one of the same id starts again, no generation or action number is used
+twice, so that no command for the former group applies to the new one.
 
 Members read their part in the state: a command returns nothing but errors. Heartbeats are not commands. `now` is only
 recorded, and bounds the wait of a first rebalance: safety does not depend on a clock.
@@ -21,32 +24,12 @@ from typing import Any
 
 import msgspec
 
-from pyspark_log_coordinator.group import (
-    joining,
-    leaving,
-    lifecycle,
-    offsets,
-    rebalance,
-    sync,
-)
-from pyspark_log_coordinator.group.joining import JoinGroup
-from pyspark_log_coordinator.group.leaving import ExpireMember, LeaveGroup
-from pyspark_log_coordinator.group.lifecycle import (
-    AlterGroupConfig,
-    DeleteGroup,
-    GroupConfigAltered,
-    GroupDeleted,
-    GroupStarted,
-    StartGroup,
-)
-from pyspark_log_coordinator.group.offsets import (
-    OffsetsCommitted,
-    OffsetsDeleted,
-    OffsetsReset,
-)
-from pyspark_log_coordinator.group.rebalance import CompleteJoin, ExpireSync
+from pyspark_log_coordinator.group import joining, offsets, rebalance
+from pyspark_log_coordinator.group.config import GroupConfig
+from pyspark_log_coordinator.group.joining import ExpireMember, JoinGroup, LeaveGroup
+from pyspark_log_coordinator.group.offsets import OffsetsCommitted, OffsetsDeleted, OffsetsReset
+from pyspark_log_coordinator.group.rebalance import EndWait, SyncGroup
 from pyspark_log_coordinator.group.state import Group, GroupState
-from pyspark_log_coordinator.group.sync import SyncGroup, WorkAssigned
 from pyspark_log_coordinator.journal.state_machine import (
     BeginJournal,
     EndJournal,
@@ -56,19 +39,70 @@ from pyspark_log_coordinator.journal.state_machine import (
     decide_end,
     events_decoder,
 )
-from pyspark_log_storage.errors import UnknownGroup
+from pyspark_log_storage.errors import GroupNotEmpty, UnknownGroup
+from pyspark_log_storage.names import check_group
+from pyspark_log_storage.stored_fields import Int64
+
+
+class StartGroup(msgspec.Struct, frozen=True):
+    """Begin a group, unless it exists."""
+
+    group_id: str
+    config: GroupConfig = GroupConfig()
+
+
+class AlterGroupConfig(msgspec.Struct, frozen=True):
+    """Change the configuration: settings by Kafka's names."""
+
+    settings: dict[str, str]
+
+
+class DeleteGroup(msgspec.Struct, frozen=True):
+    """Delete an empty group, with its committed offsets."""
+
+
+class GroupStarted(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """The group exists, empty."""
+
+    group_id: str
+    config: GroupConfig
+
+
+class GroupConfigAltered(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """The group has this configuration from now on."""
+
+    config: GroupConfig
+
+
+class GroupDeleted(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """The group was deleted."""
+
+    at_ms: Int64
+
 
 Command = (
-    lifecycle.Command
+    StartGroup
+    | AlterGroupConfig
+    | DeleteGroup
     | JoinGroup
-    | rebalance.Command
+    | LeaveGroup
+    | ExpireMember
+    | EndWait
     | SyncGroup
-    | leaving.Command
     | offsets.Command
     | BeginJournal
     | EndJournal
 )
-Event = lifecycle.Event | joining.Event | rebalance.Event | WorkAssigned | offsets.Event | JournalBegun | JournalEnded
+Event = (
+    GroupStarted
+    | GroupConfigAltered
+    | GroupDeleted
+    | joining.Event
+    | rebalance.Event
+    | offsets.Event
+    | JournalBegun
+    | JournalEnded
+)
 _decode_state = msgspec.msgpack.Decoder(Group).decode
 
 
@@ -77,7 +111,7 @@ def decide(state: Group, command: Command, now: int) -> list[Any]:
     if isinstance(command, EndJournal):
         return list(decide_end(state.journal_generation, command))
     if isinstance(command, StartGroup):
-        return list(lifecycle.decide(state, command, now))
+        return _start(state, command)
     if isinstance(command, BeginJournal):
         return [] if state.started else [JournalBegun(command.state)]
     assert state.started, "the journal begins before any other command"
@@ -88,18 +122,40 @@ def decide(state: Group, command: Command, now: int) -> list[Any]:
             "it again, without offsets",
         )
     match command:
-        case AlterGroupConfig() | DeleteGroup():
-            return list(lifecycle.decide(state, command, now))
+        case AlterGroupConfig():
+            changed = state.config.alter(command.settings)
+            return [] if changed == state.config else [GroupConfigAltered(changed)]
+        case DeleteGroup():
+            return _delete(state, now)
         case JoinGroup():
             return _with_completion(state, joining.decide(state, command, now))
         case LeaveGroup() | ExpireMember():
-            return _with_completion(state, leaving.decide(state, command, now))
-        case CompleteJoin() | ExpireSync():
-            return _with_completion(state, rebalance.decide(state, command))
+            return _with_completion(state, joining.decide_leaving(state, command, now))
+        case EndWait():
+            return _with_completion(state, rebalance.decide_end(state, command))
         case SyncGroup():
-            return list(sync.decide(state, command))
+            return list(rebalance.decide_sync(state, command))
         case _:
             return list(offsets.decide(state, command, now))
+
+
+def _start(state: Group, command: StartGroup) -> list[GroupStarted]:
+    if state.started and state.state is not GroupState.DEAD:
+        return []
+    check_group(command.group_id)
+    return [GroupStarted(command.group_id, command.config)]
+
+
+def _delete(state: Group, now: int) -> list[GroupDeleted]:
+    if state.state is GroupState.DEAD:
+        return []
+    if state.members:
+        raise GroupNotEmpty(
+            state.group_id,
+            f"group {state.group_id!r} has {len(state.members)} members (generation {state.generation}), and only an "
+            "empty group can be deleted; stop them first",
+        )
+    return [GroupDeleted(now)]
 
 
 def evolve(state: Group, event: Event) -> Group:
@@ -109,14 +165,18 @@ def evolve(state: Group, event: Event) -> Group:
             return offsets.evolve(state, event)
         case joining.MemberJoined() | joining.StaticMemberReplaced():
             return joining.evolve(state, event)
-        case WorkAssigned():
-            return sync.evolve(state, event)
-        case GroupStarted() | GroupConfigAltered() | GroupDeleted():
-            return lifecycle.evolve(state, event)
-        case JournalBegun():
-            if state.started:
+        case GroupStarted() | JournalBegun():
+            if state.started and (state.state is not GroupState.DEAD or isinstance(event, JournalBegun)):
                 raise ValueError("the group is started twice")
-            return _decode_state(event.state)
+            if isinstance(event, JournalBegun):
+                return _decode_state(event.state)
+            return msgspec.structs.replace(
+                state, group_id=event.group_id, config=event.config, state=GroupState.EMPTY, deleted_ms=None
+            )
+        case GroupConfigAltered():
+            return msgspec.structs.replace(state, config=event.config)
+        case GroupDeleted():
+            return msgspec.structs.replace(state, state=GroupState.DEAD, offsets={}, deleted_ms=event.at_ms)
         case JournalEnded():
             return msgspec.structs.replace(state, journal_generation=event.generation)
         case _:

@@ -1,8 +1,11 @@
-"""Rebalances: how members gather for the next generation.
+"""Rebalances: how members gather for the next generation, and its leader assigns the work.
 
-    command         events
-    CompleteJoin -> MembersRemoved (those that did not rejoin), GenerationStarted
-    ExpireSync   -> RebalanceStarted, MembersRemoved or LeaderPassedOver (a leader that assigned nothing)
+    command                                 events
+    EndWait, in PreparingRebalance       -> MembersRemoved (those that did not rejoin), GenerationStarted
+             in CompletingRebalance      -> RebalanceStarted, MembersRemoved or LeaderPassedOver (a leader that
+                                            assigned nothing)
+    SyncGroup of the leader              -> WorkAssigned
+              of another member          -> none: it waits until the group is Stable, and reads its assignment
 
 The first rebalance of an empty group waits group.initial.rebalance.delay.ms for more members. Each one that joins
 extends the wait, up to the rebalance time-out. A later rebalance ends as soon as all members have rejoined, or when
@@ -13,6 +16,8 @@ protocol of the generation. The leader stays if it has rejoined; otherwise the f
 Kafka, a static member that has not rejoined remains a member until its session expires. Here that also holds for a
 leader that assigned nothing: it is passed over, and leads again only if none of the others rejoins. Kafka removes it,
 and a process that is killed in this moment would lose what is kept for its restart.
+
+Assignments are opaque bytes: only the members' assignor knows what is in them.
 """
 
 from __future__ import annotations
@@ -21,7 +26,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from pyspark_log_coordinator.group.state import Barrier, Group, GroupState, MemberId, without
+from pyspark_log_coordinator.group.fencing import check_generation, check_member
+from pyspark_log_coordinator.group.state import Barrier, Group, GroupState, MemberId, act, without
+from pyspark_log_storage.errors import RebalanceInProgress
 from pyspark_log_storage.stored_fields import Count, Int64
 
 if TYPE_CHECKING:
@@ -30,16 +37,22 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.group.state import MemberDetails
 
 
-class CompleteJoin(msgspec.Struct, frozen=True):
-    """Begin the next generation without those that have not rejoined. The caller has waited for the barrier's time."""
+class EndWait(msgspec.Struct, frozen=True):
+    """End a wait for members that have not rejoined, or for a leader that assigned nothing: go on without them.
+
+    The caller has waited for the barrier's time.
+    """
 
     barrier: int
 
 
-class ExpireSync(msgspec.Struct, frozen=True):
-    """Rebalance without a leader that assigned nothing in the barrier's time, for which the caller has waited."""
+class SyncGroup(msgspec.Struct, frozen=True):
+    """Assign the work, if the member is the leader. Members that `assignments` leaves out get an empty assignment."""
 
-    barrier: int
+    member_id: MemberId
+    generation: int
+    assignments: dict[MemberId, bytes]
+    instance_id: str = ""
 
 
 class RebalanceStarted(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
@@ -77,21 +90,42 @@ class GenerationStarted(msgspec.Struct, frozen=True, tag=True, array_like=True, 
     """How long the leader may take to assign the work."""
 
 
-Command = CompleteJoin | ExpireSync
-Event = RebalanceStarted | RebalanceExtended | MembersRemoved | LeaderPassedOver | GenerationStarted
+class WorkAssigned(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unknown_fields=True):
+    """The leader has assigned the work: the group is Stable."""
+
+    assignments: dict[MemberId, bytes]
 
 
-def decide(group: Group, command: Command) -> list[Any]:
+Event = RebalanceStarted | RebalanceExtended | MembersRemoved | LeaderPassedOver | GenerationStarted | WorkAssigned
+
+
+def decide_end(group: Group, command: EndWait) -> list[Any]:
     """Return the events that end a wait, none if another barrier has taken its place."""
     if group.barrier is None or group.barrier.number != command.barrier:
         return []
-    if isinstance(command, CompleteJoin):
-        return _complete(group) if group.state is GroupState.PREPARING_REBALANCE else []
-    if group.state is not GroupState.COMPLETING_REBALANCE:
-        return []
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return _complete(group)
     is_static = bool(group.members[group.leader].details.instance_id)
     late = LeaderPassedOver(group.leader) if is_static else MembersRemoved((group.leader,), "late")
     return [RebalanceStarted(_timeout(group)), late]
+
+
+def decide_sync(group: Group, command: SyncGroup) -> list[WorkAssigned]:
+    """Return the event of the leader's assignment, none for another member or if it is made."""
+    member = check_member(group, command.member_id, command.instance_id)
+    check_generation(group, member, command.generation)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        raise RebalanceInProgress(
+            group.group_id,
+            command.member_id,
+            f"group {group.group_id!r} rebalances after generation {group.generation}, so member "
+            f"{command.member_id!r} has no assignment to wait for; rejoin",
+        )
+    if group.state is GroupState.STABLE or group.leader != command.member_id:
+        return []
+    # A static member may have been replaced, or a member removed, only by a rebalance: these are all members.
+    given = command.assignments
+    return [WorkAssigned({name: given[name] for name in group.members if given.get(name)})]
 
 
 def start(group: Group, now: int, joining: MemberDetails | None = None) -> list[RebalanceStarted]:
@@ -140,6 +174,15 @@ def evolve(group: Group, event: Event) -> Group:
             return msgspec.structs.replace(group, members=members, leader="")
         case GenerationStarted():
             return _begin(group, event)
+        case WorkAssigned():
+            if not group.members.keys() >= event.assignments.keys():
+                raise ValueError("work is assigned to somebody who is not a member")
+            members = {
+                name: msgspec.structs.replace(member, assignment=event.assignments.get(name, b""))
+                for name, member in group.members.items()
+            }
+            stable = msgspec.structs.replace(group, state=GroupState.STABLE, members=members, barrier=None)
+            return act(stable, members[group.leader])
 
 
 def _begin(group: Group, event: GenerationStarted) -> Group:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark_log_coordinator.group import lifecycle, offsets
 from pyspark_log_coordinator.group import machine as group
+from pyspark_log_coordinator.group import offsets
 from pyspark_log_coordinator.group.offsets import OffsetCommit, OffsetDelete, ResetOffsets
 from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_coordinator.journal import trimming
@@ -89,7 +89,7 @@ class GroupHandle:
 
     def alter_config(self, changes: Mapping[str, str]) -> GroupConfig:
         """Change settings, and return all. Raises `InvalidOption`."""
-        return self.submit(lifecycle.AlterGroupConfig(dict(changes))).state.config
+        return self.submit(group.AlterGroupConfig(dict(changes))).state.config
 
     def delete_offsets(self, topic_id: str) -> int:
         """Delete the committed offsets of a topic, and return how many there were. Raises `GroupNotEmpty`."""
@@ -110,7 +110,7 @@ class GroupHandle:
 
     def delete(self) -> None:
         """Delete the group. Raises `GroupNotEmpty`."""
-        self.submit(lifecycle.DeleteGroup())
+        self.submit(group.DeleteGroup())
 
     def _start(self) -> Group:
-        return self.submit(lifecycle.StartGroup(self.group_id)).state
+        return self.submit(group.StartGroup(self.group_id)).state

@@ -25,7 +25,7 @@ import msgspec
 
 from pyspark_log_coordinator.cluster.journal_stores import MoveJournals
 from pyspark_log_coordinator.cluster.nodes import node_of
-from pyspark_log_coordinator.group import lifecycle
+from pyspark_log_coordinator.group.machine import StartGroup
 from pyspark_log_coordinator.journal.journal_nodes import JournalNodes
 from pyspark_log_coordinator.journal.state_machine import EndJournal, JournalEnded
 from pyspark_log_coordinator.topic import machine as topic
@@ -154,7 +154,7 @@ def others(journals: ClusterJournals) -> Iterator[tuple[Journal[Any, Any], Calla
     for topic_id, name in state.deletions.items():
         yield journals.of_topic(name, topic_id), None
     for group in state.groups.values():
-        yield journals.of_group(group.journal_id), partial(lifecycle.StartGroup, group.group_id)
+        yield journals.of_group(group.journal_id), partial(StartGroup, group.group_id)
 
 
 def _end(journal: Journal[Any, Any], start: Callable[[], Any] | None, ended: JournalEnded) -> bool:

@@ -20,11 +20,10 @@ from typing import Protocol as Interface
 import msgspec
 
 from pyspark_log_coordinator.group.fencing import check_member
-from pyspark_log_coordinator.group.joining import JoinGroup
-from pyspark_log_coordinator.group.leaving import LeaveGroup
+from pyspark_log_coordinator.group.joining import JoinGroup, LeaveGroup
 from pyspark_log_coordinator.group.offsets import OffsetCommit
+from pyspark_log_coordinator.group.rebalance import SyncGroup
 from pyspark_log_coordinator.group.state import GroupState, MemberDetails, joined_members
-from pyspark_log_coordinator.group.sync import SyncGroup
 from pyspark_log_coordinator.membership.next_step import (
     Standing,
     Step,

@@ -2,8 +2,7 @@
 
     what this process has seen                                                   command
     a member without a new heartbeat for its session time-out                 -> ExpireMember
-    the same barrier for its time, in PreparingRebalance                      -> CompleteJoin
-                                   in CompletingRebalance                     -> ExpireSync
+    the same barrier for its time                                             -> EndWait
 
 The member's actions in the journal count as heartbeats too. Time is that of this process's own monotonic clock, and
 only time in which it looked: of a longer gap between two looks, `longest_gap` counts. So a process that was suspended,
@@ -18,9 +17,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pyspark_log_coordinator.group.leaving import ExpireMember
-from pyspark_log_coordinator.group.rebalance import CompleteJoin, ExpireSync
-from pyspark_log_coordinator.group.state import GroupState
+from pyspark_log_coordinator.group.joining import ExpireMember
+from pyspark_log_coordinator.group.rebalance import EndWait
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,7 +77,7 @@ class Liveness:
         )
         return min((seconds for seconds in left if seconds > 0), default=float("inf"))
 
-    def watch(self, group: Group, now: float, patience: float = 0.0) -> CompleteJoin | ExpireSync | None:
+    def watch(self, group: Group, now: float, patience: float = 0.0) -> EndWait | None:
         """Return the command that ends the wait of the group if its time is over, and `patience` seconds more."""
         passed, self._watched = min(now - self._watched, self._longest_gap), now
         barrier = group.barrier
@@ -89,8 +87,5 @@ class Liveness:
             self._barrier, self._waited = barrier.number, 0.0
         else:
             self._waited += passed
-        if self._waited * _MS < barrier.wait_ms + patience * _MS:
-            return None
-        if group.state is GroupState.PREPARING_REBALANCE:
-            return CompleteJoin(barrier.number)
-        return ExpireSync(barrier.number)
+        is_over = self._waited * _MS >= barrier.wait_ms + patience * _MS
+        return EndWait(barrier.number) if is_over else None

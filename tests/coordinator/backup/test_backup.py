@@ -14,7 +14,7 @@ from pyspark_log.reading.tracking import within
 from pyspark_log_coordinator.backup import backup, manifest
 from pyspark_log_coordinator.backup.restore import restore
 from pyspark_log_coordinator.environment import real_environment
-from pyspark_log_coordinator.group.lifecycle import DeleteGroup
+from pyspark_log_coordinator.group.machine import DeleteGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.group.state import CommittedOffset, Group
 from pyspark_log_coordinator.log.log import Log

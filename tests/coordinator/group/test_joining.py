@@ -6,13 +6,12 @@ import pytest
 from pyspark_log_coordinator.group import machine
 from pyspark_log_coordinator.group.joining import (
     JoinGroup,
+    LeaveGroup,
     MemberJoined,
     StaticMemberReplaced,
 )
-from pyspark_log_coordinator.group.leaving import LeaveGroup
-from pyspark_log_coordinator.group.rebalance import CompleteJoin, RebalanceExtended, RebalanceStarted
+from pyspark_log_coordinator.group.rebalance import EndWait, RebalanceExtended, RebalanceStarted, SyncGroup
 from pyspark_log_coordinator.group.state import GroupState, MemberDetails, Protocol
-from pyspark_log_coordinator.group.sync import SyncGroup
 from pyspark_log_storage.errors import (
     FencedInstance,
     InconsistentProtocol,
@@ -74,7 +73,7 @@ def test_a_member_without_a_common_protocol_is_refused():
         member = msgspec.structs.replace(command.member, protocols=protocols)
         refusal(InconsistentProtocol, started(), msgspec.structs.replace(command, member=member))
     group = after(stable(join("A")), LeaveGroup("A"), join("B", "first", protocol_type="election"))
-    group = after(group, CompleteJoin(group.barriers))
+    group = after(group, EndWait(group.barriers))
     assert (group.protocol_type, group.protocol) == ("election", "first"), "an empty group takes any"
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from pyspark_log_coordinator.group import machine
 from pyspark_log_coordinator.group.config import GroupConfig
-from pyspark_log_coordinator.group.lifecycle import (
+from pyspark_log_coordinator.group.machine import (
     AlterGroupConfig,
     DeleteGroup,
     GroupStarted,

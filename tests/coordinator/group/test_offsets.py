@@ -3,10 +3,10 @@
 import pytest
 
 from pyspark_log_coordinator.group import machine
-from pyspark_log_coordinator.group.leaving import LeaveGroup
+from pyspark_log_coordinator.group.joining import LeaveGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit, OffsetDelete, ResetOffsets
+from pyspark_log_coordinator.group.rebalance import SyncGroup
 from pyspark_log_coordinator.group.state import CommittedOffset, GroupState
-from pyspark_log_coordinator.group.sync import SyncGroup
 from pyspark_log_storage.errors import (
     FencedInstance,
     GroupNotEmpty,

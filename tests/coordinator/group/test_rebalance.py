@@ -4,14 +4,14 @@ import msgspec
 import pytest
 
 from pyspark_log_coordinator.group import machine
-from pyspark_log_coordinator.group.leaving import ExpireMember, LeaveGroup
-from pyspark_log_coordinator.group.rebalance import CompleteJoin, ExpireSync
+from pyspark_log_coordinator.group.joining import ExpireMember, LeaveGroup
+from pyspark_log_coordinator.group.rebalance import EndWait
 from pyspark_log_coordinator.group.state import GroupState, joined_members
 from tests.support.coordinator.groups import NOW, after, join, rejoin, stable, started
 
 
 def complete(group):
-    return after(group, CompleteJoin(group.barriers))
+    return after(group, EndWait(group.barriers))
 
 
 def test_a_rebalance_waits_for_the_longest_rebalance_time_out():
@@ -34,31 +34,29 @@ def test_static_members_that_are_all_away_are_waited_for():
     assert again.barrier.number == group.barrier.number + 1
 
 
-def test_a_barrier_that_was_replaced_ends_nothing_and_each_end_has_its_command():
+def test_a_barrier_that_was_replaced_ends_nothing():
     joining = after(started(delay=3_000), join("A"))
-    outdated = CompleteJoin(joining.barriers)
+    outdated = EndWait(joining.barriers)
     assert machine.decide(after(joining, join("B")), outdated, NOW) == []
-    assert machine.decide(stable(join("A")), CompleteJoin(1), NOW) == []
-    assert machine.decide(joining, ExpireSync(joining.barriers), NOW) == []
-    syncing = complete(joining)
-    assert machine.decide(syncing, CompleteJoin(syncing.barriers), NOW) == []
+    assert machine.decide(complete(joining), outdated, NOW) == []
+    assert machine.decide(stable(join("A")), EndWait(1), NOW) == []
 
 
 def test_a_leader_that_assigns_nothing_is_dropped():
     group = after(stable(join("A"), join("B")), rejoin("A"), rejoin("B"))
     assert group.leader == "A"
-    group = after(group, ExpireSync(group.barriers))
+    group = after(group, EndWait(group.barriers))
     assert (group.state, list(group.members)) == (GroupState.PREPARING_REBALANCE, ["B"])
     alone = after(group, rejoin("B"))
     assert alone.leader == "B"
-    empty = after(alone, ExpireSync(alone.barriers))
+    empty = after(alone, EndWait(alone.barriers))
     assert (empty.state, empty.generation) == (GroupState.EMPTY, 4)
 
 
 def test_a_static_leader_that_assigns_nothing_keeps_its_place_and_another_member_leads():
     group = after(stable(join("A", instance="a"), join("B")), rejoin("A", instance="a"), rejoin("B"))
     former = group.members["A"]
-    group = after(group, ExpireSync(group.barriers))
+    group = after(group, EndWait(group.barriers))
     assert (group.state, list(group.members)) == (GroupState.PREPARING_REBALANCE, ["B", "A"])
     assert group.members["A"] == msgspec.structs.replace(former, joined=False)
     away = complete(after(group, rejoin("B")))
@@ -67,7 +65,7 @@ def test_a_static_leader_that_assigns_nothing_keeps_its_place_and_another_member
         {"B": None, "A": b"work of A"},
     )
     assert after(group, rejoin("A", instance="a"), rejoin("B")).leader == "B"
-    assert complete(after(group, rejoin("A", instance="a"), LeaveGroup("B"))).leader == "A"
+    assert after(group, rejoin("A", instance="a"), LeaveGroup("B")).leader == "A"
 
 
 def test_the_first_member_that_rejoined_replaces_a_leader_that_did_not():

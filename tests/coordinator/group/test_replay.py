@@ -5,11 +5,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyspark_log_coordinator.group import machine, rebalance
-from pyspark_log_coordinator.group.leaving import ExpireMember, LeaveGroup
-from pyspark_log_coordinator.group.lifecycle import DeleteGroup, StartGroup
-from pyspark_log_coordinator.group.rebalance import CompleteJoin, ExpireSync
+from pyspark_log_coordinator.group.joining import ExpireMember, LeaveGroup
+from pyspark_log_coordinator.group.machine import DeleteGroup, StartGroup
+from pyspark_log_coordinator.group.rebalance import EndWait, SyncGroup
 from pyspark_log_coordinator.group.state import GroupState
-from pyspark_log_coordinator.group.sync import SyncGroup
 from pyspark_log_storage.errors import LogError
 from tests.support.coordinator.groups import NOW, commit, join, rejoin, started
 
@@ -24,7 +23,7 @@ commands = st.one_of(
     st.sampled_from([LeaveGroup(instance_id="S"), DeleteGroup(), StartGroup("g")]),
     st.builds(commit, st.integers(0, 3), st.sampled_from(NAMES), st.integers(0, 4)),
     st.builds(commit, st.integers(0, 3)),
-    st.sampled_from([CompleteJoin, ExpireSync]),
+    st.just(EndWait),
     st.just(SyncGroup),
     st.builds(lambda name: (ExpireMember, name), st.sampled_from([*NAMES, "S1", "S2"])),
 )

@@ -3,9 +3,9 @@
 import pytest
 
 from pyspark_log_coordinator.group import machine
-from pyspark_log_coordinator.group.leaving import ExpireMember, LeaveGroup
+from pyspark_log_coordinator.group.joining import ExpireMember, LeaveGroup
+from pyspark_log_coordinator.group.rebalance import SyncGroup, WorkAssigned
 from pyspark_log_coordinator.group.state import GroupState
-from pyspark_log_coordinator.group.sync import SyncGroup, WorkAssigned
 from pyspark_log_storage.errors import FencedInstance, IllegalGeneration, RebalanceInProgress, UnknownMember
 from tests.support.coordinator.groups import NOW, after, commit, join, refusal, rejoin, stable
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log_coordinator.group.lifecycle import DeleteGroup
+from pyspark_log_coordinator.group.machine import DeleteGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_storage.errors import InvalidName, LogMoved, UnknownGroup
 from tests.support.coordinator.journal_disks import URLS

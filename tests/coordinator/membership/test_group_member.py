@@ -2,9 +2,9 @@
 
 import pytest
 
-from pyspark_log_coordinator.group.leaving import LeaveGroup
+from pyspark_log_coordinator.group.joining import LeaveGroup
 from pyspark_log_coordinator.group.offsets import Offset
-from pyspark_log_coordinator.group.rebalance import CompleteJoin
+from pyspark_log_coordinator.group.rebalance import EndWait
 from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_storage.errors import (
     FencedInstance,
@@ -165,7 +165,7 @@ def test_a_static_member_that_missed_a_rebalance_reads_again_from_the_committed_
     world.kill(b.member)
     c = world.consumer(COOPERATIVE)
     world.run(4)
-    a.member.session.submit(CompleteJoin(world.group.barrier.number))
+    a.member.session.submit(EndWait(world.group.barrier.number))
     world.run(1)
     assert b.member.member_id in world.group.members
     world.running.append(b.member)

@@ -1,7 +1,7 @@
 """Who is found silent, and when a rebalance has waited long enough."""
 
-from pyspark_log_coordinator.group.leaving import ExpireMember
-from pyspark_log_coordinator.group.rebalance import CompleteJoin, ExpireSync
+from pyspark_log_coordinator.group.joining import ExpireMember
+from pyspark_log_coordinator.group.rebalance import EndWait
 from pyspark_log_coordinator.membership.liveness import Liveness
 from tests.support.coordinator.groups import after, commit, join, stable, started
 
@@ -68,7 +68,7 @@ def test_a_member_that_joins_has_its_whole_session():
 def test_a_join_barrier_ends_after_its_time():
     group, liveness = after(started(delay=3000), join("a")), Liveness(GAP)
     found = [liveness.watch(group, now / 4) for now in range(100, 114)]
-    assert found == [None] * 12 + [CompleteJoin(group.barriers)] * 2
+    assert found == [None] * 12 + [EndWait(group.barriers)] * 2
 
 
 def test_a_new_barrier_has_its_whole_time():
@@ -77,28 +77,28 @@ def test_a_new_barrier_has_its_whole_time():
     assert [liveness.watch(group, now / 4) for now in range(12)] == [None] * 12
     group = after(group, join("b"))
     found = [liveness.watch(group, 3 + now / 4) for now in range(14)]
-    assert found == [None] * 12 + [CompleteJoin(group.barriers)] * 2
+    assert found == [None] * 12 + [EndWait(group.barriers)] * 2
 
 
 def test_a_leader_that_assigns_nothing_is_removed_after_the_rebalance_time_out():
     group = after(started(), join("a", rebalance_timeout_ms=5000))
     liveness = Liveness(GAP)
     found = [liveness.watch(group, float(now)) for now in range(7)]
-    assert found == [None] * 5 + [ExpireSync(group.barriers)] * 2
+    assert found == [None] * 5 + [EndWait(group.barriers)] * 2
 
 
 def test_who_is_not_the_first_waits_a_little_longer():
     group, liveness = after(started(delay=1000), join("a")), Liveness(GAP)
     assert liveness.watch(group, 0.0, 0.5) is None
     assert liveness.watch(group, 1.25, 0.5) is None
-    assert liveness.watch(group, 1.5, 0.5) == CompleteJoin(group.barriers)
+    assert liveness.watch(group, 1.5, 0.5) == EndWait(group.barriers)
 
 
 def test_a_process_that_was_suspended_in_a_barrier_gives_the_others_time():
     group, liveness = after(started(delay=3000), join("a")), Liveness(GAP)
     assert liveness.watch(group, 0.0) is None
     assert liveness.watch(group, 1000.0) is None
-    assert liveness.watch(group, 1001.0) == CompleteJoin(group.barriers)
+    assert liveness.watch(group, 1001.0) == EndWait(group.barriers)
 
 
 def test_a_stable_group_waits_for_nothing():

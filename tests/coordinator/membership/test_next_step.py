@@ -2,12 +2,11 @@
 
 import pytest
 
-from pyspark_log_coordinator.group.leaving import ExpireMember, LeaveGroup
-from pyspark_log_coordinator.group.lifecycle import DeleteGroup
+from pyspark_log_coordinator.group.joining import ExpireMember, LeaveGroup
+from pyspark_log_coordinator.group.machine import DeleteGroup
 from pyspark_log_coordinator.group.offsets import OffsetCommit
-from pyspark_log_coordinator.group.rebalance import CompleteJoin
+from pyspark_log_coordinator.group.rebalance import EndWait, SyncGroup
 from pyspark_log_coordinator.group.state import Group, GroupState
-from pyspark_log_coordinator.group.sync import SyncGroup
 from pyspark_log_coordinator.membership.next_step import (
     Standing,
     Step,
@@ -76,7 +75,7 @@ def test_all_members_rejoin_when_a_rebalance_starts_and_wait_when_they_have():
 
 def test_the_leader_assigns_the_work_and_the_others_wait_for_it():
     group = after(started(delay=1), join("a"), join("b"))
-    group = after(group, CompleteJoin(group.barriers))
+    group = after(group, EndWait(group.barriers))
     assert group.state is GroupState.COMPLETING_REBALANCE
     assert next_step(group, after_join(group, Standing("a"))) is Step.ASSIGN
     assert next_step(group, after_join(group, Standing("b"))) is Step.WAIT
@@ -134,7 +133,7 @@ def test_a_commit_for_an_older_generation_waits_for_the_next_poll_if_the_member_
         assert has_joined_newer(group, mine, late)
     assert not has_joined_newer(group, mine, OffsetCommit({}, "c", 1)), "it is another member's"
     missed = after(group, rejoin("a"))
-    missed = after(missed, CompleteJoin(missed.barriers), SyncGroup("a", missed.generation + 1, {}))
+    missed = after(missed, EndWait(missed.barriers), SyncGroup("a", missed.generation + 1, {}))
     assert not has_joined_newer(missed, mine, late)
 
 
@@ -142,7 +141,7 @@ def test_a_static_member_that_missed_a_generation_may_not_keep_what_it_had():
     group = stable(join("a"), join("b", instance="i"))
     mine = working(group, "b", "i")
     group = after(group, rejoin("a"))
-    group = after(group, CompleteJoin(group.barriers), SyncGroup("a", 2, {}))
+    group = after(group, EndWait(group.barriers), SyncGroup("a", 2, {}))
     assert next_step(group, mine) is Step.TAKE
     assert has_missed_a_join(group, mine)
     assert not has_missed_a_join(group, after_take(group, mine))

@@ -9,11 +9,10 @@ from pyspark_log.opening import forget_logs, open_log
 from pyspark_log.reading.groups import lags, oldest_unread_ms
 from pyspark_log_coordinator.assignors.subscription import Assignment, encode_assignment
 from pyspark_log_coordinator.group.joining import JoinGroup
-from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
+from pyspark_log_coordinator.group.machine import AlterGroupConfig
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
-from pyspark_log_coordinator.group.rebalance import CompleteJoin
+from pyspark_log_coordinator.group.rebalance import EndWait, SyncGroup
 from pyspark_log_coordinator.group.state import MemberDetails, Protocol
-from pyspark_log_coordinator.group.sync import SyncGroup
 from pyspark_log_coordinator.journal import journal
 from pyspark_log_coordinator.membership import last_members
 from tests.support.command_line import CommandLine
@@ -99,7 +98,7 @@ def test_members_are_shown_with_their_partitions_and_lag(cli, monkeypatch):
     handle = log(cli).group("other", create=True)
     member = MemberDetails("m-1", (Protocol("range"),), client_id="c", host="h")
     state = handle.submit(JoinGroup(member, "consumer")).state
-    state = handle.submit(CompleteJoin(state.barrier.number)).state
+    state = handle.submit(EndWait(state.barrier.number)).state
     assigned = encode_assignment(Assignment({"t": (0, 1)}))
     handle.submit(SyncGroup("m-1", state.generation, {"m-1": assigned}))
     topic = log(cli).topic("t").topic_id

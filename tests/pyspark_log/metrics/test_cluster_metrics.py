@@ -3,7 +3,7 @@
 import pytest
 
 from pyspark_log.metrics.cluster_metrics import measure
-from pyspark_log_coordinator.group.lifecycle import DeleteGroup
+from pyspark_log_coordinator.group.machine import DeleteGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
 from pyspark_log_coordinator.log import node_admin
 from pyspark_log_storage.errors import CorruptObject, StoreUnavailable

@@ -24,7 +24,7 @@ from pyspark_log.reading.fetch import RecentChunks
 from pyspark_log_coordinator.audit import verify
 from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.group.config import MemberSettings
-from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
+from pyspark_log_coordinator.group.machine import AlterGroupConfig
 from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.log import bootstrap, node_admin
 from pyspark_log_coordinator.log.log import Log

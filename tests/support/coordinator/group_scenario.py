@@ -47,9 +47,14 @@ from pyspark_log_coordinator.assignors.subscription import (
 )
 from pyspark_log_coordinator.group import machine
 from pyspark_log_coordinator.group.config import GroupConfig
-from pyspark_log_coordinator.group.joining import JoinGroup, MemberJoined, StaticMemberReplaced
-from pyspark_log_coordinator.group.leaving import ExpireMember, LeaveGroup
-from pyspark_log_coordinator.group.lifecycle import DeleteGroup, GroupDeleted, GroupStarted, StartGroup
+from pyspark_log_coordinator.group.joining import (
+    ExpireMember,
+    JoinGroup,
+    LeaveGroup,
+    MemberJoined,
+    StaticMemberReplaced,
+)
+from pyspark_log_coordinator.group.machine import DeleteGroup, GroupDeleted, GroupStarted, StartGroup
 from pyspark_log_coordinator.group.offsets import (
     Offset,
     OffsetCommit,
@@ -60,16 +65,16 @@ from pyspark_log_coordinator.group.offsets import (
     ResetOffsets,
 )
 from pyspark_log_coordinator.group.rebalance import (
-    CompleteJoin,
-    ExpireSync,
+    EndWait,
     GenerationStarted,
     LeaderPassedOver,
     MembersRemoved,
     RebalanceExtended,
     RebalanceStarted,
+    SyncGroup,
+    WorkAssigned,
 )
 from pyspark_log_coordinator.group.state import NO_GENERATION, Group, MemberDetails, Protocol, joined_members
-from pyspark_log_coordinator.group.sync import SyncGroup, WorkAssigned
 from tests.support.coordinator.scenario_words import StoryError, settings
 
 
@@ -133,8 +138,8 @@ class GroupStage:
             "wait": self._wait,
             "join": self._join,
             "rejoin": self._rejoin,
-            "complete": lambda words: self._end_wait(words, CompleteJoin),
-            "expire-sync": lambda words: self._end_wait(words, ExpireSync),
+            "complete": self._end_wait,
+            "expire-sync": self._end_wait,
             "sync": self._sync,
             "read": self._read,
             "leave": self._leave,
@@ -201,9 +206,9 @@ class GroupStage:
         process.topics = settings(rest, "topics").get("topics", ",".join(process.topics)).split(",")
         return self._submit(JoinGroup(process.details(), process.protocol_type, is_rejoin=True))
 
-    def _end_wait(self, words: list[str], command: type[CompleteJoin | ExpireSync]) -> str:
+    def _end_wait(self, words: list[str]) -> str:
         settings(words)
-        return self._submit(command(self.state.barriers))
+        return self._submit(EndWait(self.state.barriers))
 
     def _sync(self, words: list[str]) -> str:
         name, *rest = words

@@ -5,11 +5,10 @@ import pytest
 from pyspark_log_coordinator.group import machine
 from pyspark_log_coordinator.group.config import GroupConfig
 from pyspark_log_coordinator.group.joining import JoinGroup
-from pyspark_log_coordinator.group.lifecycle import StartGroup
+from pyspark_log_coordinator.group.machine import StartGroup
 from pyspark_log_coordinator.group.offsets import Offset, OffsetCommit
-from pyspark_log_coordinator.group.rebalance import CompleteJoin
+from pyspark_log_coordinator.group.rebalance import EndWait, SyncGroup
 from pyspark_log_coordinator.group.state import NO_GENERATION, Group, MemberDetails, Protocol
-from pyspark_log_coordinator.group.sync import SyncGroup
 
 NOW = 1_700_000_000_000
 
@@ -48,7 +47,7 @@ def rejoin(name, *protocols, **details):
 def stable(*joins, config=None):
     """Return a group in its first generation, whose leader is the first of these members."""
     group = after(started(delay=1, **(config or {})), *joins)
-    group = after(group, CompleteJoin(group.barriers))
+    group = after(group, EndWait(group.barriers))
     work = {name: f"work of {name}".encode() for name in group.members}
     return after(group, SyncGroup(group.leader, 1, work))
 

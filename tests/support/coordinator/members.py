@@ -5,7 +5,7 @@ from itertools import count
 
 from pyspark_log_coordinator.environment import Environment
 from pyspark_log_coordinator.group.config import MemberSettings
-from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
+from pyspark_log_coordinator.group.machine import AlterGroupConfig
 from pyspark_log_coordinator.group.offsets import Offset
 from pyspark_log_coordinator.group.state import GroupState, Protocol
 from pyspark_log_coordinator.log.log import Log

@@ -11,7 +11,7 @@ import pytest
 
 from pyspark_log import Consumer, ConsumerRebalanceListener
 from pyspark_log.clients.reading import AssignedPartition
-from pyspark_log_coordinator.group.lifecycle import DeleteGroup
+from pyspark_log_coordinator.group.machine import DeleteGroup
 from pyspark_log_coordinator.group.offsets import Offset, ResetOffsets
 from pyspark_log_storage.errors import (
     InvalidInput,

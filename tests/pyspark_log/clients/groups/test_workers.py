@@ -7,7 +7,7 @@ import pytest
 
 from pyspark_log import TaskRunner, Worker
 from pyspark_log.clients.worker import SharedTasks
-from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
+from pyspark_log_coordinator.group.machine import AlterGroupConfig
 from pyspark_log_coordinator.group.state import GroupState
 from pyspark_log_storage.errors import InvalidInput, NoCluster
 from tests.support.coordinator.members import Processes

@@ -3,8 +3,8 @@
 from time import monotonic
 
 from pyspark_log import Consumer, ConsumerRebalanceListener, TopicPartition
-from pyspark_log_coordinator.group.leaving import ExpireMember
-from pyspark_log_coordinator.group.lifecycle import AlterGroupConfig
+from pyspark_log_coordinator.group.joining import ExpireMember
+from pyspark_log_coordinator.group.machine import AlterGroupConfig
 from pyspark_log_storage.errors import RebalanceInProgress
 
 GUARD = 60
