@@ -14,7 +14,6 @@ from pyspark_log_coordinator.cluster import machine as cluster
 from pyspark_log_coordinator.group import machine as group
 from pyspark_log_coordinator.journal import journal_entry, journal_nodes, registers, snapshot
 from pyspark_log_coordinator.log import topic_description
-from pyspark_log_coordinator.model import topic_state
 from pyspark_log_coordinator.topic import machine as topic
 from pyspark_log_storage.errors import CorruptObject
 from pyspark_log_storage.objects import node
@@ -107,7 +106,7 @@ def _description(data: bytes, name: str) -> Documents:
     found = topic_description.decode(data, name)
     nodes = [msgspec.structs.asdict(each) for each in found.nodes]
     yield head(name, "topic description", entry=found.number, created_ms=found.created_ms, nodes=nodes)
-    yield {"state": plain(msgspec.msgpack.decode(topic_state.encode(found.topic)))}
+    yield {"state": plain(msgspec.msgpack.decode(msgspec.msgpack.encode(found.topic)))}
 
 
 _BY_MAGIC: dict[bytes, Callable[[bytes, str], Documents]] = {

@@ -21,7 +21,7 @@ from pyspark_log_coordinator.commit import inline_maintenance, settling
 from pyspark_log_coordinator.maintenance import isr_copies
 from pyspark_log_coordinator.retry import RetryPolicy, retry
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
-from pyspark_log_coordinator.topic import batch_offsets
+from pyspark_log_coordinator.topic import sequencing
 from pyspark_log_coordinator.topic.sequencing import CommitBatch
 from pyspark_log_storage import logs
 from pyspark_log_storage.errors import (
@@ -145,11 +145,11 @@ def commit(
     if outcome.answer is not None:
         return outcome.answer  # who has committed the batch knows what else is due
     first = outcome.number if outcome.events else outcome.number + 1  # a replay has no entry
-    if settling.has_several_nodes(handle.journal.state):
+    if handle.journal.state.is_replicated:
         settling.settle_after(handle, attempt.before, command, attempt.failed)
         _detect_failures_of_unseen(handle, command, policy)
     inline_maintenance.run_inline(handle, first, cleans_up=cleans_up)
-    return batch_offsets.of_outcome(command, outcome)
+    return sequencing.offsets(command, outcome)
 
 
 class _Attempt:
@@ -199,7 +199,7 @@ class _Attempt:
         self._is_repeated = True
         if self.command is None:
             self.command = self._prepare()
-        if not settling.has_several_nodes(handle.journal.state):
+        if not handle.journal.state.is_replicated:
             return handle.submit(self.command, self._inbox)
         try:
             return self._submit(self.command)
@@ -230,7 +230,7 @@ class _Attempt:
             swaps = inline_maintenance.roll_one_inline(handle)
             if swaps:
                 handle.refresh()  # a roll takes time
-        swaps = isr_copies.with_copies(handle, swaps, self.failed)
+        swaps = isr_copies.with_copies(handle, swaps, self.failed) if swaps else ()
         files = tuple(each.file for each in batch.files)
         return CommitBatch(batch.claim, files, batch.acks, swaps)
 
@@ -244,7 +244,7 @@ def _reason(error: LogError) -> str:
 
 def detect_failures(handle: TopicHandle, policy: RetryPolicy) -> None:
     """Probe the nodes, and elect leaders in the place of unreachable ones if their time-out has passed."""
-    if settling.has_several_nodes(handle.journal.state):
+    if handle.journal.state.is_replicated:
         failure_detector_of(handle, policy.session_timeout_ms).look(handle)
 
 

@@ -64,11 +64,6 @@ _NOT_IN_THE_LOG = -1
 """In the place of the number that a file gets when its batch is sequenced."""
 
 
-def has_several_nodes(state: Topic) -> bool:
-    """Return whether a topic has replicas on more than one node."""
-    return len(state.incarnations) > 1
-
-
 def settle(handle: TopicHandle, deadline: float, nodes: Collection[NodeId] | None = None) -> None:
     """Copy to the replicas that are behind, or to those of `nodes`, what they lack; begin no file after the deadline.
 

@@ -72,7 +72,7 @@ def read(store: Store, topic: str, topic_id: str) -> Description:
 
 
 def encode(description: Description) -> bytes:
-    topic = topic_state.encode(description.topic)
+    topic = msgspec.msgpack.encode(description.topic)
     stored = _Stored(description.number, description.created_ms, description.nodes, topic)
     return seal(_MAGIC, _VERSION, msgspec.msgpack.encode(stored))
 

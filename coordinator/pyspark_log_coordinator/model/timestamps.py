@@ -10,13 +10,9 @@ import datetime as dt
 from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.model.settings import LONG_MAX
-from pyspark_log_storage.errors import InvalidRecord
 from pyspark_log_storage.stored_fields import INT64_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark_log_coordinator.model.batch import SequencedFile
     from pyspark_log_coordinator.model.topic_config import TopicConfig
 
 _US_PER_MS = 1000
@@ -45,16 +41,6 @@ def refusal(config: TopicConfig, timestamp: int, now: int) -> str:
         f"now ({setting}), which is {_shown(now * _US_PER_MS)}; correct the time, which may be in another unit, or the "
         f"clock of the machine that wrote the row; or raise {setting} of the topic"
     )
-
-
-def check(topic: str, config: TopicConfig, files: Sequence[SequencedFile], now: int) -> None:
-    """Raise `InvalidRecord` for a chunk with a row that the topic refuses because of its time."""
-    lowest, highest = bounds(config, now)
-    for file in files:
-        for chunk in file.chunks:
-            if chunk.min_timestamp < lowest or chunk.max_timestamp > highest:
-                wrong = chunk.max_timestamp if chunk.max_timestamp > highest else chunk.min_timestamp
-                raise InvalidRecord(f"topic {topic!r}, partition {chunk.partition}: {refusal(config, wrong, now)}")
 
 
 def _shown(timestamp: int) -> str:

@@ -78,6 +78,11 @@ class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When the topic was deleted, by the clock of the process that deleted it."""
 
     @property
+    def is_replicated(self) -> bool:
+        """Whether there are replicas on more than one node."""
+        return len(self.incarnations) > 1
+
+    @property
     def deleted(self) -> bool:
         """Whether the topic was deleted."""
         return self.deleted_ms is not None
@@ -123,14 +128,5 @@ def changed_partitions(before: Sequence[Partition], after: Sequence[Partition]) 
     return [*changed, *range(len(before), len(after))]
 
 
-def encode(state: Topic) -> bytes:
-    """Return the state's stored bytes."""
-    return msgspec.msgpack.encode(state)
-
-
-def decode(data: bytes | msgspec.Raw) -> Topic:
-    """Return the state from its stored bytes. Raises `msgspec.DecodeError`."""
-    return _decoder.decode(data)
-
-
-_decoder = msgspec.msgpack.Decoder(Topic)
+decode = msgspec.msgpack.Decoder(Topic).decode
+"""Return the state from its stored bytes. Raises `msgspec.DecodeError`."""

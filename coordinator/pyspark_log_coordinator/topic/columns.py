@@ -20,11 +20,8 @@ from pyspark_log_storage.errors import InvalidOption, InvalidRecord
 from pyspark_log_storage.stored_fields import Int64
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pyarrow as pa
 
-    from pyspark_log_coordinator.model.batch import SequencedFile
     from pyspark_log_coordinator.model.topic_config import TopicConfig
     from pyspark_log_coordinator.model.topic_state import Topic
 
@@ -105,15 +102,3 @@ def with_columns(topic: Topic, changed: TopicConfig) -> TopicConfig:
 def evolve(topic: Topic, event: SchemaEvolved) -> Topic:
     """Return the topic with one more schema."""
     return msgspec.structs.replace(topic, schemas=(*topic.schemas, event.schema))
-
-
-def check_known(topic: Topic, files: Sequence[SequencedFile]) -> None:
-    """Raise `InvalidRecord` if a chunk names a schema that the topic does not have."""
-    count = len(topic.schemas)
-    for file in files:
-        for chunk in file.chunks:
-            if chunk.schema_id >= count:
-                raise InvalidRecord(
-                    f"topic {topic.name!r}, partition {chunk.partition}: a chunk of the batch has schema "
-                    f"{chunk.schema_id}, and the topic has {count}, numbered from 0; start the write again"
-                )

@@ -90,7 +90,7 @@ from pyspark_log_coordinator.segments.orphans import (
 )
 from pyspark_log_coordinator.segments.retention import ApplyRetention, DeleteRecords, LogStartMoved
 from pyspark_log_coordinator.segments.swap import SegmentsSwapped, SwapSegments
-from pyspark_log_coordinator.topic import batch_offsets, columns, integrity, sequencing
+from pyspark_log_coordinator.topic import columns, integrity, sequencing
 from pyspark_log_coordinator.topic.columns import EvolveSchema, SchemaEvolved
 from pyspark_log_coordinator.topic.sequencing import BatchSequenced, CommitBatch
 from pyspark_log_storage.errors import UnknownTopic
@@ -184,7 +184,7 @@ def decide(state: Topic, command: Command, now: int) -> list[Any]:
 
 def _is_reassigning(state: Topic) -> bool:
     """Return whether a partition is being reassigned; cheap for a topic on one node."""
-    return len(state.incarnations) > 1 and any(map(reassignment.is_reassigning, state.partitions))
+    return state.is_replicated and any(map(reassignment.is_reassigning, state.partitions))
 
 
 def was_deleted(name: str, topic_id: str) -> UnknownTopic:
@@ -335,10 +335,10 @@ MACHINE: Machine[Topic, Command] = Machine(
     evolve=evolve,
     decode_events=events_decoder(Event),
     check=integrity.check,
-    encode_state=topic_state.encode,
+    encode_state=msgspec.msgpack.encode,
     decode_state=topic_state.decode,
     generation=lambda state: state.generation,
-    answer=batch_offsets.answer,
+    answer=sequencing.answer,
 )
 
 __all__ = [

@@ -11,7 +11,8 @@ election must cut them first. With acks=1 the leader must hold the batch, and th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -25,13 +26,18 @@ from pyspark_log_coordinator.replication.election import LeaderElected
 from pyspark_log_coordinator.replication.isr_shrink import IsrShrunk
 from pyspark_log_coordinator.segments import orphans
 from pyspark_log_coordinator.segments.swap import SwapSegments
-from pyspark_log_coordinator.topic import columns
 from pyspark_log_storage.errors import InvalidRecord, NotEnoughReplicas
 from pyspark_log_storage.layout import born_of
 from pyspark_log_storage.stored_fields import Count, Int64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from pyspark_log_coordinator.journal.state_machine import Outcome
+
+
+Offsets: TypeAlias = dict[int, tuple[int, int]]
+"""The first offset and the end of the rows of a batch, by partition."""
 
 
 class CommitBatch(msgspec.Struct, frozen=True):
@@ -78,9 +84,7 @@ def decide(topic: Topic, command: CommitBatch, now: int) -> list[Any]:
     if rows == 0:
         is_counted = claim is not None and claim.follows
         return [BatchSequenced(claim, 0, command.acks, (), now)] if is_counted else []
-    _check_partitions(topic, command)
-    columns.check_known(topic, command.files)
-    timestamps.check(topic.name, topic.config, command.files, now)
+    _check_chunks(topic, command.files, now)
     orphans.check_born(topic, (file.name for file in command.files))
     files = tuple(
         msgspec.structs.replace(file, holders=replicas.of_current_incarnations(topic, file.holders))
@@ -236,12 +240,82 @@ def _end(partition: Partition, placed: Sequence[ChunkRef]) -> tuple[int, int]:
     return partition.log_end, partition.timestamp_reached
 
 
-def _check_partitions(topic: Topic, command: CommitBatch) -> None:
-    count = len(topic.partitions)
+def _check_chunks(topic: Topic, files: Sequence[SequencedFile], now: int) -> None:
+    """Raise `InvalidRecord` for a partition or a schema that the topic lacks, or the time of a row that it refuses."""
+    partitions, schemas = len(topic.partitions), len(topic.schemas)
+    lowest, highest = timestamps.bounds(topic.config, now)
+    for chunk in (chunk for file in files for chunk in file.chunks):
+        if not 0 <= chunk.partition < partitions:
+            raise InvalidRecord(
+                f"topic {topic.name!r} has no partition {chunk.partition}: it has {partitions}, numbered from 0; "
+                "correct the column 'partition' or add partitions"
+            )
+        if chunk.schema_id >= schemas:
+            raise InvalidRecord(
+                f"topic {topic.name!r}, partition {chunk.partition}: a chunk of the batch has schema "
+                f"{chunk.schema_id}, and the topic has {schemas}, numbered from 0; start the write again"
+            )
+        if chunk.min_timestamp < lowest or chunk.max_timestamp > highest:
+            wrong = chunk.max_timestamp if chunk.max_timestamp > highest else chunk.min_timestamp
+            why = timestamps.refusal(topic.config, wrong, now)
+            raise InvalidRecord(f"topic {topic.name!r}, partition {chunk.partition}: {why}")
+
+
+def answer(command: object, outcome: Outcome[Topic]) -> Offsets | None:
+    """Return the offsets of a batch that another process waits for; see `Machine.answer`.
+
+    None if some of its rows may not be committed yet: then their writer has to see to it. Where the rows of a replay
+    are is often unknown, and a run that used acks=1 may have written them, to other partitions if it had other tasks.
+    """
+    if not isinstance(command, CommitBatch):
+        return None
+    found, partitions = offsets(command, outcome), outcome.state.partitions
+    if found.keys() == _rows(command).keys():
+        is_committed = all(end <= partitions[number].high_watermark for number, (_, end) in found.items())
+    else:
+        is_committed = all(partition.log_end <= partition.high_watermark for partition in partitions)
+    return found if is_committed else None
+
+
+def offsets(command: CommitBatch, outcome: Outcome[Topic]) -> Offsets:
+    """Return the offsets of a batch, given the outcome of its command.
+
+    For a replay these are what the log remembers of a producer that expires, else the rows of the same files that are
+    not in segments yet.
+    """
+    if not any(isinstance(event, BatchSequenced) for event in outcome.events):
+        return _of_replay(command, outcome.state)
+    rows = _rows(command)
+    # The state is the one after the batch's own events, so its rows are the last ones.
+    ends = {partition: outcome.state.partitions[partition].log_end for partition in sorted(rows)}
+    return {partition: (end - rows[partition], end) for partition, end in ends.items()}
+
+
+def _of_replay(command: CommitBatch, state: Topic) -> Offsets:
+    """Return the offsets of the rows of a batch that its producer's claim, or the names of its files, tell.
+
+    Without the claim a partition of which a part has been rolled is left out.
+    """
+    rows, claim = _rows(command), command.claim
+    known = None if claim is None else state.producers.get(claim.producer)
+    if claim and known and known.batch_id == claim.batch_id and known.begins is not None:
+        return {partition: (begin, begin + rows[partition]) for partition, begin in sorted(known.begins.items())}
+    names = {file.name for file in command.files}
+    numbers = {state.first_file + index for index, file in enumerate(state.files) if file.name in names}
+    if not numbers:
+        return {}
+    found = {}
+    for partition in sorted(rows):
+        chunks = [chunk for chunk in state.partitions[partition].chunks if chunk.file in numbers]
+        if chunks and chunks[-1].end_offset - chunks[0].base_offset == rows[partition]:
+            found[partition] = chunks[0].base_offset, chunks[-1].end_offset
+    return found
+
+
+def _rows(command: CommitBatch) -> Counter[int]:
+    """Return the number of the batch's rows in each partition."""
+    rows: Counter[int] = Counter()
     for file in command.files:
         for chunk in file.chunks:
-            if not 0 <= chunk.partition < count:
-                raise InvalidRecord(
-                    f"topic {topic.name!r} has no partition {chunk.partition}: it has {count}, numbered "
-                    "from 0; correct the column 'partition' or add partitions"
-                )
+            rows[chunk.partition] += chunk.rows
+    return rows

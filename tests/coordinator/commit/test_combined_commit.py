@@ -14,7 +14,7 @@ from pyspark_log_coordinator.maintenance import topic_cleanup
 from pyspark_log_coordinator.model.batch import StagedFile
 from pyspark_log_coordinator.model.producers import ProducerClaim
 from pyspark_log_coordinator.retry import RetryPolicy
-from pyspark_log_coordinator.topic import batch_offsets
+from pyspark_log_coordinator.topic import sequencing
 from pyspark_log_coordinator.topic.machine import CommitBatch, Holder, SequencedFile
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import OutcomeUnknown, StoreRefused, StoreUnavailable
@@ -258,7 +258,7 @@ def outcome_of_a_batch(high_watermark):
 
 @pytest.mark.parametrize(("high_watermark", "answer"), [(1, {0: (0, 1)}), (0, None)])
 def test_only_a_batch_below_the_high_watermark_is_answered(high_watermark, answer):
-    assert batch_offsets.answer(*outcome_of_a_batch(high_watermark)) == answer
+    assert sequencing.answer(*outcome_of_a_batch(high_watermark)) == answer
 
 
 @pytest.mark.parametrize(("high_watermark", "answer"), [(1, {}), (0, None)])
@@ -266,7 +266,7 @@ def test_a_replay_whose_rows_are_in_unknown_files_is_only_answered_if_all_rows_a
     command, outcome = outcome_of_a_batch(high_watermark)
     (file,) = command.files
     replay = msgspec.structs.replace(command, files=(msgspec.structs.replace(file, name="of another run"),))
-    assert batch_offsets.answer(replay, msgspec.structs.replace(outcome, events=[])) == answer
+    assert sequencing.answer(replay, msgspec.structs.replace(outcome, events=[])) == answer
 
 
 def test_what_was_rolled_for_a_batch_that_others_commit_is_swapped_in_by_their_entry(topic):

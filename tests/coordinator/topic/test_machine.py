@@ -6,8 +6,8 @@ import pytest
 from pyspark_log_coordinator.journal.state_machine import Outcome
 from pyspark_log_coordinator.model.producers import RETIRED_MAX
 from pyspark_log_coordinator.model.topic_config import TopicConfig
-from pyspark_log_coordinator.topic import batch_offsets
 from pyspark_log_coordinator.topic import machine as topic
+from pyspark_log_coordinator.topic import sequencing
 from pyspark_log_coordinator.topic.machine import (
     DeleteTopic,
     StartTopic,
@@ -142,7 +142,7 @@ def test_a_replayed_batch_of_several_chunks_in_a_partition_tells_its_first_offse
     claimed = msgspec.structs.replace(claim(0), expires=expires)
     replay = commit(claimed, file([(0, 4), (1, 1), (0, 2)]), file({0: 1}))
     state = after(after(started(partitions=2), commit(None, file({0: 5}))), replay)
-    assert batch_offsets.of_outcome(replay, Outcome(3, state, [])) == {0: (5, 12), 1: (0, 1)}
+    assert sequencing.offsets(replay, Outcome(3, state, [])) == {0: (5, 12), 1: (0, 1)}
 
 
 @pytest.mark.parametrize(
