@@ -19,7 +19,7 @@ from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred
 from pyspark_log_coordinator.replication.reassignment import AlterReplicas, PartitionReassignment
-from pyspark_log_coordinator.sync import scrubber
+from pyspark_log_coordinator.sync import faults
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.replica_file import live
 from pyspark_log_coordinator.topic.machine import Suspect
@@ -241,7 +241,7 @@ def follower(process: Process, node: str) -> None:
             if chance.random() < 0.1:
                 following.clean_up_node(process.log, node)
             if chance.random() < 0.1:
-                world.counts["mended"] += len(scrubber.scrub(process.log, node).repaired)
+                world.counts["mended"] += len(faults.scrub(process.log, node).repaired)
         except InvalidOption:
             require(node not in world.members(), f"node {node} is said not to be there")
         except LogError as error:

@@ -59,13 +59,6 @@ class Suspicion(msgspec.Struct, frozen=True):
     number: int
 
 
-class ObservedSuspicion(msgspec.Struct, frozen=True):
-    """A suspicion that a failure detector has seen, and since when (ms, its monotonic clock)."""
-
-    number: int
-    since_ms: int
-
-
 Command = Suspect | CancelSuspicion
 Event = NodeSuspected | SuspicionCancelled
 
@@ -104,15 +97,12 @@ def without_suspicions(topic: Topic, seen: Iterable[NodeId]) -> Topic:
     return topic if len(left) == len(topic.suspects) else msgspec.structs.replace(topic, suspects=left)
 
 
-def observe(standing: Mapping[NodeId, ObservedSuspicion], topic: Topic, now: int) -> dict[NodeId, ObservedSuspicion]:
-    """Return the suspicions known to a failure detector after a look at the topic's state at `now` (ms)."""
-    seen = {}
-    for node, number in topic.suspects.items():
-        known = standing.get(node)
-        seen[node] = known if known is not None and known.number == number else ObservedSuspicion(number, now)
-    return seen
+def observe(standing: Mapping[Suspicion, int], topic: Topic, now: int) -> dict[Suspicion, int]:
+    """Return since when a failure detector has seen each suspicion, after a look at `now` (ms, its monotonic clock)."""
+    seen = (Suspicion(node, number) for node, number in topic.suspects.items())
+    return {each: standing.get(each, now) for each in seen}
 
 
-def confirmed(standing: Mapping[NodeId, ObservedSuspicion], now: int, period_ms: int) -> tuple[Suspicion, ...]:
+def confirmed(standing: Mapping[Suspicion, int], now: int, period_ms: int) -> tuple[Suspicion, ...]:
     """Return the suspicions that have stood for a full period at `now` (ms)."""
-    return tuple(Suspicion(node, known.number) for node, known in standing.items() if now - known.since_ms >= period_ms)
+    return tuple(each for each, since_ms in standing.items() if now - since_ms >= period_ms)

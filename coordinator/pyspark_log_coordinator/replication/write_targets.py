@@ -8,37 +8,43 @@ rows, because it may be elected meanwhile. With replication.mode=quorum all repl
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from pyspark_log_coordinator.replication import high_watermark, replicas
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from pyspark_log_coordinator.model.batch import Acks
-    from pyspark_log_coordinator.model.partition import NodeId, Partition
+    from pyspark_log_coordinator.model.partition import NodeId
     from pyspark_log_coordinator.model.topic_state import Topic
 
 
-def write_targets(topic: Topic, acks: Acks, missing: Iterable[NodeId]) -> tuple[tuple[NodeId, ...], ...]:
+def write_targets(topic: Topic, acks: Acks, missing: Collection[NodeId]) -> tuple[tuple[NodeId, ...], ...]:
     """Return the nodes of each partition: at least one, even if all are missing.
 
     Partitions on the same nodes get equal values, whichever node leads them: they share a file.
     """
-    context = _context(topic, acks, missing)
     found: dict[object, tuple[NodeId, ...]] = {}
     targets = []
-    for each in topic.partitions:
+    for number, each in enumerate(topic.partitions):
         what = each.isr, each.leader, each.replicas
         if what not in found:
-            found[what] = _of(each, context)
+            found[what] = targets_of(topic, number, acks, missing)
         targets.append(found[what])
     return tuple(targets)
 
 
-def targets_of(topic: Topic, number: int, acks: Acks, missing: Iterable[NodeId]) -> tuple[NodeId, ...]:
+def targets_of(topic: Topic, number: int, acks: Acks, missing: Collection[NodeId]) -> tuple[NodeId, ...]:
     """Return the nodes of one partition."""
-    return _of(topic.partitions[number], _context(topic, acks, missing))
+    partition = topic.partitions[number]
+    wanted = replicas.voters(partition, topic.config)
+    able = [node for node in wanted if node not in missing and node not in topic.fenced]
+    if not able:
+        return wanted[:1] or partition.replicas[:1]
+    if acks == "all":
+        return tuple(sorted(able))
+    return (partition.leader if partition.leader in able else able[0],)
 
 
 def used_nodes(targets: Iterable[tuple[NodeId, ...]]) -> frozenset[NodeId]:
@@ -51,25 +57,3 @@ def enough(topic: Topic, acks: Acks) -> int | None:
     if acks != "all" or not replicas.by_majority(topic.config):
         return None
     return high_watermark.majority(max(len(each.replicas) for each in topic.partitions))
-
-
-class _Context(NamedTuple):
-    """What the targets of a partition depend on besides the partition."""
-
-    acks: Acks
-    is_quorum: bool
-    unusable: frozenset[NodeId]
-
-
-def _context(topic: Topic, acks: Acks, missing: Iterable[NodeId]) -> _Context:
-    return _Context(acks, replicas.by_majority(topic.config), frozenset((*missing, *topic.fenced)))
-
-
-def _of(partition: Partition, context: _Context) -> tuple[NodeId, ...]:
-    wanted = partition.replicas if context.is_quorum else partition.isr
-    able = [node for node in wanted if node not in context.unusable]
-    if not able:
-        return wanted[:1] or partition.replicas[:1]
-    if context.acks == "all":
-        return tuple(sorted(able))
-    return (partition.leader if partition.leader in able else able[0],)

@@ -74,16 +74,15 @@ class Controller:
         `failed` gets the name of each topic that cannot be looked at; the others continue. Raises what reading the
         cluster's journal raises.
         """
-        log, settings, now = self._log, self._settings, self._log.environment.monotonic()
-        if len(log.cluster.state.nodes) == 1:
+        now = self._log.environment.monotonic()
+        if len(self._log.cluster.state.nodes) == 1:
             self._looked = now
             return ()
         elected: list[LeadershipMoved] = []
-        if self._looked is None or now - self._looked >= self._interval():
+        if self._is_look_due():
             self._looked = now
             elected += self._look(failed)
-        due = self._balanced + settings.leader_imbalance_check_interval_seconds
-        if settings.auto_leader_rebalance_enable and now >= due:
+        if self._is_balance_due():
             self._balanced = now
             elected += self._balance(failed)
         return tuple(elected)
@@ -91,11 +90,14 @@ class Controller:
     @property
     def is_due(self) -> bool:
         """Whether `round` has something to do."""
-        now = self._log.environment.monotonic()
-        settings = self._settings
-        balances = settings.auto_leader_rebalance_enable
-        balance_is_due = balances and now >= self._balanced + settings.leader_imbalance_check_interval_seconds
-        return self._looked is None or now - self._looked >= self._interval() or balance_is_due
+        return self._is_look_due() or self._is_balance_due()
+
+    def _is_look_due(self) -> bool:
+        return self._looked is None or self._log.environment.monotonic() - self._looked >= self._interval()
+
+    def _is_balance_due(self) -> bool:
+        due = self._balanced + self._settings.leader_imbalance_check_interval_seconds
+        return self._settings.auto_leader_rebalance_enable and self._log.environment.monotonic() >= due
 
     def _interval(self) -> float:
         """Return the seconds from one look to the next."""

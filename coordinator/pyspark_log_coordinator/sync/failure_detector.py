@@ -23,10 +23,9 @@ from pyspark_log_coordinator.replication import isr_shrink, suspicion
 from pyspark_log_coordinator.replication.election import Elected, ElectLeaders, LeaderElected
 from pyspark_log_coordinator.replication.isr_shrink import FollowerId, FollowerLag, ShrinkIsr
 from pyspark_log_coordinator.replication.row_loss import RowsLost
-from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, ObservedSuspicion, Suspect
-from pyspark_log_coordinator.sync.replica_file import has_required_files, live
+from pyspark_log_coordinator.replication.suspicion import CancelSuspicion, Suspect
+from pyspark_log_coordinator.sync.replica_file import is_complete, live
 from pyspark_log_storage import logs
-from pyspark_log_storage.errors import StoreRefused, is_node_failure
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -49,7 +48,7 @@ class FailureDetector:
         """The suspicions that had stood for the session timeout at the last look."""
         self.next_lag_ms: int | None = None
         """Milliseconds from the last look until the next follower has been behind for too long; None if none is."""
-        self._standing: dict[NodeId, ObservedSuspicion] = {}
+        self._standing: dict[Suspicion, int] = {}
         self._lags: dict[FollowerId, FollowerLag] = {}
         self._looked: float | None = None
 
@@ -78,16 +77,16 @@ class FailureDetector:
         state = handle.refresh(polls=True)
         complete: dict[NodeId, bool | None] = {}
         for node in sorted(_leaders_and_isr(state)):
-            complete[node] = _is_complete(handle, node)
+            complete[node] = is_complete(handle, node)
             if complete[node] is False and node not in log.missing_nodes:
                 handle.refresh()
-                complete[node] = _is_complete(handle, node)  # the file may have been rolled and deleted since
+                complete[node] = is_complete(handle, node)  # the file may have been rolled and deleted since
             if complete[node] is False:
                 handle.submit(Suspect(node, state.incarnations[node]))
         for node, number in sorted(state.suspects.items()):
             if not _is_expected_node(handle, node):
                 continue
-            if complete[node] if node in complete else _is_complete(handle, node):
+            if complete[node] if node in complete else is_complete(handle, node):
                 handle.submit(CancelSuspicion(node, handle.journal.state.incarnations[node], number))
         state = handle.journal.state
         now = int(log.environment.monotonic() * 1000)
@@ -154,17 +153,6 @@ def _leaders_and_isr(state: Topic) -> set[NodeId]:
     found = {each.leader for each in state.partitions if each.leader is not None}
     found.update(node for each in state.partitions for node in each.isr)
     return found - set(state.fenced)
-
-
-def _is_complete(handle: TopicHandle, node: NodeId) -> bool | None:
-    """Return whether a node answers and has its required files; None if this process may not use it."""
-    error = handle.log.missing_nodes.get(node)
-    if error is not None:
-        return False if is_node_failure(error) else None
-    try:
-        return has_required_files(handle, node)
-    except StoreRefused:
-        return None
 
 
 def _needs_leader(state: Topic, number: int, unreachable: Collection[Suspicion]) -> bool:

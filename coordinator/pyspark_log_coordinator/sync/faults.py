@@ -1,8 +1,11 @@
 """Faults: copies of a topic's files that are damaged or lost. One walk finds them, and one cure replaces them.
 
+A node's own process scrubs it: it walks over every file that the node holds, and cures what it finds, as HDFS's block
+scanner does. Readers find damage too, but they read mostly new rows, and may have no right to write to a node.
+
 A copy is whole if its bytes are those that the journal names (checksum, base and end offset, length), its rows can be
-decoded, and its index is right. `faults` reads the copies on any nodes; `verify` prints what it yields, the scrubber
-and `verify --repair` cure it. What looks damaged is read a second time by the topic's newest state, because a disk may
+decoded, and its index is right. `faults` reads the copies on any nodes; `verify` prints what it yields, `scrub` and
+`verify --repair` cure it. What looks damaged is read a second time by the topic's newest state, because a disk may
 be misread once, and because a file may have been rolled, moved or deleted since.
 
 `cure` copies the file from the nearest holder that has it whole, and replaces the damaged copy atomically. It writes
@@ -26,7 +29,9 @@ from pyspark_log_storage import layout, logs
 from pyspark_log_storage.errors import (
     CorruptObject,
     LogError,
+    NewerFormat,
     ObjectMissing,
+    OutcomeUnknown,
     StoreError,
     StoreUnavailable,
     UnknownTopic,
@@ -41,7 +46,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from pyspark_log_coordinator.log.log import TopicHandle
+    from pyspark_log_coordinator.log.log import Log, TopicHandle
     from pyspark_log_coordinator.model.topic_state import Topic
     from pyspark_log_storage.files.index import IndexEntry
     from pyspark_log_storage.files.row_files import EpochStarts
@@ -89,6 +94,15 @@ class Fault(msgspec.Struct, frozen=True):
     def why(self) -> str:
         """What is wrong first."""
         return self.rows[0].why
+
+
+class ScrubResult(msgspec.Struct, frozen=True):
+    """The outcome of one pass over a node."""
+
+    repaired: tuple[str, ...]
+    """The keys of objects that were damaged or lost, and are whole again."""
+    failures: tuple[str, ...]
+    """Copies that are damaged or lost and could not be copied again."""
 
 
 def faults(
@@ -177,6 +191,32 @@ def cure(handle: TopicHandle, node: NodeId, file: ReplicaFile) -> bool:
     # While the disk is not mounted, the copy would be written below its mount point.
     require_marker(handle.log.node_store(node), node, state.incarnations[node])
     return make_whole(handle, node, newest)
+
+
+def scrub(log: Log, node_id: NodeId, moved: Callable[[int], object] = lambda _: None) -> ScrubResult:
+    """Read every file that a node holds once, and copy damaged and lost ones again.
+
+    `moved` gets the number of bytes read since its last call, and may wait (`Throttle`). Raises `InvalidOption` if
+    there is no such node, `NodeMissing` if its store is not the one that the cluster knows, `StoreError` if it does not
+    answer. A topic whose journal is damaged, or does not answer during a repair, is a failure; the others continue.
+    """
+    member, store = log.node(node_id), log.node_store(node_id)
+    repaired: list[str] = []
+    failures: list[str] = []
+
+    def failed(topic: str, error: LogError) -> None:
+        failures.append(f"topic {topic!r}: {error.message}")
+
+    for handle in log.topics_on(node_id, failed=failed):
+        for fault in faults(handle, [node_id], moved):
+            # A store that answers has a bad file, perhaps on a bad sector. On a disk that is not mounted, all would be
+            # copied below the mount point.
+            require_marker(store, node_id, member.incarnation)
+            try:
+                repaired += [fault.key] if cure(handle, node_id, fault.file) else []
+            except (CorruptObject, NewerFormat, OutcomeUnknown, StoreError) as why:
+                failed(handle.name, why)
+    return ScrubResult(tuple(repaired), tuple(failures))
 
 
 def make_whole(

@@ -7,6 +7,7 @@ reassignment leaves nothing to clean up.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -172,14 +173,8 @@ def begin(handle: TopicHandle, wanted: Placement) -> tuple[PartitionMove, ...]:
     placement.check(wanted, {*nodes.live(members), *there}, members, handle.name)
     found = moves(state, wanted)
     if found:
-        named_nodes = {node for each in found for node in each.after}
-        _tell(handle, named_nodes)
-        command = AlterReplicas(
-            tuple(reassignment.PartitionReassignment(each.partition, each.after) for each in found),
-            {node: members[node].incarnation for node in sorted(named_nodes)},
-        )
-        handle.submit(command)
-        _check_nodes_again(handle, {node: members[node] for node in named_nodes})
+        nodes_of = tuple(reassignment.PartitionReassignment(each.partition, each.after) for each in found)
+        _submit(handle, members, [each.after for each in found], partial(AlterReplicas, nodes_of))
     return found
 
 
@@ -215,16 +210,26 @@ def add_partitions(handle: TopicHandle, total: int, assignments: Placement | Non
             f"{len(assignments)}; give the nodes of the new partitions only",
         )
     placement.check(assignments, live, members, handle.name, first=first, replication_factor=len(now[0]))
-    named_nodes = {node for each in assignments for node in each}
-    _tell(handle, named_nodes)
-    command = AddPartitions(assignments, {node: members[node].incarnation for node in sorted(named_nodes)}, first)
-    if not handle.submit(command).events:
+    if not _submit(handle, members, assignments, partial(AddPartitions, assignments, first=first)):
         raise InvalidOption(
             "num.partitions",
             f"another process added partitions to topic {handle.name!r} meanwhile; check the topic, then try again",
         )
-    _check_nodes_again(handle, {node: members[node] for node in named_nodes})
     return first, assignments
+
+
+def _submit(
+    handle: TopicHandle,
+    members: Mapping[NodeId, Node],
+    assignments: Iterable[tuple[NodeId, ...]],
+    command_of: Callable[[dict[NodeId, str]], machine.Command],
+) -> bool:
+    """Submit a command with the incarnations of the nodes of some assignments; return whether it changed anything."""
+    chosen = {node: members[node] for each in assignments for node in each}
+    _tell(handle, chosen)
+    outcome = handle.submit(command_of({node: chosen[node].incarnation for node in sorted(chosen)}))
+    _check_nodes_again(handle, chosen)
+    return bool(outcome.events)
 
 
 def _tell(handle: TopicHandle, wanted: Iterable[NodeId]) -> None:

@@ -5,7 +5,6 @@ Catch-up and the walk over damaged copies (`faults`) use these. An election asks
 
 from __future__ import annotations
 
-import contextlib
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -218,24 +217,24 @@ def _places(state: Topic, files: Collection[int]) -> dict[int, list[StagedChunk]
 
 
 def live(handle: TopicHandle) -> tuple[Holder, ...]:
-    """Return the nodes that may be elected: this process reaches them, and they have their required files.
+    """Return the nodes that may be elected: this process reaches them, and they have their required files."""
+    state, members = handle.journal.state, handle.log.cluster.state.nodes
+    found = (Holder(node, incarnation) for node, incarnation in state.incarnations.items() if node in members)
+    return tuple(each for each in found if is_complete(handle, each.node))
+
+
+def is_complete(handle: TopicHandle, node: NodeId) -> bool | None:
+    """Return whether a node answers and has its required files; None if this process may not use it.
 
     By the last probe of the nodes and the known state of the topic.
     """
-
-    def is_complete(node: NodeId) -> bool:
-        with contextlib.suppress(StoreRefused):
-            return has_required_files(handle, node)
-        return False
-
-    log, state = handle.log, handle.journal.state
-    return tuple(
-        Holder(node, incarnation)
-        for node, incarnation in state.incarnations.items()
-        if node in log.cluster.state.nodes  # not removed since
-        and node not in log.missing_nodes
-        and is_complete(node)
-    )
+    error = handle.log.missing_nodes.get(node)
+    if error is not None:
+        return False if is_node_failure(error) else None
+    try:
+        return has_required_files(handle, node)
+    except StoreRefused:
+        return None
 
 
 def has_required_files(handle: TopicHandle, node: NodeId) -> bool:

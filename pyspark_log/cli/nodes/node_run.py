@@ -25,8 +25,8 @@ from pyspark_log_coordinator.maintenance.follower import Follower, FollowerRound
 from pyspark_log_coordinator.maintenance.topic_roll import roll_led_by
 from pyspark_log_coordinator.model import settings
 from pyspark_log_coordinator.sync.controller import Controller, ControllerSettings
+from pyspark_log_coordinator.sync.faults import scrub as scrub_node
 from pyspark_log_coordinator.sync.replica_file import Throttle
-from pyspark_log_coordinator.sync.scrubber import scrub as scrub_node
 from pyspark_log_storage.errors import LogError
 
 if TYPE_CHECKING:

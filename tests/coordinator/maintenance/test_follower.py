@@ -8,7 +8,7 @@ import pytest
 from pyspark_log_coordinator.log import topic_description
 from pyspark_log_coordinator.maintenance import follower as following
 from pyspark_log_coordinator.maintenance.follower import Follower, FollowerRound
-from pyspark_log_coordinator.sync.scrubber import scrub
+from pyspark_log_coordinator.sync.faults import scrub
 from pyspark_log_storage import layout
 from pyspark_log_storage.errors import NodeMissing
 from tests.support.coordinator.replicated_topic import ReplicatedTopic, write

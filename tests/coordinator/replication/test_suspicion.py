@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyspark_log_coordinator.replication.suspicion import NodeSuspected, ObservedSuspicion, confirmed, observe
+from pyspark_log_coordinator.replication.suspicion import NodeSuspected, confirmed, observe
 from pyspark_log_coordinator.topic.machine import (
     AlterReplicaNode,
     CancelSuspicion,
@@ -69,7 +69,7 @@ def test_a_suspicion_that_was_cancelled_and_raised_again_is_another_one():
     cancelled = after(suspected(), HoldFiles("A", incarnation("A")))
     assert observe(standing, cancelled, 50) == {}
     again = after(cancelled, Suspect("A", incarnation("A")))
-    assert observe(standing, again, 90) == {"A": ObservedSuspicion(2, 90)}
+    assert observe(standing, again, 90) == {Suspicion("A", 2): 90}
     assert decide(again, ElectLeaders(B_LIVES, (Suspicion("A", 1),))) == []
     assert decide(again, ElectLeaders(B_LIVES, (Suspicion("A", 2),))) != []
     assert after(suspected(), commit(None, file({0: 1}, on=("B",)))).suspects == {"A": 1}, "it names others"

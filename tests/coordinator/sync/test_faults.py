@@ -10,7 +10,7 @@ from pyspark_log_coordinator.journal.history import history
 from pyspark_log_coordinator.log.node_admin import set_fenced
 from pyspark_log_coordinator.maintenance.follower import clean_up_node
 from pyspark_log_coordinator.model.topic_config import parse
-from pyspark_log_coordinator.sync import faults, operator_elections, replica_file, scrubber
+from pyspark_log_coordinator.sync import faults, operator_elections, replica_file
 from pyspark_log_coordinator.sync.catch_up import renew_set_back
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.topic.machine import DeleteRecords
@@ -73,10 +73,10 @@ def test_damaged_and_lost_copies_are_found_and_replaced_and_the_journal_says_not
     found = list(faults.faults(cluster.log.topic("t"), ALL))
     rows = [(each.partition, each.base_offset, each.end_offset) for fault in found for each in fault.rows]
     assert ([each.node for each in found], rows) == ([node] * 2, [(0, 0, 4), (0, 6, 8)])
-    done = scrubber.scrub(cluster.log, node)
+    done = faults.scrub(cluster.log, node)
     assert ([key.rsplit("/", 1)[1] for key in done.repaired], done.failures) == ([spoiled[0].name, spoiled[2].name], ())
     assert [path.read_bytes() for path in spoiled] == whole
-    assert scrubber.scrub(cluster.log, node).repaired == ()
+    assert faults.scrub(cluster.log, node).repaired == ()
     assert (cluster.log.topic("t").journal.number, one(cluster).isr) == (number, ALL)
     is_sound(cluster)
 
@@ -88,7 +88,7 @@ def test_a_damaged_index_is_made_again_from_the_nodes_own_rows(cluster, how):
     SPOILT[how](index)
     for path in (paths(cluster, "0")[0], paths(cluster, "2")[0]):
         path.unlink()
-    assert [key.rsplit("/", 1)[1] for key in scrubber.scrub(cluster.log, "1").repaired] == [index.name]
+    assert [key.rsplit("/", 1)[1] for key in faults.scrub(cluster.log, "1").repaired] == [index.name]
     assert index.read_bytes() == whole
 
 
@@ -96,7 +96,7 @@ def test_bytes_behind_the_end_of_a_segment_are_damage(cluster):
     path = paths(cluster, "1")[0]
     whole = path.read_bytes()
     path.write_bytes(whole + b"more")
-    done = scrubber.scrub(cluster.log, "1")
+    done = faults.scrub(cluster.log, "1")
     assert (len(done.repaired), done.failures) == (1, ())
     assert path.read_bytes() == whole
 
@@ -111,7 +111,7 @@ def test_damage_of_a_chunk_that_is_no_longer_named_is_damage_of_its_file(tmp_pat
     flip_bit(path, 8 * 100)
     (fault,) = faults.faults(cluster.log.topic("t"), ALL)
     assert (fault.node, [each.partition for each in fault.rows]) == ("1", [1])
-    assert len(scrubber.scrub(cluster.log, "1").repaired) == 1
+    assert len(faults.scrub(cluster.log, "1").repaired) == 1
     assert path.read_bytes() == whole
 
 
@@ -123,7 +123,7 @@ def test_a_file_that_expires_while_it_is_read_is_not_taken_for_lost(cluster):
             cluster.log.topic("t").submit(DeleteRecords(0, one(cluster).log_end))
             expired.unlink()
 
-    done = scrubber.scrub(cluster.log, "1", expire)
+    done = faults.scrub(cluster.log, "1", expire)
     assert (done.repaired, done.failures, expired.exists()) == ((), (), False)
 
 
@@ -142,7 +142,7 @@ def test_a_file_without_a_whole_copy_stays_and_the_error_names_its_rows(cluster)
         path = paths(cluster, node)[2]
         flip_bit(path, 8 * 100)
         before[path] = path.read_bytes()
-    (failure,) = scrubber.scrub(cluster.log, "1").failures
+    (failure,) = faults.scrub(cluster.log, "1").failures
     assert "partition 0, offsets 6 to 7" in failure
     assert paths(cluster, "1")[2].name in failure
     assert repair(cluster.log.topic("t")) == []
@@ -171,7 +171,7 @@ def test_nothing_is_copied_to_a_disk_that_is_not_mounted_nor_to_another(cluster)
     mounted.rename(cluster.path / "elsewhere")
     mounted.mkdir()
     with pytest.raises(NodeMissing, match="is its disk mounted"):
-        scrubber.scrub(cluster.log, "1")
+        faults.scrub(cluster.log, "1")
     assert list(mounted.iterdir()) == []
     marker = mounted / layout.MARKER
     marker.write_bytes((cluster.path / "node2" / layout.MARKER).read_bytes())
