@@ -70,7 +70,7 @@ class SharedTasks:
         self._configured = configured
         self._environment = environment
         self._max_delay_ms = scheduled_rebalance_max_delay_ms
-        self._work = connect.WorkerState()
+        self._work = connect.TaskAssignment()
         self.running: frozenset[str] = frozenset()
         """The tasks that were started and not stopped."""
         self._shared: Mapping[str, int] = {}
@@ -79,7 +79,7 @@ class SharedTasks:
 
     def protocols(self, generation: int) -> tuple[Protocol, ...]:
         del generation
-        return (Protocol(connect.PROTOCOL, b"", connect.encode_state(self._work)),)
+        return (Protocol(connect.PROTOCOL, b"", connect.encode_assignment(self._work)),)
 
     def prepare(self) -> None:
         """Go on with all tasks."""
@@ -93,11 +93,11 @@ class SharedTasks:
         assignment = connect.decode_assignment(group.members[member_id].assignment, member_id)
         # Until tasks have stopped it says that it runs them: else others would start them.
         claimed = tuple(sorted({*assignment.tasks, *self.running}))
-        self._work = msgspec.structs.replace(connect.after(assignment), tasks=claimed, revoked=())
+        self._work = msgspec.structs.replace(assignment, tasks=claimed, revoked=())
         delay = assignment.delay_ms if group.leader == member_id else 0
         self._rejoin_at = self._environment.monotonic() + delay / 1000 if delay else None
         self._stop(self.running.difference(assignment.tasks))
-        self._work = connect.after(assignment)
+        self._work = assignment
         if started := set(assignment.tasks) - self.running:
             self._runner.start(sorted(started))
             self.running |= started
@@ -109,7 +109,7 @@ class SharedTasks:
         return (self._rejoin_at is not None and now >= self._rejoin_at) or dict(self._configured()) != self._shared
 
     def lose(self) -> None:
-        self._work, self._rejoin_at = connect.WorkerState(), None
+        self._work, self._rejoin_at = connect.TaskAssignment(), None
         self._stop(self.running)
 
     def _stop(self, tasks: frozenset[str]) -> None:

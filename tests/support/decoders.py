@@ -12,7 +12,7 @@ from pyspark_log.reading import source_offset
 from pyspark_log.sink import checkpoint as sink_checkpoint
 from pyspark_log.writing import row_lines
 from pyspark_log_coordinator.assignors import connect, subscription
-from pyspark_log_coordinator.assignors.connect import TaskAssignment, WorkerState
+from pyspark_log_coordinator.assignors.connect import TaskAssignment
 from pyspark_log_coordinator.assignors.subscription import Assignment, Subscription
 from pyspark_log_storage.columns import column_ddl, schema
 from pyspark_log_storage.columns.compaction_columns import CompactionColumns
@@ -66,7 +66,6 @@ PLAIN: dict[str, tuple[bytes, Decode]] = {
         subscription.encode_assignment(Assignment({"t": (0, 1)})),
         lambda data: subscription.decode_assignment(data, "m"),
     ),
-    "state of a worker": (connect.encode_state(WorkerState(("a", "b"), ("c",), 3)), named(connect.decode_state)),
     "tasks of a worker": (
         connect.encode_assignment(TaskAssignment(("a", "b"), ("c",), 3)),
         named(connect.decode_assignment),

@@ -39,24 +39,13 @@ VERSION = 1
 NOTHING_ASSIGNED = -1
 
 
-class WorkerState(msgspec.Struct, frozen=True, array_like=True):
-    """What a worker says when it joins, from its newest assignment."""
-
-    tasks: tuple[str, ...] = ()
-    """The tasks that it runs."""
-    revoked: tuple[str, ...] = ()
-    """Those that it has stopped because that assignment revoked them."""
-    config_version: int = NOTHING_ASSIGNED
-    until_ms: int = 0
-
-
 class TaskAssignment(msgspec.Struct, frozen=True, array_like=True):
-    """What a worker has to do."""
+    """What a worker has to do, and, as it joins, what it says of its newest assignment, which it has carried out."""
 
     tasks: tuple[str, ...] = ()
     """The tasks to run: those that it runs already, and new ones."""
     revoked: tuple[str, ...] = ()
-    """The tasks to stop. Then the worker rejoins."""
+    """The tasks to stop, or that it has stopped. Then the worker rejoins."""
     config_version: int = NOTHING_ASSIGNED
     """The newest version of the configuration of which tasks were assigned."""
     until_ms: int = 0
@@ -65,22 +54,11 @@ class TaskAssignment(msgspec.Struct, frozen=True, array_like=True):
     """The same from now on: the leader rejoins when it has waited for this long."""
 
 
-_state = msgspec.msgpack.Decoder(tuple[int, WorkerState]).decode
 _assignment = msgspec.msgpack.Decoder(tuple[int, TaskAssignment]).decode
 
 
-def encode_state(state: WorkerState) -> bytes:
-    """Return the state with which a worker joins. It has no metadata."""
-    return msgspec.msgpack.encode((VERSION, state))
-
-
-def decode_state(data: bytes, worker: str) -> WorkerState:
-    """Return what a worker says. Raise `CorruptObject` if it is not understood."""
-    return decode(_state, data, f"the state of worker {worker!r}", CorruptObject)[1]
-
-
 def encode_assignment(assignment: TaskAssignment) -> bytes:
-    """Return the bytes that the leader stores for a worker."""
+    """Return the bytes that the leader stores for a worker, and with which the worker joins. It has no metadata."""
     return msgspec.msgpack.encode((VERSION, assignment))
 
 
@@ -89,11 +67,6 @@ def decode_assignment(data: bytes, worker: str) -> TaskAssignment:
     if not data:
         return TaskAssignment()
     return decode(_assignment, data, f"the assignment of worker {worker!r}", CorruptObject)[1]
-
-
-def after(assignment: TaskAssignment) -> WorkerState:
-    """Return what a worker says that has carried out its assignment."""
-    return WorkerState(assignment.tasks, assignment.revoked, assignment.config_version, assignment.until_ms)
 
 
 def assign_members(
@@ -105,16 +78,16 @@ def assign_members(
     return {name: encode_assignment(each) for name, each in shares.items()}
 
 
-def _worker(member: JoinedMember) -> WorkerState:
+def _worker(member: JoinedMember) -> TaskAssignment:
     """Return what a worker runs. One that is away may not have stopped yet what its assignment revokes."""
     if member.away is None:
-        return decode_state(member.state, member.member_id)
+        return decode_assignment(member.state, member.member_id)
     last = decode_assignment(member.away, member.member_id)
-    return msgspec.structs.replace(after(last), tasks=(*last.tasks, *last.revoked), revoked=())
+    return msgspec.structs.replace(last, tasks=(*last.tasks, *last.revoked), revoked=())
 
 
 def assign(
-    workers: Mapping[str, WorkerState],
+    workers: Mapping[str, TaskAssignment],
     tasks: Mapping[str, int],
     now_ms: int,
     max_delay_ms: int = SCHEDULED_REBALANCE_MAX_DELAY_MS,
@@ -147,7 +120,7 @@ def assign(
     }
 
 
-def _running(workers: Mapping[str, WorkerState], tasks: Mapping[str, int]) -> dict[str, set[str]]:
+def _running(workers: Mapping[str, TaskAssignment], tasks: Mapping[str, int]) -> dict[str, set[str]]:
     """Return the tasks that may stay where they are: on one worker, and not deleted."""
     claims: dict[str, int] = {}
     for state in workers.values():
@@ -158,7 +131,7 @@ def _running(workers: Mapping[str, WorkerState], tasks: Mapping[str, int]) -> di
     }
 
 
-def _delay_end(workers: Mapping[str, WorkerState], lost: Sequence[str], now_ms: int, max_delay_ms: int) -> int:
+def _delay_end(workers: Mapping[str, TaskAssignment], lost: Sequence[str], now_ms: int, max_delay_ms: int) -> int:
     """Return when lost tasks are assigned: at the end of the delay that is running, or of a new one."""
     if not lost:
         return 0

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pyspark_log_coordinator.assignors import connect
-from pyspark_log_coordinator.assignors.connect import TaskAssignment, WorkerState, after, assign
+from pyspark_log_coordinator.assignors.connect import TaskAssignment, assign
 from pyspark_log_coordinator.group.state import JoinedMember
 from pyspark_log_storage.errors import CorruptObject
 
@@ -15,18 +15,13 @@ DELAY = 300
 TASKS = {"a": 1, "b": 1, "c": 1, "d": 1}
 
 
-def states(shares):
-    """Return the workers as they rejoin after they have carried out their assignments."""
-    return {name: after(share) for name, share in shares.items()}
-
-
 def tasks_of(shares):
     return {name: share.tasks for name, share in shares.items()}
 
 
 def running(*names, tasks=TASKS):
     """Return workers that share the tasks."""
-    return states(assign(dict.fromkeys(names, WorkerState()), tasks, 0, DELAY))
+    return assign(dict.fromkeys(names, TaskAssignment()), tasks, 0, DELAY)
 
 
 def test_a_lost_task_waits_for_its_worker_and_new_tasks_are_assigned_at_once():
@@ -34,16 +29,16 @@ def test_a_lost_task_waits_for_its_worker_and_new_tasks_are_assigned_at_once():
     del workers["W"]
     shares = assign(workers, TASKS | {"e": 2}, 1_000, DELAY)
     assert shares == {"V": TaskAssignment(("a", "c", "e"), (), 2, 1_300, DELAY)}
-    assert assign(states(shares), TASKS | {"e": 2}, 1_100, DELAY)["V"].delay_ms == 200
+    assert assign(shares, TASKS | {"e": 2}, 1_100, DELAY)["V"].delay_ms == 200
     assert tasks_of(assign(workers, TASKS, 1_000, 0)) == {"V": ("a", "b", "c", "d")}, "without a delay"
-    waiting = states(assign(workers, TASKS, 10**9, DELAY))
+    waiting = assign(workers, TASKS, 10**9, DELAY)
     assert assign(waiting, TASKS, 1_000, DELAY)["V"].delay_ms == DELAY, "no clock makes it longer"
 
 
 def test_a_worker_that_returns_with_its_tasks_ends_the_delay():
     workers = running("V", "W")
     left = {"V": workers["V"]}
-    workers["V"] = states(assign(left, TASKS, 1_000, DELAY))["V"]
+    workers["V"] = assign(left, TASKS, 1_000, DELAY)["V"]
     shares = assign(workers, TASKS, 1_100, DELAY)
     assert {share.until_ms for share in shares.values()} == {0}
     assert tasks_of(shares) == {"V": ("a", "c"), "W": ("b", "d")}
@@ -52,8 +47,8 @@ def test_a_worker_that_returns_with_its_tasks_ends_the_delay():
 def test_after_the_delay_lost_tasks_go_to_the_worker_that_returned():
     workers = running("U", "V", "W", tasks=TASKS | {"e": 1})
     del workers["U"]
-    waiting = states(assign(workers, TASKS | {"e": 1}, 1_000, DELAY))
-    shares = assign(waiting | {"Z": WorkerState()}, TASKS | {"e": 1}, 1_300, DELAY)
+    waiting = assign(workers, TASKS | {"e": 1}, 1_000, DELAY)
+    shares = assign(waiting | {"Z": TaskAssignment()}, TASKS | {"e": 1}, 1_300, DELAY)
     # W has one task and would be as good a choice for the second one, but Z came back.
     assert tasks_of(shares) == {"V": ("b", "e"), "W": ("c",), "Z": ("a", "d")}
     assert {share.until_ms for share in shares.values()} == {0}
@@ -61,10 +56,10 @@ def test_after_the_delay_lost_tasks_go_to_the_worker_that_returned():
 
 def test_a_worker_that_joins_gets_what_others_have_given_up():
     workers = running("V")
-    first = assign(workers | {"W": WorkerState()}, TASKS, 0, DELAY)
+    first = assign(workers | {"W": TaskAssignment()}, TASKS, 0, DELAY)
     assert first["V"].revoked == ("c", "d")
     assert tasks_of(first) == {"V": ("a", "b"), "W": ()}
-    second = assign(states(first), TASKS, 0, DELAY)
+    second = assign(first, TASKS, 0, DELAY)
     assert tasks_of(second) == {"V": ("a", "b"), "W": ("c", "d")}
     assert second["V"].revoked == ()
 
@@ -72,21 +67,21 @@ def test_a_worker_that_joins_gets_what_others_have_given_up():
 def test_a_deleted_task_is_revoked():
     shares = assign(running("V"), {"a": 1}, 0, DELAY)
     assert (shares["V"].tasks, shares["V"].revoked) == (("a",), ("b", "c", "d"))
-    assert assign({"W": WorkerState()}, {}, 0, DELAY) == {"W": TaskAssignment()}
+    assert assign({"W": TaskAssignment()}, {}, 0, DELAY) == {"W": TaskAssignment()}
 
 
 def test_a_task_that_runs_twice_is_stopped_and_assigned_again():
-    twice = {"V": WorkerState(("a", "b"), (), 1), "W": WorkerState(("b", "c", "d"), (), 1)}
+    twice = {"V": TaskAssignment(("a", "b"), (), 1), "W": TaskAssignment(("b", "c", "d"), (), 1)}
     first = assign(twice, TASKS, 0, DELAY)
     assert (first["V"].revoked, first["W"].revoked) == (("b",), ("b",))
-    assert sorted(sum(tasks_of(assign(states(first), TASKS, 0, DELAY)).values(), ())) == ["a", "b", "c", "d"]
+    assert sorted(sum(tasks_of(assign(first, TASKS, 0, DELAY)).values(), ())) == ["a", "b", "c", "d"]
 
 
 tasks = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 3))
 workers = st.dictionaries(
     st.sampled_from(["U", "V", "W", "X"]),
     st.builds(
-        lambda own, revoked, version, until: WorkerState(tuple(sorted(own)), tuple(sorted(revoked)), version, until),
+        lambda own, revoked, version, until: TaskAssignment(tuple(sorted(own)), tuple(sorted(revoked)), version, until),
         st.sets(st.sampled_from("abcdefgh"), max_size=5),
         st.sets(st.sampled_from("abcdefgh"), max_size=2),
         st.integers(-1, 3),
@@ -117,7 +112,7 @@ def test_the_group_comes_to_rest_with_every_task_on_one_worker(before, configure
     for _ in range(5):
         shares = assign(before, configured, now, DELAY)
         now += max(each.delay_ms for each in shares.values())
-        before = states(shares)
+        before = shares
     assert sorted(task for share in shares.values() for task in share.tasks) == sorted(configured)
     sizes = [len(share.tasks) for share in shares.values()]
     assert max(sizes) - min(sizes) <= 1
@@ -126,28 +121,24 @@ def test_the_group_comes_to_rest_with_every_task_on_one_worker(before, configure
 
 @PATIENT
 @given(workers)
-def test_states_and_assignments_are_stored(before):
+def test_assignments_are_stored(before):
     for name, state in before.items():
-        assert connect.decode_state(connect.encode_state(state), name) == state
-        share = TaskAssignment(state.tasks, state.revoked, state.config_version, state.until_ms, 5)
-        assert connect.decode_assignment(connect.encode_assignment(share), name) == share
+        assert connect.decode_assignment(connect.encode_assignment(state), name) == state
     assert connect.decode_assignment(b"", "W") == TaskAssignment()
-    with pytest.raises(CorruptObject, match="the state of worker 'W'"):
-        connect.decode_state(b"\xff", "W")
     with pytest.raises(CorruptObject, match="the assignment of worker 'W'"):
         connect.decode_assignment(b"\xff", "W")
 
 
 @pytest.mark.parametrize(
     ("own", "said", "revoked"),
-    [(("a", "d"), WorkerState(), ()), (("a",), WorkerState(("b", "c", "d"), (), 1), ("d",))],
+    [(("a", "d"), TaskAssignment(), ()), (("a",), TaskAssignment(("b", "c", "d"), (), 1), ("d",))],
     ids=["it has nothing now", "it was to stop one"],
 )
 def test_a_static_worker_that_is_away_keeps_its_tasks_and_one_that_it_was_to_stop_goes_to_nobody(own, said, revoked):
     away = connect.encode_assignment(TaskAssignment(("b", "c"), revoked, 1))
     joined = [
-        JoinedMember("V", "", b"", connect.encode_state(WorkerState(own, (), 1))),
-        JoinedMember("W", "w", b"", connect.encode_state(said), away),
+        JoinedMember("V", "", b"", connect.encode_assignment(TaskAssignment(own, (), 1))),
+        JoinedMember("W", "w", b"", connect.encode_assignment(said), away),
     ]
     shares = connect.assign_members(joined, TASKS, 0, DELAY)
     assert connect.decode_assignment(shares["V"], "V").tasks == own

@@ -91,7 +91,7 @@ class Process:
         self.topics = given.get("topics", "t").split(",")
         self.generation = NO_GENERATION
         self.owned: list[TopicPartition] = []
-        self.work = connect.WorkerState()
+        self.work = connect.TaskAssignment()
 
     def details(self) -> MemberDetails:
         protocols = tuple(Protocol(name, *self._told(name)) for name in self.protocols)
@@ -100,7 +100,7 @@ class Process:
     def _told(self, protocol: str) -> tuple[bytes, bytes]:
         """Return the metadata and the state of a protocol."""
         if self.protocol_type == connect.PROTOCOL_TYPE:
-            return b"", connect.encode_state(self.work)
+            return b"", connect.encode_assignment(self.work)
         if self.protocol_type != consumer.PROTOCOL_TYPE:
             return b"", b""
         # Only these protocols say what a member owns: eager members give up everything before they join.
@@ -113,7 +113,7 @@ class Process:
         data = group.members[self.name].assignment
         if self.protocol_type == connect.PROTOCOL_TYPE:
             assignment = connect.decode_assignment(data, self.name)
-            self.work = connect.after(assignment)
+            self.work = assignment
             delay = f" (delay {assignment.delay_ms})" if assignment.delay_ms else ""
             return _told(assignment.tasks, assignment.revoked) + delay
         before, self.owned = self.owned, flat(decode_assignment(data, self.name).partitions)
