@@ -148,7 +148,8 @@ def commit(
     if handle.journal.state.is_replicated:
         settling.settle_after(handle, attempt.before, command, attempt.failed)
         _detect_failures_of_unseen(handle, command, policy)
-    inline_maintenance.run_inline(handle, first, cleans_up=cleans_up)
+    if cleans_up:
+        inline_maintenance.run_inline(handle, first)
     return sequencing.offsets(command, outcome)
 
 

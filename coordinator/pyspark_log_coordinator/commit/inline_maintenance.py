@@ -90,10 +90,11 @@ def roll_past_the_cap(handle: TopicHandle) -> None:
     """
     from pyspark_log_coordinator.topic.machine import MaintainSegments
 
-    # Chunks above the HW cannot be rolled: then there is no work.
-    while roll_plan.must_roll(handle.journal.state) and (works := _rolls_past_the_cap(handle)):
+    while roll_plan.must_roll(state := handle.journal.state):
         swaps = []
-        for work in works:
+        # What is due in partitions below the cap fails no write, and may never succeed.
+        for job in (job for job in _due(handle) if roll_plan.is_past_the_cap(state, job.partition)):
+            work = roll_task.roll_task_of(handle, job)
             topic, partition, failures = work.topic, work.job.partition, handle.log.failures
             what = "cap", handle.topic_id, partition
             try:
@@ -110,16 +111,9 @@ def roll_past_the_cap(handle: TopicHandle) -> None:
             else:
                 message = "topic %(topic)r, partition %(partition)d can be rolled again"
                 failures.end(what, message, topic=topic, partition=partition)
+        # Chunks above the HW cannot be rolled: then there is no work.
         if not swaps or not handle.submit(MaintainSegments(isr_copies.with_copies(handle, swaps))).events:
             return
-
-
-def _rolls_past_the_cap(handle: TopicHandle) -> list[RollTask]:
-    """Return the rolls of the partitions past the cap. What is due in others fails no write, and may never succeed."""
-    state = handle.journal.state
-    return [
-        roll_task.roll_task_of(handle, job) for job in _due(handle) if roll_plan.is_past_the_cap(state, job.partition)
-    ]
 
 
 def _due(handle: TopicHandle) -> list[roll_plan.RollJob]:
@@ -131,14 +125,12 @@ def _due(handle: TopicHandle) -> list[roll_plan.RollJob]:
 _due_times: weakref.WeakKeyDictionary[TopicHandle, roll_plan.DueTimes] = weakref.WeakKeyDictionary()
 
 
-def run_inline(handle: TopicHandle, first: int, *, cleans_up: bool = True) -> None:
+def run_inline(handle: TopicHandle, first: int) -> None:
     """Clean up at every 64th entry of the journal.
 
     A cleanup describes the topic; without one that is done after a minute. `first` is the number of the batch's entry:
-    others may follow, with which replicas caught up. `cleans_up` false: the caller cleans up elsewhere.
+    others may follow, with which replicas caught up.
     """
-    if not cleans_up:
-        return
     if has_multiple(CLEAN_UP_EVERY_ENTRIES, first, handle.journal.number):
         clean_up(handle, first)
     elif handle.log.environment.monotonic() - handle.described_at >= DESCRIBE_SECONDS:

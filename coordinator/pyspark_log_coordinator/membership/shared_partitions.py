@@ -14,6 +14,7 @@ Source: Kafka's `ConsumerCoordinator`.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 from typing import Protocol as Interface
 
@@ -74,7 +75,7 @@ class SharedPartitions:
         self._reader = reader
         self._wanted: tuple[str, ...] = ()
         """The topics with which the member joined."""
-        self._shared: dict[str, int] | None = None
+        self._shared: Mapping[str, int] | None = None
         """How many partitions the topics of all members had when this member assigned them."""
         self.is_cooperative = set(strategies) == {COOPERATIVE}
         self.owned: set[TopicPartition] = set()
@@ -151,19 +152,15 @@ def _subscription_of(member: JoinedMember) -> Subscription:
     return decode_subscription(member.metadata, member.state, member.member_id)
 
 
-def _assigned_in(group: Group) -> dict[str, int]:
+def _assigned_in(group: Group) -> Counter[str]:
     """Return how many partitions of each topic the members have."""
-    found: dict[str, int] = {}
-    for name, member in group.members.items():
-        for topic, numbers in decode_assignment(member.assignment, name).partitions.items():
-            found[topic] = found.get(topic, 0) + len(numbers)
-    return found
+    return Counter(each.topic for each in _partitions_in(group))
 
 
 def _is_any_forgotten(counts: Mapping[str, int], group: Group, members: Iterable[JoinedMember]) -> bool:
     """Return whether nobody has a partition, or is about to give it up: its owner was restarted before it did."""
     assigned = _assigned_in(group)
-    if all(assigned.get(topic, 0) >= counts[topic] for topic in counts):
+    if all(assigned[topic] >= counts[topic] for topic in counts):
         return False  # fast, and so nearly always
     claimed = {partition for each in members for partition in flat(_subscription_of(each).owned)}
     known = claimed.union(_partitions_in(group))

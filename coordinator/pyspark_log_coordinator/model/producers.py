@@ -79,12 +79,6 @@ class Producer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     query_name: str = ""
 
 
-def of_claim(known: Mapping[str, Producer], claim: ProducerClaim) -> list[Producer | None]:
-    """Return what tells whether a claimed batch is in the log: its producer, and its query's batches of other names."""
-    others = (known[name] for name in names_of(known, claim) if name != claim.producer)
-    return [known.get(claim.producer), *(producer for producer in others if producer.batch_id >= claim.batch_id)]
-
-
 def names_of(known: Mapping[str, Producer], claim: ProducerClaim) -> list[str]:
     """Return the claimed producer and the other names under which its query has written batches."""
     if not claim.query_id:  # most claims are of producers without a name, and there may be thousands of these
@@ -95,7 +89,23 @@ def names_of(known: Mapping[str, Producer], claim: ProducerClaim) -> list[str]:
     return [claim.producer, *others]
 
 
-def check_run(known: Mapping[str, Producer], claim: ProducerClaim, topic: str) -> None:
+def is_replay(known: Mapping[str, Producer], claim: ProducerClaim, rows: int, topic: str) -> bool:
+    """Return whether the claimed batch is already in the log, under any name of its query; if not, it may be appended.
+
+    Raise `ProducerFenced` for a run that a newer one replaced and for an application id that another query owns or took
+    over. Raise `BatchMismatch` for a batch id that went backwards, for the same batch with another number of rows, for
+    a batch that lost rows in an election, and if batches of the query are missing before it.
+    """
+    _check_run(known, claim, topic)
+    others = (known[name] for name in names_of(known, claim) if name != claim.producer)
+    found = [known.get(claim.producer), *(each for each in others if each.batch_id >= claim.batch_id)]
+    if any(each is not None and _is_last(each, claim, rows, topic) for each in found):
+        return True
+    _check_follows(known, claim, topic)
+    return False
+
+
+def _check_run(known: Mapping[str, Producer], claim: ProducerClaim, topic: str) -> None:
     """Raise `ProducerFenced` if a newer run of the query has written batches under another name."""
     own = known.get(claim.producer)
     if own is None or not claim.run_id or own.run_id != claim.run_id:
@@ -109,7 +119,7 @@ def check_run(known: Mapping[str, Producer], claim: ProducerClaim, topic: str) -
             )
 
 
-def check_follows(known: Mapping[str, Producer], claim: ProducerClaim, topic: str) -> None:
+def _check_follows(known: Mapping[str, Producer], claim: ProducerClaim, topic: str) -> None:
     """Raise `BatchMismatch` if batches of the query are missing before the claimed one."""
     if not claim.follows or claim.take_over:
         return
@@ -127,15 +137,8 @@ def check_follows(known: Mapping[str, Producer], claim: ProducerClaim, topic: st
     )
 
 
-def is_replay(known: Producer | None, claim: ProducerClaim, rows: int, topic: str) -> bool:
-    """Return whether the claimed batch is already in the log; if not, it may be appended.
-
-    Raise `ProducerFenced` for a run that a newer one replaced and for an application id that another query owns or took
-    over. Raise `BatchMismatch` for a batch id that went backwards, for the same batch with another number of rows, and
-    for a batch that lost rows in an election.
-    """
-    if known is None:
-        return False
+def _is_last(known: Producer, claim: ProducerClaim, rows: int, topic: str) -> bool:
+    """Return whether the claimed batch is a producer's last one, False if it is newer. Raises as `is_replay` does."""
     who, batch = claim.producer, claim.batch_id
     if claim.run_id and claim.run_id in known.retired_runs:
         raise ProducerFenced(

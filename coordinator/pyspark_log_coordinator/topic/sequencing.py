@@ -75,12 +75,8 @@ def decide(topic: Topic, command: CommitBatch, now: int) -> list[Any]:
     for a row whose time it refuses (`timestamps`).
     """
     rows, claim = command.rows, command.claim
-    if claim is not None:
-        producers.check_run(topic.producers, claim, topic.name)
-        known = producers.of_claim(topic.producers, claim)
-        if any(producers.is_replay(producer, claim, rows, topic.name) for producer in known):
-            return []
-        producers.check_follows(topic.producers, claim, topic.name)
+    if claim is not None and producers.is_replay(topic.producers, claim, rows, topic.name):
+        return []
     if rows == 0:
         is_counted = claim is not None and claim.follows
         return [BatchSequenced(claim, 0, command.acks, (), now)] if is_counted else []
