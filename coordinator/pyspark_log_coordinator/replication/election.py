@@ -110,13 +110,9 @@ def elect(topic: Topic, number: int, live: Collection[NodeId], unreachable: Coll
             return []
         # The ISR stays: only its members have all acknowledged rows, and may lead when they come back.
         return [LeaderElected(number, None, partition.leader_epoch + 1, partition.log_end, partition.isr)]
-    start = partition.log_end_offsets[best]
     kept = (node for node in partition.isr if node not in unreachable and node not in topic.fenced)
     isr = replicas.in_preference_order(partition.replicas, {*kept, best})
-    return [
-        *row_loss.cut_from(topic, number, start),
-        LeaderElected(number, best, partition.leader_epoch + 1, start, isr),
-    ]
+    return _elected(topic, number, best, isr)
 
 
 def awaited(
@@ -136,17 +132,18 @@ def _elect_unclean(
         return []
     ends = partition.log_end_offsets
     best = max(_able(topic, partition, live), key=ends.__getitem__, default=None)
-    if best is None:
-        return []
-    return [
-        *row_loss.cut_from(topic, number, ends[best]),
-        LeaderElected(number, best, partition.leader_epoch + 1, ends[best], (best,)),
-    ]
+    return [] if best is None else _elected(topic, number, best, (best,))
+
+
+def _elected(topic: Topic, number: int, leader: NodeId, isr: tuple[NodeId, ...]) -> list[Elected]:
+    partition = topic.partitions[number]
+    lost = row_loss.cut_from(topic, number, partition.log_end_offsets[leader])
+    return [*lost, leader_elected(partition, number, leader, isr)]
 
 
 def leader_elected(partition: Partition, number: int, leader: NodeId, isr: tuple[NodeId, ...]) -> LeaderElected:
-    """Return the election of a leader that has every row."""
-    return LeaderElected(number, leader, partition.leader_epoch + 1, partition.log_end, isr)
+    """Return the election of a leader, from whose LEO on the event before cuts all rows."""
+    return LeaderElected(number, leader, partition.leader_epoch + 1, partition.log_end_offsets[leader], isr)
 
 
 def fully_caught_up(topic: Topic, partition: Partition) -> tuple[NodeId, ...]:

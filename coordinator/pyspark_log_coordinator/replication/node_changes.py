@@ -11,9 +11,8 @@ import msgspec
 
 from pyspark_log_coordinator.model.partition import NodeId, Partition
 from pyspark_log_coordinator.model.topic_state import Topic
-from pyspark_log_coordinator.replication import election, replicas, row_loss, suspicion
-from pyspark_log_coordinator.replication.election import LeaderElected
-from pyspark_log_coordinator.replication.row_loss import RowsLost
+from pyspark_log_coordinator.replication import election, replicas, suspicion
+from pyspark_log_coordinator.replication.election import Elected
 
 
 class AlterReplicaNode(msgspec.Struct, frozen=True):
@@ -46,26 +45,21 @@ class ReplicasUnfenced(msgspec.Struct, frozen=True, tag=True, array_like=True, f
 
 
 NodeChanged = ReplicasRenewed | ReplicasFenced | ReplicasUnfenced
-Event = NodeChanged | RowsLost | LeaderElected
 
 
-def decide(topic: Topic, command: AlterReplicaNode) -> list[Event]:
+def decide(topic: Topic, command: AlterReplicaNode) -> list[NodeChanged | Elected]:
     """Return the changes and the elections that follow, none for a node of which the topic knows nothing or more."""
     node = command.node
     if node not in topic.incarnations or command.instead_of not in {None, known_of(topic, node)}:
         return []
-    events: list[Event] = []
+    changes: list[NodeChanged] = []
     if topic.incarnations[node] != command.incarnation:
-        renewed = ReplicasRenewed(node, command.incarnation)
-        topic = evolve(topic, renewed)
-        elected = _elections(topic, node)
-        for event in elected:
-            topic = _apply(topic, event)
-        events += [renewed, *elected]
+        changes.append(ReplicasRenewed(node, command.incarnation))
     if command.fenced != (node in topic.fenced):
-        changed: NodeChanged = ReplicasFenced(node) if command.fenced else ReplicasUnfenced(node)
-        events += [changed, *_elections(evolve(topic, changed), node)]
-    return events
+        changes.append(ReplicasFenced(node) if command.fenced else ReplicasUnfenced(node))
+    for change in changes:
+        topic = evolve(topic, change)
+    return [*changes, *_elections(topic, node)] if changes else []
 
 
 def known_of(topic: Topic, node: NodeId) -> tuple[str, bool]:
@@ -113,16 +107,12 @@ def _out_of_isr(topic: Topic, partition: Partition, node: NodeId) -> Partition:
     return replicas.advance(msgspec.structs.replace(partition, isr=isr), topic.config)
 
 
-def _elections(topic: Topic, node: NodeId) -> list[RowsLost | LeaderElected]:
+def _elections(topic: Topic, node: NodeId) -> list[Elected]:
     """Return the elections of partitions that the node may no longer lead, and of leaderless ones that it may lead."""
     live = [each for each in topic.incarnations if each not in topic.suspects]
-    events: list[RowsLost | LeaderElected] = []
+    events: list[Elected] = []
     for number, partition in enumerate(topic.partitions):
         led = partition.leader == node and (node not in partition.isr or node in topic.fenced)
         if led or (partition.leader is None and node in partition.isr):
             events += election.elect(topic, number, live, ())
     return events
-
-
-def _apply(topic: Topic, event: RowsLost | LeaderElected) -> Topic:
-    return row_loss.evolve(topic, event) if isinstance(event, RowsLost) else election.evolve(topic, event)

@@ -160,7 +160,7 @@ def test_partitions_are_added_once_where_it_is_said_behind_which():
 
 def test_a_wiped_or_fenced_node_gives_its_lead_away_once_to_one_that_is_neither_fenced_nor_suspected():
     events = decide(started(replicas=ABC), AlterReplicaNode("A", "another", fenced=True))
-    assert events == [ReplicasRenewed("A", "another"), LeaderElected(0, "B", 1, 0, ("B", "C")), ReplicasFenced("A")]
+    assert events == [ReplicasRenewed("A", "another"), ReplicasFenced("A"), LeaderElected(0, "B", 1, 0, ("B", "C"))]
     state = after(started(replicas=ABC), Suspect("B", incarnation("B")))
     _, event = decide(state, AlterReplicaNode("A", "another"))
     assert event.leader == "C"
