@@ -18,7 +18,7 @@ from pyspark_log_coordinator.maintenance.follower import Follower
 from pyspark_log_coordinator.model.partition import Holder
 from pyspark_log_coordinator.replication import replicas
 from pyspark_log_coordinator.replication.election import ElectLeaders, ElectPreferred
-from pyspark_log_coordinator.replication.reassignment import AlterReplicas, PartitionReassignment
+from pyspark_log_coordinator.replication.reassignment import AlterReplicas
 from pyspark_log_coordinator.sync import faults
 from pyspark_log_coordinator.sync.failure_detector import failure_detector_of
 from pyspark_log_coordinator.sync.replica_file import live
@@ -176,7 +176,7 @@ def operator(process: Process) -> None:
                     repair.repair(handle)
                     repair.repair_journals(process.log)
                 case 6:
-                    handle.submit(AlterReplicas((_moved(world, number),), incarnations(process)))
+                    handle.submit(AlterReplicas({number: _moved(world)}, incarnations(process)))
                 case 7:
                     live = tuple(Holder(*each) for each in handle.journal.state.incarnations.items())
                     handle.submit(ElectPreferred(live))
@@ -194,10 +194,10 @@ def incarnations(process: Process) -> dict[str, str]:
     return {name: node.incarnation for name, node in process.log.cluster.refresh().nodes.items()}
 
 
-def _moved(world: ReplicatedWorld, number: int) -> PartitionReassignment:
+def _moved(world: ReplicatedWorld) -> tuple[str, ...]:
     nodes = list(world.members())
     world.chance.shuffle(nodes)
-    return PartitionReassignment(number, tuple(nodes[: world.settings.nodes.replicas]))
+    return tuple(nodes[: world.settings.nodes.replicas])
 
 
 def replace_disk(world: ReplicatedWorld, process: Process, disk: Disk) -> None:

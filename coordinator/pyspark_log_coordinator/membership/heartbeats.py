@@ -57,12 +57,7 @@ class Heartbeats:
     def listen(self) -> dict[MemberId, int] | None:
         """Return the newest counter of each member; None if no store answers, or too few."""
         found = self._listed()
-        if found is None:
-            return None
-        newest: dict[MemberId, int] = {}
-        for member_id, count in found:
-            newest[member_id] = max(count, newest.get(member_id, 0))
-        return newest
+        return None if found is None else dict(sorted(found))  # of two counters of a member the higher one comes last
 
     def delete_left_over(self, members: Collection[MemberId]) -> int:
         """Delete the heartbeats of processes that are no members any more, and return how many."""

@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class Lagging(msgspec.Struct, frozen=True, array_like=True):
+class Lagging(msgspec.Struct, frozen=True):
     """Members of a partition's ISR that were seen to have fallen behind."""
 
-    partition: int
     nodes: tuple[NodeId, ...]
     leader_epoch: int
     leader_end: int
@@ -41,7 +40,8 @@ class Lagging(msgspec.Struct, frozen=True, array_like=True):
 class ShrinkIsr(msgspec.Struct, frozen=True):
     """Take members that have fallen behind out of the ISRs of any number of partitions."""
 
-    lagging: tuple[Lagging, ...]
+    lagging: dict[int, Lagging]
+    """By partition."""
     unreachable: tuple[Suspicion, ...] = ()
     """The suspicions that have stood for a full period on the caller's clock. Those since cancelled do not count.
 
@@ -102,16 +102,17 @@ def observe_all(lags: Mapping[FollowerId, FollowerLag], topic: Topic, now: int) 
     }
 
 
-def lagging(lags: Mapping[FollowerId, FollowerLag], topic: Topic, now: int) -> tuple[Lagging, ...]:
+def lagging(lags: Mapping[FollowerId, FollowerLag], topic: Topic, now: int) -> dict[int, Lagging]:
     """Return the members that are out of sync at `now` (ms), by partition."""
     found: dict[int, list[NodeId]] = {}
     for (number, node), behind_ms in _behind(lags, topic, now).items():
         if behind_ms > topic.config.replica_lag_time_max_ms:
             found.setdefault(number, []).append(node)
-    return tuple(
-        Lagging(number, tuple(nodes), topic.partitions[number].leader_epoch, topic.partitions[number].leader_end)
+    partitions = topic.partitions
+    return {
+        number: Lagging(tuple(nodes), partitions[number].leader_epoch, partitions[number].leader_end)
         for number, nodes in found.items()
-    )
+    }
 
 
 def next_due_ms(lags: Mapping[FollowerId, FollowerLag], topic: Topic, now: int) -> int | None:
@@ -141,16 +142,11 @@ def decide(topic: Topic, command: ShrinkIsr) -> list[IsrShrunk]:
 
     Members stay if they have caught up or been reached since, or were seen in another leader epoch.
     """
-    # A partition may be named twice: a later event must not bring back a member that an earlier one took out.
-    out: list[set[NodeId]] = [set() for _ in topic.partitions]
-    for each in command.lagging:
-        if 0 <= each.partition < len(out):
-            out[each.partition].update(_still_behind(topic.partitions[each.partition], each))
     unreachable = {each.node for each in command.unreachable if suspicion.stands(topic, each)}
     events = []
     for number, partition in enumerate(topic.partitions):
         if partition.leader is not None:
-            leaving = out[number] | unreachable
+            leaving = unreachable | _still_behind(partition, command.lagging.get(number))
             kept = tuple(node for node in partition.isr if node not in leaving or _is_level(partition, node))
             if kept != partition.isr:
                 events.append(IsrShrunk(number, kept))
@@ -180,9 +176,9 @@ def evolve(topic: Topic, event: IsrShrunk) -> Topic:
     return topic_state.with_partition(topic, event.partition, replicas.advance(partition, topic.config))
 
 
-def _still_behind(partition: Partition, seen: Lagging) -> set[NodeId]:
+def _still_behind(partition: Partition, seen: Lagging | None) -> set[NodeId]:
     """Return the members that have not caught up since they were seen to lag."""
-    if partition.leader_epoch != seen.leader_epoch:
+    if seen is None or partition.leader_epoch != seen.leader_epoch:
         return set()
     return {node for node in seen.nodes if partition.log_end_offsets.get(node, seen.leader_end) < seen.leader_end}
 

@@ -23,21 +23,14 @@ if TYPE_CHECKING:
     from pyspark_log_coordinator.replication.election import LeaderElected
 
 
-class PartitionReassignment(msgspec.Struct, frozen=True, array_like=True):
-    """The nodes that a partition moves to, preferred leader first."""
-
-    partition: int
-    nodes: tuple[NodeId, ...]
-
-
 class AlterReplicas(msgspec.Struct, frozen=True):
-    """Move partitions to other nodes.
+    """Move partitions, by number, to other nodes, preferred leader first.
 
     `incarnations` are those of all nodes of the assignments. They count for nodes that the topic does not know: it may
     have learned meanwhile that another was wiped.
     """
 
-    assignments: tuple[PartitionReassignment, ...]
+    assignments: dict[int, tuple[NodeId, ...]]
     incarnations: dict[NodeId, str]
 
 
@@ -84,27 +77,27 @@ def decide(topic: Topic, command: AlterReplicas) -> list[LeaderElected | Replica
     Raise `InvalidInput` for an unknown partition and for nodes that it cannot move to.
     """
     altered: list[LeaderElected | ReplicasAltered] = []
-    for each in command.assignments:
-        partition = topic.partition(each.partition)
-        _check(topic, each.nodes, command.incarnations)
+    for number, nodes in command.assignments.items():
+        partition = topic.partition(number)
+        _check(topic, nodes, command.incarnations)
         before = original(partition)
-        if each.nodes == target(partition):
+        if nodes == target(partition):
             continue
-        fenced = [node for node in each.nodes if node not in before and node in topic.fenced]
+        fenced = [node for node in nodes if node not in before and node in topic.fenced]
         if fenced:
             raise InvalidInput(
                 f"topic {topic.name!r}: a partition cannot move to node {fenced[0]}, which is fenced; choose another "
                 "node, or unfence it first"
             )
         one = ReplicasAltered(
-            partition=each.partition,
-            replicas=(*each.nodes, *(node for node in before if node not in each.nodes)),
-            adding=tuple(node for node in each.nodes if node not in before),
-            removing=tuple(node for node in before if node not in each.nodes),
-            incarnations=_new_nodes(topic, each.nodes, command.incarnations),
+            partition=number,
+            replicas=(*nodes, *(node for node in before if node not in nodes)),
+            adding=tuple(node for node in nodes if node not in before),
+            removing=tuple(node for node in before if node not in nodes),
+            incarnations=_new_nodes(topic, nodes, command.incarnations),
         )
-        _check_committed(topic, each.partition, one.replicas)
-        altered += [*_hand_over(topic, each.partition, one.replicas), one]
+        _check_committed(topic, number, one.replicas)
+        altered += [*_hand_over(topic, number, one.replicas), one]
     return altered
 
 

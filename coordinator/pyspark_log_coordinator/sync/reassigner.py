@@ -154,9 +154,9 @@ def moves(topic: Topic, wanted: Placement) -> tuple[PartitionMove, ...]:
 
 def bytes_to_copy(topic: Topic, wanted: Iterable[PartitionMove]) -> int:
     """Return about how many bytes must be copied before these moves, and those under way, can end."""
-    moves = [reassignment.PartitionReassignment(each.partition, each.after) for each in wanted]
-    nodes = dict.fromkeys((node for each in moves for node in each.nodes), "")
-    for event in reassignment.decide(topic, AlterReplicas(tuple(moves), nodes)):
+    moves = {each.partition: each.after for each in wanted}
+    nodes = dict.fromkeys((node for after in moves.values() for node in after), "")
+    for event in reassignment.decide(topic, AlterReplicas(moves, nodes)):
         topic = machine.evolve(topic, event)
     # A file is copied whole, also for one of its partitions.
     return sum(file.bytes for node in _new_replicas(topic) for file in replica_file.missing(topic, node))
@@ -173,8 +173,8 @@ def begin(handle: TopicHandle, wanted: Placement) -> tuple[PartitionMove, ...]:
     placement.check(wanted, {*nodes.live(members), *there}, members, handle.name)
     found = moves(state, wanted)
     if found:
-        nodes_of = tuple(reassignment.PartitionReassignment(each.partition, each.after) for each in found)
-        _submit(handle, members, [each.after for each in found], partial(AlterReplicas, nodes_of))
+        assignments = {each.partition: each.after for each in found}
+        _submit(handle, members, assignments.values(), partial(AlterReplicas, assignments))
     return found
 
 

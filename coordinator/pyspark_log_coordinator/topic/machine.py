@@ -68,7 +68,6 @@ from pyspark_log_coordinator.replication.node_changes import (
 from pyspark_log_coordinator.replication.reassignment import (
     AddPartitions,
     AlterReplicas,
-    PartitionReassignment,
     PartitionsAdded,
     ReplicasAltered,
 )
@@ -359,7 +358,6 @@ __all__ = [
     "HoldFiles",
     "Holder",
     "MaintainSegments",
-    "PartitionReassignment",
     "RaiseOrphanFloor",
     "SequencedFile",
     "ShrinkIsr",

@@ -14,7 +14,6 @@ from pyspark_log_coordinator.topic.machine import (
     Holder,
     HoldFiles,
     MaintainSegments,
-    PartitionReassignment,
     Suspect,
     Suspicion,
 )
@@ -26,7 +25,7 @@ INCARNATIONS = {node: incarnation(node) for node in "ABCD"}
 
 
 def move(*nodes, partition=0, incarnations=INCARNATIONS):
-    return AlterReplicas((PartitionReassignment(partition, nodes),), incarnations)
+    return AlterReplicas({partition: nodes}, incarnations)
 
 
 def test_a_replica_that_is_added_begins_at_the_log_start_or_with_what_it_holds():

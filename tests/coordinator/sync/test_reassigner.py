@@ -7,7 +7,7 @@ from pyspark_log_coordinator.log import node_admin
 from pyspark_log_coordinator.maintenance.follower import Follower
 from pyspark_log_coordinator.sync import catch_up, reassigner
 from pyspark_log_coordinator.sync.reassigner import PartitionMove, ReassignmentProgress
-from pyspark_log_coordinator.topic.machine import AddPartitions, AlterReplicas, PartitionReassignment
+from pyspark_log_coordinator.topic.machine import AddPartitions, AlterReplicas
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, NodeMissing, StoreUnavailable
 from tests.support.coordinator.breakable_store import BreakableStore
 from tests.support.coordinator.replicated_topic import ReplicatedTopic
@@ -58,7 +58,7 @@ def test_a_reassignment_copies_what_is_missing_and_ends(topic):
 def test_a_segment_that_a_new_replica_has_already_is_not_among_the_bytes_to_copy():
     state = after(started(replicas=("A", "B")), commit(None, file({0: 2}, on=("A", "B"))))
     state = rolled(state, 0, 2, on=("A", "B"), log_bytes=100)
-    state = after(state, AlterReplicas((PartitionReassignment(0, ("A",)),), {"A": incarnation("A")}))
+    state = after(state, AlterReplicas({0: ("A",)}, {"A": incarnation("A")}))
     assert reassigner.bytes_to_copy(state, [PartitionMove(0, ("A",), ("B", "C"))]) == 100
 
 

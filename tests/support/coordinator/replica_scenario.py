@@ -58,7 +58,6 @@ from pyspark_log_coordinator.topic.machine import (
     Holder,
     HoldFiles,
     MaintainSegments,
-    PartitionReassignment,
     ShrinkIsr,
     Suspect,
     Suspicion,
@@ -112,7 +111,7 @@ def commands(here: Callable[[], Played]) -> dict[str, Callable[[list[str]], str]
         played, now = here(), int(settings(words, "at")["at"]) * 1000
         lags[played] = isr_shrink.observe_all(lags.get(played, {}), played.state, now)
         found = isr_shrink.lagging(lags[played], played.state, now)
-        return " ".join(f"p{each.partition} lagging={','.join(each.nodes)}" for each in found) or "nobody lags"
+        return " ".join(f"p{p} lagging={','.join(each.nodes)}" for p, each in found.items()) or "nobody lags"
 
     return {
         "copy": copy,
@@ -123,7 +122,7 @@ def commands(here: Callable[[], Played]) -> dict[str, Callable[[list[str]], str]
         "shrink": told(_shrink),
         "suspect": told(lambda state, words: Suspect(words[0], state.incarnations[words[0]])),
         "reach": told(_reach),
-        "leave": told(lambda state, words: ShrinkIsr((), _suspicions(state, settings(words, "gone")["gone"]))),
+        "leave": told(lambda state, words: ShrinkIsr({}, _suspicions(state, settings(words, "gone")["gone"]))),
         "elect": told(_elect),
         "prefer": told(lambda state, words: ElectPreferred(_holders(state, settings(words, "live")["live"]))),
         "wipe": told(lambda state, words: AlterReplicaNode(words[0], f"{state.incarnations[words[0]]} again")),
@@ -179,7 +178,7 @@ def _roll(state: Topic, words: list[str]) -> MaintainSegments:
 def _shrink(state: Topic, words: list[str]) -> ShrinkIsr:
     pairs = [(partition_number(name), nodes.split(",")) for name, _, nodes in (word.partition("=") for word in words)]
     found = [(p, tuple(nodes), state.partitions[p]) for p, nodes in pairs]
-    return ShrinkIsr(tuple(Lagging(p, nodes, one.leader_epoch, one.leader_end) for p, nodes, one in found))
+    return ShrinkIsr({p: Lagging(nodes, one.leader_epoch, one.leader_end) for p, nodes, one in found})
 
 
 def _elect(state: Topic, words: list[str]) -> ElectLeaders:
@@ -199,8 +198,8 @@ def _reach(state: Topic, words: list[str]) -> CancelSuspicion:
 
 def _reassign(state: Topic, words: list[str]) -> AlterReplicas:
     pairs = [word.partition("=")[::2] for word in words]
-    assignments = tuple(PartitionReassignment(partition_number(name), tuple(nodes.split(","))) for name, nodes in pairs)
-    named = {node for each in assignments for node in each.nodes}
+    assignments = {partition_number(name): tuple(nodes.split(",")) for name, nodes in pairs}
+    named = {node for nodes in assignments.values() for node in nodes}
     return AlterReplicas(assignments, {node: _incarnation(state, node) for node in named})
 
 
