@@ -1,8 +1,8 @@
 """What a consumer tells its group's leader, and what the leader sends back: Kafka's subscription and assignment.
 
     metadata of a member   msgpack [version, [topics]]
-    state of a member      msgpack [version, [owned partitions by topic, generation]]
-    assignment             msgpack [version, [partitions by topic]]
+    assignment             msgpack [version, [partitions by topic, generation]]
+    state of a member      the assignment that it has, with its generation; nothing if it has none
 
 The version only grows when fields are added at the end. A reader ignores fields that it does not know, so members of
 different versions can share a group, as in Kafka.
@@ -42,9 +42,10 @@ class Subscription(msgspec.Struct, frozen=True):
 
 
 class Assignment(msgspec.Struct, frozen=True, array_like=True):
-    """The partitions of a member."""
+    """The partitions of a member. The leader need not say the generation, which members know."""
 
     partitions: TopicPartitions = {}
+    generation: int = NO_GENERATION
 
 
 class Subscriber(msgspec.Struct, frozen=True):
@@ -66,30 +67,20 @@ class _Wanted(msgspec.Struct, frozen=True, array_like=True):
     topics: tuple[str, ...]
 
 
-class _Owned(msgspec.Struct, frozen=True, array_like=True):
-    partitions: TopicPartitions = {}
-    generation: int = NO_GENERATION
-
-
 _wanted = msgspec.msgpack.Decoder(tuple[int, _Wanted]).decode
-_owned = msgspec.msgpack.Decoder(tuple[int, _Owned]).decode
 _assignment = msgspec.msgpack.Decoder(tuple[int, Assignment]).decode
 
 
 def encode_subscription(subscription: Subscription) -> tuple[bytes, bytes]:
     """Return the metadata and the state with which a member joins."""
-    wanted = _Wanted(subscription.topics)
-    owned = _Owned(subscription.owned, subscription.generation)
-    return msgspec.msgpack.encode((VERSION, wanted)), msgspec.msgpack.encode(
-        (VERSION, owned)
-    ) if owned.partitions else b""
+    owned = encode_assignment(Assignment(subscription.owned, subscription.generation)) if subscription.owned else b""
+    return msgspec.msgpack.encode((VERSION, _Wanted(subscription.topics))), owned
 
 
 def decode_subscription(metadata: bytes, state: bytes, member_id: str) -> Subscription:
     """Return the subscription of a member. Raise `CorruptObject` if it is none."""
-    name = f"the subscription of member {member_id!r}"
-    wanted = decode(_wanted, metadata, name, CorruptObject)[1]
-    owned = decode(_owned, state, name, CorruptObject)[1] if state else _Owned()
+    wanted = decode(_wanted, metadata, f"the subscription of member {member_id!r}", CorruptObject)[1]
+    owned = decode_assignment(state, member_id)
     return Subscription(wanted.topics, owned.partitions, owned.generation)
 
 
