@@ -251,7 +251,7 @@ def detect_failures(handle: TopicHandle, policy: RetryPolicy) -> None:
 
 def _detect_failures_of_unseen(handle: TopicHandle, command: CommitBatch, policy: RetryPolicy) -> None:
     """Detect failures if rows are not committed: an unreachable member of the ISR would hide all that follow."""
-    if command.acks == "all" or not settling.has_uncommitted(handle.journal.state):
+    if command.acks == "all" or all(each.high_watermark == each.log_end for each in handle.journal.state.partitions):
         return
     try:
         failure_detector_of(handle, policy.session_timeout_ms).look_now_and_then(handle)

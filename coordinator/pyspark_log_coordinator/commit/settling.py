@@ -74,7 +74,7 @@ def settle(handle: TopicHandle, deadline: float, nodes: Collection[NodeId] | Non
             try:
                 catch_up.catch_up(handle, node, deadline=deadline)
             except LogError as error:
-                note_behind(handle, node, error)
+                _note_behind(handle, node, error)
             else:
                 _note_copied(handle, node)
 
@@ -150,12 +150,7 @@ def check_committed(handle: TopicHandle, command: CommitBatch) -> None:
                 )
 
 
-def has_uncommitted(state: Topic) -> bool:
-    """Return whether some rows are above the high watermark."""
-    return any(each.high_watermark < each.log_end for each in state.partitions)
-
-
-def note_behind(handle: TopicHandle, node: NodeId, error: LogError) -> None:
+def _note_behind(handle: TopicHandle, node: NodeId, error: LogError) -> None:
     """Log that nothing can be copied to a node of a topic; once, until something is copied to it."""
     message = "node %(node)r is behind in topic %(topic)r: %(error)s"
     handle.log.failures.note((handle.topic_id, node), error, message, node=node, topic=handle.name)
@@ -251,7 +246,7 @@ def _with_copies(handle: TopicHandle, file: SequencedFile, wanted: dict[int, set
         except (CorruptObject, StoreError) as error:
             if not is_node_failure(error):
                 raise
-            note_behind(handle, node, error)
+            _note_behind(handle, node, error)
         else:
             copied.append(holder)
             _note_copied(handle, node)

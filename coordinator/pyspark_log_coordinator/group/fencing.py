@@ -28,10 +28,11 @@ def check_member(group: Group, member_id: MemberId, instance_id: str) -> Member:
         )
     known = group.members.get(member_id)
     if known is None or instance_id not in {"", known.details.instance_id}:
+        static = f" with group.instance.id {instance_id!r}" if instance_id else ""
         raise UnknownMember(
             group.group_id,
             member_id,
-            f"group {group.group_id!r} has no member {member_id!r}{_static(instance_id)} in generation "
+            f"group {group.group_id!r} has no member {member_id!r}{static} in generation "
             f"{group.generation}: its session expired, it was too late to rejoin, or it left; join again as a new "
             "member, and drop what was read since the last commit",
         )
@@ -53,7 +54,3 @@ def check_generation(group: Group, member: Member, generation: int) -> None:
             f"generation {generation}: the work was assigned anew in the meantime; rejoin, and drop what was read "
             "since the last commit",
         )
-
-
-def _static(instance_id: str) -> str:
-    return f" with group.instance.id {instance_id!r}" if instance_id else ""

@@ -112,9 +112,8 @@ def decide(group: Group, command: Command, now: int) -> list[Event]:
             _check_offsets(group, command.offsets)
             if not command.member_id:
                 _check_rewinds(group, command)
-            if all(_is_committed(group, *new) for new in _flat(command.offsets)):
-                return []
-            return [OffsetsCommitted(command.offsets, command.member_id, now)]
+            is_known = all(_is_committed(group, *new) for new in _flat(command.offsets))
+            return [] if is_known else [OffsetsCommitted(command.offsets, command.member_id, now)]
         case OffsetDelete():
             _check_empty(group, "offsets can be deleted")
             committed = {
@@ -213,9 +212,8 @@ def _check_rewinds(group: Group, command: OffsetCommit) -> None:
 
 def _is_committed(group: Group, topic_id: TopicId, number: int, new: Offset) -> bool:
     known = group.committed(topic_id, number)
-    if known is None:
-        return False
-    return (known.offset, known.leader_epoch, known.metadata) == (new.offset, new.leader_epoch, new.metadata)
+    wanted = new.offset, new.leader_epoch, new.metadata
+    return known is not None and (known.offset, known.leader_epoch, known.metadata) == wanted
 
 
 def _with(group: Group, new: NewOffsets, at_ms: int, rewind: int | None = None) -> Offsets:

@@ -129,11 +129,6 @@ class Session:
             return self.interval
         return max(0.0, self._due - self.environment.monotonic())
 
-    @property
-    def is_rebalancing(self) -> bool:
-        """Whether the member waits for others."""
-        return self.group.state in {GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE}
-
     def look(self) -> None:
         """Look for changes, often in a rebalance, and end one that has waited long enough. Raises `LogError`."""
         with self.lock:
@@ -203,5 +198,6 @@ class Session:
         self.beaten = now
 
     def _look_pause(self, now: float) -> float:
-        longest = LONGEST_PAUSE if self.is_rebalancing else self.interval
+        is_rebalancing = self.group.state in {GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE}
+        longest = LONGEST_PAUSE if is_rebalancing else self.interval
         return min(max((now - self._changed) / PAUSE_SHARE, SHORTEST_PAUSE), longest)

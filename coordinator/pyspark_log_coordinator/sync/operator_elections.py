@@ -35,11 +35,6 @@ def elect_preferred(handle: TopicHandle) -> tuple[Topic, frozenset[NodeId]]:
     return handle.submit(ElectPreferred(able)).state, frozenset(each.node for each in able)
 
 
-def partitions(topic: Topic) -> tuple[int, ...]:
-    """Return the leaderless partitions."""
-    return tuple(number for number, each in enumerate(topic.partitions) if each.leader is None)
-
-
 def find_unreachable(handle: TopicHandle, session_timeout_ms: int) -> tuple[Suspicion, ...]:
     """Return the unreachable nodes; wait for the timeout if one is suspected.
 
@@ -60,7 +55,8 @@ def find_unreachable(handle: TopicHandle, session_timeout_ms: int) -> tuple[Susp
 
 def election_of(handle: TopicHandle, unreachable: tuple[Suspicion, ...]) -> ElectLeaders:
     """Return the unclean election of all leaderless partitions."""
-    return ElectLeaders(live(handle), unreachable, partitions(handle.journal.state), unclean=True)
+    leaderless = tuple(number for number, each in enumerate(handle.journal.state.partitions) if each.leader is None)
+    return ElectLeaders(live(handle), unreachable, leaderless, unclean=True)
 
 
 def would_lose(topic: Topic, command: ElectLeaders) -> dict[int, range]:

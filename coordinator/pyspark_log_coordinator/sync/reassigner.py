@@ -77,7 +77,7 @@ def original_placement(topic: Topic) -> Placement:
 
 def reassigning_partitions(topic: Topic) -> tuple[int, ...]:
     """Return the partitions that are being reassigned."""
-    return tuple(number for number, each in enumerate(topic.partitions) if each.adding or each.removing)
+    return tuple(number for number, each in enumerate(topic.partitions) if reassignment.is_reassigning(each))
 
 
 def placement_on(handle: TopicHandle, wanted: Iterable[NodeId], replication_factor: int | None = None) -> Placement:
@@ -302,7 +302,8 @@ def run(handle: TopicHandle, moved: Callable[[int], object] = lambda _: None) ->
 
 def _new_replicas(topic: Topic) -> list[NodeId]:
     """Return the nodes that partitions under reassignment are to be on, also those that are to lead them."""
-    found = {node for number in reassigning_partitions(topic) for node in reassignment.target(topic.partitions[number])}
+    moving = filter(reassignment.is_reassigning, topic.partitions)
+    found = {node for each in moving for node in reassignment.target(each)}
     return sorted(found, key=by_number)
 
 

@@ -83,10 +83,9 @@ def _unclean(handle: TopicHandle, timeout_ms: int, *, yes: bool) -> list[dict[st
     """Return a document for each partition that had no leader."""
     unreachable = operator_elections.find_unreachable(handle, timeout_ms)
     state = handle.state
-    leaderless = operator_elections.partitions(state)
-    if not leaderless:
-        return []
     command = operator_elections.election_of(handle, unreachable)
+    if not command.partitions:
+        return []
     expected = operator_elections.would_lose(state, command)
     for number, rows in expected.items():
         where = f"topic {handle.name}, partition {number}"
@@ -99,7 +98,7 @@ def _unclean(handle: TopicHandle, timeout_ms: int, *, yes: bool) -> list[dict[st
     )
     leaders, lost = operator_elections.elect_unclean(handle, command)
     partitions = []
-    for number in leaderless:
+    for number in command.partitions:
         leader = leaders.get(number)
         why = None if leader is not None else operator_elections.why_leaderless(handle, command, number)
         partitions.append(
