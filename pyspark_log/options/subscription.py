@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -17,15 +17,19 @@ class Subscribe(msgspec.Struct, frozen=True, tag=True):
 
     topics: tuple[str, ...]
 
+    def names(self, existing: Callable[[], Iterable[str]]) -> list[str]:
+        """Return the topics, which may not exist. A pattern is matched with the `existing` ones."""
+        return list(self.topics)
+
 
 class SubscribePattern(msgspec.Struct, frozen=True, tag=True):
     """All partitions of the topics whose whole name matches, including topics created later."""
 
     pattern: str
 
-    def matches(self, topic: str) -> bool:
-        """Return whether the pattern matches the whole name."""
-        return re.fullmatch(self.pattern, topic) is not None
+    def names(self, existing: Callable[[], Iterable[str]]) -> list[str]:
+        """Return the topics whose whole name matches."""
+        return [topic for topic in existing() if re.fullmatch(self.pattern, topic)]
 
     def near(self, topics: Iterable[str]) -> list[str]:
         """Return up to three topics that the user may have meant."""
@@ -39,6 +43,10 @@ class Assign(msgspec.Struct, frozen=True, tag=True):
     """Exactly these partitions of each topic, in ascending order."""
 
     partitions: dict[str, tuple[int, ...]]
+
+    def names(self, existing: Callable[[], Iterable[str]]) -> list[str]:
+        """Return the topics, which may not exist."""
+        return list(self.partitions)
 
 
 Subscription = Subscribe | SubscribePattern | Assign

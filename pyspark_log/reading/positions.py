@@ -24,7 +24,7 @@ from pyspark_log.options.position import (
     SpecificOffsets,
     Timestamps,
 )
-from pyspark_log.options.subscription import Assign, Subscribe, SubscribePattern
+from pyspark_log.options.subscription import Assign, SubscribePattern
 from pyspark_log.reading.failover import Failover
 from pyspark_log.reading.fetch import ChunkPlace, place_in_segment, read_one
 from pyspark_log.reading.planning import read_replicas
@@ -74,17 +74,9 @@ def subscribed(
     Raises `UnknownTopic` for a named topic that does not exist, and warns of a pattern that matches no topic; with
     `missing_is_error` false, skips it. Raises `InvalidInput` for an assigned partition that does not exist.
     """
-    names: list[str]
-    match subscription:
-        case Subscribe(topics):
-            names = list(topics)
-        case SubscribePattern():
-            existing = log.topics()
-            names = [name for name in existing if subscription.matches(name)]
-            if not names and missing_is_error:
-                _warn_of_no_match(subscription, tuple(existing))
-        case Assign(assigned):
-            names = list(assigned)
+    names = subscription.names(log.topics)
+    if isinstance(subscription, SubscribePattern) and not names and missing_is_error:
+        _warn_of_no_match(subscription, tuple(log.known_topics))
     handles = {}
     for name in names:
         try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_log.opening import open_log
-from pyspark_log.options.subscription import Assign, Subscribe
 from pyspark_log.source import typed_row
 from pyspark_log.source.row import chosen_columns
 from pyspark_log_storage.columns import schema
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_log.options import SourceOptions
-    from pyspark_log.options.subscription import Subscription
     from pyspark_log_coordinator.log.log import Log
 
 _ALONE = "leave the topic out of this query, and read it with another one"
@@ -38,7 +36,9 @@ def typed_columns(options: SourceOptions) -> tuple[str, pa.Schema] | None:
     except NoCluster:
         return None
     log.cluster.refresh()  # the columns hold for the whole query: a topic may have been created a moment ago
-    kinds = {name: _is_typed(log, name) for name in _names(log, options.subscription)}
+    known = log.known_topics
+    names = [name for name in options.subscription.names(lambda: sorted(known)) if name in known]
+    kinds = {name: _is_typed(log, name) for name in names}
     typed = [name for name, is_typed in kinds.items() if is_typed]
     if not typed:
         return None
@@ -91,17 +91,6 @@ def _is_readable(wanted: StructType, columns: pa.Schema, topic: str) -> bool:
     except InvalidInput:
         return False
     return True
-
-
-def _names(log: Log, subscription: Subscription) -> list[str]:
-    known = log.known_topics
-    match subscription:
-        case Subscribe():
-            return [name for name in subscription.topics if name in known]
-        case Assign():
-            return [name for name in subscription.partitions if name in known]
-        case _:
-            return sorted(name for name in known if subscription.matches(name))
 
 
 def _is_typed(log: Log, name: str) -> bool:
