@@ -116,8 +116,7 @@ class ProducerBatch(abc.ABC):
         if partitions == 1 and rows.partition is None:
             self.counts = np.array([rows.record.num_rows])
             return rows
-        keys = rows.hashed()
-        ids = partition_of(pa.nulls(rows.record.num_rows) if keys is None else keys, rows.partition, partitions, sticky)
+        ids = partition_of(rows.hashed(), rows.partition, partitions, sticky)
         self.counts = np.bincount(ids, minlength=partitions)
         self._assigned(ids)
         return Rows(rows.record, None, pa.array(ids), typed=rows.typed)

@@ -104,9 +104,11 @@ class Rows(msgspec.Struct, frozen=True):
         topic, partition, keys = (None if each is None else each.filter(chosen) for each in columns)
         return Rows(self.record.filter(chosen), topic, partition, self.typed, keys)
 
-    def hashed(self) -> pa.Array | None:
-        """Return the bytes that choose the rows' partitions; None if there are none."""
-        return self.record.column("key") if self.typed is None else self.keys
+    def hashed(self) -> pa.Array:
+        """Return the bytes that choose the rows' partitions; nulls if there are none."""
+        if self.typed is None:
+            return self.record.column("key")
+        return pa.nulls(self.record.num_rows) if self.keys is None else self.keys
 
 
 def rows_of(batch: pa.RecordBatch, *, now_us: int, by_topic_column: bool) -> Rows:

@@ -156,10 +156,7 @@ class Staging:
         if partitions == 1 and explicit is None:
             self._append(destination, 0, record, schema_id, small=small)
             return
-        keys = rows.hashed()
-        ids = partition_of(
-            pa.nulls(record.num_rows) if keys is None else keys, explicit, partitions, self._sticky % partitions
-        )
+        ids = partition_of(rows.hashed(), explicit, partitions, self._sticky % partitions)
         order, bounds = group_by_partition(ids, partitions)
         assert bounds[-1] == record.num_rows, f"{bounds[-1]} of {record.num_rows} rows have a partition"
         present = np.flatnonzero(np.diff(bounds)).tolist()
@@ -317,16 +314,13 @@ def _joined(block: list[Rows]) -> Rows:
         [pa.Table.from_batches([rows.record]) for rows in block], promote_options="default"
     ).combine_chunks()
     (record,) = table.to_batches()
-    topics = [rows.topic for rows in block if rows.topic is not None]
-    partition = None
-    if any(rows.partition is not None for rows in block):
-        partition = pa.concat_arrays(
-            [pa.nulls(rows.record.num_rows, pa.int32()) if rows.partition is None else rows.partition for rows in block]
-        )
-    keys = None
-    if any(rows.keys is not None for rows in block):  # some were sent before the topic had a key.column
-        keys = pa.concat_arrays(
-            [pa.nulls(rows.record.num_rows, pa.binary()) if rows.keys is None else rows.keys for rows in block]
-        )
-    topic = pa.concat_arrays(topics) if topics else None
-    return Rows(record, topic, partition, block[0].typed, keys)
+
+    def column(name: str, kind: pa.DataType) -> pa.Array | None:
+        parts = [getattr(rows, name) for rows in block]
+        if all(each is None for each in parts):
+            return None
+        filled = zip(block, parts, strict=True)
+        return pa.concat_arrays([pa.nulls(rows.record.num_rows, kind) if one is None else one for rows, one in filled])
+
+    keys = column("keys", pa.binary())  # some rows may have been sent before the topic had a key.column
+    return Rows(record, column("topic", pa.string()), column("partition", pa.int32()), block[0].typed, keys)
