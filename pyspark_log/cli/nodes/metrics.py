@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -54,21 +55,12 @@ def metrics(
             raise error  # most likely a wrong address
     from prometheus_client import generate_latest
 
-    text = generate_latest(_Measured(families)).decode()
+    text = generate_latest(SimpleNamespace(collect=lambda: families)).decode()
     return Result(
         [_document(each) for each in families],
         [f"{what} could not be measured: {error.message}" for what, error in errors],
         text,
     )
-
-
-class _Measured(NamedTuple):
-    """What was measured, for prometheus-client."""
-
-    families: list[Metric]
-
-    def collect(self) -> list[Metric]:
-        return self.families
 
 
 def _document(family: Metric) -> dict[str, Any]:
