@@ -154,7 +154,7 @@ class Accumulator:
 
     def _admit(self, topic: str, size: int) -> RowBatch:
         """Wait for room, and return the batch to which a row is to be added. The caller holds the lock."""
-        if self._free < size + self._wanted or self._is_closed:
+        if self._free < size + sum(place.size for place in self._waiting) or self._is_closed:
             self._wait_for(size)
         queue = self._queue(topic)
         batch = queue.open
@@ -218,11 +218,6 @@ class Accumulator:
                 self._waiting.remove(place)
             if self._waiting:
                 self._settled.notify_all()
-
-    @property
-    def _wanted(self) -> int:
-        """The room that others wait for."""
-        return sum(place.size for place in self._waiting)
 
     def _seal_all(self) -> None:
         """Let no batch wait for more rows."""

@@ -268,7 +268,8 @@ class Reading:
     def __init__(self, poller: Poller, fetch_bytes: int) -> None:
         self._poller = poller
         self._fetch_bytes = fetch_bytes
-        self._partitions: dict[TopicPartition, AssignedPartition] = {}
+        self.partitions: dict[TopicPartition, AssignedPartition] = {}
+        """The assigned partitions, which only this class changes."""
         self._waiting: OrderedDict[TopicPartition, AssignedPartition] = OrderedDict()
         """Those that may have rows, in the order of their turns. So a call costs nothing for all the others."""
         self._new: list[AssignedPartition] = []
@@ -286,18 +287,13 @@ class Reading:
         self._looked = -float("inf")
 
     @property
-    def partitions(self) -> Mapping[TopicPartition, AssignedPartition]:
-        """The assigned partitions."""
-        return self._partitions
-
-    @property
     def is_at_end(self) -> bool:
         """Whether all rows that the last look saw were returned, but for those of paused partitions."""
-        return not self.ahead and all(each.is_at_end or each.is_paused for each in self._partitions.values())
+        return not self.ahead and all(each.is_at_end or each.is_paused for each in self.partitions.values())
 
     def assign(self, partitions: Mapping[TopicPartition, AssignedPartition]) -> None:
         """Read these partitions, and no others."""
-        for key in list(self._partitions):
+        for key in list(self.partitions):
             self.remove(key)
         self._seen.clear()
         for key, each in partitions.items():
@@ -309,10 +305,10 @@ class Reading:
         handle = partition.handle
         if self._topics.get(handle.topic_id, handle) is not handle:
             # The log makes new handles when its journals have moved, and only this one is refreshed from now on.
-            for each in self._partitions.values():
+            for each in self.partitions.values():
                 if each.handle.topic_id == handle.topic_id:
                     each.handle = handle
-        self._partitions[key] = partition
+        self.partitions[key] = partition
         self._new.append(partition)
         self._topics[handle.topic_id] = handle
         self._counts[handle.topic_id] += 1
@@ -321,7 +317,7 @@ class Reading:
 
     def remove(self, key: TopicPartition) -> None:
         """Read a partition no longer, if it was assigned."""
-        removed = self._partitions.pop(key, None)
+        removed = self.partitions.pop(key, None)
         self._waiting.pop(key, None)
         if removed is not None:
             removed.moved = _nothing
@@ -333,7 +329,7 @@ class Reading:
     def _wait(self, key: TopicPartition) -> None:
         """Give a partition its turn after those that wait for one."""
         if key not in self._waiting:
-            self._waiting[key] = self._partitions[key]
+            self._waiting[key] = self.partitions[key]
 
     def begin(self) -> bool:
         """Begin to take the rows that a call is to return; `go_back` returns to this point.
@@ -364,7 +360,7 @@ class Reading:
             if now is not seen:
                 for number in changed_partitions(seen or (), now):
                     key = TopicPartition(handle.name, number)
-                    if key in self._partitions:
+                    if key in self.partitions:
                         self._wait(key)
 
     def take_records(self, rows_max: int) -> list[ConsumerRecord]:

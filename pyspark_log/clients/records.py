@@ -158,21 +158,12 @@ def committed_of(
     found = {}
     for key, each in given.items():
         offset, metadata, epoch = each if isinstance(each, tuple) and len(each) == 3 else (each, "", -1)  # noqa: PLR2004
-        if not _can_be_stored(metadata):
-            raise InvalidInput(f"the metadata of a commit is {metadata!r}; give text")
+        try:
+            str.encode(metadata)  # a half of a surrogate pair cannot be stored
+        except (TypeError, UnicodeEncodeError):
+            raise InvalidInput(f"the metadata of a commit is {metadata!r}; give text") from None
         found[partition_of(key)] = OffsetAndMetadata(offset_of(offset), metadata, _epoch_of(epoch))
     return found
-
-
-def _can_be_stored(text: object) -> bool:
-    """Return whether this is text, without a half of a surrogate pair, which UTF-8 cannot express."""
-    if not isinstance(text, str):
-        return False
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _epoch_of(given: int) -> int:

@@ -186,7 +186,7 @@ class Sender:
         return destination_of(handle, self._options.compression, self._options.max_message_bytes, self._options.acks)
 
     def _stage_all(self) -> None:
-        while (request := self._next_request()) is not None:
+        while self._turn.acquire() and (request := self._accumulator.take()) is not None:
             try:
                 staged = self._stage(request)
             except BaseException as error:  # noqa: BLE001 -- the futures raise it
@@ -195,10 +195,6 @@ class Sender:
             else:
                 self._staged.put(staged)
         self._staged.put(None)
-
-    def _next_request(self) -> Request | None:
-        self._turn.acquire()
-        return self._accumulator.take()
 
     def _stage(self, request: Request) -> _Staged:
         options, environment = self._options, self._environment

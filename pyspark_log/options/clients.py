@@ -131,11 +131,16 @@ class WorkerOptions(Options, kinds={Kind.WORKER}):
 
 
 def _member_settings(options: GroupOptions | WorkerOptions) -> MemberSettings:
-    _check_heartbeat(options.session_timeout_ms, options.heartbeat_interval_ms)
+    """Raise `InvalidOption` unless a living member sends a heartbeat before its group removes it."""
+    session_ms, heartbeat_ms = options.session_timeout_ms, options.heartbeat_interval_ms
+    shortest_ms = group_config.HEARTBEAT_INTERVAL_MS if heartbeat_ms is None else heartbeat_ms
+    if shortest_ms >= session_ms:
+        message = f"heartbeat.interval.ms={shortest_ms} must be less than session.timeout.ms={session_ms}"
+        raise InvalidOption("heartbeat.interval.ms", f"{message}; a third of it or less is advised")
     return MemberSettings(
         instance_id=options.group_instance_id,
-        session_timeout_ms=options.session_timeout_ms,
-        heartbeat_interval_ms=options.heartbeat_interval_ms,
+        session_timeout_ms=session_ms,
+        heartbeat_interval_ms=heartbeat_ms,
         max_poll_interval_ms=options.max_poll_interval_ms,
         client_id=options.client_id,
         host=socket.gethostname(),
@@ -155,11 +160,3 @@ def parse_consumer(config: Mapping[str, object] | None, keywords: Mapping[str, o
 def parse_worker(config: Mapping[str, object] | None, keywords: Mapping[str, object]) -> WorkerOptions:
     """Return the options. Raise `InvalidOption`."""
     return WorkerOptions(warned(gather(config or {}, Kind.WORKER, keywords)))
-
-
-def _check_heartbeat(session_ms: int, heartbeat_ms: int | None) -> None:
-    """Raise `InvalidOption` unless a living member sends a heartbeat before its group removes it."""
-    shortest_ms = group_config.HEARTBEAT_INTERVAL_MS if heartbeat_ms is None else heartbeat_ms
-    if shortest_ms >= session_ms:
-        message = f"heartbeat.interval.ms={shortest_ms} must be less than session.timeout.ms={session_ms}"
-        raise InvalidOption("heartbeat.interval.ms", f"{message}; a third of it or less is advised")
