@@ -126,8 +126,8 @@ class DeadLetters:
         all_headers = []
         for own, topic, partition, error in zip(headers, named, partitions, refused.values(), strict=True):
             number = None if partition is None else str(partition).encode()
-            values = (topic, number, type(error).__name__.encode(), error.message.encode())
-            added = [{"key": key, "value": value} for key, value in zip(HEADERS, values, strict=True)]
+            reason = (topic, number, type(error).__name__.encode(), error.message.encode())
+            added = [{"key": key, "value": value} for key, value in zip(HEADERS, reason, strict=True)]
             all_headers.append([*_own(own), *added])
         times = timestamps_of(columns.get("timestamp"), rows, now_us)
         lowest, highest = timestamps.bounds(self._find(self._dead_letter_topic).config, now_us // 1000)
