@@ -40,7 +40,7 @@ class DefaultSource(DataSource):
     @spark_entry
     def schema(self) -> StructType:
         """Return the schema of Spark's Kafka source, or of a typed topic. Not called if the user gives a schema."""
-        from pyspark_log.source.row import row_schema
+        from pyspark_log.source.row import row_schema, typed_schema
         from pyspark_log_storage.stores.addresses import absolute_urls, open_store
 
         if _is_table_without_options(self.options):
@@ -49,11 +49,11 @@ class DefaultSource(DataSource):
         options = check_source(self.options)
         for url in absolute_urls(options.path):
             open_store(url)
-        from pyspark_log.source import topic_columns, typed_row
+        from pyspark_log.source.topic_columns import typed_columns
 
-        found = topic_columns.typed_columns(options)
+        found = typed_columns(options)
         if found is not None:
-            return typed_row.typed_schema(found[1])
+            return typed_schema(found[1])
         return row_schema(include_headers=options.include_headers)
 
     @spark_entry

@@ -19,8 +19,7 @@ from pyspark_log.options import parse_source
 from pyspark_log.options.bounds import without_bounds
 from pyspark_log.reading import batch_read_plan, native_files
 from pyspark_log.reading.arrow_rows import CREATE_TIME, OWN
-from pyspark_log.source.row import quoted, row_schema
-from pyspark_log.source.typed_row import same_columns, typed_schema
+from pyspark_log.source.row import quoted, row_schema, same_columns, typed_schema
 from pyspark_log_storage.columns import schema
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ Spark's order of calls and its traps are in docs/spark-calls.md. Two of them sha
 an error raised in the constructor, so options are checked in `getDefaultReadLimit`. An idle `latestOffset` is called
 again at once, so it waits a little for new rows.
 
-The rows of a small micro-batch are read on the driver, by the same function: see `read_ahead`.
+The rows of a small micro-batch are read on the driver, by the same function: see `splits`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pyspark_log.source.splits import SmallBatch, partitions_of, read_split
+from pyspark_log.source.splits import SmallBatch, hand_over, partitions_of, read_split
 from pyspark_log.spark_calls import spark_entry, spark_iterator
 
 if TYPE_CHECKING:
@@ -126,9 +126,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         plan = self._planner.plan(start, end)
         found = partitions_of(self._planner.options, self._schema, plan.splits)
         if plan.is_small:
-            from pyspark_log.source import read_ahead  # tasks must not import it
-
-            return read_ahead.hand_over(self, self._schema, found)
+            return hand_over(self, self._schema, found)
         return found
 
     @spark_iterator

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyspark_log.opening import open_log
-from pyspark_log.source import typed_row
-from pyspark_log.source.row import chosen_columns
+from pyspark_log.source.row import check_typed, chosen_columns, same_columns
 from pyspark_log_storage.columns import schema
 from pyspark_log_storage.errors import InvalidInput, InvalidOption, NoCluster, UnknownTopic
 
@@ -52,7 +51,7 @@ def typed_columns(options: SourceOptions) -> tuple[str, pa.Schema] | None:
             "includeHeaders",
             f"option includeHeaders is true, and rows of the typed topic {typed[0]!r} have no headers; remove it",
         )
-    columns = typed_row.same_columns([(name, _newest(log, name)) for name in typed])
+    columns = same_columns([(name, _newest(log, name)) for name in typed])
     return typed[0], columns
 
 
@@ -65,7 +64,7 @@ def check_schema(wanted: StructType, options: SourceOptions) -> None:
         if found is None:
             raise
         topic, columns = found
-        typed_row.check(wanted, columns, topic)
+        check_typed(wanted, columns, topic)
 
 
 def check_topic(wanted: StructType, topic: str, schemas: Sequence[pa.Schema]) -> None:
@@ -82,12 +81,12 @@ def check_topic(wanted: StructType, topic: str, schemas: Sequence[pa.Schema]) ->
         return
     *older, newest = map(schema.columns_of, schemas)
     if not any(_is_readable(wanted, each, topic) for each in older):
-        typed_row.check(wanted, newest, topic, _ALONE)
+        check_typed(wanted, newest, topic, _ALONE)
 
 
 def _is_readable(wanted: StructType, columns: pa.Schema, topic: str) -> bool:
     try:
-        typed_row.check(wanted, columns, topic)
+        check_typed(wanted, columns, topic)
     except InvalidInput:
         return False
     return True

@@ -13,7 +13,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from pyspark_log import opening
 from pyspark_log.reading import stream_planner
 from pyspark_log.reading.limits import Piece, are_few
-from pyspark_log.source import read_ahead
+from pyspark_log.source import splits
 from pyspark_log.source.readers import StreamReader
 from pyspark_log.source.splits import SmallBatch, SplitPartition
 from pyspark_log.writing.rows import Rows
@@ -99,7 +99,7 @@ def test_tasks_read_few_rows_of_large_chunks(log, monkeypatch):
 
 
 def test_tasks_read_rows_that_are_large_in_memory(log, monkeypatch):
-    monkeypatch.setattr(read_ahead, "BYTES_MAX", 500)
+    monkeypatch.setattr(splits, "BYTES_MAX", 500)
     assert planned(stream(log))[0] == ITS_OWN_TASK_EACH
 
 
@@ -175,14 +175,14 @@ def test_tasks_read_nested_columns(tmp_path, ddl, value, kinds):
 
 
 def test_tasks_read_columns_with_metadata():
-    assert not read_ahead._is_taken(StructType([StructField("a", StringType(), metadata={"comment": "b"})]))
+    assert not splits._is_taken(StructType([StructField("a", StringType(), metadata={"comment": "b"})]))
 
 
 def test_tasks_read_all_rows_of_a_spark_that_takes_none_from_the_driver(log, monkeypatch):
-    read_ahead._handing_over.cache_clear()
+    splits._handing_over.cache_clear()
     monkeypatch.setitem(sys.modules, "pyspark.sql.datasource_internal", None)
     assert planned(stream(log))[0] == ITS_OWN_TASK_EACH
-    read_ahead._handing_over.cache_clear()
+    splits._handing_over.cache_clear()
 
 
 class Meeting(threading.Barrier):
