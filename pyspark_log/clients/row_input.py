@@ -171,7 +171,7 @@ def _typed_rows(data: pa.RecordBatch, destination: Destination) -> Rows:
     from pyspark_log.writing import typed_rows
 
     name, stored = destination.name, destination.schemas
-    plan = typed_rows.plan(name, stored, typed_rows.arrow_columns(data.schema, name), destination.key_column)
+    plan = typed_rows.plan(name, stored, typed_rows.arrow_columns(data.schema, name), destination.config.key_column)
     try:
         rows = typed_rows.typed_rows(data, plan, name, now_us=destination.now_us())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

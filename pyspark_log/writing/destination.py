@@ -48,8 +48,6 @@ class Destination(msgspec.Struct, frozen=True):
     """The newest known entry of the topic's journal; part of the names of files."""
     schemas: tuple[bytes, ...] = ()
     """Those of a typed topic, none of a topic of records."""
-    key_column: str = ""
-    """The topic's key.column, if it is typed and has one."""
     needs_keys: bool = False
     """Whether a row without a key is refused: the topic is compacted."""
     config: TopicConfig = TopicConfig()
@@ -70,11 +68,12 @@ class Destination(msgspec.Struct, frozen=True):
     def keyless(self) -> str:
         """Why a row without a key is refused."""
         lack, cure = "no key", "write a key"
-        names = key_columns_of(self.key_column)
+        columns = self.config.key_column
+        names = key_columns_of(columns)
         if len(names) == 1:
-            lack, cure = f"a null in the column {self.key_column!r}, which is its key", "fill it"
+            lack, cure = f"a null in the column {columns!r}, which is its key", "fill it"
         elif names:
-            lack, cure = f"a null in one of the columns {self.key_column}, which are its key", "fill it"
+            lack, cure = f"a null in one of the columns {columns}, which are its key", "fill it"
         return (
             f"a row has {lack}, and the topic has cleanup.policy=compact, which keeps the newest row of each key; "
             f"{cure}, or set cleanup.policy=delete"
@@ -96,7 +95,6 @@ def destination_of(
         max_message_bytes=min(max_message_bytes, state.config.max_message_bytes),
         version=handle.version,
         schemas=state.schemas if is_typed(handle) else (),
-        key_column=state.config.key_column,
         needs_keys=state.config.is_compacted,
         config=state.config,
         clock_offset_ms=handle.log.clock.offset_ms,
@@ -143,7 +141,7 @@ def check(destination: Destination, rows: Rows) -> None:
 
 def _have_keys(destination: Destination, record: pa.RecordBatch) -> bool:
     has = record.schema.names  # perhaps those of an older schema, without a key.column that was added and set since
-    names = key_columns_of(destination.key_column) or ("key",)
+    names = key_columns_of(destination.config.key_column) or ("key",)
     return all(each in has and record.column(each).null_count == 0 for each in names)
 
 
